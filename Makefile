@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Where this is set, each of the many processes would compile its modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo small images test quick soak check bench bench-reprice bench-frechet frechet docs format lock installs
+.PHONY: demo small images test quick soak check bench bench-reprice bench-frechet frechet docs figures format lock installs
 
 # The main job, end to end: two real systems on a real collection.
 demo: installs .venv/ready
@@ -47,9 +47,13 @@ bench-reprice: .venv/ready
 bench-frechet: .venv/ready
 	$(BIN)/python -m benchmarks.frechet
 
-# The figures of docs/frechet.md: systems of different strength on SciFact, and what a distance makes of them.
+# The figures of docs/method/frechet.md: systems of different strength on SciFact, and what a distance makes of them.
 frechet: installs .venv/ready
 	scripts/with-engine scripts/frechet
+
+# The figures of the architecture.
+figures:
+	@python3 scripts/figures
 
 # The generated pages of docs/.
 docs: .venv/ready

@@ -15,9 +15,9 @@ from benchmarks.table import Line
 from harness.driver import subprocess_adapter
 from harness.driver.adapter import Adapter, Corpus
 from harness.driver.output import SAMPLES, Output
-from harness.driver.scenarios import single_stream
+from harness.driver.scenarios import closed_loop
 from harness.jobs.job_samples import read
-from harness.launch.base import Job, Prepared
+from harness.launch.base import LaunchRequest, Prepared
 from harness.launch.images import catalog
 from harness.records import Hit
 
@@ -108,10 +108,10 @@ def _driver(adapter: Adapter, folder: Path) -> list[int]:
     """The latencies that the driver writes down."""
     with tempfile.TemporaryDirectory(dir=folder) as place:
         out = Output(Path(place))
-        single_stream(adapter, spec(QUERIES), out)
+        closed_loop(adapter, spec(QUERIES), out)
         out.close()
         no_image = Prepared(catalog.system("null"), "none", "none")
-        job = Job(spec(QUERIES), no_image, Path(place), Path(place), Path(place))
+        job = LaunchRequest(spec(QUERIES), no_image, Path(place), Path(place), Path(place))
         Path(place, "out").mkdir()
         Path(place, SAMPLES).rename(Path(place, "out", SAMPLES))
         found, _ids, wrong = read(job)

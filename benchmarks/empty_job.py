@@ -19,7 +19,7 @@ from rich.console import Console
 from benchmarks.spec import ENVELOPE, spec
 from benchmarks.table import Line
 from harness.jobs import orchestrator, suite
-from harness.jobs.inputs import Options
+from harness.jobs.inputs import RunOptions
 from harness.launch.docker import DockerLauncher
 from harness.launch.images import catalog
 from harness.progress import Screen
@@ -75,7 +75,7 @@ def _suite(place: Path) -> Path:
 def _harness_jobs(path: Path, cache: Path, launcher: DockerLauncher, screen: Screen) -> list[float]:
     """Seconds from the start of each job to the start of the next: everything that harness does for one."""
     loaded = suite.load(path)
-    options = Options(path.parent / "results", cache, path.parent, fresh=True)
+    options = RunOptions(path.parent / "results", cache, path.parent, fresh=True)
     summary = orchestrator.run(loaded, options, launcher, screen)
     if summary.unforeseen:
         raise SystemExit(summary.complaints[0])

@@ -3,7 +3,7 @@
 One container on one CPU holds BM25's index of SciFact.  In each round every set of options gets a fresh process, in
 turn: it loads, answers its first query, warms up on 100 queries, and answers 200 others.  Warm-up is the driver's own;
 it ends after 60 s of work at the latest.  The median of the rounds is printed, as a table in Markdown.  The first line
-is what images run (``images/parts/jvm/runtime.py``).
+is what images run (``images/shared/jvm/runtime.py``).
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks.spec import K, spec
 from benchmarks.table import Line
-from harness.launch.base import Job, Limits, Prepared
+from harness.launch.base import LaunchRequest, Limits, Prepared
 from harness.launch.docker import DockerLauncher
 from harness.launch.images import catalog
 
@@ -71,10 +71,10 @@ class _ThreadTime:
         return (last_ns - first_ns) / 1e9 / (last_s - first_s)
 
 
-def _sleeping_job(folder: Path, prepared: Prepared, queries: int) -> Job:
+def _sleeping_job(folder: Path, prepared: Prepared, queries: int) -> LaunchRequest:
     (folder / "out").mkdir()
     (folder / "index").mkdir()
     (folder / "index" / "ids.json").write_text(json.dumps([f"d{n}" for n in range(K)]), encoding="utf-8")
     folder.chmod(0o755)
     told = replace(spec(queries), system="calibration", params={"service_ms": 20, "how": "sleep"})
-    return Job(told, prepared, folder, folder / "index", folder / "index", LIMITS)
+    return LaunchRequest(told, prepared, folder, folder / "index", folder / "index", LIMITS)

@@ -25,7 +25,7 @@ from rich.console import Console
 
 from benchmarks.table import verdict
 from harness.jobs import orchestrator, suite
-from harness.jobs.inputs import Options
+from harness.jobs.inputs import RunOptions
 from harness.launch.fake import FakeLauncher
 from harness.progress import Screen
 from harness.records import Isolation, to_json
@@ -77,7 +77,7 @@ def _measured(folder: Path) -> Sequence[StoredJob]:
     (data / "qrels.trec").write_text("".join(f"q{n} 0 d{n} 1\n" for n in range(QUERIES)))
     path = folder / "bench.toml"
     path.write_text(_SUITE)
-    options = Options(folder / "model", folder / "cache", folder, None, False)
+    options = RunOptions(folder / "model", folder / "cache", folder, None, False)
     orchestrator.run(suite.load(path), options, FakeLauncher(), Screen(Console(quiet=True)))
     return read_jobs(folder / "model")
 

@@ -27,7 +27,7 @@ from botocore.awsrequest import AWSResponse
 from benchmarks import reprice
 from harness.aws.clients import Connections, S3Uri
 from harness.aws.results import mirror
-from harness.aws.results.mirror import Wants, Watch, sync
+from harness.aws.results.mirror import Wants, sync
 from harness.aws.results.names import Place
 from harness.results.reader import RESULT
 from tests.aws import server
@@ -114,7 +114,7 @@ class _Raw(io.BytesIO):
 
 def _time(folder: Path, connections: Connections, replay: Replay, latencies_ms: Sequence[float]) -> None:
     def read(cache: str, wants: Wants = Wants.FIGURES, *, thorough: bool = False) -> None:
-        sync(Place(_PLACE, folder / cache), connections, wants, Watch(), thorough=thorough)
+        sync(Place(_PLACE, folder / cache), connections, wants, thorough=thorough)
 
     with _timed("moto itself, first read of all that makes tables", replay):
         read("moto")

@@ -23,14 +23,14 @@ def main() -> None:
 @main.command()
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=Path("build/small"), show_default=True)
 @cache_option
-@one_line_errors
+@one_line_errors()
 def small(out: Path, cache: Path) -> None:
     """Train the checkpoints of suites/small.toml; what is there already is kept."""
     import docker
 
     from checkpoints import small as suite
     from harness.launch.docker_errors import engine_errors
-    from harness.progress import Progress, Screen
+    from harness.progress import Screen, Step
 
     screen = Screen(Console(stderr=True))
     with engine_errors():
@@ -41,7 +41,7 @@ def small(out: Path, cache: Path) -> None:
             out.absolute(),
             cache=cache.expanduser().absolute(),
             say=screen.say,
-            heard=lambda what, done, of: watcher(Progress(what, done, of)),
+            heard=lambda what, done, of: watcher(Step(what, done, of)),
         )
     for path in written:
         click.echo(path)

@@ -11,7 +11,7 @@ import docker
 from docker.types import Mount
 
 from harness.errors import ImageError
-from harness.filesystem import me
+from harness.filesystem import this_process
 from harness.launch.docker_arguments import LABEL, job_user
 from harness.launch.docker_errors import engine_errors
 from harness.launch.images.builder import Image
@@ -50,7 +50,7 @@ def run(
             image.digest,
             ["-m", module, *arguments],
             entrypoint=["python3"],
-            labels={LABEL: me()},
+            labels={LABEL: this_process()},
             user=f"{job_user()}:{job_user()}",
             environment={"PYTHONPATH": f"/scripts:{declared.get('PYTHONPATH', '')}", "OMP_WAIT_POLICY": "PASSIVE"},
             mounts=[*mounts, Mount("/out", str(out.resolve()), type="bind")],

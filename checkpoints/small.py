@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -107,7 +106,7 @@ def make(
     corpus = corpus or data_root() / "datasets" / "scifact" / "corpus.jsonl.gz"
     models, images = out / "models", out / "images"
     models.mkdir(parents=True, exist_ok=True)
-    filesystem.sweep(models)
+    filesystem.remove_leftovers(models)
     engine = next(system for system in known.values() if system.engine == _TRAINED_IN)
     for kind in kinds:
         key = _key(kind, engine, known[_START], corpus, steps)
@@ -143,7 +142,7 @@ def _train(
     steps: int,
 ) -> None:
     (start,) = (path for path in origin.iterdir() if path.is_dir())
-    with filesystem.scratch(models, kind.name) as scratch:
+    with filesystem.scratch_folder(models, kind.name) as scratch:
         fresh = scratch / "out"
         fresh.mkdir()
         scratch.chmod(0o755)
@@ -160,7 +159,7 @@ def _train(
         _note_file(models, kind).unlink(missing_ok=True)
         for made, parameter in kind.folders.items():
             place = models / str(params[parameter])
-            filesystem.remove(place)
+            filesystem.remove_tree(place)
             (fresh / made).rename(place)
 
 
@@ -191,13 +190,9 @@ def _key(kind: Kind, engine: catalog.System, start: catalog.System, corpus: Path
         {
             "kind": kind.name,
             "steps": steps,
-            "scripts": {path.name: _sha256(path) for path in scripts},
-            "packages": [_sha256(lock) for lock in (engine.lock, *engine.part_locks.values())],
+            "scripts": {path.name: filesystem.sha256(path) for path in scripts},
+            "packages": [filesystem.sha256(lock) for lock in (engine.lock, *engine.shared_locks.values())],
             "start": {name: sha for asset in start.system_assets for name, sha in asset.sha256.items()},
-            "corpus": _sha256(corpus),
+            "corpus": filesystem.sha256(corpus),
         }
     )
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()

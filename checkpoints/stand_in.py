@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
+from harness import filesystem
 from harness.config import read_toml
 from harness.errors import FileError
 
@@ -70,7 +70,7 @@ def write(
 def checksums(folder: Path) -> dict[str, str]:
     """sha256 of every file of a folder, by its path in it."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): _sha256(path) for path in files}
+    return {path.relative_to(folder).as_posix(): filesystem.sha256(path) for path in files}
 
 
 def as_toml(told: dict[str, Any]) -> str:
@@ -110,8 +110,3 @@ def _renamed(key: str, components: dict[str, str]) -> str:
     """``<component>.<parameter>`` under the component's new name."""
     first, dot, rest = key.partition(".")
     return f"{components.get(first, first)}{dot}{rest}"
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

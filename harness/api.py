@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -15,7 +15,7 @@ from harness.aws.clients import is_s3
 from harness.errors import UsageError
 from harness.evaluation import measure_names
 from harness.pricing import prices
-from harness.report.dataframe import of_samples, of_table
+from harness.report.export import rows_frame, samples_frame
 from harness.results import reader
 from harness.results.reader import StoredJob
 
@@ -50,7 +50,7 @@ def load(
         FileError: it is no folder, or something in it is damaged.
         AwsError: it is in S3, and cannot be read.
     """
-    return of_table(table(results, measures, as_of=as_of, region=region, term=term, cache=cache))
+    return rows_frame(table(results, measures, as_of=as_of, region=region, term=term, cache=cache))
 
 
 def load_samples(results: Place, *, cache: Place | None = None) -> pd.DataFrame:
@@ -65,7 +65,7 @@ def load_samples(results: Place, *, cache: Place | None = None) -> pd.DataFrame:
         FileError: it is no folder, or something in it is damaged.
         AwsError: it is in S3, and cannot be read.
     """
-    return of_samples(stored(results, cache=cache))
+    return samples_frame(stored(results, cache=cache))
 
 
 def table(
@@ -76,40 +76,37 @@ def table(
     region: str | None = None,
     term: str | None = None,
     cache: Place | None = None,
-    say: Callable[[str], None] = lambda _: None,
 ) -> Table:
-    """The table that :func:`load` makes a frame of; ``say`` takes a line on what takes long."""
+    """The table that :func:`load` makes a frame of."""
     names = measures.split() if isinstance(measures, str) else measures
     place = _cache(cache)
     snapshot = prices.snapshot(_date(as_of), region=region, term=term)
-    measured = results_folder.rows_of(
-        _folder(results, place, say), tuple(names or measure_names.DEFAULT), cache=place, say=say
-    )
+    measured = results_folder.rows_of(_folder(results, place), tuple(names or measure_names.DEFAULT), cache=place)
     return results_folder.priced(measured, row_pricing.tariff(snapshot))
 
 
 def stored(results: Place, *, cache: Place | None = None) -> tuple[StoredJob, ...]:
     """The jobs of a results folder; errors as :func:`load_samples`."""
-    jobs = reader.read_jobs(_folder(results, _cache(cache), lambda _: None))
+    jobs = reader.read_jobs(_folder(results, _cache(cache)))
     if not jobs:
         raise UsageError(f"{results}: no stored job in it, so no samples; published tables have rows alone")
     return jobs
 
 
 def _cache(cache: Place | None) -> Path:
-    return config.default() if cache is None else Path(cache).expanduser().absolute()
+    return config.cache_folder() if cache is None else Path(cache).expanduser().absolute()
 
 
-def _folder(results: Place, cache: Path, say: Callable[[str], None]) -> Path:
+def _folder(results: Place, cache: Path) -> Path:
     """The folder of results, which for those in S3 is their mirror."""
     if not isinstance(results, str) or not is_s3(results):
         if str(results).startswith("s3:/") and not Path(results).is_dir():
             raise UsageError(f'{results}: a path keeps one of the two slashes; give the text "s3://..." instead')
         return Path(results)
     from harness.aws.results import open_to_read
-    from harness.aws.results.mirror import Wants, Watch
+    from harness.aws.results.mirror import Wants
 
-    return open_to_read(results, cache, Wants.FIGURES, Watch(say))
+    return open_to_read(results, cache, Wants.FIGURES)
 
 
 def _date(text: datetime.date | str | None) -> datetime.date | None:

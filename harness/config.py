@@ -1,4 +1,7 @@
-"""Files that people write (TOML) -> validated objects, with errors that name file, key and fix."""
+"""Configuration: shipped data, the cache folder, and TOML and CSV files that people write.
+
+Errors name the file, the key or line, and the fix.
+"""
 
 from __future__ import annotations
 
@@ -20,145 +23,78 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from harness.errors import FileError, did_you_mean
 from harness.untrusted import read_whole
 
+CACHE_VARIABLE = "HARNESS_CACHE"
 NAME_PATTERN = r"^[a-z0-9][a-z0-9._-]{0,62}$"
+_MAX_TOML_BYTES = 1 << 20
+
+# Column name -> text.
+CsvRow = dict[str, str]
 
 
-# MERGED harness.config: Where downloads, corpora, indexes and kept rows are, unless somebody says otherwise.
-
-
-VARIABLE = "HARNESS_CACHE"
-
-
-def usual() -> Path:
-    """The place by convention (XDG)."""
-    return Path(os.environ.get("XDG_CACHE_HOME", "~/.cache"), "ir-harness")
-
-
-def default() -> Path:
-    """What the environment names, else the usual place; absolute."""
-    return Path(os.environ.get(VARIABLE) or usual()).expanduser().absolute()
-
-
-# MERGED harness.config: CSV files that people keep by hand or a script writes: strict reading, errors that name
-# file and line.
-
-
-Row = dict[str, str]
-
-
-def held(path: Path) -> bytes:
-    """Read a shipped file.
-
-    Raises:
-        FileError: missing or unreadable.
-    """
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        raise FileError(f"{path}: no such file; it belongs to instance_profiles/") from None
-    except OSError as error:
-        raise FileError(f"{path}: cannot be read: {error}") from error
-
-
-def rows(path: Path, header: str, content: bytes | None = None) -> Iterator[tuple[str, Row]]:
-    """Each row with its place, ``<file>:<line>``.
-
-    Args:
-        path: the file; it names the place also where ``content`` was read already.
-        header: the first line, which says the columns.
-        content: what the file holds, where it was read already.
-
-    Raises:
-        FileError: missing, unreadable, another header, or a row of another length.
-    """
-    try:
-        text = (held(path) if content is None else content).decode("utf-8")
-        reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-        found = ",".join(next(reader, []))
-        if found != header:
-            raise FileError(f"{path}:1: the header is {found!r}; it must be {header!r}")
-        columns = header.split(",")
-        for values in reader:
-            place = f"{path}:{reader.line_num}"
-            if len(values) != len(columns):
-                raise FileError(f"{place}: {len(values)} fields, must be {len(columns)}; mend the row")
-            yield place, dict(zip(columns, values, strict=True))
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise FileError(f"{path}: cannot be read: {error}") from error
-
-
-def number(place: str, row: Row, column: str, *, zero: bool = False) -> float:
-    """A number above 0, or 0 where that may be."""
-    try:
-        value = float(row[column])
-    except ValueError:
-        value = math.nan
-    if not (math.isfinite(value) and (value > 0 or (zero and value == 0))):
-        raise FileError(f"{place}: {column} is {row[column]!r}; write a number{' of 0 or' if zero else ''} above 0")
-    return value
-
-
-def count(place: str, row: Row, column: str) -> int:
-    """A whole number."""
-    if not re.fullmatch("[0-9]{1,9}", row[column], flags=re.ASCII):
-        raise FileError(f"{place}: {column} is {row[column]!r}; write a whole number")
-    return int(row[column])
-
-
-def truth(place: str, row: Row, column: str) -> bool:
-    """``true`` or ``false``."""
-    if row[column] not in ("true", "false"):
-        raise FileError(f"{place}: {column} is {row[column]!r}; write true or false")
-    return row[column] == "true"
-
-
-class Declared(BaseModel):
-    """Base of everything read from TOML: frozen; unknown keys and numbers that are not finite are errors."""
+class ConfigModel(BaseModel):
+    """Base of every record read from TOML: frozen; unknown keys and infinite numbers are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-Model = TypeVar("Model", bound=Declared)
-_MOST_BYTES = 1 << 20
+Model = TypeVar("Model", bound=ConfigModel)
 
 
-def read_toml(path: Path, *, strangers: bool = False) -> dict[str, Any]:
-    """Parse a TOML file; a stranger's must be a regular file of sound size.
+@functools.cache
+def data_root() -> Path:
+    """Return the folder of ``images/``, ``instance_profiles/``, ``datasets/`` and the studies."""
+    package = Path(__file__).resolve().parent
+    shipped = package / "shipped"  # in a wheel
+    return shipped if shipped.is_dir() else package.parent
+
+
+def default_cache_folder() -> Path:
+    """Return the cache folder by the XDG convention."""
+    return Path(os.environ.get("XDG_CACHE_HOME", "~/.cache"), "ir-harness")
+
+
+def cache_folder() -> Path:
+    """Return the folder of downloads, corpora, indexes and computed rows; HARNESS_CACHE may name it."""
+    return Path(os.environ.get(CACHE_VARIABLE) or default_cache_folder()).expanduser().absolute()
+
+
+def read_toml(path: Path, *, untrusted: bool = False) -> dict[str, Any]:
+    """Parse a TOML file; an untrusted one must be a regular file of at most 1 MiB.
 
     Raises:
-        FileError: it is missing, unreadable, no UTF-8 or no TOML.
+        FileError: it is missing, unreadable, not UTF-8 or not TOML.
     """
     try:
-        # Few files are read very often: their text is parsed once, and each caller gets a copy of its own.
-        content = read_whole(path, _MOST_BYTES) if strangers else path.read_bytes()
-        return copy.deepcopy(_parsed(content.decode("utf-8")))
+        # A few files are read very often: parse each text once, and give each caller its own copy.
+        content = read_whole(path, _MAX_TOML_BYTES) if untrusted else path.read_bytes()
+        return copy.deepcopy(_parse_toml(content.decode("utf-8")))
     except FileNotFoundError:
         raise FileError(f"{path}: no such file; check the path") from None
     except (OSError, UnicodeDecodeError) as error:
-        what = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise FileError(f"{path}: cannot be read: {what}") from error
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise FileError(f"{path}: cannot be read: {reason}") from error
     except tomllib.TOMLDecodeError as error:
         raise FileError(f"{path}: not valid TOML: {error}") from error
     except RecursionError:
         raise FileError(f"{path}: not valid TOML: nested too deep; restore it") from None
 
 
-_parsed = functools.lru_cache(maxsize=256)(tomllib.loads)
+_parse_toml = functools.lru_cache(maxsize=256)(tomllib.loads)
 
 
 def validate(model: type[Model], raw: Any, path: Path, prefix: str = "") -> Model:
-    """Check ``raw`` against ``model``; the first thing wrong becomes one line.
+    """Check ``raw`` against ``model``; report the first mistake in one line.
 
     Raises:
         FileError: names the file, the key and, for an unknown key, the nearest known one.
     """
     try:
-        # As JSON, because strictness (no "5" or true for a number) would else refuse TOML's lists for tuples.
+        # As JSON: in Python mode, strictness (no "5" for a number) would refuse TOML's lists for tuples.
         return model.model_validate_json(json.dumps(raw, default=str), strict=True)
     except ValidationError as error:
         errors = error.errors()
-        # A misspelt required key is both unknown and missing; the unknown one is where the mistake stands.
-        first = next((each for each in errors if each["type"] == "extra_forbidden"), errors[0])
+        # A misspelt required key is both unknown and missing; the unknown one is the mistake.
+        first = next((item for item in errors if item["type"] == "extra_forbidden"), errors[0])
         key = ".".join(str(part) for part in (*([prefix] if prefix else []), *first["loc"]))
         if first["type"] == "extra_forbidden":
             known = _known_keys(model, first["loc"])
@@ -175,7 +111,7 @@ def validate(model: type[Model], raw: Any, path: Path, prefix: str = "") -> Mode
 
 
 def _known_keys(model: type[BaseModel], loc: tuple[int | str, ...]) -> set[str]:
-    """The keys allowed where the unknown key at ``loc`` stands."""
+    """Return the keys allowed beside the unknown key at ``loc``."""
     current: Any = model
     for part in loc[:-1]:
         if isinstance(part, int):
@@ -188,19 +124,75 @@ def _known_keys(model: type[BaseModel], loc: tuple[int | str, ...]) -> set[str]:
 
 
 def _inner_model(annotation: Any) -> Any:
-    """The model inside ``tuple[Model, ...]``, ``Model | None``, ``dict[str, Model]`` or plain ``Model``."""
+    """Return the model inside ``tuple[Model, ...]``, ``Model | None``, ``dict[str, Model]`` or plain ``Model``."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     for argument in getattr(annotation, "__args__", ()):
-        found = _inner_model(argument)
-        if found is not None:
-            return found
+        if (model := _inner_model(argument)) is not None:
+            return model
     return None
 
 
-@functools.cache
-def data_root() -> Path:
-    """The folder that holds ``images/``, ``instance_profiles/`` and ``datasets/``."""
-    package = Path(__file__).resolve().parent
-    shipped = package / "shipped"  # where a wheel puts them
-    return shipped if shipped.is_dir() else package.parent
+def read_shipped(path: Path) -> bytes:
+    """Read a shipped file of ``instance_profiles/``.
+
+    Raises:
+        FileError: missing or unreadable.
+    """
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise FileError(f"{path}: no such file; it belongs to instance_profiles/") from None
+    except OSError as error:
+        raise FileError(f"{path}: cannot be read: {error}") from error
+
+
+def csv_rows(path: Path, header: str, content: bytes | None = None) -> Iterator[tuple[str, CsvRow]]:
+    """Yield each row of a CSV file with its location, ``<file>:<line>``.
+
+    Args:
+        header: the expected first line.
+        content: the file's content, if it was read already.
+
+    Raises:
+        FileError: missing, unreadable, another header, or a row of another length.
+    """
+    try:
+        text = (read_shipped(path) if content is None else content).decode("utf-8")
+        reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+        first = ",".join(next(reader, []))
+        if first != header:
+            raise FileError(f"{path}:1: the header is {first!r}; it must be {header!r}")
+        columns = header.split(",")
+        for values in reader:
+            location = f"{path}:{reader.line_num}"
+            if len(values) != len(columns):
+                raise FileError(f"{location}: {len(values)} fields, must be {len(columns)}; mend the row")
+            yield location, dict(zip(columns, values, strict=True))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise FileError(f"{path}: cannot be read: {error}") from error
+
+
+def csv_number(location: str, row: CsvRow, column: str, *, zero: bool = False) -> float:
+    """Parse a number above 0, or of 0 if ``zero``."""
+    try:
+        value = float(row[column])
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and (value > 0 or (zero and value == 0))):
+        raise FileError(f"{location}: {column} is {row[column]!r}; write a number{' of 0 or' if zero else ''} above 0")
+    return value
+
+
+def csv_count(location: str, row: CsvRow, column: str) -> int:
+    """Parse a whole number."""
+    if not re.fullmatch("[0-9]{1,9}", row[column], flags=re.ASCII):
+        raise FileError(f"{location}: {column} is {row[column]!r}; write a whole number")
+    return int(row[column])
+
+
+def csv_bool(location: str, row: CsvRow, column: str) -> bool:
+    """Parse ``true`` or ``false``."""
+    if row[column] not in ("true", "false"):
+        raise FileError(f"{location}: {column} is {row[column]!r}; write true or false")
+    return row[column] == "true"

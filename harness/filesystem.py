@@ -1,105 +1,320 @@
-"""Folders in the making: how they are named, and how those of dead processes go.
+"""Folders and files that are whole or absent, locks between processes, and file hashes.
 
-A folder is written as ``<name>.<owner>.partial`` and renamed when it is whole, so that a ``kill -9`` leaves nothing
-that looks finished.  Only our own user's are removed, and only those whose owner is dead for certain: a cache may be
-shared.  What untrusted jobs wrote into one may be arbitrarily deep, closed to us, and changed under our hands; it goes
-all the same, and nothing else does.
+A folder is written as ``<name>.<process>.partial`` and renamed when it is whole, so that a ``kill -9`` leaves nothing
+that looks finished.  Processes share a cache: a leftover goes only if this user owns it and its process is dead for
+certain.  Untrusted jobs may have written it: it may be arbitrarily deep, closed to us, and change while we remove it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
+import hashlib
 import os
 import re
 import secrets
-import signal
 import socket
 import tempfile
-import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from io import BufferedReader
 from pathlib import Path
-from types import FrameType
+from typing import Self
 
 from harness.errors import FileError, StoreError
 
-# MERGED harness.filesystem: Signals that stop a run: all of them end it as Ctrl-C does, and none of them cuts off
-# the cleaning up.
+_SUFFIX = ".partial"
+# The folder for temporary files is everybody's: ours begin with this.
+_TEMPORARY_PREFIX = "harness-"
+# Removal attempts for a folder in which a process still writes.
+_ROUNDS = 5
+# Folders held open inside each other; what lies deeper is moved up first.
+_MAX_OPEN = 32
+# A job that still lives could dig deeper for as long as we move up what it dug.
+_MAX_MOVED = 100_000
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_FULL_WORDS = tuple(os.strerror(number).lower() for number in _FULL)
 
 
-_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+def sha256(source: Path | BufferedReader, deadline: float | None = None) -> str:
+    """Hash a file's content.
 
+    Args:
+        deadline: on the monotonic clock.
 
-def stop_as_ctrl_c_does() -> None:
-    """Let SIGTERM, SIGHUP and SIGQUIT raise KeyboardInterrupt; what is ignored (``nohup``) stays ignored."""
-    for number in _STOPPING[1:]:
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _stop)
-
-
-def ignore_ctrl_c() -> None:
-    """Ignore further Ctrl-C: this process is ending already."""
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-@contextmanager
-def held_back() -> Iterator[None]:
-    """Hold these signals back until the block has ended, then stop; other threads than the main one get none."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    came: list[int] = []
-    heard = [number for number in _STOPPING if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, lambda given, _: came.append(given)) for number in heard}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    if came:
-        raise KeyboardInterrupt
-
-
-def _stop(_signal: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
-
-
-# MERGED harness.filesystem: One process at a time: locks in a cache that several processes share.
-
-
-@contextmanager
-def alone(cache: Path, name: str) -> Iterator[None]:
-    """Wait until nobody else holds the lock ``name``; the kernel lets go of it when a process dies.
-
-    It is held by what opened it: the same thread that asks for it again waits for ever.
+    Raises:
+        TimeoutError: the deadline passed.
     """
-    folder = cache / "locks"
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+    if isinstance(source, Path):
+        with source.open("rb") as file:
+            return sha256(file, deadline)
+    if deadline is None:
+        return hashlib.file_digest(source, "sha256").hexdigest()
+    digest = hashlib.sha256()
+    while piece := source.read(1 << 20):
+        digest.update(piece)
+        if time.monotonic() > deadline:
+            raise TimeoutError
+    return digest.hexdigest()
 
 
-# MERGED harness.filesystem: Whose is it?  What a dead process left is known by its owner's name from what a living one
-# makes.
+class FileLock:
+    """An exclusive or shared lock on a file or folder, released by ``close`` or when the process dies."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release the lock."""
+        os.close(self._descriptor)
 
 
-def me() -> str:
-    """This process, by a name that no other process ever has."""
+def lock(path: Path, *, wait: bool = True, shared: bool = False) -> FileLock:
+    """Lock a file or a folder.
+
+    A lock belongs to its opening: the same thread that locks again waits for ever.
+
+    Raises:
+        BlockingIOError: another holds it, and ``wait`` is off.
+        OSError: it cannot be opened, or its file system has no locks.
+    """
+    # Over NFS an exclusive lock takes a file that is open for writing; a folder never is.
+    descriptor = os.open(path, (os.O_RDONLY | os.O_DIRECTORY if path.is_dir() else os.O_RDWR) | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return FileLock(descriptor)
+
+
+def cache_lock(cache: Path, name: str) -> FileLock:
+    """Wait for the lock ``name`` of a cache that processes share."""
+    path = cache / "locks" / f"{name}.lock"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+    return lock(path)
+
+
+@contextmanager
+def atomic_write(path: Path) -> Iterator[Path]:
+    """Yield a path to write; it is renamed to ``path`` if the block ends well, else removed.
+
+    Raises:
+        StoreError: the disk is full.
+        FileError: another error of the file system.
+    """
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    try:
+        yield partial
+        partial.replace(path)
+    except OSError as error:
+        full = error.errno in _FULL
+        kind, remedy = (StoreError, "make room") if full else (FileError, "choose another place")
+        raise kind(f"{path}: cannot be written: {error.strerror}; {remedy}") from error
+    finally:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+
+
+def reports_full_disk(text: str) -> bool:
+    """Check whether a program's output blames a full disk."""
+    lower = text.lower()  # Go writes it without the capital
+    return any(words in lower for words in _FULL_WORDS)
+
+
+def raise_if_disk_full(what: str, output: str) -> None:
+    """Raise StoreError if a host program blames a full disk: the measured system is not at fault."""
+    if reports_full_disk(output):
+        last = next(line for line in reversed(output.splitlines()) if reports_full_disk(line))
+        words = " ".join(last.split())[-200:]
+        raise StoreError(f"{what}: the disk is full: {words}; make room; finished jobs are kept")
+
+
+def staging_path(final: Path) -> Path:
+    """Return a free path beside ``final``, to write and then rename.
+
+    Removes what dead processes left in that folder.
+    """
+    remove_leftovers(final.parent)
+    partial = _partial(final)
+    remove_tree(partial)  # an earlier attempt of ours
+    return partial
+
+
+@contextmanager
+def scratch_folder(parent: Path, name: str) -> Iterator[Path]:
+    """Yield an empty folder in ``parent`` and remove it afterwards.
+
+    Removes what dead processes left of the same name.
+    """
+    parent.mkdir(parents=True, exist_ok=True)
+    remove_leftovers(parent, name)
+    folder = _partial(parent / f"{name}-{secrets.token_hex(4)}")
+    folder.mkdir(mode=0o700)
+    try:
+        yield folder
+    finally:
+        remove_tree(folder)
+
+
+@contextmanager
+def temporary_folder(kind: str) -> Iterator[Path]:
+    """Yield an empty folder among the host's temporary files and remove it afterwards."""
+    with scratch_folder(Path(tempfile.gettempdir()), _TEMPORARY_PREFIX + kind) as folder:
+        yield folder
+
+
+def remove_all_leftovers(cache: Path) -> None:
+    """Remove what dead processes left in the cache and among the host's temporary files."""
+    for folder in cache.glob("*/"):
+        remove_leftovers(folder)
+    remove_leftovers(Path(tempfile.gettempdir()), _TEMPORARY_PREFIX)
+
+
+def remove_leftovers(parent: Path, prefix: str = "") -> None:
+    """Remove what dead processes left in ``parent`` under names with ``prefix``."""
+    for leftover in parent.glob(f"*{_SUFFIX}"):
+        owner = leftover.name.removesuffix(_SUFFIX).rpartition(".")[2]
+        if leftover.name.startswith(prefix) and has_died(owner) and _is_ours(leftover):
+            remove_tree(leftover)
+
+
+def _partial(final: Path) -> Path:
+    return final.with_name(f"{final.name}.{this_process()}{_SUFFIX}")
+
+
+def _is_ours(folder: Path) -> bool:
+    try:
+        return folder.lstat().st_uid == os.geteuid()
+    except OSError:  # another process removed it
+        return False
+
+
+def walk(folder: Path) -> Iterator[os.DirEntry[str]]:
+    """Yield every entry below a folder, folders included, without following links.
+
+    ``os.walk`` and ``Path.rglob`` recurse (until Python 3.12): they fail at a thousand nested folders.
+
+    Raises:
+        OSError: a folder cannot be read, or lies too deep for a path.
+    """
+    waiting = [str(folder)]
+    while waiting:
+        with os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                yield entry
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a folder and all below it, at any depth and with any modes; ignore what cannot be removed.
+
+    A container that nobody could end may still swap a folder below for a link to one of the host's, or for a pipe, at
+    any moment.  So whatever is done is done to a descriptor, or to a name directly below one.  ``shutil.rmtree`` opens
+    what such a link leads to before it looks (a pipe or a device takes that amiss), and it recurses.
+    """
+    for _ in range(_ROUNDS):
+        try:
+            top = _opened(folder)
+        except OSError:  # it is not there, or no folder
+            return
+        with suppress(OSError):
+            try:
+                _take_apart(top)
+            finally:
+                os.close(top)
+            folder.rmdir()
+            return
+
+
+@dataclass
+class _Open:
+    """An open folder, and the names of the folders still in it."""
+
+    name: str
+    descriptor: int
+    folders: list[str] = field(default_factory=list)
+
+
+def _take_apart(top: int) -> None:
+    """Empty the folder ``top``, one folder after another; move what lies too deep to the top."""
+    way, moved = [_Open("", top, _without_files(top))], 0
+    try:
+        while True:
+            here = way[-1]
+            if not here.folders:
+                if len(way) == 1:
+                    return
+                os.close(way.pop().descriptor)
+                with suppress(OSError):
+                    os.rmdir(here.name, dir_fd=way[-1].descriptor)
+                continue
+            name = here.folders.pop()
+            with suppress(OSError):  # it went, or is another thing by now
+                below = _Open(name, _opened(name, here.descriptor))
+                if len(way) < _MAX_OPEN:
+                    way.append(below)
+                    below.folders += _without_files(below.descriptor)
+                    continue
+                os.close(below.descriptor)  # it was opened as one that is closed to us cannot be moved
+                if moved < _MAX_MOVED:
+                    moved += 1
+                    new = f"~{secrets.token_hex(8)}"
+                    os.rename(name, new, src_dir_fd=here.descriptor, dst_dir_fd=top)
+                    way[0].folders.append(new)
+    finally:
+        for each in way[1:]:
+            os.close(each.descriptor)
+
+
+def _opened(name: str | Path, within: int | None = None) -> int:
+    """Open a folder, whatever its mode, and return its descriptor.
+
+    Raises:
+        OSError: it is missing, a link, no folder, or another user's.
+    """
+    # O_PATH opens folders that are closed to us; its name in /proc reopens the same folder.
+    closed = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=within)
+    try:
+        with suppress(OSError):  # another's, which may be open to us all the same
+            os.chmod(f"/proc/self/fd/{closed}", 0o700)  # noqa: PTH101 # a descriptor's name, no path
+        return os.open(f"/proc/self/fd/{closed}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    finally:
+        os.close(closed)
+
+
+def _without_files(folder: int) -> list[str]:
+    """Unlink all files and links; return the names of the folders."""
+    with os.scandir(folder) as entries:
+        found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+    for name, is_folder in found:
+        if not is_folder:
+            with suppress(OSError):
+                os.unlink(name, dir_fd=folder)
+    return [name for name, is_folder in found if is_folder]
+
+
+def this_process() -> str:
+    """Name this process; no other process ever has the same name."""
     return "_".join([_host(), _boot_id(), _pid_namespace(), str(os.getpid()), str(_start_time("self"))])
 
 
-def dead(owner: str) -> bool:
-    """Is the process that :func:`me` named there dead for certain?
+def has_died(process: str) -> bool:
+    """Check whether a process that :func:`this_process` named is dead for certain.
 
-    That cannot be said of one on another host; nor of one in another pid namespace, as a container has it that shares
-    this host's name, its cache or its engine, while the host has not been started anew.
+    A process of another host never is; nor one of another pid namespace, such as a container's, until the host reboots.
     """
-    fields = owner.split("_")
+    fields = process.split("_")
     if len(fields) != 5:
         return False
     host, boot_id, namespace, pid, started = fields
@@ -123,7 +338,7 @@ def _pid_namespace() -> str:
 
 
 def _proc_is_ours() -> bool:
-    """Does /proc name processes as our own pid namespace does?  After a bare ``unshare --pid`` it does not."""
+    """Check that /proc shows our pid namespace; after a bare ``unshare --pid`` it does not."""
     return str(Path("/proc/self").readlink()) == str(os.getpid())
 
 
@@ -135,221 +350,3 @@ def _start_time(pid: str) -> str | None:
     # The command name may hold blanks and brackets; fields are counted from its end.
     fields = stat.rpartition(")")[2].split()
     return None if fields[0] == "Z" else fields[19]  # a zombie is dead
-
-
-_SUFFIX = ".partial"
-# How the names begin of what we make in the folder of temporary files, which is everybody's.
-_OURS = "harness-"
-# How often a folder is gone through in which somebody still writes.
-_ROUNDS = 5
-# How many folders are held open inside each other; what lies deeper is moved up first.
-_MOST_OPEN = 32
-# A job that still lives could dig deeper for as long as we move up what it dug.
-_MOST_MOVED = 100_000
-
-
-def in_the_making(final: Path) -> Path:
-    """The name under which this process makes ``final``; nothing is there yet.
-
-    What dead processes left of the same kind beside it goes.
-    """
-    sweep(final.parent)
-    partial = _partial(final)
-    remove(partial)  # an earlier attempt of ours
-    return partial
-
-
-@contextlib.contextmanager
-def scratch(parent: Path, name: str) -> Iterator[Path]:
-    """An empty folder in ``parent``, gone afterwards; a name of its own each time.
-
-    What dead processes left of the same kind beside it goes.
-    """
-    parent.mkdir(parents=True, exist_ok=True)
-    sweep(parent, name)
-    folder = _partial(parent / f"{name}-{secrets.token_hex(4)}")
-    folder.mkdir(mode=0o700)
-    try:
-        yield folder
-    finally:
-        remove(folder)
-
-
-@contextlib.contextmanager
-def temporary(kind: str) -> Iterator[Path]:
-    """As :func:`scratch`, where this host has its temporary files."""
-    with scratch(Path(tempfile.gettempdir()), _OURS + kind) as folder:
-        yield folder
-
-
-def sweep_all(cache: Path) -> None:
-    """Remove what dead processes left half made in any folder of the cache, and among this host's temporary files."""
-    for folder in cache.glob("*/"):
-        sweep(folder)
-    sweep(Path(tempfile.gettempdir()), _OURS)
-
-
-def sweep(parent: Path, begins: str = "") -> None:
-    """Remove what dead processes left half made in ``parent`` under such names; what a living one makes stays."""
-    for leftover in parent.glob(f"*{_SUFFIX}"):
-        owner = leftover.name.removesuffix(_SUFFIX).rpartition(".")[2]
-        if leftover.name.startswith(begins) and dead(owner) and _is_ours(leftover):
-            remove(leftover)
-
-
-def _partial(final: Path) -> Path:
-    return final.with_name(f"{final.name}.{me()}{_SUFFIX}")
-
-
-def _is_ours(folder: Path) -> bool:
-    try:
-        return folder.lstat().st_uid == os.geteuid()
-    except OSError:  # another process removed it
-        return False
-
-
-def remove(folder: Path) -> None:
-    """Remove a folder and all below it, however deep and whatever its modes; what cannot go stays, silently.
-
-    A container that nobody could end may still swap a folder below for a link to one of the host's, or for a pipe, at
-    any moment.  So whatever is done is done to a descriptor, or to a name directly below one.  ``shutil.rmtree`` opens
-    what such a link leads to before it looks (a pipe or a device takes that amiss), and it recurses.
-    """
-    for _ in range(_ROUNDS):
-        try:
-            top = _opened(folder)
-        except OSError:  # it is not there, or no folder
-            return
-        with contextlib.suppress(OSError):
-            try:
-                _take_apart(top)
-            finally:
-                os.close(top)
-            folder.rmdir()
-            return
-
-
-@dataclass
-class _Open:
-    """A folder that is held open, and the names of the folders that are still in it."""
-
-    name: str
-    descriptor: int
-    folders: list[str] = field(default_factory=list)
-
-
-def _take_apart(top: int) -> None:
-    """Empty the folder ``top``, one folder after another; what lies too deep to be held open is moved to the top."""
-    way, moved = [_Open("", top, _without_files(top))], 0
-    try:
-        while True:
-            here = way[-1]
-            if not here.folders:
-                if len(way) == 1:
-                    return
-                os.close(way.pop().descriptor)
-                with contextlib.suppress(OSError):
-                    os.rmdir(here.name, dir_fd=way[-1].descriptor)
-                continue
-            name = here.folders.pop()
-            with contextlib.suppress(OSError):  # it went, or is another thing by now
-                below = _Open(name, _opened(name, here.descriptor))
-                if len(way) < _MOST_OPEN:
-                    way.append(below)
-                    below.folders += _without_files(below.descriptor)
-                    continue
-                os.close(below.descriptor)  # it was opened as one that is closed to us cannot be moved
-                if moved < _MOST_MOVED:
-                    moved += 1
-                    new = f"~{secrets.token_hex(8)}"
-                    os.rename(name, new, src_dir_fd=here.descriptor, dst_dir_fd=top)
-                    way[0].folders.append(new)
-    finally:
-        for each in way[1:]:
-            os.close(each.descriptor)
-
-
-def _opened(name: str | Path, within: int | None = None) -> int:
-    """The descriptor of a folder, which is open to us from now on.
-
-    Raises:
-        OSError: it is not there, it is a link or no folder at all, or it is not ours to open.
-    """
-    # Such a descriptor can be had of a folder that is closed to us; under its name in /proc the very same is opened.
-    found = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=within)
-    try:
-        with contextlib.suppress(OSError):  # another's, which may be open to us all the same
-            os.chmod(f"/proc/self/fd/{found}", 0o700)  # noqa: PTH101 # a descriptor's name, no path
-        return os.open(f"/proc/self/fd/{found}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    finally:
-        os.close(found)
-
-
-def _without_files(folder: int) -> list[str]:
-    """Unlink what is no folder; the names of those that are."""
-    with os.scandir(folder) as entries:
-        found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
-    for name, is_folder in found:
-        if not is_folder:
-            with contextlib.suppress(OSError):
-                os.unlink(name, dir_fd=folder)
-    return [name for name, is_folder in found if is_folder]
-
-
-def files(folder: Path) -> Iterator[os.DirEntry[str]]:
-    """Every entry below a folder, folders included, no link followed; as deep as paths can name.
-
-    ``os.walk`` and ``Path.rglob`` recurse (until Python 3.12): a thousand nested folders are more than they can take.
-
-    Raises:
-        OSError: a folder cannot be read, or lies too deep for a path.
-    """
-    waiting = [str(folder)]
-    while waiting:
-        with os.scandir(waiting.pop()) as entries:
-            for entry in entries:
-                yield entry
-                if entry.is_dir(follow_symlinks=False):
-                    waiting.append(entry.path)
-
-
-# MERGED harness.filesystem: A file that is whole or absent, whatever happens while it is written.
-
-
-_FULL = (errno.ENOSPC, errno.EDQUOT)
-_FULL_WORDS = tuple(os.strerror(number).lower() for number in _FULL)
-
-
-def says_full(text: str) -> bool:
-    """Return whether a program's words blame a full disk."""
-    lower = text.lower()  # Go writes it without the capital
-    return any(words in lower for words in _FULL_WORDS)
-
-
-def refuse_full(what: str, said: str) -> None:
-    """Raise StoreError where a program of this host blames a full disk: that says nothing of a system."""
-    if says_full(said):
-        last = next(line for line in reversed(said.splitlines()) if says_full(line))
-        words = " ".join(last.split())[-200:]
-        raise StoreError(f"{what}: the disk is full: {words}; make room, what was finished is kept")
-
-
-@contextlib.contextmanager
-def writing(path: Path) -> Iterator[Path]:
-    """Where to write what becomes ``path`` when all went well; nothing is left of it otherwise.
-
-    Raises:
-        StoreError: the disk is full.
-        FileError: it cannot be written there.
-    """
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    try:
-        yield partial
-        partial.replace(path)
-    except OSError as error:
-        full = error.errno in _FULL
-        kind, remedy = (StoreError, "make room") if full else (FileError, "choose another place")
-        raise kind(f"{path}: cannot be written: {error.strerror}; {remedy}") from error
-    finally:
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)

@@ -1,10 +1,16 @@
-"""What a person sees while a suite runs: bars on a terminal, lines elsewhere."""
+"""Messages and progress bars on the terminal.
+
+Modules log with ``logging.getLogger(__name__)`` and take a :class:`Progress` for steps.  Neither shows anything until
+:func:`shown` names a console, which the command line does.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from typing import Protocol
 
 from rich.console import Console
 from rich.markup import escape
@@ -12,99 +18,163 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     SpinnerColumn,
-    TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
-from rich.progress import (
-    Progress as Bars,
-)
+from rich.progress import Progress as Bars
+
+from harness.untrusted import escaped
+
+log = logging.getLogger(__name__)
+
+_LOGGER = logging.getLogger("harness")
+_PHASES = {"start": "starting", "load": "loading", "warmup": "warming up", "close": "closing", "build": "building"}
+# Consoles that show messages and bars; the last one is in use, and None hides both.
+_consoles: list[Console | None] = []
 
 
-@dataclass(frozen=True)
-class Progress:
-    """How far a job is: phase, steps done, steps in all (0: unknown)."""
+class Progress(Protocol):
+    """Takes the progress of a task: steps done, steps in all (0: unknown), and the phase."""
 
-    phase: str
-    done: int
-    total: int
+    def __call__(self, done: int, total: int = 0, phase: str = "", /) -> None:
+        """Show a step."""
 
 
-# MERGED harness.progress: A bar for what takes some seconds and runs no suite.
+def silent(_done: int, _total: int = 0, _phase: str = "", /) -> None:
+    """Show no step."""
 
 
 @contextmanager
-def bar(title: str, phase: str) -> Iterator[Callable[[int, int], None]]:
-    """What it yields takes how many of how many are done; nothing is shown where stderr is no terminal."""
-    from rich.console import Console
+def shown(console: Console) -> Iterator[None]:
+    """Show the messages of ``harness`` and bars on this console."""
+    handler, level = _Lines(console), _LOGGER.level
+    _LOGGER.addHandler(handler)
+    _LOGGER.setLevel(logging.INFO)
+    _consoles.append(console)
+    try:
+        yield
+    finally:
+        _consoles.pop()
+        _LOGGER.setLevel(level)
+        _LOGGER.removeHandler(handler)
 
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield lambda _done, _total: None
+
+@contextmanager
+def hidden() -> Iterator[None]:
+    """Show neither messages nor bars."""
+    _consoles.append(None)
+    try:
+        yield
+    finally:
+        _consoles.pop()
+
+
+def on_terminal() -> bool:
+    """Return whether bars are shown."""
+    console = _consoles[-1] if _consoles else None
+    return console is not None and console.is_terminal
+
+
+@contextmanager
+def task(title: str, part: str = "") -> Iterator[Progress]:
+    """Show a bar while a task runs; without a terminal, log one line.
+
+    The bar is drawn twice a second only, because drawing must not disturb measurements.  ``part``: the position in the
+    whole, e.g. ``3/6, about 2 min left``.
+    """
+    label = f"{title}  {part}".rstrip()
+    if not on_terminal():
+        log.info("  %s ...", label)
+        yield silent
         return
-    with Screen(console).task(title) as watcher:
-        yield lambda done, total: watcher(Progress(phase, done, total))
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=20),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(compact=True),
+    )
+    with Bars(*columns, console=_consoles[-1], transient=True, refresh_per_second=2) as bars:
+        drawn = bars.add_task(escape(label), total=None)
+
+        def step(done: int, total: int = 0, phase: str = "", /) -> None:
+            text = f"{escape(label)} [dim]{escape(_phase(phase))}[/dim]"
+            bars.update(drawn, description=text, completed=done, total=total or None)
+
+        yield step
 
 
-_PHASES = {"start": "starting", "load": "loading", "warmup": "warming up", "close": "closing", "build": "building"}
+@contextmanager
+def bar(title: str, phase: str, least: int = 0, *, line: bool = False) -> Iterator[Progress]:
+    """Show a bar from the first step on whose total is at least ``least``; ``line``: log one without a terminal."""
+    opened: list[Progress] = []
+    with ExitStack() as stack:
 
+        def step(done: int, total: int = 0, _phase: str = "", /) -> None:
+            if total < least or not (line or on_terminal()):
+                return
+            if not opened:
+                opened.append(stack.enter_context(task(title)))
+            opened[0](done, total, phase)
 
-class Screen:
-    """Tells how far a run is.  The bar is drawn twice a second: drawing must not disturb what is measured."""
-
-    def __init__(self, console: Console) -> None:
-        self.console = console
-
-    def say(self, text: str) -> None:
-        """One line that stays."""
-        self.console.print(escape(text), highlight=False, soft_wrap=True)
-
-    @contextmanager
-    def task(self, title: str, part: str = "") -> Iterator[Watcher]:
-        """Show one job or build while it runs.
-
-        Args:
-            title: what runs.
-            part: where in the whole it stands, e.g. ``3/6, about 2 min left``.
-        """
-        label = f"{title}  {part}".rstrip()
-        if not self.console.is_terminal:
-            self.say(f"  {label} ...")
-            yield Watcher(None, TaskID(0))
-            return
-        columns = (
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=20),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(compact=True),
-        )
-        with Bars(*columns, console=self.console, transient=True, refresh_per_second=2) as bars:
-            yield Watcher(bars, bars.add_task(escape(label), total=None), escape(label))
-
-
-class Watcher:
-    """Takes the steps of one job."""
-
-    def __init__(self, bars: Bars | None, task: TaskID, label: str = "") -> None:
-        self._bars = bars
-        self._task = task
-        self._label = label
-
-    def __call__(self, step: Progress) -> None:
-        """Show a step."""
-        if self._bars is None:
-            return
-        phase = step.phase
-        if phase.startswith("trial-"):
-            phase = f"trial {int(phase[6:]) + 1}" if phase[6:].isdecimal() else "trial"
-        text = f"{self._label} [dim]{escape(_PHASES.get(phase, phase))}[/dim]"
-        self._bars.update(self._task, description=text, completed=step.done, total=step.total or None)
+        yield step
 
 
 def duration(seconds: float) -> str:
     """``95`` -> ``1 min 35 s``."""
     whole = round(seconds)
     return f"{whole // 60} min {whole % 60} s" if whole >= 60 else f"{whole} s"
+
+
+def _phase(name: str) -> str:
+    if name.startswith("trial-"):
+        return f"trial {int(name[6:]) + 1}" if name[6:].isdecimal() else "trial"
+    return _PHASES.get(name, name)
+
+
+class _Lines(logging.Handler):
+    """Prints each message as plain lines on the console, above its bars."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(logging.INFO)
+        self._console = console
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a message unless a later console took over."""
+        if _consoles and _consoles[-1] is self._console:
+            text = "\n".join(map(escaped, record.getMessage().split("\n")))
+            self._console.print(escape(text), highlight=False, soft_wrap=True)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A job's progress: phase, steps done, steps in all (0: unknown)."""
+
+    phase: str
+    done: int
+    total: int
+
+
+class Screen:
+    """Shows messages and bars on a console of its own."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+
+    def say(self, text: str) -> None:
+        """Print a line."""
+        self.console.print(escape(text), highlight=False, soft_wrap=True)
+
+    @contextmanager
+    def task(self, title: str, part: str = "") -> Iterator[Callable[[Step], None]]:
+        """Show a bar while a task runs."""
+        with _on(self.console), task(title, part) as step:
+            yield lambda made: step(made.done, made.total, made.phase)
+
+
+@contextmanager
+def _on(console: Console) -> Iterator[None]:
+    with shown(console):
+        yield

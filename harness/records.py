@@ -18,12 +18,8 @@ from typing import Any
 MAX_PROBES = 32
 
 
-# Version of the container contract (spec.json, out/): see docs/container-contract.md.  History:
-#   1  first version
-#   2  first_trial, repeats, pause, scenario_params and cpuset in spec.json; probes, rate_qps and
-#      effective.numa_nodes in measurement.json
-#   3  no queries in spec.json where ``pause`` is set: /job/go-<n> holds those of each stretch; ends of phases in events
-PROTOCOL_VERSION = 3
+# Version of the container contract (spec.json, out/): see docs/reference/container-contract.md.
+PROTOCOL_VERSION = 1
 
 Scalar = str | int | float | bool
 

@@ -3,7 +3,7 @@
     python -m instance_profiles.fetch_prices list [--region us-east-1]     no account needed
     python -m instance_profiles.fetch_prices spot [--region us-east-1]     needs AWS credentials
 
-``docs/prices.md`` says what comes out.  Needs ``ijson`` and ``boto3`` (development packages of this project).
+``docs/reference/prices.md`` says what comes out.  Needs ``ijson`` and ``boto3`` (development packages of this project).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 import click
 
 from harness.errors import HarnessError
-from harness.untrusted import printable
+from harness.untrusted import one_line
 from instance_profiles.fetching import price_list, spot_history
 from instance_profiles.fetching.addition import Addition
 
@@ -66,7 +66,7 @@ def _add(fetch: Callable[[], Addition], into: Path) -> None:
         addition = fetch()
         _say(addition, addition.write(into))
     except HarnessError as error:
-        click.echo(f"fetch_prices: {printable(str(error))}", err=True)  # it may quote what came
+        click.echo(f"fetch_prices: {one_line(str(error))}", err=True)  # it may quote what came
         sys.exit(error.exit_code)
     except OSError as error:
         click.echo(
@@ -84,10 +84,10 @@ def _say(addition: Addition, path: Path) -> None:
     click.echo(f"{path}: {counts}; source: {addition.source}")
     if addition.facts:
         click.echo(
-            f"new types, with facts: {printable(', '.join(sorted(row['instance_type'] for row in addition.facts)))}"
+            f"new types, with facts: {one_line(', '.join(sorted(row['instance_type'] for row in addition.facts)))}"
         )
     for name, reason in sorted(addition.left_out.items()):
-        click.echo(printable(f"left out: {name}: {reason}"))
+        click.echo(one_line(f"left out: {name}: {reason}"))
 
 
 if __name__ == "__main__":

@@ -23,8 +23,8 @@ from rich.console import Console
 from xdist.scheduler import LoadScopeScheduling
 
 from harness.jobs import orchestrator, suite
-from harness.jobs.inputs import Options
-from harness.jobs.orchestrator import Summary
+from harness.jobs.inputs import RunOptions
+from harness.jobs.orchestrator import RunSummary
 from harness.launch.base import Launcher
 from harness.launch.images.catalog import System
 from harness.launch.monitor import canary
@@ -279,10 +279,10 @@ class Bench:
         only: str | None = None,
         fresh: bool = False,
         retry_noisy: int = 0,
-    ) -> Summary:
+    ) -> RunSummary:
         """Run a suite to its end."""
         path = path or self.suite()
-        options = Options(self.results, self.cache, path.parent, only, fresh, retry_noisy)
+        options = RunOptions(self.results, self.cache, path.parent, only, fresh, retry_noisy)
         self.screen = StringIO()
         return orchestrator.run(suite.load(path), options, launcher, Screen(Console(file=self.screen, width=200)))
 

@@ -1,4 +1,4 @@
-"""docs/add-a-system.md, followed to the letter."""
+"""docs/guides/add-a-system.md, followed to the letter."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-PAGE = (Path(__file__).resolve().parent.parent / "docs" / "add-a-system.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).resolve().parent.parent / "docs" / "guides" / "add-a-system.md").read_text(encoding="utf-8")
 # `my-images/...`: on a line of its own, then a fenced block.
 _FILE = re.compile(r"^`(my-images/\S+)`:\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _SHELL = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -1,64 +1,107 @@
-"""What a person sees: bars on a terminal, lines elsewhere; nothing that a job writes can disturb it."""
+"""Messages and bars: bars on a terminal, lines elsewhere; no job's text disturbs the terminal."""
 
 from __future__ import annotations
 
+import logging
 from io import StringIO
 
 import pytest
 from rich.console import Console
 
-from harness.progress import Progress, Screen, duration
+from harness.progress import bar, duration, hidden, shown, task
+
+log = logging.getLogger("harness.tests")
 
 
-def screen(terminal: bool) -> tuple[Screen, StringIO]:
+def console(terminal: bool) -> tuple[Console, StringIO]:
     file = StringIO()
-    return Screen(Console(file=file, width=120, force_terminal=terminal, force_interactive=terminal)), file
+    return Console(file=file, width=120, force_terminal=terminal, force_interactive=terminal), file
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
+    ("seconds", "text"),
     [(0, "0 s"), (0.4, "0 s"), (59.4, "59 s"), (59.6, "1 min 0 s"), (95, "1 min 35 s"), (7322, "122 min 2 s")],
 )
-def test_durations_are_written_as_people_say_them(seconds: float, said: str) -> None:
-    assert duration(seconds) == said
+def test_duration_is_in_minutes_and_seconds(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
 
 
-def test_without_a_terminal_each_task_is_one_line() -> None:
-    shown, file = screen(terminal=False)
-    with shown.task("bm25 tiny cpu1-mem1", "[1/6]") as watcher:
+def test_task_is_one_line_without_a_terminal() -> None:
+    screen, file = console(terminal=False)
+    with shown(screen), task("bm25 tiny cpu1-mem1", "[1/6]") as step:
         for done in range(1000):
-            watcher(Progress("trial-0", done, 1000))
+            step(done, 1000, "trial-0")
     assert file.getvalue() == "  bm25 tiny cpu1-mem1  [1/6] ...\n"
 
 
-def test_on_a_terminal_phase_and_steps_are_shown() -> None:
-    shown, file = screen(terminal=True)
-    with shown.task("bm25 [tiny]", "[1/6]") as watcher:
-        watcher(Progress("trial-4", 12, 300))
+def test_task_shows_phase_and_steps_on_a_terminal() -> None:
+    screen, file = console(terminal=True)
+    with shown(screen), task("bm25 [tiny]", "[1/6]") as step:
+        step(12, 300, "trial-4")
     text = file.getvalue()
     assert "bm25 [tiny]  [1/6]" in text and "trial 5" in text and "12/300" in text
 
 
 @pytest.mark.parametrize(
-    "step",
+    ("done", "total", "phase"),
     [
-        Progress("trial-", 0, 0),
-        Progress("trial-²", 1, 0),
-        Progress("trial-x", 1, 0),
-        Progress("[bold]", 5, 3),
-        Progress("[/dim]", 2**53 - 1, 1),
-        Progress("", 0, 2**53 - 1),
+        (0, 0, "trial-"),
+        (1, 0, "trial-²"),
+        (1, 0, "trial-x"),
+        (5, 3, "[bold]"),
+        (2**53 - 1, 1, "[/dim]"),
+        (0, 2**53 - 1, ""),
     ],
 )
-def test_a_step_that_makes_no_sense_is_shown_all_the_same(step: Progress) -> None:
-    shown, file = screen(terminal=True)
-    with shown.task("x") as watcher:
-        watcher(step)
+def test_task_shows_steps_that_make_no_sense(done: int, total: int, phase: str) -> None:
+    screen, file = console(terminal=True)
+    with shown(screen), task("x") as step:
+        step(done, total, phase)
     assert "x" in file.getvalue()
 
 
-def test_lines_are_shown_as_they_are() -> None:
-    shown, file = screen(terminal=False)
+def test_bar_appears_from_a_total_on() -> None:
+    screen, file = console(terminal=True)
+    with shown(screen), bar("fetch", "jobs", 50) as step:
+        step(1, 49)
+        assert not file.getvalue()
+        step(2, 50)
+    assert "fetch" in file.getvalue() and "2/50" in file.getvalue()
+
+
+@pytest.mark.parametrize("line", [True, False])
+def test_bar_is_at_most_one_line_without_a_terminal(line: bool) -> None:
+    screen, file = console(terminal=False)
+    with shown(screen), bar("tiny: corpus", "documents", line=line) as step:
+        step(1, 2)
+        step(2, 2)
+    assert file.getvalue() == "  tiny: corpus ...\n" * line
+
+
+def test_messages_are_printed_as_they_are() -> None:
+    screen, file = console(terminal=False)
     long = "x" * 300
-    shown.say(f"[bold]bm25[/bold] {long} [1/6]")
-    assert file.getvalue() == f"[bold]bm25[/bold] {long} [1/6]\n"
+    with shown(screen):
+        log.info("[bold]bm25[/bold] %s [1/6]\n  two", long)
+    log.info("too late")
+    assert file.getvalue() == f"[bold]bm25[/bold] {long} [1/6]\n  two\n"
+
+
+def test_messages_cannot_move_the_cursor() -> None:
+    screen, file = console(terminal=True)
+    with shown(screen):
+        log.info("bm25 \x1b[2J\r\u202e")
+    assert file.getvalue() == "bm25 \\x1b[2J\\r\\u202e\n"
+
+
+def test_a_later_console_takes_over() -> None:
+    (outer, before), (inner, file) = console(terminal=False), console(terminal=False)
+    with shown(outer):
+        with shown(inner):
+            log.info("one")
+        with hidden():
+            log.info("two")
+            with task("three"):
+                pass
+        log.info("four")
+    assert (before.getvalue(), file.getvalue()) == ("four\n", "one\n")

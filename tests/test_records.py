@@ -44,7 +44,7 @@ def test_a_job_that_nobody_placed_says_nothing_of_its_cpus() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"protocol_version": 1}, "contract version 1, this image speaks 3"),
+        ({"protocol_version": 2}, "contract version 2, this image speaks 1"),
         ({"protocol_version": None}, "contract version None"),
         ({"surprise": 1}, "does not follow the contract: .*surprise"),
         ({"envelope": {"cpus": 1}}, "does not follow the contract: .*name"),

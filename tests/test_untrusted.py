@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from harness.records import Query
-from harness.untrusted import most_output_bytes, open_regular, parse_json, read_regular, read_whole, sha256_of, unpacked
+from harness.untrusted import max_output_bytes, open_regular, parse_json, read_start, read_whole, sha256, unpacked
 from tests.support.job_fixtures import FULL_SPEC
 
 
 def test_a_regular_file_is_read_up_to_the_limit(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"0123456789")
-    assert read_regular(tmp_path / "file", 4) == b"0123"
-    assert read_regular(tmp_path / "file", 100) == b"0123456789"
+    assert read_start(tmp_path / "file", 4) == b"0123"
+    assert read_start(tmp_path / "file", 100) == b"0123456789"
     with open_regular(tmp_path / "file") as file:
         assert file.read(2) == b"01"
 
@@ -54,12 +54,12 @@ def test_a_file_larger_than_makes_sense_is_not_read(tmp_path: Path) -> None:
     with pytest.raises(OSError, match=r"has 8,796,093,022,208 bytes, at most 1,048,576 make sense"):
         read_whole(tmp_path / "hole", 1 << 20)
     with pytest.raises(OSError, match="make sense"):
-        sha256_of(tmp_path / "hole")
+        sha256(tmp_path / "hole")
 
 
 def test_a_packed_file_is_read_to_its_bound(tmp_path: Path) -> None:
     (tmp_path / "packed").write_bytes(gzip.compress(b"x" * 1000))
-    assert sha256_of(tmp_path / "packed", packed=True) == hashlib.sha256(b"x" * 1000).hexdigest()
+    assert sha256(tmp_path / "packed", packed=True) == hashlib.sha256(b"x" * 1000).hexdigest()
     with open_regular(tmp_path / "packed") as file:
         assert unpacked(file, 1000).read() == b"x" * 1000
     with open_regular(tmp_path / "packed") as file, pytest.raises(OSError, match="more than 999 bytes, unpacked"):
@@ -92,8 +92,8 @@ def test_sound_json_is_what_python_reads() -> None:
 
 
 def test_what_a_job_may_write_grows_with_what_it_is_asked() -> None:
-    least = most_output_bytes(FULL_SPEC)
+    least = max_output_bytes(FULL_SPEC)
     assert least > 16 << 20
     many = replace(FULL_SPEC, sample=tuple(Query(f"q{n}", "x") for n in range(1000)))
     # The longest honest line: 256 characters an id, each escaped as six bytes.
-    assert most_output_bytes(many) - least > 999 * FULL_SPEC.trials * FULL_SPEC.k * (6 * 256 + 30)
+    assert max_output_bytes(many) - least > 999 * FULL_SPEC.trials * FULL_SPEC.k * (6 * 256 + 30)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from pydantic import TypeAdapter, ValidationError
 
 from harness.analysis.table import Measurements, Row, per_query_key
-from harness.analysis.validity.sample_checks import Facts
+from harness.analysis.validity.sample_checks import SampleFacts
 from harness.errors import FileError
 from harness.evaluation.per_query import PerQuery
 from harness.results.attempts import Job
@@ -26,7 +26,7 @@ class Remembered:
     """A cell of finished jobs: its row less what the verdict adds, what verdicts need, and its values by query."""
 
     row: Row
-    facts: Facts | None
+    facts: SampleFacts | None
     disagreements: int | None
     queries: PerQuery
 
@@ -37,7 +37,7 @@ class Computed:
 
     name: str
     jobs: tuple[Job, ...]
-    facts: Facts | None
+    facts: SampleFacts | None
     disagreements: int | None
 
 
@@ -63,7 +63,7 @@ class _Line:
 
     stamp: str
     name: str
-    facts: Facts | None
+    facts: SampleFacts | None
     disagreements: int | None
 
 

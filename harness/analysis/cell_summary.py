@@ -23,7 +23,7 @@ from harness.results.attempts import AnyJob
 from harness.results.reader import most_hits
 from harness.results.schema import Result
 from harness.stats import Estimate
-from harness.untrusted import sha256_of
+from harness.untrusted import sha256
 
 # The percentiles that a table shows.
 SHOWN = ("p50", "p95", "p99")
@@ -57,8 +57,8 @@ class Measured(Generic[AnyJob]):
     pool: pooling.Pool[AnyJob]
     latency: Latency | None
     why_not: str | None
-    verdict: validity.Verdict
-    facts: sample_checks.Facts | None = None
+    verdict: validity.Assessment
+    facts: sample_checks.SampleFacts | None = None
     disagreements: int | None = None
 
 
@@ -87,7 +87,7 @@ def measure(
     latency, facts, why_not = None, None, None
     try:
         timed = timings.read((job.result.spec.job, job.samples()) for job in pool.jobs)
-        facts = sample_checks.look(timed, _phases_s(results), results[0].spec.cell.scenario)
+        facts = sample_checks.inspect(timed, _phases_s(results), results[0].spec.cell.scenario)
         latency = _latency(results, timed)
         facts = replace(facts, mean_within=_within(latency.mean_s))
     # ValueError and KeyError are what pyarrow raises for a damaged file and for a missing column.
@@ -99,7 +99,7 @@ def measure(
 
 def judge_again(
     stored: Iterable[AnyJob],
-    facts: sample_checks.Facts | None,
+    facts: sample_checks.SampleFacts | None,
     disagreements: int | None,
     levels: machine_speed.Levels | None,
 ) -> Measured[AnyJob]:
@@ -111,7 +111,7 @@ def _judged(
     pool: pooling.Pool[AnyJob],
     latency: Latency | None,
     why_not: str | None,
-    facts: sample_checks.Facts | None,
+    facts: sample_checks.SampleFacts | None,
     disagreements: int | None,
     levels: machine_speed.Levels | None,
 ) -> Measured[AnyJob]:
@@ -229,7 +229,7 @@ def _disagreements(jobs: Sequence[AnyJob]) -> int | None:
     if len(known) < 2:
         return None
     try:
-        if len({sha256_of(path) for path in known}) == 1:
+        if len({sha256(path) for path in known}) == 1:
             return 0  # nearly always; reading them as rankings takes a hundred times as long
         most = max(most_hits(job.result.spec) for job in jobs)
         rankings = [trec.read_run(path, most).rankings for path in known]

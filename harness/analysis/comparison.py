@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from harness import stats
 from harness.analysis import axes, notes, paired_differences, significance
-from harness.analysis.paired_differences import LATENCY, Changed, Difference, difference, held_against
-from harness.analysis.significance import Tested
+from harness.analysis.paired_differences import LATENCY, Difference, QueryChange, difference, with_test
+from harness.analysis.significance import TestResult
 from harness.analysis.table import Row, Validity, per_query_key
 from harness.errors import UsageError
 from harness.evaluation.evaluate import Evaluation
@@ -28,7 +28,7 @@ Test = tuple[Hashable, frozenset[str], str, str]
 
 
 @dataclass(frozen=True)
-class Side:
+class ComparisonSide:
     """One of the two: what it is called, and its row; ``None`` where it is a run file, of which no cost is known.
 
     ``set_apart``: the queries of a run file that are not as all others.
@@ -46,12 +46,12 @@ class Comparison:
     ``changed``: the queries that differ most by the measure ``by`` (``None``: there is no measure).
     """
 
-    a: Side
-    b: Side
+    a: ComparisonSide
+    b: ComparisonSide
     differences: tuple[Difference, ...]
     notes: tuple[str, ...]
     by: str | None = None
-    changed: tuple[Changed, ...] = ()
+    changed: tuple[QueryChange, ...] = ()
 
     def of(self, metric: str | None) -> Difference | None:
         """The difference in a metric, where it was compared."""
@@ -114,7 +114,7 @@ def compare(
     found_a: PerQuery | None,
     found_b: PerQuery | None,
     measures: Sequence[str],
-    asked: paired_differences.Asked | None = None,
+    asked: paired_differences.QueryChoice | None = None,
 ) -> Comparison:
     """Compare two rows of one place.
 
@@ -134,7 +134,7 @@ def compare(
     if a.outcome is b.outcome is Outcome.OK:  # else nothing of the other has a value, and that is said
         reasons = [{name: of.reason for name, of in row.measures.items() if of.value is None} for row in (a, b)]
         said += tuple(_missing(measures, *reasons))
-    return _named(Side(called(a), a), Side(called(b), b), found, said, found_a, found_b, asked)
+    return _named(ComparisonSide(called(a), a), ComparisonSide(called(b), b), found, said, found_a, found_b, asked)
 
 
 def compare_runs(
@@ -142,12 +142,12 @@ def compare_runs(
     evaluations: tuple[Evaluation, Evaluation],
     found: tuple[PerQuery, PerQuery],
     measures: Sequence[str],
-    asked: paired_differences.Asked | None = None,
+    asked: paired_differences.QueryChoice | None = None,
 ) -> Comparison:
     """Compare two runs that others made: their measures alone; arguments as of :func:`compare`, for A and B."""
     differences = [_measure(each, [one.values[each] for one in evaluations], *found) for each in measures]
     said = tuple(_missing(measures, *(one.reasons for one in evaluations)))
-    return _named(Side(names[0]), Side(names[1]), differences, said, *found, asked)
+    return _named(ComparisonSide(names[0]), ComparisonSide(names[1]), differences, said, *found, asked)
 
 
 def _missing(measures: Sequence[str], a: Mapping[str, str | None], b: Mapping[str, str | None]) -> Iterator[str]:
@@ -161,18 +161,18 @@ def _missing(measures: Sequence[str], a: Mapping[str, str | None], b: Mapping[st
 
 
 def _named(
-    a: Side,
-    b: Side,
+    a: ComparisonSide,
+    b: ComparisonSide,
     differences: Sequence[Difference],
     notes: tuple[str, ...],
     found_a: PerQuery | None,
     found_b: PerQuery | None,
-    asked: paired_differences.Asked | None,
+    asked: paired_differences.QueryChoice | None,
 ) -> Comparison:
     by = next((each.metric for each in differences if each.metric != LATENCY), None) if asked is None else asked.by
     if asked is None or found_a is None or found_b is None:
         return Comparison(a, b, tuple(differences), notes, by)
-    named = paired_differences.most(found_a, found_b, asked)
+    named = paired_differences.largest_changes(found_a, found_b, asked)
     return Comparison(a, b, tuple(differences), notes, by, named)
 
 
@@ -186,14 +186,14 @@ def corrected(found: Sequence[Comparison]) -> tuple[Comparison, ...]:
         held = [
             each
             if each.column is None
-            else held_against(each, _turned(tests[test], columns[test], each.column), adjusted[test])
+            else with_test(each, _turned(tests[test], columns[test], each.column), adjusted[test])
             for each, test in ((each, _test(one, each)) for each in one.differences)
         ]
         made.append(replace(one, differences=tuple(held)))
     return tuple(made)
 
 
-def _turned(tested: Tested, column: Floats, ours: Floats) -> Tested:
+def _turned(tested: TestResult, column: Floats, ours: Floats) -> TestResult:
     """The test of differences that may have been taken the other way round."""
     if np.array_equal(column, ours):
         return tested

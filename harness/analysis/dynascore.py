@@ -34,7 +34,7 @@ MODES = ("reference", "robust")
 LEAST_SHARE = 1e-4
 
 
-class Status(str, Enum):
+class RateStatus(str, Enum):
     """Why a rate is what it is."""
 
     OK = "ok"
@@ -53,7 +53,7 @@ class Rate:
     """
 
     value: float | None
-    status: Status
+    status: RateStatus
     pairs: int = 0
 
 
@@ -108,7 +108,7 @@ def rates(entries: Sequence[Entry], weighing: Weighing) -> dict[str, Rate]:
     find = _reference if weighing.mode == "reference" else _robust
     given = weighing.given or {}
     return {
-        metric: Rate(given[metric], Status.GIVEN) if metric in given else find(entries, metric, weighing)
+        metric: Rate(given[metric], RateStatus.GIVEN) if metric in given else find(entries, metric, weighing)
         for metric in weighing.others
     }
 
@@ -140,8 +140,8 @@ def _robust(entries: Sequence[Entry], metric: str, weighing: Weighing) -> Rate:
 
 def _rate(value: float | None, pairs: int) -> Rate:
     if value is None:
-        return Rate(None, Status.NO_PAIR)
-    return Rate(value, Status.OK, pairs) if value > 0 else Rate(None, Status.NO_DIFFERENCE, pairs)
+        return Rate(None, RateStatus.NO_PAIR)
+    return Rate(value, RateStatus.OK, pairs) if value > 0 else Rate(None, RateStatus.NO_DIFFERENCE, pairs)
 
 
 def score(entry: Entry, weighing: Weighing, found: Mapping[str, Rate]) -> float | None:

@@ -1,35 +1,48 @@
-"""A priced table -> a leaderboard: which rows are compared, by what they are ranked, and how far the ranks hold."""
+"""Leaderboard of a dataset: the rows that may be compared, their scores and ranks, and how far the ranks hold.
+
+A rank holds as far as three things leave it: other queries (resampled), another set of systems, other weights.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from harness.analysis import axes, dynascore, pareto_front, rank_stability
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.analysis import axes, dynascore, pareto_front
 from harness.analysis.axes import ACCURACY, Axis, Place
 from harness.analysis.dynascore import Entry, Rate, Weighing
-from harness.analysis.pareto import State
-from harness.analysis.rank_stability import Span
-from harness.analysis.resampling import Resampled
+from harness.analysis.pareto_front import FrontState
+from harness.analysis.resampling import CONFIDENCE, Resampled
 from harness.analysis.table import Row, Table, per_query_key
 from harness.errors import UnknownName, UsageError
 from harness.evaluation.per_query import PerQuery
 from harness.records import Outcome
 from harness.stats import Estimate
 
+Floats = NDArray[np.float64]
+# Function from entries, in any order, to their scores, the highest first in rank; ``None`` has no rank.
+Scorer = Callable[[Sequence[Entry]], Sequence[float | None]]
+
 NO_QUERIES = "no samples by query"
+# Largest shift of each weight, and the number of shifted sets.
+PERTURBATION = 0.1
+PERTURBED = 1000
+_SEED = 20230710
 
 
 @dataclass(frozen=True)
 class Preset:
-    """Weights that have a name."""
+    """Named weights."""
 
     name: str
     weights: Mapping[str, float]
 
 
-# The first are those of Table 4 of Santhanam et al. 2023; the others put most of it on one side.
+# The first is that of Table 4 of Santhanam et al. 2023; the others put most of the weight on one metric.
 PRESETS = (
     Preset("balanced", {"accuracy": 0.5, "cost": 0.25, "latency": 0.25}),
     Preset("accuracy first", {"accuracy": 0.9, "cost": 0.05, "latency": 0.05}),
@@ -40,7 +53,7 @@ PRESETS = (
 
 @dataclass(frozen=True)
 class Bound:
-    """A threshold on an axis: rows above ``at_most`` or below ``at_least`` are left out."""
+    """Threshold on an axis: rows above ``at_most`` or below ``at_least`` are left out."""
 
     axis: str
     at_most: float | None = None
@@ -48,12 +61,12 @@ class Bound:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What a leaderboard is to show.
+class LeaderboardQuery:
+    """Options of a leaderboard.
 
-    ``rank_by`` names the axis that ranks the rows which keep the ``bounds``; ``None``: the Dynascore by ``weights``.
+    ``rank_by`` names the axis that ranks the rows within the ``bounds``; ``None``: the Dynascore by ``weights``.
     ``amrs`` fixes rates, ``cutoff`` (points of accuracy) replaces the one from the sample's uncertainty.  ``suite`` and
-    ``scenario`` narrow the rows.  ``front`` are the axes of the Pareto front.
+    ``scenario`` narrow the rows.  ``front`` lists the axes of the Pareto front.
     """
 
     dataset: str
@@ -70,26 +83,35 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Standing:
-    """A ranked row: its figures by axis, its score (``None`` where it has none), and the spans of its rank.
+class RankInterval:
+    """Best and worst rank of a row; or the reason why they are missing."""
+
+    best: int | None
+    worst: int | None
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class RankedRow:
+    """A row with its figures by axis, its score (``None``: it has none), its rank and the rank's intervals.
 
     ``by_queries``: over resampled queries; ``by_systems``: without each other system; ``by_weights``: under other
-    weights.  ``state``: where it stands to the Pareto front; ``None`` where an axis of it is missing.
+    weights.  ``state``: its position on the Pareto front; ``None``: an axis of it is missing.
     """
 
     row: Row
     figures: Mapping[str, Estimate]
     score: float | None
     rank: int | None
-    by_queries: Span
-    by_systems: Span
-    by_weights: Span
-    state: State | None
+    by_queries: RankInterval
+    by_systems: RankInterval
+    by_weights: RankInterval
+    state: FrontState | None
 
 
 @dataclass(frozen=True)
-class LeftOut:
-    """A row of the dataset that is not ranked, and why."""
+class ExcludedRow:
+    """A row of the dataset that is not ranked, with the reason."""
 
     row: Row
     reason: str
@@ -99,137 +121,128 @@ class LeftOut:
 class Leaderboard:
     """Ranked rows in their order, the rows left out, and everything that the ranks depend on.
 
-    ``rates`` are those of all ranked rows; none where the ranking is by one axis.  ``table`` is what it was made of.
+    ``rates`` are those of all ranked rows; there are none if one axis ranks.  ``table`` holds all rows.
     """
 
-    asked: Asked
+    query: LeaderboardQuery
     place: Place
     shown: tuple[Axis, ...]
     rates: Mapping[str, Rate]
     cutoff: float
-    standings: tuple[Standing, ...]
-    left_out: tuple[LeftOut, ...]
+    ranked_rows: tuple[RankedRow, ...]
+    left_out: tuple[ExcludedRow, ...]
     table: Table
 
     @property
     def has_origins(self) -> bool:
-        """Whether it is of merged results."""
+        """Whether the results were merged."""
         return any(row.origin is not None for row in self.table.rows)
 
     @property
     def systems(self) -> tuple[str, ...]:
-        """The set of systems that the scores depend on."""
-        return tuple(sorted({each.row.system for each in self.standings}))
+        """Names of the systems that the scores depend on."""
+        return tuple(sorted({ranked.row.system for ranked in self.ranked_rows}))
 
 
-def build(table: Table, found: Mapping[str, PerQuery], asked: Asked) -> Leaderboard:
+def build(table: Table, by_query: Mapping[str, PerQuery], query: LeaderboardQuery) -> Leaderboard:
     """Rank the rows of a dataset.
 
     Args:
         table: priced rows of any datasets.
-        found: what rows are made of, by :func:`harness.evaluation.per_query.per_query_key`; may be empty.
-        asked: what is wanted.
+        by_query: values by query, by :func:`harness.analysis.table.per_query_key`; may be empty.
+        query: the options.
 
     Raises:
         UnknownName: there is no such dataset, axis or mode.
-        UsageError: nothing of it can be ranked.
+        UsageError: no row can be ranked.
     """
-    where, rows, others = _compared(table, asked)
-    shown = _axes(asked)
-    needed = [axis for axis in shown if axis.name in _needed(asked)]
-    ranked, left_out = _sorted_out(rows, needed, asked)
+    group, rows, others = _comparable(table, query)
+    shown = _axes(query)
+    needed = [axis for axis in shown if axis.name in _needed(query)]
+    ranked, left_out = _partition(rows, needed, query)
     if not ranked:
         first = f"; {left_out[0].row.system}: {left_out[0].reason}" if left_out else ""
-        raise UsageError(f"no row of {asked.dataset} can be ranked{first}; harness report shows what is stored")
-    known = pareto_front.uncertainty(ranked, found, asked.measure, table.rounded_to)
-    weighing = _weighing(asked, known.cutoff if asked.cutoff is None else asked.cutoff)
+        raise UsageError(f"no row of {query.dataset} can be ranked{first}; harness report shows what is stored")
+    uncertainty = pareto_front.uncertainty(ranked, by_query, query.measure, table.rounded_to)
+    weighing = _weighing(query, uncertainty.cutoff if query.cutoff is None else query.cutoff)
     entries = [_entry(row, needed) for row in ranked]
-    rates = {} if asked.rank_by else dynascore.rates(entries, weighing)
-    scorer = rank_stability.dynascores(weighing)
-    if asked.rank_by:
-        scorer = rank_stability.single(asked.rank_by, axes.axis(asked.rank_by, asked.measure).higher)
+    rates = {} if query.rank_by else dynascore.rates(entries, weighing)
+    scorer = dynascore_scorer(weighing)
+    if query.rank_by:
+        scorer = axis_scorer(query.rank_by, axes.axis(query.rank_by, query.measure).higher)
     scores = scorer(entries)
-    spans = _spans(entries, scorer, known.resampled, where.scenario)
-    by_weights = [Span(None, None, "ranked by one axis")] * len(entries)
-    if not asked.rank_by:
-        by_weights = rank_stability.under_other_weights(entries, weighing, rates)
-    states = pareto_front.states(ranked, [axes.axis(name, asked.measure) for name in asked.front], known.relations)
-    made = [
-        Standing(
+    by_queries, by_systems = _rank_intervals(entries, scorer, uncertainty.resampled, group.scenario)
+    by_weights = [RankInterval(None, None, "ranked by one axis")] * len(entries)
+    if not query.rank_by:
+        by_weights = intervals_by_weights(entries, weighing, rates)
+    front_axes = [axes.axis(name, query.measure) for name in query.front]
+    states = pareto_front.front_states(ranked, front_axes, uncertainty.relations)
+    ranked_rows = [
+        RankedRow(
             row=row,
             figures={axis.name: axis.read(row) for axis in shown},
             score=score,
             rank=rank,
-            by_queries=spans[0][number],
-            by_systems=spans[1][number],
+            by_queries=by_queries[number],
+            by_systems=by_systems[number],
             by_weights=by_weights[number],
             state=states.get(per_query_key(row)),
         )
         for number, (row, score, rank) in enumerate(zip(ranked, scores, dynascore.ranks(scores), strict=True))
     ]
-    made.sort(key=lambda each: (each.rank is None, each.rank or 0, _entry(each.row, ()).name))
-    return Leaderboard(asked, where, shown, rates, weighing.cutoff, tuple(made), (*left_out, *others), table)
+    ranked_rows.sort(key=lambda item: (item.rank is None, item.rank or 0, _entry(item.row, ()).name))
+    return Leaderboard(query, group, shown, rates, weighing.cutoff, tuple(ranked_rows), (*left_out, *others), table)
 
 
-def _needed(asked: Asked) -> set[str]:
-    if asked.rank_by:
-        return {ACCURACY, asked.rank_by, *(bound.axis for bound in asked.bounds)}
-    return {ACCURACY, *(name for name, weight in asked.weights.items() if weight), *(b.axis for b in asked.bounds)}
+def _needed(query: LeaderboardQuery) -> set[str]:
+    bounded = {bound.axis for bound in query.bounds}
+    if query.rank_by:
+        return {ACCURACY, query.rank_by, *bounded}
+    return {ACCURACY, *(name for name, weight in query.weights.items() if weight), *bounded}
 
 
-def _axes(asked: Asked) -> tuple[Axis, ...]:
-    """The columns: what is weighed or bounded, and what the front is over."""
-    names = dict.fromkeys((ACCURACY, *asked.weights, *sorted(_needed(asked)), *asked.front))
-    return tuple(axes.axis(name, asked.measure) for name in names)
+def _axes(query: LeaderboardQuery) -> tuple[Axis, ...]:
+    """List the columns: the axes that are weighed or bounded, and those of the front."""
+    names = dict.fromkeys((ACCURACY, *query.weights, *sorted(_needed(query)), *query.front))
+    return tuple(axes.axis(name, query.measure) for name in names)
 
 
-def _weighing(asked: Asked, cutoff: float) -> Weighing:
-    higher = frozenset(name for name in asked.weights if axes.axis(name, asked.measure).higher)
-    return Weighing(asked.weights, higher, asked.mode, cutoff, asked.amrs)
+def _weighing(query: LeaderboardQuery, cutoff: float) -> Weighing:
+    higher = frozenset(name for name in query.weights if axes.axis(name, query.measure).higher)
+    return Weighing(query.weights, higher, query.mode, cutoff, query.amrs)
 
 
 def _entry(row: Row, needed: Sequence[Axis]) -> Entry:
-    values = {axis.name: axis.read(row).value for axis in needed}
-    known = {name: value for name, value in values.items() if value is not None}
-    return Entry(row.system, row.profile, per_query_key(row), known.pop(ACCURACY, 0.0), known)
+    figures = {axis.name: axis.read(row).value for axis in needed}
+    values = {name: value for name, value in figures.items() if value is not None}
+    return Entry(row.system, row.profile, per_query_key(row), values.pop(ACCURACY, 0.0), values)
 
 
-def _spans(
-    entries: Sequence[Entry], scorer: rank_stability.Scorer, resampled: Resampled | None, scenario: str
-) -> tuple[list[Span], list[Span]]:
-    by_systems = rank_stability.without_each_system(entries, scorer)
-    if resampled is None:
-        return [Span(None, None, NO_QUERIES)] * len(entries), by_systems
-    # Elsewhere cost is made of a throughput, which no resample of queries tells anew.
-    timed = ("latency", "cost") if scenario == "single_stream" else ("latency",)
-    return rank_stability.by_queries(entries, scorer, resampled, timed), by_systems
-
-
-def _compared(table: Table, asked: Asked) -> tuple[Place, list[Row], list[LeftOut]]:
-    """The largest set of rows that may be compared; and the dataset's other rows."""
-    if asked.measure not in table.measures:
-        raise UnknownName("measure", asked.measure, table.measures)
+def _comparable(table: Table, query: LeaderboardQuery) -> tuple[Place, list[Row], list[ExcludedRow]]:
+    """Return the largest group of rows that may be compared, and the dataset's other rows."""
+    if query.measure not in table.measures:
+        raise UnknownName("measure", query.measure, table.measures)
     datasets = {row.dataset for row in table.rows}
-    if asked.dataset not in datasets:
-        raise UnknownName("dataset", asked.dataset, datasets)
-    wanted = [
+    if query.dataset not in datasets:
+        raise UnknownName("dataset", query.dataset, datasets)
+    candidates = [
         row
         for row in table.rows
-        if row.dataset == asked.dataset and asked.suite in (None, row.suite) and asked.scenario in (None, row.scenario)
+        if row.dataset == query.dataset and query.suite in (None, row.suite) and query.scenario in (None, row.scenario)
     ]
-    if not wanted:
-        raise UsageError(f"no row of {asked.dataset} is of that suite and scenario; harness report shows what is there")
-    by_place: dict[Place, list[Row]] = defaultdict(list)
-    for row in wanted:
-        by_place[axes.of(row)].append(row)
-    where = max(by_place, key=lambda each: sum(row.outcome is Outcome.OK for row in by_place[each]))
+    if not candidates:
+        raise UsageError(f"no row of {query.dataset} is of that suite and scenario; harness report shows what is there")
+    groups: dict[Place, list[Row]] = defaultdict(list)
+    for row in candidates:
+        groups[axes.of(row)].append(row)
+    largest = max(groups, key=lambda group: sum(row.outcome is Outcome.OK for row in groups[group]))
     others = [
-        LeftOut(row, f"not to be compared with the others: another {_differs(of, where)}")
-        for of, rows in by_place.items()
-        if of != where
+        ExcludedRow(row, f"not to be compared with the others: another {_differs(group, largest)}")
+        for group, rows in groups.items()
+        if group != largest
         for row in rows
     ]
-    return where, by_place[where], others
+    return largest, groups[largest], others
 
 
 def _differs(one: Place, other: Place) -> str:
@@ -245,21 +258,24 @@ def _differs(one: Place, other: Place) -> str:
     return " and ".join(dict.fromkeys(words.get(name, name) for name in names))
 
 
-def _sorted_out(rows: Sequence[Row], needed: Sequence[Axis], asked: Asked) -> tuple[list[Row], list[LeftOut]]:
+def _partition(
+    rows: Sequence[Row], needed: Sequence[Axis], query: LeaderboardQuery
+) -> tuple[list[Row], list[ExcludedRow]]:
+    """Split rows into those that can be ranked within the bounds, and the others."""
     ranked, left_out = [], []
     for row in rows:
-        why = pareto_front.rankable(row, needed) or _beyond(row, asked)
-        if why is None:
+        reason = pareto_front.reason_not_ranked(row, needed) or _beyond(row, query)
+        if reason is None:
             ranked.append(row)
         else:
-            left_out.append(LeftOut(row, why))
+            left_out.append(ExcludedRow(row, reason))
     return ranked, left_out
 
 
-def _beyond(row: Row, asked: Asked) -> str | None:
-    """Which threshold a row does not keep, and whether its interval leaves that open."""
-    for bound in asked.bounds:
-        axis = axes.axis(bound.axis, asked.measure)
+def _beyond(row: Row, query: LeaderboardQuery) -> str | None:
+    """Say which threshold a row exceeds, and whether its interval reaches it."""
+    for bound in query.bounds:
+        axis = axes.axis(bound.axis, query.measure)
         figure = axis.read(row)
         assert figure.value is not None  # rows without it were left out before
         for limit, beyond, word in ((bound.at_most, 1, "above"), (bound.at_least, -1, "below")):
@@ -269,3 +285,133 @@ def _beyond(row: Row, asked: Asked) -> str | None:
             open_ = " (its interval reaches it)" if end is not None and beyond * end <= beyond * limit else ""
             return f"{axis.label} {figure.value:.4g} {axis.unit} is {word} {limit:g}{open_}"
     return None
+
+
+def dynascore_scorer(weighing: Weighing) -> Scorer:
+    """Score by Dynascore; each set of rows has its own rates."""
+
+    def score(entries: Sequence[Entry]) -> Sequence[float | None]:
+        rates = dynascore.rates(entries, weighing)
+        return [dynascore.score(entry, weighing, rates) for entry in entries]
+
+    return score
+
+
+def axis_scorer(metric: str, higher: bool) -> Scorer:
+    """Score by one metric."""
+    sign = 1 if higher else -1
+
+    def score(entries: Sequence[Entry]) -> Sequence[float | None]:
+        return [sign * (entry.accuracy if metric == "accuracy" else entry.values[metric]) for entry in entries]
+
+    return score
+
+
+def _rank_intervals(
+    entries: Sequence[Entry], scorer: Scorer, resampled: Resampled | None, scenario: str
+) -> tuple[list[RankInterval], list[RankInterval]]:
+    by_systems = intervals_by_systems(entries, scorer)
+    if resampled is None:
+        return [RankInterval(None, None, NO_QUERIES)] * len(entries), by_systems
+    # In other scenarios cost comes from a throughput, which resampled queries do not change.
+    timed = ("latency", "cost") if scenario == "single_stream" else ("latency",)
+    return intervals_by_queries(entries, scorer, resampled, timed), by_systems
+
+
+def intervals_by_queries(
+    entries: Sequence[Entry], scorer: Scorer, resampled: Resampled, timed: Collection[str] = ("latency", "cost")
+) -> list[RankInterval]:
+    """Return 95 % of the ranks over resampled queries; accuracy, latency and cost move together.
+
+    Args:
+        entries: the rows.
+        scorer: scores them.
+        resampled: means of the same rows, in their order.
+        timed: the metrics that are in proportion to latency.
+    """
+    ranks = []
+    for accuracy, factor in zip(resampled.accuracy, latency_factors(resampled), strict=True):
+        drawn = [
+            replace(entry, accuracy=float(points), values=_slowed(entry.values, float(times), timed))
+            for entry, points, times in zip(entries, accuracy, factor, strict=True)
+        ]
+        ranks.append(_numbers(dynascore.ranks(scorer(drawn))))
+    return _intervals(np.asarray(ranks), (1 - CONFIDENCE) / 2)
+
+
+def latency_factors(resampled: Resampled) -> Floats:
+    """Return each row's resampled latency over its mean, shape (resamples, rows); 1 without latencies by query."""
+    finite = np.isfinite(resampled.latency_s)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        means = np.where(finite, resampled.latency_s, 0.0).sum(axis=0) / finite.sum(axis=0)
+        factors = resampled.latency_s / means
+    return np.where(np.isfinite(factors), factors, 1.0)
+
+
+def _slowed(values: Mapping[str, float], factor: float, timed: Collection[str]) -> dict[str, float]:
+    return {name: value * factor if name in timed else value for name, value in values.items()}
+
+
+def intervals_by_systems(entries: Sequence[Entry], scorer: Scorer) -> list[RankInterval]:
+    """Return how far each row moves among the others when one other system is removed with all of its rows.
+
+    Removing better rows moves nobody: a row's rank is compared with its rank among the same rest before.
+    """
+    scores = scorer(entries)
+    full = dynascore.ranks(scores)
+    rankings = [full]
+    for removed in sorted({entry.system for entry in entries}):
+        rest = [index for index, entry in enumerate(entries) if entry.system != removed]
+        before = dynascore.ranks([scores[index] for index in rest])
+        after = dynascore.ranks(scorer([entries[index] for index in rest]))
+        moved = list(full)
+        for index, was, now in zip(rest, before, after, strict=True):
+            rank = full[index]
+            moved[index] = None if rank is None or was is None or now is None else rank + now - was
+        rankings.append(moved)
+    return _intervals(np.asarray([_numbers(ranks) for ranks in rankings]), 0.0)
+
+
+def intervals_by_weights(entries: Sequence[Entry], weighing: Weighing, rates: Mapping[str, Rate]) -> list[RankInterval]:
+    """Return 95 % of the ranks when each weight moves at random by up to 0.1, and they sum to 1 again."""
+    names = [name for name, weight in weighing.weights.items() if weight]
+    base = np.asarray([weighing.weights[name] for name in names])
+    drawn = np.clip(base + weight_shifts(len(names)), 1e-9, None)
+    drawn /= drawn.sum(axis=1, keepdims=True)
+    alone = [_contributions(entries, replace(weighing, weights={name: 1.0}), rates) for name in names]
+    if any(column is None for column in alone):
+        return [RankInterval(None, None, "no scores") for _ in entries]
+    scores = drawn @ np.stack([column for column in alone if column is not None])
+    ranks = [_numbers(dynascore.ranks(line)) for line in scores.tolist()]
+    return _intervals(np.asarray(ranks), (1 - CONFIDENCE) / 2)
+
+
+def weight_shifts(names: int) -> Floats:
+    """Draw how far each weight moves in each of 1,000 sets, shape (sets, weights)."""
+    return np.random.default_rng(_SEED).uniform(-PERTURBATION, PERTURBATION, (PERTURBED, names))
+
+
+def _contributions(entries: Sequence[Entry], weighing: Weighing, rates: Mapping[str, Rate]) -> Floats | None:
+    """Return the scores under one metric with the weight 1."""
+    scores = [dynascore.score(entry, weighing, rates) for entry in entries]
+    return None if None in scores else np.asarray(scores, dtype=np.float64)
+
+
+def _numbers(ranks: Sequence[int | None]) -> list[float]:
+    return [float("nan") if rank is None else float(rank) for rank in ranks]
+
+
+def _intervals(ranks: Floats, tail: float) -> list[RankInterval]:
+    """Return the inner share of each column's ranks.
+
+    Args:
+        ranks: shape (rankings, rows).
+        tail: the share that is left out on either side.
+    """
+    missing = np.asarray(np.isnan(ranks).any(axis=0), dtype=np.bool_)
+    numbers = np.where(missing, 0.0, ranks)
+    low, high = (np.quantile(numbers, share, axis=0, method="nearest") for share in (tail, 1 - tail))
+    return [
+        RankInterval(None, None, "no scores") if none else RankInterval(int(best), int(worst))
+        for none, best, worst in zip(missing, low, high, strict=True)
+    ]

@@ -151,7 +151,7 @@ def _smallest_profile(rows: Sequence[Row]) -> str:
 def _shared_cpus(rows: Sequence[Row]) -> Iterator[str]:
     """A job that has all CPUs of its host shares them with the sampling from outside.
 
-    Results that say where their jobs were placed have that among their reasons; older ones do not say it.
+    Rows that know where their jobs were placed (``harness_apart``) have it among their findings.
     """
     full = {
         f"{row.profile}: {row.cpus} of {row.machine.host_cpus}"

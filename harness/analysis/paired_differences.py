@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from harness import stats
 from harness.analysis import significance
-from harness.analysis.significance import Tested
+from harness.analysis.significance import TestResult
 from harness.evaluation.per_query import PerQuery
 from harness.stats import Estimate
 
@@ -20,7 +20,7 @@ from harness.stats import Estimate
 
 
 @dataclass(frozen=True)
-class Changed:
+class QueryChange:
     """A query: its text (``""`` where nothing says it), its value in A and in B, and B less A."""
 
     query_id: str
@@ -31,7 +31,7 @@ class Changed:
 
 
 @dataclass(frozen=True)
-class Asked:
+class QueryChoice:
     """Which to name: by which measure, how many each way, and the texts of queries, by id."""
 
     by: str
@@ -39,7 +39,7 @@ class Asked:
     texts: Mapping[str, str]
 
 
-def most(a: PerQuery, b: PerQuery, asked: Asked) -> tuple[Changed, ...]:
+def largest_changes(a: PerQuery, b: PerQuery, asked: QueryChoice) -> tuple[QueryChange, ...]:
     """At most ``asked.count`` queries that B does better and as many that it does worse, each the furthest apart first.
 
     Those equally far apart stand in the order of their ids; those that are equal are none.  Where either has no values
@@ -50,7 +50,7 @@ def most(a: PerQuery, b: PerQuery, asked: Asked) -> tuple[Changed, ...]:
         return ()
     theirs = b.on(a.query_ids).measures[measure]
     every = [
-        Changed(query, asked.texts.get(query, ""), float(ours), float(its), float(its - ours))
+        QueryChange(query, asked.texts.get(query, ""), float(ours), float(its), float(its - ours))
         for query, ours, its in zip(a.query_ids, a.measures[measure], theirs, strict=True)
     ]
     # A query that either has not is nan, which is neither above 0 nor below.
@@ -67,7 +67,7 @@ POWER = 0.8
 _Z = 1.959963984540054 + 0.8416212335729143
 
 
-class Verdict(str, Enum):
+class ComparisonVerdict(str, Enum):
     """What can be said of B against A."""
 
     FASTER = "faster"
@@ -102,8 +102,8 @@ class Difference:
     ratio: float | None
     queries: int
     needed: int | None
-    verdict: Verdict
-    tested: Tested | None = None
+    verdict: ComparisonVerdict
+    tested: TestResult | None = None
     p_holm: float | None = None
     fingerprint: str = field(default="", repr=False)
     column: Floats | None = field(default=None, repr=False, compare=False)
@@ -145,7 +145,7 @@ def difference(
     if a is None or b is None or columns is None:
         missing = Estimate(None, reason="published, or not measured by query")
         ratio = b / a if a and b is not None else None
-        return Difference(metric, a, b, missing, None, ratio, 0, None, Verdict.UNKNOWN)
+        return Difference(metric, a, b, missing, None, ratio, 0, None, ComparisonVerdict.UNKNOWN)
     differences = columns[1] - columns[0]
     latency = metric == LATENCY
     interval = stats.mean(differences, least=_least(metric)) if latency else Estimate(float(differences.mean()))
@@ -158,13 +158,13 @@ def difference(
         ratio=b / a if a else None,
         queries=len(differences),
         needed=_needed(differences, _least(metric)),
-        verdict=_verdict(interval, _combined(interval, again), differences) if latency else Verdict.NONE,
+        verdict=_verdict(interval, _combined(interval, again), differences) if latency else ComparisonVerdict.NONE,
         fingerprint=significance.fingerprint(differences),
         column=differences,
     )
 
 
-def held_against(each: Difference, tested: Tested, p_holm: float) -> Difference:
+def with_test(each: Difference, tested: TestResult, p_holm: float) -> Difference:
     """The same with its test; what the corrected p does not bear is not claimed.
 
     Among many comparisons some seem to differ by chance, as each is tested as if it were the only one.
@@ -172,20 +172,20 @@ def held_against(each: Difference, tested: Tested, p_holm: float) -> Difference:
     interval, verdict = each.over_queries, each.verdict
     if each.metric != LATENCY:
         interval, verdict = tested.interval, _worth(tested)
-    claims = (Verdict.FASTER, Verdict.SLOWER, Verdict.BETTER, Verdict.WORSE)
+    claims = (ComparisonVerdict.FASTER, ComparisonVerdict.SLOWER, ComparisonVerdict.BETTER, ComparisonVerdict.WORSE)
     if verdict in claims and p_holm > significance.LEVEL:
-        verdict = Verdict.UNCORRECTED
+        verdict = ComparisonVerdict.UNCORRECTED
     return replace(each, over_queries=interval, tested=tested, p_holm=p_holm, verdict=verdict)
 
 
-def _worth(tested: Tested) -> Verdict:
+def _worth(tested: TestResult) -> ComparisonVerdict:
     """What one test says of a measure."""
     if not tested.higher and not tested.lower:
-        return Verdict.EQUAL
+        return ComparisonVerdict.EQUAL
     queries, mean = tested.higher + tested.lower + tested.tied, tested.interval.value
     if mean is None or tested.p > significance.LEVEL or queries < stats.INTERVAL_MIN_QUERIES:
-        return Verdict.NONE
-    return Verdict.BETTER if mean > 0 else Verdict.WORSE
+        return ComparisonVerdict.NONE
+    return ComparisonVerdict.BETTER if mean > 0 else ComparisonVerdict.WORSE
 
 
 def _least(metric: str) -> int:
@@ -209,14 +209,14 @@ def _combined(over_queries: Estimate, again: Estimate | None) -> Estimate:
     return stats.measured_again(over_queries, centred, several=True, floor=-math.inf)
 
 
-def _verdict(over_queries: Estimate, interval: Estimate, differences: Floats) -> Verdict:
+def _verdict(over_queries: Estimate, interval: Estimate, differences: Floats) -> ComparisonVerdict:
     """Return what the interval says of a latency."""
     if not differences.any():
-        return Verdict.EQUAL
+        return ComparisonVerdict.EQUAL
     side = _side(interval)
     if side:
-        return Verdict.SLOWER if side > 0 else Verdict.FASTER
-    return Verdict.UNREPEATED if _side(over_queries) else Verdict.NONE
+        return ComparisonVerdict.SLOWER if side > 0 else ComparisonVerdict.FASTER
+    return ComparisonVerdict.UNREPEATED if _side(over_queries) else ComparisonVerdict.NONE
 
 
 def _side(figure: Estimate) -> int:

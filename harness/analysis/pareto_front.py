@@ -1,90 +1,183 @@
-"""Which rows can be ranked at all, and where they stand to the Pareto front, as far as their queries tell."""
+"""Pareto front: rows that no other row beats on every axis, as far as the intervals tell.
+
+A row is ``dominated`` if another one is surely at least as good on every axis and surely better on one.  It is
+``contested`` if another one is so by the figures alone, but their intervals leave it open.  Every other row is on the
+front.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
-from harness.analysis import axes, pareto, resampling
-from harness.analysis.axes import Axis, Place
-from harness.analysis.pareto import Relations, State
-from harness.analysis.resampling import Resampled
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.analysis import axes, resampling
+from harness.analysis.axes import ACCURACY, Axis, Place
+from harness.analysis.resampling import BETTER, EQUAL, UNDECIDED, WORSE, PairedSigns, Resampled, Signs
 from harness.analysis.table import Row, Table, Validity, per_query_key
 from harness.evaluation.per_query import PerQuery
 from harness.records import Outcome
 from harness.results.schema import Cell
+from harness.stats import Estimate
 
-# The axes of a front, unless others are asked for.
+# Axes of a front, by default.
 AXES = ("accuracy", "cost", "latency")
 _SEED = 2023
 
 
+class FrontState(str, Enum):
+    """Position of a row with respect to the front."""
+
+    FRONT = "front"
+    CONTESTED = "contested"
+    DOMINATED = "dominated"
+
+
+@dataclass(frozen=True)
+class FrontPoint:
+    """A row: its key, its system, and its figure on each axis by name, none of them missing."""
+
+    key: str
+    system: str
+    figures: Mapping[str, Estimate]
+
+
 @dataclass(frozen=True)
 class Uncertainty:
-    """What the queries say of the rows: the cut-off (points), paired comparisons, and means over resampled queries."""
+    """Cut-off (points), paired comparisons and resampled means of rows, from their queries."""
 
     cutoff: float
-    relations: Relations | None = None
+    relations: PairedSigns | None = None
     resampled: Resampled | None = None
 
 
 def uncertainty(
-    rows: Sequence[Row], found: Mapping[str, PerQuery], measure: str, rounded_to: Mapping[str, float]
+    rows: Sequence[Row], by_query: Mapping[str, PerQuery], measure: str, rounded_to: Mapping[str, float]
 ) -> Uncertainty:
-    """What the queries say of rows that may be compared; of published rows, how they are rounded."""
-    known = resampling.aligned([found.get(per_query_key(row)) for row in rows], measure)
-    if known is None:
+    """Estimate the uncertainty of comparable rows; of published rows, from their rounding."""
+    columns = resampling.aligned([by_query.get(per_query_key(row)) for row in rows], measure)
+    if columns is None:
         return Uncertainty(100 * rounded_to.get(measure, 0.0))
-    accuracy, latency_s = known
+    accuracy, latency_s = columns
     resampled = resampling.resample(accuracy, latency_s, _SEED)
     keys = [per_query_key(row) for row in rows]
-    return Uncertainty(resampling.cutoff(accuracy), resampling.relations(keys, accuracy, resampled), resampled)
+    return Uncertainty(resampling.cutoff(accuracy), resampling.paired_signs(keys, accuracy, resampled), resampled)
 
 
-def states(rows: Sequence[Row], on: Sequence[Axis], relations: Relations | None) -> dict[str, State]:
-    """Where rows stand to the Pareto front, by :func:`harness.evaluation.per_query.per_query_key`; those without a figure are left out."""
-    points = []
-    for row in rows:
-        figures = {axis.name: axis.read(row) for axis in on}
-        if all(figure.value is not None for figure in figures.values()):
-            points.append(pareto.Point(per_query_key(row), row.system, figures))
-    return pareto.states(points, on, relations) if points else {}
-
-
-def contested(table: Table, found: Mapping[str, PerQuery], measure: str) -> frozenset[Cell]:
-    """The cells whose place on the front of accuracy, cost and latency is contested, each among those of its place.
-
-    Args:
-        table: priced rows.
-        found: what they are made of, by :func:`harness.evaluation.per_query.per_query_key`.
-        measure: what accuracy is.
-    """
-    on = [axes.axis(name, measure) for name in AXES]
-    by_place: dict[Place, list[Row]] = defaultdict(list)
-    for row in table.rows:
-        if rankable(row, on) is None:
-            by_place[axes.of(row)].append(row)
-    cells = set()
-    for rows in by_place.values():
-        stand = states(rows, on, uncertainty(rows, found, measure, table.rounded_to).relations)
-        cells |= {
-            Cell(row.suite, row.system, row.dataset, row.scenario, row.profile)
-            for row in rows
-            if stand[per_query_key(row)] is State.CONTESTED
-        }
-    return frozenset(cells)
-
-
-def rankable(row: Row, needed: Sequence[Axis]) -> str | None:
-    """Why a row is not ranked; ``None``: it is."""
+def reason_not_ranked(row: Row, needed: Sequence[Axis]) -> str | None:
+    """Return why a row cannot be ranked by these axes; ``None``: it can."""
     if row.outcome is not Outcome.OK:
         return f"{row.outcome.value}: {row.detail or 'no detail was stored'}"
     if row.validity is Validity.INVALID:
-        why = next((each.text for each in row.findings if each.validity is Validity.INVALID), "see its notes")
-        return f"invalid: {why}"
+        texts = (finding.text for finding in row.findings if finding.validity is Validity.INVALID)
+        return f"invalid: {next(texts, 'see its notes')}"
     for axis in needed:
         figure = axis.read(row)
         if figure.value is None:
             return f"no {axis.label}: {figure.reason or 'not measured'}"
     return None
+
+
+def contested_cells(table: Table, by_query: Mapping[str, PerQuery], measure: str) -> frozenset[Cell]:
+    """Return the cells that are contested on the front of accuracy, cost and latency of their comparison group.
+
+    Args:
+        table: priced rows.
+        by_query: their values by query, by :func:`harness.analysis.table.per_query_key`.
+        measure: the measure of accuracy.
+    """
+    front_axes = [axes.axis(name, measure) for name in AXES]
+    groups: dict[Place, list[Row]] = defaultdict(list)
+    for row in table.rows:
+        if reason_not_ranked(row, front_axes) is None:
+            groups[axes.of(row)].append(row)
+    cells = set()
+    for rows in groups.values():
+        states = front_states(rows, front_axes, uncertainty(rows, by_query, measure, table.rounded_to).relations)
+        cells |= {
+            Cell(row.suite, row.system, row.dataset, row.scenario, row.profile)
+            for row in rows
+            if states[per_query_key(row)] is FrontState.CONTESTED
+        }
+    return frozenset(cells)
+
+
+def front_states(
+    rows: Sequence[Row], front_axes: Sequence[Axis], relations: PairedSigns | None
+) -> dict[str, FrontState]:
+    """Place rows by :func:`harness.analysis.table.per_query_key`; leave out rows without a figure on some axis."""
+    points = []
+    for row in rows:
+        figures = {axis.name: axis.read(row) for axis in front_axes}
+        if all(figure.value is not None for figure in figures.values()):
+            points.append(FrontPoint(per_query_key(row), row.system, figures))
+    return states_of_points(points, front_axes, relations) if points else {}
+
+
+def states_of_points(
+    points: Sequence[FrontPoint], front_axes: Sequence[Axis], relations: PairedSigns | None = None
+) -> dict[str, FrontState]:
+    """Place points with respect to the front, by key.
+
+    Args:
+        points: rows that may be compared.
+        front_axes: two or three.
+        relations: of accuracy, from the same queries; without them its intervals decide, as on the other axes.
+    """
+    columns = [_AxisColumn(points, axis, relations if axis.name == ACCURACY else None) for axis in front_axes]
+    return {point.key: _state(index, columns) for index, point in enumerate(points)}
+
+
+def _state(index: int, columns: Sequence[_AxisColumn]) -> FrontState:
+    signs = np.stack([column.signs_against(index) for column in columns])
+    surely = np.all((signs == BETTER) | (signs == EQUAL), axis=0) & np.any(signs == BETTER, axis=0)
+    if surely.any():
+        return FrontState.DOMINATED
+    gains = np.stack([column.gains_over(index) for column in columns])
+    by_figures = np.all(gains >= 0, axis=0) & np.any(gains > 0, axis=0)
+    return FrontState.CONTESTED if by_figures.any() else FrontState.FRONT
+
+
+class _AxisColumn:
+    """One axis of all rows, turned so that larger is better."""
+
+    def __init__(self, points: Sequence[FrontPoint], axis: Axis, relations: PairedSigns | None) -> None:
+        figures = [point.figures[axis.name] for point in points]
+        sign = 1.0 if axis.higher else -1.0
+        self.values = sign * np.asarray([figure.value for figure in figures], dtype=np.float64)
+        low, high = ([_end(figure, side) for figure in figures] for side in ("low", "high"))
+        worst, best = (low, high) if axis.higher else (high, low)
+        self.worst, self.best = sign * np.asarray(worst), sign * np.asarray(best)
+        self.bounded = np.asarray([figure.low is not None or figure.high is not None for figure in figures])
+        self.systems = np.unique([point.system for point in points], return_inverse=True)[1]
+        self.paired = None if relations is None else relations.signs
+        groups = {} if relations is None else relations.group
+        self.group = np.asarray([groups.get(point.key, -1) for point in points], dtype=np.int64)
+
+    def gains_over(self, index: int) -> NDArray[np.float64]:
+        """Return how much better every row is than this one, by value."""
+        return np.asarray(self.values - self.values[index], dtype=np.float64)
+
+    def signs_against(self, index: int) -> Signs:
+        """Compare every row with this one."""
+        signs = np.full(len(self.values), UNDECIDED, dtype=np.int8)
+        signs[self.worst > self.best[index]] = BETTER
+        signs[self.best < self.worst[index]] = WORSE
+        plain = ~self.bounded & ~self.bounded[index]
+        same = (self.values == self.values[index]) & (plain | (self.systems == self.systems[index]))
+        signs[same] = EQUAL
+        if self.paired is not None and self.group[index] >= 0:
+            members = self.group >= 0
+            signs[members] = self.paired[self.group[members], self.group[index]]
+        return signs
+
+
+def _end(figure: Estimate, side: str) -> float:
+    end = getattr(figure, side)
+    value = figure.value if end is None else end
+    assert value is not None  # rows without a figure are not compared
+    return float(value)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from harness import filesystem
 from harness.errors import FileError, UsageError
 from harness.evaluation import input_files, qrels_files
 from harness.evaluation.judged_runs import JudgedRuns
@@ -100,7 +101,7 @@ def read(qrels: Path | None, without: Path | None = None) -> Instead | None:
 
 def _sha256(path: Path) -> str:
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        return filesystem.sha256(path)
     except OSError as error:
         raise FileError(f"{path}: cannot be read: {error.strerror}; name a file of judgements") from error
 

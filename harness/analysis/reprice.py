@@ -1,9 +1,8 @@
-"""The same measured rows at two dates' prices: what each costs then and now, and which verdicts do not hold any more.
+"""Price the same measured rows at two dates: costs, ranks, and the verdicts between systems that change.
 
-Nothing is measured and nothing stored is read.  Each row is priced on its own instance at both dates (what a price
-change alone does) and on the cheapest type of each date (what one would rent), so that like is compared with like; what
-choosing another type gains at one date stands apart.  A row's cost is that of the model that its scenario has:
-``sequential`` for ``single_stream``, ``saturated`` for the others.
+Each row is priced on its own instance at both dates (the effect of price changes alone) and on the cheapest type of
+each date (the type that one would rent), so that like is compared with like; the gain of choosing another type is
+counted separately.  Cost is ``sequential`` for ``single_stream`` and ``saturated`` for the other scenarios.
 """
 
 from __future__ import annotations
@@ -11,112 +10,128 @@ from __future__ import annotations
 import datetime
 from bisect import bisect_right, insort
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
-from harness.analysis import row_pricing
+from harness.analysis import axes, row_pricing
 from harness.analysis.axes import Place
-from harness.analysis.reprice_records import CHEAPEST, SAME, Best, Change, Flip, Gone, Priced, Repricing, Side
 from harness.analysis.row_pricing import Placed, Tariff
-from harness.analysis.table import Measurements, Row, Validity
+from harness.analysis.table import Measurements, Price, Row, Validity
 from harness.errors import UsageError
 from harness.pricing import cost, prices
 from harness.pricing.prices import Snapshot
 from harness.records import Outcome
 from harness.stats import Estimate
 
-# MERGED harness.analysis.reprice: Rows priced at two dates -> ranks, and the verdicts that do not hold at both.
+# The two ways to compare two dates, like with like.
+SAME, CHEAPEST = "same instance", "cheapest type"
+
+
+@dataclass(frozen=True)
+class PricedRow:
+    """A row's machine, cost and rank (from 1, cheapest first; ``None``: no cost, or its numbers are invalid)."""
+
+    price: Price | None
+    note: str | None
+    cost: Estimate
+    rank: int | None = None
+
+
+@dataclass(frozen=True)
+class RowChange:
+    """A row at both dates: ``before`` and ``same`` on its own instance, and on the cheapest type of each date.
+
+    Its own instance is its published one, else the cheapest of the earlier date.
+    """
+
+    row: Row
+    before: PricedRow
+    same: PricedRow
+    cheapest_before: PricedRow
+    cheapest: PricedRow
+
+    @property
+    def pairs(self) -> dict[str, tuple[PricedRow, PricedRow]]:
+        """Return by way the row at the other date and now."""
+        return {SAME: (self.before, self.same), CHEAPEST: (self.cheapest_before, self.cheapest)}
+
+    @cached_property
+    def place(self) -> Place:
+        """The comparison group that ranks it."""
+        return axes.of(self.row)
+
+
+@dataclass(frozen=True)
+class OrderFlip:
+    """Two systems whose order by cost (of their cheapest rows) changed.
+
+    ``way`` is ``same instance`` or ``cheapest type``.  ``overlap``: their intervals overlap at one of
+    the dates, so the measurements do not tell which is cheaper.
+    """
+
+    place: Place
+    way: str
+    was_cheaper: str
+    is_cheaper: str
+    before_usd: tuple[float, float]
+    now_usd: tuple[float, float]
+    overlap: bool
+
+
+@dataclass(frozen=True)
+class CheapestChange:
+    """A comparison group whose cheapest row (system and hardware profile) changed."""
+
+    place: Place
+    way: str
+    was: tuple[str, str]
+    now: tuple[str, str]
+
+
+@dataclass(frozen=True)
+class GoneType:
+    """An instance type without a price now that priced rows at the other date, and its successor."""
+
+    instance_type: str
+    rows: int
+    successor: str | None
+    note: str | None
+
+
+@dataclass(frozen=True)
+class DatedPrices:
+    """A price list."""
+
+    provider: str
+    region: str
+    term: str
+    date: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Repricing:
+    """All changes between two price lists.  ``summary`` is four sentences with all counts."""
+
+    before: DatedPrices
+    now: DatedPrices
+    measures: tuple[str, ...]
+    changes: tuple[RowChange, ...]
+    flips: tuple[OrderFlip, ...]
+    best: tuple[CheapestChange, ...]
+    gone: tuple[GoneType, ...]
+    no_longer_provided: tuple[str, ...]
+    newly_provided: tuple[str, ...]
+    summary: tuple[str, ...]
+    notes: tuple[str, ...]
 
 
 _PRICED = ("before", "same", "cheapest_before", "cheapest")
 
 
-def ranked(changes: Sequence[Change]) -> tuple[Change, ...]:
-    """Return the changes with their ranks, each among the rows of its place; equal costs share a rank."""
-    costs: dict[tuple[Place, str], list[float]] = defaultdict(list)
-    for each in changes:
-        for name in _PRICED:
-            value = getattr(each, name).cost.value
-            if value is not None and each.row.validity is not Validity.INVALID:
-                costs[each.place, name].append(value)
-    ranks = {
-        where: {value: rank for rank, value in reversed(list(enumerate(sorted(found), start=1)))}
-        for where, found in costs.items()
-    }
-
-    def rank(each: Change, name: str) -> Priced:
-        priced: Priced = getattr(each, name)
-        if priced.cost.value is None or each.row.validity is Validity.INVALID:
-            return priced
-        return replace(priced, rank=ranks[each.place, name][priced.cost.value])
-
-    return tuple(Change(each.row, *(rank(each, name) for name in _PRICED)) for each in changes)
-
-
-def moved(changes: Sequence[Change], way: str) -> int:
-    """Return how many rows have another rank than at the other date."""
-    return sum(was.rank != now.rank for was, now in (each.pairs[way] for each in changes))
-
-
-def _by_place(changes: Sequence[Change]) -> Mapping[Place, list[Change]]:
-    places: dict[Place, list[Change]] = defaultdict(list)
-    for each in changes:
-        if each.before.rank is not None or each.cheapest_before.rank is not None:
-            places[each.place].append(each)
-    return {place: places[place] for place in sorted(places, key=lambda place: tuple(map(str, place)))}
-
-
-def _cheapest_of_each(changes: Sequence[Change], way: str, side: int) -> dict[str, Estimate]:
-    """Return what each system costs at its cheapest row, at the other date (``side`` 0) or now (1)."""
-    found: dict[str, Estimate] = {}
-    for each in changes:
-        figure = each.pairs[way][side].cost
-        known = found.get(each.row.system)
-        if figure.value is not None and (known is None or known.value is None or figure.value < known.value):
-            found[each.row.system] = figure
-    return found
-
-
-def order_flips(changes: Sequence[Change], way: str) -> Iterator[Flip]:
-    """Pairs of systems of which the other one is cheaper when rows are priced in that way."""
-    for place, rows in _by_place(changes).items():
-        before, now = (_cheapest_of_each(rows, way, side) for side in (0, 1))
-        order = sorted((name for name in before if name in now), key=lambda name: (_usd(before, name), name))
-        # From the cheapest on: whoever was cheaper and now costs more than this one stands behind it in ``seen``.
-        seen: list[tuple[float, str]] = []
-        for name in order:
-            for _, earlier in seen[bisect_right(seen, (_usd(now, name), "\U0010ffff")) :]:
-                if _usd(before, earlier) < _usd(before, name):
-                    overlap = any(_overlap(costs[earlier], costs[name]) for costs in (before, now))
-                    was, is_now = ((_usd(costs, earlier), _usd(costs, name)) for costs in (before, now))
-                    yield Flip(place, way, earlier, name, was, is_now, overlap)
-            insort(seen, (_usd(now, name), name))
-
-
-def _usd(costs: Mapping[str, Estimate], name: str) -> float:
-    value = costs[name].value
-    assert value is not None  # only costs that are known stand there
-    return value
-
-
-def _overlap(one: Estimate, two: Estimate) -> bool:
-    if one.low is None or one.high is None or two.low is None or two.high is None:
-        return False
-    return one.low <= two.high and two.low <= one.high
-
-
-def best_choices(changes: Sequence[Change], way: str) -> Iterator[Best]:
-    """Find places whose cheapest row is another now; one that is still as cheap stays it."""
-    for place, rows in _by_place(changes).items():
-        was = next((each for each in rows if each.pairs[way][0].rank == 1), None)
-        now = next((each for each in rows if each.pairs[way][1].rank == 1), None)
-        if was is not None and now is not None and was.pairs[way][1].rank != 1:
-            pairs = ((each.row.system, each.row.profile) for each in (was, now))
-            yield Best(place, way, *pairs)
-
-
-def other(now: Snapshot, against: datetime.date | None = None) -> Snapshot:
-    """The prices to compare with: those of a date, else the newest, else (where those are asked for) the ones before.
+def other_prices(now: Snapshot, against: datetime.date | None = None) -> Snapshot:
+    """Choose the prices to compare with: those of a date, else the newest, else the ones before the newest.
 
     Raises:
         UsageError: there are none of that region and term, or no others.
@@ -137,87 +152,169 @@ def other(now: Snapshot, against: datetime.date | None = None) -> Snapshot:
 
 
 def compare(measured: Measurements, before: Tariff, now: Tariff) -> Repricing:
-    """Price the same rows twice.
+    """Price the same rows at two dates.
 
     Args:
-        measured: rows without money.
-        before: the prices that are compared with.
-        now: the prices that were asked for.
+        measured: rows without prices.
+        before: the prices to compare with.
+        now: the prices that the user chose.
     """
     changes = ranked([_change(row, before, now) for row in measured.rows if row.outcome is Outcome.OK])
     flips = tuple(flip for way in (SAME, CHEAPEST) for flip in order_flips(changes, way))
-    best = tuple(each for way in (SAME, CHEAPEST) for each in best_choices(changes, way))
+    best = tuple(change for way in (SAME, CHEAPEST) for change in cheapest_changes(changes, way))
     gone = tuple(_gone(changes, now))
-    lost = tuple(
-        sorted({each.row.profile for each in changes if each.cheapest_before.price and not each.cheapest.price})
-    )
-    found = tuple(
-        sorted({each.row.profile for each in changes if each.cheapest.price and not each.cheapest_before.price})
-    )
-    failed = len(measured.rows) - len(changes)
+    lost = _profiles(change for change in changes if change.cheapest_before.price and not change.cheapest.price)
+    new = _profiles(change for change in changes if change.cheapest.price and not change.cheapest_before.price)
+    dates = (before.snapshot.as_of, now.snapshot.as_of)
     return Repricing(
-        before=_side(before.snapshot),
-        now=_side(now.snapshot),
+        before=_dated(before.snapshot),
+        now=_dated(now.snapshot),
         measures=measured.measures,
         changes=changes,
         flips=flips,
         best=best,
         gone=gone,
         no_longer_provided=lost,
-        newly_provided=found,
-        summary=tuple(_summary(changes, flips, best, gone, lost, (before.snapshot.as_of, now.snapshot.as_of))),
-        notes=tuple(_notes(changes, failed)),
+        newly_provided=new,
+        summary=tuple(_summary(changes, flips, best, gone, lost, dates)),
+        notes=tuple(_notes(changes, failed=len(measured.rows) - len(changes))),
     )
 
 
-def _change(row: Row, before: Tariff, now: Tariff) -> Change:
+def _profiles(changes: Iterable[RowChange]) -> tuple[str, ...]:
+    return tuple(sorted({change.row.profile for change in changes}))
+
+
+def _change(row: Row, before: Tariff, now: Tariff) -> RowChange:
     then = row_pricing.place(row, before)
-    very = row.published_type or (then[0].instance_type if then[0] else None)
+    own = row.published_type or (then[0].instance_type if then[0] else None)
     # A row that had no machine at the other date has no "same instance" either.
-    same: Placed = (None, then[1]) if very is None else now.on(very)
+    same: Placed = (None, then[1]) if own is None else now.on(own)
     cheapest = (_cost(row, row_pricing.cheapest(row, tariff)) for tariff in (before, now))
-    return Change(row, _cost(row, then), _cost(row, same), *cheapest)
+    return RowChange(row, _cost(row, then), _cost(row, same), *cheapest)
 
 
-def _cost(row: Row, placed: Placed) -> Priced:
+def _cost(row: Row, placed: Placed) -> PricedRow:
     model = row_pricing.sequential if row.scenario == "single_stream" else row_pricing.saturated
-    return Priced(*placed, model(row, *placed))
+    return PricedRow(*placed, model(row, *placed))
 
 
-def _gone(changes: Sequence[Change], now: Tariff) -> Iterator[Gone]:
+def _dated(snapshot: Snapshot) -> DatedPrices:
+    return DatedPrices(snapshot.provider, snapshot.region, snapshot.term, str(snapshot.as_of), snapshot.source)
+
+
+def ranked(changes: Sequence[RowChange]) -> tuple[RowChange, ...]:
+    """Return the changes with their ranks in their comparison group; equal costs share a rank."""
+    costs: dict[tuple[Place, str], list[float]] = defaultdict(list)
+    for change in changes:
+        for name in _PRICED:
+            value = getattr(change, name).cost.value
+            if value is not None and change.row.validity is not Validity.INVALID:
+                costs[change.place, name].append(value)
+    ranks = {
+        key: {value: rank for rank, value in reversed(list(enumerate(sorted(values), start=1)))}
+        for key, values in costs.items()
+    }
+
+    def rank(change: RowChange, name: str) -> PricedRow:
+        priced: PricedRow = getattr(change, name)
+        if priced.cost.value is None or change.row.validity is Validity.INVALID:
+            return priced
+        return replace(priced, rank=ranks[change.place, name][priced.cost.value])
+
+    return tuple(RowChange(change.row, *(rank(change, name) for name in _PRICED)) for change in changes)
+
+
+def ranks_changed(changes: Sequence[RowChange], way: str) -> int:
+    """Count the rows whose rank differs from that of the other date."""
+    return sum(was.rank != now.rank for was, now in (change.pairs[way] for change in changes))
+
+
+def order_flips(changes: Sequence[RowChange], way: str) -> Iterator[OrderFlip]:
+    """Find pairs of systems whose order by cost changed."""
+    for place, rows in _by_place(changes).items():
+        before, now = (_cheapest_by_system(rows, way, side) for side in (0, 1))
+        order = sorted((name for name in before if name in now), key=lambda name: (_usd(before, name), name))
+        # Systems from the cheapest on: those that cost more now than ``name`` stand behind it in ``cheaper``.
+        cheaper: list[tuple[float, str]] = []
+        for name in order:
+            for _, earlier in cheaper[bisect_right(cheaper, (_usd(now, name), "\U0010ffff")) :]:
+                if _usd(before, earlier) < _usd(before, name):
+                    overlap = any(_overlap(costs[earlier], costs[name]) for costs in (before, now))
+                    was, is_now = ((_usd(costs, earlier), _usd(costs, name)) for costs in (before, now))
+                    yield OrderFlip(place, way, earlier, name, was, is_now, overlap)
+            insort(cheaper, (_usd(now, name), name))
+
+
+def cheapest_changes(changes: Sequence[RowChange], way: str) -> Iterator[CheapestChange]:
+    """Find comparison groups whose cheapest row changed; one that is still as cheap stays the cheapest."""
+    for place, rows in _by_place(changes).items():
+        was = next((change for change in rows if change.pairs[way][0].rank == 1), None)
+        now = next((change for change in rows if change.pairs[way][1].rank == 1), None)
+        if was is not None and now is not None and was.pairs[way][1].rank != 1:
+            yield CheapestChange(place, way, *((change.row.system, change.row.profile) for change in (was, now)))
+
+
+def _by_place(changes: Sequence[RowChange]) -> Mapping[Place, list[RowChange]]:
+    places: dict[Place, list[RowChange]] = defaultdict(list)
+    for change in changes:
+        if change.before.rank is not None or change.cheapest_before.rank is not None:
+            places[change.place].append(change)
+    return {place: places[place] for place in sorted(places, key=lambda place: tuple(map(str, place)))}
+
+
+def _cheapest_by_system(changes: Sequence[RowChange], way: str, side: int) -> dict[str, Estimate]:
+    """Return the cost of each system's cheapest row, at the other date (``side`` 0) or now (1)."""
+    costs: dict[str, Estimate] = {}
+    for change in changes:
+        figure, least = change.pairs[way][side].cost, costs.get(change.row.system)
+        if figure.value is not None and (least is None or least.value is None or figure.value < least.value):
+            costs[change.row.system] = figure
+    return costs
+
+
+def _usd(costs: Mapping[str, Estimate], name: str) -> float:
+    value = costs[name].value
+    assert value is not None  # _cheapest_by_system holds known costs only
+    return value
+
+
+def _overlap(one: Estimate, two: Estimate) -> bool:
+    if one.low is None or one.high is None or two.low is None or two.high is None:
+        return False
+    return one.low <= two.high and two.low <= one.high
+
+
+def _gone(changes: Sequence[RowChange], now: Tariff) -> Iterator[GoneType]:
     used: dict[str, int] = defaultdict(int)
-    for each in changes:
-        # A type that an earlier type's place had been given to is told by that one's name.
-        if each.before.price is not None:
-            used[each.before.price.substitutes or each.before.price.instance_type] += 1
+    for change in changes:
+        # A row priced on a substitute counts for the type that the substitute replaces.
+        if change.before.price is not None:
+            used[change.before.price.substitutes or change.before.price.instance_type] += 1
     for name, rows in sorted(used.items()):
         if now.snapshot.price_of(name) is None:
             price, note = now.on(name)
-            yield Gone(name, rows, price.instance_type if price else None, note)
-
-
-def _side(snapshot: Snapshot) -> Side:
-    return Side(snapshot.provider, snapshot.region, snapshot.term, str(snapshot.as_of), snapshot.source)
+            yield GoneType(name, rows, price.instance_type if price else None, note)
 
 
 def _summary(
-    changes: Sequence[Change],
-    flips: Sequence[Flip],
-    best: Sequence[Best],
-    gone: Sequence[Gone],
+    changes: Sequence[RowChange],
+    flips: Sequence[OrderFlip],
+    best: Sequence[CheapestChange],
+    gone: Sequence[GoneType],
     lost: Sequence[str],
     dates: tuple[datetime.date, datetime.date],
 ) -> Iterator[str]:
-    """Say what the dates change, like with like, and what a choice of type gains at each date."""
+    """Count the changes between the dates, like with like, and the rows for which another type is cheaper."""
     for way, words in ((SAME, "On the same instance at both dates"), (CHEAPEST, "On the cheapest type of each date")):
-        pairs = [(was.cost.value, is_now.cost.value) for was, is_now in (each.pairs[way] for each in changes)]
-        known = [(was, is_now) for was, is_now in pairs if was is not None and is_now is not None]
-        more, less = sum(was < is_now for was, is_now in known), sum(was > is_now for was, is_now in known)
-        flipped = sum(each.way == way for each in flips)
-        datasets = {each.place.dataset for each in best if each.way == way}
+        pairs = [(was.cost.value, is_now.cost.value) for was, is_now in (change.pairs[way] for change in changes)]
+        priced = [(was, is_now) for was, is_now in pairs if was is not None and is_now is not None]
+        more, less = sum(was < is_now for was, is_now in priced), sum(was > is_now for was, is_now in priced)
+        flipped = sum(flip.way == way for flip in flips)
+        datasets = {change.place.dataset for change in best if change.way == way}
         yield (
-            f"{words}: of {_count(len(known), 'row')} {more:,} cost more and {less:,} less; "
-            f"{_count(moved(changes, way), 'rank')} changed; {_count(flipped, 'verdict')} flipped; "
+            f"{words}: of {_count(len(priced), 'row')} {more:,} cost more and {less:,} less; "
+            f"{_count(ranks_changed(changes, way), 'rank')} changed; {_count(flipped, 'verdict')} flipped; "
             f"{_count(len(datasets), 'dataset')} with another cheapest row."
         )
     gains = [(_gain(changes, side), date) for side, date in enumerate(dates)]
@@ -226,9 +323,9 @@ def _summary(
     yield f"{_count(len(gone), 'instance type')} gone; {_count(len(lost), 'profile')} that no type provides any more."
 
 
-def _gain(changes: Sequence[Change], side: int) -> int:
-    """Return how many rows cost less on the cheapest type than on their own, at the other date (0) or now (1)."""
-    offers = ((each.pairs[SAME][side].cost.value, each.pairs[CHEAPEST][side].cost.value) for each in changes)
+def _gain(changes: Sequence[RowChange], side: int) -> int:
+    """Count the rows that cost less on the cheapest type than on their own, at the other date (0) or now (1)."""
+    offers = ((change.pairs[SAME][side].cost.value, change.pairs[CHEAPEST][side].cost.value) for change in changes)
     return sum(own is not None and other is not None and other < own for own, other in offers)
 
 
@@ -236,8 +333,8 @@ def _count(number: int, word: str) -> str:
     return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
-def _notes(changes: Sequence[Change], failed: int) -> Iterator[str]:
-    scenarios = {each.row.scenario == "single_stream" for each in changes}
+def _notes(changes: Sequence[RowChange], failed: int) -> Iterator[str]:
+    scenarios = {change.row.scenario == "single_stream" for change in changes}
     for model, shown in ((cost.SEQUENTIAL, True in scenarios), (cost.SATURATED, False in scenarios)):
         if shown:
             yield f"Cost, {model.name}: {model.formula}; {model.meaning}."

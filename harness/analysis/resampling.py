@@ -5,17 +5,19 @@ All rows of a comparison answered the same queries, so each resample draws the s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.analysis.pareto import BETTER, EQUAL, UNDECIDED, WORSE, Relations
 from harness.evaluation.per_query import PerQuery
 from harness.stats import INTERVAL_MIN_QUERIES
 
 Floats = NDArray[np.float64]
+Signs = NDArray[np.int8]
+# Comparison of one row with another on an axis.
+BETTER, EQUAL, WORSE, UNDECIDED = 1, 0, -1, 2
 
 RESAMPLES = 1000
 CONFIDENCE = 0.95
@@ -33,6 +35,18 @@ class Resampled:
 
     accuracy: Floats
     latency_s: Floats
+
+
+@dataclass(frozen=True)
+class PairedSigns:
+    """Paired comparisons of rankings.
+
+    ``group`` maps a row's key to its ranking: rows with equal values of every query share one.  ``signs[a, b]``
+    compares ranking ``a`` with ``b`` (better, equal, worse or undecided).
+    """
+
+    group: Mapping[str, int]
+    signs: Signs
 
 
 def aligned(found: Sequence[PerQuery | None], measure: str) -> tuple[Floats, Floats] | None:
@@ -88,7 +102,7 @@ def cutoff(accuracy: Floats) -> float:
     return float(np.median(found)) if found else 0.0
 
 
-def relations(keys: Sequence[str], accuracy: Floats, resampled: Resampled) -> Relations | None:
+def paired_signs(keys: Sequence[str], accuracy: Floats, resampled: Resampled) -> PairedSigns | None:
     """How rankings stand to one another, by the 95 % interval of their paired difference over resampled queries.
 
     Args:
@@ -112,7 +126,7 @@ def relations(keys: Sequence[str], accuracy: Floats, resampled: Resampled) -> Re
         low, high = quantile(means - means[:, [one]], (tail, 1 - tail), axis=0)
         signs[:, one] = np.where(low > 0, BETTER, np.where(high < 0, WORSE, UNDECIDED))
         signs[one, one] = EQUAL
-    return Relations(dict(zip(keys, group.tolist(), strict=True)), signs)
+    return PairedSigns(dict(zip(keys, group.tolist(), strict=True)), signs)
 
 
 def _distinct(accuracy: Floats) -> tuple[Floats, NDArray[np.int64]]:

@@ -6,7 +6,8 @@ to price: it is imported where it is needed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+import logging
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from harness.analysis.rejudge import Instead
     from harness.analysis.row_distances import Vectors
 
+log = logging.getLogger(__name__)
+
 # From so many jobs on, making rows takes long enough to say so.
 _MANY = 100
 
@@ -36,7 +39,6 @@ def rows_of(
     *,
     keys: Collection[str] | None = None,
     cache: Path | None = None,
-    say: Callable[[str], None] = lambda _: None,
     for_prices: bool = False,
     instead: Instead | None = None,
     distances: bool = False,
@@ -48,7 +50,6 @@ def rows_of(
         measures: names as ir_measures writes them.
         keys: see :func:`harness.analysis.rows.measure`.
         cache: where rows are kept (:mod:`harness.analysis.row_cache`); ``None``: nowhere.
-        say: takes a line on what takes long or cannot be done.
         for_prices: see :func:`harness.analysis.row_cache.rows`.
         instead: by what else than by what was stored runs are judged; of no use with ``keys``.
         distances: Frechet distances may be among the measures, by the vectors that are kept beside the results.
@@ -61,7 +62,7 @@ def rows_of(
     if instead is not None and _is_published(folder):
         raise _as_printed(folder)
     return _published(folder) or _measured(
-        folder, measures, keys, cache, say, for_prices, instead, _vectors(folder, measures, say) if distances else None
+        folder, measures, keys, cache, for_prices, instead, _vectors(folder, measures) if distances else None
     )
 
 
@@ -69,10 +70,10 @@ def _published(folder: Path) -> Measurements | None:
     """The rows of a paper; ``None``: the folder holds none."""
     if not _is_published(folder):
         return None
-    from harness.analysis.published import published_rows, tables
+    from harness.analysis import published
 
-    published = tables.read(folder)
-    return published_rows.measurements(published, published.follows())
+    paper = published.read(folder)
+    return published.measurements(paper, paper.follows())
 
 
 def _as_printed(folder: Path) -> UsageError:
@@ -80,9 +81,9 @@ def _as_printed(folder: Path) -> UsageError:
 
 
 def _is_published(folder: Path) -> bool:
-    from harness.analysis.published import sources
+    from harness.analysis import published
 
-    return sources.is_in(folder)
+    return published.is_in(folder)
 
 
 def priced(measured: Measurements, tariff: Tariff) -> Table:
@@ -111,7 +112,6 @@ def per_query_of(
     measures: Sequence[str] = measure_names.DEFAULT,
     *,
     cache: Path | None = None,
-    say: Callable[[str], None] = lambda _: None,
     instead: Instead | None = None,
 ) -> dict[str, PerQuery]:
     """What the rows of a results folder are made of, by :func:`harness.evaluation.per_query.per_query_key`; published rows have none.
@@ -120,8 +120,8 @@ def per_query_of(
     """
     if _is_published(folder):
         return {}
-    compute = _maker(folder, measures, cache, say, instead)
-    return row_cache.by_query(folder, measures, compute, cache=_apart(cache, instead), say=say)
+    compute = _maker(folder, measures, cache, instead)
+    return row_cache.by_query(folder, measures, compute, cache=_apart(cache, instead))
 
 
 def _measured(
@@ -129,16 +129,15 @@ def _measured(
     measures: Sequence[str],
     keys: Collection[str] | None,
     cache: Path | None,
-    say: Callable[[str], None],
     for_prices: bool,
     instead: Instead | None,
     vectors: Vectors | None,
 ) -> Measurements:
-    compute = _maker(folder, measures, cache, say, instead, vectors)
+    compute = _maker(folder, measures, cache, instead, vectors)
     if keys is None:
         apart = _apart(cache, instead, vectors)
-        return row_cache.rows(folder, measures, compute, cache=apart, say=say, for_prices=for_prices)
-    jobs = _jobs(folder, cache, say)
+        return row_cache.rows(folder, measures, compute, cache=apart, for_prices=for_prices)
+    jobs = _jobs(folder, cache)
     from harness.analysis import rows
 
     if rows.shows_what_it_would(jobs, keys):
@@ -147,18 +146,17 @@ def _measured(
             measures,
             lambda recall: rows.measure_all(jobs, measures=measures, recall=recall),
             cache=cache,
-            say=say,
         )
     return rows.measure(jobs, measures=measures, keys=keys)
 
 
-def _vectors(folder: Path, measures: Sequence[str], say: Callable[[str], None]) -> Vectors | None:
+def _vectors(folder: Path, measures: Sequence[str]) -> Vectors | None:
     """What distances are made of, where any are asked for."""
     if not any(name.startswith("FD") for name in measures):
         return None
     from harness.analysis.row_distances import Vectors
 
-    return Vectors(folder, say)
+    return Vectors(folder)
 
 
 def _apart(cache: Path | None, instead: Instead | None, vectors: Vectors | None = None) -> Path | None:
@@ -174,14 +172,13 @@ def _maker(
     folder: Path,
     measures: Sequence[str],
     cache: Path | None,
-    say: Callable[[str], None],
     instead: Instead | None,
     vectors: Vectors | None = None,
 ) -> row_cache.Compute:
     """Makes rows of what is stored, when what is kept does not hold."""
 
     def make(recall: Recall) -> Made:
-        jobs = _jobs(folder, cache, say)
+        jobs = _jobs(folder, cache)
         from harness.analysis import rows
 
         return rows.measure_all(jobs, measures=measures, recall=recall, instead=instead, vectors=vectors)
@@ -189,11 +186,11 @@ def _maker(
     return make
 
 
-def _jobs(folder: Path, cache: Path | None, say: Callable[[str], None]) -> tuple[reader.StoredJob, ...]:
+def _jobs(folder: Path, cache: Path | None) -> tuple[reader.StoredJob, ...]:
     jobs = reader.read_jobs(folder)
     if not jobs:
         raise UsageError(f"{folder}: no finished job in it; run a suite first")
     if len(jobs) >= _MANY:
         kept = "once: rows are kept" if cache else "no --cache to keep them in"
-        say(f"{folder}: making rows of {len(jobs):,} stored jobs, which may take minutes ({kept})")
+        log.info("%s: making rows of %s stored jobs, which may take minutes (%s)", folder, f"{len(jobs):,}", kept)
     return jobs

@@ -29,7 +29,7 @@ NO_MEAN = "it is no mean over queries"
 _RESAMPLED = "resampled"
 
 
-class Cause(str, Enum):
+class ConditionKind(str, Enum):
     """What is other than on the leaderboard."""
 
     QUERIES = "other queries"
@@ -38,7 +38,7 @@ class Cause(str, Enum):
 
 
 @dataclass(frozen=True)
-class Asked:
+class RobustnessOptions:
     """The measure that makes the leaderboard, the measures that it is held against, and how often what is drawn."""
 
     measure: str
@@ -50,7 +50,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Standing:
+class RankedSystem:
     """A system: its value and rank, and over resampled queries its rank's 95 % interval and how often it is first."""
 
     system: str
@@ -71,7 +71,7 @@ class Condition:
     measure over all queries.  Where nothing could be asked, there are no flips and ``reason`` says why.
     """
 
-    cause: Cause
+    cause: ConditionKind
     name: str
     draws: int
     flips: tuple[tuple[float | None, ...], ...]
@@ -87,7 +87,7 @@ class Robustness:
     dataset: str
     measure: str
     queries: int
-    standings: tuple[Standing, ...]
+    standings: tuple[RankedSystem, ...]
     conditions: tuple[Condition, ...]
     notes: tuple[str, ...]
 
@@ -98,7 +98,7 @@ class Robustness:
 
 
 @dataclass(frozen=True)
-class Values:
+class QueryScores:
     """What systems are worth query by query: by measure, of shape (queries, systems), the same queries in each.
 
     ``unfit`` says of each other measure why systems cannot be ordered query by query by it.
@@ -109,7 +109,7 @@ class Values:
     unfit: Mapping[str, str] = field(default_factory=dict)
 
 
-def examine(runs: JudgedRuns, asked: Asked, step: Step = lambda _done, _total: None) -> Robustness:
+def examine(runs: JudgedRuns, asked: RobustnessOptions, step: Step = lambda _done, _total: None) -> Robustness:
     """Make the leaderboard of some runs and move it.
 
     Args:
@@ -142,7 +142,9 @@ def examine(runs: JudgedRuns, asked: Asked, step: Step = lambda _done, _total: N
     )
 
 
-def of_values(dataset: str, values: Values, asked: Asked, fewer: Sequence[Condition] = ()) -> Robustness:
+def of_values(
+    dataset: str, values: QueryScores, asked: RobustnessOptions, fewer: Sequence[Condition] = ()
+) -> Robustness:
     """Make the leaderboard of some values and move it by other queries and other measures.
 
     Args:
@@ -177,7 +179,7 @@ class _Board:
     columns: Floats
 
 
-def _board(values: Values, measure: str) -> _Board:
+def _board(values: QueryScores, measure: str) -> _Board:
     names, columns = values.systems, values.columns[measure]
     found = columns.mean(axis=0)
     order = tuple(sorted(range(len(names)), key=lambda number: (-found[number], names[number])))
@@ -189,14 +191,14 @@ def _turn(step: Step, turn: int, turns: int) -> Step:
     return lambda done, total: step(turn * total + done, turns * total)
 
 
-def _values(judged: JudgedValues) -> Values:
+def _values(judged: JudgedValues) -> QueryScores:
     unfit = {measure: why for measure in judged.measures if (why := _unfit(judged, measure))}
     columns = {
         measure: np.stack([each.measures[measure] for each in judged.by_query.values()], axis=1)
         for measure in judged.measures
         if measure not in unfit
     }
-    return Values(tuple(judged.by_query), columns, unfit)
+    return QueryScores(tuple(judged.by_query), columns, unfit)
 
 
 def _unfit(judged: JudgedValues, measure: str) -> str | None:
@@ -207,7 +209,7 @@ def _unfit(judged: JudgedValues, measure: str) -> str | None:
     return None if all(measure in of.means for of in each) else NO_MEAN
 
 
-def _resample(columns: Floats, asked: Asked) -> Floats | None:
+def _resample(columns: Floats, asked: RobustnessOptions) -> Floats | None:
     """Means of shape (resamples, systems) over resampled queries; ``None``: too few to resample."""
     if len(columns) < INTERVAL_MIN_QUERIES:
         return None
@@ -216,38 +218,40 @@ def _resample(columns: Floats, asked: Asked) -> Floats | None:
 
 def _other_queries(board: _Board, resampled: Floats | None) -> Condition:
     if resampled is None:
-        return _none(Cause.QUERIES, _RESAMPLED, _too_few(board))
-    return _condition(Cause.QUERIES, _RESAMPLED, board, resampled)
+        return _none(ConditionKind.QUERIES, _RESAMPLED, _too_few(board))
+    return _condition(ConditionKind.QUERIES, _RESAMPLED, board, resampled)
 
 
-def _fewer_judgements(runs: JudgedRuns, board: _Board, measure: Any, keep: Keep, asked: Asked, step: Step) -> Condition:
+def _fewer_judgements(
+    runs: JudgedRuns, board: _Board, measure: Any, keep: Keep, asked: RobustnessOptions, step: Step
+) -> Condition:
     if runs.hits_alone:
         said = "documents were judged by the answers in their texts: there are no judgements to take away"
-        return _none(Cause.JUDGEMENTS, str(keep), said)
+        return _none(ConditionKind.JUDGEMENTS, str(keep), said)
     drawn = qrels_subsample.draw(runs.qrels, runs.query_ids, keep, asked.draws, asked.seed)
     if not (drawn.columns >= 0).any():
-        return _none(Cause.JUDGEMENTS, str(keep), "no relevant document is judged")
+        return _none(ConditionKind.JUDGEMENTS, str(keep), "no relevant document is judged")
     drawn = drawn.first() if drawn.alike else drawn
     try:
         found = qrels_subsample.means(runs, drawn, measure, step)
     except UsageError as error:
-        return _none(Cause.JUDGEMENTS, str(keep), str(error))
-    return _condition(Cause.JUDGEMENTS, str(keep), board, found[:, list(board.order)])
+        return _none(ConditionKind.JUDGEMENTS, str(keep), str(error))
+    return _condition(ConditionKind.JUDGEMENTS, str(keep), board, found[:, list(board.order)])
 
 
-def _other_measure(values: Values, board: _Board, measure: str, asked: Asked) -> Condition:
+def _other_measure(values: QueryScores, board: _Board, measure: str, asked: RobustnessOptions) -> Condition:
     if measure in values.unfit:
-        return _none(Cause.MEASURE, measure, values.unfit[measure])
+        return _none(ConditionKind.MEASURE, measure, values.unfit[measure])
     columns = values.columns[measure][:, list(board.order)]
     whole = columns.mean(axis=0)
     tau = rank_correlation.kendall_tau(_by_name(board, board.values), _by_name(board, whole))
     resampled = _resample(columns, asked)
     if resampled is None:
-        return _condition(Cause.MEASURE, measure, board, whole[np.newaxis, :], tau)
-    return _condition(Cause.MEASURE, measure, board, resampled, tau)
+        return _condition(ConditionKind.MEASURE, measure, board, whole[np.newaxis, :], tau)
+    return _condition(ConditionKind.MEASURE, measure, board, resampled, tau)
 
 
-def _none(cause: Cause, name: str, why: str) -> Condition:
+def _none(cause: ConditionKind, name: str, why: str) -> Condition:
     return Condition(cause, name, 0, (), Estimate(None, reason=why), reason=why)
 
 
@@ -255,7 +259,7 @@ def _too_few(board: _Board) -> str:
     return f"resampling needs {INTERVAL_MIN_QUERIES} queries, there are {len(board.columns)}"
 
 
-def _condition(cause: Cause, name: str, board: _Board, found: Floats, tau: float | None = None) -> Condition:
+def _condition(cause: ConditionKind, name: str, board: _Board, found: Floats, tau: float | None = None) -> Condition:
     """What so many other orders, of shape (draws, systems), make of the leaderboard's."""
     known = found[np.isfinite(found).all(axis=1)]
     ours = rank_correlation.signs(board.values[np.newaxis, :])[0]
@@ -286,11 +290,11 @@ def _by_name(board: _Board, values: Floats) -> dict[str, float]:
     return {name: round(float(value), 12) for name, value in zip(board.systems, values, strict=True)}
 
 
-def _standings(board: _Board, resampled: Floats | None) -> Iterator[Standing]:
+def _standings(board: _Board, resampled: Floats | None) -> Iterator[RankedSystem]:
     ranks = rank_correlation.ranks(board.values[np.newaxis, :])[0]
     if resampled is None:
         for system, value, rank in zip(board.systems, board.values, ranks, strict=True):
-            yield Standing(system, float(value), float(rank), None, None, None)
+            yield RankedSystem(system, float(value), float(rank), None, None, None)
         return
     moved = rank_correlation.ranks(resampled)
     best = moved == moved.min(axis=1, keepdims=True)
@@ -299,4 +303,4 @@ def _standings(board: _Board, resampled: Floats | None) -> Iterator[Standing]:
     low, high = np.quantile(moved, (tail, 1 - tail), axis=0, method="closest_observation")
     for number, system in enumerate(board.systems):
         bounds = (float(low[number]), float(high[number]), float(first[number]))
-        yield Standing(system, float(board.values[number]), float(ranks[number]), *bounds)
+        yield RankedSystem(system, float(board.values[number]), float(ranks[number]), *bounds)

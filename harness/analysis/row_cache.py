@@ -13,6 +13,7 @@ import functools
 import gc
 import hashlib
 import json
+import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -32,6 +33,8 @@ from harness.evaluation.per_query import PerQuery
 from harness.results import origins, reader
 from harness.results.schema import ANSWER_DEPTHS, JUDGED_HITS
 from harness.stats import Estimate
+
+log = logging.getLogger(__name__)
 
 # Makes rows, with whatever is remembered of some of them.
 Compute = Callable[[Recall], Made]
@@ -58,7 +61,6 @@ def rows(
     compute: Compute,
     *,
     cache: Path | None,
-    say: Callable[[str], None],
     for_prices: bool = False,
 ) -> Measurements:
     """The measured rows of a results folder: those that are kept, if they still hold, else computed and kept.
@@ -68,7 +70,6 @@ def rows(
         measures: names, as they were asked for.
         compute: makes the rows anew.
         cache: where derived files are kept; ``None``: nowhere.
-        say: takes a line when they cannot be kept.
         for_prices: what :func:`priceable` leaves of each row is enough; it is read in half the time.
 
     Raises:
@@ -79,12 +80,10 @@ def rows(
         return compute(cell_cache.nothing).rows
     path, stamp = _path(cache, root, measures), _stamp(root)
     kept = _read(path.with_suffix(_PRICEABLE) if for_prices else path, stamp)
-    return kept or _computed(root, path, stamp, compute, say).rows
+    return kept or _computed(root, path, stamp, compute).rows
 
 
-def by_query(
-    root: Path, measures: Sequence[str], compute: Compute, *, cache: Path | None, say: Callable[[str], None]
-) -> dict[str, PerQuery]:
+def by_query(root: Path, measures: Sequence[str], compute: Compute, *, cache: Path | None) -> dict[str, PerQuery]:
     """What those rows are made of, by :func:`harness.evaluation.per_query.per_query_key`; arguments and errors as for :func:`rows`."""
     if cache is None:
         made = compute(cell_cache.nothing)
@@ -93,7 +92,7 @@ def by_query(
         kept = per_query.read(path.with_suffix(_BY_QUERY), stamp)
         if kept is not None:
             return kept
-        made = _computed(root, path, stamp, compute, say)
+        made = _computed(root, path, stamp, compute)
     return {each.key: each for each in made.queries}
 
 
@@ -101,7 +100,7 @@ def _path(cache: Path, root: Path, measures: Sequence[str]) -> Path:
     return cache / "tables" / f"{_name(root, measures)}.json"
 
 
-def _computed(root: Path, path: Path, stamp: str, compute: Compute, say: Callable[[str], None]) -> Made:
+def _computed(root: Path, path: Path, stamp: str, compute: Compute) -> Made:
     """Compute, and keep what was computed."""
     made = compute(_recall(path))
     # A run may have stored something meanwhile: then nobody knows which files these rows are made of.
@@ -110,13 +109,13 @@ def _computed(root: Path, path: Path, stamp: str, compute: Compute, say: Callabl
             _write(path, stamp, _adapter().dump_json(made.rows, exclude_defaults=True))
             part = _adapter().dump_json(priceable(made.rows), exclude_defaults=True)
             _write(path.with_suffix(_PRICEABLE), stamp, part)
-            with filesystem.scratch(path.parent, path.stem) as scratch:
+            with filesystem.scratch_folder(path.parent, path.stem) as scratch:
                 whole = scratch / path.with_suffix(_BY_QUERY).name
                 per_query.write(whole, made.queries, stamp)
                 whole.replace(path.with_suffix(_BY_QUERY))
             _write(path.with_suffix(_CELLS), stamp, cell_cache.dump(made.cells, _code()))
         except OSError as error:
-            say(f"{path}: cannot be written: {error.strerror}; the next table is computed anew")
+            log.info("%s: cannot be written: %s; the next table is computed anew", path, error.strerror)
     return made
 
 
@@ -263,7 +262,7 @@ def _rows(body: bytes) -> Measurements | None:
 
 def _write(path: Path, stamp: str, body: bytes) -> None:
     """Whole or absent, whoever else writes it at the same time."""
-    with filesystem.scratch(path.parent, path.stem) as scratch:
+    with filesystem.scratch_folder(path.parent, path.stem) as scratch:
         whole = scratch / path.name
         whole.write_bytes(f"{stamp} {hashlib.sha256(body).hexdigest()}\n".encode("ascii") + body)
         whole.replace(path)

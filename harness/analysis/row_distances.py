@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+import logging
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,6 +14,8 @@ from harness.evaluation.frechet.systems import RESAMPLES, Distance, Distances, S
 from harness.evaluation.frechet_names import DistanceName
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.stats import Estimate
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,6 @@ class Vectors:
     """The vectors beside a folder of results; each file is read once, and each ranking is looked at once."""
 
     folder: Path
-    say: Callable[[str], None] = lambda _: None
     _read: dict[Path, Embeddings] = field(default_factory=dict)
     _made: dict[tuple[str, ...], Found] = field(default_factory=dict)
 
@@ -57,7 +58,9 @@ class Vectors:
         try:
             found = self._of(name, runs)
             if not self._made:
-                self.say(f"{self.folder}: Frechet distances, {RESAMPLES:,} bootstraps each, take seconds a system")
+                log.info(
+                    "%s: Frechet distances, %s bootstraps each, take seconds a system", self.folder, f"{RESAMPLES:,}"
+                )
             settings = Settings(name.judged, name.unlabelled)
             made = distances(runs, found, (name.k,), settings)
         except HarnessError as error:

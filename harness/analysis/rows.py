@@ -15,7 +15,7 @@ from harness.analysis.evaluate_job import Judge, Worth
 from harness.analysis.rejudge import Instead
 from harness.analysis.row_distances import Vectors
 from harness.analysis.table import Machine, Measurements, Overhead, Row, per_query_key
-from harness.analysis.validity import gpu_checks, machine_speed
+from harness.analysis.validity import counter_checks, machine_speed
 from harness.errors import HarnessError
 from harness.evaluation import evaluate, measure_names, per_query
 from harness.evaluation.per_query import PerQuery
@@ -85,7 +85,7 @@ def _outline(cell: Measured[Job], tries: int) -> Row:
         peak_mapped_bytes=_most(each.memory.peak_mapped_bytes for each in results),
         peak_cgroup_bytes=_most(each.memory.peak_cgroup_bytes for each in results),
         peak_gpu_bytes=_most(each.memory.peak_gpu_bytes for each in results),
-        gpu_energy_j=_all(gpu_checks.energy_j(each) for each in results) if done else None,
+        gpu_energy_j=_all(counter_checks.energy_j(each) for each in results) if done else None,
         index_bytes=result.index.index_bytes if done and result.index else None,
         index_build_s=result.index.build_s if done and result.index else None,
         build_envelope=result.index.envelope if done and result.index else None,
@@ -281,7 +281,7 @@ def shows_what_it_would(jobs: Iterable[Job], keys: Collection[str]) -> bool:
 
 def verdicts(
     jobs: Iterable[Job], keys: Collection[str] | None = None
-) -> dict[tuple[Cell, Isolation], validity.Verdict]:
+) -> dict[tuple[Cell, Isolation], validity.Assessment]:
     """How far the numbers of each cell and isolation can be trusted, without judging or comparing its rankings.
 
     Args:

@@ -33,7 +33,7 @@ _BLOCK = 2_000_000
 
 
 @dataclass(frozen=True)
-class Tested:
+class TestResult:
     """Differences of paired queries, tested two-sidedly.
 
     ``interval`` is their mean with the means that the test does not reject at ``LEVEL``: it excludes 0 where ``p`` is
@@ -51,7 +51,7 @@ class Tested:
     tied: int
 
 
-def paired(columns: Sequence[Floats], seed: int = _SEED, draws: int | None = None) -> tuple[Tested, ...]:
+def paired(columns: Sequence[Floats], seed: int = _SEED, draws: int | None = None) -> tuple[TestResult, ...]:
     """Test of each column of differences whether its mean is other than 0.
 
     Args:
@@ -60,11 +60,11 @@ def paired(columns: Sequence[Floats], seed: int = _SEED, draws: int | None = Non
         draws: of signs, where not all are tried; by default as many as the number of columns needs.
     """
     draws = draws or min(max(DRAWS, DRAWS_EACH * len(columns) - 1), MOST_DRAWS)
-    made: dict[int, Tested] = {}
+    made: dict[int, TestResult] = {}
     drawn: dict[int, list[int]] = defaultdict(list)
     for number, column in enumerate(columns):
         if np.count_nonzero(column) <= EXACT_QUERIES:
-            made[number] = _tested(column, *_all_flips(column, seed), exact=True)
+            made[number] = _test_result(column, *_all_flips(column, seed), exact=True)
         else:
             drawn[len(column)].append(number)
     at_once = max(1, _BLOCK // draws)
@@ -73,7 +73,7 @@ def paired(columns: Sequence[Floats], seed: int = _SEED, draws: int | None = Non
             part = numbers[start : start + at_once]
             sums, sizes = _random_flips(np.stack([columns[number] for number in part], axis=1), seed, draws)
             for place, number in enumerate(part):
-                made[number] = _tested(columns[number], sums[:, place], sizes, exact=False)
+                made[number] = _test_result(columns[number], sums[:, place], sizes, exact=False)
     return tuple(made[number] for number in range(len(columns)))
 
 
@@ -103,7 +103,7 @@ def _random_flips(columns: Floats, seed: int, draws: int) -> tuple[Floats, Float
     return sums, sizes
 
 
-def _tested(column: Floats, sums: Floats, sizes: Floats, *, exact: bool) -> Tested:
+def _test_result(column: Floats, sums: Floats, sizes: Floats, *, exact: bool) -> TestResult:
     """Put together what sign flips say.
 
     Turning the signs of a set moves the mean of differences from a supposed mean as far, or further, exactly where that
@@ -137,7 +137,7 @@ def _tested(column: Floats, sums: Floats, sizes: Floats, *, exact: bool) -> Test
         interval = Estimate(mean, reason=f"an interval needs {INTERVAL_MIN_QUERIES} queries, there are {queries}")
     elif constant and moved:
         interval = Estimate(mean, reason="every query differs by the same: no interval")
-    return Tested(
+    return TestResult(
         p=p,
         interval=interval,
         least=min(1.0, 2.0 ** (1 - moved)) if exact else 1 / (len(sums) + 1),

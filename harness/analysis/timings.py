@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-# As the driver writes it (see docs/results.md): a query asked twice in a row after the trials.
+# As the driver writes it (see docs/reference/results.md): a query asked twice in a row after the trials.
 REPEAT_TRIAL = -2
 _STAGE = "stage_"
 _MOST_PLACES = 1 << 26  # of the grid of queries by trials

@@ -25,7 +25,7 @@ _KNOWN = {
     "ExpiredToken": (r"ExpiredToken(Exception)?|RequestExpired|TokenRefreshRequired", _EXPIRED),
     "AccessDenied": (
         r"AccessDenied(Exception)?|UnauthorizedOperation|403|Forbidden",
-        "not permitted ({message}); docs/ec2.md and docs/s3.md list the permissions needed",
+        "not permitted ({message}); docs/guides/ec2.md and docs/guides/s3.md list the permissions needed",
     ),
     "NoCredentials": (
         r"InvalidClientTokenId|UnrecognizedClientException|InvalidAccessKeyId|SignatureDoesNotMatch|AuthFailure",

@@ -5,45 +5,109 @@ Exit codes: 0 done, 1 something failed and is stored, 2 usage, 130 stopped.
 
 from __future__ import annotations
 
+import ast
+import importlib
+import importlib.util
+import signal
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
 import click
+from rich.console import Console
 
 import harness
-from harness import filesystem
-from harness.cli import (
-    batch,
-    compare,
-    ec2,
-    embed,
-    evaluate,
-    export,
-    frechet,
-    images,
-    leaderboard,
-    leakage,
-    pool,
-    prices,
-    qrels,
-    report,
-    reprice,
-    robustness,
-    run,
-    systems,
-    viability,
+from harness import progress
+from harness.cli.options import one_line_errors
+
+# Each command and its function; a command's module is imported when the command is called.
+COMMANDS = {
+    "batch": "harness.cli.batch:batch",
+    "calibrate": "harness.cli.systems:calibrate",
+    "compare": "harness.cli.compare:compare",
+    "conformance": "harness.cli.systems:conformance",
+    "curve": "harness.cli.viability:curve",
+    "doctor": "harness.cli.systems:doctor",
+    "ec2": "harness.cli.ec2:ec2",
+    "embed": "harness.cli.embed:embed",
+    "evaluate": "harness.cli.evaluate:evaluate",
+    "export": "harness.cli.export:export",
+    "frechet": "harness.cli.frechet:frechet",
+    "images": "harness.cli.images:images",
+    "instances": "harness.cli.prices:instances",
+    "leaderboard": "harness.cli.leaderboard:leaderboard",
+    "leakage": "harness.cli.leakage:leakage",
+    "merge": "harness.cli.export:merge",
+    "pin": "harness.cli.systems:pin",
+    "plan": "harness.cli.run:plan",
+    "pool": "harness.cli.pool:pool",
+    "prices": "harness.cli.prices:prices",
+    "qrels": "harness.cli.qrels:qrels",
+    "report": "harness.cli.report:report",
+    "reprice": "harness.cli.reprice:reprice",
+    "robustness": "harness.cli.robustness:robustness",
+    "run": "harness.cli.run:run",
+    "systems": "harness.cli.systems:systems",
+    "validate": "harness.cli.viability:validate",
+    "verify": "harness.cli.export:verify",
+    "viable": "harness.cli.viability:viable",
+}
+
+
+class Commands(click.Group):
+    """All commands, each imported when it is called; errors that harness raises are one line."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """Return the names of all commands."""
+        return sorted(self.commands)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import a command."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name].partition(":")
+        command = getattr(importlib.import_module(module), name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        listing = click.Group(commands=self.commands)
+        listing.format_commands(ctx, formatter)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; show its messages and bars on stderr."""
+        with one_line_errors(), progress.shown(Console(stderr=True)):
+            return super().invoke(ctx)
+
+
+class _Unimported(click.Command):
+    """A command of which only the name and, on demand, the help is known."""
+
+    def get_short_help_str(self, limit: int = 45) -> str:
+        """Read the help from the docstring in the command's file."""
+        module, _, name = COMMANDS[str(self.name)].partition(":")
+        spec = importlib.util.find_spec(module)
+        assert spec is not None and spec.origin is not None
+        for node in ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.FunctionDef) and node.name == name:
+                self.help = ast.get_docstring(node)
+        return super().get_short_help_str(limit)
+
+
+@click.group(
+    cls=Commands,
+    commands=[_Unimported(name) for name in COMMANDS],
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(harness.__version__, prog_name="harness")
 def main() -> None:
     """Measure what a retrieval system costs and what it is worth."""
-    filesystem.stop_as_ctrl_c_does()
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+            signal.signal(number, _interrupt)
 
 
-_MODULES = (
-    *(run, viability, report, leaderboard, reprice, export, prices, images, systems),
-    *(compare, evaluate, robustness, pool, qrels, leakage, embed, frechet),
-    *(ec2, batch),
-)
-for _commands in _MODULES:
-    for _command in _commands.COMMANDS:
-        main.add_command(_command)
+def _interrupt(_signal: int, _frame: FrameType | None) -> None:
+    """End the command as Ctrl-C does, with all its cleaning up."""
+    raise KeyboardInterrupt

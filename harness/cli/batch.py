@@ -1,21 +1,24 @@
-"""Commands for AWS Batch: deploy, show and delete what a suite needs there, and end its jobs."""
+"""`harness batch`: deploy, list and delete a suite's stack in AWS Batch, and end its jobs."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from harness.cli.options import one_line_errors
+from harness import config
+from harness.aws import clients, cloudformation
+from harness.aws.batch import inventory, job_definition, suite_stack
+from harness.aws.batch.job_definition import Requirements
+from harness.aws.clients import Connections, parse_uri
+from harness.aws.ec2 import account
+from harness.cli.options import Command
 from harness.errors import UsageError
-
-if TYPE_CHECKING:
-    from harness.aws.batch.job_definition import Requirements
-    from harness.aws.clients import Connections
+from harness.jobs import suite as suites
+from harness.pricing import prices
 
 _work_option = click.option(
     "--work",
@@ -32,7 +35,7 @@ def batch() -> None:
     """AWS Batch: make, show and remove what a suite needs there.  It costs nothing while no job runs."""
 
 
-def _stack_options(command: Callable[..., None]) -> Callable[..., None]:
+def _stack_options(command: Command) -> Command:
     """Add the options of a stack, and hand them over as requirements."""
 
     @click.argument("suite", type=click.Path(path_type=Path))
@@ -66,11 +69,6 @@ def _stack_options(command: Callable[..., None]) -> Callable[..., None]:
     )
     @wraps(command)
     def wrapped(suite: Path, work: str, region: str | None, subnets: tuple[str, ...] = (), **chosen: Any) -> None:
-        from harness.aws.batch import job_definition
-        from harness.aws.clients import parse_uri
-        from harness.jobs import suite as suites
-        from harness.pricing import prices
-
         connections = _connected(region)
         options = job_definition.Options(connections.region or "", parse_uri(work), **chosen)
         market = prices.snapshot(region=f"aws/{options.region}", term="on-demand")
@@ -80,16 +78,10 @@ def _stack_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @batch.command()
-@one_line_errors
 @_stack_options
 @click.option("--subnet", "subnets", multiple=True, help="Where instances live; repeatable.  [default: the VPC's own]")
 def up(connections: Connections, wanted: Requirements, subnets: tuple[str, ...]) -> None:
     """Deploy what SUITE needs in AWS Batch as a CloudFormation stack; a second time changes what differs."""
-    from harness import config
-    from harness.aws import clients
-    from harness.aws.batch import suite_stack
-    from harness.aws.ec2 import account
-
     work, region = wanted.options.work, wanted.options.region
     connections.expect_owner(work.bucket)
     found = account.find(connections, work, region)
@@ -97,7 +89,7 @@ def up(connections: Connections, wanted: Requirements, subnets: tuple[str, ...])
         raise UsageError(
             f"{work} has no stack of roles in {region}; an administrator makes it: `harness ec2 up {work}`"
         )
-    owner = clients.owner(connections, config.default())
+    owner = clients.owner(connections, config.cache_folder())
     suite_stack.up(connections, wanted, found, owner, subnets, click.echo)
     click.echo(
         f"costs nothing until `harness run ... --launcher batch`; `harness batch down {wanted.suite}` removes it"
@@ -105,26 +97,20 @@ def up(connections: Connections, wanted: Requirements, subnets: tuple[str, ...])
 
 
 @batch.command()
-@one_line_errors
 @_stack_options
 def template(_connections: Connections, wanted: Requirements, _subnets: tuple[str, ...]) -> None:
     """Print the CloudFormation template that `harness batch up` deploys."""
-    from harness.aws.batch import suite_stack
-
     click.echo(suite_stack.template(wanted), nl=False)
 
 
 @batch.command()
 @click.argument("suite")
 @_region_option
-@one_line_errors
 def down(suite: str, region: str | None) -> None:
     """Delete the stack of SUITE (its file, or its name); results in S3 stay.
 
     Exit code 1 if an instance of it is still alive.
     """
-    from harness.aws.batch import suite_stack
-
     alive = suite_stack.down(_connected(region), _name(suite), click.echo)
     for instance in alive:
         click.echo(f"harness: STILL ALIVE AND COSTING MONEY: {instance}; end it in the EC2 console", err=True)
@@ -134,12 +120,8 @@ def down(suite: str, region: str | None) -> None:
 @batch.command()
 @click.argument("suite")
 @_region_option
-@one_line_errors
 def cancel(suite: str, region: str | None) -> None:
     """End all jobs of SUITE that wait or run, and wait until they have ended; finished jobs are kept."""
-    from harness.aws import cloudformation
-    from harness.aws.batch import inventory, suite_stack
-
     connections = _connected(region)
     found = cloudformation.find(connections, suite_stack.stack(_name(suite)))
     ended, left = inventory.cancel(connections, found, click.echo) if found else (0, 0)
@@ -149,12 +131,8 @@ def cancel(suite: str, region: str | None) -> None:
 
 @batch.command(name="ls")
 @_region_option
-@one_line_errors
 def ls(region: str | None) -> None:
     """Show the stacks of all suites in this region, their instances, and their jobs that wait or run."""
-    from harness.aws import clients
-    from harness.aws.batch import inventory
-
     connections = _connected(region)
     stacks = inventory.stacks(connections)
     for stack in stacks:
@@ -171,8 +149,6 @@ def ls(region: str | None) -> None:
 
 
 def _connected(region: str | None) -> Connections:
-    from harness.aws.clients import Connections
-
     connections = Connections(region)
     if connections.region is None:
         raise UsageError("no AWS region; set AWS_REGION or give --region")
@@ -181,9 +157,4 @@ def _connected(region: str | None) -> Connections:
 
 def _name(suite: str) -> str:
     """Return a suite's name, from its file where there is one."""
-    from harness.jobs.suite import load
-
-    return load(Path(suite)).name if Path(suite).is_file() else suite
-
-
-COMMANDS = (batch,)
+    return suites.load(Path(suite)).name if Path(suite).is_file() else suite

@@ -6,35 +6,35 @@ import glob
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
 
+from harness.analysis import comparison, rejudge
+from harness.analysis.comparison import Comparison
+from harness.analysis.paired_differences import QueryChoice
+from harness.analysis.table import Row
 from harness.cli.locations import mirrored
 from harness.cli.options import (
-    Market,
-    asked_measures,
+    PriceSelection,
     cache_option,
-    market_options,
-    one_line_errors,
+    parse_measures,
+    price_options,
     results_option,
     results_path,
 )
-from harness.cli.report import FORMATS, measures_option, output_option, per_query_of, show, stored_table
-from harness.cli.run_options import instead_of, of_files, without_queries_option
+from harness.cli.output import FORMATS, format_option, output_option, show
+from harness.cli.stored_results import StoredResults, measures_option, of_files, queries_option, without_queries_option
 from harness.errors import FileError, UnknownName, UsageError
-from harness.evaluation import input_files
+from harness.evaluation import evaluate_runs, input_files, judged_runs, measure_names, run_notes
 from harness.progress import bar
+from harness.report import writers
+from harness.report.comparison import comparison_document
+from harness.results import reader
 
-if TYPE_CHECKING:
-    from harness.analysis.comparison import Comparison
-    from harness.analysis.rejudge import Instead
-    from harness.analysis.table import Row
-
-# What is called so is a run file, even one that is not there.
+# Names with these endings are run files, missing ones too.
 _ENDINGS = frozenset({".run", ".trec", ".res", ".txt", ".gz"})
-# Options that say nothing of run files, by the names of their parameters.
+# Options of stored results only, by the names of their parameters.
 _OF_RESULTS = {
     "results": "--results",
     "others": "--with",
@@ -55,11 +55,7 @@ _OF_RESULTS = {
     type=click.Path(path_type=Path),
     help="Of run files: their judgements.  Of stored ones: judge by this file, which holds theirs and more.",
 )
-@click.option(
-    "--queries",
-    type=click.Path(path_type=Path),
-    help="With run files: the queries that count, as JSON lines or id<TAB>text.  [default: those judged]",
-)
+@queries_option
 @without_queries_option
 @measures_option
 @click.option("--by", metavar="MEASURE", help="What is set against cost.  [default: the first of --measures]")
@@ -71,11 +67,10 @@ _OF_RESULTS = {
     metavar="N",
     help="Name so many queries that B does better, by that measure, and as many that it does worse.",
 )
-@market_options
-@click.option("--format", "form", type=click.Choice(FORMATS), default="md", show_default=True)
+@price_options
+@format_option(*FORMATS)
 @output_option
 @cache_option
-@one_line_errors
 @mirrored("results", "others")
 def compare(
     compared: tuple[str, ...],
@@ -87,7 +82,7 @@ def compare(
     measures: str,
     by: str | None,
     changed: int,
-    market: Market,
+    selection: PriceSelection,
     form: str,
     output: Path | None,
     cache: Path,
@@ -101,67 +96,47 @@ def compare(
     With --qrels, run files that others made are compared; they have measures, and neither latency nor cost.  A and B
     may be globs in quotes: each file of A with each of B.  Of one glob, or of more than two files, all pairs.
     """
-    from harness.analysis import comparison
-    from harness.report.comparison import render
-
-    names = asked_measures(measures)
-    said: Sequence[str] = ()
+    names = parse_measures(measures)
+    notes: Sequence[str] = ()
     if _are_run_files(compared, qrels, results):
         pairs = _file_pairs(compared)
         if qrels is None:
             raise UsageError(f"{', '.join(compared)}: run files need their judgements; name them with --qrels")
-        made, said = _run_files(_Files(pairs, qrels, queries, without_queries), names, by, changed)
+        made, notes = _run_files(_Files(pairs, qrels, queries, without_queries), names, by, changed)
     elif queries is not None:
         raise UsageError("--queries is of run files; name their judgements with --qrels, or leave it out")
     else:
         if len(compared) > 2:
             raise UsageError(f"stored rows are named by A and B, not by {len(compared)} names; put globs in quotes")
-        a, b = compared[0], compared[-1]
-        instead = instead_of(qrels, without_queries)
-        made = _stored(a, b, results, others, names, by, changed, market, cache, instead)
-    show(render(comparison.corrected(made), form, said), output)
+        ours = StoredResults(results, names, cache, selection, rejudge.read(qrels, without_queries))
+        theirs = ours if others is None else replace(ours, folder=others)
+        made = _stored(compared[0], compared[-1], ours, theirs, by, changed)
+    show(writers.write(comparison_document(comparison.corrected(made), notes), form), output)
 
 
-def _stored(
-    a: str,
-    b: str,
-    results: Path,
-    others: Path | None,
-    names: tuple[str, ...],
-    by: str | None,
-    count: int,
-    market: Market,
-    cache: Path,
-    instead: Instead | None,
-) -> list[Comparison]:
-    from harness.analysis import comparison
-    from harness.analysis.paired_differences import Asked
-
-    ours = stored_table(results, names, market, cache, instead=instead)
-    theirs, found = ours, per_query_of(results, names, cache, instead)
-    found_there = found
-    if others is not None:
-        theirs = stored_table(others, names, market, cache, instead=instead)
-        found_there = per_query_of(others, names, cache, instead)
-    pairs = comparison.pairs(ours.rows, theirs.rows, a, b)
-    chosen = _chosen(by, ours.measures)
+def _stored(a: str, b: str, ours: StoredResults, theirs: StoredResults, by: str | None, count: int) -> list[Comparison]:
+    """Compare the pairs of stored rows that A of our results and B of theirs name."""
+    table, per_query = ours.table(), ours.per_query()
+    their_table, their_per_query = table, per_query
+    if theirs is not ours:
+        their_table, their_per_query = theirs.table(), theirs.per_query()
+    pairs = comparison.pairs(table.rows, their_table.rows, a, b)
+    measure = _chosen(by, table.measures)
     texts: dict[str | None, Mapping[str, str]] = {}
     made = []
     with bar("compare", "pairs") as step:
-        for number, (one, two) in enumerate(pairs):
+        for number, (row, other) in enumerate(pairs):
             step(number, len(pairs))
-            if count and one.sample_sha256 not in texts:
-                texts[one.sample_sha256] = _texts(results, one)
-            asked = Asked(chosen, count, texts.get(one.sample_sha256, {})) if chosen else None
-            each, other = comparison.of(found, one), comparison.of(found_there, two)
-            made.append(comparison.compare(one, two, each, other, ours.measures, asked))
+            if count and row.sample_sha256 not in texts:
+                texts[row.sample_sha256] = _texts(ours.folder, row)
+            query = QueryChoice(measure, count, texts.get(row.sample_sha256, {})) if measure else None
+            values, other_values = comparison.of(per_query, row), comparison.of(their_per_query, other)
+            made.append(comparison.compare(row, other, values, other_values, table.measures, query))
     return made
 
 
 def _texts(results: Path, row: Row) -> Mapping[str, str]:
-    """The texts of a row's queries; none where they are not there: what is compared does not depend on them."""
-    from harness.results import reader
-
+    """Return the texts of a row's queries; none if they are missing, as no comparison depends on them."""
     try:
         job = reader.of_key(results, row.key)
         return job.sample_texts() if job else {}
@@ -170,25 +145,25 @@ def _texts(results: Path, row: Row) -> Mapping[str, str]:
 
 
 def _are_run_files(compared: Sequence[str], qrels: Path | None, results: Path) -> bool:
-    """Whether run files are named, be they there or not, rather than globs over stored rows.
+    """Return whether run files are named, missing ones too, and not globs over stored rows.
 
-    A system may be called like a file that lies here: where there are results, all must be files and have judgements.
+    A system may have the name of a file: where there are results, all names must be files with qrels.
     """
-    files = [input_files.is_there(Path(each)) for each in compared]
+    files = [input_files.is_there(Path(name)) for name in compared]
     if all(files) and qrels is not None:
         return True
-    named = any(Path(each).suffix.lower() in _ENDINGS for each in compared)
+    named = any(Path(name).suffix.lower() in _ENDINGS for name in compared)
     return named or (any(files) and not results.is_dir())
 
 
 def _file_pairs(compared: Sequence[str]) -> list[tuple[Path, Path]]:
-    """The run files to compare with one another; refuse other files, and options that are of stored results alone."""
+    """Pair the run files; refuse other files, and options of stored results."""
     context = click.get_current_context()
     for name, option in _OF_RESULTS.items():
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise UsageError(f"{option} is of stored results, and {' and '.join(compared)} are run files; leave it out")
     # Path.glob takes no absolute patterns.
-    found = [[Path(path) for path in sorted(glob.glob(each)) or [each]] for each in compared]  # noqa: PTH207
+    found = [[Path(path) for path in sorted(glob.glob(name)) or [name]] for name in compared]  # noqa: PTH207
     for number, paths in enumerate(found):
         for path in paths:
             if not input_files.is_there(path):
@@ -209,7 +184,7 @@ def _file_pairs(compared: Sequence[str]) -> list[tuple[Path, Path]]:
 
 @dataclass(frozen=True)
 class _Files:
-    """Pairs of run files, and what they are judged by."""
+    """Pairs of run files, their qrels and queries."""
 
     pairs: Sequence[tuple[Path, Path]]
     qrels: Path
@@ -220,11 +195,7 @@ class _Files:
 def _run_files(
     files: _Files, names: tuple[str, ...], by: str | None, count: int
 ) -> tuple[list[Comparison], Sequence[str]]:
-    """Compare pairs of run files; with what is to know of all of them."""
-    from harness.analysis import comparison
-    from harness.analysis.paired_differences import Asked
-    from harness.evaluation import evaluate_runs, judged_runs, measure_names, run_notes
-
+    """Compare pairs of run files; return notes on all of them too."""
     measures = measure_names.parse(names)
     texts = judged_runs.read_queries(files.queries) if files.queries else None
     # A file may be named in several ways.
@@ -234,7 +205,7 @@ def _run_files(
     with bar("compare", "judging") as step:
         values = evaluate_runs.query_values(runs, measures, step)
     chosen = _chosen(by, values.measures)
-    asked = Asked(chosen, count, runs.queries) if chosen else None
+    asked = QueryChoice(chosen, count, runs.queries) if chosen else None
     made = []
     for pair in files.pairs:
         one, two = (name_of[path.resolve()] for path in pair)
@@ -253,12 +224,7 @@ def _run_files(
 def _chosen(by: str | None, measures: Sequence[str]) -> str | None:
     if by is None:
         return measures[0] if measures else None
-    from harness.evaluation import measure_names
-
     (measure,) = measure_names.parse((by,))
     if str(measure) not in measures:
         raise UnknownName("measure", str(measure), measures, "name it in --measures too")
     return str(measure)
-
-
-COMMANDS = (compare,)

@@ -1,23 +1,28 @@
-"""`harness ec2`: set the account up, show what lives, end it, remove it all."""
+"""`harness ec2`: set up the account, list, end and remove instances."""
 
 from __future__ import annotations
 
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from harness import config
-from harness.cli.cloud_options import agree
-from harness.cli.options import columns, one_line_errors
+from harness.aws import clients
+from harness.aws.clients import Connections, parse_uri
+from harness.aws.cloud_run import journal
+from harness.aws.cloud_run.records import Run
+from harness.aws.ec2 import account, instances
+from harness.aws.ec2.instances import Box, Found
+from harness.aws.objects import Objects
+from harness.cli.options import agree
+from harness.cli.output import columns
 from harness.errors import AwsError, UsageError
-
-if TYPE_CHECKING:
-    from harness.aws.clients import Connections
-    from harness.aws.cloud_run.records import Run
-    from harness.aws.ec2.instances import Box, Found
+from harness.jobs import machines, suite
+from harness.jobs.machines import MachineChoice
+from harness.pricing import hardware_profiles, prices
+from harness.pricing import instances as types_of_instances
 
 _region_option = click.option("--region", help="The region.  [default: the one that AWS is configured for]")
 _one_region_option = click.option("--region", help="This region alone.  [default: all of the account]")
@@ -42,7 +47,6 @@ _image_option = click.option("--agent-image", metavar="IMAGE", help="Image of Ba
 @_instance_option
 @click.option("--subnet", help="The security group is for this subnet's VPC.  [default: the default VPC]")
 @_image_option
-@one_line_errors
 def up(
     work: str,
     suites: tuple[Path, ...],
@@ -56,14 +60,10 @@ def up(
     Boxes may be of the instance types of these suites; of no suite: of all hardware profiles.  Nothing of it costs
     money but the bucket's content.  A second call changes only what differs.
     """
-    from harness.aws import clients
-    from harness.aws.clients import parse_uri
-    from harness.aws.ec2 import account
-
-    connections, place = _connected(region), parse_uri(work)
+    connections, place = Connections(region), parse_uri(work)
     here = _region(connections)
     types = _types(suites, instances, here)
-    owner = clients.owner(connections, config.default())
+    owner = clients.owner(connections, config.cache_folder())
     account.up(connections, place, here, owner, types, click.echo, subnet=subnet, agent_image=agent_image)
     there = f" --subnet {subnet}" if subnet else ""
     click.echo(f"next: harness run SUITE --launcher ec2 --work {place}{there} --dry-run")
@@ -76,7 +76,6 @@ def up(
 @_instance_option
 @_image_option
 @click.option("--policy", type=click.Choice(["boundary", "keeper", "runner"]), help="Print this policy instead.")
-@one_line_errors
 def template(
     work: str,
     suites: tuple[Path, ...],
@@ -89,10 +88,7 @@ def template(
 
     Its roles need the boundary, which an administrator makes once: `--policy boundary`.
     """
-    from harness.aws.clients import parse_uri
-    from harness.aws.ec2 import account
-
-    place, here = parse_uri(work), _region(_connected(region))
+    place, here = parse_uri(work), _region(Connections(region))
     types = _types(suites, instances, here)
     text = account.policy(policy, place, here, types) if policy else account.template(place, here, types, agent_image)
     click.echo(text, nl=False)
@@ -100,19 +96,15 @@ def template(
 
 def _types(suites: tuple[Path, ...], named: tuple[str, ...], region: str) -> list[str]:
     """Return the instance types of the suites' profiles, or of all profiles, and those named."""
-    from harness.jobs import machines, suite
-    from harness.jobs.machines import Choice
-    from harness.pricing import hardware_profiles, instances, prices
-
     snapshot = prices.snapshot(region=f"aws/{region}", term="on-demand")
     for name in named:
-        machines.check_known(name, instances.read("aws"))
+        machines.check_known(name, types_of_instances.read("aws"))
     found = set(named)
     for path in suites:
-        found |= {box.name for box in machines.of_suite(suite.load(path), snapshot, Choice()).values()}
+        found |= {box.name for box in machines.of_suite(suite.load(path), snapshot, MachineChoice()).values()}
     for name, envelope in ({} if suites else hardware_profiles.profiles()).items():
         with suppress(UsageError):  # no type of the region has room for it
-            found.add(machines.choose({name: envelope}, snapshot, Choice(), {})[name].name)
+            found.add(machines.choose({name: envelope}, snapshot, MachineChoice(), {})[name].name)
     return sorted(found)
 
 
@@ -120,15 +112,10 @@ def _types(suites: tuple[Path, ...], named: tuple[str, ...], region: str) -> lis
 @_work_argument
 @_region_option
 @click.option("--results-too", is_flag=True, help="Delete the objects below the work place too: inputs, runs, boxes.")
-@one_line_errors
 def down(work: str, region: str | None, results_too: bool) -> None:
     """Remove what `harness ec2 up` made.  Refuses while an instance is alive, in any region."""
-    from harness.aws import clients
-    from harness.aws.clients import parse_uri
-    from harness.aws.ec2 import account
-
-    connections = _connected(region)
-    owner = clients.owner(connections, config.default())
+    connections = Connections(region)
+    owner = clients.owner(connections, config.cache_folder())
     account.down(connections, parse_uri(work), _region(connections), owner, click.echo, results_too=results_too)
 
 
@@ -136,10 +123,9 @@ def down(work: str, region: str | None, results_too: bool) -> None:
 @click.option("--work", metavar="s3://BUCKET[/PREFIX]", envvar="HARNESS_WORK", help="Show its open runs too.")
 @_one_region_option
 @_owners_option
-@one_line_errors
 def ls(work: str | None, region: str | None, all_owners: bool) -> None:
     """Show all instances and left-over disks of ours, in all regions."""
-    connections = _connected(region)
+    connections = Connections(region)
     found, owner = _found(connections, region, all_owners)
     _show(found, owner)
     runs = _open_runs(connections, work) if work is not None else []
@@ -159,15 +145,12 @@ def ls(work: str | None, region: str | None, all_owners: bool) -> None:
 @_one_region_option
 @_owners_option
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@one_line_errors
 def reap(work: str | None, region: str | None, all_owners: bool, yes: bool) -> None:
     """End all instances and left-over disks of ours, in all regions, and wait until they are gone.
 
     Finished jobs stay in S3: the `harness run` that launched them brings them home.  Exit code 1 if anything is left.
     """
-    from harness.aws.ec2 import instances
-
-    connections = _connected(region)
+    connections = Connections(region)
     found, owner = _found(connections, region, all_owners)
     _show(found, owner)
     wanted = {region or _region(connections)}
@@ -187,12 +170,6 @@ def reap(work: str | None, region: str | None, all_owners: bool, yes: bool) -> N
     sys.exit(1 if left else 0)
 
 
-def _connected(region: str | None) -> Connections:
-    from harness.aws.clients import Connections
-
-    return Connections(region)
-
-
 def _region(connections: Connections) -> str:
     region = connections.region
     if region is None:
@@ -201,16 +178,11 @@ def _region(connections: Connections) -> str:
 
 
 def _found(connections: Connections, region: str | None, all_owners: bool) -> tuple[Found, str]:
-    from harness.aws import clients
-    from harness.aws.ec2 import instances
-
-    owner = clients.owner(connections, config.default())
+    owner = clients.owner(connections, config.cache_folder())
     return instances.look(connections, region, None if all_owners else owner), owner
 
 
 def _show(found: Found, owner: str) -> None:
-    from harness.aws import clients
-
     if found.others:
         # Also ours, should we be known to AWS by another name today.
         click.echo(f"{found.others} instances of other owners are alive; --all-owners shows them")
@@ -253,10 +225,6 @@ def _told(found: Found, wanted: set[str]) -> list[str]:
 
 def _open_runs(connections: Connections, work: str) -> list[Run]:
     """Runs that lie there; none where the bucket is gone, or was never made."""
-    from harness.aws.clients import parse_uri
-    from harness.aws.cloud_run import journal
-    from harness.aws.objects import Objects
-
     try:
         return journal.open_runs(Objects(connections, parse_uri(work)))
     except AwsError as error:
@@ -264,6 +232,3 @@ def _open_runs(connections: Connections, work: str) -> list[Run]:
             raise
         click.echo(f"{work}: there is no such bucket, so no run is open there")
         return []
-
-
-COMMANDS = (ec2,)

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
+from rich.console import Console
 
+from harness import datasets
 from harness.analysis.stored_runs import runs_of_results
-from harness.cli.locations import readable
-from harness.cli.options import (
-    cache_option,
-    chosen_launcher,
-    launcher_option,
-    models_option,
-    one_line_errors,
-    only_option,
-    results_option,
-)
+from harness.cli.launchers import chosen_launcher, launcher_option
+from harness.cli.locations import absolute, readable
+from harness.cli.options import cache_option, models_option, only_option, results_option
 from harness.errors import UsageError
-from harness.untrusted import printable
-
-if TYPE_CHECKING:
-    from harness.jobs.encode import Texts
+from harness.evaluation import embeddings, judged_runs
+from harness.evaluation.embeddings import Embeddings
+from harness.jobs import encode
+from harness.jobs.encode import TextSet
+from harness.launch.base import Limits
+from harness.launch.images import catalog
+from harness.pricing import hardware_profiles
+from harness.progress import Screen
+from harness.untrusted import one_line
 
 
 @click.command()
@@ -58,7 +57,6 @@ if TYPE_CHECKING:
 @launcher_option
 @cache_option
 @models_option
-@one_line_errors
 def embed(
     system: str,
     dataset: str | None,
@@ -80,31 +78,22 @@ def embed(
     other runs, it adds what is missing.  The encoder runs in a container as for an index build, and not at all where
     that index is in the cache.  With --role query: DATASET's queries, or those of --texts.
     """
-    from rich.console import Console
-
-    from harness.evaluation import embeddings
-    from harness.jobs import encode
-    from harness.launch.base import Limits
-    from harness.launch.images import catalog
-    from harness.pricing import hardware_profiles
-    from harness.progress import Screen
-
-    declared, place = catalog.system(system), cache.expanduser().absolute()
+    declared, folder = catalog.system(system), absolute(cache)
     encode.check(declared)
     if isinstance(results, str) and output is None:
         raise UsageError(f"{results}: vectors are kept on this disk; name a file with -o")
     envelope = hardware_profiles.profile(profile) if profile else None
-    asked = _role(role, dataset, texts)
-    wanted = _texts(dataset, texts, asked, (results, only, None if everything else depth), place)
-    screen = Screen(Console(stderr=True))
+    role = _role(role, dataset, texts)
+    selected = _texts(dataset, texts, role, (results, only, None if everything else depth), folder)
 
-    def into(made: embeddings.Embeddings) -> Path:
+    def path_of(made: Embeddings) -> Path:
         return output or embeddings.place(Path(results), made)
 
-    with closing(chosen_launcher(launcher, place, models)) as chosen:
-        made = encode.encode(declared, wanted, into, encode.Workshop(chosen, place, screen, Limits(), envelope))
-    size = f"{len(made.found.ids):,} {asked} vectors of {made.found.vectors.shape[1]} dimensions"
-    click.echo(printable(f"{made.path}: {size} by {system}, {made.added:,} of them new"))
+    with closing(chosen_launcher(launcher, folder, models)) as chosen:
+        workshop = encode.EncodingSetup(chosen, folder, Screen(Console(stderr=True)), Limits(), envelope)
+        made = encode.encode(declared, selected, path_of, workshop)
+    size = f"{len(made.found.ids):,} {role} vectors of {made.found.vectors.shape[1]} dimensions"
+    click.echo(one_line(f"{made.path}: {size} by {system}, {made.added:,} of them new"))
 
 
 def _role(role: str | None, dataset: str | None, texts: Path | None) -> str:
@@ -115,27 +104,20 @@ def _role(role: str | None, dataset: str | None, texts: Path | None) -> str:
 
 def _texts(
     dataset: str | None, texts: Path | None, role: str, runs: tuple[Path | str, str | None, int | None], cache: Path
-) -> Texts:
-    """What is to be encoded; of documents those of the runs, unless their depth is ``None``."""
-    from harness import datasets
-    from harness.evaluation import judged_runs
-    from harness.jobs import encode
-
+) -> TextSet:
+    """Return the texts to encode: of documents those that the runs retrieved, or all without a depth."""
     if texts is not None:
-        return encode.Texts(texts.name, encode.texts_of(judged_runs.read_queries(texts), cache), role, None)
+        return encode.TextSet(texts.name, encode.texts_of(judged_runs.read_queries(texts), cache), role, None)
     assert dataset is not None
     loaded = datasets.load(datasets.find(dataset, Path.cwd()), cache)
     if role == encode.QUERY:
         queries = {query.query_id: query.text for query in loaded.queries}
         name = f"the queries of {loaded.name}"
-        return encode.Texts(name, encode.texts_of(queries, cache), role, None)
+        return encode.TextSet(name, encode.texts_of(queries, cache), role, None)
     results, only, depth = runs
     if depth is None:
-        return encode.Texts(loaded.name, loaded.corpus, role, None)
+        return encode.TextSet(loaded.name, loaded.corpus, role, None)
     folder = readable(results, cache)
     assert folder is not None
     stored = encode.of_runs(runs_of_results(folder, only), loaded.corpus, loaded.name)
-    return encode.Texts(loaded.name, loaded.corpus, role, encode.needed(stored, depth))
-
-
-COMMANDS = (embed,)
+    return encode.TextSet(loaded.name, loaded.corpus, role, encode.needed(stored, depth))

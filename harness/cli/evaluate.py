@@ -1,20 +1,23 @@
-"""`harness evaluate`: what run files of others are worth."""
+"""`harness evaluate`: measures of TREC run files."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import Progress as Bars
 
-from harness.cli.options import asked_measures, one_line_errors
-from harness.cli.report import FORMATS, measures_option, output_option, show
-from harness.cli.run_options import of_files, without_queries_option
-
-if TYPE_CHECKING:
-    from harness.evaluation.trec_parser import Progress
+from harness.cli.options import parse_measures
+from harness.cli.output import FORMATS, format_option, output_option, show
+from harness.cli.stored_results import measures_option, of_files, without_queries_option
+from harness.evaluation import evaluate_runs, judged_runs, measure_names
+from harness.evaluation.trec_parser import Progress
+from harness.report import writers
+from harness.report.evaluation import evaluation_document
 
 _file = click.Path(path_type=Path)
 
@@ -30,9 +33,8 @@ _file = click.Path(path_type=Path)
     help="The queries that count, as JSON lines or id<TAB>text.  [default: those judged]",
 )
 @without_queries_option
-@click.option("--format", "form", type=click.Choice(FORMATS), default="md", show_default=True)
+@format_option(*FORMATS)
 @output_option
-@one_line_errors
 def evaluate(
     qrels: Path,
     runs: tuple[Path, ...],
@@ -48,24 +50,18 @@ def evaluate(
     All judged queries count: one that a run has no results for counts 0, and queries that nobody judged are named.
     Scores decide the order and ranks play no part; equal scores are ordered by document id, the largest first.
     """
-    from harness.evaluation import evaluate_runs, judged_runs, measure_names
-    from harness.report import evaluation
-
-    parsed = measure_names.parse(asked_measures(measures))
+    parsed = measure_names.parse(parse_measures(measures))
     texts = judged_runs.read_queries(queries) if queries else None
     with _watching(len(runs)) as (reading, judged):
-        (found,) = of_files(qrels, runs, texts, without_queries, reading)
-        worth = evaluate_runs.measure_runs(found, parsed, judged)
-    show(evaluation.render(worth, evaluate_runs.of_judgements(found, parsed), form, by_query=by_query), output)
+        (files,) = of_files(qrels, runs, texts, without_queries, reading)
+        values = evaluate_runs.measure_runs(files, parsed, judged)
+    document = evaluation_document(values, evaluate_runs.of_judgements(files, parsed), by_query=by_query)
+    show(writers.write(document, form), output)
 
 
 @contextmanager
 def _watching(runs: int) -> Iterator[tuple[Callable[[Path], Progress], Callable[[str], None]]]:
-    """Bars on a terminal: how far each file is read, and how many runs are judged."""
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.progress import Progress as Bars
-
+    """Show bars on a terminal: the bytes read of each file, and the runs judged."""
     console = Console(stderr=True)
     with Bars(console=console, transient=True, disable=not console.is_terminal) as bars:
         judging = bars.add_task("judged", total=runs)
@@ -76,6 +72,3 @@ def _watching(runs: int) -> Iterator[tuple[Callable[[Path], Progress], Callable[
             return lambda read: bars.update(task, completed=read)
 
         yield reading, lambda _: bars.advance(judging)
-
-
-COMMANDS = (evaluate,)

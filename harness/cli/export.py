@@ -1,27 +1,23 @@
-"""Commands that hand stored results on: export, merge, verify.  They run nothing."""
+"""`harness export`, `merge` and `verify`: stored results for other programs, joined, checked."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.locations import as_given, mirrored, named_as_given, source
-from harness.cli.options import Market, asked_measures, cache_option, market_options, one_line_errors, results_argument
-from harness.cli.report import measures_option
+from harness.cli.locations import absolute, as_given, mirrored, named_as_given, source
+from harness.cli.options import PriceSelection, cache_option, parse_measures, price_options, results_argument
+from harness.cli.stored_results import StoredResults, measures_option
 from harness.errors import UsageError
-from harness.untrusted import printable
-
-if TYPE_CHECKING:
-    from harness.analysis.table import Table
-    from harness.results.reader import StoredJob
-
-# As harness.report.export.FORMATS, which is imported when something is exported.
-FORMATS = ("parquet", "sqlite", "csv", "ir_metadata")
+from harness.progress import bar
+from harness.report.export import FORMATS, export_csv, export_parquet, export_sqlite
+from harness.report.ir_metadata import Actor, export_ir_metadata
+from harness.report.verify import verify_results
+from harness.results import merge as merge_results
+from harness.results import reader
+from harness.untrusted import one_line
 
 
 @click.command()
@@ -32,10 +28,9 @@ FORMATS = ("parquet", "sqlite", "csv", "ir_metadata")
 @click.option("--actor-name", help="ir_metadata: who did it; left out unless given.")
 @click.option("--actor-team", help="ir_metadata: their team; left out unless given.")
 @measures_option
-@market_options
+@price_options
 @cache_option
-@one_line_errors
-@mirrored("results", wants="ALL")
+@mirrored("results", files="ALL")
 def export(
     results: Path,
     form: str,
@@ -44,85 +39,65 @@ def export(
     actor_name: str | None,
     actor_team: str | None,
     measures: str,
-    market: Market,
+    selection: PriceSelection,
     cache: Path,
 ) -> None:
     """Write the stored RESULTS (a folder; default: results) for other programs.
 
-    parquet, sqlite and csv hold the table, with the columns of docs/columns.md; ir_metadata is a folder with a YAML
-    file (https://www.ir-metadata.org) and the run of each job.
+    parquet, sqlite and csv hold the table, with the columns of docs/reference/columns.md; ir_metadata is a folder with
+    a YAML file (https://www.ir-metadata.org) and the run of each job.
     """
     if samples and form != "sqlite":
         raise UsageError("--samples goes with --format sqlite; harness.load_samples gives them as a frame")
     if (actor_name or actor_team) and form != "ir_metadata":
         raise UsageError("--actor-name and --actor-team go with --format ir_metadata")
-    asked = asked_measures(measures)
+    names = parse_measures(measures)
     if form == "ir_metadata":
-        _ir_metadata(results, asked, output, actor_name, actor_team)
+        actor = Actor(actor_name, actor_team) if actor_name or actor_team else None
+        _ir_metadata(results, names, output, actor)
     else:
-        _table(results, form, output, samples, _priced(results, asked, market, cache))
+        _table(StoredResults(results, names, cache, selection), form, output, samples)
     click.echo(f"written: {output}")
 
 
-def _priced(results: Path, measures: tuple[str, ...], market: Market, cache: Path) -> Table:
-    from harness.cli.report import stored_table
-
-    return stored_table(results, measures, market, cache)
-
-
-def _table(results: Path, form: str, output: Path, samples: bool, table: Table) -> None:
-    from harness.report import export as result_exports
-
+def _table(stored: StoredResults, form: str, output: Path, samples: bool) -> None:
+    table = stored.table()
     if form == "csv":
-        result_exports.csv(table, output)
+        export_csv(table, output)
     elif form == "parquet":
-        result_exports.parquet(table, output)
+        export_parquet(table, output)
     else:
-        jobs = _jobs(results)
+        jobs = reader.read_jobs(stored.folder)
         if samples and not jobs:
-            raise UsageError(f"{results}: published tables have no samples; leave --samples out")
-        result_exports.sqlite(table, jobs, output, samples=samples)
+            raise UsageError(f"{stored.folder}: published tables have no samples; leave --samples out")
+        export_sqlite(table, jobs, output, samples=samples)
 
 
-def _ir_metadata(results: Path, measures: tuple[str, ...], output: Path, name: str | None, team: str | None) -> None:
-    from harness.report import export as result_exports
-
-    jobs = _jobs(results)
+def _ir_metadata(results: Path, measures: tuple[str, ...], output: Path, actor: Actor | None) -> None:
+    jobs = reader.read_jobs(results)
     if not jobs:
         raise UsageError(f"{results}: no stored job in it, and published tables have no runs to describe")
-    actor = result_exports.Actor(name, team) if name or team else None
-    with _bar("exporting") as step:
-        result_exports.ir_metadata(
-            results, jobs, measures, output, actor=actor, done=lambda done: step(done, len(jobs))
-        )
-
-
-def _jobs(results: Path) -> tuple[StoredJob, ...]:
-    from harness.results import reader
-
-    return reader.read_jobs(results)
+    with bar("exporting", "jobs") as step:
+        export_ir_metadata(results, jobs, measures, output, actor=actor, done=lambda done: step(done, len(jobs)))
 
 
 @click.command()
 @click.argument("sources", metavar="[NAME=]RESULTS...", nargs=-1, required=True)
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The folder to make.")
 @cache_option
-@one_line_errors
 def merge(sources: tuple[str, ...], output: Path, cache: Path) -> None:
     """Join results folders of several people or machines in one, each under the name of its origin.
 
     An origin is called as its folder unless it is given a NAME; folders that were merged before keep their origins.
     Tables of the new folder have a column for it, and jobs of two origins are never put together.
     """
-    from harness.results import merge as merge_results
-
     with named_as_given(cache):
-        found = merge_results.named(source(each, cache) for each in sources)
-        with _bar("verifying") as step:
-            made = merge_results.merge(found, output, progress=step)
-    for origin in made.origins:
+        folders = merge_results.named(source(text, cache) for text in sources)
+        with bar("verifying", "jobs") as step:
+            merged = merge_results.merge(folders, output, progress=step)
+    for origin in merged.origins:
         click.echo(f"{origin.name}: {origin.jobs:,} jobs")
-    click.echo(f"written: {output}" if made.new else f"nothing to do: {output} holds this already")
+    click.echo(f"written: {output}" if merged.new else f"nothing to do: {output} holds this already")
 
 
 @click.command()
@@ -133,38 +108,17 @@ def merge(sources: tuple[str, ...], output: Path, cache: Path) -> None:
     help="A report or leaderboard (--format json) whose figures are to follow too, at its own prices and measures.",
 )
 @cache_option
-@one_line_errors
-@mirrored("results", wants="ALL", thorough=True)
+@mirrored("results", files="ALL", thorough=True)
 def verify(results: Path, against: Path | None, cache: Path) -> None:
     """Recompute all checksums and derived figures of the stored RESULTS (a folder; default: results).
 
     One line for each that does not follow: its place, what is stored, what follows. Exit code 1 if there is any.
     """
-    from harness.report import verify as verify_report
-
-    with _bar("verifying") as step:
-        found = verify_report.verify(results, cache=cache.expanduser().absolute(), against=against, progress=step)
-    for mismatch in found.mismatches:
-        click.echo(printable(as_given(str(mismatch), cache)))
-    if found.mismatches:
-        click.echo(f"{found.looked_at}: {len(found.mismatches):,} do not follow", err=True)
+    with bar("verifying", "jobs") as step:
+        verified = verify_results(results, cache=absolute(cache), against=against, progress=step)
+    for mismatch in verified.mismatches:
+        click.echo(one_line(as_given(str(mismatch), cache)))
+    if verified.mismatches:
+        click.echo(f"{verified.looked_at}: {len(verified.mismatches):,} do not follow", err=True)
         sys.exit(1)
-    click.echo(f"{found.looked_at}: all follows")
-
-
-@contextmanager
-def _bar(title: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on a terminal while jobs are gone through; elsewhere nothing, as nobody waits there."""
-    from rich.console import Console
-
-    from harness.progress import Progress, Screen
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield lambda _done, _total: None
-        return
-    with Screen(console).task(title) as watcher:
-        yield lambda done, total: watcher(Progress("jobs", done, total))
-
-
-COMMANDS = (export, merge, verify)
+    click.echo(f"{verified.looked_at}: all follows")

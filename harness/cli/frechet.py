@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from harness.cli.locations import named_as_given
-from harness.cli.options import cache_option, one_line_errors
-from harness.cli.report import FORMATS, output_option, show
-from harness.cli.run_options import judged, runs_arguments
+from harness.cli.options import cache_option
+from harness.cli.output import FORMATS, format_option, output_option, show
+from harness.cli.stored_results import judged, runs_arguments
 from harness.errors import UsageError
-from harness.untrusted import printable
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from harness.evaluation.embeddings import Embeddings
-    from harness.evaluation.frechet.systems import Distances, Settings
-    from harness.evaluation.judged_runs import JudgedRuns
+from harness.evaluation import embeddings, measure_names, run_notes
+from harness.evaluation.embeddings import Embeddings
+from harness.evaluation.evaluate import evaluate
+from harness.evaluation.frechet.systems import Distances, Settings, check_source, distances
+from harness.evaluation.judged_runs import JudgedRuns
+from harness.progress import task
+from harness.report import writers
+from harness.report.frechet import frechet_document
+from harness.untrusted import one_line
 
 _MOST = {"1": 1, "5": 5, "10": 10, "all": None}
 # Fewer have no 95 %.
@@ -74,10 +75,9 @@ _LEAST_BOOTSTRAPS = 100
     help=f"Resamples of the queries, {_LEAST_BOOTSTRAPS} or more; 0: no intervals.",
 )
 @click.option("--seed", type=click.IntRange(0), default=2024, show_default=True, help="Of all that is drawn.")
-@click.option("--format", "form", type=click.Choice(FORMATS), default="md", show_default=True)
+@format_option(*FORMATS)
 @output_option
 @cache_option
-@one_line_errors
 def frechet(
     runs: tuple[Path | str, ...],
     qrels: Path | None,
@@ -101,58 +101,51 @@ def frechet(
 
     RUNS: a folder of results (default: results), or run files with --qrels.  FD@k compares the embeddings of all judged
     relevant documents with those of all that a system has in its first k: 0 where they spread alike, and smaller is
-    better.  See docs/frechet.md for what it cannot see.
+    better.  See docs/method/frechet.md for what it cannot see.
     """
-    from harness.evaluation import run_notes
-    from harness.evaluation.frechet.systems import Settings
-    from harness.report.frechet import render
-
     if 0 < bootstraps < _LEAST_BOOTSTRAPS:
         raise UsageError(
             f"--bootstraps {bootstraps}: an interval of 95 % takes {_LEAST_BOOTSTRAPS} or more; say 0 for none"
         )
     settings = Settings(_MOST[most], unlabelled, bootstraps, seed, relevant_from, against)
-    asked = tuple(dict.fromkeys(cutoffs))
+    depths, names = tuple(dict.fromkeys(cutoffs)), tuple(measures.split())
     made, failed = [], False
     with named_as_given(cache):
-        found = judged(runs, qrels, queries, only, cache)
-        given = _read(files, found)
-        for each in (replace(one, said=(*one.said, *run_notes.of_strangers(one))) for one in found):
+        samples = judged(runs, qrels, queries, only, cache)
+        given = _read(files, samples)
+        for sample in (replace(each, said=(*each.said, *run_notes.of_strangers(each))) for each in samples):
             try:
-                vectors = _vectors(each, given, _folder(runs), encoder)
-                made += [_measured(each, one, asked, settings, tuple(measures.split())) for one in vectors]
+                encoded = _vectors(sample, given, _folder(runs), encoder)
+                made += [_measured(sample, vectors, depths, settings, names) for vectors in encoded]
             except UsageError as error:
-                if len(found) == 1:
+                if len(samples) == 1:
                     raise
                 failed = True  # the other samples may do
-                click.echo(f"harness: {printable(str(error))}", err=True)
+                click.echo(f"harness: {one_line(str(error))}", err=True)
     if made:
-        show(render(made, form), output)
+        show(writers.write(frechet_document(made), form), output)
     sys.exit(1 if failed else 0)
 
 
 def _folder(runs: tuple[Path | str, ...]) -> Path | None:
-    """Where results lie, with what is kept beside them; run files have no such place, and S3 keeps no vectors."""
+    """Return the folder of results, which keeps vectors; run files and S3 have none."""
     given = runs[0] if runs else Path("results")
     return given if isinstance(given, Path) and given.is_dir() else None
 
 
-def _read(files: tuple[Path, ...], found: Sequence[JudgedRuns]) -> tuple[Embeddings, ...]:
-    """The vectors of files that were named, each of which must be of the documents of some sample.
+def _read(files: tuple[Path, ...], samples: Sequence[JudgedRuns]) -> tuple[Embeddings, ...]:
+    """Read files of vectors, each of which must be of the documents of a sample.
 
     Raises:
         FileError: a file cannot be read.
         UsageError: one is of other texts.
     """
-    from harness.evaluation import embeddings
-    from harness.evaluation.frechet.systems import check_source
-
     given = []
     for path in files:
         vectors = embeddings.read(path)
-        if not any(_fits(each, vectors) for each in found):
+        if not any(_fits(sample, vectors) for sample in samples):
             try:
-                check_source(found[0], vectors)
+                check_source(samples[0], vectors)
             except UsageError as error:
                 raise UsageError(f"{path}: {error}") from error
         given.append(vectors)
@@ -166,17 +159,15 @@ def _fits(runs: JudgedRuns, vectors: Embeddings) -> bool:
 def _vectors(
     runs: JudgedRuns, given: tuple[Embeddings, ...], folder: Path | None, encoder: str | None
 ) -> list[Embeddings]:
-    """Those of the files that were named, else those that are kept, that are of the runs' documents.
+    """Return vectors of the runs' documents: of the given files, else of those beside the results.
 
     Raises:
-        UsageError: there are none, or none by the encoder that was asked for.
+        UsageError: there are none, or none by this encoder.
     """
-    from harness.evaluation import embeddings
-
     kept = folder if not given and runs.corpus_sha256 else None
     paths = embeddings.kept(kept, "document", runs.corpus_sha256 or "") if kept else ()
-    found = [*(each for each in given if _fits(runs, each)), *map(embeddings.read, paths)]
-    if not found:
+    fitting = [*(vectors for vectors in given if _fits(runs, vectors)), *map(embeddings.read, paths)]
+    if not fitting:
         if not runs.corpus_sha256:
             raise UsageError(
                 "run files need vectors of their documents; name a file of harness embed with --embeddings"
@@ -187,33 +178,22 @@ def _vectors(
             f" them with harness embed {encoder or 'minilm'} {runs.dataset}{f' --results {folder}' if folder else ''},"
             " or name a file with --embeddings"
         )
-    asked = [each for each in found if encoder in (None, each.encoder)]
-    if not asked:
+    chosen = [vectors for vectors in fitting if encoder in (None, vectors.encoder)]
+    if not chosen:
         raise UsageError(f"no vectors by {encoder!r} among the files; make them with harness embed {encoder}")
-    return asked
+    return chosen
 
 
 def _measured(
-    runs: JudgedRuns, found: Embeddings, cutoffs: tuple[int, ...], settings: Settings, measures: tuple[str, ...]
+    runs: JudgedRuns, vectors: Embeddings, cutoffs: tuple[int, ...], settings: Settings, measures: tuple[str, ...]
 ) -> tuple[Distances, dict[str, dict[str, float | None]]]:
-    """Distances and measures under one encoder."""
-    from rich.console import Console
-
-    from harness.evaluation import measure_names
-    from harness.evaluation.evaluate import evaluate
-    from harness.evaluation.frechet.systems import distances
-    from harness.progress import Progress, Screen
-
+    """Return the distances under one encoder, and the measures."""
     parsed = measure_names.parse(measures)
-    judged = {name: evaluate(run, runs.qrels, runs.query_ids, parsed) for name, run in runs.runs.items()}
-    values = {name: each.values for name, each in judged.items()}
-    for said in dict.fromkeys(f"{name}: {why}" for each in judged.values() for name, why in each.reasons.items()):
-        click.echo(printable(f"{runs.dataset}: {said}"), err=True)  # why a measure beside has no value
-    with Screen(Console(stderr=True)).task(f"{runs.dataset}: {found.encoder}") as watcher:
-        made = distances(
-            runs, found, cutoffs, settings, lambda done, total: watcher(Progress("resamples", done, total))
-        )
+    evaluations = {name: evaluate(run, runs.qrels, runs.query_ids, parsed) for name, run in runs.runs.items()}
+    values = {name: evaluation.values for name, evaluation in evaluations.items()}
+    reasons = [f"{name}: {why}" for evaluation in evaluations.values() for name, why in evaluation.reasons.items()]
+    for reason in dict.fromkeys(reasons):
+        click.echo(one_line(f"{runs.dataset}: {reason}"), err=True)
+    with task(f"{runs.dataset}: {vectors.encoder}") as step:
+        made = distances(runs, vectors, cutoffs, settings, lambda done, total: step(done, total, "resamples"))
     return made, values
-
-
-COMMANDS = (frechet,)

@@ -1,28 +1,28 @@
-"""The command that makes images before anything is measured."""
+"""`harness images`: make images before anything is measured."""
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
+import docker
 
-from harness.cli.options import cache_option, columns, models_option, one_line_errors, platform_option
+from harness.cli.locations import absolute
+from harness.cli.options import cache_option, models_option, platform_option
+from harness.cli.output import columns
 from harness.errors import ImageError, UnknownName
+from harness.launch.docker_errors import engine_errors
+from harness.launch.images import builder, catalog
+from harness.launch.images.builder import Image
+from harness.launch.images.catalog import System
+from harness.progress import task
 
-if TYPE_CHECKING:
-    import docker
-
-    from harness.launch.images.builder import Image
-    from harness.launch.images.catalog import System
-    from harness.progress import Screen
+log = logging.getLogger(__name__)
 
 
 @click.command()
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 @platform_option("Those for this platform (arm64: Graviton), emulated where it is not the engine's own.")
 @cache_option
 @models_option
-@one_line_errors
 def images(
     systems: tuple[str, ...],
     engines: tuple[str, ...],
@@ -45,69 +44,57 @@ def images(
 
     `harness run` makes what it needs by itself; this makes it beforehand.  Exit code 1 if one cannot be made.
     """
-    import docker
-
-    from harness.launch.docker_errors import engine_errors
-    from harness.progress import Screen
-
-    wanted = _wanted(systems, engines, 1 if gpus else 0)
+    chosen = _chosen(systems, engines, 1 if gpus else 0)
     with engine_errors():
         client = docker.from_env(timeout=120)
-    screen, rows, complaints = Screen(Console(stderr=True)), [], []
+    rows, errors = [], []
     with closing(client):
-        how = _How(client, cache.expanduser().absolute(), models, platform, screen)
-        for what, made, took_s in _made(how, wanted):
+        folder = absolute(cache)
+
+        def make(system: System) -> Image:
+            return builder.ensure(client, system, cache=folder, models=models, report=log.info, platform=platform)
+
+        def make_engine(system: System) -> Image:
+            return builder.ensure_engine(client, system, cache=folder, report=log.info, platform=platform)
+
+        for name, made, took_s in _made(make, make_engine, chosen):
             if isinstance(made, ImageError):
-                complaints.append(str(made))
+                errors.append(str(made))
             else:
                 size = f"{made.size_bytes / 1e6:,.0f} MB"
                 short = made.digest.removeprefix("sha256:")[:12]
-                rows.append((what, made.platform, size, f"{took_s:.1f} s", short, made.reference))
+                rows.append((name, made.platform, size, f"{took_s:.1f} s", short, made.reference))
     columns(("image of", "platform", "size", "took", "digest", "tag"), rows)
-    for complaint in complaints:
-        click.echo(f"harness: {complaint}", err=True)
-    sys.exit(1 if complaints else 0)
+    for error in errors:
+        click.echo(f"harness: {error}", err=True)
+    sys.exit(1 if errors else 0)
 
 
-def _wanted(systems: tuple[str, ...], engines: tuple[str, ...], gpus: int) -> list[tuple[System, bool]]:
+def _chosen(systems: tuple[str, ...], engines: tuple[str, ...], gpus: int) -> list[tuple[System, bool]]:
     """List the images to make: a system each, and whether the image of its engine is meant."""
-    from harness.launch.images import catalog
-
     chosen = [(system.on(gpus), False) for system in catalog.named(systems).values()]
-    known = {each.engine: each.on(gpus) for each in catalog.systems().values()}
+    by_engine = {system.engine: system.on(gpus) for system in catalog.systems().values()}
     for name in dict.fromkeys(engines):
-        if name not in known:
-            raise UnknownName("engine", name, known)
-        chosen.append((known[name], True))
-    return chosen or [(each, True) for each in known.values() if each.accelerator or not gpus]
+        if name not in by_engine:
+            raise UnknownName("engine", name, by_engine)
+        chosen.append((by_engine[name], True))
+    return chosen or [(system, True) for system in by_engine.values() if system.accelerator or not gpus]
 
 
-@dataclass(frozen=True)
-class _How:
-    """Arguments that the making of every image shares."""
-
-    client: docker.DockerClient
-    cache: Path
-    models: Path | None
-    platform: str | None
-    screen: Screen
+Maker = Callable[[System], Image]
 
 
-def _made(how: _How, wanted: list[tuple[System, bool]]) -> Iterator[tuple[str, Image | ImageError, float]]:
-    """Each image with the seconds that it took, or why there is none; one that fails stops no other."""
-    from harness.launch.images import builder
-
-    for system, engine in wanted:
-        what = f"the engine {system.engine_image}" if engine else system.image
+def _made(
+    make: Maker, make_engine: Maker, chosen: list[tuple[System, bool]]
+) -> Iterator[tuple[str, Image | ImageError, float]]:
+    """Yield each image, or the error, with its seconds; an image that fails stops no other."""
+    for system, engine in chosen:
+        name = f"the engine {system.engine_image}" if engine else system.image
         started = time.monotonic()
         made: Image | ImageError
         try:
-            with how.screen.task(f"{what}: image"):
-                ensure = builder.ensure_engine if engine else partial(builder.ensure, models=how.models)
-                made = ensure(how.client, system, cache=how.cache, report=how.screen.say, platform=how.platform)
+            with task(f"{name}: image"):
+                made = make_engine(system) if engine else make(system)
         except ImageError as error:
             made = error
-        yield what, made, time.monotonic() - started
-
-
-COMMANDS = (images,)
+        yield name, made, time.monotonic() - started

@@ -1,57 +1,51 @@
-"""Results that are in S3, as the commands want them: folders."""
+"""Results in S3, which commands read and write as folders of a local mirror."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-import click
-
+from harness import progress
 from harness.aws.clients import is_s3
 from harness.errors import HarnessError
+from harness.results.store import Shelf
 
-if TYPE_CHECKING:
-    from harness.aws.results.mirror import Watch
-    from harness.results.store import Shelf
-
-# As harness.aws.results.mirror.Wants, which is imported when something is in S3.
-Wanted = Literal["RECORDS", "FIGURES", "ALL"]
-# Fewer are there before a bar is.
+# Names of harness.aws.results.mirror.Wants, which is imported only for results in S3.
+Files = Literal["RECORDS", "FIGURES", "ALL"]
+# A bar is shown from this number of jobs on.
 _MANY = 50
 
 
 @dataclass(frozen=True)
-class Opened:
-    """A results folder to write into, and what publishes it; ``shelf`` is ``None`` where it is on this disk."""
+class ResultsLocation:
+    """A results folder to write to, and its publisher (``shelf``), which is ``None`` on a local disk."""
 
     folder: Path
     cache: Path
     shelf: Shelf | None = None
 
     def publish(self, *paths: Path) -> None:
-        """Publish files that were made beside the jobs."""
+        """Publish files beside the jobs."""
         if self.shelf is not None:
             for path in paths:
                 self.shelf.write(path.absolute(), path.read_bytes())
 
     def shown(self, path: Path) -> str:
-        """A path as people named it."""
+        """Return a path as the user named it."""
         return as_given(str(path), self.cache)
 
 
 def mirrored(
-    *names: str, wants: Wanted = "FIGURES", thorough: bool = False
+    *names: str, files: Files = "FIGURES", thorough: bool = False
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """The parameters of these names become folders where they are in S3; the command has ``--cache``.
+    """Replace parameters of these names that are in S3 by folders; the command has ``--cache``.
 
-    Args:
-        names: of parameters that :func:`harness.cli.options.results_path` reads.
-        wants: which files of each job the command reads.
-        thorough: compare the content of the mirror's files too.
+    ``files``: those of each job that the command reads.  ``thorough``: compare the content of the mirror's files too.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -59,7 +53,7 @@ def mirrored(
         def wrapped(**given: Any) -> None:
             with named_as_given(given["cache"]):
                 for name in names:
-                    given[name] = readable(given[name], given["cache"], wants, thorough=thorough)
+                    given[name] = readable(given[name], given["cache"], files, thorough=thorough)
                 command(**given)
 
         return wrapped
@@ -68,43 +62,42 @@ def mirrored(
 
 
 def readable(
-    results: Path | str | None, cache: Path, wants: Wanted = "FIGURES", *, thorough: bool = False
+    results: Path | str | None, cache: Path, files: Files = "FIGURES", *, thorough: bool = False
 ) -> Path | None:
-    """The folder of results to read."""
+    """Return a folder of results to read, after mirroring results in S3."""
     if not isinstance(results, str):
         return results
-    from harness.aws.results import open_to_read
+    from harness.aws.results import open_to_read  # slow to import
     from harness.aws.results.mirror import Wants
 
-    with watching(results) as watch:
-        return open_to_read(results, _absolute(cache), Wants[wants], watch, thorough=thorough)
+    with progress.bar(results, "fetching", _MANY) as step:
+        return open_to_read(results, absolute(cache), Wants[files], step, thorough=thorough)
 
 
-def of_suite(results: Path | str, suite: str, cache: Path, wants: Wanted = "FIGURES") -> Path:
-    """The folder of results, of which a suite alone is looked at."""
+def of_suite(results: Path | str, suite: str, cache: Path, files: Files = "FIGURES") -> Path:
+    """Return a folder of results, in which only the results of one suite are mirrored."""
     if not isinstance(results, str):
         return results
-    found = readable(f"{results.rstrip('/')}/{suite}", cache, wants)
-    assert found is not None
-    return found.parent
+    folder = readable(f"{results.rstrip('/')}/{suite}", cache, files)
+    assert folder is not None
+    return folder.parent
 
 
 @contextmanager
-def writable(results: Path | str, cache: Path) -> Iterator[Opened]:
-    """The folder of results to write into; errors name it as it was given."""
+def writable(results: Path | str, cache: Path) -> Iterator[ResultsLocation]:
+    """Open a folder of results to write to; errors name it as the user gave it."""
     if not isinstance(results, str):
-        yield Opened(results, _absolute(cache))
+        yield ResultsLocation(results, absolute(cache))
         return
-    from harness.aws.results import open_to_write
-    from harness.aws.results.mirror import Watch
+    from harness.aws.results import open_to_write  # slow to import
 
     with named_as_given(cache):
-        folder, shelf = open_to_write(results, _absolute(cache), Watch(_say))
-        yield Opened(folder, _absolute(cache), shelf)
+        folder, shelf = open_to_write(results, absolute(cache))
+        yield ResultsLocation(folder, absolute(cache), shelf)
 
 
 def source(text: str, cache: Path) -> str:
-    """``[NAME=]RESULTS`` with the folder of what is in S3."""
+    """Return ``[NAME=]RESULTS`` with the folder of results in S3."""
     name, mark, rest = text.partition("=")
     if is_s3(text):
         return str(readable(text, cache, "ALL"))
@@ -113,46 +106,30 @@ def source(text: str, cache: Path) -> str:
 
 @contextmanager
 def named_as_given(cache: Path) -> Iterator[None]:
-    """Errors that name a place in the mirror name the one in S3."""
+    """Name results in S3 by their URI in errors and messages, not by their mirror."""
+
+    def rename(record: logging.LogRecord) -> bool:
+        record.msg, record.args = as_given(record.getMessage(), cache), ()
+        return True
+
+    handlers = logging.getLogger("harness").handlers
+    for handler in handlers:
+        handler.addFilter(rename)
     try:
         yield
     except HarnessError as error:
         error.args = (as_given(str(error), cache),)
         raise
+    finally:
+        for handler in handlers:
+            handler.removeFilter(rename)
 
 
 def as_given(text: str, cache: Path) -> str:
-    """A text in which places in the mirror are those in S3: the one has the names of the other."""
-    return text.replace(f"{_absolute(cache)}/s3/", "s3://")
+    """Replace paths of the mirror by their URIs in S3."""
+    return text.replace(f"{absolute(cache)}/s3/", "s3://")
 
 
-@contextmanager
-def watching(title: str) -> Iterator[Watch]:
-    """A bar on a terminal where many jobs are fetched."""
-    from rich.console import Console
-
-    from harness.aws.results.mirror import Watch
-    from harness.progress import Progress, Screen, Watcher
-
-    console = Console(stderr=True)
-    bars: list[Watcher] = []
-    with ExitStack() as stack:
-
-        def show(done: int, total: int) -> None:
-            if total < _MANY or not console.is_terminal:
-                return
-            if not bars:
-                bars.append(stack.enter_context(Screen(console).task(title)))
-            bars[0](Progress("fetching", done, total))
-
-        yield Watch(_say, show)
-
-
-def _say(text: str) -> None:
-    from harness.untrusted import printable
-
-    click.echo(printable(text), err=True)
-
-
-def _absolute(cache: Path) -> Path:
+def absolute(cache: Path) -> Path:
+    """Return the cache's absolute path."""
     return cache.expanduser().absolute()

@@ -1,27 +1,24 @@
-"""`harness pool`: what is to be judged next."""
+"""`harness pool`: unjudged documents to judge next."""
 
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli import options as datasets
-from harness.cli.options import cache_option, one_line_errors
-from harness.cli.report import output_option, show
-from harness.cli.run_options import judged, runs_arguments
+from harness.cli.launchers import load_dataset
+from harness.cli.options import cache_option
+from harness.cli.output import output_option, show
+from harness.cli.stored_results import judged, runs_arguments
+from harness.datasets import Dataset
 from harness.errors import UnknownName, UsageError
-from harness.evaluation import input_files
-from harness.untrusted import printable
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from harness.datasets import Dataset
-    from harness.evaluation.judged_runs import JudgedRuns
-    from harness.evaluation.pool import Pool
+from harness.evaluation import input_files, judged_runs, pool_files, run_notes
+from harness.evaluation import pool as pool_evaluation
+from harness.evaluation.judged_runs import JudgedRuns
+from harness.evaluation.pool import Pool
+from harness.untrusted import one_line
 
 _SHOWN = 3
 
@@ -37,7 +34,6 @@ _SHOWN = 3
 @click.option("--format", "form", type=click.Choice(["tsv", "jsonl"]), default="tsv", show_default=True)
 @output_option
 @cache_option
-@one_line_errors
 def pool(
     runs: tuple[Path | str, ...],
     qrels: Path | None,
@@ -57,16 +53,13 @@ def pool(
     column grade in, then `harness qrels add`.  Where nothing is judged yet, leave --qrels out: --queries, or those of
     --dataset, are what is pooled for.
     """
-    from harness.evaluation import pool as pool_evaluation
-    from harness.evaluation import pool_files
-
     if no_texts and dataset is not None:
         raise UsageError("--no-texts leaves out what --dataset has; leave one of them out")
     if output is not None and output.is_file():
         raise UsageError(f"{output}: is there already, and somebody's grades may be in it; name another file")
     holder = None
     if _first(runs, qrels):
-        holder = None if dataset is None else datasets.load(dataset, cache)
+        holder = None if dataset is None else load_dataset(dataset, cache)
         found = _unjudged(runs, queries, only, holder)
     else:
         found = judged(runs, qrels, queries, only, cache)
@@ -86,14 +79,12 @@ def pool(
     show(stream.getvalue(), output)
     _summarise(made)
     for remark in dict.fromkeys(remark for each in found for remark in each.said):
-        click.echo(printable(remark), err=True)
+        click.echo(one_line(remark), err=True)
     _name_strangers(found)
 
 
 def _first(runs: tuple[Path | str, ...], qrels: Path | None) -> bool:
-    """Whether run files are given of which nothing is judged yet."""
-    from harness.evaluation import pool as pool_evaluation
-
+    """Return whether the run files have no qrels yet."""
     if not any(isinstance(each, Path) and input_files.is_there(each) for each in runs):
         return False
     if qrels is None:
@@ -105,8 +96,6 @@ def _first(runs: tuple[Path | str, ...], qrels: Path | None) -> bool:
 def _unjudged(
     runs: tuple[Path | str, ...], queries: Path | None, only: str | None, holder: Dataset | None
 ) -> tuple[JudgedRuns, ...]:
-    from harness.evaluation import judged_runs
-
     if only is not None:
         raise UsageError("--only is of stored results; leave it out")
     if queries is not None:
@@ -122,18 +111,16 @@ def _unjudged(
 
 
 def _name_strangers(found: Sequence[JudgedRuns]) -> None:
-    """For who asked: what of the runs is not in the pool."""
-    from harness.evaluation import run_notes
-
-    for said in (said for each in found for said in run_notes.of_strangers(each)):
-        click.echo(f"  {printable(said)}", err=True)
+    """Print notes on runs' queries that are not in the pool."""
+    for note in (note for runs in found for note in run_notes.of_strangers(runs)):
+        click.echo(f"  {one_line(note)}", err=True)
 
 
 def _summarise(made: Pool) -> None:
-    """For who asked, and not in the file: whose documents are unjudged."""
+    """Print the shares of unjudged hits by system, which the file must not show."""
     pairs, queries = len(made.pairs), made.queries_to_judge
-    said = f"{pairs:,} pair{'s' * (pairs != 1)} of {queries:,} quer{'y' if queries == 1 else 'ies'} to judge"
-    click.echo(f"{said}; {made.judged:,} more of the first {made.depth} hits are judged", err=True)
+    text = f"{pairs:,} pair{'s' * (pairs != 1)} of {queries:,} quer{'y' if queries == 1 else 'ies'} to judge"
+    click.echo(f"{text}; {made.judged:,} more of the first {made.depth} hits are judged", err=True)
     for name, each in made.systems:
         share = "no hits"
         if each.share is not None:
@@ -141,16 +128,16 @@ def _summarise(made: Pool) -> None:
                 f"{each.unjudged:,} of {each.hits:,} hits unjudged ({each.unjudged / each.hits:.1%}); mean over queries"
                 f" {each.share:.1%}"
             )
-        click.echo(f"  {printable(name)}: {share}", err=True)
+        click.echo(f"  {one_line(name)}: {share}", err=True)
 
 
 def _holder(named: str | None, found: tuple[JudgedRuns, ...], cache: Path) -> Dataset:
-    """The dataset whose documents were retrieved."""
+    """Load the dataset of the retrieved documents."""
     corpus_sha256 = found[0].corpus_sha256
     if named is None and corpus_sha256 is None:
         raise UsageError("run files have no documents; name their --dataset, or say --no-texts")
     try:
-        holder = datasets.load(named or found[0].dataset, cache)
+        holder = load_dataset(named or found[0].dataset, cache)
     except UnknownName as error:
         raise UsageError(f"{error}; name it with --dataset, or say --no-texts") from error
     if corpus_sha256 not in (None, holder.corpus.sha256):
@@ -174,6 +161,3 @@ def _documents(made: Pool, holder: Dataset) -> dict[str, dict[str, str]]:
 
 def _named(ids: list[str]) -> str:
     return f"{len(ids):,} ({', '.join(map(repr, ids[:_SHOWN]))}{', ...' if len(ids) > _SHOWN else ''})"
-
-
-COMMANDS = (pool,)

@@ -1,19 +1,20 @@
-"""Commands about machines to rent: what provides an envelope, at which dated price."""
+"""`harness instances` and `prices`: instance types that provide an envelope, at dated prices."""
 
 from __future__ import annotations
 
 import math
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.options import Market, columns, market_options, one_line_errors
+from harness.cli.options import PriceSelection, price_options
+from harness.cli.output import columns
 from harness.errors import UsageError
-
-if TYPE_CHECKING:
-    from harness.pricing.instances import Instance
-    from harness.pricing.offers import LeftOut
+from harness.pricing import offers
+from harness.pricing import prices as stored
+from harness.pricing.instances import Instance
+from harness.pricing.offers import LeftOut
+from harness.records import Envelope
 
 
 @click.command()
@@ -31,24 +32,27 @@ if TYPE_CHECKING:
     "--limit", type=click.IntRange(1), default=20, show_default=True, help="Show so many of the fitting ones."
 )
 @click.option("--left-out", is_flag=True, help="Name each type that was left out, not only how many.")
-@market_options
-@one_line_errors
+@price_options
 def instances(
-    cpu: int, memory: float, gpu: int, arch: str | None, reserve: bool, limit: int, left_out: bool, market: Market
+    cpu: int,
+    memory: float,
+    gpu: int,
+    arch: str | None,
+    reserve: bool,
+    limit: int,
+    left_out: bool,
+    selection: PriceSelection,
 ) -> None:
     """List the instance types that provide so many CPUs and so much memory, cheapest first.
 
     Says how many others were left out, and why.
     """
-    from harness.pricing import offers
-    from harness.records import Envelope
-
     if math.isnan(memory):
         raise UsageError("--memory is no number; write GiB, e.g. 32")
-    snapshot = market.snapshot()
-    wanted = Envelope("asked", cpu, round(memory * offers.GIB), gpu)
-    found = offers.provide(wanted, snapshot, architecture=arch, reserve=offers.reserve() if reserve else None)
-    if not found.fitting:
+    snapshot = selection.snapshot()
+    envelope = Envelope("asked", cpu, round(memory * offers.GIB), gpu)
+    provided = offers.provide(envelope, snapshot, architecture=arch, reserve=offers.reserve() if reserve else None)
+    if not provided.fitting:
         asked = f"{cpu} vCPUs, {memory:g} GiB and {gpu} GPUs{f' on {arch}' if arch else ''}"
         raise UsageError(f"no type in the prices of {snapshot} provides {asked}; ask for less, or another --region")
     head = (
@@ -62,10 +66,10 @@ def instances(
         "local NVMe, GB",
         "generation",
     )
-    columns(head, [(*_facts(each.instance, each.usd_per_hour),) for each in found.fitting[:limit]])
-    more = len(found.fitting) - limit
+    columns(head, [(*_facts(each.instance, each.usd_per_hour),) for each in provided.fitting[:limit]])
+    more = len(provided.fitting) - limit
     click.echo(f"\n{f'{more} more fit (--limit). ' if more > 0 else ''}Prices: {snapshot}, Linux.")
-    _left_out(found.left_out, each=left_out)
+    _left_out(provided.left_out, every=left_out)
 
 
 def _facts(instance: Instance, usd_per_hour: float) -> tuple[str, ...]:
@@ -83,23 +87,20 @@ def _facts(instance: Instance, usd_per_hour: float) -> tuple[str, ...]:
     )
 
 
-def _left_out(left_out: tuple[LeftOut, ...], *, each: bool) -> None:
+def _left_out(left_out: tuple[LeftOut, ...], *, every: bool) -> None:
     by_reason: dict[str, list[str]] = {}
     for one in left_out:
         by_reason.setdefault(one.reason, []).append(one.instance.instance_type)
     click.echo(f"Left out: {len(left_out)}.")
     for reason, names in sorted(by_reason.items(), key=lambda item: -len(item[1])):
-        shown = names if each else names[:3]
+        shown = names if every else names[:3]
         more = ", ..." if len(names) > len(shown) else ""
         click.echo(f"  {len(names):>5}  {reason} ({', '.join(shown)}{more})")
 
 
 @click.command()
-@one_line_errors
 def prices() -> None:
     """List the price snapshots and how old they are, with a warning past 90 days."""
-    from harness.pricing import prices as stored
-
     today = _today()
     newest: dict[tuple[str, str, str], tuple[str, int]] = {}
     lines = []
@@ -114,13 +115,10 @@ def prices() -> None:
         if age > stored.OLD:
             click.echo(
                 f"warning: the newest {term} prices of {region} are {age} days old (more than {stored.OLD}); "
-                "add newer ones: docs/prices.md says how",
+                "add newer ones: docs/reference/prices.md says how",
                 err=True,
             )
 
 
 def _today() -> date:
     return datetime.now(UTC).date()
-
-
-COMMANDS = (instances, prices)

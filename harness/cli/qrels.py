@@ -1,27 +1,27 @@
-"""`harness qrels`: judgements that are added to others."""
+"""`harness qrels`: add judgements to others, and describe a file of judgements."""
 
 from __future__ import annotations
 
 import datetime
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli import options as datasets
-from harness.cli.options import cache_option, one_line_errors
-from harness.cli.report import output_option, show
+from harness.cli.launchers import load_dataset
+from harness.cli.options import cache_option
+from harness.cli.output import output_option, show
+from harness.datasets import Dataset
 from harness.errors import UnknownName, UsageError
-from harness.untrusted import printable
-
-if TYPE_CHECKING:
-    from harness.datasets import Dataset
-    from harness.evaluation.pool_files import Judged
-    from harness.evaluation.qrels_merge import Line
-    from harness.evaluation.qrels_provenance import Merge
+from harness.evaluation import input_files, pool_files, qrels_merge, qrels_provenance
+from harness.evaluation.pool_files import Judged
+from harness.evaluation.qrels_merge import Line
+from harness.evaluation.qrels_provenance import Merge
+from harness.report.writers import markdown_escape, markdown_grid
+from harness.untrusted import one_line
 
 _SHOWN = 3
 
@@ -57,7 +57,6 @@ def qrels() -> None:
 )
 @click.option("--dataset", metavar="NAME|FOLDER", help="Its queries and documents are the only ones that there are.")
 @cache_option
-@one_line_errors
 def add(
     file: Path, base: str, output: Path, source: str | None, conflicts: str, dataset: str | None, cache: Path
 ) -> None:
@@ -66,21 +65,19 @@ def add(
     What was judged when, by whom and from which file is recorded beside the new file, as NAME.provenance.jsonl.
     Grades that are not filled in are skipped.
     """
-    from harness.evaluation import input_files, pool_files, qrels_merge, qrels_provenance
-
     input_files.check_kept(file)
     given = pool_files.read(file)
     if given is None:
         given = qrels_merge.as_judged(file)
         if dataset is None and Path(base).is_file():
-            click.echo(printable(f"{file}: its ids are taken as they are; --dataset checks them"), err=True)
+            click.echo(one_line(f"{file}: its ids are taken as they are; --dataset checks them"), err=True)
     lines, before, place = _base(base, cache)
     for remark in qrels_merge.remarks(place, lines) if place is not None else ():
-        click.echo(printable(remark), err=True)
+        click.echo(one_line(remark), err=True)
     if output.exists() and (place is None or not output.samefile(place)):
         raise UsageError(f"{output}: is there already; name another file, or add to it with --to {output}")
     if dataset is not None or place is None:
-        _check_ids(given, datasets.load(dataset or base, cache))
+        _check_ids(given, load_dataset(dataset or base, cache))
     earlier = qrels_provenance.read(place) if place else ()
     made = qrels_merge.merge(
         lines,
@@ -97,17 +94,13 @@ def add(
 
 
 def _base(named: str, cache: Path) -> tuple[tuple[Line, ...], str, Path | None]:
-    """The judgements to add to, the hash that names them, and their file, where they are one."""
-    import hashlib
-
-    from harness.evaluation import input_files, qrels_merge
-
+    """Return the judgements to add to, their hash, and their file unless they are a dataset's."""
     path = Path(named)
     input_files.check_kept(path)
     if path.is_file():
         return qrels_merge.read_lines(path), qrels_merge.sha256_of(path), path
     try:
-        found = datasets.load(named, cache)
+        found = load_dataset(named, cache)
     except UnknownName as error:
         raise UsageError(f"{named}: no such file, and no dataset either; {error}") from error
     if found.answers:
@@ -121,7 +114,7 @@ def _base(named: str, cache: Path) -> tuple[tuple[Line, ...], str, Path | None]:
 
 
 def _check_ids(given: tuple[Judged, ...], holder: Dataset) -> None:
-    """Refuse judgements of queries or documents that the dataset has not."""
+    """Refuse judgements of queries or documents that the dataset lacks."""
     queries = {query.query_id for query in holder.queries}
     unknown = holder.corpus.unknown({each.doc_id for each in given})
     strange = [each for each in given if each.query_id not in queries or each.doc_id in unknown]
@@ -136,21 +129,20 @@ def _check_ids(given: tuple[Judged, ...], holder: Dataset) -> None:
 
 
 def _report(done: Merge, output: Path) -> None:
-    said = [f"{done.added:,} added", f"{done.same:,} the same as before", f"{done.unfilled:,} not filled in"]
+    counts = [f"{done.added:,} added", f"{done.same:,} the same as before", f"{done.unfilled:,} not filled in"]
     if done.conflicts:
-        said.append(f"{len(done.conflicts):,} differ ({'new' if done.resolved == 'override' else 'old'} grades stand)")
-    click.echo(printable(f"{output}: {', '.join(said)}; iteration {done.iteration} by {done.source}"))
+        counts.append(
+            f"{len(done.conflicts):,} differ ({'new' if done.resolved == 'override' else 'old'} grades stand)"
+        )
+    click.echo(one_line(f"{output}: {', '.join(counts)}; iteration {done.iteration} by {done.source}"))
 
 
 @qrels.command("show")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--format", "form", type=click.Choice(["md", "json"]), default="md", show_default=True)
 @output_option
-@one_line_errors
 def show_qrels(file: Path, form: str, output: Path | None) -> None:
     """Say what a FILE of judgements holds: grades, judgements a query, and what was merged into it."""
-    from harness.evaluation import input_files, qrels_merge, qrels_provenance
-
     input_files.check_kept(file)
     lines = qrels_merge.read_lines(file)
     merges = qrels_provenance.read(file)
@@ -166,21 +158,24 @@ def show_qrels(file: Path, form: str, output: Path | None) -> None:
 
 
 def _shown(file: Path, facts: Mapping[str, object], merges: tuple[Merge, ...]) -> str:
-    from harness.report.markdown import escape, grid
-
     counts = facts["grades"]
     assert isinstance(counts, dict)
-    out = [f"**{escape(str(file))}**: {facts['judgements']:,} judgements of {facts['queries']:,} queries, SHA-256 "]
+    out = [
+        f"**{markdown_escape(str(file))}**: {facts['judgements']:,} judgements of {facts['queries']:,} queries, SHA-256 "
+    ]
     out[0] += f"{str(facts['sha256'])[:16]}"
     grades = [(grade, f"{count:,}") for grade, count in counts.items()]
-    out += ["", *grid(("grade", "judgements"), (True, True), grades, padded=True)]
+    out += ["", *markdown_grid(("grade", "judgements"), (True, True), grades, padded=True)]
     per_query = facts["judged_per_query"], facts["relevant_per_query"]
     rows = [
         (name, *(f"{each[part]:g}" for part in ("least", "median", "mean", "most")))
         for name, each in zip(("judged", "relevant"), per_query, strict=True)
         if isinstance(each, dict)
     ]
-    out += ["", *grid(("a query", "least", "median", "mean", "most"), (False, *(True,) * 4), rows, padded=True)]
+    out += [
+        "",
+        *markdown_grid(("a query", "least", "median", "mean", "most"), (False, *(True,) * 4), rows, padded=True),
+    ]
     if merges:
         head = ("iteration", "added", "replaced", "source", "date", "file")
         cells = [
@@ -188,15 +183,12 @@ def _shown(file: Path, facts: Mapping[str, object], merges: tuple[Merge, ...]) -
                 str(each.iteration),
                 f"{each.added:,}",
                 f"{len(each.conflicts) if each.resolved == 'override' else 0:,}",
-                *(escape(text) for text in (each.source, each.date, each.file)),
+                *(markdown_escape(text) for text in (each.source, each.date, each.file)),
             )
             for each in merges
         ]
-        out += ["", *grid(head, (True, True, True, False, False, False), cells, padded=True)]
+        out += ["", *markdown_grid(head, (True, True, True, False, False, False), cells, padded=True)]
     if changed := facts["changed_after"]:
         assert isinstance(changed, tuple)
         out += ["", f"- Something else changed the file after iteration {', '.join(map(str, changed))}."]
     return "\n".join(out) + "\n"
-
-
-COMMANDS = (qrels,)

@@ -7,29 +7,39 @@ from pathlib import Path
 
 import click
 
+from harness.analysis import reprice as repricing
+from harness.analysis import row_pricing
 from harness.cli.locations import mirrored
-from harness.cli.options import Market, asked_measures, cache_option, market_options, one_line_errors, results_argument
-from harness.cli.report import FORMATS, measures_option, output_option, show, stored_rows
+from harness.cli.options import (
+    PriceSelection,
+    cache_option,
+    date_option,
+    parse_measures,
+    price_options,
+    results_argument,
+)
+from harness.cli.output import FORMATS, format_option, output_option, show
+from harness.cli.stored_results import StoredResults, measures_option
+from harness.report import writers
+from harness.report.repricing import repricing_document
 
 
 @click.command()
 @results_argument
-@market_options
-@click.option(
+@price_options
+@date_option(
     "--against",
-    type=click.DateTime(formats=["%Y-%m-%d"]),
-    help="Compare with the prices of this date.  [default: the newest, or those before the ones asked for]",
+    "Compare with the prices of this date.  [default: the newest, or those before the ones asked for]",
 )
-@click.option("--format", "form", type=click.Choice(FORMATS), default="md", show_default=True)
+@format_option(*FORMATS)
 @output_option
 @measures_option
 @cache_option
-@one_line_errors
 @mirrored("results")
 def reprice(
     results: Path,
-    market: Market,
-    against: datetime.datetime | None,
+    selection: PriceSelection,
+    against: datetime.date | None,
     form: str,
     output: Path | None,
     measures: str,
@@ -40,15 +50,8 @@ def reprice(
     Each row at the other date's prices, on that same instance at the new ones, and on the cheapest instance of the new
     date; then the verdicts that flip, and the instance types that are gone.
     """
-    from harness.analysis import reprice as repricing
-    from harness.analysis import row_pricing
-    from harness.report.repricing import render
-
-    now = market.snapshot()
-    before = repricing.other(now, against.date() if against else None)
-    measured = stored_rows(results, asked_measures(measures), cache, for_prices=True)
-    found = repricing.compare(measured, row_pricing.tariff(before), row_pricing.tariff(now))
-    show(render(found, form), output)
-
-
-COMMANDS = (reprice,)
+    now = selection.snapshot()
+    before = repricing.other_prices(now, against)
+    rows = StoredResults(results, parse_measures(measures), cache).rows(for_prices=True)
+    repriced = repricing.compare(rows, row_pricing.tariff(before), row_pricing.tariff(now))
+    show(writers.write(repricing_document(repriced), form), output)

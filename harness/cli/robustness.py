@@ -1,72 +1,88 @@
-"""`harness robustness`: what would move a leaderboard."""
+"""`harness robustness`: how far a leaderboard's order depends on queries, judgements and the measure."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
-from harness.cli.options import cache_option, one_line_errors
-from harness.cli.report import FORMATS, PICTURES, show
-from harness.cli.run_options import judged, runs_arguments, without_queries_option
+from harness.analysis import robustness as examining
+from harness.analysis.robustness import Robustness, RobustnessOptions
+from harness.cli.options import cache_option, record_options
+from harness.cli.output import FORMATS, PICTURES, format_option, picture_output_option, show
+from harness.cli.stored_results import judged, runs_arguments, without_queries_option
 from harness.errors import UsageError
+from harness.evaluation import qrels_subsample
+from harness.evaluation.judged_runs import JudgedRuns
 from harness.progress import bar
-from harness.untrusted import printable
+from harness.report import writers
+from harness.report.plots import order_flips
+from harness.report.robustness import robustness_document
+from harness.untrusted import one_line
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
-    from harness.analysis.robustness import Asked, Robustness
-    from harness.evaluation.judged_runs import JudgedRuns
+def _names(_context: click.Context, _parameter: click.Parameter, given: str) -> tuple[str, ...]:
+    return tuple(given.split())
+
+
+def _keeps(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> tuple[Any, ...]:
+    return tuple(dict.fromkeys(map(qrels_subsample.parse, given)))
+
+
+robustness_options = record_options(
+    "options",
+    RobustnessOptions,
+    click.option(
+        "--measure", default="nDCG@10", show_default=True, help="What the order is by, as ir_measures writes it."
+    ),
+    click.option(
+        "--against",
+        default="RR@10 AP",
+        show_default=True,
+        callback=_names,
+        help="Measures whose orders are held against it; '' for none.",
+    ),
+    click.option(
+        "--keep",
+        "keeps",
+        multiple=True,
+        default=("1", "50%"),
+        show_default=True,
+        callback=_keeps,
+        metavar="N|SHARE",
+        help="Fewer judgements: at most N relevant ones a query, or a share of all; may stand several times.",
+    ),
+    click.option(
+        "--resamples", type=click.IntRange(100, 100_000), default=1000, show_default=True, help="Of the queries."
+    ),
+    click.option(
+        "--draws",
+        type=click.IntRange(2, 10_000),
+        default=100,
+        show_default=True,
+        help="Of fewer judgements; 100 give shares to 10 points, 1000 to 3.",
+    ),
+    click.option("--seed", type=click.IntRange(0), default=2023, show_default=True),
+)
 
 
 @click.command()
 @runs_arguments
 @without_queries_option
-@click.option("--measure", default="nDCG@10", show_default=True, help="What the order is by, as ir_measures writes it.")
-@click.option(
-    "--against", default="RR@10 AP", show_default=True, help="Measures whose orders are held against it; '' for none."
-)
-@click.option(
-    "--keep",
-    multiple=True,
-    default=("1", "50%"),
-    show_default=True,
-    metavar="N|SHARE",
-    help="Fewer judgements: at most N relevant ones a query, or a share of all; may stand several times.",
-)
-@click.option("--resamples", type=click.IntRange(100, 100_000), default=1000, show_default=True, help="Of the queries.")
-@click.option(
-    "--draws",
-    type=click.IntRange(2, 10_000),
-    default=100,
-    show_default=True,
-    help="Of fewer judgements; 100 give shares to 10 points, 1000 to 3.",
-)
-@click.option("--seed", type=click.IntRange(0), default=2023, show_default=True)
-@click.option("--format", "form", type=click.Choice((*FORMATS, *PICTURES)), default="md", show_default=True)
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    help="Write to this file instead of the terminal; pictures: to this folder.",
-)
+@robustness_options
+@format_option(*FORMATS, *PICTURES)
+@picture_output_option
 @cache_option
-@one_line_errors
 def robustness(
     runs: tuple[Path | str, ...],
     qrels: Path | None,
     queries: Path | None,
     only: str | None,
     without_queries: Path | None,
-    measure: str,
-    against: str,
-    keep: tuple[str, ...],
-    resamples: int,
-    draws: int,
-    seed: int,
+    options: RobustnessOptions,
     form: str,
     output: Path | None,
     cache: Path,
@@ -77,46 +93,37 @@ def robustness(
     how many draws they stand the other way round, for each system between which ranks it moves, and for each way of
     asking how far its order agrees (Kendall's tau).  With png, svg or pdf: a matrix picture into the folder of -o.
     """
-    from harness.analysis.robustness import Asked
-    from harness.evaluation import qrels_subsample
-
     if form in PICTURES and output is None:
         raise UsageError(f"--format {form} writes files; name a folder for them with -o")
-    keeps = tuple(dict.fromkeys(qrels_subsample.parse(each) for each in keep))
-    asked = Asked(measure, tuple(against.split()), keeps, resamples, draws, seed)
-    found = _examine(judged(runs, qrels, queries, only, cache, without_queries), asked)
+    examined = _examine(judged(runs, qrels, queries, only, cache, without_queries), options)
     if form in PICTURES:
-        from harness.report.plots import order_flips
-
         assert output is not None
-        for each in found:
-            for condition in each.conditions:
-                if condition.reason:
-                    why = f"{each.dataset}: no matrix of {condition.cause.value}, {condition.name}: {condition.reason}"
-                    click.echo(printable(why), err=True)
-        paths = [*order_flips.write(found, output, form)]
-        for path in paths:
-            click.echo(printable(str(path)))
-        if not paths:
-            sys.exit(1)
-        return
-    from harness.report.robustness import render
-
-    show(render(found, form), output)
+        _draw(examined, output, form)
+    else:
+        show(writers.write(robustness_document(examined), form), output)
 
 
-def _examine(sets: Sequence[JudgedRuns], asked: Asked) -> list[Robustness]:
-    """All that have an order; a line on stderr for each other one, unless there are only such."""
-    from harness.analysis import robustness as examining
+def _draw(examined: Sequence[Robustness], output: Path, form: str) -> None:
+    """Draw matrices; print their paths, and a reason for each missing one."""
+    for sample in examined:
+        for condition in sample.conditions:
+            if condition.reason:
+                text = f"{sample.dataset}: no matrix of {condition.cause.value}, {condition.name}: {condition.reason}"
+                click.echo(one_line(text), err=True)
+    paths = [*order_flips.write(examined, output, form)]
+    for path in paths:
+        click.echo(one_line(str(path)))
+    if not paths:
+        sys.exit(1)
 
-    alone = [each for each in sets if len(each.runs) < 2]
-    found = []
-    for each in [each for each in sets if len(each.runs) > 1] or alone:
-        with bar(f"robustness {each.dataset}", "judging") as step:
-            found.append(examining.examine(each, asked, step))
-    for each in alone:
-        click.echo(printable(f"{each.dataset}: left out, {', '.join(each.runs)} is its only system"), err=True)
-    return found
 
-
-COMMANDS = (robustness,)
+def _examine(samples: Sequence[JudgedRuns], options: RobustnessOptions) -> list[Robustness]:
+    """Examine samples of two systems or more; name the others on stderr, unless all have one system."""
+    alone = [sample for sample in samples if len(sample.runs) < 2]
+    examined = []
+    for sample in [sample for sample in samples if len(sample.runs) > 1] or alone:
+        with bar(f"robustness {sample.dataset}", "judging") as step:
+            examined.append(examining.examine(sample, options, step))
+    for sample in alone:
+        click.echo(one_line(f"{sample.dataset}: left out, {', '.join(sample.runs)} is its only system"), err=True)
+    return examined

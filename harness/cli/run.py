@@ -1,43 +1,135 @@
-"""Commands of the costly half: what they start takes minutes to hours, and is stored."""
+"""`harness run` and `plan`: run a suite here, on EC2 or on Batch, and print its table."""
 
 from __future__ import annotations
 
+import math
 import sys
-import time
+from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
 
-from harness.cli.cloud_options import LAUNCHERS, CloudOptions, cloud_options, run_elsewhere
-from harness.cli.locations import as_given, mirrored, named_as_given, of_suite, writable
+from harness.analysis import pareto_front
+from harness.aws.batch.backend import SERVICE as BATCH
+from harness.aws.clients import Connections, parse_uri
+from harness.aws.cloud_run import worker
+from harness.aws.cloud_run.run import Client, Request
+from harness.aws.cloud_run.run import run as run_in_cloud
+from harness.aws.cloud_run.shipment import Shipper
+from harness.aws.ec2.backend import SERVICE as EC2
+from harness.cli.launchers import chosen_launcher, launcher_option, run_launcher_option, run_options
+from harness.cli.locations import ResultsLocation, as_given, mirrored, named_as_given, of_suite, writable
 from harness.cli.options import (
-    Market,
+    agree,
     cache_option,
-    chosen_launcher,
-    columns,
-    launcher_option,
     models_option,
-    one_line_errors,
     only_option,
-    platform_option,
+    record_options,
     results_option,
     results_path,
     retry_option,
-    run_launcher_option,
-    run_options,
-    write,
 )
-from harness.cli.report import finish, per_query_of, stored_table
+from harness.cli.output import columns, write
+from harness.cli.stored_results import StoredResults
 from harness.errors import UsageError
+from harness.evaluation import measure_names
+from harness.jobs import inputs, orchestrator
+from harness.jobs.inputs import RunOptions
+from harness.jobs.orchestrator import RunSummary
+from harness.jobs.plan import states
+from harness.jobs.suite import Suite, load
+from harness.launch.docker import DockerLauncher
+from harness.launch.images import platforms
+from harness.progress import Screen
+from harness.report import render
 from harness.results.schema import Cell
 
-if TYPE_CHECKING:
-    from harness.jobs.inputs import Options
-    from harness.launch.base import Launcher
+SERVICES = {"ec2": EC2, "batch": BATCH}
+
+
+@dataclass(frozen=True)
+class CloudOptions:
+    """The options about machines elsewhere."""
+
+    work: str | None = None
+    region: str | None = None
+    instance: str | None = None
+    max_usd: float | None = None
+    max_instances: int = 8
+    spot: bool = False
+    burstable: bool = False
+    architecture: str = "x86_64"
+    subnet: str | None = None
+    yes: bool = False
+    dry_run: bool = False
+
+    def refuse(self, launcher: str, *understood: str) -> None:
+        """Refuse options that a launcher does not understand.
+
+        Raises:
+            UsageError: one of them is given.
+        """
+        # The work place may stand in the environment for good.
+        given = replace(self, work=None)
+        for name, value in vars(given).items():
+            if value != getattr(CloudOptions(), name) and name not in understood:
+                option = f"--{name.replace('_', '-')}"
+                raise UsageError(f"{option} is for --launcher ec2, this is --launcher {launcher}; leave it out")
+
+
+def _finite(_context: click.Context, _option: click.Parameter, value: float | None) -> float | None:
+    """Refuse a cap that would be none: nothing is more than nan."""
+    if value is not None and not math.isfinite(value):
+        raise click.BadParameter("a sum of money is needed")
+    return value
+
+
+cloud_options = record_options(
+    "cloud",
+    CloudOptions,
+    click.option(
+        "--work",
+        metavar="s3://BUCKET[/PREFIX]",
+        envvar="HARNESS_WORK",
+        help="ec2, batch: where this machine and those exchange everything.  [env: HARNESS_WORK]",
+    ),
+    click.option("--region", help="ec2, batch: the region.  [default: the one that AWS is configured for]"),
+    click.option("--instance", metavar="TYPE", help="ec2, batch: this instance type for all hardware profiles."),
+    click.option(
+        "--max-usd",
+        type=click.FloatRange(min=0, min_open=True),
+        callback=_finite,
+        help="ec2, batch: never spend more, whatever happens.",
+    ),
+    click.option(
+        "--max-instances",
+        type=click.IntRange(1, 1000),
+        default=8,
+        show_default=True,
+        help="ec2: at most this many at once; 1: one hardware profile after the other.",
+    ),
+    click.option(
+        "--spot", is_flag=True, help="ec2: spot capacity; the same command measures again what it interrupts."
+    ),
+    click.option(
+        "--burstable", is_flag=True, help="ec2, batch: allow burstable types, whose latency depends on CPU credits."
+    ),
+    click.option(
+        "--architecture",
+        type=click.Choice(["x86_64", "arm64"]),
+        default="x86_64",
+        show_default=True,
+        help="ec2, batch: of the instances, and of the images that are made for them.",
+    ),
+    click.option("--subnet", help="ec2: this subnet.  [default: those of the default VPC]"),
+    click.option("--yes", is_flag=True, help="ec2, batch: do not ask whether to go on."),
+    click.option(
+        "--dry-run", is_flag=True, help="ec2, batch: show what would be launched and what it costs, and stop."
+    ),
+)
 
 
 @click.command()
@@ -58,7 +150,6 @@ if TYPE_CHECKING:
 @cache_option
 @models_option
 @click.option("--part", type=click.Path(path_type=Path), hidden=True, help="For boxes: what their agent wrote.")
-@one_line_errors
 @mirrored("contested")
 def run(
     suite: Path | None,
@@ -78,83 +169,119 @@ def run(
     Each job is stored as it ends; the same command again goes on from there.  Exit code 1 if a cell ended otherwise
     than the suite foresees.
     """
-    from harness.jobs import orchestrator
-    from harness.jobs.suite import load
-    from harness.progress import Screen
-
     cells = None
     if contested is not None:
         suite, cells = _contested(suite, contested, cache)
         if not cells:
-            said = f"nothing in {contested} is contested: every row is on the front or surely dominated"
-            click.echo(as_given(said, cache), err=True)
+            text = f"nothing in {contested} is contested: every row is on the front or surely dominated"
+            click.echo(as_given(text, cache), err=True)
             return
     if part is not None:
         assert isinstance(results, Path)
         options = run_options(part, results, only, fresh, cache)
         with closing(chosen_launcher(launcher, options.cache, models)) as chosen:
-            sys.exit(0 if _do_part(part, options, chosen) else 1)
+            sys.exit(0 if worker.run_part(part, options, chosen, Screen(Console(stderr=True))) else 1)
     if suite is None:
         raise UsageError("name the SUITE to run, e.g. harness run suites/quickstart.toml")
     loaded = load(suite)
-    if launcher in LAUNCHERS:
-        of_suite(results, loaded.name, cache, "RECORDS")  # what is stored decides what is launched
-    with writable(results, cache) as place:
-        options = run_options(suite, place.folder, only, fresh or cells is not None, cache)
-        options = replace(options, retry_noisy=retry_noisy, cells=cells, shelf=place.shelf)
-        if launcher in LAUNCHERS:
-            sys.exit(run_elsewhere(launcher, loaded, options, cloud, models, place))
+    if launcher in SERVICES:
+        of_suite(results, loaded.name, cache, "RECORDS")  # stored jobs decide what is launched
+    else:
         cloud.refuse(launcher)
-        with closing(chosen_launcher(launcher, options.cache, models)) as chosen:
-            summary = orchestrator.run(loaded, options, chosen, Screen(Console(stderr=True)))
-        finish(place, loaded.name, loaded.measures, summary)
-    for complaint in summary.complaints:
-        click.echo(f"harness: {complaint}", err=True)
-    sys.exit(1 if summary.unforeseen else 0)
+    with writable(results, cache) as location:
+        options = run_options(suite, location.folder, only, fresh or cells is not None, cache)
+        options = replace(options, retry_noisy=retry_noisy, cells=cells, shelf=location.shelf)
+        if launcher in SERVICES:
+            summary, errors = _run_in_cloud(launcher, loaded, options, cloud, models)
+        else:
+            with closing(chosen_launcher(launcher, options.cache, models)) as chosen:
+                summary = orchestrator.run(loaded, options, chosen, Screen(Console(stderr=True)))
+            errors = summary.complaints
+        if summary is not None:
+            _finish(location, loaded.name, loaded.measures, summary)
+    for error in errors:
+        click.echo(f"harness: {error}", err=True)
+    sys.exit(1 if errors else 0)
 
 
-def _do_part(file: Path, options: Options, launcher: Launcher) -> bool:
-    """Do one part of another machine's plan; return whether every job is uploaded."""
-    from harness.aws.clients import Connections, parse_uri
-    from harness.aws.cloud_run import worker
-    from harness.aws.objects import Objects
-    from harness.jobs import orchestrator
-    from harness.progress import Screen
+def _run_in_cloud(
+    launcher: str, suite: Suite, options: RunOptions, cloud: CloudOptions, models: Path | None
+) -> tuple[RunSummary | None, Sequence[str]]:
+    """Run a suite on EC2 or Batch; return its summary, if it has any job, and its errors."""
+    if launcher == "batch":
+        cloud.refuse("batch", "region", "instance", "max_usd", "burstable", "architecture", "yes", "dry_run")
+    if cloud.work is None:
+        raise UsageError(
+            f"--launcher {launcher} needs a place in S3: give --work s3://BUCKET, which `harness ec2 up s3://BUCKET`"
+            " makes"
+        )
+    if options.retry_noisy:
+        raise UsageError(
+            f"--retry-noisy is not for --launcher {launcher}; run it again with --contested or --fresh --only"
+        )
+    request = Request(
+        suite=suite,
+        options=options,
+        work=parse_uri(cloud.work),
+        region=cloud.region,
+        instance=cloud.instance,
+        cap_usd=cloud.max_usd,
+        most=cloud.max_instances if launcher == "ec2" else sys.maxsize,
+        spot=cloud.spot,
+        burstable=cloud.burstable,
+        architecture=cloud.architecture,
+        subnet=cloud.subnet,
+        dry_run=cloud.dry_run,
+    )
+    screen = Screen(Console(stderr=True))
+    with closing(DockerLauncher(options.cache, models, platform=platforms.parse(cloud.architecture))) as docker:
+        client = Client(
+            connections=Connections(cloud.region),
+            launcher=docker,
+            shipper=lambda work: Shipper(work, docker.client, options.cache, screen.say),
+            screen=screen,
+            agree=lambda question: agree(cloud.yes, question),
+        )
+        done = run_in_cloud(request, client, SERVICES[launcher])
+    if done is None:
+        return None, ()
+    any_job = done.summary.jobs or done.summary.keys
+    return done.summary if any_job else None, (*done.summary.complaints, *done.complaints)
 
-    assignment, screen = worker.read_assignment(file), Screen(Console(stderr=True))
-    suite = worker.suite_of(assignment.part, file)
-    work = Objects(Connections(), parse_uri(assignment.work))
-    uploader = worker.Uploader(assignment, work, options.cache, screen.say)
-    try:
-        orchestrator.run(suite, worker.options(options, suite, assignment.part, uploader), launcher, screen)
-    finally:
-        uploader.finish()  # also where the rest cannot be done: what is measured is worth having
-    return not uploader.status.troubles
+
+def _finish(location: ResultsLocation, suite: str, measures: tuple[str, ...], summary: RunSummary) -> None:
+    """Print the table, write the report and the page, and print their paths."""
+    folder = location.folder / suite
+    stored = StoredResults(folder, measures, location.cache, keys=summary.keys)
+    table = stored.table()
+    click.echo(render(table, "terminal", width=Console().width), nl=False)
+    markdown, page = folder / "report.md", folder / "report.html"
+    write(markdown, render(table, "md"))
+    write(page, stored.page())
+    location.publish(markdown, page)
+    click.echo(f"\n{len(summary.jobs)} jobs run, {summary.done_before} were done before")
+    click.echo(f"results: {location.shown(folder)}\nreport:  {location.shown(markdown)}")
+    click.echo(f"page:    {page} (open it in a browser)")
 
 
-def _contested(suite: Path | None, stored: Path, cache: Path) -> tuple[Path | None, frozenset[Cell]]:
-    """The contested cells of what is stored there, and the suite that declares them, looked for where suites lie."""
-    from harness.analysis import pareto_front
-    from harness.cli.report import MEASURES
-    from harness.jobs.suite import load
-
-    measures = tuple(MEASURES["rows"].split())
-    table = stored_table(stored, measures, Market(), cache)
-    cells = pareto_front.contested(table, per_query_of(stored, measures, cache), measures[0])
+def _contested(suite: Path | None, folder: Path, cache: Path) -> tuple[Path | None, frozenset[Cell]]:
+    """Return the contested cells of stored results, and the suite that declares them, from ``suites/`` by default."""
+    stored = StoredResults(folder, measure_names.DEFAULT, cache)
+    cells = pareto_front.contested_cells(stored.table(), stored.per_query(), stored.measures[0])
     if suite is not None:
         name = load(suite).name
         return suite, frozenset(cell for cell in cells if cell.suite == name)
     names = sorted({cell.suite for cell in cells})
     if len(names) > 1:
         raise UsageError(
-            f"{stored}: contested cells of {len(names)} suites ({', '.join(names)}); name the SUITE to run"
+            f"{folder}: contested cells of {len(names)} suites ({', '.join(names)}); name the SUITE to run"
         )
-    found = [path for name in names if (path := Path("suites", f"{name}.toml")).is_file()]
-    if names and not found:
+    paths = [path for name in names if (path := Path("suites", f"{name}.toml")).is_file()]
+    if names and not paths:
         raise UsageError(
-            f"{stored}: is of the suite {names[0]}, and there is no suites/{names[0]}.toml; name its SUITE"
+            f"{folder}: is of the suite {names[0]}, and there is no suites/{names[0]}.toml; name its SUITE"
         )
-    return found[0] if found else None, cells
+    return paths[0] if paths else None, cells
 
 
 @click.command()
@@ -165,23 +292,16 @@ def _contested(suite: Path | None, stored: Path, cache: Path) -> tuple[Path | No
 @launcher_option
 @cache_option
 @models_option
-@one_line_errors
 def plan(
     suite: Path, results: Path | str, only: str | None, fresh: bool, launcher: str, cache: Path, models: Path | None
 ) -> None:
     """Show what `harness run SUITE` would run and what is done, and run nothing."""
-    from harness.jobs import inputs
-    from harness.jobs.suite import load
-    from harness.progress import Screen
-
     loaded = load(suite)
     with named_as_given(cache):
         options = run_options(suite, of_suite(results, loaded.name, cache, "RECORDS"), only, fresh, cache)
     with closing(chosen_launcher(launcher, options.cache, models)) as chosen:
         gathered = inputs.gather(loaded, options, Screen(Console(stderr=True)))
         jobs = inputs.planned(gathered, options, chosen)
-    from harness.jobs.plan import states
-
     columns(
         ("system", "dataset", "scenario", "profile", "state"),
         [(cell.system, cell.dataset, cell.scenario, cell.profile, state) for cell, state in states(jobs)],
@@ -189,84 +309,3 @@ def plan(
     click.echo(f"{sum(job.done for job in jobs)} of {len(jobs)} jobs done")
     for line in inputs.not_pinned(gathered):
         click.echo(line, err=True)
-
-
-@click.command()
-@click.argument("system")
-@click.option("--profile", default="cpu1-mem1", show_default=True, help="Hardware profile to check under.")
-@platform_option("Check the image for this platform, emulated where it is not the engine's own.")
-@launcher_option
-@cache_option
-@models_option
-@one_line_errors
-def conformance(
-    system: str, profile: str, platform: str | None, launcher: str, cache: Path, models: Path | None
-) -> None:
-    """Check SYSTEM against the container contract with a ten-document corpus."""
-    from harness import filesystem
-    from harness.experiments.conformance import examine
-    from harness.launch.images import catalog
-    from harness.pricing import hardware_profiles
-    from harness.progress import Screen
-
-    declared, envelope = catalog.system(system), hardware_profiles.profile(profile)
-    failed = 0
-    with closing(chosen_launcher(launcher, cache.expanduser().absolute(), models, platform)) as chosen:
-        chosen.check()
-        cannot = chosen.cannot(envelope)
-        if cannot:
-            raise UsageError(f"{cannot}; choose another --profile")
-        chosen.sweep()  # before the folders of dead runs go: their containers may still write into those
-        with filesystem.temporary("conformance") as folder:
-            for check in examine(chosen, declared, envelope, folder, Screen(Console(stderr=True))):
-                failed += not check.ok
-                detail = f": {check.detail}" if check.detail else ""
-                click.echo(f"{'ok' if check.ok else 'FAIL':<5} {check.what}{detail}")
-    sys.exit(1 if failed else 0)
-
-
-@click.command()
-@results_option
-@click.option("--only", metavar="GLOB", help="Only cases whose name (or group) matches.")
-@click.option(
-    "--repeats", type=click.IntRange(1, 1000), default=1, show_default=True, help="Run all cases that many times."
-)
-@retry_option(1, "Measure a case whose times are off again, at most N times; the table says so.")
-@click.option("--format", "form", type=click.Choice(["terminal", "md"]), default="terminal", show_default=True)
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the table to this file as well.")
-@launcher_option
-@cache_option
-@one_line_errors
-def calibrate(
-    results: Path | str,
-    only: str | None,
-    repeats: int,
-    retry_noisy: int,
-    form: str,
-    output: Path | None,
-    launcher: str,
-    cache: Path,
-) -> None:
-    """Measure injected values, and show how far the reported ones are off.
-
-    A system that does exactly what its parameters say is measured as any other; about three minutes.  Exit code 1 if a
-    figure is off by more than the instrument promises.
-    """
-    from harness.experiments.calibration import run as calibration
-    from harness.progress import Screen
-
-    started = time.monotonic()
-    with writable(results, cache) as place:
-        options = replace(run_options(Path(), place.folder, None, True, cache), shelf=place.shelf)
-        with closing(chosen_launcher(launcher, options.cache, None)) as chosen:
-            lines = calibration.calibrate(
-                options, calibration.CaseSelection(only, repeats, retry_noisy), chosen, Screen(Console(stderr=True))
-            )
-    remark = calibration.summary(lines, time.monotonic() - started)
-    click.echo(calibration.render(lines, remark, form), nl=False)
-    if output is not None:
-        write(output, calibration.render(lines, remark, "md"))
-    sys.exit(0 if all(line.ok for line in lines) else 1)
-
-
-COMMANDS = (run, plan, conformance, calibrate)

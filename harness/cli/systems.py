@@ -1,23 +1,38 @@
-"""Commands that say what can be measured here."""
+"""`harness systems`, `pin`, `doctor`, `conformance`, `calibrate`: systems, this machine, and their checks."""
 
 from __future__ import annotations
 
+import logging
 import sys
+import time
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import click
+from rich.console import Console
 
-from harness.cli.options import columns, one_line_errors, write
+from harness import filesystem
+from harness.cli.launchers import chosen_launcher, launcher_option, run_options
+from harness.cli.locations import absolute, writable
+from harness.cli.options import cache_option, models_option, platform_option, results_option, retry_option
+from harness.cli.output import columns, write
+from harness.errors import UsageError
+from harness.experiments.calibration import run as calibration
+from harness.experiments.conformance import examine
+from harness.launch import doctor as host
+from harness.launch.images import catalog, pins
+from harness.pricing import hardware_profiles
+from harness.progress import Screen
+
+log = logging.getLogger(__name__)
 
 
 @click.command()
-@one_line_errors
 def systems() -> None:
     """List the systems that can be measured; marks those whose weights are not pinned, or stand in for others."""
-    from harness.launch.images import catalog
-
-    found = catalog.systems().values()
-    columns(("system", "engine", "what it is"), [(each.name, each.engine, each.told) for each in found])
+    declared = catalog.systems().values()
+    columns(("system", "engine", "what it is"), [(system.name, system.engine, system.told) for system in declared])
 
 
 @click.command()
@@ -29,32 +44,89 @@ def systems() -> None:
 )
 @click.option("--newest", is_flag=True, help="Take the hub's newest commit, also where the file names a revision.")
 @click.option("--write", "write_it", is_flag=True, help="Put the pins into the system's file; without it, print them.")
-@one_line_errors
 def pin(system: str, models: Path | None, newest: bool, write_it: bool) -> None:
     """Look up the revision and the sha256 of SYSTEM's files: on the model hub, or in the folder of --models."""
-    from harness.launch.images import catalog, pins
-
     declared = catalog.system(system)
-    pinned = pins.look_up(declared, models, newest=newest, report=lambda said: click.echo(said, err=True))
+    pinned = pins.look_up(declared, models, newest=newest, report=log.info)
     if not write_it:
-        click.echo("\n".join(pins.as_toml(each) for each in pinned), nl=False)
+        click.echo("\n".join(map(pins.as_toml, pinned)), nl=False)
         return
-    place, text = pins.edited(declared, pinned)
-    write(place, text)
-    click.echo(f"{place}: {sum(len(each.sha256) for each in pinned)} files pinned")
+    path, text = pins.edited(declared, pinned)
+    write(path, text)
+    click.echo(f"{path}: {sum(len(asset.sha256) for asset in pinned)} files pinned")
 
 
 @click.command()
-@one_line_errors
 def doctor() -> None:
     """Look whether this machine is fit to measure on: each line ok, warn or fail, with the remedy."""
-    from harness.launch.doctor import Level, examine
-
-    findings = list(examine())
+    findings = list(host.examine())
     for finding in findings:
         remedy = f"; {finding.remedy}" if finding.remedy else ""
         click.echo(f"{finding.level.value:<5} {finding.what}: {finding.fact}{remedy}")
-    sys.exit(1 if any(finding.level is Level.FAIL for finding in findings) else 0)
+    sys.exit(1 if any(finding.level is host.Level.FAIL for finding in findings) else 0)
 
 
-COMMANDS = (systems, pin, doctor)
+@click.command()
+@click.argument("system")
+@click.option("--profile", default="cpu1-mem1", show_default=True, help="Hardware profile to check under.")
+@platform_option("Check the image for this platform, emulated where it is not the engine's own.")
+@launcher_option
+@cache_option
+@models_option
+def conformance(
+    system: str, profile: str, platform: str | None, launcher: str, cache: Path, models: Path | None
+) -> None:
+    """Check SYSTEM against the container contract with a ten-document corpus."""
+    declared, envelope = catalog.system(system), hardware_profiles.profile(profile)
+    failed = 0
+    with closing(chosen_launcher(launcher, absolute(cache), models, platform)) as chosen:
+        chosen.check()
+        cannot = chosen.cannot(envelope)
+        if cannot:
+            raise UsageError(f"{cannot}; choose another --profile")
+        chosen.sweep()  # first, because containers of dead runs may still write to their folders
+        with filesystem.temporary_folder("conformance") as folder:
+            for check in examine(chosen, declared, envelope, folder, Screen(Console(stderr=True))):
+                failed += not check.ok
+                detail = f": {check.detail}" if check.detail else ""
+                click.echo(f"{'ok' if check.ok else 'FAIL':<5} {check.what}{detail}")
+    sys.exit(1 if failed else 0)
+
+
+@click.command()
+@results_option
+@click.option("--only", metavar="GLOB", help="Only cases whose name (or group) matches.")
+@click.option(
+    "--repeats", type=click.IntRange(1, 1000), default=1, show_default=True, help="Run all cases that many times."
+)
+@retry_option(1, "Measure a case whose times are off again, at most N times; the table says so.")
+@click.option("--format", "form", type=click.Choice(["terminal", "md"]), default="terminal", show_default=True)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the table to this file as well.")
+@launcher_option
+@cache_option
+def calibrate(
+    results: Path | str,
+    only: str | None,
+    repeats: int,
+    retry_noisy: int,
+    form: str,
+    output: Path | None,
+    launcher: str,
+    cache: Path,
+) -> None:
+    """Measure injected values, and show how far the reported ones are off.
+
+    A system that does exactly what its parameters say is measured as any other; about three minutes.  Exit code 1 if a
+    figure is off by more than the instrument promises.
+    """
+    started = time.monotonic()
+    with writable(results, cache) as location:
+        options = replace(run_options(Path(), location.folder, None, True, cache), shelf=location.shelf)
+        with closing(chosen_launcher(launcher, options.cache, None)) as chosen:
+            cases = calibration.CaseSelection(only, repeats, retry_noisy)
+            lines = calibration.calibrate(options, cases, chosen, Screen(Console(stderr=True)))
+    remark = calibration.summary(lines, time.monotonic() - started)
+    click.echo(calibration.render(lines, remark, form), nl=False)
+    if output is not None:
+        write(output, calibration.render(lines, remark, "md"))
+    sys.exit(0 if all(line.ok for line in lines) else 1)

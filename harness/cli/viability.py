@@ -1,127 +1,93 @@
-"""Commands about the least hardware: the smallest limit, the reverse question, the curve."""
+"""`harness viable`, `validate`, `curve`: the least hardware on which a system works."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from rich.console import Console
 
-from harness.cli.locations import as_given, of_suite, writable
+from harness import datasets
+from harness.cli.launchers import chosen_launcher, launcher_option
+from harness.cli.locations import absolute, as_given, of_suite, writable
 from harness.cli.options import (
-    Market,
+    Command,
+    PriceSelection,
     cache_option,
-    chosen_launcher,
-    launcher_option,
-    market_options,
     models_option,
-    one_line_errors,
+    price_options,
+    record_options,
     results_option,
 )
 from harness.errors import HarnessError
-from harness.untrusted import printable
-
-if TYPE_CHECKING:
-    from harness.experiments.viability.acceptance import Criteria
-    from harness.experiments.viability.session import Question, Viability
+from harness.experiments.viability import acceptance, render, validation
+from harness.experiments.viability import curve as curves
+from harness.experiments.viability.acceptance import Criteria
+from harness.experiments.viability.probe import SUITE, SubjectJobs, subject
+from harness.experiments.viability.session import Question, Viability
+from harness.experiments.viability.smallest import check_step, smallest
+from harness.launch.images import catalog
+from harness.progress import Screen
+from harness.untrusted import one_line
 
 
 @dataclass(frozen=True)
 class Bench:
-    """Whom to ask, and where results and caches lie."""
+    """The system, dataset and launcher of a question, and the folders of its results and caches."""
 
     system: str
     dataset: str
     queries: int
+    fresh: bool
     results: Path | str
     launcher: str
     cache: Path
     models: Path | None
-    fresh: bool
 
     @contextmanager
-    def asking(self, question: Question) -> Iterator[Viability]:
-        """The subject, ready to be asked; everything that can be checked before it costs time is."""
-        from harness import datasets
-        from harness.experiments.viability.probe import SUITE, SubjectJobs, subject
-        from harness.experiments.viability.session import Viability
-        from harness.launch.images import catalog
-        from harness.progress import Screen
-
-        system, cache = catalog.system(self.system), self.cache.expanduser().absolute()
-        asked = subject(system, datasets.find(self.dataset, Path.cwd()), cache, self.queries)
+    def ask(self, question: Question) -> Iterator[Viability]:
+        """Check everything that needs no time, then open the question."""
+        system, cache = catalog.system(self.system), absolute(self.cache)
+        about = subject(system, datasets.find(self.dataset, Path.cwd()), cache, self.queries)
         screen = Screen(Console(stderr=True))
         with (
-            writable(self.results, cache) as place,
+            writable(self.results, cache) as location,
             closing(chosen_launcher(self.launcher, cache, self.models)) as launcher,
         ):
             results = of_suite(self.results, SUITE, cache).absolute()
-            jobs = SubjectJobs(asked, results, cache, launcher, screen, fresh=self.fresh, shelf=place.shelf)
+            jobs = SubjectJobs(about, results, cache, launcher, screen, fresh=self.fresh, shelf=location.shelf)
             yield Viability(jobs, question)
 
 
-def bench_options(command: Callable[..., None]) -> Callable[..., None]:
-    """SYSTEM, ``--dataset`` and all that a run needs, handed over as one :class:`Bench`."""
-
-    @click.argument("system")
-    @click.option(
+bench_options = record_options(
+    "bench",
+    Bench,
+    click.argument("system"),
+    click.option(
         "--dataset",
         default="scifact",
         show_default=True,
         help="A shipped dataset, a folder such as ./my-data, or an id of ir_datasets.",
-    )
-    @click.option(
+    ),
+    click.option(
         "--queries", type=click.IntRange(1), default=300, show_default=True, help="Queries in the fixed sample."
-    )
-    @click.option("--fresh", is_flag=True, help="Measure again, also what is stored; earlier jobs stay.")
-    @results_option
-    @launcher_option
-    @cache_option
-    @models_option
-    @wraps(command)
-    def wrapped(
-        *args: Any,
-        system: str,
-        dataset: str,
-        queries: int,
-        fresh: bool,
-        results: Path,
-        launcher: str,
-        cache: Path,
-        models: Path | None,
-        **others: Any,
-    ) -> None:
-        command(*args, bench=Bench(system, dataset, queries, results, launcher, cache, models, fresh), **others)
-
-    return wrapped
+    ),
+    click.option("--fresh", is_flag=True, help="Measure again, also what is stored; earlier jobs stay."),
+    results_option,
+    launcher_option,
+    cache_option,
+    models_option,
+)
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """What must hold, as it was written."""
-
-    max_latency: tuple[str, ...]
-    least: tuple[str, ...]
-
-    def criteria(self) -> Criteria:
-        """Read it.
-
-        Raises:
-            UsageError: it is not written right.
-        """
-        from harness.experiments.viability import acceptance
-
-        return acceptance.parse_criteria(self.max_latency, self.least)
-
-
-def criteria_options(command: Callable[..., None]) -> Callable[..., None]:
-    """``--max-latency`` and ``--min``, handed over as one :class:`Wanted`."""
+def criteria_options(command: Command) -> Command:
+    """Add ``--max-latency`` and ``--min``; pass them to the command as criteria."""
 
     @click.option(
         "--max-latency",
@@ -138,8 +104,8 @@ def criteria_options(command: Callable[..., None]) -> Callable[..., None]:
         help="At least so much, e.g. RR@10=0.3; may come again.",
     )
     @wraps(command)
-    def wrapped(*args: Any, max_latency: tuple[str, ...], least: tuple[str, ...], **others: Any) -> None:
-        command(*args, wanted=Wanted(max_latency, least), **others)
+    def wrapped(*, max_latency: tuple[str, ...], least: tuple[str, ...], **given: Any) -> None:
+        command(**given, criteria=acceptance.parse_criteria(max_latency, least))
 
     return wrapped
 
@@ -157,40 +123,35 @@ _format_option = click.option(
 @_gpus_option
 @criteria_options
 @click.option("--step", default="16MiB", show_default=True, help="Limits are whole steps of this size.")
-@market_options
+@price_options
 @_format_option
-@one_line_errors
-def viable(bench: Bench, cpus: str, gpus: int, wanted: Wanted, step: str, market: Market, form: str) -> None:
+def viable(
+    bench: Bench, cpus: str, gpus: int, criteria: Criteria, step: str, selection: PriceSelection, form: str
+) -> None:
     """Find the smallest memory limit in which SYSTEM still does its work, and what to rent for it.
 
     Each probe is a stored job, so the same command goes on where it was stopped, and shows what it found at once when
     it comes again.  Exit code 1 where no limit could be confirmed.
     """
-    from harness.experiments.viability import acceptance
-    from harness.experiments.viability.session import Question
-    from harness.experiments.viability.smallest import check_step, smallest
-
     counts = acceptance.parse_whole_numbers(cpus, "--cpus")
-    question = Question(wanted.criteria(), gpus, acceptance.parse_size(step, "--step"))
-    snapshot = market.snapshot()  # before anything costs time
-    found, refused = [], []
-    with bench.asking(question) as asking:
+    question = Question(criteria, gpus, acceptance.parse_size(step, "--step"))
+    snapshot = selection.snapshot()  # before anything costs time
+    found, errors = [], []
+    with bench.ask(question) as asking:
         for count in counts:
             check_step(asking, count)
         for count in counts:
             try:
                 found.append(smallest(asking, count))
             except HarnessError as error:  # the other CPU counts may do
-                refused.append(error)
-    from harness.experiments.viability import render
-
+                errors.append(error)
     click.echo(render.render_verdicts(found, snapshot, form), nl=False)
-    for why in refused:
-        said = f"harness: {printable(str(why))}; evidence: {asking.jobs.folder}"
-        click.echo(as_given(said, bench.cache), err=True)
-    if refused:
-        sys.exit(max(why.exit_code for why in refused))
-    sys.exit(0 if all(each.limit_bytes is not None for each in found) else 1)
+    for refused in errors:
+        text = f"harness: {one_line(str(refused))}; evidence: {asking.jobs.folder}"
+        click.echo(as_given(text, bench.cache), err=True)
+    if errors:
+        sys.exit(max(refused.exit_code for refused in errors))
+    sys.exit(0 if all(verdict.limit_bytes is not None for verdict in found) else 1)
 
 
 @click.command()
@@ -200,18 +161,14 @@ def viable(bench: Bench, cpus: str, gpus: int, wanted: Wanted, step: str, market
 @_gpus_option
 @criteria_options
 @_format_option
-@one_line_errors
-def validate(bench: Bench, instance: str, provider: str | None, gpus: int, wanted: Wanted, form: str) -> None:
+def validate(bench: Bench, instance: str, provider: str | None, gpus: int, criteria: Criteria, form: str) -> None:
     """Emulate the CPUs and the memory of an instance type here, and say whether SYSTEM does its work in them.
 
     Exit code 1 where it does not.
     """
-    from harness.experiments.viability import render, validation
-    from harness.experiments.viability.session import Question
-
     named = validation.find_instance(instance, provider)
     validation.check_host(named, gpus)
-    with bench.asking(Question(wanted.criteria(), gpus)) as asking:
+    with bench.ask(Question(criteria, gpus)) as asking:
         found = validation.validate(asking, named)
     click.echo(render.render_validation(found, form), nl=False)
     sys.exit(0 if found.holds else 1)
@@ -229,15 +186,10 @@ def validate(bench: Bench, instance: str, provider: str | None, gpus: int, wante
     help="Plots go to OUTPUT.png and OUTPUT.svg.  [default: beside the jobs]",
 )
 @_format_option
-@one_line_errors
 def curve(bench: Bench, cpus: int, gpus: int, limits: str | None, output: Path | None, form: str) -> None:
     """Measure SYSTEM under a ladder of memory limits: a table and a plot, with the knee marked."""
-    from harness.experiments.viability import acceptance, render
-    from harness.experiments.viability import curve as curves
-    from harness.experiments.viability.session import Question
-
-    rungs = tuple(acceptance.parse_size(each, "--limits") for each in limits.split(",")) if limits is not None else ()
-    with bench.asking(Question(gpus=gpus)) as asking:
+    rungs = tuple(acceptance.parse_size(limit, "--limits") for limit in limits.split(",")) if limits is not None else ()
+    with bench.ask(Question(gpus=gpus)) as asking:
         found = curves.measure_curve(asking, cpus, rungs)
     name = curves.plot_name(cpus, gpus, len(asking.jobs.subject.queries.sample), rungs)
     paths = curves.draw_curve(found, output or asking.jobs.folder / name)
@@ -245,6 +197,3 @@ def curve(bench: Bench, cpus: int, gpus: int, limits: str | None, output: Path |
         asking.jobs.publish(path)
     click.echo(render.render_curve(found, form), nl=False)
     click.echo(as_given(f"plots: {' '.join(map(str, paths))}", bench.cache), err=True)
-
-
-COMMANDS = (viable, validate, curve)

@@ -59,13 +59,12 @@ def _hash(path: Path, cache: Path) -> str:
     if len(found) == 64:
         return found
     try:
-        with path.open("rb") as file:
-            content = hashlib.file_digest(file, "sha256").hexdigest()
+        content = filesystem.sha256(path)
     except OSError as error:
         raise FileError(f"{path}: cannot be read: {error.strerror}; restore it") from error
     # Else somebody wrote to it meanwhile, or still may within one tick of the clock that stamps it.
     if _stamp(path) == stamp and started - path.stat().st_ctime_ns > _SETTLED_NS:
-        with filesystem.scratch(known.parent, known.stem) as scratch:
+        with filesystem.scratch_folder(known.parent, known.stem) as scratch:
             whole = scratch / known.name
             whole.write_text(content, encoding="ascii")
             whole.replace(known)

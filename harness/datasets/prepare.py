@@ -22,7 +22,7 @@ from harness import filesystem
 from harness.datasets import corpus
 from harness.datasets.corpus import Corpus
 from harness.datasets.records import Documents
-from harness.driver.hits import MAX_ID_CHARS
+from harness.driver.adapter import MAX_ID_CHARS
 from harness.errors import FileError
 from harness.records import Query, corpus_line
 
@@ -99,7 +99,7 @@ def prepare(documents: Documents, cache: Path, progress: Progress | None = None)
     """
     folder = cache / "corpora" / corpus.key([_FORMAT, documents.kind], documents.files, cache)[:24]
     if not folder.is_dir():
-        partial = filesystem.in_the_making(folder)
+        partial = filesystem.staging_path(folder)
         partial.mkdir(parents=True)
         try:
             _write(documents, partial, progress or (lambda _done, _total: None))
@@ -109,7 +109,7 @@ def prepare(documents: Documents, cache: Path, progress: Progress | None = None)
             if not folder.is_dir():  # another run was faster
                 partial.rename(folder)
         finally:
-            filesystem.remove(partial)
+            filesystem.remove_tree(partial)
     facts = json.loads((folder / corpus.FACTS).read_text(encoding="utf-8"))
     return Corpus(folder, facts["size"], facts["sha256"], facts["empty"])
 

@@ -1,18 +1,22 @@
-"""What an engine must offer to be measured: the verbs of the container contract.
+"""The contract of an engine: the verbs that an adapter offers, and the hits that it may return.
 
-An image puts ``adapter.py`` on the import path; it defines one subclass of :class:`Adapter` under the
-name ``ENGINE``.  Everything else (clock, warm-up, checks, files) is the driver's.
+An image puts ``adapter.py`` on the import path; it defines one subclass of :class:`Adapter` as ``ENGINE``.  The driver
+does everything else: clock, warm-up, checks, files.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from harness.records import Envelope, Hit, Scalar
+
+MAX_ID_CHARS = 256
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ class Corpus:
 
     @property
     def path(self) -> Path:
-        """The file itself, for engines that read it with their own hands."""
+        """The file, for engines that read it themselves."""
         return self._path
 
     def __len__(self) -> int:
@@ -47,7 +51,7 @@ class Corpus:
 
 
 class Adapter(ABC):
-    """Drives one engine.  One instance lives for one job: ``build``, or ``load``, ``search`` ..., ``close``.
+    """An engine under test.  One instance lives for one job: ``build``, or ``load``, ``search`` ..., ``close``.
 
     Args:
         params: the system's parameters, as its TOML gives them.
@@ -62,60 +66,118 @@ class Adapter(ABC):
 
     @abstractmethod
     def build(self, corpus: Corpus, index_dir: Path, progress: Callable[[int], None]) -> None:
-        """Write the index of ``corpus`` into ``index_dir``; tell ``progress`` the documents done.
+        """Write the index of ``corpus`` into ``index_dir``; report the documents done to ``progress``.
 
-        The folder is empty; for an engine with ``resumable_builds`` it may hold what an earlier attempt at this very
-        build left there.
+        The folder is empty; for an engine with ``resumable_builds`` it may hold an earlier attempt at the same build.
         """
 
     def verify_index(self, corpus: Corpus, index_dir: Path) -> None:
-        """Raise where the index just built does not hold ``corpus``; asked after ``build``, outside its time.
+        """Raise if the index just built does not hold ``corpus``; called after ``build``, outside its time.
 
-        For engines whose indexer may end well and leave half an index: open it and count its documents.
+        For engines whose indexer may succeed and leave half an index: open it and count its documents.
         """
 
     def resumed_s(self) -> float:
-        """Seconds that earlier attempts at this build spent on what this one took over from them."""
+        """Return the seconds that earlier attempts spent on the work that this build took over."""
         return 0.0
 
     @abstractmethod
     def load(self, index_dir: Path) -> None:
-        """Make ready to answer: read weights, open the index.  Timed apart from search."""
+        """Read weights and open the index.  Timed apart from search."""
 
     @abstractmethod
     def search(self, query: str, k: int) -> Sequence[Hit]:
-        """Rank: at most ``k`` hits, best first, for one query text.
+        """Return at most ``k`` hits for one query text, best first.
 
-        This call alone is timed: tokenising, encoding, retrieval and top-k belong in it, and the answer
-        is complete (device synchronised) when it returns.
+        The driver times this call alone: tokenising, encoding, retrieval and top-k belong in it, and the answer is
+        complete (device synchronised) when it returns.
         """
 
     def search_batch(self, queries: Sequence[str], k: int) -> Sequence[Sequence[Hit]]:
-        """Rank for several query texts at once: one answer for each, in order; timed as ``search`` is.
+        """Return one answer for each query text, in order; timed as ``search`` is.
 
-        An engine that can share work between queries says so here; others are asked one query after the other.
+        Override it if the engine can share work between queries; by default they run one after the other.
         """
         return [self.search(query, k) for query in queries]
 
     def streams(self) -> int:
-        """How many threads may call ``search`` at once (``server`` scenario)."""
+        """Return the number of threads that may call ``search`` at once (``server`` scenario)."""
         return 1
 
     def stages_s(self) -> dict[str, float]:
-        """Seconds of the last search, or batch, by stage (``encode``, ``retrieve``, ``rerank``), where known."""
+        """Return the seconds of the last search or batch by stage (``encode``, ``retrieve``, ``rerank``)."""
         return {}
 
     def threads(self) -> dict[str, int]:
-        """What each library says of its thread count after ``load``, e.g. ``{"torch_intraop": 1}``."""
+        """Return each library's thread count after ``load``, e.g. ``{"torch_intraop": 1}``."""
         return {}
 
     def libraries(self) -> dict[str, str]:
-        """Versions of the libraries that do the work, e.g. ``{"faiss": "1.15.1"}``."""
+        """Return the versions of the libraries that do the work, e.g. ``{"faiss": "1.15.1"}``."""
         return {}
 
     def device(self) -> str:
-        """Where the work is done: ``cpu``, or the accelerator's name."""
+        """Return ``cpu``, or the accelerator's name."""
         return "cpu"
 
     def close(self) -> None:
-        """Let go of what ``load`` took."""
+        """Release what ``load`` took."""
+
+
+class BadAnswer(Exception):
+    """An answer that breaks the contract; the text says how."""
+
+
+def check_hits(answer: object, k: int, minimum: int) -> list[tuple[str, float]]:
+    """Return the hits as (id, score) pairs.
+
+    Args:
+        answer: the return value of ``Adapter.search``.
+        k: maximum number of hits.
+        minimum: minimum number of hits.
+
+    Raises:
+        BadAnswer: not a list of hits, too many or too few, an id that is not a plain string or comes twice, a score
+            that is not a finite number, or scores that rise down the ranking.
+    """
+    # A lazy sequence could do its work here, outside the clock.
+    if type(answer) not in (list, tuple):
+        raise BadAnswer(f"search returned {type(answer).__name__}, not a list or tuple of hits")
+    answer = cast(list[object], answer)
+    if len(answer) > k:
+        raise BadAnswer(f"{len(answer)} hits, asked for {k}")
+    if len(answer) < minimum:
+        raise BadAnswer(f"{len(answer)} hits, expected {minimum}")
+    pairs = [_pair(rank, hit) for rank, hit in enumerate(answer, 1)]
+    seen: set[str] = set()
+    for rank, (doc_id, score) in enumerate(pairs, 1):
+        if doc_id in seen:
+            raise BadAnswer(f"rank {rank}: document {doc_id!r} comes twice")
+        seen.add(doc_id)
+        # trec_eval orders by score: it would evaluate another ranking.
+        if rank > 1 and score > pairs[rank - 2][1]:
+            raise BadAnswer(f"rank {rank}: score {score} is above the one before, {pairs[rank - 2][1]}")
+    return pairs
+
+
+def _pair(rank: int, hit: object) -> tuple[str, float]:
+    if not isinstance(hit, Hit):
+        raise BadAnswer(f"rank {rank}: {type(hit).__name__}, not a Hit")
+    if not isinstance(hit.doc_id, str):
+        raise BadAnswer(f"rank {rank}: the document id is {type(hit.doc_id).__name__}, not str")
+    if not 0 < len(hit.doc_id) <= MAX_ID_CHARS:
+        raise BadAnswer(
+            f"rank {rank}: the document id has {len(hit.doc_id)} characters, allowed are 1 to {MAX_ID_CHARS}"
+        )
+    if not hit.doc_id.isprintable() or " " in hit.doc_id:
+        raise BadAnswer(f"rank {rank}: the document id {hit.doc_id!r} has blanks or control characters")
+    # Plain numbers only: converting a device's or a lazy number could be work outside the clock.
+    if type(hit.score) not in (int, float):
+        raise BadAnswer(f"rank {rank}: the score is {type(hit.score).__name__}, not a plain float")
+    try:
+        score = float(hit.score)
+    except OverflowError:
+        raise BadAnswer(f"rank {rank}: the score is too large") from None
+    if not math.isfinite(score):
+        raise BadAnswer(f"rank {rank}: the score is {score}")
+    return hit.doc_id, score

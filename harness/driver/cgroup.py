@@ -1,8 +1,7 @@
 """One reader for cgroup v1 and v2.  Standard library only: it is copied into every image.
 
-The same class reads a cgroup from inside (where ``/sys/fs/cgroup`` shows the container's own) and from the
-host (where the path comes from ``/proc/<pid>/cgroup``).  Every reading is ``None`` where the kernel does not
-show the file; unlimited is :data:`UNLIMITED`.
+It reads a cgroup from inside the container (``/sys/fs/cgroup``) and from the host (path of ``/proc/<pid>/cgroup``).
+Every reading is ``None`` if the kernel does not show the file; unlimited is :data:`UNLIMITED`.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
 
-from harness.driver.procfs import Read, number_after, parse_list, read_text
+from harness.driver.procfs import ReadFile, number_after, parse_list, read_text
 
 ROOT = Path("/sys/fs/cgroup")
 UNLIMITED = -1
@@ -54,10 +53,10 @@ class Cgroup:
     pids: Path
     cpuacct: Path | None = None
     cpuset: Path | None = None
-    read: Read = read_text
+    read: ReadFile = read_text
 
-    def reading_with(self, read: Read) -> Cgroup:
-        """The same cgroup, its files read another way."""
+    def reading_with(self, read: ReadFile) -> Cgroup:
+        """Return the same cgroup with another reader of files."""
         return replace(self, read=read)
 
     @property
@@ -66,25 +65,24 @@ class Cgroup:
         return self.memory, self.cpu, self.pids, self.cpuacct or self.cpu, self.cpuset or self.cpu
 
     def memory_parents(self) -> list[Cgroup]:
-        """Those whose memory limits hold for it too: it lies in them, the nearest first, as far up as is shown."""
+        """Return the visible ancestors, whose memory limits hold too, the nearest first."""
         return [replace(self, memory=folder) for folder in _above(self.memory)]
 
     def cpu_parents(self) -> list[Cgroup]:
-        """Those whose CPU quotas hold for it too, each with its ``cpuset``.
+        """Return the visible ancestors, whose CPU quotas hold too, each with its ``cpuset``.
 
-        On v1 each controller has a tree of its own: the cpuset of a parent is the one of the same path, if it too
-        lies above this cgroup.
+        On v1 each controller has its own tree: the cpuset of a parent is that of the same path, if it is an ancestor.
         """
         cpusets = _by_path(_above(self.cpuset)) if self.cpuset else {}
         parents = _by_path(_above(self.cpu)).items()
         return [replace(self, cpu=folder, cpuset=cpusets.get(path)) for path, folder in parents]
 
     def memory_limit_bytes(self) -> int | None:
-        """Limit of all charged memory, page cache included."""
+        """Read the limit of all charged memory, page cache included."""
         return self._limit(self.memory / ("memory.max" if self.version == 2 else "memory.limit_in_bytes"))
 
     def swap_limit_bytes(self) -> int | None:
-        """Swap allowed on top of the memory limit."""
+        """Read the swap allowed on top of the memory limit."""
         if self.version == 2:
             return self._limit(self.memory / "memory.swap.max")
         both = self._limit(self.memory / "memory.memsw.limit_in_bytes")
@@ -94,10 +92,10 @@ class Cgroup:
         return UNLIMITED if both == UNLIMITED else both - memory
 
     def cpu_quota(self) -> float | None:
-        """CPUs that the bandwidth quota allows; :data:`UNLIMITED` without a quota.
+        """Read the CPUs that the bandwidth quota allows; :data:`UNLIMITED` without a quota.
 
-        None: the cpu controller is not shown here (v2: not delegated to this cgroup, or this is the root; v1: not
-        mounted), so that a quota further up could be in force.
+        None: the cpu controller is not visible (v2: not delegated to this cgroup, or the root; v1: not mounted), so that
+        a quota further up could be in force.
         """
         if self.version == 2:
             text = self.read(self.cpu / "cpu.max")
@@ -115,23 +113,23 @@ class Cgroup:
         return float(UNLIMITED) if quota < 0 else quota / period
 
     def _kernel_without_quotas(self, other: str) -> float | None:
-        """A controller that shows its ``other`` file and none for quotas: this kernel was built without them."""
+        """Return UNLIMITED if the controller shows its ``other`` file: this kernel was built without quotas."""
         return None if self.read(self.cpu / other) is None else float(UNLIMITED)
 
     def cpus(self) -> set[int] | None:
-        """CPUs that it is held to."""
+        """Read the allowed CPUs."""
         return self._list("cpuset.cpus.effective" if self.version == 2 else "cpuset.effective_cpus")
 
     def numa_nodes(self) -> set[int] | None:
-        """NUMA nodes that its memory is held to."""
+        """Read the allowed NUMA nodes of its memory."""
         return self._list("cpuset.mems.effective" if self.version == 2 else "cpuset.effective_mems")
 
     def pids_limit(self) -> int | None:
-        """Most processes and threads at once."""
+        """Read the maximum number of processes and threads."""
         return self._limit(self.pids / "pids.max")
 
     def memory_stat(self) -> MemoryStat | None:
-        """Memory now, in one reading; None where the kernel does not show it."""
+        """Read the memory in use; None if the kernel does not show it."""
         text = self.read(self.memory / "memory.stat")
         if text is None:
             return None
@@ -139,32 +137,32 @@ class Cgroup:
         return None if anon is None else MemoryStat(anon + (shmem or 0), mapped, swap, faults)
 
     def anon_bytes(self) -> int | None:
-        """Anonymous plus shared memory (tmpfs, shm) now, children included; never file pages."""
+        """Read anonymous plus shared memory (tmpfs, shm), children included, without file pages."""
         stat = self.memory_stat()
         return stat.anon_bytes if stat else None
 
     def swap_bytes(self) -> int | None:
-        """What is in swap now."""
+        """Read the swap in use."""
         if self.version == 2:
             return self._number(self.memory / "memory.swap.current")
         stat = self.memory_stat()
         return stat.swap_bytes if stat else None
 
     def peak_bytes(self) -> int | None:
-        """The kernel's high-water mark of all that was charged, page cache included."""
+        """Read the kernel's high-water mark of charged memory, page cache included."""
         return self._number(self.memory / ("memory.peak" if self.version == 2 else "memory.max_usage_in_bytes"))
 
     def oom_kills(self) -> int | None:
-        """Processes that the OOM killer ended in this cgroup."""
+        """Count the processes that the OOM killer ended in this cgroup."""
         name = "memory.events" if self.version == 2 else "memory.oom_control"
         return number_after(self.read(self.memory / name), "oom_kill")
 
     def throttled_periods(self) -> int | None:
-        """Quota periods in which the cgroup was stopped."""
+        """Count the quota periods in which the cgroup was stopped."""
         return number_after(self.read(self.cpu / "cpu.stat"), "nr_throttled")
 
     def throttled_ns(self) -> int | None:
-        """How long a quota stopped the cgroup, so far."""
+        """Read the time that a quota stopped the cgroup so far."""
         text = self.read(self.cpu / "cpu.stat")
         if self.version == 1:
             return number_after(text, "throttled_time")
@@ -172,20 +170,20 @@ class Cgroup:
         return None if stopped_us is None else stopped_us * 1000
 
     def cpu_ns(self) -> int | None:
-        """CPU time that was used so far, children included."""
+        """Read the CPU time used so far, children included."""
         if self.version == 1:
             return self._number((self.cpuacct or self.cpu) / "cpuacct.usage")
         used_us = number_after(self.read(self.cpu / "cpu.stat"), "usage_usec")
         return None if used_us is None else used_us * 1000
 
     def threads(self) -> list[int] | None:
-        """Thread ids now, as the reader's own pid namespace numbers them."""
+        """Read the thread ids in the reader's pid namespace."""
         text = self.read(self.memory / ("cgroup.threads" if self.version == 2 else "tasks"))
         return None if text is None else [int(word) for word in text.split() if word.isdigit()]
 
     def _list(self, name: str) -> set[int] | None:
         text = self.read(self.cpuset / name) if self.cpuset else None
-        # An empty list holds nothing that runs: it is the reading of a cgroup that is just going.
+        # An empty list is the reading of a cgroup that is just being removed.
         return parse_list(text or "") or None
 
     def _number(self, path: Path) -> int | None:
@@ -200,10 +198,10 @@ class Cgroup:
 
 
 def own(root: Path = ROOT, membership: str | None = None) -> Cgroup | None:
-    """The cgroup of the container we are in, as the engine mounts it at ``root``.
+    """Return the cgroup of this container, as the engine mounts it at ``root``.
 
-    On v2 an engine may give its containers the host's cgroup namespace: then ``root`` is the host's whole tree, which
-    has no limits of its own, and ours is below it.
+    On v2 an engine may give containers the host's cgroup namespace: then ``root`` is the host's whole tree, without
+    limits, and ours is below it.
 
     Args:
         root: where the cgroup file system is mounted.
@@ -219,7 +217,7 @@ def own(root: Path = ROOT, membership: str | None = None) -> Cgroup | None:
 
 
 def of_process(membership: str, root: Path = ROOT) -> Cgroup | None:
-    """The cgroup of a process, seen from the host.
+    """Return the cgroup of a process, as seen from the host.
 
     Args:
         membership: the content of ``/proc/<pid>/cgroup``.
@@ -244,16 +242,16 @@ def of_process(membership: str, root: Path = ROOT) -> Cgroup | None:
 
 
 def host_version(root: Path = ROOT) -> int | None:
-    """The cgroup version whose memory controller this host uses."""
-    found = own(root)
-    return found.version if found else None
+    """Return the cgroup version of this host's memory controller."""
+    group = own(root)
+    return group.version if group else None
 
 
 def _above(folder: Path) -> list[Path]:
-    """The folders of the cgroups that a cgroup lies in, the nearest first, up to where the controller is mounted."""
+    """Return the folders of a cgroup's ancestors, the nearest first, up to the controller's mount."""
     return list(takewhile(lambda up: (up / "cgroup.procs").exists(), folder.parents))
 
 
 def _by_path(folders: list[Path]) -> dict[Path, Path]:
-    """The same, by their paths below the last."""
+    """Map folders by their paths below the last one."""
     return {folder.relative_to(folders[-1]): folder for folder in folders}

@@ -1,8 +1,8 @@
-"""An engine in Python as the far end of JSON lines: ``python3 -m harness.driver.component``.
+"""A Python engine behind JSON lines: ``python3 -m harness.driver.component``.
 
-For engines that are made of others: each of those runs in a process of its own, so that their packages may differ, and
-does here what the driver does with an adapter in a job of its own.  The near end is ``jsonlines.py``; a request that
-says ``"packed": true`` is answered as ``packed.py`` has it.
+An engine of several components runs each in its own process, so that their packages may differ.  This is the far end
+of :mod:`harness.driver.subprocess_adapter`.  The reply to a request with ``"packed": true`` is a packed ranking: the
+ids as JSON, the scores as the base64 of an array of doubles.
 """
 
 from __future__ import annotations
@@ -25,29 +25,24 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from harness.driver.adapter import Adapter, Corpus
+from harness.driver.adapter import Adapter, BadAnswer, Corpus, check_hits
 from harness.driver.driver import one_line, outcome_of
-from harness.driver.hits import BadAnswer, check
 from harness.driver.output import throttled
 from harness.records import Envelope, Hit
-
-# MERGED harness.driver.component: Ranked lists between two Python processes: the ids as JSON, the scores as the base64
-# of what memory holds.
-
 
 # Ids and scores, best first.
 Ranking = tuple[list[str], list[float]]
 
 
 def pack(hits: Sequence[Hit], k: int) -> dict[str, Any]:
-    """Hits as a reply holds them.
+    """Pack hits for a reply.
 
     Raises:
-        BadAnswer: they are none that the driver would take; says why, as it would.
+        BadAnswer: the driver would refuse them; the reason is the driver's.
     """
     try:
         ids, scores = [hit.doc_id for hit in hits], [hit.score for hit in hits]
-        # A quick look, under the clock; what it finds odd is looked at again for the reason.
+        # A quick check, because it runs under the clock; the slow one finds the reason.
         fine = (
             type(hits) in (list, tuple)
             and len(ids) <= k
@@ -60,15 +55,15 @@ def pack(hits: Sequence[Hit], k: int) -> dict[str, Any]:
     except (AttributeError, TypeError, OverflowError):
         ids, scores, fine = [], [], False
     if not fine:
-        check(hits, k, 0)
+        check_hits(hits, k, 0)
     return {"ids": ids, "scores": binascii.b2a_base64(array("d", scores), newline=False).decode("ascii")}
 
 
 def unpack(reply: dict[str, Any]) -> Ranking:
-    """What :func:`pack` made.
+    """Unpack a reply of :func:`pack`.
 
     Raises:
-        BadAnswer: it is nothing of that kind.
+        BadAnswer: the reply is malformed.
     """
     ids, scores = reply.get("ids"), array("d")
     try:
@@ -89,55 +84,55 @@ def main() -> int:
     """Serve requests from standard input until ``close``, or until it ends; exit code 0."""
     _die_with_parent()
     requests, replies = _pipes()
-    served = Served(lambda reply: _write(replies, reply))
+    served = ComponentServer(lambda reply: _write(replies, reply))
     with os.fdopen(requests, "rb") as lines:
         for line in lines:
             request = json.loads(line)
             try:
                 reply = served.answer(request)
-            # The adapter is foreign code: anything may come out of it, and all of it is told.
+            # The adapter is foreign code: report whatever it raises.
             except BaseException as error:  # noqa: BLE001
                 traceback.print_exc()
                 reply = {"error": one_line(error), "outcome": outcome_of(error).value}
             _write(replies, reply)
             if request["verb"] == "close":
                 _leave()
-            # Collected once the answer is out, as the driver does for an adapter in its own process.  Another component
-            # may be timed on the same CPU by then; what `load` left is frozen, so that there is little to walk.
+            # Collect after the reply, as the driver does.  Another component may be timed on the same CPU by then;
+            # what `load` left is frozen, so that a collection is short.
             if request["verb"] in ("search", "search_batch"):
                 del reply
                 gc.collect()
     return 0
 
 
-class Served:
-    """One adapter, asked by verb.
+class ComponentServer:
+    """Serves one adapter's verbs.
 
     Args:
-        tell: writes a reply at once; for progress, of which there may be many.
+        write: writes a reply at once; used for progress.
     """
 
-    def __init__(self, tell: Callable[[Reply], None]) -> None:
-        self._tell = tell
+    def __init__(self, write: Callable[[Reply], None]) -> None:
+        self._write = write
         self._adapter: Adapter | None = None
         self._has_loaded = False
 
     def answer(self, request: dict[str, Any]) -> Reply:
-        """The reply to one request."""
+        """Answer one request."""
         return cast(Reply, getattr(self, f"_{request['verb']}")(request))
 
     def _build(self, request: dict[str, Any]) -> Reply:
-        adapter = self._made(request)
+        adapter = self._start(request)
         corpus = Corpus(Path(request["corpus"]), request["documents"])
-        adapter.build(corpus, Path(request["index"]), throttled(lambda done: self._tell({"progress": done})))
+        adapter.build(corpus, Path(request["index"]), throttled(lambda done: self._write({"progress": done})))
         adapter.verify_index(corpus, Path(request["index"]))
         return {"libraries": adapter.libraries(), "device": adapter.device(), "resumed_s": adapter.resumed_s()}
 
     def _load(self, request: dict[str, Any]) -> Reply:
-        adapter = self._made(request)
+        adapter = self._start(request)
         adapter.load(Path(request["index"]))
         self._has_loaded = True
-        # What load left behind is never garbage; frozen, no collection walks it again.
+        # What load left is never garbage: frozen, no collection walks it again.
         gc.collect()
         gc.freeze()
         gc.disable()
@@ -152,9 +147,9 @@ class Served:
         answers = self._loaded.search_batch(request["queries"], request["k"])
         if type(answers) not in (list, tuple) or len(answers) != len(request["queries"]):
             raise BadAnswer(f"search_batch has no answer for each of {len(request['queries'])} queries")
-        told = [_answer(each, request) for each in answers]
-        plain = told if request.get("packed") else [each["hits"] for each in told]
-        return {"answers": plain, "stages_s": self._loaded.stages_s()}
+        packed = [_answer(hits, request) for hits in answers]
+        replies = packed if request.get("packed") else [answer["hits"] for answer in packed]
+        return {"answers": replies, "stages_s": self._loaded.stages_s()}
 
     def _threads(self, _: dict[str, Any]) -> Reply:
         return {"threads": self._loaded.threads()}
@@ -163,7 +158,7 @@ class Served:
         return {"libraries": self._loaded.libraries()}
 
     def _close(self, _: dict[str, Any]) -> Reply:
-        # After a build there is nothing that ``load`` took.
+        # After a build nothing is loaded.
         if self._has_loaded:
             self._loaded.close()
         return {}
@@ -173,22 +168,22 @@ class Served:
         assert self._adapter is not None, "the first request is build or load"
         return self._adapter
 
-    def _made(self, request: dict[str, Any]) -> Adapter:
+    def _start(self, request: dict[str, Any]) -> Adapter:
         envelope = Envelope("component", request["cpus"], request["memory_bytes"], request["gpus"])
         module = importlib.import_module("adapter")
         source = Path(str(module.__file__))
-        wanted = request.get("adapter_sha256")
-        if wanted and hashlib.sha256(source.read_bytes()).hexdigest() != wanted:
+        expected = request.get("adapter_sha256")
+        if expected and hashlib.sha256(source.read_bytes()).hexdigest() != expected:
             raise ValueError(f"{source} is another engine's: one that is joined keeps its files in /opt/<its name>")
         self._adapter = adapter = cast(Adapter, module.ENGINE(request["params"], envelope, Path(request["assets"])))
         return adapter
 
 
 def _answer(hits: Sequence[Hit], request: dict[str, Any]) -> Reply:
-    """Hits as they were asked for; pairs are checked where they are read."""
+    """Write hits as requested, packed or as pairs; the reader checks pairs."""
     if request.get("packed"):
         return pack(hits, request["k"])
-    # A lazy sequence would do its work under no clock of its engine's.
+    # A lazy sequence would do its work outside its engine's clock.
     if type(hits) not in (list, tuple):
         raise BadAnswer(f"search returned {type(hits).__name__}, not a list or tuple of hits")
     try:
@@ -200,7 +195,7 @@ def _answer(hits: Sequence[Hit], request: dict[str, Any]) -> Reply:
 def _write(replies: int, reply: Reply) -> None:
     try:
         text = json.dumps(reply, separators=(",", ":"), allow_nan=False)
-    except (TypeError, ValueError) as error:  # a device's number, or none that JSON has
+    except (TypeError, ValueError) as error:  # a device's number, or one that JSON lacks
         text = json.dumps({"error": f"a reply holds what JSON cannot: {error}", "outcome": "bad_output"})
     line = text.encode("ascii") + b"\n"
     sent = 0
@@ -209,14 +204,14 @@ def _write(replies: int, reply: Reply) -> None:
 
 
 def _leave() -> None:
-    """End at once: taking down the interpreter and its libraries can take PyTorch seconds, and nothing waits for it."""
+    """End at once, because PyTorch's teardown takes seconds."""
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     os._exit(0)
 
 
 def _pipes() -> tuple[int, int]:
-    """Descriptors of the requests and the replies, out of reach of what the engine or its children read and print."""
+    """Return descriptors of requests and replies that the engine and its children cannot read or print to."""
     requests, replies = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -226,9 +221,9 @@ def _pipes() -> tuple[int, int]:
 
 
 def _die_with_parent() -> None:
-    """A hung engine would not see its input end; in a container, where the parent is process 1, nothing outlives it."""
+    """Let the kernel kill this process with its parent: a hung engine would not notice the end of its input."""
     if os.getppid() != 1:
-        with contextlib.suppress(OSError, AttributeError):  # not every C library has it
+        with contextlib.suppress(OSError, AttributeError):  # some C libraries lack it
             ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
 
 

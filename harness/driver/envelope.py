@@ -1,4 +1,4 @@
-"""The limits in force, read from inside the job, and whether they are the ones asked for."""
+"""The limits in force, read from inside the job, and their differences from the requested ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from harness.driver.cgroup import UNLIMITED
 from harness.driver.procfs import format_list, parse_list
 from harness.records import Cpuset, EffectiveEnvelope, Envelope, Isolation
 
-PAGE = 4096
+PAGE_BYTES = 4096
 
 
 def read() -> EffectiveEnvelope:
@@ -34,91 +34,93 @@ def read() -> EffectiveEnvelope:
         effective_capabilities=_hexadecimal(status.get("CapEff")),
         no_new_privileges={"1": True, "0": False}.get(status.get("NoNewPrivs", "")),
         uid=os.getuid(),
-        # Of the process, as the affinity is: shown whatever controllers its cgroup has.
+        # Of the process, like the affinity: independent of its cgroup's controllers.
         numa_nodes=None if nodes is None else tuple(sorted(parse_list(nodes))),
     )
 
 
 def mismatches(
-    asked: Envelope, seen: EffectiveEnvelope, isolation: Isolation, cpuset: Cpuset | None = None
+    requested: Envelope, effective: EffectiveEnvelope, isolation: Isolation, cpuset: Cpuset | None = None
 ) -> list[str]:
-    """Name every limit that is not as asked for; empty when all hold.
+    """Describe every limit that differs from the requested one.
 
-    A plain process has only its CPU affinity held; the rest is checked in containers alone.
+    Of a plain process only the CPU affinity is checked.
 
     Args:
-        cpuset: the very CPUs and NUMA nodes that were chosen; ``None``: as many CPUs as asked for, wherever they are.
+        cpuset: the chosen CPUs and NUMA nodes; ``None``: any CPUs, as many as requested.
     """
-    wrong = _cpus(asked, seen, cpuset)
+    wrong = _cpus(requested, effective, cpuset)
     if isolation is Isolation.CONTAINER:
-        wrong += _numa_nodes(seen, cpuset) + _limits(asked, seen) + _walls(asked, seen)
+        wrong += _numa_nodes(effective, cpuset) + _limits(requested, effective) + _walls(requested, effective)
     return wrong
 
 
-def _cpus(asked: Envelope, seen: EffectiveEnvelope, cpuset: Cpuset | None) -> list[str]:
-    if len(seen.cpus) != asked.cpus:
-        return [f"{len(seen.cpus)} CPUs in the affinity mask, asked for {asked.cpus}"]
-    if cpuset and set(seen.cpus) != set(cpuset.cpus):
-        # As many, but others: the harness's own, perhaps, or two threads of one core.
-        return [f"CPUs {format_list(seen.cpus)} in the affinity mask, asked for CPUs {format_list(cpuset.cpus)}"]
+def _cpus(requested: Envelope, effective: EffectiveEnvelope, cpuset: Cpuset | None) -> list[str]:
+    if len(effective.cpus) != requested.cpus:
+        return [f"{len(effective.cpus)} CPUs in the affinity mask, asked for {requested.cpus}"]
+    if cpuset and set(effective.cpus) != set(cpuset.cpus):
+        # The same number of other CPUs: perhaps the harness's own, or two threads of one core.
+        return [f"CPUs {format_list(effective.cpus)} in the affinity mask, asked for CPUs {format_list(cpuset.cpus)}"]
     return []
 
 
-def _numa_nodes(seen: EffectiveEnvelope, cpuset: Cpuset | None) -> list[str]:
-    if not cpuset or not cpuset.numa_nodes or set(seen.numa_nodes or ()) == set(cpuset.numa_nodes):
+def _numa_nodes(effective: EffectiveEnvelope, cpuset: Cpuset | None) -> list[str]:
+    if not cpuset or not cpuset.numa_nodes or set(effective.numa_nodes or ()) == set(cpuset.numa_nodes):
         return []
-    nodes = "unknown" if seen.numa_nodes is None else format_list(seen.numa_nodes)
+    nodes = "unknown" if effective.numa_nodes is None else format_list(effective.numa_nodes)
     return [f"memory from NUMA nodes {nodes}, asked for nodes {format_list(cpuset.numa_nodes)}"]
 
 
-def _limits(asked: Envelope, seen: EffectiveEnvelope) -> list[str]:
+def _limits(requested: Envelope, effective: EffectiveEnvelope) -> list[str]:
     wrong = []
-    if seen.memory_bytes is None or not same_memory(asked, seen.memory_bytes):
-        wrong.append(f"memory limit {seen.memory_bytes} bytes, asked for {asked.memory_bytes}")
-    if seen.swap_bytes != 0:
-        wrong.append(f"swap limit {seen.swap_bytes} bytes, asked for 0: turn swap accounting on or swap off")
-    if seen.cpu_quota is None:
-        # Not "none": one further up would hold all the same.
+    if effective.memory_bytes is None or not same_memory(requested, effective.memory_bytes):
+        wrong.append(f"memory limit {effective.memory_bytes} bytes, asked for {requested.memory_bytes}")
+    if effective.swap_bytes != 0:
+        wrong.append(f"swap limit {effective.swap_bytes} bytes, asked for 0: turn swap accounting on or swap off")
+    if effective.cpu_quota is None:
+        # A quota further up may still be in force.
         wrong.append(
             "CPU quota unknown, asked for none: the container does not see the cpu controller; delegate it to the"
             " engine (cgroup v2) or mount it (v1)"
         )
-    elif seen.cpu_quota != UNLIMITED:
-        wrong.append(f"CPU quota of {seen.cpu_quota} CPUs, asked for none")
-    if seen.pids is None or not 0 < seen.pids <= asked.pids:
-        wrong.append(f"pids limit {seen.pids}, asked for {asked.pids}")
+    elif effective.cpu_quota != UNLIMITED:
+        wrong.append(f"CPU quota of {effective.cpu_quota} CPUs, asked for none")
+    if effective.pids is None or not 0 < effective.pids <= requested.pids:
+        wrong.append(f"pids limit {effective.pids}, asked for {requested.pids}")
     return wrong
 
 
-def _walls(asked: Envelope, seen: EffectiveEnvelope) -> list[str]:
+def _walls(requested: Envelope, effective: EffectiveEnvelope) -> list[str]:
     wrong = []
-    if seen.gpus != asked.gpus:
-        wrong.append(f"{seen.gpus} GPUs visible, asked for {asked.gpus}")
-    if not seen.network_interfaces:  # without a network there is "lo"
+    if effective.gpus != requested.gpus:
+        wrong.append(f"{effective.gpus} GPUs visible, asked for {requested.gpus}")
+    if not effective.network_interfaces:  # without a network there is "lo"
         wrong.append("network interfaces unknown, asked for none that leads out")
     # Tunnel stubs (tunl0, sit0 ...) come with kernel modules and lead nowhere; a veth (eth0) leads out.
-    if any(re.match(r"(eth|en|wl|veth)", name) for name in seen.network_interfaces):
-        wrong.append(f"network interfaces {', '.join(seen.network_interfaces)}, asked for none")
-    if not seen.root_read_only:
+    if any(re.match(r"(eth|en|wl|veth)", name) for name in effective.network_interfaces):
+        wrong.append(f"network interfaces {', '.join(effective.network_interfaces)}, asked for none")
+    if not effective.root_read_only:
         wrong.append("the root file system is writable, asked for read-only")
-    if seen.effective_capabilities != 0:
-        wrong.append(f"capabilities {seen.effective_capabilities}, asked for none")
-    if seen.no_new_privileges is not True:
+    if effective.effective_capabilities != 0:
+        wrong.append(f"capabilities {effective.effective_capabilities}, asked for none")
+    if effective.no_new_privileges is not True:
         wrong.append("no-new-privileges is off")
-    if seen.uid == 0:
+    if effective.uid == 0:
         wrong.append("runs as root")
     return wrong
 
 
-def same_memory(asked: Envelope, limit_bytes: int) -> bool:
-    """Is this the limit that was asked for?  The kernel rounds it down to whole pages."""
-    return 0 <= asked.memory_bytes - limit_bytes < PAGE
+def same_memory(requested: Envelope, limit_bytes: int) -> bool:
+    """Check a memory limit, which the kernel rounds down to whole pages."""
+    return 0 <= requested.memory_bytes - limit_bytes < PAGE_BYTES
 
 
-def thread_mismatches(asked: Envelope, threads: dict[str, int]) -> list[str]:
-    """Name every library that says it uses more threads than there are CPUs."""
+def thread_mismatches(requested: Envelope, threads: dict[str, int]) -> list[str]:
+    """Describe every library that reports more threads than there are CPUs."""
     return [
-        f"{name} says {count} threads on {asked.cpus} CPUs" for name, count in threads.items() if count > asked.cpus
+        f"{name} says {count} threads on {requested.cpus} CPUs"
+        for name, count in threads.items()
+        if count > requested.cpus
     ]
 
 
@@ -132,8 +134,8 @@ def _hexadecimal(text: str | None) -> int | None:
 
 
 def _host_swap_bytes() -> int | None:
-    found = re.search(r"^SwapTotal:\s+(\d+) kB", Path("/proc/meminfo").read_text(encoding="ascii"), re.MULTILINE)
-    return int(found.group(1)) * 1024 if found else None
+    match = re.search(r"^SwapTotal:\s+(\d+) kB", Path("/proc/meminfo").read_text(encoding="ascii"), re.MULTILINE)
+    return int(match.group(1)) * 1024 if match else None
 
 
 def _listdir(path: str) -> list[str]:

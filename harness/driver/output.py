@@ -1,6 +1,6 @@
-"""What a job leaves in ``out/``: events and samples as they happen, the measurement at the end.
+"""The files of a job in ``out/``: events and samples as they happen, the measurement at the end.
 
-Each line is one ``write`` to an unbuffered file, so that what was finished survives a kill.
+Each line is one ``write`` to an unbuffered file, so that finished work survives a kill.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ REPEAT_TRIAL = -2
 
 
 @dataclass
-class Claim:
-    """The nanoseconds that the answers of a phase took; whoever runs the phase fills it in."""
+class PhaseClaim:
+    """The nanoseconds that the answers of a phase took; the code of the phase sets them."""
 
     claimed_ns: int = 0
 
@@ -45,12 +45,12 @@ class Output:
         self._written_ns = 0
 
     @contextmanager
-    def phase(self, name: str, total: int = 0) -> Iterator[Claim]:
-        """Mark a phase's edges: told to the host at once, kept for the measurement.
+    def phase(self, name: str, total: int = 0) -> Iterator[PhaseClaim]:
+        """Write a phase's start and end as events, and keep it for the measurement.
 
-        Its end says what the phase claims, and how long writing took, which a busy disk can make any length.
+        The end event has the claimed nanoseconds and the time of writing, which a busy disk makes arbitrarily long.
         """
-        claim, start_ns, written_ns = Claim(), perf_counter_ns(), self._written_ns
+        claim, start_ns, written_ns = PhaseClaim(), perf_counter_ns(), self._written_ns
         self._event(phase=name, total=total, t_ns=start_ns)
         try:
             yield claim
@@ -61,14 +61,14 @@ class Output:
             self._event(end=name, start_ns=start_ns, t_ns=end_ns, claimed_ns=claim.claimed_ns, written_ns=written_ns)
 
     def progress(self, done: int) -> None:
-        """Tell the host how far the present phase is."""
+        """Report the progress of the present phase to the host."""
         self._event(done=done, t_ns=perf_counter_ns())
 
     def pause(self, number: int) -> None:
         """Ask the host for the queries of this number."""
         self._event(pause=number, t_ns=perf_counter_ns())
 
-    def sample(
+    def write_sample(
         self,
         trial: int,
         query_id: str,
@@ -77,12 +77,12 @@ class Output:
         hits: list[tuple[str, float]],
         **extra: int,
     ) -> None:
-        """Keep one finished query; ``extra`` is ``batch``, or ``scheduled_ns`` and ``service_ns``."""
+        """Write one finished query; ``extra`` is ``batch``, or ``scheduled_ns`` and ``service_ns``."""
         line = {"trial": trial, "query_id": query_id, "latency_ns": latency_ns, "stages_ns": stages_ns, "hits": hits}
         self._write(self._samples, _line({**line, **extra}))
 
     def measurement(self, measurement: Measurement) -> None:
-        """Write the end of the job; renamed into place, so it is whole or absent."""
+        """Write the measurement; a rename makes it whole or absent."""
         partial = self._folder / (MEASUREMENT + ".partial")
         partial.write_text(to_json(measurement), encoding="utf-8")
         partial.rename(self._folder / MEASUREMENT)
@@ -94,7 +94,7 @@ class Output:
             file.close()
 
     def _event(self, **fields: Any) -> None:
-        # How long an event itself took to write stands in the next one.
+        # The next event has the time that this one took to write.
         self._write(self._events, _line({**fields, "wrote_ns": self._written_ns}))
 
     def _write(self, file: FileIO, line: bytes) -> None:
@@ -104,7 +104,7 @@ class Output:
 
 
 def throttled(report: Callable[[int], None], interval_s: float = 0.2) -> Callable[[int], None]:
-    """Pass on at most one call each ``interval_s``: a build that reports each document must not pay for it."""
+    """Pass on one call each ``interval_s`` at most: builds may report every document."""
     last = -interval_s
 
     def maybe(done: int) -> None:

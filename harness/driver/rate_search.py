@@ -1,4 +1,4 @@
-"""The arithmetic of the open loop: arrivals, what a probe shows, the search for the highest rate.  No clock here."""
+"""The arithmetic of the open loop, without a clock: arrivals, verdicts on probes, search of the highest rate."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from dataclasses import dataclass
 
 from harness.records import Probe, ScenarioParams
 
-# LoadGen's rule for "at most": it is claimed only where chance alone would show so few late queries one time in 100.
+# LoadGen's rule: a target holds only if chance would show as few late queries one time in 100.
 ALPHA = 0.01
 
-# The first rate, as a share of what the warm system can do: low enough to pass for most, near enough to be quick.
+# The first rate, as a share of the warm system's: low enough to pass, high enough to be quick.
 _START = 0.5
 _GROW, _SHRINK = 1.5, 0.5
-# A target that is missed at this share of one stream's first rate is out of reach: the system is then all but idle.
-_LEAST = 1 / 16
+# A target missed at this share of one stream's first rate is out of reach: the system is nearly idle.
+_MIN_SHARE = 1 / 16
 _CLOSE = 1.05
 _STEP_DOWN = 0.9
-# Probes that the search leaves for checking what it found.
+# Probes reserved for checking the result.
 _FOR_CHECKS = 8
 
 
 @dataclass(frozen=True)
-class Served:
+class ServedQuery:
     """One query of a probe; nanoseconds since the probe's start.
 
-    ``free_ns`` is when the stream that took it had answered the one before.
+    ``free_ns`` is the end of the query before it on the same stream.
     """
 
     scheduled_ns: int
@@ -37,22 +37,22 @@ class Served:
 
     @property
     def latency_ns(self) -> int:
-        """From the scheduled arrival: what waited in the queue counts."""
+        """Time since the scheduled arrival, waiting included."""
         return self.end_ns - self.scheduled_ns
 
     @property
     def service_ns(self) -> int:
-        """From the moment that the system had the query."""
+        """Time since the system received the query."""
         return self.end_ns - self.start_ns
 
     @property
     def busy_ns(self) -> int:
-        """How long it kept its stream from taking another."""
+        """Time that it kept its stream from the next query."""
         return self.end_ns - max(self.scheduled_ns, self.free_ns)
 
 
 def arrivals_ns(seed: int, trial: int, count: int, rate_qps: float) -> list[int]:
-    """Poisson arrivals: ``count`` rising times in nanoseconds, gaps exponential with mean ``1 / rate_qps`` seconds."""
+    """Draw ``count`` Poisson arrivals: rising times in nanoseconds, exponential gaps of mean ``1 / rate_qps`` s."""
     chance = random.Random(f"{seed}:{trial}")
     times, now = [], 0.0
     for _ in range(count):
@@ -62,9 +62,9 @@ def arrivals_ns(seed: int, trial: int, count: int, rate_qps: float) -> list[int]
 
 
 def late_allowed(queries: int, percentile: float) -> int | None:
-    """Most late queries that still prove "``percentile`` per cent are in time" (LoadGen's rule, confidence 0.99).
+    """Return the maximum of late queries that proves "``percentile`` % are in time" (LoadGen's rule, confidence 0.99).
 
-    The largest t with P(Binomial(n, 1 - percentile / 100) <= t) <= 0.01; ``None`` where even t = 1 proves nothing:
+    The largest t with P(Binomial(n, 1 - percentile / 100) <= t) <= 0.01; ``None`` if even t = 1 proves nothing:
     below 11 queries for 50 per cent, 64 for 90, 130 for 95, 662 for 99.
     """
     late = 1 - percentile / 100
@@ -81,14 +81,14 @@ def late_allowed(queries: int, percentile: float) -> int | None:
     return allowed if allowed else None
 
 
-def judge(
-    served: Sequence[Served], trial: int, rate_qps: float, target: ScenarioParams, *, streams: int, check: bool
+def judge_probe(
+    served: Sequence[ServedQuery], trial: int, rate_qps: float, target: ScenarioParams, *, streams: int, check: bool
 ) -> Probe:
-    """What a probe shows.
+    """Judge a probe.
 
-    It passes when the late queries are no more than :func:`late_allowed`, and when the work that came was no more than
-    the streams could do in that time.  The latter matters where the sample is shorter than the target: a queue that
-    grows without end would else pass because it ends in time.
+    It passes if at most :func:`late_allowed` queries are late, and if the streams could do the arrived work in that
+    time.  The latter matters if the sample is shorter than the target: a queue that grows without end would pass
+    because it ends in time.
     """
     percentile, target_ns = target.latency_percentile or 0.0, round((target.latency_target_s or 0.0) * 1e9)
     latencies = sorted(each.latency_ns for each in served)
@@ -108,11 +108,11 @@ def judge(
     )
 
 
-def out_of_reach(served: Sequence[Served], target: ScenarioParams) -> bool:
-    """Do too many queries miss the target by their service alone, so that no rate can keep it?
+def out_of_reach(served: Sequence[ServedQuery], target: ScenarioParams) -> bool:
+    """Check if too many queries miss the target by their service time alone, so that no rate can meet it.
 
-    Streams slow each other down, so only queries that no other was served beside tell; where they are too few to
-    prove anything, a lower rate has to.
+    Streams slow each other down, so only queries served alone count; if they are too few to prove anything, a lower
+    rate has to.
     """
     percentile, target_ns = target.latency_percentile or 0.0, round((target.latency_target_s or 0.0) * 1e9)
     if late_allowed(len(served), percentile) is None:
@@ -122,8 +122,8 @@ def out_of_reach(served: Sequence[Served], target: ScenarioParams) -> bool:
     return allowed is not None and sum(each.service_ns > target_ns for each in alone) > allowed
 
 
-def _alone(served: Sequence[Served]) -> list[Served]:
-    """Those in whose service no other query was served: with one stream, all."""
+def _alone(served: Sequence[ServedQuery]) -> list[ServedQuery]:
+    """Select the queries during whose service no other query was served: with one stream, all."""
     in_turn = sorted(served, key=lambda each: (each.start_ns, each.end_ns))
     found, ended = [], 0
     for each, after in zip(in_turn, [*in_turn[1:], None], strict=True):
@@ -134,27 +134,27 @@ def _alone(served: Sequence[Served]) -> list[Served]:
 
 
 class Unreachable(Exception):
-    """No rate keeps the target; the probe that showed it is over."""
+    """No rate meets the target; the probe that showed it has ended."""
 
 
 def highest_rate(
-    probe: Callable[[float, bool], bool], service_qps: float, most_probes: int, streams: int = 1
+    probe: Callable[[float, bool], bool], service_qps: float, max_probes: int, streams: int = 1
 ) -> float | None:
-    """Search the highest rate that passes, and believe it only when it passes again with other arrivals.
+    """Search the highest rate that passes, and passes again with other arrivals.
 
     Grows or shrinks geometrically until a rate passes and a higher one does not, halves that gap (in logarithms) to
     5 %, then checks; a rate that fails its check is lowered by 10 % and checked again.
 
     Args:
-        probe: tries a rate (queries a second) with arrivals of its own; its second argument marks a check.
-        service_qps: what the warm system does in a closed loop, if all its streams ran as fast as one alone.
-        most_probes: most calls of ``probe``.
-        streams: how many they are; together they may do no more than one, so the search goes down as far.
+        probe: tries a rate (queries a second) with its own arrivals; its second argument marks a check.
+        service_qps: rate of the warm system in a closed loop, if all its streams ran as fast as one alone.
+        max_probes: maximum calls of ``probe``.
+        streams: their number; together they may do no more than one, so the search goes down as far.
 
     Returns:
-        The rate, or ``None`` where none passed and passed again within ``most_probes``.
+        The rate, or ``None`` if none passed twice within ``max_probes``.
     """
-    left = most_probes
+    left = max_probes
     start = rate = _START * service_qps
     low: float | None = None
     high: float | None = None
@@ -174,7 +174,7 @@ def highest_rate(
                 low, rate = rate, rate * _GROW
             else:
                 high, rate = rate, rate * _SHRINK
-                if high <= _LEAST * start / streams:
+                if high <= _MIN_SHARE * start / streams:
                     return None
         while low and high and high > _CLOSE * low and left > _FOR_CHECKS:
             left -= 1

@@ -1,4 +1,4 @@
-"""How queries reach the system in a closed loop: the next is asked when the one before is answered.
+"""Closed-loop scenarios: warm-up, trials and repeats, each query sent after the answer to the one before.
 
 ``single_stream``: one query at a time.  ``offline``: batches.  The open loop is in :mod:`harness.driver.server`.
 """
@@ -14,50 +14,47 @@ from functools import partial
 from statistics import fmean, median
 from time import perf_counter_ns  # by name: see output.py
 
-from harness.driver.adapter import Adapter
-from harness.driver.compilers import CompilerClock
-from harness.driver.hits import BadAnswer, check
+from harness.driver.adapter import Adapter, BadAnswer, check_hits
 from harness.driver.output import REPEAT_TRIAL, WARMUP_TRIAL, Output
+from harness.driver.procfs import CompilerClock
 from harness.records import JobSpec, Probe, Query
-
-# MERGED harness.driver.scenarios: One pass over some queries under the clock, and what is kept of each answer.
 
 
 def trial_order(sample: Sequence[Query], seed: int, trial: int) -> list[Query]:
-    """The sample in this trial's own order: fixed by the seed, another one each trial.
+    """Return the sample in a trial's order, which depends on the seed and the trial.
 
-    One order for all trials would let a neighbour's cache effect hit the same query every time.
+    In one order for all trials, cache effects of its neighbour would hit the same query every time.
     """
     order = list(sample)
     random.Random(f"{seed}:{trial}").shuffle(order)
     return order
 
 
-def rest_collector() -> None:
-    """Switch garbage collection off: from here on it runs between queries, by hand.
+def pause_collector() -> None:
+    """Switch garbage collection off; the driver then collects between queries.
 
-    What load left behind is never garbage; frozen, no collection walks it again.
+    What load left is never garbage: frozen, no collection walks it again.
     """
     gc.collect()
     gc.freeze()
     gc.disable()
 
 
-class Asker:
-    """Asks queries, checks and writes down the answers; the clock runs around the system's own call alone."""
+class QueryRunner:
+    """Sends queries, checks and writes the answers; the clock runs around the system's call alone."""
 
     def __init__(self, adapter: Adapter, spec: JobSpec, out: Output) -> None:
         self._adapter = adapter
         self._spec = spec
         self._out = out
-        self._fewest = 0 if spec.fewer_hits_ok else min(spec.k, spec.corpus_size)
+        self._min_hits = 0 if spec.fewer_hits_ok else min(spec.k, spec.corpus_size)
         self._batches: dict[int, int] = {}
         self._warmed: set[str] = set()
 
     def one_by_one(self, trial: int, queries: Sequence[Query]) -> int:
-        """Ask each query once, one at a time; return the nanoseconds that all took."""
+        """Send each query once, one at a time; return the nanoseconds of all answers."""
         # Outside: attribute look-ups are ours.
-        clock, search, k = perf_counter_ns, self._adapter.search, self._spec.k
+        clock, search, k, out = perf_counter_ns, self._adapter.search, self._spec.k, self._out
         total_ns = 0
         for query in queries:
             text = query.text
@@ -66,16 +63,16 @@ class Asker:
             answer = search(text, k)  # inside: query text in, ranked ids and scores out, and nothing else
             latency_ns = clock() - start
             # Outside: checking, writing and collecting garbage are the harness's work, not the system's.
-            self.keep(trial, query, latency_ns, answer, self.stages_ns())
+            out.write_sample(trial, query.query_id, latency_ns, self.stages_ns(), self.hits_of(trial, query, answer))
             total_ns += latency_ns
             del answer
             gc.collect()
         return total_ns
 
     def in_batches(self, trial: int, queries: Sequence[Query]) -> int:
-        """Ask the queries in batches of the spec's size; return the nanoseconds that all batches took.
+        """Send the queries in batches of the spec's size; return the nanoseconds of all batches.
 
-        Each query's latency is its whole batch's: none has its answer sooner.
+        Each query's latency is that of its batch, because no answer comes sooner.
 
         Raises:
             BadAnswer: a batch's answers are not one for each of its queries.
@@ -96,84 +93,81 @@ class Asker:
             stages_ns, number = self.stages_ns(), self._batches.get(trial, 0)
             self._batches[trial] = number + 1
             for query, answer in zip(batch, answers, strict=True):
-                self.keep(trial, query, latency_ns, answer, stages_ns, batch=number)
+                hits = self.hits_of(trial, query, answer)
+                self._out.write_sample(trial, query.query_id, latency_ns, stages_ns, hits, batch=number)
             total_ns += latency_ns
             del answers
             gc.collect()
         return total_ns
 
     def stages_ns(self) -> dict[str, int]:
-        """What the adapter says of its last search."""
+        """Return the stages of the last search, in nanoseconds."""
         return {name: round(seconds * 1e9) for name, seconds in self._adapter.stages_s().items()}
 
-    def keep(
-        self, trial: int, query: Query, latency_ns: int, answer: object, stages_ns: dict[str, int], **extra: int
-    ) -> None:
-        """Check an answer and write its sample; BadAnswer where it breaks the contract.
+    def hits_of(self, trial: int, query: Query, answer: object) -> list[tuple[str, float]]:
+        """Check an answer against the contract, and return its hits.
 
         Warm-up repeats its queries thousands of times: their hits are written once.
+
+        Raises:
+            BadAnswer: the answer breaks the contract.
         """
-        hits = check(answer, self._spec.k, self._fewest)
+        hits = check_hits(answer, self._spec.k, self._min_hits)
         if trial == WARMUP_TRIAL:
             hits = [] if query.query_id in self._warmed else hits
             self._warmed.add(query.query_id)
-        self._out.sample(trial, query.query_id, latency_ns, stages_ns, hits, **extra)
+        return hits
 
 
-# MERGED harness.driver.scenarios: When is a system warm?  Passes over the same queries, until a stretch of work is
-# level and nothing compiles.
-
-
-# Work that has to be level.
+# Work, in nanoseconds, that must be level.
 WORK_NS = 1_500_000_000
-# Where queries take microseconds, so many stand in for that work: a just-in-time compiler counts calls.
+# This many queries replace that work if they take microseconds: a just-in-time compiler counts calls.
 ENOUGH_QUERIES = 10_000
-# The stretch is compared in so many parts; it has at least one pass for each.
+# Number of parts of a stretch to compare, each of at least one pass.
 PARTS = 3
-# The slowest part takes at most this much more than the fastest.
+# Maximum excess of the slowest part over the fastest.
 STEADY = 0.10
-# Parts that fall one after the other by more than this in all are on a slope, however gentle.
+# Parts that fall one after the other by more than this in total are on a slope.
 SLOPE = 0.02
-# Compiler threads may take this share of the stretch.
+# Maximum share of compiler threads in a stretch.
 COMPILING = 0.02
-# A system that is not steady after so much work is measured all the same, and called unsteady.
-MOST_NS = 60_000_000_000
-# Looking again after each short pass would accept a chance agreement sooner or later.
-_BETWEEN_LOOKS_NS = WORK_NS // 10
+# A system that is not steady after this much work is measured, and called unsteady.
+MAX_NS = 60_000_000_000
+# A check after each short pass would accept agreement by chance sooner or later.
+_BETWEEN_CHECKS_NS = WORK_NS // 10
 
 
 def warm_up(
-    ask: Callable[[], int], queries: int, most: int, compiled_ns: Callable[[], int] = lambda: 0
+    run_pass: Callable[[], int], queries: int, max_queries: int, compiled_ns: Callable[[], int] = lambda: 0
 ) -> tuple[int, bool | None]:
     """Pass over the warm-up queries until they are steady.
 
     Args:
-        ask: passes over all warm-up queries once; returns the nanoseconds that they took.  The same queries each
-            time: others would be slower or faster by themselves.
-        queries: how many a pass asks.
-        most: queries that may be asked; one pass is made in any case.  Two passes alone are compared with each other.
+        run_pass: passes over the same warm-up queries once; returns the nanoseconds of their answers.
+        queries: number of queries in a pass.
+        max_queries: queries to send at most; one pass runs in any case.  Two passes alone are compared.
         compiled_ns: CPU time of compiler threads so far, in nanoseconds.
 
     Returns:
-        The last pass's nanoseconds, and whether the level became steady (``None``: one pass only).
+        The last pass's nanoseconds, and ``True`` if the level became steady (``None``: one pass only).
     """
-    passes = max(1, most // max(1, queries))
+    passes = max(1, max_queries // max(1, queries))
     levels: list[int] = []
     compiled = [compiled_ns()]
-    total = looked = 0
+    total = checked = 0
     while True:
-        levels.append(ask())
+        levels.append(run_pass())
         compiled.append(compiled_ns())
         total += levels[-1]
-        last = len(levels) >= passes or (len(levels) >= PARTS and total >= MOST_NS)
-        if not last and (len(levels) < PARTS or total - looked < _BETWEEN_LOOKS_NS):
+        last = len(levels) >= passes or (len(levels) >= PARTS and total >= MAX_NS)
+        if not last and (len(levels) < PARTS or total - checked < _BETWEEN_CHECKS_NS):
             continue
-        looked = total
+        checked = total
         level: Callable[[Sequence[int]], float] = fmean
         count = _stretch(levels)
         if count is None and last:
-            # Less work than a stretch: judge what there is, without the coldest third.  One interruption is long beside
-            # so short passes.
+            # Less work than a stretch: judge all passes but the coldest third.  The median, because one interruption
+            # is long beside such short passes.
             count, level = max(min(PARTS, len(levels)), len(levels) * 2 // 3), median
         if count is None:
             continue
@@ -206,15 +200,15 @@ def _stretch(levels: Sequence[int]) -> int | None:
     return None
 
 
-# Waits for the queries of a number (see ``handed``): nobody in the container knows them before.
-Hand = Callable[[int], Sequence[Query]]
-# One pass over queries under a trial's number; says the nanoseconds that it took.
+# Waits for the queries of a number (see ``planned_queries``): no code in the container knows them earlier.
+QuerySource = Callable[[int], Sequence[Query]]
+# Passes over queries under a trial's number; returns the nanoseconds of their answers.
 Pass = Callable[[int, Sequence[Query]], int]
 
 
 @dataclass(frozen=True)
-class Done:
-    """What a scenario says besides its samples; the names are those of ``Measurement``."""
+class ScenarioResult:
+    """The result of a scenario besides its samples; fields are those of ``Measurement``."""
 
     warmup_steady: bool | None
     probes: tuple[Probe, ...] = ()
@@ -222,55 +216,45 @@ class Done:
     compiled_s: float | None = None
 
 
-def handed(spec: JobSpec, number: int) -> list[Query]:
+def planned_queries(spec: JobSpec, number: int) -> list[Query]:
     """Return the queries of a stretch in their order: 0 is the warm-up, then the trials, then the repeats."""
     if number == 0:
         return list(spec.warmup)
     if number > spec.trials and spec.scenario != "server":
-        return repeated(spec)
+        return repeat_queries(spec)
     return trial_order(spec.sample, spec.seed, spec.first_trial + number - 1)
 
 
-def single_stream(adapter: Adapter, spec: JobSpec, out: Output, hand: Hand | None = None) -> Done:
-    """Warm up, run the trials one query at a time, then ask some queries twice in a row."""
-    asker, hand = Asker(adapter, spec, out), hand or partial(handed, spec)
-    done = _closed_loop(asker.one_by_one, spec, out, hand)
-    if spec.repeats:
-        again = hand(spec.trials + 1)
-        # After the trials: a cache that these questions fill can make no trial faster.
-        with out.phase("repeat", 2 * len(again)):
-            for query in again:
-                asker.one_by_one(REPEAT_TRIAL, (query, query))
-    return done
-
-
-def offline(adapter: Adapter, spec: JobSpec, out: Output, hand: Hand | None = None) -> Done:
-    """Warm up and run the trials, in batches of ``scenario_params.batch_size``."""
-    return _closed_loop(Asker(adapter, spec, out).in_batches, spec, out, hand or partial(handed, spec))
-
-
-def repeated(spec: JobSpec) -> list[Query]:
-    """The queries that are asked twice in a row after the trials."""
+def repeat_queries(spec: JobSpec) -> list[Query]:
+    """Return the queries that are sent twice in a row after the trials."""
     return trial_order(spec.sample, spec.seed, REPEAT_TRIAL)[: spec.repeats]
 
 
-def warmed(ask: Pass, spec: JobSpec, out: Output, compiled_ns: CompilerClock) -> tuple[int, bool | None]:
-    """Run the warm-up phase: the last pass's nanoseconds, and whether it became steady."""
-    rest_collector()
+def run_warmup(ask: Pass, spec: JobSpec, out: Output, compiled_ns: CompilerClock) -> tuple[int, bool | None]:
+    """Run the warm-up phase; see :func:`warm_up`."""
+    pause_collector()
     queries = len(spec.warmup)
     with out.phase("warmup", queries):
         return warm_up(lambda: ask(WARMUP_TRIAL, spec.warmup), queries, spec.warmup_cap if queries else 0, compiled_ns)
 
 
-def _closed_loop(ask: Pass, spec: JobSpec, out: Output, hand: Hand) -> Done:
-    compiled_ns = CompilerClock()
-    _, steady = warmed(ask, spec, out, compiled_ns)
+def closed_loop(adapter: Adapter, spec: JobSpec, out: Output, hand: QuerySource | None = None) -> ScenarioResult:
+    """Warm up, run the trials query by query or in batches, then repeat some queries."""
+    asker, hand, compiled_ns = QueryRunner(adapter, spec, out), hand or partial(planned_queries, spec), CompilerClock()
+    ask = asker.in_batches if spec.scenario == "offline" else asker.one_by_one
+    _, steady = run_warmup(ask, spec, out, compiled_ns)
     compiled_s = 0.0
     for number in range(spec.trials):
-        rest_collector()  # what warm-up left is walked here once, not after each query
+        pause_collector()  # walk what warm-up left once, not after each query
         trial, queries = spec.first_trial + number, hand(number + 1)
         before_ns = compiled_ns()
         with out.phase(f"trial-{trial}", len(queries)) as phase:
             phase.claimed_ns = ask(trial, queries)
         compiled_s += (compiled_ns() - before_ns) / 1e9
-    return Done(steady, compiled_s=compiled_s if compiled_ns.seen else None)
+    if spec.repeats and spec.scenario == "single_stream":
+        again = hand(spec.trials + 1)
+        # After the trials, which a cache that the repeats fill can no longer make faster.
+        with out.phase("repeat", 2 * len(again)):
+            for query in again:
+                asker.one_by_one(REPEAT_TRIAL, (query, query))
+    return ScenarioResult(steady, compiled_s=compiled_s if compiled_ns.seen else None)

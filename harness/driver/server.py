@@ -1,7 +1,7 @@
-"""The ``server`` scenario: queries arrive by themselves, whether or not the system is ready for them (open loop).
+"""The ``server`` scenario: queries arrive on schedule, ready or not (open loop).
 
-A closed loop hides a stall: nobody asks while the system stands.  Here latency counts from the scheduled arrival,
-so every query that a stall kept waiting shows it.
+A closed loop hides a stall, because no query arrives meanwhile.  Here latency counts from the scheduled arrival, so
+every query that waited shows it.
 """
 
 from __future__ import annotations
@@ -14,63 +14,70 @@ from functools import partial
 from time import perf_counter_ns  # by name: see output.py
 
 from harness.driver.adapter import Adapter
-from harness.driver.compilers import CompilerClock
 from harness.driver.output import Output
-from harness.driver.rate_search import Served, Unreachable, arrivals_ns, highest_rate, judge, out_of_reach
-from harness.driver.scenarios import Asker, Done, Hand, handed, rest_collector, warmed
+from harness.driver.procfs import CompilerClock
+from harness.driver.rate_search import ServedQuery, Unreachable, arrivals_ns, highest_rate, judge_probe, out_of_reach
+from harness.driver.scenarios import (
+    QueryRunner,
+    QuerySource,
+    ScenarioResult,
+    pause_collector,
+    planned_queries,
+    run_warmup,
+)
 from harness.records import MAX_PROBES, JobSpec, Probe, Query
 
-_MOST_STREAMS = 1024
-# The kernel wakes a sleeper some tens of microseconds late; the last stretch is passed in short yields.
+_MAX_STREAMS = 1024
+# The kernel wakes a sleeper tens of microseconds late: yield for the last stretch.
 _SLEEP_SHORT_NS = 200_000
-# The host stops a job that says nothing for as long as one query may take.
-_TELL_NS = 1_000_000_000
-# Between the arrivals' origin and now: time for the threads to start.
+# The host stops a job that is silent for longer than one query may take.
+_REPORT_NS = 1_000_000_000
+# Time for the threads to start before the first arrival.
 _LEAD_NS = 2_000_000
 
 
-def server(adapter: Adapter, spec: JobSpec, out: Output, hand: Hand | None = None) -> Done:
-    """Warm up one query at a time, then look for the highest rate that keeps the target.
+def server(adapter: Adapter, spec: JobSpec, out: Output, hand: QuerySource | None = None) -> ScenarioResult:
+    """Warm up one query at a time, then search the highest rate that meets the target.
 
-    Each rate that is tried is a probe, numbered and written down like a trial.
+    Each tried rate is a probe, numbered and stored like a trial.
     """
     streams = adapter.streams()
-    if type(streams) is not int or not 1 <= streams <= _MOST_STREAMS:
-        raise ValueError(f"streams() is {streams!r}, must be a whole number from 1 to {_MOST_STREAMS}")
-    asker, hand = Asker(adapter, spec, out), hand or partial(handed, spec)
+    if type(streams) is not int or not 1 <= streams <= _MAX_STREAMS:
+        raise ValueError(f"streams() is {streams!r}, must be a whole number from 1 to {_MAX_STREAMS}")
+    asker, hand = QueryRunner(adapter, spec, out), hand or partial(planned_queries, spec)
     compiled_ns = CompilerClock()
-    level_ns, steady = warmed(asker.one_by_one, spec, out, compiled_ns)
+    level_ns, steady = run_warmup(asker.one_by_one, spec, out, compiled_ns)
     service_qps = streams * len(spec.warmup) * 1e9 / max(1, level_ns) if spec.warmup else 1.0
     probes: list[Probe] = []
     compiled_s = 0.0
 
     def probe(rate_qps: float, check: bool) -> bool:
         nonlocal compiled_s
-        rest_collector()
+        pause_collector()
         trial, queries = spec.first_trial + len(probes), hand(len(probes) + 1)
         before_ns = compiled_ns()
         with out.phase(f"trial-{trial}", len(queries)) as phase:
             served = _Arrivals(adapter, spec, out, asker, trial, queries, rate_qps, streams).serve()
             phase.claimed_ns = sum(each.latency_ns for each in served)
         compiled_s += (compiled_ns() - before_ns) / 1e9
-        probes.append(judge(served, trial, rate_qps, spec.scenario_params, streams=streams, check=check))
+        probes.append(judge_probe(served, trial, rate_qps, spec.scenario_params, streams=streams, check=check))
         if out_of_reach(served, spec.scenario_params):
             raise Unreachable
         return probes[-1].passed
 
     rate_qps = highest_rate(probe, service_qps, MAX_PROBES, streams)
-    return Done(steady, tuple(probes), rate_qps, compiled_s if compiled_ns.seen else None)
+    return ScenarioResult(steady, tuple(probes), rate_qps, compiled_s if compiled_ns.seen else None)
 
 
 class _Arrivals:
-    """One probe: every query of the sample once, each at its scheduled time."""
+    """One probe: every query of the sample once, at its scheduled time."""
 
     def __init__(
         self,
         adapter: Adapter,
         spec: JobSpec,
         out: Output,
-        asker: Asker,
+        asker: QueryRunner,
         trial: int,
         queries: Sequence[Query],
         rate_qps: float,
@@ -84,19 +91,19 @@ class _Arrivals:
         self._stages: list[dict[str, int]] = [{}] * len(self._queries)
         self._times: list[tuple[int, int, int]] = [(0, 0, 0)] * len(self._queries)
         self._failed: BaseException | None = None
-        self._origin = self._told = 0
+        self._origin = self._reported = 0
 
-    def serve(self) -> Sequence[Served]:
-        """Let the queries arrive; return what came of each, in order of arrival.
+    def serve(self) -> Sequence[ServedQuery]:
+        """Send the queries on schedule; return them with their times, in order of arrival.
 
-        Checking answers, writing samples and collecting garbage wait until the last query is answered: in between
-        they would stand in the queue, and count as the system's.  So a probe's answers stay in memory until its end.
+        Checks, writes and garbage collection wait for the last answer: earlier, they would delay queries and count as
+        the system's.  So a probe's answers stay in memory until its end.
         """
-        # A range's iterator hands out each number once, also to several threads: first come, first served.
+        # A range's iterator yields each number once, also to several threads: first come, first served.
         turns = iter(range(len(self._queries)))
-        self._origin = self._told = perf_counter_ns() + _LEAD_NS
+        self._origin = self._reported = perf_counter_ns() + _LEAD_NS
         if self._streams == 1:
-            self._stream(turns)  # in this thread, which the engine knows from load
+            self._stream(turns)  # in this thread, which also ran load
         else:
             threads = [threading.Thread(target=self._stream, args=(turns,)) for _ in range(self._streams)]
             for thread in threads:
@@ -106,10 +113,10 @@ class _Arrivals:
         if self._failed is not None:
             raise self._failed
         gc.collect()
-        return self._kept()
+        return self._write()
 
     def _stream(self, turns: Iterator[int]) -> None:
-        """One of the streams that the system takes queries on."""
+        """Serve queries on one of the system's streams."""
         clock, search, k, origin = perf_counter_ns, self._adapter.search, self._k, self._origin
         free = origin
         try:
@@ -122,37 +129,38 @@ class _Arrivals:
                 self._answers[turn] = search(text, k)
                 end = clock()
                 self._times[turn] = (free, start, end)
-                if self._streams == 1:  # several streams have no "last search" to ask about
+                if self._streams == 1:  # several streams have no "last search"
                     self._stages[turn] = self._asker.stages_ns()
                 free = end
-        # Carried to the main thread, which says how the job ended.
+        # The main thread raises it.
         except BaseException as error:  # noqa: BLE001
             self._failed = self._failed or error
 
     def _wait(self, until: int) -> None:
-        """Sleep most of the time until then, and tell the host now and again that we are alive."""
+        """Sleep until shortly before ``until``, then yield; report progress to the host meanwhile."""
         clock = perf_counter_ns
         while True:
             now = clock()
-            if now - self._told >= _TELL_NS:
-                self._told = now
+            if now - self._reported >= _REPORT_NS:
+                self._reported = now
                 self._out.progress(sum(end > 0 for _, _, end in self._times))
             left = until - clock()
             if left <= _SLEEP_SHORT_NS or self._failed is not None:
                 break
-            time.sleep(min(left - _SLEEP_SHORT_NS, _TELL_NS) / 1e9)
+            time.sleep(min(left - _SLEEP_SHORT_NS, _REPORT_NS) / 1e9)
         while clock() < until:
             time.sleep(0)
 
-    def _kept(self) -> Sequence[Served]:
+    def _write(self) -> Sequence[ServedQuery]:
         served = [
-            Served(scheduled, free - self._origin, start - self._origin, end - self._origin)
+            ServedQuery(scheduled, free - self._origin, start - self._origin, end - self._origin)
             for scheduled, (free, start, end) in zip(self._arrivals, self._times, strict=True)
         ]
-        self._out.progress(0)  # from here on the host counts samples
+        self._out.progress(0)  # from now on the host counts samples
         for turn, (query, each) in enumerate(zip(self._queries, served, strict=True)):
             extra = {"scheduled_ns": each.scheduled_ns, "service_ns": each.service_ns}
-            self._asker.keep(self._trial, query, each.latency_ns, self._answers[turn], self._stages[turn], **extra)
+            stages_ns, hits = self._stages[turn], self._asker.hits_of(self._trial, query, self._answers[turn])
+            self._out.write_sample(self._trial, query.query_id, each.latency_ns, stages_ns, hits, **extra)
             self._answers[turn] = None
         gc.collect()
         return served

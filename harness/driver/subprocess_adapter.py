@@ -5,8 +5,8 @@ One request a line, one reply a line, never more than one request under way.  An
     from harness.driver.subprocess_adapter import command
     ENGINE = command("/opt/engine/bin/my-engine", "--threads={cpus}")
 
-The verbs and their replies stand in docs/container-contract.md.  Writing the request, the engine's work, and reading
-and parsing the reply are all under the clock.  What the engine writes to standard error goes to the job's log.
+docs/reference/container-contract.md has the verbs and their replies.  Writing the request, the engine's work, and
+reading and parsing the reply are all under the clock.  The engine's standard error goes to the job's log.
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.driver.adapter import Adapter, Corpus
-from harness.driver.hits import BadAnswer
+from harness.driver.adapter import Adapter, BadAnswer, Corpus
 from harness.records import Envelope, Hit, Scalar
 
-# The longest honest reply: as ``samples.jsonl`` allows it, a hit with an id of 256 escaped characters.
+# The longest honest reply: a hit with an id of 256 escaped characters.
 _HIT_BYTES = 2048
 _REPLY_BYTES = 1 << 20
 _CHUNK = 1 << 16
@@ -34,15 +33,15 @@ def _no_number(name: str) -> float:
     raise ValueError(f"{name} is no JSON")
 
 
-# Made once: it is under the clock.  What only Python takes for JSON (NaN, Infinity) is refused.
+# Created once, because it runs under the clock.  It refuses Python's additions to JSON (NaN, Infinity).
 _JSON = json.JSONDecoder(parse_constant=_no_number)
 
 
 class EngineFailed(RuntimeError):
-    """The engine's process ended, or says that it failed."""
+    """The engine's process ended, or reports a failure."""
 
 
-# What an engine may say that its error is; all else is a crash, or by its text ``oom``.
+# Outcomes that an engine may report; any other error is a crash, or by its text ``oom``.
 _FAILURES: dict[str, type[Exception]] = {"oom": MemoryError, "bad_output": BadAnswer}
 
 
@@ -63,7 +62,7 @@ class JsonLines(Adapter):
         self._resumed_s = 0.0
 
     def build(self, corpus: Corpus, index_dir: Path, progress: Callable[[int], None]) -> None:
-        """Let the engine build; it may say how far it is.  It has to end by itself, with code 0."""
+        """Let the engine build; it may report progress, and must end by itself with code 0."""
         request = {"verb": "build", **self._surroundings(index_dir), "corpus": str(corpus.path)}
         self._send({**request, "documents": len(corpus)})
         while "progress" in (reply := self._receive(_REPLY_BYTES)):
@@ -76,7 +75,7 @@ class JsonLines(Adapter):
         self.close()
 
     def resumed_s(self) -> float:
-        """What the engine says at the end of its build."""
+        """Return the seconds that the engine reported at the end of its build."""
         return self._resumed_s
 
     def load(self, index_dir: Path) -> None:
@@ -84,11 +83,11 @@ class JsonLines(Adapter):
         self._introduce(self._ask({"verb": "load", **self._surroundings(index_dir)}))
 
     def search(self, query: str, k: int) -> Sequence[Hit]:
-        """One request, one reply."""
+        """Send one request and read one reply."""
         return hits_of(self._searched({"verb": "search", "query": query, "k": k}, k).get("hits"))
 
     def search_batch(self, queries: Sequence[str], k: int) -> Sequence[Sequence[Hit]]:
-        """One request for all, if the engine says in its reply to ``load`` that it knows batches."""
+        """Send one request for all, if the engine's reply to ``load`` offers batches."""
         if not self._batches:
             return super().search_batch(queries, k)
         request = {"verb": "search_batch", "queries": list(queries), "k": k}
@@ -98,25 +97,25 @@ class JsonLines(Adapter):
         return [hits_of(answer) for answer in answers]
 
     def stages_s(self) -> dict[str, float]:
-        """What the last reply says."""
+        """Return the stages of the last reply."""
         return _mapping("stages_s", self._stages_s, (int, float))
 
     def threads(self) -> dict[str, int]:
-        """What the engine says."""
+        """Ask the engine for its thread counts."""
         return _mapping("threads", self._ask({"verb": "threads"}).get("threads", {}), (int,))
 
     def libraries(self) -> dict[str, str]:
-        """What the engine says; after a build, what it said at its end."""
+        """Ask the engine for its libraries; after a build, return those of its last reply."""
         if self._process is not None:
             self._libraries = self._ask({"verb": "libraries"}).get("libraries", {})
         return _mapping("libraries", self._libraries, (str,))
 
     def device(self) -> str:
-        """What the engine said when it loaded or built."""
+        """Return the device of the engine's reply to ``load`` or ``build``."""
         return self._device
 
     def close(self) -> None:
-        """Say so and wait for the engine's end; kill it if that takes longer than 10 s.
+        """Close the engine and wait for its end; kill it after 10 s.
 
         Raises:
             EngineFailed: it ended with another code than 0, or had to be killed.
@@ -147,7 +146,7 @@ class JsonLines(Adapter):
         }
 
     def _introduce(self, reply: dict[str, Any]) -> None:
-        """Keep what the engine says of itself in its reply to ``load`` or ``build``."""
+        """Store the facts of the engine's reply to ``load`` or ``build``."""
         self._device = _text("device", reply.get("device", "cpu"))
         self._batches = reply.get("search_batch", False) is True
         self._libraries = reply.get("libraries", {})
@@ -162,7 +161,7 @@ class JsonLines(Adapter):
                 " parameter of the system"
             ) from None
         try:
-            # No group of its own: whoever ends this process and its group ends the engine too.
+            # In this process's group, so that ending the group ends the engine.
             return subprocess.Popen(
                 arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, env=self.environment
             )
@@ -171,14 +170,14 @@ class JsonLines(Adapter):
                 f"the engine {arguments[0]!r} does not start: {error.strerror}; check the command in adapter.py"
             ) from None
 
-    def _searched(self, request: dict[str, Any], most_hits: int) -> dict[str, Any]:
-        reply = self._ask(request, _REPLY_BYTES + most_hits * _HIT_BYTES)
+    def _searched(self, request: dict[str, Any], max_hits: int) -> dict[str, Any]:
+        reply = self._ask(request, _REPLY_BYTES + max_hits * _HIT_BYTES)
         self._stages_s = reply.get("stages_s", {})
         return reply
 
-    def _ask(self, request: dict[str, Any], most_bytes: int = _REPLY_BYTES) -> dict[str, Any]:
+    def _ask(self, request: dict[str, Any], max_bytes: int = _REPLY_BYTES) -> dict[str, Any]:
         self._send(request)
-        return self._receive(most_bytes)
+        return self._receive(max_bytes)
 
     def _send(self, request: dict[str, Any]) -> None:
         if self._process is None:
@@ -195,12 +194,12 @@ class JsonLines(Adapter):
         except BrokenPipeError:
             raise self._died() from None
 
-    def _receive(self, most_bytes: int) -> dict[str, Any]:
+    def _receive(self, max_bytes: int) -> dict[str, Any]:
         start, newline, self._rest = self._rest.partition(b"\n")
         line = bytearray(start)
         while not newline:
-            if len(line) > most_bytes:
-                raise self._broken(f"the engine's reply has more than {most_bytes} bytes in one line")
+            if len(line) > max_bytes:
+                raise self._broken(f"the engine's reply has more than {max_bytes} bytes in one line")
             chunk = os.read(self._out, _CHUNK)
             if not chunk:
                 raise self._died(line)
@@ -218,12 +217,12 @@ class JsonLines(Adapter):
         return reply
 
     def _broken(self, how: str) -> BadAnswer:
-        """After a line that breaks the protocol no later one can be told from a late answer: the engine goes."""
+        """Kill the engine after a line that breaks the protocol: a later line may be a late answer."""
         self._kill()
         return BadAnswer(how)
 
     def _died(self, line: bytes | bytearray = b"") -> EngineFailed:
-        """The engine's end of a pipe is closed; say how it ended."""
+        """Describe the end of an engine that closed its pipe."""
         assert self._process is not None
         try:
             how = f"ended with {_ending(self._process.wait(_END_S))}"
@@ -234,7 +233,7 @@ class JsonLines(Adapter):
         return EngineFailed(f"the engine {how} before it replied{cut}; its last words are in the job's log")
 
     def _kill(self) -> None:
-        """End the engine whatever it does; nothing is left of it."""
+        """Kill the engine and close its pipes."""
         process, self._process, self._rest = self._process, None, b""
         if process is not None:
             process.kill()
@@ -245,7 +244,7 @@ class JsonLines(Adapter):
 
 
 def command(*arguments: str | Path) -> type[JsonLines]:
-    """An adapter that runs this command; to be called ``ENGINE`` in an image's ``adapter.py``.
+    """Return an adapter class that runs a command; name it ``ENGINE`` in an image's ``adapter.py``.
 
     Args:
         arguments: the program and its arguments.  ``{cpus}`` in one stands for the envelope's CPUs, the name of a
@@ -255,7 +254,7 @@ def command(*arguments: str | Path) -> type[JsonLines]:
 
 
 def hits_of(answer: object) -> list[Hit]:
-    """Pairs of id and score as hits; what they hold is checked where all answers are."""
+    """Convert pairs of id and score into hits; the driver checks their content."""
     if type(answer) is not list:
         raise BadAnswer(f"the engine's reply has no list of hits, but {type(answer).__name__}")
     try:
@@ -278,7 +277,7 @@ def _text(name: str, value: object) -> str:
 
 
 def _ending(code: int) -> str:
-    """An exit code in words."""
+    """Describe an exit code."""
     if code >= 0:
         return f"exit code {code}"
     try:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import FileError
-from harness.untrusted import MOST_FILE_BYTES, lines_of, open_regular, unpacked
+from harness.untrusted import MAX_FILE_BYTES, bounded_lines, open_regular, unpacked
 
 # Cutting texts into tokens takes a millisecond each: this many of a query's are looked at, and R@10kt is the deepest.
 MOST_TOKENS = 10_000
@@ -56,8 +56,8 @@ def read(path: Path) -> dict[str, Depth]:
     found: dict[str, Depth] = {}
     number = 0
     try:
-        with open_regular(path, MOST_FILE_BYTES) as file:
-            for line in lines_of(unpacked(file), _LONGEST_LINE):
+        with open_regular(path, MAX_FILE_BYTES) as file:
+            for line in bounded_lines(unpacked(file), _LONGEST_LINE):
                 number += 1
                 if number > _MOST_LINES:
                     raise ValueError(f"more than {_MOST_LINES:,} lines make no sense")

@@ -72,7 +72,7 @@ def write(path: Path, found: Embeddings) -> None:
     facts = {"kind": _KIND, "version": _VERSION}
     facts |= {name: getattr(found, name) for name in _FACTS}
     table = pa.table({"id": pa.array(found.ids, pa.string()), "vector": vectors})
-    with filesystem.writing(path) as partial:
+    with filesystem.atomic_write(path) as partial:
         pq.write_table(table.replace_schema_metadata({"harness": json.dumps(facts)}), partial, compression="zstd")
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from harness.errors import FileError
-from harness.untrusted import Bound, open_regular, unpacked
+from harness.untrusted import FileLimits, open_regular, unpacked
 
 _GZIP = b"\x1f\x8b"
 # How archives that are not read here begin.
@@ -43,7 +43,7 @@ def _from_start(raw: IO[bytes], begin: bytes) -> IO[bytes]:
 
 
 @contextmanager
-def opened(path: Path, bound: Bound | None = None) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+def opened(path: Path, bound: FileLimits | None = None) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
     """The file as it lies there, and its content.  It may be a pipe, which is read once and from its start.
 
     A stored file, which a stranger may have made, has a ``bound`` and must be a regular file.

@@ -19,7 +19,7 @@ from typing import IO, Any
 
 from harness.errors import FileError, UsageError
 from harness.evaluation.pool import Pool
-from harness.untrusted import printable
+from harness.untrusted import one_line
 
 COLUMNS = ("pair", "query_id", "query", "doc_id", "title", "document", "grade")
 _NEEDED = ("query_id", "doc_id", "grade")
@@ -76,13 +76,13 @@ def _lines(pool: Pool, documents: Mapping[str, Mapping[str, str]]) -> Iterator[d
 
 
 def _cell(text: str) -> str:
-    text = printable(text)
+    text = one_line(text)
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
 def _id_cell(text: str) -> str:
     """An id that :func:`_id` reads back."""
-    if printable(text) != text:
+    if one_line(text) != text:
         raise UsageError(f"id {text!r} cannot stand in a table; write it with --format jsonl")
     return f"'{text}" if text.startswith((*_FORMULA, "'")) else text
 
@@ -174,7 +174,7 @@ def _grade(place: str, given: object) -> int | None:
         return None
     if isinstance(given, bool) or not _GRADE.fullmatch(text):
         raise FileError(
-            f"{place}: grade {printable(text)!r} is no whole number of 0 or more; write 0 (not relevant), 1 ..., or "
+            f"{place}: grade {one_line(text)!r} is no whole number of 0 or more; write 0 (not relevant), 1 ..., or "
             "leave it empty"
         )
     return int(text)

@@ -204,7 +204,7 @@ def write(path: Path, made: Merged, earlier: Sequence[Merge]) -> Merge:
     """
     content = gzip.compress(made.content, mtime=0) if path.suffix == ".gz" else made.content
     done = replace(made.merge, after=_sha256(content))
-    with filesystem.writing(qrels_provenance.place(path)) as record, filesystem.writing(path) as judgements:
+    with filesystem.atomic_write(qrels_provenance.place(path)) as record, filesystem.atomic_write(path) as judgements:
         record.write_text(qrels_provenance.lines((*earlier, done)), encoding="utf-8")
         judgements.write_bytes(content)
     return done
@@ -213,7 +213,7 @@ def write(path: Path, made: Merged, earlier: Sequence[Merge]) -> Merge:
 def sha256_of(path: Path) -> str:
     """Names the content of a file."""
     try:
-        return _sha256(path.read_bytes())
+        return filesystem.sha256(path)
     except OSError as error:
         raise FileError(f"{path}: cannot be read: {error.strerror}; name a file of judgements") from error
 

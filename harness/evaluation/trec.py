@@ -13,7 +13,7 @@ from harness.errors import FileError
 from harness.evaluation import trec_parser
 from harness.evaluation.answer_recall import Depths
 from harness.evaluation.trec_parser import Layout, Number, Progress
-from harness.untrusted import Bound
+from harness.untrusted import FileLimits
 
 # query id -> document id -> relevance
 Qrels = dict[str, dict[str, int]]
@@ -84,7 +84,7 @@ def read_run(path: Path, most_hits: int = _MOST_HITS) -> Run:
     """
     rankings: dict[str, tuple[str, ...]] = {}
     tied, lines, wrong = [], {}, []
-    for query, entries in _by_query(path, _RANKED, bound=Bound(min(most_hits, _MOST_HITS))):
+    for query, entries in _by_query(path, _RANKED, bound=FileLimits(min(most_hits, _MOST_HITS))):
         documents, (ranks, scores) = entries.documents, entries.numbers
         if len(set(documents)) < len(documents) or len(set(ranks)) < len(ranks):
             wrong.append(_twice(query, entries))
@@ -137,7 +137,7 @@ def read_qrels(path: Path, progress: Progress | None = None) -> Qrels:
 
 def read_stored_qrels(path: Path) -> Qrels:
     """As :func:`read_qrels`, of a file that lies with results: a regular one within bounds."""
-    return read_judgements(path, bound=Bound(_MOST_JUDGEMENTS)).qrels
+    return read_judgements(path, bound=FileLimits(_MOST_JUDGEMENTS)).qrels
 
 
 @dataclass
@@ -159,7 +159,7 @@ class StoredQrels:
         return found
 
 
-def read_judgements(path: Path, progress: Progress | None = None, bound: Bound | None = None) -> Judgements:
+def read_judgements(path: Path, progress: Progress | None = None, bound: FileLimits | None = None) -> Judgements:
     """Read TREC judgements (``query iteration document relevance``), plain or gzipped.
 
     Raises:
@@ -190,7 +190,7 @@ def _by_query(
     layout: Layout,
     progress: Progress | None = None,
     longer: list[Lines] | None = None,
-    bound: Bound | None = None,
+    bound: FileLimits | None = None,
 ) -> Iterator[tuple[str, _Entries]]:
     """Each query with its lines, in the order of their first ones; what is given is forgotten here.
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from harness.errors import FileError
 from harness.evaluation import input_files
-from harness.untrusted import Bound
+from harness.untrusted import FileLimits
 
 # What a small block is cut into stays in the processor's caches: blocks of 4 MiB take three times as long.
 BLOCK_BYTES = 1 << 16
@@ -107,7 +107,9 @@ def score_32(text: bytes) -> float:
     return value
 
 
-def blocks(path: Path, layout: Layout, progress: Progress | None = None, bound: Bound | None = None) -> Iterator[Block]:
+def blocks(
+    path: Path, layout: Layout, progress: Progress | None = None, bound: FileLimits | None = None
+) -> Iterator[Block]:
     """The lines of a file, plain or gzipped, some at a time; of a stored one, no more than its ``bound``.
 
     Raises:

@@ -4,7 +4,6 @@ everything.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from collections.abc import Callable, Iterator
@@ -15,12 +14,12 @@ from harness import datasets, filesystem
 from harness.errors import JobError
 from harness.jobs import indexes
 from harness.jobs.collect import Collected, collect
-from harness.launch.base import Job, Launcher, Limits, Prepared
+from harness.launch.base import Launcher, LaunchRequest, Limits, Prepared
 from harness.launch.images.catalog import System
-from harness.progress import Progress, Screen
+from harness.progress import Screen, Step
 from harness.records import Envelope, JobSpec, Outcome, Query, ScenarioParams
 from harness.results.schema import NULL_SYSTEM
-from harness.untrusted import plain
+from harness.untrusted import MAX_TEXT, one_line
 
 _TOPICS = ("river", "glacier", "volcano", "desert", "forest", "harbour", "bridge", "castle", "market", "orchestra")
 _LIMITS = Limits(load_s=300, query_s=60, build_s=600, job_s=900)
@@ -104,19 +103,23 @@ def _judge(system: System, collected: Collected) -> Iterator[Check]:
 
 def _judge_index(copy: Path, search: Callable[[], object]) -> Iterator[Check]:
     """Search once more with an index that may be written, to see whether the engine wants that."""
-    for entry in (copy, *(Path(each.path) for each in filesystem.files(copy))):
+    for entry in (copy, *(Path(each.path) for each in filesystem.walk(copy))):
         entry.chmod(0o777 if entry.is_dir() else 0o666)  # the job's user is another
     before = _contents(copy)
     search()
     after = _contents(copy)
     if wrote := sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name)):
         remedy = "an index is read-only then: write it in build, and what passes into /tmp"
-        yield Check(False, "leaves its index as it was built", f"search writes {plain(wrote[0])!r} into it; {remedy}")
+        yield Check(
+            False,
+            "leaves its index as it was built",
+            f"search writes {one_line(wrote[0], MAX_TEXT)!r} into it; {remedy}",
+        )
 
 
 def _contents(folder: Path) -> dict[str, str]:
-    files = (Path(each.path) for each in filesystem.files(folder) if each.is_file(follow_symlinks=False))
-    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    files = (Path(each.path) for each in filesystem.walk(folder) if each.is_file(follow_symlinks=False))
+    return {str(path.relative_to(folder)): filesystem.sha256(path) for path in files}
 
 
 def _judge_batches(alone: Collected, batches: Collected) -> Iterator[Check]:
@@ -168,11 +171,11 @@ def _search(
         warmup=tuple(Query(f"w{query.query_id}", f"old {query.text}") for query in queries),
         sample=queries,
     )
-    job = Job(spec, prepared, folder, corpus.folder, index, _LIMITS, index_is_copy=writes)
+    job = LaunchRequest(spec, prepared, folder, corpus.folder, index, _LIMITS, index_is_copy=writes)
     return collect(job, launcher.launch(job, _ignore), corpus.unknown)
 
 
-def _ignore(_step: Progress) -> None:
+def _ignore(_step: Step) -> None:
     """Ten documents need no bar."""
 
 

@@ -12,7 +12,7 @@ from harness.results.schema import Cell, job_key
 
 
 @dataclass(frozen=True)
-class Wanted:
+class AssignedJob:
     """One job: which attempt it is to be, and the key that it must have."""
 
     repetition: int
@@ -28,7 +28,7 @@ class IndexBuild:
     dataset: str
 
 
-class Follower:
+class RunCallbacks:
     """Told, between jobs, what is done; nothing is measured meanwhile.  This one lets all of it pass."""
 
     def starts(self, key: str) -> None:
@@ -45,11 +45,11 @@ class Follower:
 
 
 @dataclass(frozen=True)
-class Share:
+class AssignedWork:
     """Jobs by cell and number, and indexes; whoever asked for them follows."""
 
-    jobs: Mapping[tuple[Cell, int], Wanted]
-    follower: Follower
+    jobs: Mapping[tuple[Cell, int], AssignedJob]
+    follower: RunCallbacks
     builds: tuple[IndexBuild, ...] = ()
 
     def of(self, planned: Iterable[Planned], stored: Collection[str]) -> list[Planned]:

@@ -18,11 +18,11 @@ from harness.driver import envelope
 from harness.driver.output import MEASUREMENT, WARMUP_TRIAL
 from harness.jobs import claims, job_samples
 from harness.jobs.job_samples import Sample
-from harness.launch.base import Ended, Job, Stopped
+from harness.launch.base import Ended, LaunchRequest, Stopped
 from harness.records import JobSpec, Measurement, Outcome, to_json
 from harness.results.reader import check_facts
 from harness.results.schema import Counters, GpuUse, Memory
-from harness.untrusted import most_trials, plain, read_regular
+from harness.untrusted import MAX_TEXT, max_trials, one_line, read_start
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -164,7 +164,7 @@ class Collected:
         return [sample for sample in self.samples if sample.trial >= 0]
 
 
-def collect(job: Job, ended: Ended, unknown_ids: Callable[[set[str]], set[str]]) -> Collected:
+def collect(job: LaunchRequest, ended: Ended, unknown_ids: Callable[[set[str]], set[str]]) -> Collected:
     """Judge a job by what it left and by how it was seen to end.
 
     Args:
@@ -183,7 +183,7 @@ def collect(job: Job, ended: Ended, unknown_ids: Callable[[set[str]], set[str]])
     negative = _negative(measurement)
     if outcome is Outcome.OK and negative:
         outcome, detail = Outcome.BAD_OUTPUT, negative
-    phases = measurement.phases[: most_trials(job.spec) + _OTHER_PHASES] if measurement else ()
+    phases = measurement.phases[: max_trials(job.spec) + _OTHER_PHASES] if measurement else ()
     return Collected(
         outcome,
         detail,
@@ -205,7 +205,7 @@ def _negative(measurement: Measurement | None) -> str | None:
 
 
 def _judge(
-    job: Job, ended: Ended, measurement: Measurement | None, unreadable: str | None
+    job: LaunchRequest, ended: Ended, measurement: Measurement | None, unreadable: str | None
 ) -> tuple[Outcome, str | None]:
     """The outcome, from the strongest evidence to the weakest."""
     inside_kills = measurement.oom_kills if measurement else None
@@ -227,8 +227,8 @@ def _judge(
     if measurement.outcome in (Outcome.TIMEOUT, Outcome.NOT_APPLICABLE, Outcome.INTERRUPTED):
         return Outcome.BAD_OUTPUT, f"the image says {measurement.outcome.value!r}, which is not its to say"
     if measurement.outcome is not Outcome.OK:
-        return measurement.outcome, plain(measurement.detail or "the image does not say why")
-    if len(measurement.phases) > most_trials(job.spec) + _OTHER_PHASES:
+        return measurement.outcome, one_line(measurement.detail or "the image does not say why", MAX_TEXT)
+    if len(measurement.phases) > max_trials(job.spec) + _OTHER_PHASES:
         return Outcome.BAD_OUTPUT, f"the image names {len(measurement.phases)} phases for {job.spec.trials} trials"
     if measurement.effective is None:
         return Outcome.BAD_OUTPUT, "the image does not say what limits it ran under"
@@ -236,7 +236,7 @@ def _judge(
     lying = envelope.mismatches(job.spec.envelope, measurement.effective, job.spec.isolation, cpuset)
     lying += envelope.thread_mismatches(job.spec.envelope, measurement.effective.threads)
     if lying:
-        return Outcome.ENVELOPE_MISMATCH, plain("; ".join(lying))
+        return Outcome.ENVELOPE_MISMATCH, one_line("; ".join(lying), MAX_TEXT)
     if ended.exit_code != 0:
         return Outcome.CRASH, f"exit code {ended.exit_code} after a complete measurement; {_last_line(ended.log)}"
     needed = measurement.build_s if job.spec.kind == "build" else measurement.load_s
@@ -246,7 +246,7 @@ def _judge(
     return Outcome.OK, None
 
 
-def _stopped(job: Job, ended: Ended, stopped: Stopped) -> tuple[Outcome, str]:
+def _stopped(job: LaunchRequest, ended: Ended, stopped: Stopped) -> tuple[Outcome, str]:
     """Why it was stopped; for want of memory, where that is why it took so long."""
     starved = at_limit(ended, job.spec.envelope.memory_bytes) if stopped.outcome is Outcome.TIMEOUT else None
     if starved is None:
@@ -254,9 +254,9 @@ def _stopped(job: Job, ended: Ended, stopped: Stopped) -> tuple[Outcome, str]:
     return Outcome.OOM, f"{stopped.detail} at the memory limit: {starved}"
 
 
-def _measurement(job: Job) -> tuple[Measurement | None, str | None]:
+def _measurement(job: LaunchRequest) -> tuple[Measurement | None, str | None]:
     try:
-        text = read_regular(job.out / MEASUREMENT, _MEASUREMENT_BYTES)
+        text = read_start(job.out / MEASUREMENT, _MEASUREMENT_BYTES)
     except OSError:
         return None, None
     try:
@@ -266,7 +266,7 @@ def _measurement(job: Job) -> tuple[Measurement | None, str | None]:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        return None, f"its measurement.json is wrong at '{plain(where)}': {first['msg']}"
+        return None, f"its measurement.json is wrong at '{one_line(where, MAX_TEXT)}': {first['msg']}"
     except ValueError as error:
         return None, f"its measurement.json is wrong: {error}"
 
@@ -289,4 +289,4 @@ def _impossible(spec: JobSpec, measurement: Measurement, found: list[Sample], wa
 
 def _last_line(log: bytes) -> str:
     lines = log[-_LAST_BYTES:].decode("utf-8", "replace").strip().splitlines()
-    return f"its last words: {plain(lines[-1].strip()[:200])}" if lines else "it said nothing"
+    return f"its last words: {one_line(lines[-1].strip()[:200], MAX_TEXT)}" if lines else "it said nothing"

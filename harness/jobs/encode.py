@@ -30,7 +30,7 @@ DOCUMENT, QUERY = "document", "query"
 
 
 @dataclass(frozen=True)
-class Texts:
+class TextSet:
     """What is to be encoded: the texts of ``corpus`` with these ids (``None``: all), called ``name`` for people."""
 
     name: str
@@ -40,7 +40,7 @@ class Texts:
 
 
 @dataclass(frozen=True)
-class Made:
+class VectorFile:
     """Where the vectors are, and how many texts were added to those that had been there."""
 
     path: Path
@@ -49,7 +49,7 @@ class Made:
 
 
 @dataclass(frozen=True)
-class Workshop:
+class EncodingSetup:
     """With what, and where, an index is built; no ``envelope``: that of index builds where a suite names none."""
 
     launcher: Launcher
@@ -95,7 +95,7 @@ def texts_of(queries: Mapping[str, str], cache: Path) -> Corpus:
     Raises:
         FileError: there are none.
     """
-    with filesystem.temporary("texts") as folder:
+    with filesystem.temporary_folder("texts") as folder:
         path = folder / "texts.jsonl"
         # As ASCII, which holds half a character too: the corpus has a mark in its place.
         lines = (json.dumps({"_id": name, "text": text}) for name, text in queries.items())
@@ -125,14 +125,14 @@ def as_documents(system: System) -> System:
     return system.model_copy(update={"build_params": {**system.build_params, **changed}})
 
 
-def encode(system: System, texts: Texts, into: Callable[[Embeddings], Path], bench: Workshop) -> Made:
+def encode(system: System, texts: TextSet, into: Callable[[Embeddings], Path], bench: EncodingSetup) -> VectorFile:
     """Vectors of these texts, kept beside those of the same file that were made before.
 
     Args:
         system: the encoder.
         texts: what is wanted.
         into: says which file they are kept in.
-        bench: see :class:`Workshop`.
+        bench: see :class:`EncodingSetup`.
 
     Raises:
         ImageError: its image cannot be made.
@@ -149,7 +149,7 @@ def encode(system: System, texts: Texts, into: Callable[[Embeddings], Path], ben
     before = _before(path, empty)
     have = before.ids if before else ()
     if before and texts.ids is not None and not before.missing(texts.ids):
-        return Made(path, before, 0)
+        return VectorFile(path, before, 0)
     wanted = None if texts.ids is None else {*texts.ids, *have}
     ids, vectors = index.take(wanted)
     lacking = sorted(wanted - set(ids)) if wanted is not None else []
@@ -161,7 +161,7 @@ def encode(system: System, texts: Texts, into: Callable[[Embeddings], Path], ben
     found = replace(empty, ids=ids, vectors=vectors)
     path.parent.mkdir(parents=True, exist_ok=True)
     embeddings.write(path, found)
-    return Made(path, found, len(ids) - len(have))
+    return VectorFile(path, found, len(ids) - len(have))
 
 
 def _nothing(index: flat_index.FlatIndex) -> embeddings.Vectors:
@@ -186,7 +186,7 @@ def _before(path: Path, asked: Embeddings) -> Embeddings | None:
     return found
 
 
-def _built(system: System, texts: Texts, bench: Workshop) -> Path:
+def _built(system: System, texts: TextSet, bench: EncodingSetup) -> Path:
     """The index' folder: from the cache, else built."""
     chosen = bench.envelope or indexes.build_envelope(host.cpus(), host.memory_bytes())
     builder = (as_documents(system) if texts.role == QUERY else system).on(chosen.gpus)
@@ -204,7 +204,7 @@ def _built(system: System, texts: Texts, bench: Workshop) -> Path:
     if cannot:
         raise JobError(Outcome.NOT_APPLICABLE, f"{cannot}; choose another --profile")
     launcher.sweep()
-    filesystem.sweep_all(bench.cache)
+    filesystem.remove_all_leftovers(bench.cache)
     with bench.screen.task(f"{system.name}: vectors of {texts.name}") as watcher:
         made = indexes.build(
             launcher,

@@ -27,21 +27,23 @@ BYTES_PER_S = 50e6
 
 
 @dataclass(frozen=True)
-class Estimate:
+class DurationEstimate:
     """Seconds; ``worst_s`` is what the protocol's time-outs allow, ``measured`` says that none of it is assumed."""
 
     seconds: float
     worst_s: float
     measured: bool
 
-    def __add__(self, other: Estimate) -> Estimate:
-        return Estimate(self.seconds + other.seconds, self.worst_s + other.worst_s, self.measured and other.measured)
+    def __add__(self, other: DurationEstimate) -> DurationEstimate:
+        return DurationEstimate(
+            self.seconds + other.seconds, self.worst_s + other.worst_s, self.measured and other.measured
+        )
 
 
-NOTHING = Estimate(0.0, 0.0, True)
+NOTHING = DurationEstimate(0.0, 0.0, True)
 
 
-class Estimates:
+class DurationModel:
     """Estimates by job and by build, from earlier results."""
 
     def __init__(self, stored: Iterable[Result], *, job_timeout_s: float, build_timeout_s: float) -> None:
@@ -64,26 +66,26 @@ class Estimates:
         if result.index is not None:
             self._builds[cell.system, cell.dataset].append(result.index.build_s)
 
-    def job(self, spec: ResultSpec) -> Estimate:
+    def job(self, spec: ResultSpec) -> DurationEstimate:
         """One job of that spec."""
         cell, worst = spec.cell, self._job_timeout_s
         known = self._by_cell.get(cell) or self._by_system.get((cell.system, cell.dataset, cell.scenario))
         if known:
-            return Estimate(min(worst, statistics.median(known) * _queries(spec)), worst, True)
-        return Estimate(min(worst, JOB_S + QUERY_S * _queries(spec)), worst, False)
+            return DurationEstimate(min(worst, statistics.median(known) * _queries(spec)), worst, True)
+        return DurationEstimate(min(worst, JOB_S + QUERY_S * _queries(spec)), worst, False)
 
-    def build(self, system: str, dataset: str, documents: int) -> Estimate:
+    def build(self, system: str, dataset: str, documents: int) -> DurationEstimate:
         """One index."""
         known, worst = self._builds.get((system, dataset)), self._build_timeout_s
         if known:
-            return Estimate(min(worst, statistics.median(known)), worst, True)
-        return Estimate(min(worst, BUILD_S + DOCUMENT_S * documents), worst, False)
+            return DurationEstimate(min(worst, statistics.median(known)), worst, True)
+        return DurationEstimate(min(worst, BUILD_S + DOCUMENT_S * documents), worst, False)
 
 
-def setup(shipped_bytes: int) -> Estimate:
+def setup(shipped_bytes: int) -> DurationEstimate:
     """From the launch to the first job."""
     seconds = SETUP_S + shipped_bytes / BYTES_PER_S
-    return Estimate(seconds, 3 * seconds, True)
+    return DurationEstimate(seconds, 3 * seconds, True)
 
 
 def _queries(spec: ResultSpec) -> int:

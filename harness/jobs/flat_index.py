@@ -16,7 +16,7 @@ import numpy as np
 from harness.errors import JobError
 from harness.evaluation.embeddings import Vectors
 from harness.records import Outcome, digest
-from harness.untrusted import open_regular, read_regular
+from harness.untrusted import open_regular, read_start
 
 ENGINE = "dense"
 KIND = "flat"
@@ -76,7 +76,7 @@ def read(folder: Path) -> FlatIndex:
         JobError: it is damaged, or of another kind.
     """
     try:
-        told: dict[str, Any] = json.loads(read_regular(folder / "made-with.json", _FACTS_BYTES))
+        told: dict[str, Any] = json.loads(read_start(folder / "built-with.json", _FACTS_BYTES))
         if (told["engine"], told["index"]) != (ENGINE, KIND):
             raise ValueError(f"an index {told['index']!r} of {told['engine']!r}")
         found = FlatIndex(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import stat
@@ -11,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -19,9 +17,9 @@ from harness import filesystem
 from harness.datasets import Corpus
 from harness.errors import JobError
 from harness.jobs.collect import collect
-from harness.launch.base import Job, Launcher, Limits, Prepared
+from harness.launch.base import Launcher, LaunchRequest, Limits, Prepared
 from harness.launch.watch import most_index_bytes
-from harness.progress import Progress
+from harness.progress import Step
 from harness.records import Envelope, JobSpec, Measurement, Outcome, to_json
 from harness.results.schema import IndexFacts, Memory
 from harness.results.store import check_room
@@ -57,12 +55,12 @@ class Index:
     @contextlib.contextmanager
     def in_use(self) -> Iterator[None]:
         """Keep other runs from building this index again while a job reads it."""
-        with _flock(self.folder.parent, fcntl.LOCK_SH):
+        with _flock(self.folder.parent, shared=True):
             yield
 
     def used_elsewhere(self) -> bool:
         """Return whether a job of another run reads this index now: what fails here is not the index's fault then."""
-        with _flock(self.folder.parent, fcntl.LOCK_EX) as alone:
+        with _flock(self.folder.parent) as alone:
             return alone is False
 
     def unchanged_since_loaded(self, until: float) -> bool:
@@ -103,7 +101,7 @@ def build(
     envelope: Envelope,
     limits: Limits,
     cache: Path,
-    progress: Callable[[Progress], None],
+    progress: Callable[[Step], None],
     instead: Index | None = None,
 ) -> Index:
     """Run one build job and keep what it made.
@@ -120,7 +118,7 @@ def build(
         found = find(cache, key)
         if found and found.rebuilt:  # another run was faster
             return found
-        filesystem.remove(home)
+        filesystem.remove_tree(home)
     check_room(cache)
     with _folder(home, prepared.system.resumable_builds) as (place, before_s):
         data, made = place / "data", place / "job"
@@ -133,7 +131,7 @@ def build(
             isolation=launcher.isolation,
             corpus_size=corpus.size,
         )
-        job = Job(spec, prepared, made, corpus.folder, data, limits)
+        job = LaunchRequest(spec, prepared, made, corpus.folder, data, limits)
         ended = launcher.launch(job, progress)
         collected = collect(job, ended, corpus.unknown)
         check_room(cache)  # also where all is said to be well: an indexer may have lost what did not fit
@@ -145,7 +143,7 @@ def build(
         size, checksum = content(data, most_index_bytes(job), time.monotonic() + limits.build_s)
         facts = _facts(collected.measurement, collected.memory, size, checksum, envelope, before_s)
         _lend_no_rights(data)
-        filesystem.remove(made)
+        filesystem.remove_tree(made)
         (place / _CLOCK).unlink()
         if instead is not None:
             (place / _REBUILT).touch()
@@ -153,7 +151,7 @@ def build(
         found = find(cache, key)
         if found:  # another run was faster; jobs may be reading its index
             return found
-        filesystem.remove(home)  # damaged, else it had been found
+        filesystem.remove_tree(home)  # damaged, else it had been found
         place.rename(home)
     return Index(home / "data", facts)
 
@@ -166,15 +164,15 @@ def _folder(home: Path, resumable: bool) -> Iterator[tuple[Path, float]]:
     """
     begun = home.with_name(f"{home.name}.begun")
     with _held(begun) if resumable else contextlib.nullcontext(False) as ours:
-        place = begun if ours else filesystem.in_the_making(home)
+        place = begun if ours else filesystem.staging_path(home)
         unfinished, clock = place / "data" / _UNFINISHED, place / _CLOCK
         resumes = ours and unfinished.is_dir() and clock.is_file()
         found = _entries(unfinished) if resumes else None
         if not resumes:
-            filesystem.remove(place / "data")
+            filesystem.remove_tree(place / "data")
             (place / "data").mkdir(parents=True)
             clock.write_text(repr(time.time()), encoding="utf-8")
-        filesystem.remove(place / "job")
+        filesystem.remove_tree(place / "job")
         place.chmod(0o755)
         good = True
         try:
@@ -185,15 +183,15 @@ def _folder(home: Path, resumable: bool) -> Iterator[tuple[Path, float]]:
             good = error.outcome is not Outcome.BAD_OUTPUT and not stuck
             raise
         finally:
-            filesystem.remove(place / "job")
+            filesystem.remove_tree(place / "job")
             if not (ours and good and unfinished.is_dir()):
-                filesystem.remove(place)
+                filesystem.remove_tree(place)
 
 
 def _entries(folder: Path) -> list[tuple[str, int]] | None:
     """What lies below a folder, with sizes; ``None`` where that cannot be told."""
     try:
-        return sorted((entry.path, entry.stat(follow_symlinks=False).st_size) for entry in filesystem.files(folder))
+        return sorted((entry.path, entry.stat(follow_symlinks=False).st_size) for entry in filesystem.walk(folder))
     except OSError:
         return None
 
@@ -202,19 +200,17 @@ def _entries(folder: Path) -> list[tuple[str, int]] | None:
 def _held(folder: Path) -> Iterator[bool]:
     """Whether this process alone may work in ``folder``, until it ends; the kernel lets go when a process dies."""
     folder.mkdir(parents=True, exist_ok=True)
-    with _flock(folder, fcntl.LOCK_EX) as ours:
+    with _flock(folder) as ours:
         yield ours is True
 
 
 @contextlib.contextmanager
-def _flock(folder: Path, kind: int) -> Iterator[bool | None]:
+def _flock(folder: Path, *, shared: bool = False) -> Iterator[bool | None]:
     """Lock a folder: ``True``: it is ours; ``False``: another run has it; ``None``: its file system knows no locks."""
     ours: bool | None
     with contextlib.ExitStack() as opened:
         try:
-            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-            opened.callback(os.close, descriptor)
-            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+            opened.enter_context(filesystem.lock(folder, wait=False, shared=shared))
             ours = True
         except BlockingIOError:
             ours = False
@@ -265,7 +261,7 @@ def content(data: Path, most: int | None = None, until: float | None = None) -> 
     """
     size, content = 0, hashlib.sha256()
     try:
-        for path in sorted(Path(entry.path) for entry in filesystem.files(data)):
+        for path in sorted(Path(entry.path) for entry in filesystem.walk(data)):
             name = path.relative_to(data)
             if len(name.parts) > _MOST_LEVELS:
                 raise JobError(Outcome.BAD_OUTPUT, f"index build: folders more than {_MOST_LEVELS} levels deep")
@@ -281,8 +277,12 @@ def content(data: Path, most: int | None = None, until: float | None = None) -> 
                         Outcome.BAD_OUTPUT,
                         f"index build: the index has {size >> 20} MiB, at most {most >> 20} MiB make sense",
                     )
-                checksum = _sha256(file, until)
+                checksum = filesystem.sha256(file, until)
             content.update(f"{name} {checksum}\n".encode("utf-8", "surrogateescape"))
+    except TimeoutError as error:
+        raise JobError(
+            Outcome.TIMEOUT, "index build: hashing what it made took longer than protocol.build_timeout_s"
+        ) from error
     except OSError as error:
         raise JobError(
             Outcome.BAD_OUTPUT, f"index build: the index cannot be read: {error.strerror or error}"
@@ -294,18 +294,7 @@ def content(data: Path, most: int | None = None, until: float | None = None) -> 
 
 def _lend_no_rights(data: Path) -> None:
     """Take from files that a stranger's image made whatever runs them with their owner's rights."""
-    for entry in filesystem.files(data):
+    for entry in filesystem.walk(data):
         mode = entry.stat(follow_symlinks=False).st_mode
         if mode & (stat.S_ISUID | stat.S_ISGID):
             Path(entry.path).chmod(stat.S_IMODE(mode) & 0o777)
-
-
-def _sha256(file: BinaryIO, until: float | None) -> str:
-    digest = hashlib.sha256()
-    while piece := file.read(1 << 20):
-        digest.update(piece)
-        if until is not None and time.monotonic() > until:
-            raise JobError(
-                Outcome.TIMEOUT, "index build: hashing what it made took longer than protocol.build_timeout_s"
-            )
-    return digest.hexdigest()

@@ -5,7 +5,7 @@ Costs seconds and runs no job; the one thing it writes are the corpora that it m
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,14 +14,14 @@ from harness import datasets
 from harness.datasets import Dataset, QuerySample
 from harness.errors import UsageError
 from harness.evaluation import measure_names
-from harness.jobs.assignment import Share
+from harness.jobs.assignment import AssignedWork
 from harness.jobs.plan import DatasetFacts, Planned, cells, plan
 from harness.jobs.suite import Suite, dataset_name
 from harness.launch.base import Launcher, Limits
 from harness.launch.images import assets, catalog
 from harness.launch.images.catalog import System
 from harness.pricing import hardware_profiles
-from harness.progress import Progress, Screen, Watcher
+from harness.progress import Screen, Step
 from harness.records import Envelope, Isolation
 from harness.results.reader import read_jobs
 from harness.results.schema import Cell, Result
@@ -30,7 +30,7 @@ from harness.stats import MIN_QUERIES
 
 
 @dataclass(frozen=True)
-class Options:
+class RunOptions:
     """The options of a run, from the command line.
 
     ``cells``: these alone, of those that ``only`` matches; ``shelf``: where results go besides ``results``.
@@ -46,7 +46,7 @@ class Options:
     retry_noisy: int = 0
     cells: frozenset[Cell] | None = None
     shelf: Shelf | None = None
-    share: Share | None = None
+    share: AssignedWork | None = None
     instance_types: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -101,7 +101,7 @@ class Inputs:
         return {each.image: each for cell in cells for each in (self.system(cell), self.builder(cell))}
 
 
-def gather(suite: Suite, options: Options, screen: Screen | None = None) -> Inputs:
+def gather(suite: Suite, options: RunOptions, screen: Screen | None = None) -> Inputs:
     """Find and check all that the suite names.
 
     Args:
@@ -146,10 +146,10 @@ def gather(suite: Suite, options: Options, screen: Screen | None = None) -> Inpu
     return Inputs(suite, wanted, systems, profiles, loaded, samples)
 
 
-def _load(declared: str, options: Options, screen: Screen | None) -> Dataset:
+def _load(declared: str, options: RunOptions, screen: Screen | None) -> Dataset:
     """Load a dataset, with a bar while a large corpus is made ready."""
     place = datasets.find(declared, options.suite_dir)
-    watchers: list[Watcher] = []
+    watchers: list[Callable[[Step], None]] = []
     with ExitStack() as stack:
 
         def show(done: int, total: int) -> None:
@@ -157,7 +157,7 @@ def _load(declared: str, options: Options, screen: Screen | None) -> Dataset:
                 return
             if not watchers:  # only now is it certain that there is much to do
                 watchers.append(stack.enter_context(screen.task(f"{dataset_name(declared)}: corpus")))
-            watchers[0](Progress("documents", done, total))
+            watchers[0](Step("documents", done, total))
 
         found = datasets.load(place, options.cache, show)
     if screen is not None and found.corpus.empty:
@@ -191,7 +191,7 @@ def not_pinned(inputs: Inputs) -> list[str]:
     return list(dict.fromkeys(filter(None, lines)))
 
 
-def planned(inputs: Inputs, options: Options, launcher: Launcher) -> list[Planned]:
+def planned(inputs: Inputs, options: RunOptions, launcher: Launcher) -> list[Planned]:
     """List the jobs of a suite, done and to do, without changing anything."""
     folder = options.results / inputs.suite.name
     stored = [job.result for job in read_jobs(folder)] if folder.is_dir() else []

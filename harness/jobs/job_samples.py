@@ -9,12 +9,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from harness.driver.hits import BadAnswer, check
+from harness.driver.adapter import BadAnswer, check_hits
 from harness.driver.output import REPEAT_TRIAL, SAMPLES, WARMUP_TRIAL
-from harness.driver.scenarios import repeated
-from harness.launch.base import Job
+from harness.driver.scenarios import repeat_queries
+from harness.launch.base import LaunchRequest
 from harness.records import Hit, JobSpec, Measurement
-from harness.untrusted import lines_of, most_line_bytes, most_samples, most_trials, open_regular, plain
+from harness.untrusted import MAX_TEXT, bounded_lines, max_line_bytes, max_samples, max_trials, one_line, open_regular
 
 _MOST_STAGES = 16
 # A stage, or a system that is part of another as a stage of it, or a stage of such a system (``bm25.retrieve``).
@@ -46,18 +46,18 @@ class Sample:
         return replace(self, hits=[])
 
 
-def read(job: Job) -> tuple[list[Sample], set[str], str | None]:
+def read(job: LaunchRequest) -> tuple[list[Sample], set[str], str | None]:
     """All samples up to the first wrong one, every document id in them, and what is wrong with that one."""
     known = {query.query_id for query in (*job.spec.warmup, *job.spec.sample)}
     samples: list[Sample] = []
     doc_ids: set[str] = set()
     stages: set[str] = set()
     warmed: set[str] = set()
-    longest = most_line_bytes(job.spec)
-    most = 2 * most_samples(job.spec)  # ``_incomplete`` names the doubled ones
+    longest = max_line_bytes(job.spec)
+    most = 2 * max_samples(job.spec)  # ``_incomplete`` names the doubled ones
     try:
         with open_regular(job.out / SAMPLES) as file:
-            for number, line in enumerate(lines_of(file, longest), 1):
+            for number, line in enumerate(bounded_lines(file, longest), 1):
                 if number > most:
                     return samples, doc_ids, f"{SAMPLES}: more than {most} samples"
                 if not line.endswith(b"\n"):
@@ -77,7 +77,7 @@ def read(job: Job) -> tuple[list[Sample], set[str], str | None]:
     except OSError:
         return samples, doc_ids, None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, BadAnswer) as error:
-        return samples, doc_ids, plain(f"{SAMPLES}: line {len(samples) + 1}: {error}")
+        return samples, doc_ids, one_line(f"{SAMPLES}: line {len(samples) + 1}: {error}", MAX_TEXT)
     return samples, doc_ids, None
 
 
@@ -87,7 +87,7 @@ def _sample(line: bytes, spec: JobSpec, known: set[str], warmed: set[str]) -> Sa
     trial, query_id, latency_ns = raw["trial"], raw["query_id"], raw["latency_ns"]
     if not isinstance(query_id, str) or query_id not in known:
         raise ValueError(f"unknown query id {str(query_id)[:80]!r}")
-    timed = range(spec.first_trial, spec.first_trial + most_trials(spec))
+    timed = range(spec.first_trial, spec.first_trial + max_trials(spec))
     if type(trial) is not int or (trial not in timed and trial not in (WARMUP_TRIAL, REPEAT_TRIAL)):
         raise ValueError(f"trial {str(trial)[:20]}, asked for {timed.start} to {timed.stop - 1}")
     if type(latency_ns) is not int or not 0 < latency_ns < 1 << 62:
@@ -100,7 +100,7 @@ def _sample(line: bytes, spec: JobSpec, known: set[str], warmed: set[str]) -> Sa
     hits: list[tuple[str, float]] = []
     if trial != WARMUP_TRIAL or query_id not in warmed:
         fewest = 0 if spec.fewer_hits_ok else min(spec.k, spec.corpus_size)
-        hits = check([Hit(doc_id, score) for doc_id, score in raw["hits"]], spec.k, fewest)
+        hits = check_hits([Hit(doc_id, score) for doc_id, score in raw["hits"]], spec.k, fewest)
     if trial == WARMUP_TRIAL:
         warmed.add(query_id)
     ranking = hashlib.sha256("\n".join(doc_id for doc_id, _ in hits).encode("utf-8")).digest()
@@ -120,7 +120,7 @@ def incomplete(spec: JobSpec, measurement: Measurement, samples: list[Sample]) -
     wanted = Counter(
         (trial, query.query_id) for trial in range(spec.first_trial, spec.first_trial + trials) for query in spec.sample
     )
-    wanted.update((REPEAT_TRIAL, query.query_id) for query in repeated(spec) for _ in range(2))
+    wanted.update((REPEAT_TRIAL, query.query_id) for query in repeat_queries(spec) for _ in range(2))
     # Warm-up may pass over its queries again, up to the cap; nothing else may.
     asked = Counter((sample.trial, sample.query_id) for sample in samples if sample.trial != WARMUP_TRIAL)
     warmed = [sample.query_id for sample in samples if sample.trial == WARMUP_TRIAL]

@@ -15,7 +15,7 @@ from harness.records import Envelope
 
 
 @dataclass(frozen=True)
-class Machine:
+class ChosenMachine:
     """An instance type with its price; ``remark``: why it is not the type that the profile is priced on."""
 
     instance: Instance
@@ -29,7 +29,7 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class Choice:
+class MachineChoice:
     """The command line's choice: ``instance`` for all profiles, and what images are made for (``None``: any)."""
 
     instance: str | None = None
@@ -37,7 +37,7 @@ class Choice:
     architecture: str | None = "x86_64"
 
 
-def of_suite(suite: Suite, snapshot: Snapshot, choice: Choice) -> dict[str, Machine]:
+def of_suite(suite: Suite, snapshot: Snapshot, choice: MachineChoice) -> dict[str, ChosenMachine]:
     """Return the machine of each hardware profile of a suite, by name."""
     profiles = {
         name: hardware_profiles.profile(name) for name in (*suite.profiles, *filter(None, (suite.build_profile,)))
@@ -46,8 +46,8 @@ def of_suite(suite: Suite, snapshot: Snapshot, choice: Choice) -> dict[str, Mach
 
 
 def choose(
-    profiles: Mapping[str, Envelope], snapshot: Snapshot, choice: Choice, declared: Mapping[str, str]
-) -> dict[str, Machine]:
+    profiles: Mapping[str, Envelope], snapshot: Snapshot, choice: MachineChoice, declared: Mapping[str, str]
+) -> dict[str, ChosenMachine]:
     """Return the machine of each profile; ``declared`` are a suite's own types, by profile.
 
     Raises:
@@ -87,7 +87,7 @@ def _unbootable(instance: Instance) -> str | None:
 
 def _cheapest(
     envelope: Envelope, snapshot: Snapshot, bootable: Snapshot, reserve: Reserve, architecture: str | None
-) -> Machine:
+) -> ChosenMachine:
     """Return the type that the profile is priced on, or the next cheapest with room for the host and the harness."""
     roomy = replace(envelope, cpus=envelope.cpus + 1)
     found = offers.cheapest(roomy, bootable, architecture=architecture, reserve=reserve)
@@ -98,16 +98,18 @@ def _cheapest(
         )
     priced = offers.cheapest(envelope, snapshot)
     if priced is None or priced.instance.instance_type == found.instance.instance_type:
-        return Machine(found.instance, found.usd_per_hour)
+        return ChosenMachine(found.instance, found.usd_per_hour)
     out = offers.provide(roomy, snapshot, architecture=architecture, reserve=reserve).left_out
     reasons = {each.instance.instance_type: each.reason for each in out}
     why = reasons.get(priced.instance.instance_type) or _unbootable(priced.instance) or "dearer"
     why = why.replace(f"fewer than {roomy.cpus} vCPUs", f"no vCPU beside the job's {envelope.cpus} for the harness")
     remark = f"{envelope.name} is priced on {priced.instance.instance_type}, which is left out: {why}"
-    return Machine(found.instance, found.usd_per_hour, remark)
+    return ChosenMachine(found.instance, found.usd_per_hour, remark)
 
 
-def _named(instance: Instance, envelope: Envelope, snapshot: Snapshot, reserve: Reserve, choice: Choice) -> Machine:
+def _named(
+    instance: Instance, envelope: Envelope, snapshot: Snapshot, reserve: Reserve, choice: MachineChoice
+) -> ChosenMachine:
     name, usd = instance.instance_type, snapshot.price_of(instance.instance_type)
     if usd is None:
         raise UsageError(f"{name} has no price in {snapshot}, so its bill is unknown; choose another type")
@@ -124,7 +126,7 @@ def _named(instance: Instance, envelope: Envelope, snapshot: Snapshot, reserve: 
     if small := _too_small(instance, envelope, reserve):
         raise UsageError(f"{name} is too small for profile {envelope.name}: {small}; choose a larger type")
     remark = f"{name} has no vCPU beside the job's {envelope.cpus} for the harness"
-    return Machine(instance, usd, remark if instance.vcpus == envelope.cpus else None)
+    return ChosenMachine(instance, usd, remark if instance.vcpus == envelope.cpus else None)
 
 
 def _too_small(instance: Instance, envelope: Envelope, reserve: Reserve) -> str | None:

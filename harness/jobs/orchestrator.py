@@ -12,15 +12,15 @@ from harness.analysis import rows
 from harness.datasets import Dataset
 from harness.errors import ImageError, JobError
 from harness.jobs import environment, indexes
-from harness.jobs.assignment import Follower
+from harness.jobs.assignment import RunCallbacks
 from harness.jobs.collect import Collected, collect
 from harness.jobs.indexes import Index
-from harness.jobs.inputs import Inputs, Options, gather, plan_with, planned
+from harness.jobs.inputs import Inputs, RunOptions, gather, plan_with, planned
 from harness.jobs.job_records import assemble, job_spec, nothing
 from harness.jobs.plan import Planned, index_key, order
 from harness.jobs.suite import Suite
 from harness.launch import host
-from harness.launch.base import Ended, Job, Launcher, Prepared
+from harness.launch.base import Ended, Launcher, LaunchRequest, Prepared
 from harness.launch.images.catalog import System
 from harness.progress import Screen, duration
 from harness.records import Outcome, to_json
@@ -30,7 +30,7 @@ from harness.results.store import Store, check_room
 
 
 @dataclass(frozen=True)
-class Summary:
+class RunSummary:
     """The end of a run: how many cells were done before, and each job of this run against what was foreseen.
 
     ``keys`` name the stored jobs that answer the suite as it stands now, whatever else lies beside them.
@@ -55,12 +55,12 @@ class Summary:
         ]
 
 
-def run(suite: Suite, options: Options, launcher: Launcher, screen: Screen) -> Summary:
+def run(suite: Suite, options: RunOptions, launcher: Launcher, screen: Screen) -> RunSummary:
     """Run what is to do; each job is stored as it ends, and a failure of one stops no other."""
     return run_inputs(gather(suite, options, screen), options, launcher, screen)
 
 
-def run_inputs(inputs: Inputs, options: Options, launcher: Launcher, screen: Screen) -> Summary:
+def run_inputs(inputs: Inputs, options: RunOptions, launcher: Launcher, screen: Screen) -> RunSummary:
     """As :func:`run`, on inputs that are gathered already (calibration makes its own)."""
     launcher.check()
     store = Store(options.results, inputs.suite.name, options.shelf)
@@ -68,7 +68,7 @@ def run_inputs(inputs: Inputs, options: Options, launcher: Launcher, screen: Scr
     swept = launcher.sweep()
     if swept:
         screen.say(f"removed {swept} containers that a dead run had left")
-    filesystem.sweep_all(options.cache)
+    filesystem.remove_all_leftovers(options.cache)
     with store.held():
         keep_inputs(inputs, store)
         return _Run(inputs, options, launcher, screen, store).run()
@@ -86,13 +86,13 @@ def keep_inputs(inputs: Inputs, store: Store) -> None:
 class _Run:
     """One run of a suite."""
 
-    def __init__(self, inputs: Inputs, options: Options, launcher: Launcher, screen: Screen, store: Store) -> None:
+    def __init__(self, inputs: Inputs, options: RunOptions, launcher: Launcher, screen: Screen, store: Store) -> None:
         self.inputs = inputs
         self.options = options
         self.launcher = launcher
         self.screen = screen
         self.store = store
-        self.follower = options.share.follower if options.share else Follower()
+        self.follower = options.share.follower if options.share else RunCallbacks()
         self.instance = environment.instance()
         self.environment = environment.read(launcher.engine_version(), self.instance)
         self.prepared: dict[str, Prepared | ImageError] = {}
@@ -100,7 +100,7 @@ class _Run:
         self.built: set[str] = set()  # keys of indexes that this run has built
         self.finished: list[tuple[Result, Outcome]] = []
 
-    def run(self) -> Summary:
+    def run(self) -> RunSummary:
         first = self._ours(planned(self.inputs, self.options, self.launcher))
         self._prepare(self.inputs.images(job.cell for job in first if not job.done and not job.cannot))
         stored = [job.result for job in read_jobs(self.store.folder)]
@@ -131,7 +131,7 @@ class _Run:
             better = {result.key: result.spec.cell for result, _ in tried if result.spec.cell not in failed}
             replaced = {job.result.key for job in self._stored() if job.result.spec.cell in better.values()}
             keys = (keys - replaced) | better.keys()
-        return Summary(len(jobs) - len(todo), tuple(self.finished), frozenset(keys))
+        return RunSummary(len(jobs) - len(todo), tuple(self.finished), frozenset(keys))
 
     def _plan(self, digests: Mapping[str, str], stored: list[Result], fresh: bool) -> list[Planned]:
         return plan_with(self.inputs, self.launcher, digests, stored, fresh, self.options.instance_types)
@@ -225,7 +225,7 @@ class _Run:
         with self.store.scratch(job_key(job.spec)) as folder:
             (folder / "out").mkdir()
             page_cache = host.forget_pages(index.folder)
-            launched = Job(spec, prepared, folder, dataset.corpus.folder, index.folder, self.inputs.limits)
+            launched = LaunchRequest(spec, prepared, folder, dataset.corpus.folder, index.folder, self.inputs.limits)
             label = f"{job.cell.system} {job.cell.dataset} {job.cell.profile}"
             with index.in_use(), self.screen.task(label, part) as watcher:
                 ended = self.launcher.launch(launched, watcher)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from harness.config import NAME_PATTERN, Declared, read_toml, validate
+from harness.config import NAME_PATTERN, ConfigModel, read_toml, validate
 from harness.errors import FileError, did_you_mean
 from harness.records import Outcome, ScenarioParams
 
@@ -19,7 +19,7 @@ _PROTOCOLS: dict[str, dict[str, Any]] = {
 }
 
 
-class Protocol(Declared):
+class SuiteProtocol(ConfigModel):
     """How a cell is measured.  A named protocol gives the defaults; each key can be set in the suite."""
 
     name: Literal["interleaved", "santhanam2023"] = Field(
@@ -73,13 +73,13 @@ class Protocol(Declared):
         return self.trials // self.jobs
 
 
-class Offline(Declared):
+class Offline(ConfigModel):
     """The ``offline`` scenario: all queries are there at once, and are handed over in batches."""
 
     batch_size: int = Field(default=32, ge=1, le=100_000, description="queries handed to the system at once")
 
 
-class Server(Declared):
+class Server(ConfigModel):
     """The ``server`` scenario: queries arrive by themselves (Poisson); what rate does the system keep up with?"""
 
     latency_target_s: float = Field(default=0.05, gt=0, description="latency, from the scheduled arrival, to keep")
@@ -88,7 +88,7 @@ class Server(Declared):
     )
 
 
-class Expectation(Declared):
+class Expectation(ConfigModel):
     """Cells whose outcome is foreseen to be another than ``ok``; such an outcome is done, and no failure."""
 
     system: str = Field(description="system name")
@@ -96,7 +96,7 @@ class Expectation(Declared):
     outcome: Outcome = Field(description="the outcome foreseen")
 
 
-class Restriction(Declared):
+class Restriction(ConfigModel):
     """Hardware profiles that some of the suite's systems alone are measured on."""
 
     profiles: tuple[str, ...] = Field(min_length=1, description="hardware profile names; each in one `[[restrict]]`")
@@ -108,7 +108,7 @@ class Restriction(Declared):
         return _each_once(value)
 
 
-class Ec2(Declared):
+class Ec2Settings(ConfigModel):
     """What ``--launcher ec2`` and ``--launcher batch`` run on, where it is not to be what profiles are priced on."""
 
     instances: dict[str, str] = Field(
@@ -122,7 +122,7 @@ class Ec2(Declared):
     )
 
 
-class Suite(Declared):
+class Suite(ConfigModel):
     """A declared set: systems x datasets x scenarios x hardware profiles less what is restricted, and a protocol."""
 
     name: str = Field(
@@ -149,7 +149,7 @@ class Suite(Declared):
     measures: tuple[str, ...] = Field(
         default=("RR@10", "Success@10", "nDCG@10"), min_length=1, description="as ir_measures writes them"
     )
-    protocol: Protocol = Field(default=Protocol(), description="how jobs measure")
+    protocol: SuiteProtocol = Field(default=SuiteProtocol(), description="how jobs measure")
     offline: Offline = Field(default=Offline(), description="the `offline` scenario's parameters")
     server: Server = Field(default=Server(), description="the `server` scenario's parameters")
     overhead: bool = Field(
@@ -159,7 +159,7 @@ class Suite(Declared):
         default=(), description="profiles for some systems only, where the suite is not the whole product"
     )
     expect: tuple[Expectation, ...] = Field(default=(), description="outcomes foreseen that are not ok")
-    ec2: Ec2 = Field(default=Ec2(), description="what runs it on AWS")
+    ec2: Ec2Settings = Field(default=Ec2Settings(), description="what runs it on AWS")
 
     @field_validator("systems", "datasets", "profiles", "scenarios")
     @classmethod

@@ -11,7 +11,7 @@ from harness.launch.images.catalog import System
 from harness.launch.monitor.counters import CounterTrace
 from harness.launch.monitor.gpu_trace import GpuTrace
 from harness.launch.monitor.memory import MemoryTrace
-from harness.progress import Progress
+from harness.progress import Step
 from harness.records import Cpuset, Envelope, Isolation, JobSpec, Outcome, to_json
 from harness.results.schema import CanaryReading, Placement
 
@@ -42,7 +42,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Job:
+class LaunchRequest:
     """One container life: what to run, on which files, for how long at most.
 
     ``folder`` holds the empty ``out/``; the launcher adds ``spec.json`` and mounts it at ``/job``.  ``index_is_copy``:
@@ -145,7 +145,7 @@ class Launcher(Protocol):
     def prepare(self, system: System, report: Report) -> Prepared:
         """Make the system ready, whatever that takes; ImageError when it cannot be."""
 
-    def launch(self, job: Job, progress: Callable[[Progress], None]) -> Ended:
+    def launch(self, job: LaunchRequest, progress: Callable[[Step], None]) -> Ended:
         """Run one job to its end.  On KeyboardInterrupt nothing is left running."""
 
     def sweep(self) -> int:

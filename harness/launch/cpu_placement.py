@@ -6,14 +6,13 @@ latency without showing anywhere.
 
 from __future__ import annotations
 
-import fcntl
+import contextlib
 import os
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from harness import filesystem
 from harness.driver.procfs import parse_list
@@ -200,7 +199,7 @@ def placed(count: int) -> Iterator[Placement]:
 
 def _take_lock(count: int, folder: Path, leases: ExitStack) -> Placement | None:
     mine = os.sched_getaffinity(0)
-    with filesystem.alone(folder, "choosing"), ExitStack() as tried:
+    with filesystem.cache_lock(folder, "choosing"), ExitStack() as tried:
         free = _lock(mine, folder, tried)
         # Whoever asks for more than there ever will be is refused elsewhere, and waits for nothing here.
         if len(free) < min(count, len(mine)):
@@ -215,12 +214,9 @@ def _lock(cpus: Iterable[int], folder: Path, held: ExitStack) -> set[int]:
     """Lock what is free of these, until ``held`` is closed."""
     taken = set()
     for cpu in cpus:
-        file: IO[bytes] = (folder / f"cpu{cpu}.lock").open("ab")
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.close()
-        else:
-            held.enter_context(file)
+        path = folder / f"cpu{cpu}.lock"
+        path.touch()
+        with contextlib.suppress(BlockingIOError):
+            held.enter_context(filesystem.lock(path, wait=False))
             taken.add(cpu)
     return taken

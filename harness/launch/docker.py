@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -14,13 +16,12 @@ import requests
 from docker.errors import DockerException
 from docker.models.containers import Container
 
-from harness import filesystem
 from harness.driver import cgroup
-from harness.driver.procfs import KeptOpen, read_text
+from harness.driver.procfs import OpenFiles, read_text
 from harness.errors import EngineError, ImageError
-from harness.filesystem import dead
+from harness.filesystem import has_died
 from harness.launch import cpu_placement, docker_arguments, host, limit_check
-from harness.launch.base import Ended, Job, Prepared, Report, Stopped
+from harness.launch.base import Ended, LaunchRequest, Prepared, Report, Stopped
 from harness.launch.docker_arguments import LABEL, LOG_BYTES, NOBODY, Waiting, arguments
 from harness.launch.docker_errors import engine_errors
 from harness.launch.images import builder, emulation
@@ -30,11 +31,12 @@ from harness.launch.monitor.canary import Canary
 from harness.launch.monitor.counters import CgroupCounters, CounterTrace
 from harness.launch.monitor.memory import CgroupMemory, MemoryTrace
 from harness.launch.monitor.sampler import Sampler
-from harness.launch.watch import Looks, Watch, follow
-from harness.progress import Progress
+from harness.launch.watch import CanaryLog, JobWatch, follow
+from harness.progress import Step
 from harness.records import Envelope, Isolation, Outcome
 from harness.results.schema import Placement
 
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 # What the engine says when the fault is the image's (its entry point, its user), not its own.
 _NO_START = ("OCI runtime", "executable file not found", "no such file or directory", "permission denied", "No command")
 
@@ -107,7 +109,7 @@ class DockerLauncher:
             raise ImageError(f"system {system.name!r}: its image declares VOLUME {', '.join(volumes)}; remove it")
         return _prepared(system, image)
 
-    def launch(self, job: Job, progress: Callable[[Progress], None]) -> Ended:
+    def launch(self, job: LaunchRequest, progress: Callable[[Step], None]) -> Ended:
         """Run one container from start to end and remove it.
 
         Raises:
@@ -121,8 +123,8 @@ class DockerLauncher:
             with host.aside(placement), engine_errors():
                 return self._launch(job, placement, progress)
 
-    def _launch(self, job: Job, placement: Placement, progress: Callable[[Progress], None]) -> Ended:
-        with filesystem.held_back():  # else a container might be made that nobody knows of
+    def _launch(self, job: LaunchRequest, placement: Placement, progress: Callable[[Step], None]) -> Ended:
+        with _deferred_interrupts():  # else a container might be made that nobody knows of
             container = self.client.containers.create(**arguments(job, placement))
         try:
             # GPUs before the start: the baseline is what they hold without the job.
@@ -138,12 +140,12 @@ class DockerLauncher:
     def _run(
         self,
         container: Container,
-        job: Job,
+        job: LaunchRequest,
         placement: Placement,
-        progress: Callable[[Progress], None],
+        progress: Callable[[Step], None],
         gpus: gpu.JobGpus | None,
     ) -> Ended:
-        looks = Looks(self._canary, placement, job, gpus)
+        looks = CanaryLog(self._canary, placement, job, gpus)
         looks.look("before")
         started = time.monotonic()
         refused = _start(container)
@@ -152,7 +154,7 @@ class DockerLauncher:
         waiting = Waiting(container)
         group = _group(container)
         with _sampling(group, placement, gpus) as sampler:
-            watch = Watch(job)
+            watch = JobWatch(job)
             stopped = limit_check.refusal(group, job.spec.envelope, placement.cpuset) or follow(
                 watch, waiting.ended, progress, looks, sampler, lambda: limit_check.moved(group, placement.cpuset)
             )
@@ -184,7 +186,7 @@ class DockerLauncher:
         removed = 0
         with engine_errors():
             for container in self.client.containers.list(all=True, filters={"label": LABEL}, ignore_removed=True):
-                if dead(container.labels[LABEL]):
+                if has_died(container.labels[LABEL]):
                     _remove(container)
                     removed += 1
         return removed
@@ -199,7 +201,7 @@ def _prepared(system: System, image: builder.Image) -> Prepared:
     return Prepared(system.made_for(image.platform), image.digest, image.digest, image.size_bytes)
 
 
-def _open_to_job_user(job: Job) -> None:
+def _open_to_job_user(job: LaunchRequest) -> None:
     """Let the job's user read its spec and write its ``out/``, whatever our umask is."""
     job.folder.chmod(0o755)
     (job.folder / "spec.json").chmod(0o644)
@@ -246,7 +248,7 @@ def _sampling(group: cgroup.Cgroup | None, placement: Placement, gpus: gpu.JobGp
     if group is None:
         yield None
         return
-    with closing(KeptOpen()) as files:
+    with closing(OpenFiles()) as files:
         group = group.reading_with(files)
         with Sampler(CgroupMemory(group), CgroupCounters(group, placement.cpus), gpus) as sampler:
             yield sampler
@@ -278,9 +280,27 @@ def _log(container: Container) -> bytes:
 
 def _remove(container: Container) -> None:
     try:
-        with filesystem.held_back():
+        with _deferred_interrupts():
             container.remove(force=True, v=True)
     except docker.errors.NotFound:
         pass
     except (DockerException, requests.RequestException) as error:
         raise EngineError(f"container {container.name} could not be removed: {error}; remove it by hand") from error
+
+
+@contextmanager
+def _deferred_interrupts() -> Iterator[None]:
+    """Defer stop signals until the block has ended; only the main thread gets any."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    received: list[int] = []
+    deferred = [number for number in _STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    handlers = {number: signal.signal(number, lambda given, _: received.append(given)) for number in deferred}
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    if received:
+        raise KeyboardInterrupt

@@ -14,12 +14,12 @@ from docker.models.containers import Container
 from docker.types import DeviceRequest, LogConfig, Mount, Ulimit
 
 from harness.errors import EngineError, ImageError
-from harness.filesystem import me
-from harness.launch.base import Job, Prepared, thread_environment
+from harness.filesystem import this_process
+from harness.launch.base import LaunchRequest, Prepared, thread_environment
 from harness.launch.docker_errors import engine_errors
 from harness.launch.images import emulation, platforms
 from harness.results.schema import Placement
-from harness.untrusted import most_output_bytes
+from harness.untrusted import max_output_bytes
 
 # The label that says whose a container is.
 LABEL = "ir-harness.filesystem"
@@ -29,7 +29,7 @@ LOG_BYTES = 10 << 20
 _SCRATCH_BYTES = 64 << 20
 
 
-def arguments(job: Job, placement: Placement) -> dict[str, Any]:
+def arguments(job: LaunchRequest, placement: Placement) -> dict[str, Any]:
     """Every limit of the envelope as arguments of the engine's create call (measuring rules 1, 2, 3 and 5)."""
     envelope = job.spec.envelope
     mounts = [
@@ -41,7 +41,7 @@ def arguments(job: Job, placement: Placement) -> dict[str, Any]:
     return {
         "image": job.prepared.reference,
         "name": f"harness-{job.spec.system}-{job.spec.kind}-{secrets.token_hex(4)}",
-        "labels": {LABEL: me()},
+        "labels": {LABEL: this_process()},
         "user": f"{job_user()}:{job_user()}",
         "environment": thread_environment(envelope.cpus),
         "mounts": mounts,
@@ -65,11 +65,11 @@ def arguments(job: Job, placement: Placement) -> dict[str, Any]:
     }
 
 
-def _file_limit(job: Job) -> list[Ulimit]:
+def _file_limit(job: LaunchRequest) -> list[Ulimit]:
     """No single file of a search job can outgrow what the whole job may leave; an index may be large."""
     if job.spec.kind == "build":
         return []
-    most = most_output_bytes(job.spec)
+    most = max_output_bytes(job.spec)
     return [Ulimit(name="fsize", soft=most, hard=most)]
 
 

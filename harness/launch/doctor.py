@@ -15,7 +15,7 @@ import requests
 
 from harness.driver import cgroup
 from harness.launch import cpu_placement, host
-from harness.launch.docker_errors import plain
+from harness.launch.docker_errors import reason
 from harness.launch.images import platforms
 from harness.launch.monitor import gpu
 from harness.launch.monitor.canary import Canary
@@ -35,7 +35,7 @@ class Level(str, Enum):
 
 
 @dataclass(frozen=True)
-class Finding:
+class HostCheck:
     """One line of the doctor's; ``remedy`` is empty when all is well."""
 
     level: Level
@@ -44,7 +44,7 @@ class Finding:
     remedy: str = ""
 
 
-def examine() -> Iterator[Finding]:
+def examine() -> Iterator[HostCheck]:
     """Look at everything that a measurement leans on."""
     yield from _engine()
     yield _cgroup()
@@ -57,7 +57,7 @@ def examine() -> Iterator[Finding]:
     yield _gpu()
 
 
-def _engine() -> Iterator[Finding]:
+def _engine() -> Iterator[HostCheck]:
     remedy = "start it (`systemctl start docker`) or install it (Debian: `apt-get install docker.io`)"
     try:
         client = docker.from_env(timeout=10)
@@ -66,57 +66,59 @@ def _engine() -> Iterator[Finding]:
         finally:
             client.close()
     except (docker.errors.DockerException, requests.RequestException) as error:
-        text = f"no Docker engine answers: {plain(error)}"
-        yield Finding(Level.FAIL, "engine", text, f"{remedy}, or use --launcher process")
+        text = f"no Docker engine answers: {reason(error)}"
+        yield HostCheck(Level.FAIL, "engine", text, f"{remedy}, or use --launcher process")
         return
-    yield Finding(Level.OK, "engine", f"Docker {info['ServerVersion']}, {info['Driver']}, {info['OperatingSystem']}")
+    yield HostCheck(Level.OK, "engine", f"Docker {info['ServerVersion']}, {info['Driver']}, {info['OperatingSystem']}")
     for key, what in (("MemoryLimit", "memory limits"), ("PidsLimit", "pids limits"), ("CPUSet", "CPU sets")):
         if not info.get(key, True):
-            yield Finding(Level.FAIL, "limits", f"the engine cannot enforce {what}", "enable the cgroup controller")
+            yield HostCheck(Level.FAIL, "limits", f"the engine cannot enforce {what}", "enable the cgroup controller")
     if not info.get("SwapLimit", True) and _swap_bytes() != 0:
         remedy = "boot with swapaccount=1, or turn swap off (`swapoff -a`)"
-        yield Finding(Level.FAIL, "limits", "the engine cannot limit swap, and the host has some", remedy)
+        yield HostCheck(Level.FAIL, "limits", "the engine cannot limit swap, and the host has some", remedy)
 
 
-def _cgroup() -> Finding:
+def _cgroup() -> HostCheck:
     version = cgroup.host_version()
     if version is None:
         remedy = "mount the cgroup file system, or use --launcher process"
-        return Finding(Level.WARN, "cgroup", "no memory controller in /sys/fs/cgroup", remedy)
-    return Finding(Level.OK, "cgroup", f"version {version}")
+        return HostCheck(Level.WARN, "cgroup", "no memory controller in /sys/fs/cgroup", remedy)
+    return HostCheck(Level.OK, "cgroup", f"version {version}")
 
 
-def _cpus() -> Finding:
+def _cpus() -> HostCheck:
     usable, online = host.cpus(), os.cpu_count() or 0
     fact = f"{usable} usable of {online}, {platform.machine()}"
     if platforms.here() not in platforms.PLATFORMS:
-        return Finding(Level.FAIL, "CPUs", fact, f"images are made for {' and '.join(platforms.PLATFORMS)}; take such")
+        return HostCheck(
+            Level.FAIL, "CPUs", fact, f"images are made for {' and '.join(platforms.PLATFORMS)}; take such"
+        )
     if usable < 2:
-        return Finding(Level.WARN, "CPUs", fact, "the harness shares its CPU with what it measures; take two or more")
+        return HostCheck(Level.WARN, "CPUs", fact, "the harness shares its CPU with what it measures; take two or more")
     alone = 1
     while alone < usable and _apart(cpu_placement.place(alone + 1)):
         alone += 1
-    return Finding(Level.OK, "CPUs", f"{fact}; jobs of up to {alone} do not share theirs with the harness")
+    return HostCheck(Level.OK, "CPUs", f"{fact}; jobs of up to {alone} do not share theirs with the harness")
 
 
 def _apart(placement: Placement) -> bool:
     return placement.apart and placement.whole_cores is not False
 
 
-def _topology() -> Finding:
+def _topology() -> HostCheck:
     seen = cpu_placement.read(os.sched_getaffinity(0))
     if not seen.shown:
         remedy = "jobs may share a physical core with other work; take a host whose /sys shows its cores"
-        return Finding(Level.WARN, "topology", "the kernel does not show which CPUs share a core", remedy)
+        return HostCheck(Level.WARN, "topology", "the kernel does not show which CPUs share a core", remedy)
     cores, halves = len(seen.cores), sum(not core.whole for core in seen.cores)
     fact = f"{cores} physical cores, {max(1, len(seen.nodes))} NUMA nodes"
     if halves:
         remedy = "others may use the other half; give harness both CPUs of each core (`taskset`)"
-        return Finding(Level.WARN, "topology", f"{fact}; of {halves} cores only a half is ours", remedy)
-    return Finding(Level.OK, "topology", fact)
+        return HostCheck(Level.WARN, "topology", f"{fact}; of {halves} cores only a half is ours", remedy)
+    return HostCheck(Level.OK, "topology", fact)
 
 
-def _canary() -> Finding:
+def _canary() -> HostCheck:
     """Does the same work take the same time, three times in a row?"""
     placement, canary = cpu_placement.place(1), Canary()
     canary.prepare(placement)
@@ -131,51 +133,53 @@ def _canary() -> Finding:
     }
     fact = "the same work three times: " + ", ".join(f"{name} within {100 * s:.0f} %" for name, s in spreads.items())
     if max(spreads.values()) > _CANARY_SPREAD:
-        return Finding(Level.WARN, "canary", fact, "something else uses the machine; end it, or wait, then look again")
-    return Finding(Level.OK, "canary", fact)
+        return HostCheck(
+            Level.WARN, "canary", fact, "something else uses the machine; end it, or wait, then look again"
+        )
+    return HostCheck(Level.OK, "canary", fact)
 
 
-def _memory() -> Finding:
+def _memory() -> HostCheck:
     available = _meminfo("MemAvailable")
     fact = f"{host.memory_bytes() / 2**30:.1f} GiB"
     if available is None:
-        return Finding(Level.OK, "memory", fact)
+        return HostCheck(Level.OK, "memory", fact)
     fact += f", {available / 2**30:.1f} GiB available"
     if available < 4 << 30:
-        return Finding(Level.WARN, "memory", fact, "profiles above that cannot be held; end other programs")
-    return Finding(Level.OK, "memory", fact)
+        return HostCheck(Level.WARN, "memory", fact, "profiles above that cannot be held; end other programs")
+    return HostCheck(Level.OK, "memory", fact)
 
 
-def _swap() -> Finding:
+def _swap() -> HostCheck:
     swap = _swap_bytes()
     if swap:
-        return Finding(
+        return HostCheck(
             Level.WARN,
             "swap",
             f"{swap / 2**30:.1f} GiB",
             "jobs get none, but the host may; `swapoff -a` while measuring",
         )
-    return Finding(Level.OK, "swap", "none")
+    return HostCheck(Level.OK, "swap", "none")
 
 
-def _load() -> Finding:
+def _load() -> HostCheck:
     load, cpus = os.getloadavg()[0], host.cpus()
     fact = f"{load:.2f} over the last minute on {cpus} CPUs"
     if load > 0.25 * cpus:
-        return Finding(Level.WARN, "load", fact, "other work disturbs the figures; end it or wait")
-    return Finding(Level.OK, "load", fact)
+        return HostCheck(Level.WARN, "load", fact, "other work disturbs the figures; end it or wait")
+    return HostCheck(Level.OK, "load", fact)
 
 
-def _gpu() -> Finding:
+def _gpu() -> HostCheck:
     found = gpu.probe()
     if found.models:
         fact = f"{', '.join(found.models)} (driver {found.driver})"
         if found.processes:
             remedy = "whoever is there disturbs every job with GPUs; end it (`nvidia-smi` lists all)"
             there = "1 process is" if found.processes == 1 else f"{found.processes} processes are"
-            return Finding(Level.WARN, "GPUs", f"{fact}; {there} on them", remedy)
-        return Finding(Level.OK, "GPUs", fact)
-    return Finding(Level.OK, "GPUs", f"none; profiles with GPUs are not_applicable here ({found.reason})")
+            return HostCheck(Level.WARN, "GPUs", f"{fact}; {there} on them", remedy)
+        return HostCheck(Level.OK, "GPUs", fact)
+    return HostCheck(Level.OK, "GPUs", f"none; profiles with GPUs are not_applicable here ({found.reason})")
 
 
 def _swap_bytes() -> int | None:

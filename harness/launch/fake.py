@@ -12,12 +12,12 @@ from typing import Any
 
 from harness.driver.cgroup import UNLIMITED
 from harness.driver.output import REPEAT_TRIAL, WARMUP_TRIAL, Output
-from harness.driver.rate_search import Served, Unreachable, arrivals_ns, highest_rate, judge, out_of_reach
-from harness.driver.scenarios import repeated, trial_order
-from harness.launch.base import Ended, Handed, Job, Prepared, Report, Stopped
+from harness.driver.rate_search import ServedQuery, Unreachable, arrivals_ns, highest_rate, judge_probe, out_of_reach
+from harness.driver.scenarios import repeat_queries, trial_order
+from harness.launch.base import Ended, Handed, LaunchRequest, Prepared, Report, Stopped
 from harness.launch.images.catalog import System
 from harness.launch.monitor.memory import MemoryTrace
-from harness.progress import Progress
+from harness.progress import Step
 from harness.records import (
     MAX_PROBES,
     EffectiveEnvelope,
@@ -31,10 +31,10 @@ from harness.records import (
     digest,
 )
 
-Script = Callable[[Job], Outcome]
+Script = Callable[[LaunchRequest], Outcome]
 
 
-def _always_ok(_job: Job) -> Outcome:
+def _always_ok(_job: LaunchRequest) -> Outcome:
     return Outcome.OK
 
 
@@ -45,7 +45,7 @@ class FakeLauncher:
 
     def __init__(self, script: Script = _always_ok) -> None:
         self._script = script
-        self.launched: list[Job] = []
+        self.launched: list[LaunchRequest] = []
 
     def check(self) -> None:
         """Always there."""
@@ -68,12 +68,12 @@ class FakeLauncher:
         assert found is not None
         return found
 
-    def launch(self, job: Job, progress: Callable[[Progress], None]) -> Ended:
+    def launch(self, job: LaunchRequest, progress: Callable[[Step], None]) -> Ended:
         """Write what the script says."""
         self.launched.append(job)
         outcome = self._script(job)
         handed: tuple[Handed, ...] = ()
-        progress(Progress(job.spec.kind, 1, 1))
+        progress(Step(job.spec.kind, 1, 1))
         if outcome is Outcome.OK:
             handed = self._write(job)
         elif outcome in (Outcome.CRASH, Outcome.BAD_OUTPUT, Outcome.ENVELOPE_MISMATCH):
@@ -105,7 +105,7 @@ class FakeLauncher:
     def close(self) -> None:
         """Nothing is held."""
 
-    def _write(self, job: Job) -> tuple[Handed, ...]:
+    def _write(self, job: LaunchRequest) -> tuple[Handed, ...]:
         spec = job.spec
         if spec.kind == "build":
             (job.index_dir / "index").write_text("fake\n", encoding="utf-8")
@@ -156,7 +156,7 @@ class _Samples:
                 order = trial_order(spec.sample, spec.seed, trial)
                 taken_ns = (self._batches if spec.scenario == "offline" else self._one_by_one)(trial, order)
             self._saw(trial, taken_ns, taken_ns)
-        for query in repeated(spec):
+        for query in repeat_queries(spec):
             self._one_by_one(REPEAT_TRIAL, [query, query])
         return {}
 
@@ -187,19 +187,19 @@ class _Samples:
             arrivals = arrivals_ns(spec.seed, trial, len(order), rate_qps)
             for query, scheduled_ns in zip(order, arrivals, strict=True):
                 start_ns = max(scheduled_ns, free_ns)
-                each = Served(scheduled_ns, free_ns, start_ns, start_ns + self._service_ns(query, trial))
+                each = ServedQuery(scheduled_ns, free_ns, start_ns, start_ns + self._service_ns(query, trial))
                 self._sample(trial, query, each.latency_ns, scheduled_ns=scheduled_ns, service_ns=each.service_ns)
                 served.append(each)
                 free_ns = each.end_ns
         self._saw(trial, max(each.end_ns for each in served), sum(each.latency_ns for each in served))
-        probe = judge(served, trial, rate_qps, spec.scenario_params, streams=1, check=check)
+        probe = judge_probe(served, trial, rate_qps, spec.scenario_params, streams=1, check=check)
         self._probes.append(probe)
         if out_of_reach(served, spec.scenario_params):
             raise Unreachable
         return probe.passed
 
     def _sample(self, trial: int, query: Query, latency_ns: int, **extra: int) -> None:
-        self._out.sample(trial, query.query_id, latency_ns, {}, self._hits, **extra)
+        self._out.write_sample(trial, query.query_id, latency_ns, {}, self._hits, **extra)
 
     def _service_ns(self, query: Query, trial: int) -> int:
         return _latency_ns(self._spec.system, query, trial)

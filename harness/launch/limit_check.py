@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 
 from harness.driver.cgroup import UNLIMITED, Cgroup
-from harness.driver.envelope import PAGE, same_memory
+from harness.driver.envelope import PAGE_BYTES, same_memory
 from harness.driver.procfs import format_list
 from harness.launch.base import Stopped
 from harness.records import Cpuset, Envelope, Outcome
@@ -64,7 +64,7 @@ def _memory_above(group: Cgroup, asked: Envelope) -> list[str]:
     wrong = []
     for parent in group.memory_parents():
         memory_bytes = parent.memory_limit_bytes()
-        if memory_bytes is not None and UNLIMITED < memory_bytes <= asked.memory_bytes - PAGE:
+        if memory_bytes is not None and UNLIMITED < memory_bytes <= asked.memory_bytes - PAGE_BYTES:
             wrong.append(f"{parent.memory} has a memory limit of {memory_bytes} bytes, asked for {asked.memory_bytes}")
     return wrong
 

@@ -19,23 +19,23 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from harness import filesystem
-from harness.driver.procfs import KeptOpen
+from harness.driver.procfs import OpenFiles
 from harness.errors import ImageError
 from harness.launch import cpu_placement, host
-from harness.launch.base import Ended, Job, Prepared, Report, Stopped, thread_environment
+from harness.launch.base import Ended, LaunchRequest, Prepared, Report, Stopped, thread_environment
 from harness.launch.images import assets, context, platforms, recipes
 from harness.launch.images.catalog import System
-from harness.launch.images.recipes import driver_files, part_files, recipe
+from harness.launch.images.recipes import driver_files, engine_files, recipe, shared_files
 from harness.launch.monitor import gpu
 from harness.launch.monitor.canary import Canary
 from harness.launch.monitor.counters import ProcessCounters
 from harness.launch.monitor.memory import ProcessMemory
 from harness.launch.monitor.sampler import Sampler
-from harness.launch.watch import Looks, Watch, follow
-from harness.progress import Progress
+from harness.launch.watch import CanaryLog, JobWatch, follow
+from harness.progress import Step
 from harness.records import Envelope, Isolation, Outcome
 from harness.results.schema import Placement
-from harness.untrusted import plain
+from harness.untrusted import MAX_TEXT, one_line
 
 # An interpreter that has the engine's packages already, used for every system instead of an environment of ours.
 PYTHON_VARIABLE = "HARNESS_PYTHON"
@@ -103,19 +103,17 @@ class ProcessLauncher:
         if folder.is_dir():
             return prepared
         if system.lacking:
-            raise ImageError(f"system {system.name!r}: {system.lacking}; take another host (docs/platforms.md)")
+            raise ImageError(f"system {system.name!r}: {system.lacking}; take another host (docs/guides/platforms.md)")
         assets.check_pinned(system.name, system.system_assets)  # before the packages, which take their time
-        partial = filesystem.in_the_making(folder)
+        partial = filesystem.staging_path(folder)
         partial.mkdir(parents=True)
         joined = [self.prepare(each, report) for each in system.components]
-        for path in (each for each in system.engine_dir.iterdir() if each.is_file()):
-            shutil.copy2(path, partial / path.name)  # the adapter, and what lies beside it
-        for part, files in (("driver", driver_files()), ("parts", part_files(system))):
+        for part, files in ((".", engine_files(system)), ("driver", driver_files()), ("shared", shared_files(system))):
             for name, path in files.items():
                 target = partial / part / name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(path, target)
-        locks = [lock for lock in (*system.part_locks.values(), system.lock) if assets.names_packages(lock)]
+        locks = [lock for lock in (*system.shared_locks.values(), system.lock) if assets.names_packages(lock)]
         if locks and not self._python:
             self._install(system, locks, partial / "packages", report)
         self._bring_assets(system, partial, report)
@@ -124,7 +122,7 @@ class ProcessLauncher:
         partial.rename(folder)
         return prepared
 
-    def launch(self, job: Job, progress: Callable[[Progress], None]) -> Ended:
+    def launch(self, job: LaunchRequest, progress: Callable[[Step], None]) -> Ended:
         """Run one child to its end; its whole process group goes with it."""
         with (
             cpu_placement.placed(job.spec.envelope.cpus) as placement,
@@ -134,7 +132,7 @@ class ProcessLauncher:
         ):
             job.write_spec(placement.cpuset)
             before = _entries(job)
-            looks = Looks(self._canary, placement, job, gpus)
+            looks = CanaryLog(self._canary, placement, job, gpus)
             looks.look("before")
             started = time.monotonic()
             child = subprocess.Popen(
@@ -148,7 +146,7 @@ class ProcessLauncher:
             )
             ended = threading.Event()
             threading.Thread(target=_wait, args=(child, ended), daemon=True, name="child-wait").start()
-            watch = Watch(job)
+            watch = JobWatch(job)
             with _sampling(child.pid, placement, gpus) as sampler:
                 try:
                     stopped = follow(watch, ended, progress, looks, sampler)
@@ -213,7 +211,7 @@ class ProcessLauncher:
             check=False,
         )
         if done.returncode:
-            filesystem.refuse_full(f"{target}: pip cannot install", done.stderr)
+            filesystem.raise_if_disk_full(f"{target}: pip cannot install", done.stderr)
             last = " ".join(done.stderr.split())[-500:]
             raise ImageError(f"system {system.name}: its packages could not be installed: {last}")
 
@@ -239,9 +237,9 @@ class ProcessLauncher:
         )
         if done.returncode:
             last = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
-            raise ImageError(f"system {system.name}: its files could not be made ready: {plain(last)}")
+            raise ImageError(f"system {system.name}: its files could not be made ready: {one_line(last, MAX_TEXT)}")
 
-    def _environment(self, job: Job) -> dict[str, str]:
+    def _environment(self, job: LaunchRequest) -> dict[str, str]:
         folder = Path(job.prepared.reference)
         gpus = ",".join(str(index) for index in range(job.spec.envelope.gpus))
         return {
@@ -265,23 +263,23 @@ def _bare_environment(home: Path) -> dict[str, str]:
 def _engine_environment(folder: Path) -> dict[str, str]:
     """By what an engine's code finds itself; in an image its Dockerfile says the like."""
     return {
-        "PYTHONPATH": os.pathsep.join(str(folder / name) for name in ("driver", "parts", ".", "packages")),
+        "PYTHONPATH": os.pathsep.join(str(folder / name) for name in ("driver", "shared", ".", "packages")),
         "PYTHONDONTWRITEBYTECODE": "1",
         "HF_HUB_OFFLINE": "1",
         "HARNESS_ASSETS": str(folder / "assets"),
     }
 
 
-def _start(job: Job, placement: Placement) -> str:
+def _start(job: LaunchRequest, placement: Placement) -> str:
     """Return what the child runs."""
     return _START.format(cpus=set(placement.cpus), read_only="" if job.may_write_index else _READ_ONLY)
 
 
-def _entries(job: Job) -> dict[str, tuple[int, int]]:
+def _entries(job: LaunchRequest) -> dict[str, tuple[int, int]]:
     """Return size and time of change of each file and folder of an index that the job may only read."""
     if job.may_write_index:
         return {}
-    found = ((entry.path, entry.stat(follow_symlinks=False)) for entry in filesystem.files(job.index_dir))
+    found = ((entry.path, entry.stat(follow_symlinks=False)) for entry in filesystem.walk(job.index_dir))
     return {os.path.relpath(path, job.index_dir): (seen.st_size, seen.st_mtime_ns) for path, seen in found}
 
 
@@ -290,7 +288,7 @@ def _changed(before: dict[str, tuple[int, int]], after: dict[str, tuple[int, int
     if before == after:
         return None
     name = min(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
-    what = f"the search wrote into its index ({plain(name)}), which is read-only in a container"
+    what = f"the search wrote into its index ({one_line(name, MAX_TEXT)}), which is read-only in a container"
     return Stopped(Outcome.BAD_OUTPUT, f"{what}; the next run builds it anew")
 
 
@@ -302,7 +300,7 @@ def _wait(child: subprocess.Popen[bytes], ended: threading.Event) -> None:
 @contextlib.contextmanager
 def _sampling(pid: int, placement: Placement, gpus: gpu.JobGpus | None) -> Iterator[Sampler]:
     """Sample the child and its descendants while it runs."""
-    with contextlib.closing(KeptOpen()) as files:
+    with contextlib.closing(OpenFiles()) as files:
         counters = ProcessCounters(pid, placement.cpus, read=files)
         with Sampler(ProcessMemory(pid), counters, gpus) as sampler:
             yield sampler

@@ -18,15 +18,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.driver.output import EVENTS, SAMPLES
-from harness.driver.scenarios import handed
-from harness.launch.base import Handed, Job, Stopped
+from harness.driver.scenarios import planned_queries
+from harness.launch.base import Handed, LaunchRequest, Stopped
 from harness.launch.monitor.canary import Canary
 from harness.launch.monitor.gpu import JobGpus
 from harness.launch.monitor.sampler import Sampler
-from harness.progress import Progress
+from harness.progress import Step
 from harness.records import Outcome, to_json
 from harness.results.schema import CanaryReading, Placement
-from harness.untrusted import most_output_bytes, most_trials, open_regular
+from harness.untrusted import max_output_bytes, max_trials, open_regular
 
 GO = "go-"  # the file that holds the queries of a stretch; its number follows
 _CHUNK = 1 << 20
@@ -37,7 +37,7 @@ _TOO_DEEP = 1 << 62  # more bytes than anything may have
 _ENTRY = 4096  # bytes that any entry of a folder is counted as, at least
 
 
-class Tail:
+class FollowedFile:
     """Follows the lines of a growing file that somebody else writes."""
 
     def __init__(self, path: Path) -> None:
@@ -61,21 +61,21 @@ class Tail:
         return lines
 
 
-class Watch:
+class JobWatch:
     """Follows one job; :meth:`poll` says why it must be stopped, if it must."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: LaunchRequest) -> None:
         self._job = job
         self._limits = job.limits
-        self._most_bytes = most_output_bytes(job.spec)
+        self._most_bytes = max_output_bytes(job.spec)
         self._most_index_bytes = most_index_bytes(job) if job.spec.kind == "build" else None
         self._enough_disk = _free_bytes(job.out) > _LEAST_FREE_BYTES
         self._out = job.out  # made once: these are looked at several times a second
         self._events_path = str(job.out / EVENTS)
-        self._events = Tail(job.out / EVENTS)
-        self._samples = Tail(job.out / SAMPLES)
+        self._events = FollowedFile(job.out / EVENTS)
+        self._samples = FollowedFile(job.out / SAMPLES)
         self._started = self._step = time.monotonic()
-        self._most_trials = most_trials(job.spec)
+        self._most_trials = max_trials(job.spec)
         self._asked = self._answered = -1  # the last stretch that the job asked for, and that it was handed
         self._went_ns = self._gone_ns = 0  # before and after the last queries were written
         self._quiet_ns = 0  # until when the job had written no more events than were read
@@ -83,7 +83,7 @@ class Watch:
         self.handed: list[Handed] = []
         self._wrote_ns: int | None = None  # what the driver had spent writing when the last trial ended
         self._seen_bytes = 0
-        self.progress = Progress("start", 0, 0)
+        self.progress = Step("start", 0, 0)
 
     @property
     def pausing(self) -> bool:
@@ -108,7 +108,7 @@ class Watch:
             # Renamed into place: whole when it is there, and a link that a plain process laid there is not followed.
             descriptor, name = tempfile.mkstemp(dir=folder)
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(to_json(handed(spec, number)))
+                file.write(to_json(planned_queries(spec, number)))
                 os.fchmod(descriptor, 0o644)
             self._went_ns = time.perf_counter_ns()
             Path(name).rename(folder / f"{GO}{number}")
@@ -194,18 +194,18 @@ class Watch:
                 self._end(ended, event)
             elif isinstance(phase, str) and phase.isprintable():
                 self._step = time.monotonic()
-                self.progress = Progress(phase[:40], 0, _count(total) or 0)
+                self.progress = Step(phase[:40], 0, _count(total) or 0)
             elif (steps := _count(done)) is not None:
                 # An open loop writes its samples only when a probe is over; until then the count of answers must rise.
                 if self._job.spec.scenario == "server" and steps > self.progress.done:
                     self._step = time.monotonic()
-                self.progress = Progress(self.progress.phase, steps, self.progress.total)
+                self.progress = Step(self.progress.phase, steps, self.progress.total)
         if self._events.whole:
             self._quiet_ns = now_ns
         answered = len(self._samples.lines())
         if answered:
             self._step = time.monotonic()
-            self.progress = Progress(self.progress.phase, self.progress.done + answered, self.progress.total)
+            self.progress = Step(self.progress.phase, self.progress.done + answered, self.progress.total)
         return self._wrong
 
     def _pause(self, number: int) -> None:
@@ -246,7 +246,7 @@ class Watch:
         self._wrong = self._wrong or Stopped(Outcome.BAD_OUTPUT, why)
 
 
-def most_index_bytes(job: Job) -> int:
+def most_index_bytes(job: LaunchRequest) -> int:
     """Late interaction keeps a vector for each word; nothing we know of needs 100 times its text."""
     return _FREE_INDEX_BYTES + 100 * (job.corpus_dir / "corpus.jsonl").stat().st_size
 
@@ -305,10 +305,10 @@ _ASK_PAUSING_S = 0.01
 _POLL_S = 0.25
 
 
-class Looks:
+class CanaryLog:
     """The looks at the machine that belong to one job."""
 
-    def __init__(self, canary: Canary, placement: Placement, job: Job, gpus: JobGpus | None = None) -> None:
+    def __init__(self, canary: Canary, placement: Placement, job: LaunchRequest, gpus: JobGpus | None = None) -> None:
         self._canary = canary
         self._placement = placement
         self._job = job
@@ -325,10 +325,10 @@ class Looks:
 
 
 def follow(
-    watch: Watch,
+    watch: JobWatch,
     ended: threading.Event,
-    progress: Callable[[Progress], None],
-    looks: Looks,
+    progress: Callable[[Step], None],
+    looks: CanaryLog,
     sampler: Sampler | None,
     check: Callable[[], Stopped | None] = lambda: None,
 ) -> Stopped | None:

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from pydantic import Field, field_validator
 
-from harness.config import NAME_PATTERN, Declared, data_root, read_toml, validate
+from harness.config import NAME_PATTERN, ConfigModel, data_root, read_toml, validate
 from harness.errors import FileError, UnknownName
 from harness.records import Envelope
 
 _UNITS = {"MiB": 2**20, "GiB": 2**30}
 
 
-class Profile(Declared):
+class Profile(ConfigModel):
     """One table of ``hardware.toml``."""
 
     cpus: int = Field(ge=1, description="whole CPUs, pinned as a cpuset")

@@ -60,7 +60,7 @@ def read(provider: str, root: Path | None = None) -> dict[str, Instance]:
         FileError: the file is missing or wrong; names file, line and fix.
     """
     path = facts_path(provider, root)
-    return dict(parsed(provider, path, config.held(path)))
+    return dict(parsed(provider, path, config.read_shipped(path)))
 
 
 @lru_cache(maxsize=16)
@@ -71,7 +71,7 @@ def parsed(provider: str, path: Path, content: bytes) -> Mapping[str, Instance]:
         FileError: it is wrong; names file, line and fix.
     """
     found: dict[str, Instance] = {}
-    for place, row in config.rows(path, HEADER, content):
+    for place, row in config.csv_rows(path, HEADER, content):
         name = row["instance_type"]
         if row["provider"] != provider:
             raise FileError(f"{place}: provider is {row['provider']!r}, this file is for {provider!r}; move the row")
@@ -81,24 +81,24 @@ def parsed(provider: str, path: Path, content: bytes) -> Mapping[str, Instance]:
     return found
 
 
-def _instance(place: str, row: config.Row) -> Instance:
+def _instance(place: str, row: config.CsvRow) -> Instance:
     if row["architecture"] not in ARCHITECTURES:
         known = " or ".join(ARCHITECTURES)
         raise FileError(f"{place}: architecture {row['architecture']!r} is unknown; write {known}")
-    count, truth = config.count, config.truth
+    count, truth = config.csv_count, config.csv_bool
     # The measured systems speak CUDA: other makers' cards are no GPUs to us, and a share of one is none either.
     cards = count(place, row, "gpu_count")
     whole = cards if row["gpu_manufacturer"] == "nvidia" else 0
     others = count(place, row, "accelerator_count") + (cards - whole or bool(row["gpu_name"] and not whole))
-    memory_mib = config.number(place, row, "gpu_memory_mib_each") if whole and row["gpu_memory_mib_each"] else None
-    nvme_gb = config.number(place, row, "local_nvme_gb", zero=True) if row["local_nvme_gb"] else None
+    memory_mib = config.csv_number(place, row, "gpu_memory_mib_each") if whole and row["gpu_memory_mib_each"] else None
+    nvme_gb = config.csv_number(place, row, "local_nvme_gb", zero=True) if row["local_nvme_gb"] else None
     current = row["current_generation"]
     return Instance(
         provider=row["provider"],
         instance_type=row["instance_type"],
         vcpus=count(place, row, "vcpus"),
         physical_cores=count(place, row, "physical_cores") if row["physical_cores"] else None,
-        memory_bytes=round(config.number(place, row, "memory_gib") * 2**30),
+        memory_bytes=round(config.csv_number(place, row, "memory_gib") * 2**30),
         architecture=row["architecture"],
         gpus=whole,
         gpu_name=row["gpu_name"] if whole else None,

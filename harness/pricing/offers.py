@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from harness.config import Declared, read_toml, validate
+from harness.config import ConfigModel, read_toml, validate
 from harness.pricing import cost, hardware_profiles, instances
 from harness.pricing.instances import Instance
 from harness.pricing.prices import Snapshot
@@ -18,7 +18,7 @@ from harness.records import Envelope
 GIB = cost.GIB
 
 
-class Reserve(Declared):
+class Reserve(ConfigModel):
     """``[reserve]`` of ``defaults.toml``: what a host needs for itself beside the job."""
 
     memory: str = Field(description='operating system and container engine, e.g. "512MiB"')

@@ -1,6 +1,6 @@
 """Dated price snapshots, read from ``instance_profiles/prices/``: append-only, each with its checksum.
 
-How they come about, and how to fetch a new one: ``docs/prices.md``.
+How they come about, and how to fetch a new one: ``docs/reference/prices.md``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from pydantic import Field
 
 from harness import config
-from harness.config import Declared, read_toml, validate
+from harness.config import ConfigModel, read_toml, validate
 from harness.errors import FileError, UnknownName, UsageError
 from harness.pricing import instances
 from harness.pricing.instances import Instance
@@ -29,7 +29,7 @@ OLD = 90
 _NAME = re.compile(r"(?P<provider>[a-z]+)_(?P<region>[a-z0-9-]+)(?P<spot>_spot)?_(?P<as_of>\d{4}-\d{2}-\d{2})\.csv")
 
 
-class Market(Declared):
+class Market(ConfigModel):
     """``[market]`` of ``defaults.toml``: where prices come from, unless asked otherwise."""
 
     provider: str = Field(description="provider, as in the names of the price files")
@@ -145,7 +145,7 @@ def snapshot(
             return found
     raise UsageError(
         f"no {term} prices of {known[0].region}{f' until {as_of}' if as_of else ''} are here; "
-        "fetch some (docs/prices.md), or choose another --term"
+        "fetch some (docs/reference/prices.md), or choose another --term"
     )
 
 
@@ -173,7 +173,7 @@ def read(file: SnapshotFile, root: Path | None = None) -> dict[str, Snapshot]:
         FileError: the file or the facts of its machines are missing or wrong, or its checksum is another.
     """
     path = instances.facts_path(file.provider, root)
-    return dict(_parsed(file, _checked(file.path), path, config.held(path)))
+    return dict(_parsed(file, _checked(file.path), path, config.read_shipped(path)))
 
 
 @lru_cache(maxsize=16)
@@ -183,8 +183,8 @@ def _parsed(file: SnapshotFile, content: bytes, facts_path: Path, facts_content:
     prices: dict[str, dict[str, tuple[Instance, float]]] = {term: {} for term in TERMS}
     sources: dict[str, set[str]] = {term: set() for term in TERMS}
     expected = {"provider": file.provider, "region": file.region, "as_of": str(file.as_of)}
-    for place, row in config.rows(file.path, HEADER, content):
-        name, price = row["instance_type"], config.number(place, row, "price_usd_per_hour")
+    for place, row in config.csv_rows(file.path, HEADER, content):
+        name, price = row["instance_type"], config.csv_number(place, row, "price_usd_per_hour")
         for column, value in expected.items():
             if row[column] != value:
                 raise FileError(f"{place}: {column} is {row[column]!r}, but this file is for {value!r}; move the row")

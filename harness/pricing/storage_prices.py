@@ -39,11 +39,11 @@ def read(root: Path | None = None) -> tuple[StoragePrice, ...]:
             provider=row["provider"],
             region=row["region"],
             volume_type=row["volume_type"],
-            usd_per_gib_month=config.number(place, row, "price_usd_per_gib_month"),
+            usd_per_gib_month=config.csv_number(place, row, "price_usd_per_gib_month"),
             as_of=_date(place, row["as_of"]),
             source=row["source"],
         )
-        for place, row in config.rows(path, HEADER)
+        for place, row in config.csv_rows(path, HEADER)
     )
 
 

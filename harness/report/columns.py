@@ -1,4 +1,4 @@
-"""The columns of a table of rows, for programs: the one list that CSV, frames, exports and docs/columns.md read."""
+"""The columns of a table of rows, for programs: the one list that CSV, frames, exports and docs/reference/columns.md read."""
 
 from __future__ import annotations
 

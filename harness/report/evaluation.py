@@ -1,116 +1,95 @@
-"""What runs are worth, as Markdown, CSV and JSON: a line for each run, or for each query and measure."""
+"""The effectiveness of runs: a line for each run, or for each query and measure."""
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
-import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from harness.errors import UnknownName
 from harness.evaluation import evaluate
 from harness.evaluation.evaluate_runs import RunMeasures
-from harness.report.csv_json import written
-from harness.report.markdown import escape, grid
-from harness.report.sheet import MISSING
-from harness.stats import Estimate
+from harness.report.document import MISSING, Document, Escape, GridColumn, Section, Value, fixed, grid_of
 
-FORMATS = ("md", "csv", "json")
-# Version of the JSON.  History:
-#   1  first version
-#   2  unjudged_share and unjudged_depth of each run, and set_apart: all queries that notes are about; by query, a
-#      measure that cannot be computed stands with null for each query
-EVALUATION_VERSION = 2
+# Version of the JSON.
+EVALUATION_VERSION = 1
 METHOD = (
     f"Measures by ir_measures over all judged queries; a query without results counts 0. Intervals: {evaluate.METHOD}."
 )
 ORDER = "Runs are ordered as trec_eval orders them: by score in 32 bits, then by document id, the largest first."
 
 
-def render(found: Sequence[RunMeasures], said: Sequence[str], format: str, *, by_query: bool = False) -> str:
-    """Write what runs are worth.
+def evaluation_document(runs: Sequence[RunMeasures], notes: Sequence[str], *, by_query: bool = False) -> Document:
+    """Return the document of at least one evaluated run.
 
     Args:
-        found: at least one run.
-        said: what is to know of all of them.
-        format: one of ``FORMATS``.
-        by_query: the values of each query instead of the figures; JSON has them beside.
-
-    Raises:
-        UnknownName: there is no such format.
+        runs: the runs.
+        notes: on all of them.
+        by_query: show the values of each query instead of their means; JSON has both.
     """
-    if format == "md":
-        return _by_query(found) if by_query else _markdown(found, said)
-    if format == "csv":
-        return _csv(found, by_query=by_query)
-    if format == "json":
-        return _json(found, said, by_query=by_query)
-    raise UnknownName("format", format, FORMATS)
+    return Document(
+        sections=lambda escape: (_queries(runs, escape) if by_query else _means(runs, notes, escape),),
+        lines=lambda: _query_lines(runs) if by_query else _mean_lines(runs),
+        content=lambda: _content(runs, notes, by_query=by_query),
+    )
 
 
-def _markdown(found: Sequence[RunMeasures], said: Sequence[str]) -> str:
-    names = list(found[0].figures)
-    headers = ("run", "queries", *(f"{name} (95 %)" for name in names))
-    cells = [
-        (escape(each.system), f"{each.queries:,}", *(_cell(each.figures[name]) for name in names)) for each in found
+def _means(runs: Sequence[RunMeasures], notes: Sequence[str], escape: Escape) -> Section:
+    def measure(name: str) -> GridColumn[RunMeasures]:
+        return f"{name} (95 %)", True, lambda run: fixed(run.figures[name], 4)
+
+    columns: list[GridColumn[RunMeasures]] = [
+        ("run", False, lambda run: escape(run.system)),
+        ("queries", True, lambda run: f"{run.queries:,}"),
+        *(measure(name) for name in runs[0].figures),
     ]
-    lines = grid(headers, (False, *(True for _ in headers[1:])), cells, padded=True)
-    own = [f"{each.system}: {note}" for each in found for note in (*_reasons(each), *each.notes)]
-    return "\n".join((*lines, "", *(f"- {escape(note)}" for note in (*own, *said)), f"- {METHOD}", f"- {ORDER}")) + "\n"
+    own = [f"{run.system}: {note}" for run in runs for note in (*_reasons(run), *run.notes)]
+    return Section(grids=(grid_of(runs, columns),), notes=(*(escape(note) for note in (*own, *notes)), METHOD, ORDER))
 
 
-def _reasons(each: RunMeasures) -> list[str]:
-    return [f"{name}: {of.reason}" for name, of in each.figures.items() if of.value is None and of.reason]
-
-
-def _cell(figure: Estimate) -> str:
-    if figure.value is None:
-        return MISSING
-    shown = f"{figure.value:.4f}"
-    return shown if figure.low is None or figure.high is None else f"{shown} ({figure.low:.4f}–{figure.high:.4f})"
-
-
-def _by_query(found: Sequence[RunMeasures]) -> str:
-    cells = [
-        (escape(system), escape(query), escape(name), MISSING if value is None else f"{value:.4f}")
-        for system, query, name, value, _ in _values(found)
+def _queries(runs: Sequence[RunMeasures], escape: Escape) -> Section:
+    columns: list[GridColumn[_QueryValue]] = [
+        ("run", False, lambda value: escape(value[0])),
+        ("query", False, lambda value: escape(value[1])),
+        ("measure", False, lambda value: escape(value[2])),
+        ("value", True, lambda value: MISSING if value[3] is None else f"{value[3]:.4f}"),
     ]
-    lines = grid(("run", "query", "measure", "value"), (False, False, False, True), cells, padded=True)
-    reasons = [f"- {escape(f'{each.system}: {reason}')}" for each in found for reason in _reasons(each)]
-    return "\n".join((*lines, *(("", *reasons) if reasons else ()))) + "\n"
+    reasons = tuple(escape(f"{run.system}: {reason}") for run in runs for reason in _reasons(run))
+    return Section(grids=(grid_of(list(_values(runs)), columns),), notes=reasons)
 
 
-def _values(found: Sequence[RunMeasures]) -> list[tuple[str, str, str, float | None, str | None]]:
-    """Run, query, measure, value, why there is none; queries in the order of their ids."""
-    listed = []
-    for each in found:
-        for query in sorted(set().union(*each.per_query.values())):
-            for name, of in each.figures.items():
-                value = each.per_query[name].get(query)
-                listed.append((each.system, query, name, value, of.reason if value is None else None))
-    return listed
+# Run, query, measure, value, and why the value is missing.
+_QueryValue = tuple[str, str, str, float | None, str | None]
 
 
-def _csv(found: Sequence[RunMeasures], *, by_query: bool) -> str:
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    if by_query:
-        writer.writerow(("run", "query_id", "measure", "value", "reason"))
-        writer.writerows([written(value) for value in row] for row in _values(found))
-        return stream.getvalue()
-    writer.writerow(("run", "measure", "value", "low", "high", "queries", "reason", "unjudged_share", "unjudged_depth"))
-    for each in found:
-        for name, of in each.figures.items():
-            cells = (each.system, name, of.value, of.low, of.high, each.queries, of.reason)
-            writer.writerow([written(value) for value in (*cells, each.unjudged_share, each.unjudged_depth)])
-    return stream.getvalue()
+def _values(runs: Sequence[RunMeasures]) -> Iterator[_QueryValue]:
+    """Yield the value of each query, in the order of the queries' ids."""
+    for run in runs:
+        for query in sorted(set().union(*run.per_query.values())):
+            for name, mean in run.figures.items():
+                value = run.per_query[name].get(query)
+                yield run.system, query, name, value, mean.reason if value is None else None
 
 
-def _json(found: Sequence[RunMeasures], said: Sequence[str], *, by_query: bool) -> str:
-    runs = [dataclasses.asdict(each) for each in found]
+def _reasons(run: RunMeasures) -> list[str]:
+    return [f"{name}: {mean.reason}" for name, mean in run.figures.items() if mean.value is None and mean.reason]
+
+
+def _query_lines(runs: Sequence[RunMeasures]) -> Iterator[Sequence[Value]]:
+    yield "run", "query_id", "measure", "value", "reason"
+    yield from _values(runs)
+
+
+def _mean_lines(runs: Sequence[RunMeasures]) -> Iterator[Sequence[Value]]:
+    yield "run", "measure", "value", "low", "high", "queries", "reason", "unjudged_share", "unjudged_depth"
+    for run in runs:
+        for name, mean in run.figures.items():
+            cells = (run.system, name, mean.value, mean.low, mean.high, run.queries, mean.reason)
+            yield *cells, run.unjudged_share, run.unjudged_depth
+
+
+def _content(runs: Sequence[RunMeasures], notes: Sequence[str], *, by_query: bool) -> dict[str, Any]:
+    records = [dataclasses.asdict(run) for run in runs]
     if not by_query:
-        for each in runs:
-            del each["per_query"]
-    content = {"evaluation_version": EVALUATION_VERSION, "runs": runs, "notes": [*said, METHOD, ORDER]}
-    return json.dumps(content, indent=2, ensure_ascii=True, allow_nan=False) + "\n"
+        for record in records:
+            del record["per_query"]
+    return {"evaluation_version": EVALUATION_VERSION, "runs": records, "notes": [*notes, METHOD, ORDER]}

@@ -18,10 +18,10 @@ import yaml
 from harness.errors import FileError, HarnessError, StoreError
 from harness.evaluation import evaluate, measure_names, trec
 from harness.records import Outcome
-from harness.report.export_files import new_folder
+from harness.report.export import new_folder
 from harness.results.reader import StoredJob, judges_hits_alone, read_job_run
 from harness.results.schema import Cell, Result
-from harness.untrusted import MOST_FILE_BYTES, open_regular
+from harness.untrusted import MAX_FILE_BYTES, open_regular
 
 # The names that TIRA gives a run and what is said of it.
 FILE = "ir-metadata.yml"
@@ -39,7 +39,7 @@ class Actor:
     team: str | None = None
 
 
-def write(
+def export_ir_metadata(
     root: Path,
     jobs: Sequence[StoredJob],
     measures: Sequence[str],
@@ -84,7 +84,7 @@ def write(
 
 def _copy(run: Path, target: Path) -> None:
     try:
-        source = open_regular(run, MOST_FILE_BYTES)
+        source = open_regular(run, MAX_FILE_BYTES)
     except OSError as error:
         raise FileError(f"{run}: cannot be read: {error.strerror}; restore it or measure the job again") from error
     with source, target.open("wb") as sink:

@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness import untrusted
 from harness.driver import envelope
 from harness.errors import FileError, HarnessError
 from harness.records import Outcome, digest
 from harness.results import attempts, integrity_samples, origins, reader, seals
 from harness.results.integrity_samples import Mismatch, Runs, below, differences, shown
 from harness.results.reader import StoredJob
-from harness.untrusted import read_regular, sha256_of
+from harness.untrusted import read_start
 
 _FILES = frozenset({reader.SAMPLES, reader.RUN, reader.LOG})
 
@@ -148,7 +149,7 @@ def _files(job: StoredJob, place: str) -> Iterator[Mismatch]:
             yield Mismatch(f"{place}/{reader.RESULT}: files", shown(name), "names of files beside it")
             continue
         try:
-            actual = sha256_of(job.folder / name)
+            actual = untrusted.sha256(job.folder / name)
         except OSError as error:
             yield Mismatch(f"{place}/{name}", _damaged(error), f"a file of sha256 {sha256}")
             continue
@@ -187,7 +188,7 @@ def check_inputs(suite: Path, place: str) -> Iterator[Mismatch]:
         named = path.name.partition(".")[0]
         where = f"{place}/{path.parent.name}/{path.name}"
         try:
-            sha256 = sha256_of(path, packed=packed)
+            sha256 = untrusted.sha256(path, packed=packed)
         except (OSError, EOFError, zlib.error) as error:
             what = error.strerror if isinstance(error, OSError) and error.strerror else error
             yield Mismatch(where, f"cannot be read: {shown(what)}", f"a file of content {named}")
@@ -243,7 +244,7 @@ def verdicts(suite: Path, root: Path, jobs: Mapping[Path, Looked]) -> Iterator[M
             continue
         place = below(root, path)
         try:
-            raw = json.loads(read_regular(path, _MOST_VERDICT_BYTES))
+            raw = json.loads(read_start(path, _MOST_VERDICT_BYTES))
             if seal := seals.broken(raw):
                 yield Mismatch(f"{place}: seal", shown(seal[0]), f"{seal[1]}, of what it says")
             yield from _evidence(raw, place, suite, jobs)

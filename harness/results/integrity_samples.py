@@ -158,7 +158,7 @@ class Runs:
 
 
 def _depths(path: Path, run: Run, qrels: Qrels) -> Iterator[tuple[str, str, str]]:
-    """Older jobs do not have them."""
+    """Compare the stored depths of answers with the run and its judgements."""
     if not os.path.lexists(path):
         return
     depths = answer_recall.read(path)

@@ -14,7 +14,7 @@ from harness import filesystem
 from harness.errors import FileError, HarnessError, StoreError, UsageError
 from harness.results import integrity, origins, reader, seals
 from harness.results.origins import Origin
-from harness.untrusted import MOST_FILE_BYTES, read_whole
+from harness.untrusted import MAX_FILE_BYTES, read_whole
 
 Progress = Callable[[int, int], None]
 
@@ -199,7 +199,7 @@ def merge(sources: Sequence[Source], out: Path, *, progress: Progress = lambda _
         return Merged(wanted, new=False)
     _check_inputs(by_origin)
     try:
-        with filesystem.scratch(out.absolute().parent, out.name) as scratch:
+        with filesystem.scratch_folder(out.absolute().parent, out.name) as scratch:
             whole = scratch / "merged"
             for origin in wanted:
                 _write(whole / origin.name, by_origin[origin.name], origin)
@@ -273,7 +273,7 @@ def _take(source: Path, target: Path) -> None:
     try:
         os.link(source, target, follow_symlinks=False)
     except OSError:
-        content = read_whole(source, MOST_FILE_BYTES)
+        content = read_whole(source, MAX_FILE_BYTES)
         target.write_bytes(content)
         if hashlib.sha256(target.read_bytes()).digest() != hashlib.sha256(content).digest():
             raise StoreError(f"{target}: does not read back as it was written; see to the disk") from None

@@ -13,14 +13,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.config import Declared, read_toml, validate
+from harness.config import ConfigModel, read_toml, validate
 from harness.errors import FileError
 
 FILE = "origin.toml"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
-class Origin(Declared):
+class Origin(ConfigModel):
     """What ``origin.toml`` says: a name, and the hash of all that was merged under it (:func:`harness.results.merge`)."""
 
     name: str
@@ -42,7 +42,7 @@ def read(folder: Path) -> Origin | None:
     path = folder / FILE
     if not os.path.lexists(path):
         return None
-    found = validate(Origin, read_toml(path, strangers=True), path)
+    found = validate(Origin, read_toml(path, untrusted=True), path)
     if not valid(found.name):
         raise FileError(f"{path}: {found.name!r} is no name of an origin; write letters, digits, '.', '_' and '-'")
     return found

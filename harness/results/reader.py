@@ -187,7 +187,7 @@ def entries_of(folder: str) -> list[os.DirEntry[str]]:
 
 
 def read_result(path: Path) -> Result:
-    """Read one ``result.json`` of any known schema version.
+    """Read one ``result.json``.
 
     Raises:
         FileError: it is damaged, or of a version that this harness does not know.
@@ -208,9 +208,8 @@ def _parsed(content: bytes) -> Result:
     """Parse a result, each text once: ``harness viable`` reads all its jobs again after each new one."""
     raw = parse_json(content)
     version = raw.get("schema_version")
-    # What an older version has not, the record's defaults say.
-    if type(version) is not int or not 1 <= version <= SCHEMA_VERSION:
-        raise FileError(f"schema version {version!r}, this harness reads 1 to {SCHEMA_VERSION}; update harness")
+    if type(version) is not int or version != SCHEMA_VERSION:
+        raise FileError(f"schema version {version!r}, this harness reads {SCHEMA_VERSION}; update harness")
     check_facts(raw, "")
     result = result_adapter().validate_python(raw)
     _check_spec(result)

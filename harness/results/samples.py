@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import FileError
-from harness.untrusted import MOST_FILE_BYTES, MOST_UNPACKED_BYTES, open_regular
+from harness.untrusted import MAX_FILE_BYTES, MAX_UNPACKED_BYTES, open_regular
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,7 +43,7 @@ def load_samples(path: Path) -> pa.Table:
 
     try:
         with (
-            open_regular(path, MOST_FILE_BYTES) as content,
+            open_regular(path, MAX_FILE_BYTES) as content,
             # Ids are read as places in a dictionary: one long id, a million times, is a bomb of few bytes.
             pq.ParquetFile(content, read_dictionary=["query_id"]) as file,
         ):
@@ -82,8 +82,8 @@ def _check_outline(file: Any) -> None:
     rows = max(about.num_rows, sum(each.num_rows for each in groups))
     if rows > _MOST_ROWS or rows * len(schema) > _MOST_VALUES:
         raise ValueError(f"{rows:,} rows, at most {min(_MOST_ROWS, _MOST_VALUES // len(schema)):,} make sense")
-    if (size := sum(each.total_byte_size for each in groups)) > MOST_UNPACKED_BYTES:
-        raise ValueError(f"{size:,} bytes unpacked, at most {MOST_UNPACKED_BYTES:,} make sense")
+    if (size := sum(each.total_byte_size for each in groups)) > MAX_UNPACKED_BYTES:
+        raise ValueError(f"{size:,} bytes unpacked, at most {MAX_UNPACKED_BYTES:,} make sense")
 
 
 def _check_ids(column: pa.ChunkedArray) -> None:

@@ -25,15 +25,8 @@ from harness.records import (
 NULL_SYSTEM = "null"
 
 
-# Version of result.json.  History:
-#   1  first version
-#   2  fresh process per trial (spec.jobs, spec.job), scenarios' own parameters, canary, kernel counters, placement,
-#      probes, mapped file pages, effective.numa_nodes, GPU clocks, energy and strangers, documents in the corpus.
-#      Everything in 1 kept its name and meaning.
-#   3  stand_in, index.resumed_s.  Everything in 2 kept its name and meaning.
-#   4  instance (EC2), spec.instance_type, shared_host, outcome interrupted.  Everything in 3 kept its name and meaning.
-#   5  spec.held_out, compiled_s, seal.  Everything in 4 kept its name and meaning; held_out gave keys new names.
-SCHEMA_VERSION = 5
+# Version of result.json.  A later version lists here what it adds, and keeps reading version 1.
+SCHEMA_VERSION = 1
 
 # A file of a job whose dataset has answers instead of judgements: its run's hits, judged by their texts.
 JUDGED_HITS = "judged-hits.trec.gz"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.records import digest, to_json
-from harness.untrusted import read_regular
+from harness.untrusted import read_start
 
 MANIFEST = "manifest.txt"
 # More than any honest manifest has: a line is some 150 bytes.
@@ -53,7 +53,7 @@ def read(suite: Path) -> dict[str, str] | None:
         ValueError: a line is damaged, or it is larger than any manifest.
     """
     try:
-        content = read_regular(suite / MANIFEST, MOST_BYTES + 1)
+        content = read_start(suite / MANIFEST, MOST_BYTES + 1)
     except FileNotFoundError:
         return None
     if len(content) > MOST_BYTES:

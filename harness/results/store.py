@@ -6,9 +6,7 @@ it holds).
 
 from __future__ import annotations
 
-import fcntl
 import gzip
-import hashlib
 import json
 import math
 import os
@@ -21,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from harness import filesystem
 from harness.errors import StoreError
-from harness.filesystem import says_full
+from harness.filesystem import reports_full_disk
 from harness.records import to_json
 from harness.results import seals
 from harness.results.reader import (
@@ -36,7 +34,7 @@ from harness.results.reader import (
     result_paths,
 )
 from harness.results.schema import Result
-from harness.untrusted import read_regular
+from harness.untrusted import read_start
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -89,21 +87,21 @@ class Store:
         """
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            lock = (self.folder / _LOCK).open("w")
+            (self.folder / _LOCK).touch()
         except OSError as error:
             raise StoreError(f"{self.folder}: cannot be written: {error.strerror}; choose another --results") from error
+        try:
+            lock = filesystem.lock(self.folder / _LOCK, wait=False)
+        except BlockingIOError:
+            raise StoreError(
+                f"{self.folder}: another run holds it; wait for its end or choose another --results"
+            ) from None
+        except OSError as error:
+            raise StoreError(
+                f"{self.folder}: cannot be locked: {error.strerror}; choose --results on another file system"
+            ) from error
         with lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise StoreError(
-                    f"{self.folder}: another run holds it; wait for its end or choose another --results"
-                ) from None
-            except OSError as error:
-                raise StoreError(
-                    f"{self.folder}: cannot be locked: {error.strerror}; choose --results on another file system"
-                ) from error
-            filesystem.remove(self.staging)
+            filesystem.remove_tree(self.staging)
             with self._shelf.held(self.folder) if self._shelf else nullcontext():
                 with _disk_errors(self.folder):
                     self.staging.mkdir()
@@ -111,7 +109,7 @@ class Store:
                     self._list_unlisted()
                     yield
                 finally:
-                    filesystem.remove(self.staging)
+                    filesystem.remove_tree(self.staging)
 
     @contextmanager
     def scratch(self, name: str) -> Iterator[Path]:
@@ -122,7 +120,7 @@ class Store:
         try:
             yield path
         finally:
-            filesystem.remove(path)
+            filesystem.remove_tree(path)
 
     def keep_inputs(
         self, judgements: bytes, qrels_sha256: str, samples: Mapping[str, str], ending: str = "trec"
@@ -190,7 +188,7 @@ class Store:
                 import pyarrow.parquet as pq
 
                 pq.write_table(samples, partial / SAMPLES, compression="zstd")
-            files = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(partial.iterdir())}
+            files = {path.name: filesystem.sha256(path) for path in sorted(partial.iterdir())}
             result = replace(result, files=files)
             result = replace(result, seal=seals.over(result))
             (partial / RESULT).write_text(to_json(result, indent=2) + "\n", encoding="utf-8")
@@ -253,7 +251,7 @@ class Store:
 def _sound_seal(path: Path) -> str | None:
     """Return the seal of a stored record that nobody edited, else ``None``."""
     try:
-        raw = json.loads(read_regular(path, _MOST_RECORD_BYTES))
+        raw = json.loads(read_start(path, _MOST_RECORD_BYTES))
         return None if seals.broken(raw) else str(raw["seal"])
     except (OSError, ValueError, AttributeError, RecursionError):
         return None
@@ -271,7 +269,7 @@ def check_room(folder: Path, said: str = "", wanted_bytes: int = 0) -> None:
     """
     with _disk_errors(folder):
         free = shutil.disk_usage(folder).free
-    if free < (max(wanted_bytes, _ROOMY_BYTES) if says_full(said) else _LEAST_FREE_BYTES):
+    if free < (max(wanted_bytes, _ROOMY_BYTES) if reports_full_disk(said) else _LEAST_FREE_BYTES):
         raise StoreError(f"{folder}: the disk is full ({free >> 10} KiB left); make room, what was finished is kept")
 
 

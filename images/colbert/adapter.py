@@ -9,14 +9,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import late_checkpoint
-import late_engine
-import late_parameters
-import late_plaid
-import late_uncompressed
-from kept import ids, made_with
-from late_encoding import Encoder, Passages
-from late_kept import Kept
+from engine import checkpoint, parameters, plaid, runtime, uncompressed
+from engine.build_state import BuildState
+from engine.encoding import Encoder, Passages
+from index_files import built_with, doc_ids
 
 from harness.driver.adapter import Adapter, Corpus
 from harness.records import Envelope, Hit, Scalar
@@ -39,7 +35,7 @@ class ColBERT(Adapter):
 
     def __init__(self, params: dict[str, Scalar], envelope: Envelope, assets: Path) -> None:
         super().__init__(params, envelope, assets)
-        late_parameters.check(params)
+        parameters.check(params)
         self._method = str(params["method"])
         self._checkpoint = assets / str(params["checkpoint"])
         self._stages_s: dict[str, float] = {}
@@ -50,32 +46,32 @@ class ColBERT(Adapter):
         progress(0)
         if len(corpus) == 0:
             raise ValueError("the corpus is empty")
-        late_engine.start(self.envelope.cpus, self.envelope.gpus)
+        runtime.start(self.envelope.cpus, self.envelope.gpus)
         chunk, batch_size = int(self.params["chunk_documents"]), int(self.params["batch_size"])
         facts = {**self._facts(), "documents": len(corpus)}
-        kept = Kept(index_dir / _KEPT, {**facts, "chunk_documents": chunk, "batch_size": batch_size})
+        state = BuildState(index_dir / _KEPT, {**facts, "chunk_documents": chunk, "batch_size": batch_size})
         if (index_dir / self._method).is_dir():  # an attempt that ended right after moving it there
-            (index_dir / self._method).replace(kept.folder / self._method)
+            (index_dir / self._method).replace(state.folder / self._method)
         config = self._config(index_bsize=batch_size)
         encoder = Encoder(self._checkpoint, config, gpu=self.envelope.gpus > 0)
         passages = Passages(corpus)
         if self._method == "plaid":
-            folder = late_plaid.build(passages, encoder, config, kept, chunk, progress)
+            folder = plaid.build(passages, encoder, config, state, chunk, progress)
         else:
-            folder = late_uncompressed.build(
+            folder = uncompressed.build(
                 passages,
                 encoder,
-                kept,
+                state,
                 candidates=str(self.params["candidates"]),
                 chunk=chunk,
                 batch_size=batch_size,
                 progress=progress,
             )
-        self._resumed_s = kept.resumed_s
-        ids.write(index_dir, (document.doc_id for document in corpus))
+        self._resumed_s = state.resumed_s
+        doc_ids.write(index_dir, (document.doc_id for document in corpus))
         folder.replace(index_dir / folder.name)
-        made_with.write(index_dir, facts)
-        shutil.rmtree(kept.folder)
+        built_with.write(index_dir, facts)
+        shutil.rmtree(state.folder)
         progress(len(corpus))
 
     def resumed_s(self) -> float:
@@ -88,18 +84,18 @@ class ColBERT(Adapter):
         Raises:
             ValueError: the index is of another engine, system, checkpoint or version, or its parts do not fit together.
         """
-        late_engine.start(self.envelope.cpus, self.envelope.gpus)
-        documents = int(made_with.check(index_dir, self._facts())["documents"])
-        self._ids = ids.Ids(index_dir)
+        runtime.start(self.envelope.cpus, self.envelope.gpus)
+        documents = int(built_with.check(index_dir, self._facts())["documents"])
+        self._ids = doc_ids.Ids(index_dir)
         config = self._config()
         if self._method == "plaid":
             settings = {name: self.params[name] for name in ("ncells", "centroid_score_threshold", "ndocs")}
-            self._searcher: Any = late_plaid.Plaid(
+            self._searcher: Any = plaid.Plaid(
                 index_dir, self._checkpoint, config, settings, int(self.params["k"]), documents
             )
         else:
             encoder = Encoder(self._checkpoint, config, gpu=self.envelope.gpus > 0)
-            self._searcher = late_uncompressed.Uncompressed(
+            self._searcher = uncompressed.Uncompressed(
                 index_dir,
                 encoder,
                 str(self.params["candidates"]),
@@ -143,7 +139,7 @@ class ColBERT(Adapter):
 
         The tokeniser is held by ``RAYON_NUM_THREADS`` and cannot be asked.
         """
-        return late_engine.threads()
+        return runtime.threads()
 
     def libraries(self) -> dict[str, str]:
         """Versions of what does the work."""
@@ -164,7 +160,7 @@ class ColBERT(Adapter):
         Raises:
             ValueError: texts may be longer than the transformer has positions.
         """
-        most = late_checkpoint.positions(self._checkpoint)
+        most = checkpoint.positions(self._checkpoint)
         for name in ("document_tokens", "query_tokens"):
             if most is not None and int(self.params[name]) > most:
                 raise ValueError(
@@ -172,7 +168,7 @@ class ColBERT(Adapter):
                 )
         if self._method == "plaid":
             settings |= {"nbits": int(self.params["nbits"]), "kmeans_niters": int(self.params["kmeans_niters"])}
-        return late_engine.config(
+        return runtime.config(
             self._checkpoint,
             doc_maxlen=int(self.params["document_tokens"]),
             query_maxlen=int(self.params["query_tokens"]),
@@ -183,8 +179,8 @@ class ColBERT(Adapter):
         """All that an index depends on, by name."""
         return {
             "engine": f"colbert-ai {version('colbert-ai')}",
-            "weights": late_checkpoint.fingerprint(self._checkpoint),
-            **{name: self.params[name] for name in late_parameters.SHAPING[self._method]},
+            "weights": checkpoint.fingerprint(self._checkpoint),
+            **{name: self.params[name] for name in parameters.SHAPING[self._method]},
         }
 
 

@@ -16,7 +16,7 @@ from encoder.model import Model
 from encoder.prepare import checkpoint_sha256
 from encoder.roles import Role, role
 from encoder.shards import Shards
-from kept import ids, made_with
+from index_files import built_with, doc_ids
 
 from harness.driver.adapter import Adapter, Corpus, Document
 from harness.records import Envelope, Hit, Scalar
@@ -63,15 +63,15 @@ class Dense(Adapter):
         def encode(documents: list[Document], place: Path, done: Callable[[int], None]) -> None:
             self._model = self._model or self._load(asked)
             numpy.save(place / faiss_index.VECTORS, self._vectors(documents, done))
-            ids.write(place, [document.doc_id for document in documents])
+            doc_ids.write(place, [document.doc_id for document in documents])
 
         folders = shards.run(corpus, encode, progress)
         self._resumed_s = shards.resumed_s
         faiss.omp_set_num_threads(self.envelope.cpus)
         vectors = faiss_index.Shards(folders)
         faiss_index.build(vectors, index_dir, self._settings, lambda _: progress(len(vectors)))
-        ids.join(folders, index_dir)
-        made_with.write(index_dir, {**self._facts(), "documents": len(vectors), "dimensions": vectors.dims})
+        doc_ids.join(folders, index_dir)
+        built_with.write(index_dir, {**self._facts(), "documents": len(vectors), "dimensions": vectors.dims})
         shutil.rmtree(building)
 
     def resumed_s(self) -> float:
@@ -88,7 +88,7 @@ class Dense(Adapter):
         """
         import faiss
 
-        made = made_with.check(index_dir, self._facts())
+        made = built_with.check(index_dir, self._facts())
         asked = self._role("query")
         self._model = self._load(asked)
         if self._model.dims != made["dimensions"]:
@@ -98,7 +98,7 @@ class Dense(Adapter):
         # One query's search can be slower on more threads: the parameter decides.
         faiss.omp_set_num_threads(min(int(self._all["faiss_threads"]) or self.envelope.cpus, self.envelope.cpus))
         self._index = faiss_index.load(index_dir, self._settings, made["dimensions"])
-        self._ids = ids.Ids(index_dir)
+        self._ids = doc_ids.Ids(index_dir)
         if not len(self._ids) == self._index.ntotal == made["documents"]:
             raise ValueError(
                 f"the index has {self._index.ntotal} vectors, {len(self._ids)} ids, {made['documents']} documents"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import component
-import fusing
+import rank_fusion
 
 from harness.driver.adapter import Adapter, Corpus
 from harness.driver.component import Ranking
@@ -24,7 +24,7 @@ _FINISHED = ".building"
 class Fusion(Adapter):
     """Each system is a process of its own; both have the whole envelope, and only one works at a time.
 
-    Parameters: ``depth`` (hits that each is asked for), ``method`` and the method's own (``fusing.METHODS``); those of
+    Parameters: ``depth`` (hits that each is asked for), ``method`` and the method's own (``rank_fusion.METHODS``); those of
     the systems under ``<system>.<name>``.
     """
 
@@ -36,7 +36,7 @@ class Fusion(Adapter):
         if type(depth) is not int or depth < 1:
             raise ValueError(f"depth is {depth!r}, must be a whole number of hits above 0")
         self._depth = depth
-        self._fuse = fusing.fuse(own)
+        self._fuse = rank_fusion.fuse(own)
         self._components = [
             component.Component(each, theirs[each.name], envelope, assets, last=systems[-1]) for each in systems
         ]
@@ -146,7 +146,7 @@ class Fusion(Adapter):
             answers.append(ask(each))
             stages[each.name] = (now := clock()) - start
             start = now
-        fused = [fusing.ranked(self._fuse(lists), k) for lists in zip(*answers, strict=True)]
+        fused = [rank_fusion.ranked(self._fuse(lists), k) for lists in zip(*answers, strict=True)]
         stages["fuse"] = clock() - start
         self._stages_s = stages
         return fused

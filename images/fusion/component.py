@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.driver.adapter import BadAnswer
 from harness.driver.component import Ranking, unpack
-from harness.driver.hits import BadAnswer
 from harness.driver.subprocess_adapter import EngineFailed, JsonLines
 from harness.records import Envelope, Scalar
 

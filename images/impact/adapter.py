@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import impact_methods
+from index_files import built_with
 from jvm import indexing, languages, runtime, searching
-from kept import made_with
 
 from harness.driver.adapter import Adapter, Corpus, Document
 from harness.records import Envelope, Hit, Scalar
@@ -50,7 +50,7 @@ class Impact(Adapter):
         building = index_dir / _BUILDING
         files = self._encode(corpus, building, progress)
         self._left_out = self._indexer().build_files(files, index_dir, building / "staged")
-        made_with.write(index_dir, self._facts())
+        built_with.write(index_dir, self._facts())
         shutil.rmtree(building)
 
     def verify_index(self, corpus: Corpus, index_dir: Path) -> None:
@@ -67,7 +67,7 @@ class Impact(Adapter):
         Raises:
             ValueError: the index is of another system or version.
         """
-        made_with.check(index_dir, self._facts())
+        built_with.check(index_dir, self._facts())
         if not self._method.impact:
             runtime.start(self._jvm_options(), runtime.jar(self.assets))
             analyzer = languages.analyzer(self._language)

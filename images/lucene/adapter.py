@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from index_files import built_with
 from jvm import indexing, languages, parameters, runtime, searching
-from kept import made_with
 
 from harness.driver.adapter import Adapter, Corpus
 from harness.records import Envelope, Hit, Scalar
@@ -34,7 +34,7 @@ class Lucene(Adapter):
         self._left_out = self._indexer().build(
             ({"id": document.doc_id, "contents": indexing.full_text(document)} for document in corpus), index_dir
         )
-        made_with.write(index_dir, self._facts())
+        built_with.write(index_dir, self._facts())
         progress(len(corpus))
 
     def verify_index(self, corpus: Corpus, index_dir: Path) -> None:
@@ -48,7 +48,7 @@ class Lucene(Adapter):
             ValueError: the index is of another language or version.
         """
         self._heap = "heap_mib"
-        made_with.check(index_dir, self._facts())
+        built_with.check(index_dir, self._facts())
         runtime.start(self._jvm_options(), runtime.jar(self.assets))
         analyzer = languages.analyzer(self._language)
         self._searcher = searching.Words(index_dir, float(self.params["k1"]), float(self.params["b"]), analyzer)

@@ -40,7 +40,7 @@ class Addition:
     source: str
     prices: dict[tuple[str, str], Decimal]
     spot: bool = False
-    facts: Sequence[config.Row] = ()
+    facts: Sequence[config.CsvRow] = ()
     left_out: dict[str, str] = field(default_factory=dict)
 
     def counts(self) -> dict[str, int]:
@@ -112,10 +112,10 @@ def _with_sum(path: Path, name: str, content: bytes) -> bytes:
     return ("\n".join(lines) + "\n").encode()
 
 
-def _with_facts(path: Path, added: Sequence[config.Row]) -> bytes:
+def _with_facts(path: Path, added: Sequence[config.CsvRow]) -> bytes:
     """The facts with the new ones, by instance type."""
     columns = instances.HEADER.split(",")
-    rows = [row for _, row in config.rows(path, instances.HEADER)]
+    rows = [row for _, row in config.csv_rows(path, instances.HEADER)]
     both = sorted([*rows, *added], key=lambda row: row["instance_type"])
     return (instances.HEADER + "\n" + _lines([[row[column] for column in columns] for row in both])).encode()
 

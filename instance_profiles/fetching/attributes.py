@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from harness.config import Row
+from harness.config import CsvRow
 
 # "2 x 900 NVMe SSD", "1 x 50 GB NVMe SSD".  Old entries give some sizes in TB ("1 x 1.9 NVMe SSD"): those do not match.
 _NVME = re.compile(r"(\d+) x (\d{2,}) ?(?:GB )?NVMe SSD")
@@ -21,7 +21,7 @@ class NoFacts(Exception):
     """The list says too little about a type; the text says what is missing."""
 
 
-def facts(attributes: dict[str, str], source: str, known: Iterable[Row]) -> Row:
+def facts(attributes: dict[str, str], source: str, known: Iterable[CsvRow]) -> CsvRow:
     """The row of one type.
 
     Args:
@@ -83,7 +83,7 @@ def _nvme(storage: str) -> str:
     return "0" if storage == "EBS only" else ""
 
 
-def _cards(attributes: dict[str, str], family: list[Row]) -> Row:
+def _cards(attributes: dict[str, str], family: list[CsvRow]) -> CsvRow:
     """GPUs and other cards.  ``family``: the rows of other sizes."""
     columns = ("gpu_count", "gpu_name", "gpu_manufacturer", "gpu_memory_mib_each", "accelerator_count")
     none = {**dict.fromkeys(columns, ""), "accelerator_name": "", "gpu_count": "0", "accelerator_count": "0"}

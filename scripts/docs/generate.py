@@ -15,13 +15,13 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from harness import cli
-from harness.jobs.suite import Ec2, Expectation, Offline, Protocol, Restriction, Server, Suite
+from harness.jobs.suite import Ec2Settings, Expectation, Offline, Restriction, Server, Suite, SuiteProtocol
 from harness.launch.images.system_files import Asset, EngineFile, NotFor, SystemFile
 from harness.report import columns, job_columns
 from harness.report.job_columns import Described
 from harness.results import reader
 from harness.results.schema import SCHEMA_VERSION
-from scripts.docs import published_page
+from scripts.docs import architecture, frechet_page, published_page
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -29,12 +29,15 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 def pages() -> dict[str, str]:
     """File name -> text of every generated page."""
     return {
-        f"result.v{SCHEMA_VERSION}.schema.json": result_schema(),
-        "suite-reference.md": suite_reference(),
-        "system-reference.md": system_reference(),
-        "commands.md": commands(),
-        "columns.md": columns_page(),
-        "published.md": published_page.page(),
+        f"reference/schema/result.v{SCHEMA_VERSION}.schema.json": result_schema(),
+        "reference/suite.md": suite_reference(),
+        "reference/system.md": system_reference(),
+        "reference/commands.md": commands(),
+        "reference/columns.md": columns_page(),
+        "reference/published.md": published_page.page(),
+        "reference/frechet-scifact.md": frechet_page.page(),
+        "reference/dependencies.md": architecture.dependencies(),
+        "../CONTRIBUTING.md": architecture.contributing(),
     }
 
 
@@ -51,15 +54,15 @@ def suite_reference() -> str:
     return (
         "# Suite reference\n\nGenerated from `harness/jobs/suite.py` by `make docs`.\n\n"
         "A suite is a TOML file; `name` is the file's name unless it is set. Examples: `suites/quickstart.toml`, and"
-        " `suites/scenarios.toml` with its [page](scenarios.md), and `suites/santhanam2023-msmarco.toml`, which is no"
+        " `suites/scenarios.toml` with its [page](../method/scenarios.md), and `suites/santhanam2023-msmarco.toml`, which is no"
         " whole product.\n"
         + _section("Top level", Suite)
-        + _section("`[protocol]`", Protocol)
+        + _section("`[protocol]`", SuiteProtocol)
         + _section("`[offline]`", Offline)
         + _section("`[server]`", Server)
         + _section("`[[restrict]]`", Restriction)
         + _section("`[[expect]]`", Expectation)
-        + _section("`[ec2]`", Ec2)
+        + _section("`[ec2]`", Ec2Settings)
     )
 
 
@@ -77,20 +80,24 @@ def system_reference() -> str:
 def commands() -> str:
     """The help of every command."""
     text = (
-        "# Commands\n\nGenerated from `harness/cli.py` by `make docs`.\n\n"
+        "# Commands\n\nGenerated from `harness/cli/` by `make docs`.\n\n"
         "Exit codes: 0 done, 1 something failed and is stored, 2 usage, 130 stopped.\n"
     )
-    for name, command in sorted(_commands(cli.main)):
+    for name, command in sorted(commands_of(cli.main)):
         context = click.Context(command, info_name=f"harness {name}", max_content_width=100, terminal_width=100)
         text += f"\n## harness {name}\n\n```text\n{command.get_help(context)}\n```\n"
     return text
 
 
-def _commands(group: click.Group, before: str = "") -> Iterator[tuple[str, click.Command]]:
-    for name, command in group.commands.items():
+def commands_of(group: click.Group, before: str = "") -> Iterator[tuple[str, click.Command]]:
+    """Yield every command of a group, and their commands, with the words that call it."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
         yield before + name, command
         if isinstance(command, click.Group):
-            yield from _commands(command, f"{before}{name} ")
+            yield from commands_of(command, f"{before}{name} ")
 
 
 def columns_page() -> str:
@@ -100,7 +107,7 @@ def columns_page() -> str:
     return (
         "# Columns\n\nGenerated from `harness/report/columns.py` and `harness/report/job_columns.py` by `make docs`.\n\n"
         "Any cell may be missing: empty in CSV, `<NA>` or `NaT` in frames, `NULL` in SQLite; never 0. How figures are"
-        " made: [results.md](results.md), [cost.md](cost.md). How to get them: [exchange.md](exchange.md).\n"
+        " made: [results.md](results.md), [cost.md](../method/cost.md). How to get them: [exchange.md](../guides/exchange.md).\n"
         + _columns(
             "Rows",
             "`harness report --format csv`, `harness.load`, `harness export`. One row for each cell. `<measure>` stands"

@@ -8,15 +8,14 @@ from pathlib import Path
 
 from PIL import Image
 
-from harness.analysis import results_folder, robustness, row_pricing
-from harness.analysis.leaderboard import Asked
-from harness.analysis.published import tables as published
+from harness.analysis import published, results_folder, robustness, row_pricing
+from harness.analysis.leaderboard import LeaderboardQuery
 from harness.config import data_root
 from harness.evaluation import judged_runs, qrels_subsample
 from harness.report.plots import album, order_flips, theme
 from scripts.docs import example_runs, measures_example
 
-FOLDER = Path(__file__).resolve().parents[2] / "docs" / "pictures"
+FOLDER = Path(__file__).resolve().parents[2] / "docs" / "assets"
 SHOWN = (
     "msmarco-santhanam2023-cost",
     "msmarco-santhanam2023-instances",
@@ -35,23 +34,23 @@ def pictures() -> list[album.Picture]:
     return [
         each
         for dataset in paper.about.datasets
-        for each in album.album(table, {}, Asked("", "RR@10", amrs=dataset.amrs)).pictures
+        for each in album.album(table, {}, LeaderboardQuery("", "RR@10", amrs=dataset.amrs)).pictures
         if each.place.dataset == dataset.name and each.name in SHOWN
     ]
 
 
 def example() -> robustness.Robustness:
-    """What docs/significance.md shows."""
+    """What docs/method/significance.md shows."""
     with tempfile.TemporaryDirectory() as place:
         folder = example_runs.write(Path(place))
         runs = judged_runs.of_files(folder / "qrels.txt", [folder / f"{name}.run" for name in example_runs.SYSTEMS])
     keeps = (qrels_subsample.parse("1"), qrels_subsample.parse("50%"))
-    asked = robustness.Asked("nDCG@10", ("RR@10", "AP"), keeps)
+    asked = robustness.RobustnessOptions("nDCG@10", ("RR@10", "AP"), keeps)
     return robustness.examine(replace(runs, dataset="example"), asked)
 
 
 def worked_example() -> Path:
-    """What docs/measures.md shows."""
+    """What docs/method/measures.md shows."""
     with theme.settings(9):
         return theme.save(measures_example.draw(), FOLDER / f"{measures_example.NAME}.png")
 

@@ -1,6 +1,6 @@
-"""The pictures of ``docs/page.md``: the published results' page as a headless Chromium shows it.
+"""The pictures of ``docs/guides/page.md``: the published results' page as a headless Chromium shows it.
 
-``python -m scripts.docs.screenshots`` writes ``docs/pictures/page*.png``; by hand, after a change of the page's looks.
+``python -m scripts.docs.screenshots`` writes ``docs/assets/page*.png``; by hand, after a change of the page's looks.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from harness.cli import main as harness
 from harness.config import data_root
 
-PICTURES = Path(__file__).resolve().parents[2] / "docs" / "pictures"
+PICTURES = Path(__file__).resolve().parents[2] / "docs" / "assets"
 MOST_BYTES = 300_000
 _ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 _PAPER = "#rcost=10.4392&rlatency=33.0507&p=aws,us-east-1,on-demand,2022-10-31"

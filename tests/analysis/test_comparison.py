@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from harness.analysis import comparison
-from harness.analysis.paired_differences import Difference, Verdict
+from harness.analysis.paired_differences import ComparisonVerdict, Difference
 from harness.analysis.table import Cause, Finding, Row, Validity
 from harness.errors import UsageError
 from harness.evaluation.per_query import PerQuery
@@ -48,19 +48,19 @@ def test_pairing_shows_what_intervals_of_each_alone_would_not() -> None:
     noise = RNG.normal(0, 2e-4, COUNT)
     latency, _ = compare(query("a", HARD), query("b", HARD + 4e-4 + noise), trial_means_s=(0.0205, 0.0206, 0.0204))
     found = latency.over_queries
-    assert latency.verdict is Verdict.SLOWER
+    assert latency.verdict is ComparisonVerdict.SLOWER
     assert found.low is not None and found.high is not None and 3.5e-4 < found.low < 4e-4 < found.high < 4.5e-4
     faster, _ = compare(query("a", HARD), query("b", HARD - 4e-4 + noise), trial_means_s=(0.0195, 0.0196, 0.0194))
-    assert faster.verdict is Verdict.FASTER
+    assert faster.verdict is ComparisonVerdict.FASTER
 
 
 def test_what_repeated_trials_do_not_show_is_not_claimed() -> None:
     b = query("b", HARD + 4e-4)
     unsteady, _ = compare(query("a", HARD), b, trial_means_s=(0.025, 0.018, 0.0184))
-    assert unsteady.verdict is Verdict.UNREPEATED
+    assert unsteady.verdict is ComparisonVerdict.UNREPEATED
     assert unsteady.again is not None and unsteady.again.low is not None and unsteady.again.low < 0
     once, _ = compare(query("a", HARD), b, trial_means_s=(0.0204,))
-    assert (once.again, once.verdict) == (None, Verdict.SLOWER)
+    assert (once.again, once.verdict) == (None, ComparisonVerdict.SLOWER)
     assert once.interval == once.over_queries
 
 
@@ -86,12 +86,12 @@ def test_trials_of_one_process_are_not_repetitions_where_there_are_several_proce
 
 def test_measures_are_better_when_larger() -> None:
     rr = RNG.uniform(0, 0.5, COUNT)
-    assert compare(query("a", HARD, rr), query("b", HARD, rr + 0.1))[1].verdict is Verdict.BETTER
-    assert compare(query("a", HARD, rr), query("b", HARD, rr - 0.1))[1].verdict is Verdict.WORSE
-    assert compare(query("a", HARD, rr), query("b", HARD, rr))[1].verdict is Verdict.EQUAL
+    assert compare(query("a", HARD, rr), query("b", HARD, rr + 0.1))[1].verdict is ComparisonVerdict.BETTER
+    assert compare(query("a", HARD, rr), query("b", HARD, rr - 0.1))[1].verdict is ComparisonVerdict.WORSE
+    assert compare(query("a", HARD, rr), query("b", HARD, rr))[1].verdict is ComparisonVerdict.EQUAL
     other = np.where(np.arange(COUNT) % 2, rr + 0.2, rr - 0.2)
     found = compare(query("a", HARD, rr), query("b", HARD, other))[1]
-    assert found.verdict is Verdict.NONE
+    assert found.verdict is ComparisonVerdict.NONE
 
 
 def test_how_many_queries_would_show_it() -> None:
@@ -111,12 +111,12 @@ def test_only_queries_that_both_have_are_compared() -> None:
     fewer = PerQuery("b", IDS[100:], HARD[100:] + 1, {})
     latency, rr = compare(query("a", HARD), fewer)
     assert latency.queries == 200 and latency.over_queries.value == pytest.approx(1.0)
-    assert (rr.verdict, rr.queries) == (Verdict.UNKNOWN, 0)
+    assert (rr.verdict, rr.queries) == (ComparisonVerdict.UNKNOWN, 0)
 
 
 def test_published_rows_have_a_ratio_and_no_verdict() -> None:
     latency, _ = compare(None, None, latency_mean_s=Estimate(0.05))
-    assert (latency.ratio, latency.verdict, latency.needed) == (2.5, Verdict.UNKNOWN, None)
+    assert (latency.ratio, latency.verdict, latency.needed) == (2.5, ComparisonVerdict.UNKNOWN, None)
     assert latency.over_queries.value is None and latency.over_queries.reason
 
 

@@ -16,6 +16,7 @@ from harness.errors import FileError
 from harness.evaluation.per_query import SHARES, PerQuery
 from harness.stats import Estimate
 from tests.support import sample_records
+from tests.support.messages import messages
 
 QUERIES = (
     PerQuery("k1", ("q1", "q2"), np.array([0.1 + 0.2, np.nan]), {"RR@10": np.array([1.0, 1 / 3])}, tuple(SHARES)),
@@ -47,9 +48,10 @@ class Folder:
             self.made += 1
             return Made(MADE, QUERIES)
 
-        return row_cache.rows(
-            root or self.root, measures or ("RR@10",), compute, cache=self.cache, say=self.said.append
-        )
+        with messages() as said:
+            made = row_cache.rows(root or self.root, measures or ("RR@10",), compute, cache=self.cache)
+        self.said += said
+        return made
 
     @property
     def kept(self) -> Path:
@@ -189,7 +191,7 @@ def test_rows_of_a_folder_that_changed_meanwhile_are_not_kept(tmp_path: Path) ->
         (made.job / "result.json").write_text("a run stored this")
         return Made(MADE, QUERIES)
 
-    row_cache.rows(made.root, ("RR@10",), compute, cache=made.cache, say=made.said.append)
+    row_cache.rows(made.root, ("RR@10",), compute, cache=made.cache)
     assert not (made.cache / "tables").exists()
 
 
@@ -199,7 +201,7 @@ def test_nothing_is_left_half_written(folder: Folder) -> None:
 
 
 def test_what_rows_are_made_of_by_query_is_kept_beside(folder: Folder) -> None:
-    found = row_cache.by_query(folder.root, ("RR@10",), nobody, cache=folder.cache, say=folder.said.append)
+    found = row_cache.by_query(folder.root, ("RR@10",), nobody, cache=folder.cache)
     (kept,), (made,) = found.values(), QUERIES
     assert (kept.key, kept.query_ids, kept.quantiles_s) == (made.key, made.query_ids, made.quantiles_s)
     np.testing.assert_array_equal(kept.latency_s, made.latency_s)
@@ -209,14 +211,12 @@ def test_what_rows_are_made_of_by_query_is_kept_beside(folder: Folder) -> None:
 @pytest.mark.parametrize("spoil", [Path.unlink, lambda path: path.write_bytes(b"PAR1")])
 def test_by_query_is_made_anew_where_it_is_lost(folder: Folder, spoil: Callable[[Path], None]) -> None:
     spoil(folder.kept.with_suffix(".queries.parquet"))
-    made = row_cache.by_query(
-        folder.root, ("RR@10",), lambda _recall: Made(MADE, QUERIES), cache=folder.cache, say=folder.said.append
-    )
+    made = row_cache.by_query(folder.root, ("RR@10",), lambda _recall: Made(MADE, QUERIES), cache=folder.cache)
     assert list(made) == [QUERIES[0].key]
 
 
 def test_the_part_that_is_priced_is_kept_beside(folder: Folder) -> None:
-    part = row_cache.rows(folder.root, ("RR@10",), nobody, cache=folder.cache, say=folder.said.append, for_prices=True)
+    part = row_cache.rows(folder.root, ("RR@10",), nobody, cache=folder.cache, for_prices=True)
     assert part == row_cache.priceable(MADE)
     assert part.rows[0].latency_mean_s == MADE.rows[0].latency_mean_s and part.rows[0].notes == ()
 
@@ -226,9 +226,7 @@ def nobody(_recall: Recall) -> Made:
 
 
 def test_without_a_cache_rows_are_made_each_time(folder: Folder) -> None:
-    made = row_cache.rows(
-        folder.root, ("RR@10",), lambda _recall: Made(MADE, QUERIES), cache=None, say=folder.said.append
-    )
+    made = row_cache.rows(folder.root, ("RR@10",), lambda _recall: Made(MADE, QUERIES), cache=None)
     assert made is MADE
 
 

@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from harness.analysis import dynascore
-from harness.analysis.dynascore import Entry, Rate, Status, Weighing
+from harness.analysis.dynascore import Entry, Rate, RateStatus, Weighing
 from harness.errors import UnknownName
 
 WEIGHTS = {"accuracy": 0.5, "cost": 0.25, "latency": 0.25}
@@ -32,7 +32,7 @@ def latency_rate(entries: Sequence[Entry], mode: str, cutoff: float = 0.0) -> Ra
 
 def test_reference_is_the_mean_over_neighbours() -> None:
     found = latency_rate([entry("c", 40, 100), entry("a", 20, 10), entry("b", 30, 30)], "reference")
-    assert found == Rate((20 / 10 + 70 / 10) / 2, Status.OK, 2)
+    assert found == Rate((20 / 10 + 70 / 10) / 2, RateStatus.OK, 2)
 
 
 def test_reference_leaves_out_neighbours_that_are_nearly_tied() -> None:
@@ -61,25 +61,25 @@ def test_robust_takes_the_best_row_of_each_group_and_the_median() -> None:
         entry("c", 40, 100),
         entry("d", 50, 1000),
     ]
-    assert latency_rate(rows, "robust", cutoff=0.5) == Rate(70 / 10, Status.OK, 3)
+    assert latency_rate(rows, "robust", cutoff=0.5) == Rate(70 / 10, RateStatus.OK, 3)
 
 
 @pytest.mark.parametrize("mode", dynascore.MODES)
 def test_what_is_undefined_has_a_name(mode: str) -> None:
     for rows in ([], [entry("a", 20, 10)], [entry("a", 20, 10), entry("b", 20, 30)]):
-        assert latency_rate(rows, mode) == Rate(None, Status.NO_PAIR)
+        assert latency_rate(rows, mode) == Rate(None, RateStatus.NO_PAIR)
     same = [entry("a", 20, 10), entry("b", 30, 10)]
-    assert latency_rate(same, mode) == Rate(None, Status.NO_DIFFERENCE, 1)
+    assert latency_rate(same, mode) == Rate(None, RateStatus.NO_DIFFERENCE, 1)
     whole = weighing(mode)
     assert dynascore.score(same[0], whole, dynascore.rates(same, whole)) is None
-    assert latency_rate([entry("a", 0, 10), entry("b", 0, 30)], mode).status is Status.NO_PAIR
+    assert latency_rate([entry("a", 0, 10), entry("b", 0, 30)], mode).status is RateStatus.NO_PAIR
 
 
 def test_a_rate_that_is_given_is_taken() -> None:
     given_rates = weighing(given={"latency": 33.0507, "cost": 10.4392})
     row = entry("ColBERTv2-S", 39.40, 51, 8.19)
     found = dynascore.rates([row], given_rates)
-    assert found == {"cost": Rate(10.4392, Status.GIVEN), "latency": Rate(33.0507, Status.GIVEN)}
+    assert found == {"cost": Rate(10.4392, RateStatus.GIVEN), "latency": Rate(33.0507, RateStatus.GIVEN)}
     assert dynascore.score(row, given_rates, found) == pytest.approx(19.118, abs=5e-4)
 
 

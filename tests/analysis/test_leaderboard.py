@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.analysis import leaderboard, pareto_front
-from harness.analysis.leaderboard import Asked, Bound, Leaderboard
-from harness.analysis.pareto import State
+from harness.analysis import dynascore, leaderboard, pareto_front
+from harness.analysis.dynascore import Entry, Weighing
+from harness.analysis.leaderboard import Bound, Leaderboard, LeaderboardQuery, RankInterval
+from harness.analysis.pareto_front import FrontState
+from harness.analysis.resampling import Resampled
 from harness.analysis.table import Cause, Finding, Row, Table, Validity
 from harness.errors import UnknownName, UsageError
 from harness.evaluation.per_query import PerQuery
@@ -40,18 +42,18 @@ def table(*rows: Row, **changes: Any) -> Table:
 
 
 def ranked(board: Leaderboard) -> list[tuple[int | None, str]]:
-    return [(each.rank, each.row.system) for each in board.standings]
+    return [(each.rank, each.row.system) for each in board.ranked_rows]
 
 
 def board(*rows: Row, **asked: Any) -> Leaderboard:
-    return leaderboard.build(table(*rows), {}, Asked(rows[0].dataset, "RR@10", **{"amrs": AMRS, **asked}))
+    return leaderboard.build(table(*rows), {}, LeaderboardQuery(rows[0].dataset, "RR@10", **{"amrs": AMRS, **asked}))
 
 
 def test_systems_are_ranked_by_dynascore() -> None:
     found = board(row("a", 40, 100), row("b", 35, 20), row("c", 35, 10))
     assert ranked(found) == [(1, "a"), (2, "c"), (3, "b")]
     by_hand = 0.5 * 35 - 0.25 * 10 / 10 - 0.25 * 1 / 1
-    assert next(each.score for each in found.standings if each.row.system == "c") == pytest.approx(by_hand)
+    assert next(each.score for each in found.ranked_rows if each.row.system == "c") == pytest.approx(by_hand)
 
 
 def test_equal_scores_share_a_rank_and_stand_by_name() -> None:
@@ -80,15 +82,15 @@ def test_equal_scores_share_a_rank_and_stand_by_name() -> None:
 )
 def test_what_is_not_ranked_says_why(changes: dict[str, Any], reason: str) -> None:
     found = board(row("a", 40, 10), row("b", 30, 5), row("out", 99, 1, **changes))
-    assert [each.row.system for each in found.standings] == ["a", "b"]
+    assert [each.row.system for each in found.ranked_rows] == ["a", "b"]
     assert [(each.row.system, each.reason) for each in found.left_out] == [("out", reason)]
 
 
 def test_a_metric_without_weight_may_be_missing() -> None:
     priceless = row("b", 30, 5, usd_per_million=Estimate(None, reason="no type"))
     found = board(row("a", 40, 10), priceless, weights={"accuracy": 0.5, "latency": 0.5})
-    assert [each.row.system for each in found.standings] == ["a", "b"]
-    assert {each.row.system: each.state for each in found.standings} == {"a": State.FRONT, "b": None}
+    assert [each.row.system for each in found.ranked_rows] == ["a", "b"]
+    assert {each.row.system: each.state for each in found.ranked_rows} == {"a": FrontState.FRONT, "b": None}
 
 
 def test_thresholds_and_one_axis() -> None:
@@ -116,11 +118,11 @@ def test_a_row_on_the_threshold_keeps_it() -> None:
 def test_unknown_names_are_refused_in_one_line() -> None:
     rows = (row("a", 40, 10),)
     with pytest.raises(UnknownName, match="unknown dataset 'scifac'; did you mean"):
-        leaderboard.build(table(*rows), {}, Asked("scifac", "RR@10"))
+        leaderboard.build(table(*rows), {}, LeaderboardQuery("scifac", "RR@10"))
     with pytest.raises(UnknownName, match="unknown axis 'speed'"):
         board(*rows, rank_by="speed")
     with pytest.raises(UnknownName, match="unknown measure"):
-        leaderboard.build(table(*rows), {}, Asked(rows[0].dataset, "nDCG@10"))
+        leaderboard.build(table(*rows), {}, LeaderboardQuery(rows[0].dataset, "nDCG@10"))
     with pytest.raises(UsageError, match="can be ranked; b: oom: no detail"):
         board(row("b", 40, 10, outcome=Outcome.OOM))
     with pytest.raises(UsageError, match="suite and scenario"):
@@ -141,19 +143,19 @@ def measured() -> tuple[Table, dict[str, PerQuery]]:
 
 def test_queries_say_how_far_ranks_hold() -> None:
     made, found = measured()
-    by = leaderboard.build(made, found, Asked(made.rows[0].dataset, "RR@10", amrs=AMRS, rank_by="accuracy"))
-    spans = {each.row.system: each.by_queries for each in by.standings}
+    by = leaderboard.build(made, found, LeaderboardQuery(made.rows[0].dataset, "RR@10", amrs=AMRS, rank_by="accuracy"))
+    spans = {each.row.system: each.by_queries for each in by.ranked_rows}
     assert (spans["a"].best, spans["b"].best) == (1, 1) and spans["a"].worst == 2
-    states = {each.row.system: each.state for each in by.standings}
-    assert states["c"] is State.DOMINATED  # by a: worse on every query, and slower
-    without = leaderboard.build(made, {}, Asked(made.rows[0].dataset, "RR@10", amrs=AMRS))
-    assert {each.by_queries.reason for each in without.standings} == {"no samples by query"}
+    states = {each.row.system: each.state for each in by.ranked_rows}
+    assert states["c"] is FrontState.DOMINATED  # by a: worse on every query, and slower
+    without = leaderboard.build(made, {}, LeaderboardQuery(made.rows[0].dataset, "RR@10", amrs=AMRS))
+    assert {each.by_queries.reason for each in without.ranked_rows} == {"no samples by query"}
     assert by.cutoff > 0 and without.cutoff == 0
 
 
 def test_published_rows_are_as_sure_as_they_are_rounded() -> None:
     rows = (row("a", 40, 10), row("b", 30, 5))
-    found = leaderboard.build(table(*rows, rounded_to={"RR@10": 0.001}), {}, Asked(rows[0].dataset, "RR@10"))
+    found = leaderboard.build(table(*rows, rounded_to={"RR@10": 0.001}), {}, LeaderboardQuery(rows[0].dataset, "RR@10"))
     assert found.cutoff == pytest.approx(0.1)
 
 
@@ -165,8 +167,112 @@ def test_contested_cells_are_named() -> None:
         row("bad", 39, 20, outcome=Outcome.OOM),
     )
     b = rows[1]
-    assert pareto_front.contested(table(*rows), {}, "RR@10") == {Cell(b.suite, "b", b.dataset, b.scenario, b.profile)}
+    assert pareto_front.contested_cells(table(*rows), {}, "RR@10") == {
+        Cell(b.suite, "b", b.dataset, b.scenario, b.profile)
+    }
 
 
 def test_the_set_of_systems_is_told() -> None:
     assert board(row("b", 40, 10), row("a", 30, 5), replace(row("a", 30, 5), profile="p2")).systems == ("a", "b")
+
+
+WEIGHING = Weighing({"accuracy": 0.5, "latency": 0.5}, frozenset(), given={"latency": 10.0})
+
+
+def entry(system: str, accuracy: float, latency: float) -> Entry:
+    return Entry(system, "p", system, accuracy, {"latency": latency, "cost": latency / 10})
+
+
+def resampled(accuracy: list[list[float]], latency_s: list[list[float]]) -> Resampled:
+    return Resampled(np.asarray(accuracy), np.asarray(latency_s))
+
+
+def test_ranks_over_queries_follow_accuracy_and_latency() -> None:
+    rows = [entry("a", 40, 10), entry("b", 39, 10), entry("c", 10, 10)]
+    half = [[40.0, 39.0, 10.0]] * 50 + [[39.0, 40.0, 10.0]] * 50
+    found = leaderboard.intervals_by_queries(
+        rows, leaderboard.dynascore_scorer(WEIGHING), resampled(half, [[0.01] * 3] * 100)
+    )
+    assert found == [RankInterval(1, 2), RankInterval(1, 2), RankInterval(3, 3)]
+    slow = [[0.01, 0.01, 0.01]] * 50 + [[0.03, 0.01, 0.01]] * 50  # a's mean is 20 ms, so it moves between 5 and 15 ms
+    same = [[40.0, 39.9, 10.0]] * 100
+    moved = leaderboard.intervals_by_queries(rows, leaderboard.dynascore_scorer(WEIGHING), resampled(same, slow))
+    assert moved[:2] == [RankInterval(1, 2), RankInterval(1, 2)]
+
+
+def test_a_cost_that_is_made_of_a_throughput_does_not_move_with_latency() -> None:
+    by_cost = leaderboard.axis_scorer("cost", higher=False)
+    rows = [entry("a", 40, 10), entry("b", 39, 12)]
+    slow = resampled([[40.0, 39.0]] * 100, [[0.01, 0.02]] * 50 + [[0.02, 0.01]] * 50)
+    assert leaderboard.intervals_by_queries(rows, by_cost, slow) == [RankInterval(1, 2), RankInterval(1, 2)]
+    assert leaderboard.intervals_by_queries(rows, by_cost, slow, ("latency",)) == [
+        RankInterval(1, 1),
+        RankInterval(2, 2),
+    ]
+
+
+def test_a_rare_rank_is_no_part_of_the_95_percent() -> None:
+    rows = [entry("a", 40, 10), entry("b", 39, 10)]
+    rare = [[40.0, 39.0]] * 99 + [[38.0, 39.0]]
+    found = leaderboard.intervals_by_queries(
+        rows, leaderboard.dynascore_scorer(WEIGHING), resampled(rare, [[0.01, 0.01]] * 100)
+    )
+    assert found == [RankInterval(1, 1), RankInterval(2, 2)]
+
+
+def test_rows_without_latencies_by_query_keep_theirs() -> None:
+    rows = [entry("a", 40, 10), entry("b", 39, 90)]
+    nan = float("nan")
+    found = leaderboard.intervals_by_queries(
+        rows, leaderboard.dynascore_scorer(WEIGHING), resampled([[40.0, 39.0]] * 100, [[nan, nan]] * 100)
+    )
+    assert found == [RankInterval(1, 1), RankInterval(2, 2)]
+
+
+def test_taking_a_system_out_moves_only_the_order_of_the_rest() -> None:
+    rows = [entry("a", 40, 10), entry("b", 30, 10), entry("c", 20, 10)]
+    fixed = leaderboard.intervals_by_systems(rows, leaderboard.dynascore_scorer(WEIGHING))
+    assert fixed == [
+        RankInterval(1, 1),
+        RankInterval(2, 2),
+        RankInterval(3, 3),
+    ]  # with fixed rates no one's score hangs on the others
+
+
+def test_a_system_that_makes_the_rate_moves_others() -> None:
+    free = Weighing({"accuracy": 0.5, "latency": 0.5}, frozenset())
+    rows = [entry("a", 40, 120), entry("b", 30, 20), entry("c", 28, 10), entry("d", 41, 5000)]
+    scores = leaderboard.dynascore_scorer(free)(rows)
+    assert dynascore.ranks(scores) == [1, 3, 4, 2]
+    # Without d a point of accuracy is worth few milliseconds, and a falls behind b and c.
+    assert leaderboard.intervals_by_systems(rows, leaderboard.dynascore_scorer(free))[:3] == [
+        RankInterval(1, 3),
+        RankInterval(2, 3),
+        RankInterval(3, 4),
+    ]
+
+
+def test_other_weights_move_what_they_favour() -> None:
+    rows = [entry("good", 40, 300), entry("fast", 11, 10), entry("bad", 5, 500)]
+    rates = dynascore.rates(rows, WEIGHING)
+    assert [dynascore.score(row, WEIGHING, rates) for row in rows] == [5.0, 5.0, -22.5]
+    assert leaderboard.intervals_by_weights(rows, WEIGHING, rates) == [
+        RankInterval(1, 2),
+        RankInterval(1, 2),
+        RankInterval(3, 3),
+    ]
+
+
+def test_without_a_rate_there_are_no_ranks_and_it_says_so() -> None:
+    free = Weighing({"accuracy": 0.5, "latency": 0.5}, frozenset())
+    rows = [entry("a", 40, 10)]
+    none = [RankInterval(None, None, "no scores")]
+    rates = dynascore.rates(rows, free)
+    assert leaderboard.intervals_by_weights(rows, free, rates) == none
+    assert leaderboard.intervals_by_systems(rows, leaderboard.dynascore_scorer(free)) == none
+
+
+def test_one_axis_alone_ranks_in_its_direction() -> None:
+    rows = [entry("a", 40, 30), entry("b", 30, 20)]
+    assert dynascore.ranks(leaderboard.axis_scorer("latency", False)(rows)) == [2, 1]
+    assert dynascore.ranks(leaderboard.axis_scorer("accuracy", True)(rows)) == [1, 2]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,8 +12,7 @@ import pytest
 from harness.analysis import results_folder, rows
 from harness.analysis.table import Validity
 from harness.pricing.prices import Snapshot
-from harness.records import Isolation, Outcome, Probe, ScenarioParams, to_json
-from harness.results import reader
+from harness.records import Isolation, Outcome, Probe, ScenarioParams
 from harness.results.schema import Cell, Memory, Placement
 from tests.support import sample_records
 from tests.support.sample_records import FakeJob
@@ -221,23 +218,6 @@ def test_where_the_harness_was_placed_is_a_reason_not_a_note(make: Maker, snapsh
     assert table.rows[0].validity is Validity.NOISY
     assert table.rows[0].harness_apart is False
     assert "the harness had to share the job's CPUs (2 of 2)" in table.rows[0].notes[0]
-
-
-def test_a_result_of_the_first_schema_is_read_as_ever(make: Maker, snapshot: Snapshot, tmp_path: Path) -> None:
-    old = make(changes={"schema_version": 1, "page_cache": None})
-    raw = dataclasses.asdict(old.result)
-    for name in ("canary", "counters", "placement", "page_cache", "probes", "rate_qps"):
-        del raw[name]
-    for name in ("jobs", "job", "repeats", "scenario_params", "result_cache"):
-        del raw["spec"][name]
-    del raw["memory"]["peak_mapped_bytes"]
-    (tmp_path / "result.json").write_text(to_json(raw), encoding="utf-8")
-    read = replace(old, result=reader.read_result(tmp_path / "result.json"))
-    row = one([read], snapshot)
-    assert (row.outcome, row.validity, row.notes) == (Outcome.OK, Validity.CLEAN, ())
-    assert row == one([old], snapshot)
-    assert (row.peak_mapped_bytes, row.harness_apart, row.page_cache) == (None, None, None)
-    assert row.latency_mean_s.value == pytest.approx(2.695e-3)
 
 
 def test_doubts_reach_the_row(make: Maker, snapshot: Snapshot) -> None:

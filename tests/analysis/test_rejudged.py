@@ -16,7 +16,7 @@ from harness.analysis import rejudge, results_folder
 from harness.analysis.rejudge import Instead
 from harness.analysis.stored_runs import runs_of_results
 from harness.cli import main
-from harness.cli.run_options import judged
+from harness.cli.stored_results import judged
 from harness.errors import UsageError
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.trec import Run

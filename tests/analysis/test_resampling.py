@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from harness.analysis import resampling
-from harness.analysis.pareto import BETTER, EQUAL, UNDECIDED, WORSE
+from harness.analysis.resampling import BETTER, EQUAL, UNDECIDED, WORSE
 from harness.evaluation.per_query import PerQuery
 
 RNG = np.random.default_rng(5)
@@ -57,7 +57,7 @@ def test_a_small_difference_shows_where_every_query_has_it() -> None:
         [per_query("a", HARD), per_query("b", better), per_query("c", same), per_query("d", unsure)], "RR@10"
     )
     assert columns is not None
-    found = resampling.relations(["a", "b", "c", "d"], columns[0], resampling.resample(*columns, seed=1))
+    found = resampling.paired_signs(["a", "b", "c", "d"], columns[0], resampling.resample(*columns, seed=1))
     assert found is not None
     assert found.group["a"] == found.group["c"] != found.group["b"]
     a, b, d = (found.group[key] for key in "abd")
@@ -69,7 +69,7 @@ def test_too_many_rankings_are_not_paired(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(resampling, "MOST_PAIRED", 1)
     columns = resampling.aligned([per_query("a", HARD), per_query("b", HARD + 1)], "RR@10")
     assert columns is not None
-    assert resampling.relations(["a", "b"], columns[0], resampling.resample(*columns, seed=1)) is None
+    assert resampling.paired_signs(["a", "b"], columns[0], resampling.resample(*columns, seed=1)) is None
 
 
 def test_the_cutoff_is_what_a_sample_of_that_size_can_show() -> None:

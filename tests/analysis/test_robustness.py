@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from harness.analysis import robustness
-from harness.analysis.robustness import Asked, Cause, Condition
+from harness.analysis.robustness import Condition, ConditionKind, RobustnessOptions
 from harness.errors import UsageError
 from harness.evaluation import evaluate, measure_names, providers, qrels_subsample
 from harness.evaluation.judged_runs import JudgedRuns
@@ -37,7 +37,7 @@ def runs_of(qrels: Qrels, **ranks: Sequence[int]) -> JudgedRuns:
 ONE = {query: {"right": 1} for query in QUERIES}
 
 
-def condition(found: robustness.Robustness, cause: Cause, name: str = "") -> Condition:
+def condition(found: robustness.Robustness, cause: ConditionKind, name: str = "") -> Condition:
     (one,) = [each for each in found.conditions if each.cause is cause and name in each.name]
     return one
 
@@ -47,9 +47,9 @@ def test_a_clear_order_never_flips_and_a_close_one_does_as_often_as_its_distribu
     # Each query is won by one of the two with 1 to 0: 13 by "a", 11 by "b".
     a = [1] * 13 + [0] * 11
     runs = runs_of(ONE, a=a, b=[1 - each for each in a], bad=[0])
-    found = robustness.examine(runs, Asked("Success@10", resamples=20_000))
+    found = robustness.examine(runs, RobustnessOptions("Success@10", resamples=20_000))
     assert found.systems == ("a", "b", "bad")
-    flips = condition(found, Cause.QUERIES).flips
+    flips = condition(found, ConditionKind.QUERIES).flips
     # P(Binomial(24, 13/24) < 12) + P(= 12) / 2
     from scipy.stats import binom
 
@@ -62,27 +62,27 @@ def test_a_clear_order_never_flips_and_a_close_one_does_as_often_as_its_distribu
 
 
 def test_systems_that_are_equal_share_their_rank_and_have_no_order_to_lose() -> None:
-    found = robustness.examine(runs_of(ONE, x=[1, 2], y=[2, 1], z=[3]), Asked("RR@10", ("Success@10",)))
+    found = robustness.examine(runs_of(ONE, x=[1, 2], y=[2, 1], z=[3]), RobustnessOptions("RR@10", ("Success@10",)))
     assert [each.rank for each in found.standings] == [1.5, 1.5, 3]
     for each in found.conditions:
         assert each.flips[0][1] is None
-    assert condition(found, Cause.QUERIES).flips[2][0] == 0
+    assert condition(found, ConditionKind.QUERIES).flips[2][0] == 0
     # By Success@10 all are equal: a tie in every draw counts half.
-    success = condition(found, Cause.MEASURE)
+    success = condition(found, ConditionKind.MEASURE)
     assert success.flips[2][0] == 0.5 and success.tau_whole is None and success.tau.value is None
 
 
 def test_another_measure_that_orders_the_other_way_round() -> None:
     # "deep" finds each at rank 3, "sharp" half of them at 1.
     found = robustness.examine(
-        runs_of(ONE, deep=[3], sharp=[1, 0]), Asked("Success@10", ("RR@1", "Success@5", "NumRet"))
+        runs_of(ONE, deep=[3], sharp=[1, 0]), RobustnessOptions("Success@10", ("RR@1", "Success@5", "NumRet"))
     )
     assert found.systems == ("deep", "sharp")
-    reversed_ = condition(found, Cause.MEASURE, "RR@1")
+    reversed_ = condition(found, ConditionKind.MEASURE, "RR@1")
     assert reversed_.tau_whole == -1 and reversed_.flips[1][0] == 1
-    same = condition(found, Cause.MEASURE, "Success@5")
+    same = condition(found, ConditionKind.MEASURE, "Success@5")
     assert same.tau_whole == 1 and same.flips[1][0] == 0
-    counts = condition(found, Cause.MEASURE, "NumRet")
+    counts = condition(found, ConditionKind.MEASURE, "NumRet")
     assert counts.flips == () and counts.reason == "it is no mean over queries"
 
 
@@ -148,7 +148,7 @@ def test_a_measure_that_looks_past_the_unjudged_sees_the_whole_ranking() -> None
 
 def test_what_the_judging_is_cut_into_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = runs_of({query: {"right": 1, "wrong1": 1} for query in QUERIES}, a=[1, 2], b=[3])
-    asked = Asked("AP", keeps=(Keep(relevant=1),), draws=20)
+    asked = RobustnessOptions("AP", keeps=(Keep(relevant=1),), draws=20)
     whole = robustness.examine(runs, asked)
     monkeypatch.setattr(providers, "_AT_ONCE", 30)
     assert robustness.examine(runs, asked) == whole
@@ -173,31 +173,33 @@ def test_judgements_that_are_left_are_read_once_for_all_runs(monkeypatch: pytest
 
 
 def test_where_there_is_nothing_to_take_away_one_draw_says_all() -> None:
-    found = robustness.examine(runs_of(ONE, a=[1], b=[2]), Asked("RR@10", keeps=(Keep(relevant=1),)))
-    once = condition(found, Cause.JUDGEMENTS)
+    found = robustness.examine(runs_of(ONE, a=[1], b=[2]), RobustnessOptions("RR@10", keeps=(Keep(relevant=1),)))
+    once = condition(found, ConditionKind.JUDGEMENTS)
     assert (once.draws, once.flips[1][0]) == (1, 0)
 
 
 def test_what_cannot_be_asked_says_why() -> None:
     few = {query: {"right": 0} for query in QUERIES[:5]}
-    found = robustness.examine(runs_of(few, a=[1], b=[2]), Asked("Judged@1", ("RR@10",), (Keep(relevant=1),)))
-    assert condition(found, Cause.QUERIES).reason == "resampling needs 11 queries, there are 5"
-    assert condition(found, Cause.JUDGEMENTS).reason == "no relevant document is judged"
-    assert condition(found, Cause.MEASURE).draws == 1, "the one order that there is"
+    found = robustness.examine(
+        runs_of(few, a=[1], b=[2]), RobustnessOptions("Judged@1", ("RR@10",), (Keep(relevant=1),))
+    )
+    assert condition(found, ConditionKind.QUERIES).reason == "resampling needs 11 queries, there are 5"
+    assert condition(found, ConditionKind.JUDGEMENTS).reason == "no relevant document is judged"
+    assert condition(found, ConditionKind.MEASURE).draws == 1, "the one order that there is"
     assert all(each.low is each.first is None for each in found.standings)
     alone = JudgedRuns("xor", dict.fromkeys(ONE, ""), ONE, runs_of(ONE, a=[1], b=[2]).runs, hits_alone=True)
-    by_answers = robustness.examine(alone, Asked("RR@10", ("AP",), (Keep(share=0.5),)))
-    assert "judged by the answers in their texts" in (condition(by_answers, Cause.JUDGEMENTS).reason or "")
-    assert "needs all relevant documents" in (condition(by_answers, Cause.MEASURE).reason or "")
+    by_answers = robustness.examine(alone, RobustnessOptions("RR@10", ("AP",), (Keep(share=0.5),)))
+    assert "judged by the answers in their texts" in (condition(by_answers, ConditionKind.JUDGEMENTS).reason or "")
+    assert "needs all relevant documents" in (condition(by_answers, ConditionKind.MEASURE).reason or "")
     with pytest.raises(UsageError, match=r"nDCG@10 makes no leaderboard: it needs all relevant documents"):
-        robustness.examine(alone, Asked("nDCG@10"))
+        robustness.examine(alone, RobustnessOptions("nDCG@10"))
     with pytest.raises(UsageError, match="NumRet makes no leaderboard: it is no mean over queries"):
-        robustness.examine(runs_of(ONE, a=[1], b=[2]), Asked("NumRet"))
+        robustness.examine(runs_of(ONE, a=[1], b=[2]), RobustnessOptions("NumRet"))
     with pytest.raises(UsageError, match="an order needs two systems, there is a alone"):
-        robustness.examine(runs_of(ONE, a=[1]), Asked("RR@10"))
+        robustness.examine(runs_of(ONE, a=[1]), RobustnessOptions("RR@10"))
     with pytest.raises(UsageError, match="none of the 2 queries is judged"):
         robustness.examine(
-            JudgedRuns("x", {"y": "", "z": ""}, ONE, {"a": Run({}, ()), "b": Run({}, ())}), Asked("RR@10")
+            JudgedRuns("x", {"y": "", "z": ""}, ONE, {"a": Run({}, ()), "b": Run({}, ())}), RobustnessOptions("RR@10")
         )
 
 
@@ -215,26 +217,26 @@ def test_a_measure_that_one_system_alone_lacks_orders_none() -> None:
     assert robustness._unfit(replace(judged, evaluations=evaluations), "AP") == "it cannot be computed"
     graded = {query: {"right": 5} for query in QUERIES[:12]}
     with pytest.raises(UsageError, match="ERR@5 makes no leaderboard: it knows grades up to 4"):
-        robustness.examine(runs_of(graded, a=[1], b=[2]), Asked("ERR@5"))
+        robustness.examine(runs_of(graded, a=[1], b=[2]), RobustnessOptions("ERR@5"))
 
 
 def test_a_measure_that_fewer_judgements_do_not_bear_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     lacking = providers.Computed(reasons={"RR@10": "cannot be computed"})
     monkeypatch.setattr(qrels_subsample, "providers", SimpleNamespace(compute_each=lambda *_: [lacking]))
-    found = robustness.examine(runs_of(ONE, a=[1], b=[2]), Asked("RR@10", (), (Keep(share=0.5),), draws=2))
-    assert condition(found, Cause.JUDGEMENTS).reason == "RR@10 cannot be computed"
-    assert condition(found, Cause.QUERIES).draws == 1000, "the rest stands"
+    found = robustness.examine(runs_of(ONE, a=[1], b=[2]), RobustnessOptions("RR@10", (), (Keep(share=0.5),), draws=2))
+    assert condition(found, ConditionKind.JUDGEMENTS).reason == "RR@10 cannot be computed"
+    assert condition(found, ConditionKind.QUERIES).draws == 1000, "the rest stands"
 
 
 def test_the_same_seed_gives_the_same_and_progress_ends_within_the_whole() -> None:
     runs = runs_of({query: {"right": 1, "wrong2": 1} for query in QUERIES}, a=[1, 3], b=[2, 1])
-    asked = Asked("nDCG@10", ("RR@10",), (Keep(relevant=1), Keep(share=0.5)), 200, 20)
+    asked = RobustnessOptions("nDCG@10", ("RR@10",), (Keep(relevant=1), Keep(share=0.5)), 200, 20)
     told: list[tuple[int, int]] = []
     found = robustness.examine(runs, asked, lambda done, total: told.append((done, total)))
     shares = [done / total for done, total in told]
     assert shares == sorted(shares) and shares[0] == 0 and 2 / 3 < shares[-1] < 1
     assert robustness.examine(runs, asked) == found
-    assert robustness.examine(runs, Asked("nDCG@10", ("RR@10",), asked.keeps, 200, 20, seed=1)) != found
+    assert robustness.examine(runs, RobustnessOptions("nDCG@10", ("RR@10",), asked.keeps, 200, 20, seed=1)) != found
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from harness.errors import AwsError
     [
         ("ExpiredToken", "ExpiredToken", "log in again"),
         ("UnauthorizedOperation", "AccessDenied", "not permitted"),
-        ("AccessDenied", "AccessDenied", "docs/ec2.md"),
+        ("AccessDenied", "AccessDenied", "docs/guides/ec2.md"),
         ("InvalidClientTokenId", "NoCredentials", "does not know"),
         ("SlowDown", "Busy", "again later"),
         ("InternalError", "Busy", "again later"),

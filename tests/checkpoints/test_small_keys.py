@@ -14,9 +14,9 @@ from harness.launch.images import catalog
 @pytest.mark.parametrize("changed", ["engine", "encoder"])
 def test_checkpoints_are_trained_anew_when_a_package_that_trains_them_changes(tmp_path: Path, changed: str) -> None:
     shutil.copytree(catalog.images_dir() / "dense", tmp_path / "engine")
-    shutil.copytree(catalog.images_dir() / "parts" / "encoder", tmp_path / "encoder")
+    shutil.copytree(catalog.images_dir() / "shared" / "encoder", tmp_path / "encoder")
     minilm = catalog.systems()["minilm"]
-    engine = minilm.model_copy(update={"engine_dir": tmp_path / "engine", "parts": (tmp_path / "encoder",)})
+    engine = minilm.model_copy(update={"engine_dir": tmp_path / "engine", "shared": (tmp_path / "encoder",)})
 
     def key() -> str:
         return small._key(small.KINDS[0], engine, minilm, Path(__file__), small.STEPS)

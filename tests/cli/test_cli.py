@@ -15,13 +15,14 @@ import tempfile
 import time
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
-from harness import filesystem
-from harness.cli import main, options
+from harness.cli import main, output
 from harness.errors import FileError, StoreError
-from harness.filesystem import me
+from harness.filesystem import this_process
+from harness.launch import docker
 from harness.launch.process import ProcessLauncher
 from tests.conftest import Bench
 
@@ -166,7 +167,7 @@ def test_conformance_says_ok_for_what_keeps_the_contract_and_fail_for_what_does_
 def test_conformance_ends_what_dead_runs_left_before_it_clears_up(
     harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    left = tmp_path / f"harness-conformance-1.{me().rpartition('_')[0]}_1.partial"
+    left = tmp_path / f"harness-conformance-1.{this_process().rpartition('_')[0]}_1.partial"
     left.mkdir()
     seen: list[bool] = []
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -226,7 +227,7 @@ def test_a_path_that_no_job_could_use_is_a_usage_error(
 
 def test_signals_wait_until_what_must_not_be_cut_off_has_ended() -> None:
     ended = []
-    with pytest.raises(KeyboardInterrupt), filesystem.held_back():
+    with pytest.raises(KeyboardInterrupt), docker._deferred_interrupts():
         for _ in range(3):
             os.kill(os.getpid(), signal.SIGINT)
             time.sleep(0.01)
@@ -238,7 +239,7 @@ def test_a_signal_that_is_ignored_stays_ignored() -> None:
     """As under nohup, while a container is made."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with filesystem.held_back():
+        with docker._deferred_interrupts():
             os.kill(os.getpid(), signal.SIGHUP)
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     finally:
@@ -251,13 +252,13 @@ def test_what_is_no_file_is_written_into_and_stays_what_it_is(tmp_path: Path) ->
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     try:
-        options.write(pipe, "a table\n")
+        output.write(pipe, "a table\n")
         assert os.read(reader, 100) == b"a table\n"
         assert pipe.is_fifo() and list(tmp_path.iterdir()) == [pipe]
     finally:
         os.close(reader)
     with pytest.raises(FileError, match="cannot be written"):
-        options.write(tmp_path, "a table\n")
+        output.write(tmp_path, "a table\n")
 
 
 def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,5 +268,24 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(Path, "write_text", full)
     with pytest.raises(StoreError, match=r"report\.md: cannot be written: No space left on device; make room"):
-        options.write(tmp_path / "report.md", "a table\n")
+        output.write(tmp_path / "report.md", "a table\n")
     assert not list(tmp_path.iterdir())
+
+
+def test_commands_are_imported_when_called() -> None:
+    code = (
+        "import sys\nfrom click.testing import CliRunner\nfrom harness.cli import main\n"
+        "assert 'leaderboard' in CliRunner().invoke(main, ['--help']).output\n"
+        "print([name for name in sys.modules if name.startswith(('harness.analysis', 'harness.jobs', 'numpy'))])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_help_lists_each_command_with_its_help() -> None:
+    shown = CliRunner().invoke(main, ["--help"], terminal_width=100).stdout
+    context = click.Context(main)
+    for name in main.list_commands(context):
+        command = main.get_command(context, name)
+        assert command is not None and command.help and f"  {name} " in shown
+        assert command.get_short_help_str(75)[:40] in shown

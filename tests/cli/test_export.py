@@ -14,15 +14,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from harness.cli import export, main
-from harness.report import export as result_exports
+from harness.cli import main
 from harness.results import origins, reader
 from tests.support import publisher
 from tests.support.publisher import Made
 from tests.support.results_folders import change, job, put
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "exchange.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "guides" / "exchange.md").read_text(encoding="utf-8")
 SHIPPED = "results/published/santhanam2023"
 
 Call = Callable[..., Result]
@@ -60,10 +59,6 @@ def test_the_page_does_what_it_says(harness: Call) -> None:
     assert {path.name for path in Path("together").iterdir()} == {"alice", "bob"}
     (named,) = re.findall(r"`(harness verify results/published/\w+)` lists", PAGE)
     assert harness(*named.split()[1:]).exit_code == 1
-
-
-def test_exported_formats_are_those_that_there_are() -> None:
-    assert export.FORMATS == result_exports.FORMATS
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,11 +13,13 @@ from harness.analysis import results_folder
 from harness.analysis.table import Table
 from harness.cli import main
 from harness.cli import report as commands
+from harness.cli.stored_results import StoredResults
 from harness.evaluation import measure_names
 from harness.launch.fake import FakeLauncher
 from harness.records import Outcome
 from tests.conftest import Bench
-from tests.report.test_table3 import SHIPPED, shown
+from tests.published_study.test_table3 import shown
+from tests.support.published import SHIPPED
 from tests.support.stored_jobs import Maker
 
 
@@ -55,11 +56,11 @@ def test_the_command_prints_stored_results_in_the_papers_shape(make: Maker, monk
     jobs = [make("dpr", changes={"stand_in": "a small model"}), make(outcome=Outcome.OOM)]
     asked = []
 
-    def build_rows(folder: Path, measures: tuple[str, ...], market: commands.Market, *_: Any, **__: Any) -> Table:
-        asked.append(measures)
-        return results_folder.build(jobs, snapshot=market.snapshot(), measures=measures)
+    def table(stored: StoredResults, **_: Any) -> Table:
+        asked.append(stored.measures)
+        return results_folder.build(jobs, snapshot=stored.selection.snapshot(), measures=stored.measures)
 
-    monkeypatch.setattr(commands, "stored_table", build_rows)
+    monkeypatch.setattr(StoredResults, "table", table)
     usual = ["report", str(make.folder), "--layout", "santhanam2023", "--as-of", "2026-07-20"]
     done = CliRunner().invoke(main, usual, catch_exceptions=False)
     assert done.exit_code == 0 and asked == [("RR@10", "Success@10")]

@@ -1,11 +1,11 @@
-"""The examples of docs/datasets.md as folders: what the page shows is what the tests read."""
+"""The examples of docs/guides/datasets.md as folders: what the page shows is what the tests read."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "datasets.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "datasets.md"
 _FILE = re.compile(r"^`([^`]+)`:\n\n```\w*\n(.*?)^```$", re.M | re.S)
 
 

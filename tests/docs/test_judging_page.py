@@ -1,4 +1,4 @@
-"""docs/judging.md: every command of its example prints what stands there."""
+"""docs/guides/judging.md: every command of its example prints what stands there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DATE = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00")
 
 def _steps() -> list[tuple[str, str]]:
     """(command, what it prints)."""
-    page = (DOCS / "judging.md").read_text(encoding="utf-8")
+    page = (DOCS / "guides" / "judging.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```console\n(.*?)```", page, flags=re.DOTALL)
     parts = [part for block in blocks for part in re.split(r"(?m)^\$ ", block) if part]
     return [(command, said) for command, _, said in (part.partition("\n") for part in parts)]

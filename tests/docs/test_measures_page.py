@@ -1,4 +1,4 @@
-"""docs/measures.md says what harness computes."""
+"""docs/method/measures.md says what harness computes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from harness.evaluation import measure_names
 from scripts.docs import measures_example
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-PAGE = (DOCS / "measures.md").read_text(encoding="utf-8")
+PAGE = (DOCS / "method" / "measures.md").read_text(encoding="utf-8")
 
 
 def test_the_worked_example_is_what_harness_computes() -> None:
@@ -30,6 +30,6 @@ def test_every_measure_that_the_page_names_is_one() -> None:
 
 
 def test_the_picture_is_there_and_small() -> None:
-    path = DOCS / "pictures" / f"{measures_example.NAME}.png"
-    assert f"](pictures/{path.name})" in PAGE and path.stat().st_size < 200_000
+    path = DOCS / "assets" / f"{measures_example.NAME}.png"
+    assert f"](../assets/{path.name})" in PAGE and path.stat().st_size < 200_000
     assert len(measures_example.draw().axes) == 2

@@ -13,13 +13,13 @@ from harness.cli import main
 from scripts.docs import example_runs
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "significance.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "method" / "significance.md").read_text(encoding="utf-8")
 SHOWN = re.findall(r"```text\n\$ harness (.*)\n((?:.*\n)*?)```", PAGE)
 
 
 def test_the_page_shows_two_commands_and_a_picture() -> None:
     assert [command.split()[0] for command, _ in SHOWN] == ["compare", "robustness"]
-    assert (ROOT / "docs" / "pictures" / "example-flips.png").stat().st_size < 200_000
+    assert (ROOT / "docs" / "assets" / "example-flips.png").stat().st_size < 200_000
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import pytest
 
 from harness.driver import cgroup
 from harness.driver.cgroup import UNLIMITED, Cgroup, MemoryStat
-from harness.driver.procfs import KeptOpen, format_list, parse_list
+from harness.driver.procfs import OpenFiles, format_list, parse_list
 from harness.launch.docker import group_of
 from tests.support.recorded_cgroups import DRIVERS, FOLDER, docker_says, unfold
 
@@ -353,7 +353,7 @@ def test_a_name_that_only_looks_alike_is_not_read(v2: Path, text: str) -> None:
 def test_files_that_are_kept_open_are_read_anew_each_time(v1: Path, v2: Path) -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
     for root in (v1, v2):
-        kept = KeptOpen()
+        kept = OpenFiles()
         group = own(root).reading_with(kept)
         assert group.anon_bytes() == own(root).anon_bytes()
         path = group.memory / "memory.stat"

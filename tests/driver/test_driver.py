@@ -15,7 +15,7 @@ import pytest
 
 from harness.driver import cgroup, driver
 from harness.driver.adapter import Corpus
-from harness.driver.driver import Places
+from harness.driver.driver import JobPaths
 from harness.driver.output import EVENTS, MEASUREMENT, SAMPLES, Output
 from harness.jobs.suite import Suite
 from harness.records import PROTOCOL_VERSION, Cpuset, Hit, Isolation, JobSpec, Query, ScenarioParams, to_json
@@ -223,8 +223,8 @@ def test_importing_the_engine_counts_as_load(job: Job, monkeypatch: pytest.Monke
 
 
 def test_a_spec_of_another_contract_is_refused(job: Job) -> None:
-    with pytest.raises(ValueError, match="contract version 1, this image speaks 3"):
-        job.run(replace(SEARCH, protocol_version=1))
+    with pytest.raises(ValueError, match="contract version 2, this image speaks 1"):
+        job.run(replace(SEARCH, protocol_version=2))
     assert not (job.folder / "out" / MEASUREMENT).exists()
 
 
@@ -287,8 +287,8 @@ def test_offline_and_server_jobs_run_to_their_end(job: Job) -> None:
 
 
 def test_a_container_has_fixed_places() -> None:
-    places = Places({})
-    assert [str(path) for path in (places.job, places.corpus, places.index, places.assets)] == [
+    paths = JobPaths({})
+    assert [str(path) for path in (paths.job, paths.corpus, paths.index, paths.assets)] == [
         "/job",
         "/corpus/corpus.jsonl",
         "/index",

@@ -27,7 +27,7 @@ def lines(path: Path) -> list[dict[str, object]]:
 
 
 def test_a_sample_is_one_line_on_disk_at_once(tmp_path: Path, out: Output) -> None:
-    out.sample(0, "q1", 1234, {"encode": 7}, [("dé", 1.5)])
+    out.write_sample(0, "q1", 1234, {"encode": 7}, [("dé", 1.5)])
     expected = {"trial": 0, "query_id": "q1", "latency_ns": 1234, "stages_ns": {"encode": 7}, "hits": [["dé", 1.5]]}
     assert lines(tmp_path / SAMPLES) == [expected]
 
@@ -53,7 +53,7 @@ def test_samples_of_a_killed_process_are_whole(tmp_path: Path) -> None:
     code = (
         "import os, sys; from pathlib import Path; from harness.driver.output import Output\n"
         "out = Output(Path(sys.argv[1]))\n"
-        "for n in range(100): out.sample(0, f'q{n}', n + 1, {}, [('d', 1.0)])\n"
+        "for n in range(100): out.write_sample(0, f'q{n}', n + 1, {}, [('d', 1.0)])\n"
         "os.kill(os.getpid(), 9)"
     )
     assert subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False).returncode == -9
@@ -78,5 +78,5 @@ def test_the_measurement_is_renamed_into_place(tmp_path: Path, out: Output, monk
 
 def test_no_number_that_json_does_not_know_is_written(tmp_path: Path, out: Output) -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
-        out.sample(0, "q1", 1, {}, [("d", float("nan"))])
+        out.write_sample(0, "q1", 1, {}, [("d", float("nan"))])
     assert (tmp_path / SAMPLES).read_bytes() == b""

@@ -1,23 +1,378 @@
-"""The closed loops: phases in order, trials numbered, pauses between trials, repeats at the end."""
+"""Closed-loop scenarios: the clock around a query, warm-up, the order of phases."""
 
 from __future__ import annotations
 
+import gc
 import json
-from collections.abc import Sequence
+import random
+import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness.driver.output import EVENTS, MEASUREMENT, Output
-from harness.driver.scenarios import Done, handed, offline, repeated, single_stream
+from harness.driver import scenarios
+from harness.driver.adapter import Adapter, BadAnswer
+from harness.driver.output import EVENTS, MEASUREMENT, SAMPLES, Output
+from harness.driver.scenarios import (
+    ENOUGH_QUERIES,
+    WORK_NS,
+    ScenarioResult,
+    closed_loop,
+    planned_queries,
+    repeat_queries,
+    steady,
+    trial_order,
+    warm_up,
+)
 from harness.jobs.job_samples import incomplete, read
-from harness.launch.base import Job, Prepared
-from harness.records import Hit, Measurement, Outcome, Query, ScenarioParams
-from tests.driver.test_passes import SAMPLE, WARMUP, Clock, Timed, batched, clock, run, spec, timed
+from harness.launch.base import LaunchRequest, Prepared
+from harness.records import Envelope, Hit, JobSpec, Measurement, Outcome, Query, ScenarioParams
+from tests.driver.test_adapter import Least
+from tests.support import job_fixtures
 
-__all__ = ["clock"]  # a fixture
+SAMPLE = tuple(Query(f"q{n}", f"text {n}") for n in range(8))
+WARMUP = (Query("w0", "warm 0"), Query("w1", "warm 1"))
+
+
+class Clock:
+    """Nanoseconds that pass only when somebody says so."""
+
+    def __init__(self) -> None:
+        self.now = 1_000
+
+    def pass_ns(self, count: int) -> None:
+        self.now += count
+
+    def __call__(self) -> int:
+        return self.now
+
+
+class Timed(Least):
+    """Each search takes 5 ms; each look at what it says of itself takes an hour."""
+
+    clock: Clock
+    searched: list[tuple[str, int]]
+
+    def search(self, query: str, k: int) -> Sequence[Hit]:
+        self.searched.append((query, k))
+        self.clock.pass_ns(5_000_000)
+        return [Hit("d1", 2.0), Hit("d2", 1.0)]
+
+    def stages_s(self) -> dict[str, float]:
+        self.clock.pass_ns(3_600_000_000_000)
+        return {"encode": 0.003, "retrieve": 0.0015}
+
+
+def spec(**keys: Any) -> JobSpec:
+    return job_fixtures.spec(**{"k": 2, "trials": 3, "corpus_size": 10, "warmup": WARMUP, "sample": SAMPLE, **keys})
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(scenarios, "perf_counter_ns", made)
+    return made
+
+
+def run(
+    folder: Path, adapter: Adapter, job: JobSpec, scenario: Callable[..., ScenarioResult] = closed_loop, **keys: Any
+) -> tuple[list[dict[str, Any]], list[str]]:
+    out = Output(folder)
+    try:
+        scenario(adapter, job, out, **keys)
+    finally:
+        out.close()
+    samples = [json.loads(line) for line in (folder / SAMPLES).read_text().splitlines()]
+    return samples, [phase.name for phase in out.phases]
+
+
+def timed(clock: Clock, cls: type[Timed] = Timed) -> Timed:
+    adapter = cls({}, Envelope("e", 1, 1), Path())
+    adapter.clock, adapter.searched = clock, []
+    return adapter
+
+
+def test_the_time_of_search_is_all_that_counts(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checking, writing, collecting garbage and asking for stages take an hour each here, and none of it counts."""
+
+    def slow(function: Any) -> Any:
+        def slowed(*args: Any, **keys: Any) -> Any:
+            clock.pass_ns(3_600_000_000_000)
+            return function(*args, **keys)
+
+        return slowed
+
+    monkeypatch.setattr(scenarios, "check_hits", slow(scenarios.check_hits))
+    monkeypatch.setattr(scenarios.gc, "collect", slow(gc.collect))
+    monkeypatch.setattr(Output, "write_sample", slow(Output.write_sample))
+    samples, _ = run(tmp_path, timed(clock), spec())
+    assert {sample["latency_ns"] for sample in samples} == {5_000_000}
+    assert clock.now > len(samples) * 4 * 3_600_000_000_000
+    assert samples[0]["stages_ns"] == {"encode": 3_000_000, "retrieve": 1_500_000}
+
+
+def test_a_clock_that_an_adapter_replaces_is_not_the_drivers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Lying(Least):
+        def search(self, query: str, k: int) -> Sequence[Hit]:
+            time.sleep(0.002)
+            return [Hit("d1", 1.0), Hit("d2", 0.5)]
+
+    monkeypatch.setattr(time, "perf_counter_ns", lambda: 7)
+    samples, _ = run(tmp_path, Lying({}, Envelope("e", 1, 1), Path()), spec(trials=1))
+    assert min(sample["latency_ns"] for sample in samples) >= 2_000_000
+
+
+def test_a_slow_search_is_a_slow_sample(tmp_path: Path, clock: Clock) -> None:
+    class Slow(Timed):
+        def search(self, query: str, k: int) -> Sequence[Hit]:
+            clock.pass_ns(70_000_000 if query == "text 3" else 0)
+            return super().search(query, k)
+
+    samples, _ = run(tmp_path, timed(clock, Slow), spec())
+    assert {s["query_id"] for s in samples if s["latency_ns"] == 75_000_000} == {"q3"}
+
+
+def test_a_trials_order_is_fixed_by_the_seed() -> None:
+    assert trial_order(SAMPLE, 2023, 1) == trial_order(SAMPLE, 2023, 1)
+    assert trial_order(SAMPLE, 2023, 1) != trial_order(SAMPLE, 2024, 1)
+    # Written down once: another order would make old and new results of one key differ.
+    assert [query.query_id for query in trial_order(SAMPLE, 2023, 0)] == [
+        "q1",
+        "q4",
+        "q6",
+        "q3",
+        "q2",
+        "q7",
+        "q5",
+        "q0",
+    ]
+
+
+def test_a_bad_answer_ends_the_job_after_what_was_finished(tmp_path: Path, clock: Clock) -> None:
+    class Failing(Timed):
+        def search(self, query: str, k: int) -> Sequence[Hit]:
+            hits = super().search(query, k)
+            return hits[:1] if len(self.searched) == 5 else hits
+
+    with pytest.raises(BadAnswer, match="1 hits, expected 2"):
+        run(tmp_path, timed(clock, Failing), spec())
+    assert len((tmp_path / SAMPLES).read_text().splitlines()) == 4
+
+
+def test_no_more_hits_are_expected_than_there_are_documents(tmp_path: Path, clock: Clock) -> None:
+    samples, _ = run(tmp_path, timed(clock), spec(k=10, corpus_size=2))
+    assert len(samples) == 26
+    with pytest.raises(BadAnswer, match="2 hits, expected 3"):
+        run(tmp_path, timed(clock), spec(k=10, corpus_size=3))
+    run(tmp_path, timed(clock), spec(k=10, corpus_size=3, fewer_hits_ok=True))
+
+
+def test_the_collector_rests_while_a_query_runs(tmp_path: Path, clock: Clock) -> None:
+    class Looking(Timed):
+        def search(self, query: str, k: int) -> Sequence[Hit]:
+            assert not gc.isenabled()
+            return super().search(query, k)
+
+    run(tmp_path, timed(clock, Looking), spec())
+
+
+class Batched(Timed):
+    """A batch takes 5 ms whatever its size."""
+
+    asked: list[list[str]]
+
+    def search_batch(self, queries: Sequence[str], k: int) -> Sequence[Sequence[Hit]]:
+        self.asked.append(list(queries))
+        self.clock.pass_ns(5_000_000)
+        return [[Hit("d1", 2.0), Hit("d2", 1.0)] for _ in queries]
+
+
+def batched(clock: Clock, cls: type[Batched] = Batched) -> Batched:
+    adapter = timed(clock, cls)
+    assert isinstance(adapter, Batched)
+    adapter.asked = []
+    return adapter
+
+
+THREES = ScenarioParams(batch_size=3)
+
+
+def test_each_query_of_a_batch_waits_for_the_whole_batch(tmp_path: Path, clock: Clock) -> None:
+    adapter = batched(clock)
+    samples, _ = run(tmp_path, adapter, spec(trials=2, scenario="offline", scenario_params=THREES))
+    assert [len(texts) for texts in adapter.asked] == [2, 3, 3, 2, 3, 3, 2], "the last of a trial may be smaller"
+    assert {sample["latency_ns"] for sample in samples} == {5_000_000}
+    timed_rows = [(sample["trial"], sample["batch"]) for sample in samples if sample["trial"] >= 0]
+    assert timed_rows == [(t, b) for t in (0, 1) for b in (0, 0, 0, 1, 1, 1, 2, 2)]
+    assert [sample["query_id"] for sample in samples if sample["trial"] == 1] == [
+        query.query_id for query in trial_order(SAMPLE, 0, 1)
+    ]
+
+
+def test_passes_of_a_batched_warm_up_are_told_apart(tmp_path: Path, clock: Clock) -> None:
+    job = spec(scenario="offline", warmup_cap=6, scenario_params=ScenarioParams(batch_size=1))
+    samples, _ = run(tmp_path, batched(clock), job)
+    assert [sample["batch"] for sample in samples if sample["trial"] == -1] == list(range(6))
+
+
+def test_an_engine_without_batches_is_asked_one_by_one(tmp_path: Path, clock: Clock) -> None:
+    adapter = timed(clock)
+    samples, _ = run(tmp_path, adapter, spec(trials=1, scenario="offline", scenario_params=THREES))
+    assert len(adapter.searched) == 2 + 8
+    latencies = [sample["latency_ns"] // 5_000_000 for sample in samples if sample["trial"] == 0]
+    assert latencies == [3] * 6 + [2] * 2, "the batch's duration is the sum"
+
+
+@pytest.mark.parametrize(
+    ("answers", "message"),
+    [
+        ([[Hit("d1", 1.0), Hit("d2", 0.5)]], "returned 1 answers for 2 queries"),
+        (iter([]), "returned list_iterator for 2 queries"),
+        (None, "returned NoneType for 2 queries"),
+        ([[Hit("d1", 1.0), Hit("d2", 0.5)], [Hit("d1", 1.0)]], "1 hits, expected 2"),
+        ([[Hit("d1", 1.0), Hit("d2", 0.5)], (hit for hit in ())], "search returned generator, not a list"),
+    ],
+)
+def test_a_bad_batch_is_a_bad_answer(tmp_path: Path, clock: Clock, answers: Any, message: str) -> None:
+    class Wrong(Batched):
+        def search_batch(self, queries: Sequence[str], k: int) -> Sequence[Sequence[Hit]]:
+            return answers  # type: ignore[no-any-return]
+
+    with pytest.raises(BadAnswer, match=message):
+        run(tmp_path, batched(clock, Wrong), spec(scenario="offline", scenario_params=THREES))
+
+
+def test_the_clock_costs_a_query_next_to_nothing(tmp_path: Path) -> None:
+    """The window holds the call and two clock reads; benchmarks/driver_overhead.py measures it."""
+    reads = []
+
+    class Counting(Least):
+        def search(self, query: str, k: int) -> Sequence[Hit]:
+            reads.append("search")
+            return [Hit("d1", 1.0)]
+
+    def clock() -> int:
+        reads.append("clock")
+        return len(reads)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(scenarios, "perf_counter_ns", clock)
+        run(tmp_path, Counting({}, Envelope("e", 1, 1), Path()), spec(k=1, trials=1))
+    at = reads.index("search")
+    assert reads[at - 2 : at + 2] == ["clock", "clock", "search", "clock"]
+
+
+SECOND = 1_000_000_000
+
+
+def passes(
+    levels_s: Iterable[float], most: int = 5000, compiled_s: Sequence[float] = (), queries: int = 20
+) -> tuple[int, bool | None]:
+    """Return how many passes were made over these levels, and how they were called.
+
+    Args:
+        most: passes.
+        compiled_s: what compilers took during each pass; nothing after its end.
+    """
+    levels, made = iter(levels_s), list[int]()
+
+    def ask() -> int:
+        made.append(round(SECOND * next(levels)))
+        return made[-1]
+
+    last, verdict = warm_up(ask, queries, most * queries, lambda: round(SECOND * sum(compiled_s[: len(made)])))
+    assert last == made[-1]
+    return len(made), verdict
+
+
+def test_three_long_passes_that_agree_are_enough() -> None:
+    assert passes([1.0] * 50) == (3, True)
+
+
+@pytest.mark.parametrize("level_s", [0.3, 0.02, 0.001])
+def test_short_passes_go_on_for_as_long_as_the_work_that_must_be_level(level_s: float) -> None:
+    made, verdict = passes([level_s] * 5000)
+    assert verdict is True and WORK_NS <= made * level_s * SECOND <= 1.2 * WORK_NS
+
+
+def test_a_few_fast_passes_that_agree_say_nothing() -> None:
+    """Three of .15 s within 10 %, as once was enough, in the middle of a slope of seconds."""
+    levels = [1.0, 0.6, *[0.15] * 3, *[0.15 * 0.97**number for number in range(80)], *[0.01] * 400]
+    made, verdict = passes(levels)
+    assert verdict is True and levels[made - 1] == 0.01
+
+
+def test_one_pass_has_nothing_to_compare_and_two_are_compared() -> None:
+    assert passes([10.0], 1) == (1, None)
+    assert passes([10.0, 9.5], 2) == (2, True)
+    assert passes([10.0, 8.0], 2) == (2, False)
+
+
+def test_passes_that_agree_by_chance_on_a_slope_are_not_enough() -> None:
+    assert passes([2.0, 1.2, 1.19, 0.8, 0.5, 0.5, 0.5]) == (7, True)
+
+
+@pytest.mark.parametrize("fall", [0.95, 0.96, 0.97, 0.98])
+def test_a_gentle_slope_is_a_slope(fall: float) -> None:
+    """Each pass a little faster than the one before: always within 10 % of its neighbours, far from done."""
+    levels = [max(0.5, 2 * fall**number) for number in range(200)]
+    made, verdict = passes(levels, 200)
+    if verdict:
+        assert levels[made - 1] == 0.5
+    else:
+        assert sum(levels[:made]) >= 60, "it took too long"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_compiler_that_warms_up_under_noise_is_waited_for(seed: int) -> None:
+    """From 4 times the time to once over some 10 passes, each off by 2 %: the end is within 15 % of the level."""
+    chance = random.Random(seed)
+    levels = [0.6 * (1 + 3 * 0.7**number) * chance.gauss(1, 0.02) for number in range(50)]
+    made, verdict = passes(levels)
+    assert verdict is True and levels[made - 1] < 0.6 * 1.15
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_noise_of_a_level_ends_warm_up_soon(seed: int) -> None:
+    chance = random.Random(seed)
+    made, verdict = passes(chance.gauss(0.6, 0.02) for _ in range(50))
+    assert verdict is True and made <= 12
+
+
+def test_warm_up_waits_for_compilers_whose_level_looks_steady() -> None:
+    """A level of .6 s a pass while a compiler takes half a CPU for ten passes."""
+    assert passes([0.6] * 50, compiled_s=[0.3] * 10) == (13, True)
+    assert passes([0.6] * 20, 20, compiled_s=[0.3] * 20) == (20, False), "to the cap"
+    assert passes([0.6] * 50, compiled_s=[0.006] * 50) == (3, True), "one per cent"
+
+
+def test_one_stall_only_delays() -> None:
+    assert passes([1.0, 1.0, 9.9, 1.0, 1.0, 1.0]) == (6, True)
+
+
+def test_a_level_that_never_settles_is_called_so_at_the_cap_and_after_a_minute() -> None:
+    assert passes([100 * 0.9**number / 1e6 for number in range(50)], 50) == (50, False)
+    assert passes([2 * 0.97**number for number in range(100)]) == (76, False)
+    assert passes([30.0, 20.0, 10.0, 5.0]) == (3, False), "three passes at least"
+
+
+def test_too_little_work_is_judged_at_the_cap_without_its_coldest_third() -> None:
+    many = ENOUGH_QUERIES // 6
+    levels = [0.01, 0.005, 0.001, 0.001, 0.001, 0.001, 0.001, 0.001, 0.001]
+    assert passes(levels, 9, queries=many) == (9, True)
+    assert passes([0.001, 0.001, 0.001, 0.001, 0.002, 0.002], 6, queries=many) == (6, False)
+    assert passes(levels, 9, queries=many // 2) == (9, False), "neither 1.5 s of work nor queries enough"
+
+
+def test_steady_by_itself() -> None:
+    assert steady([100, 110, 105]) and not steady([100, 111, 105])
+    assert steady([1015, 1010, 1000]), "a fall under 2 % is noise"
+    assert not steady([104, 102, 100]) and steady([102, 104, 100])
+    assert steady([0, 0, 0]), "a clock that does not move"
+    assert steady([90, 110, 110, 90, 100, 100, 100]), "parts are compared, not passes"
 
 
 def test_warm_up_comes_before_the_trials_and_is_marked(tmp_path: Path, clock: Clock) -> None:
@@ -51,26 +406,26 @@ def test_after_the_trials_some_queries_are_asked_twice_in_a_row(tmp_path: Path, 
     samples, phases = run(tmp_path, timed(clock), job)
     assert phases == ["warmup", "trial-1", "repeat"]
     again = [sample["query_id"] for sample in samples if sample["trial"] == -2]
-    assert again == [query.query_id for query in repeated(job) for _ in range(2)]
+    assert again == [query.query_id for query in repeat_queries(job) for _ in range(2)]
     assert len(set(again)) == 3 and samples[-6:] == [sample for sample in samples if sample["trial"] == -2]
 
 
-@pytest.mark.parametrize("scenario", [single_stream, offline])
-def test_queries_are_asked_for_as_their_trial_begins(tmp_path: Path, clock: Clock, scenario: Any) -> None:
+@pytest.mark.parametrize("scenario", ["single_stream", "offline"])
+def test_queries_are_asked_for_as_their_trial_begins(tmp_path: Path, clock: Clock, scenario: str) -> None:
     """What is not known cannot be answered ahead: the driver itself has no query but those of warm-up."""
     adapter = timed(clock)
     asked_before: list[tuple[int, int]] = []
-    job = spec(repeats=2 if scenario is single_stream else 0)
+    job = spec(scenario=scenario, repeats=2 if scenario == "single_stream" else 0)
 
     def hand(number: int) -> list[Query]:
         asked_before.append((number, len(adapter.searched)))
-        return handed(job, number)
+        return planned_queries(job, number)
 
-    samples, _ = run(tmp_path, adapter, replace(job, sample=()), scenario, hand=hand)
+    samples, _ = run(tmp_path, adapter, replace(job, sample=()), hand=hand)
     repeats = [(4, 2 + 24)] if job.repeats else []
     assert asked_before == [(1, 2), (2, 2 + 8), (3, 2 + 16), *repeats]
     (tmp_path / "at once").mkdir()
-    assert run(tmp_path / "at once", timed(clock), job, scenario)[0] == samples
+    assert run(tmp_path / "at once", timed(clock), job)[0] == samples
 
 
 def test_the_end_of_a_trial_says_what_it_claims(tmp_path: Path, clock: Clock) -> None:
@@ -78,25 +433,25 @@ def test_the_end_of_a_trial_says_what_it_claims(tmp_path: Path, clock: Clock) ->
     run(tmp_path, timed(clock), spec(trials=1, repeats=1))
     (tmp_path / "batches").mkdir()
     job = spec(trials=1, scenario="offline", scenario_params=ScenarioParams(batch_size=4))
-    run(tmp_path / "batches", batched(clock), job, offline)
+    run(tmp_path / "batches", batched(clock), job)
     for folder, claimed_ns in ((tmp_path, 40_000_000), (tmp_path / "batches", 10_000_000)):
         events = [json.loads(line) for line in (folder / EVENTS).read_text().splitlines()]
         assert [event["claimed_ns"] for event in events if event.get("end") == "trial-0"] == [claimed_ns]
 
 
 @pytest.mark.parametrize(
-    ("scenario", "job"),
+    "job",
     [
-        (single_stream, spec(first_trial=3, repeats=4)),
-        (offline, spec(scenario="offline", first_trial=1, scenario_params=ScenarioParams(batch_size=3))),
-        (single_stream, spec(warmup_cap=20)),
-        (offline, spec(scenario="offline", warmup_cap=20, scenario_params=ScenarioParams(batch_size=100))),
+        spec(first_trial=3, repeats=4),
+        spec(scenario="offline", first_trial=1, scenario_params=ScenarioParams(batch_size=3)),
+        spec(warmup_cap=20),
+        spec(scenario="offline", warmup_cap=20, scenario_params=ScenarioParams(batch_size=100)),
     ],
 )
-def test_what_is_written_is_what_the_host_asks_for(tmp_path: Path, clock: Clock, scenario: Any, job: Any) -> None:
+def test_what_is_written_is_what_the_host_asks_for(tmp_path: Path, clock: Clock, job: Any) -> None:
     (tmp_path / "out").mkdir()
-    run(tmp_path / "out", timed(clock), job, scenario)
-    found, doc_ids, wrong = read(Job(job, Prepared(None, "", ""), tmp_path, tmp_path, tmp_path))  # type: ignore[arg-type]
+    run(tmp_path / "out", timed(clock), job)
+    found, doc_ids, wrong = read(LaunchRequest(job, Prepared(None, "", ""), tmp_path, tmp_path, tmp_path))  # type: ignore[arg-type]
     assert wrong is None and doc_ids == {"d1", "d2"}
     assert incomplete(job, Measurement(Outcome.OK, None, None), found) is None
 
@@ -128,6 +483,6 @@ def test_the_cap_bounds_it_and_the_result_is_said(tmp_path: Path, clock: Clock, 
     assert isinstance(adapter, Warming)
     adapter.script = [90_000_000, 20_000_000, 5_000_000]
     out = Output(tmp_path)
-    done = single_stream(adapter, spec(warmup_cap=cap), out)
+    done = closed_loop(adapter, spec(warmup_cap=cap), out)
     out.close()
-    assert done == Done(steady) and not (tmp_path / MEASUREMENT).exists()
+    assert done == ScenarioResult(steady) and not (tmp_path / MEASUREMENT).exists()

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from harness.driver import rate_search, server
-from harness.driver.hits import BadAnswer
+from harness.driver.adapter import BadAnswer
 from harness.driver.output import EVENTS, SAMPLES, Output
-from harness.driver.scenarios import Asker, Done, handed, single_stream
+from harness.driver.scenarios import QueryRunner, ScenarioResult, closed_loop, planned_queries
 from harness.jobs.job_samples import incomplete, read, worked_s
-from harness.launch.base import Job, Prepared
+from harness.launch.base import LaunchRequest, Prepared
 from harness.records import Envelope, Hit, JobSpec, Measurement, Outcome, Query, ScenarioParams
 from tests.driver.test_adapter import Least
 from tests.support import job_fixtures
@@ -68,7 +68,9 @@ def spec(queries: int, **keys: Any) -> JobSpec:
     return job_fixtures.spec(**given)
 
 
-def run(folder: Path, system: Serving, job: JobSpec, scenario: Callable[..., Done] = server.server) -> Done:
+def run(
+    folder: Path, system: Serving, job: JobSpec, scenario: Callable[..., ScenarioResult] = server.server
+) -> ScenarioResult:
     (folder / "out").mkdir()
     out = Output(folder / "out")
     try:
@@ -85,7 +87,9 @@ def p99_s(latencies_ns: list[int]) -> float:
     return sorted(latencies_ns)[int(0.99 * len(latencies_ns)) - 1] / 1e9
 
 
-def one_probe(folder: Path, system: Serving, job: JobSpec, rate_qps: float, monkeypatch: pytest.MonkeyPatch) -> Done:
+def one_probe(
+    folder: Path, system: Serving, job: JobSpec, rate_qps: float, monkeypatch: pytest.MonkeyPatch
+) -> ScenarioResult:
     """A job whose search tries one rate and no other."""
 
     def search(probe: Callable[[float, bool], bool], *_: float) -> None:
@@ -104,7 +108,7 @@ def test_a_stall_is_seen_in_the_queue_and_not_in_a_closed_loop(tmp_path: Path, m
     for name in ("closed", "open"):
         (tmp_path / name).mkdir()
     job = spec(300, warmup_cap=0)
-    run(tmp_path / "closed", adapter(lambda n: 1.0 if n == stalled else 0.001), job, single_stream)
+    run(tmp_path / "closed", adapter(lambda n: 1.0 if n == stalled else 0.001), job, closed_loop)
     closed = [row["latency_ns"] for row in rows(tmp_path / "closed") if row["trial"] == 0]
     assert max(closed) > 0.99e9 and p99_s(closed) < 0.5
     system = adapter(lambda n: 1.0 if n == stalled else 0.001)
@@ -118,7 +122,7 @@ def test_a_stall_is_seen_in_the_queue_and_not_in_a_closed_loop(tmp_path: Path, m
 def test_a_probe_is_whole_and_as_the_host_wants_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = spec(40, first_trial=5)
     done = one_probe(tmp_path, adapter(lambda _: 0.001), job, 200.0, monkeypatch)
-    found, _, wrong = read(Job(job, Prepared(None, "", ""), tmp_path, tmp_path, tmp_path))  # type: ignore[arg-type]
+    found, _, wrong = read(LaunchRequest(job, Prepared(None, "", ""), tmp_path, tmp_path, tmp_path))  # type: ignore[arg-type]
     assert wrong is None
     assert incomplete(job, Measurement(Outcome.OK, None, None, probes=done.probes), found) is None
     probe = [row for row in rows(tmp_path) if row["trial"] == 5]
@@ -133,7 +137,7 @@ def test_a_probe_is_whole_and_as_the_host_wants_it(tmp_path: Path, monkeypatch: 
 def test_streams_that_work_at_once_are_not_taken_for_a_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = spec(60)
     one_probe(tmp_path, adapter(lambda _: 0.02, width=3), job, 120.0, monkeypatch)
-    found, _, wrong = read(Job(job, Prepared(None, "", ""), tmp_path, tmp_path, tmp_path))  # type: ignore[arg-type]
+    found, _, wrong = read(LaunchRequest(job, Prepared(None, "", ""), tmp_path, tmp_path, tmp_path))  # type: ignore[arg-type]
     assert wrong is None
     probe = [sample for sample in found if sample.trial == 0]
     wall_s = max((sample.scheduled_ns or 0) + sample.latency_ns for sample in probe) / 1e9
@@ -148,14 +152,14 @@ def test_nothing_is_asked_before_its_time(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_checking_and_writing_do_not_stand_in_the_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    keep, asked = Asker.keep, []
+    hits_of, asked = QueryRunner.hits_of, []
     system = adapter(lambda _: 0.0)
 
-    def slow(self: Asker, trial: int, query: Query, *args: Any, **keys: Any) -> None:
+    def counted(self: QueryRunner, trial: int, query: Query, answer: object) -> list[tuple[str, float]]:
         asked.append((trial, system.searches))
-        keep(self, trial, query, *args, **keys)
+        return hits_of(self, trial, query, answer)
 
-    monkeypatch.setattr(Asker, "keep", slow)
+    monkeypatch.setattr(QueryRunner, "hits_of", counted)
     one_probe(tmp_path, system, spec(30), 1000.0, monkeypatch)
     assert {searches for trial, searches in asked if trial == 0} == {5 + 30}
 
@@ -225,7 +229,7 @@ def test_a_rate_is_found_and_checked_with_queries_that_are_handed_over(tmp_path:
 
     def hand(number: int) -> list[Query]:
         asked.append(number)
-        return handed(job, number)
+        return planned_queries(job, number)
 
     done = server.server(adapter(lambda _: 0.002), replace(job, sample=()), out, hand)
     out.close()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from harness.analysis.stored_runs import runs_of_results
-from harness.cli.run_options import judged
+from harness.cli.stored_results import judged
 from harness.errors import FileError, UsageError
 from harness.evaluation import judged_runs
 from harness.results import reader

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from harness.analysis import paired_differences
-from harness.analysis.paired_differences import Asked
+from harness.analysis.paired_differences import QueryChoice
 from harness.errors import UsageError
 from harness.evaluation import evaluate_runs, measure_names
 from harness.evaluation.judged_runs import JudgedRuns
@@ -41,7 +41,7 @@ def test_judgements_of_other_queries_are_refused() -> None:
 
 def test_the_queries_that_changed_most_are_the_furthest_apart_and_then_by_id() -> None:
     one = evaluate_runs.query_values(runs(a=("q1", "q2"), b=("q3",)), MEASURES).by_query
-    found = paired_differences.most(one["a"], one["b"], Asked("RR@10", 1, {"q3": "third"}))
+    found = paired_differences.largest_changes(one["a"], one["b"], QueryChoice("RR@10", 1, {"q3": "third"}))
     assert [(each.query_id, each.text, each.difference) for each in found] == [("q3", "third", 0.5), ("q1", "", -0.5)]
-    assert paired_differences.most(one["a"], one["b"], Asked("RR@10", 0, {})) == ()
-    assert paired_differences.most(one["a"], one["b"], Asked("AP", 5, {})) == ()
+    assert paired_differences.largest_changes(one["a"], one["b"], QueryChoice("RR@10", 0, {})) == ()
+    assert paired_differences.largest_changes(one["a"], one["b"], QueryChoice("AP", 5, {})) == ()

@@ -35,7 +35,7 @@ def names(rel: int) -> dict[str, str]:
     """trec_eval's names of measures -> ours, all that both have.
 
     But for iprec_at_recall: these outputs are of trec_eval 10, which rounds a share of the relevant documents to the
-    nearest one; pytrec_eval has the code of trec_eval 9, which took the next one from a tenth on (docs/measures.md).
+    nearest one; pytrec_eval has the code of trec_eval 9, which took the next one from a tenth on (docs/method/measures.md).
     """
     at = "" if rel == 1 else f"(rel={rel})"
     plain = {

@@ -76,7 +76,7 @@ IMPORTS = {
     "dense": f"{_MODELS}import faiss, adapter, encoder.prepare, encoder.export, encoder.graph, encoder.model",
     "impact": f"{_MODELS}from transformers import T5ForConditionalGeneration\n"
     "import adapter, impact_prepare, impact_queries, encoder.graph",
-    "colbert": "import adapter, late_engine; late_engine.start(1, 0); import transformers, colbert.infra",
+    "colbert": "import adapter; from engine import runtime; runtime.start(1, 0); import transformers, colbert.infra",
 }
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import docker
 import pytest
 
-from harness.launch.images import assets, builder, catalog
+from harness import filesystem
+from harness.launch.images import builder, catalog
 from tests.images.colbert import PLAID, SIZES, Inside, documents, queries
 from tests.images.conftest import DOCUMENTS
 
@@ -182,7 +183,7 @@ ready.close()
     first, last, threads, *rest = facts
     assert [first, last, *rest] == [0, len(collection), "cpu", ["encode", "rerank", "retrieve"], 0.0]
     assert threads.keys() > {"torch_intraop", "torch_interop", "faiss_omp"} and set(threads.values()) == {1}
-    assert files == ["ids.bin", "ids.npy", "made-with.json", method]
+    assert files == ["ids.bin", "ids.npy", "built-with.json", method]
     for ours, theirs in zip(batched, alone, strict=True):
         assert [score for _, score in ours] == pytest.approx([score for _, score in theirs], abs=1e-4)
 
@@ -211,7 +212,7 @@ def _toml(values: dict[str, object]) -> str:
 
 def _sizes(folder: Path, models: Path) -> dict[str, catalog.System]:
     """Three systems of the user's own, served by the shipped engine."""
-    files = {path.name: assets._sha256(path) for path in sorted((models / "tiny").iterdir())}
+    files = {path.name: filesystem.sha256(path) for path in sorted((models / "tiny").iterdir())}
     (folder / "colbert" / "systems").mkdir(parents=True)
     for size, search in SIZES.items():
         build = {name: value for name, value in PLAID.items() if name not in {*search, "query_tokens"}}

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.docker
 def test_a_build_goes_on_where_it_was_ended(colbert: Inside, method: str) -> None:
     lines = """
 import hashlib
-from late_encoding import Encoder
+from engine.encoding import Encoder
 params = {**given[given["method"]], "chunk_documents": 100}
 whole = Encoder.documents
 seen = []
@@ -49,7 +49,7 @@ last = engine(params)
 last.build(texts, made, lambda _: None)
 say([sum(seen), last.resumed_s(), content(made) == content(once)])
 # Ended before the last two steps of a build.
-(made / "made-with.json").unlink()
+(made / "built-with.json").unlink()
 (made / ".building").mkdir()
 seen.clear()
 engine(params).build(texts, made, lambda _: None)
@@ -58,7 +58,7 @@ say([hits(loaded(params, made).search("ice water", 5)) == hits(loaded(params, on
     everything, first, second, (rest, resumed_s, same), (answers,) = colbert(
         lines, method=method, documents=documents(450)
     )
-    assert everything == [450, ["ids.bin", "ids.npy", "made-with.json", method]], "each document is encoded once"
+    assert everything == [450, ["ids.bin", "ids.npy", "built-with.json", method]], "each document is encoded once"
     assert first == [200, [".building"]], "the second hundred was under way"
     assert second == [300, [".building"]], "the first hundred was there"
     assert rest == 150, "three hundred were there"
@@ -70,8 +70,9 @@ say([hits(loaded(params, made).search("ice water", 5)) == hits(loaded(params, on
 def test_builds_repeat_and_large_samples_are_left_to_the_engine(colbert: Inside) -> None:
     # The engine samples all of so small a collection; told to draw fewer, the rest is encoded chunk by chunk.
     lines = """
-import late_engine, random
-late_engine.start(1, 0)
+import random
+from engine import runtime
+runtime.start(1, 0)
 from colbert.indexing.collection_indexer import CollectionIndexer
 def some(self):
     return set(random.sample(range(len(self.collection)), 70))

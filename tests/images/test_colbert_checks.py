@@ -11,7 +11,8 @@ from tests.images.conftest import DOCUMENTS
 pytestmark = pytest.mark.docker
 
 BAD = """
-import contextlib, io, late_checkpoint, torch
+import contextlib, io, torch
+from engine import checkpoint
 from safetensors.torch import load_file, save_file
 def bad_one(number):
     global bad, weights
@@ -30,7 +31,7 @@ def rewrite(name, old, new):
 def prepare(*told):
     said = io.StringIO()
     with contextlib.redirect_stderr(said):
-        code = late_checkpoint.main(*told)
+        code = checkpoint.main(*told)
     say([code, said.getvalue().splitlines()])
 """
 
@@ -85,7 +86,7 @@ for number, breaks in enumerate(given["breaks"]):
     told = bad_one(number)
     exec(breaks)
     prepare(*told)
-done = subprocess.run([sys.executable, "-m", "late_checkpoint", *told], capture_output=True, text=True, check=False)
+done = subprocess.run([sys.executable, "-m", "engine.checkpoint", *told], capture_output=True, text=True, check=False)
 say([done.returncode, done.stderr.splitlines()])
 say(Path("/index/ran").exists())
 """
@@ -104,8 +105,8 @@ told = bad_one("whole")
 torch.save(load_file(weights), bad / "pytorch_model.bin")
 prepare(*told)
 say(sorted(path.name for path in bad.iterdir()))
-say([late_checkpoint.fingerprint(Path("/models") / name) for name in ("tiny", "tiny", "other")])
-say(late_checkpoint.fingerprint(bad))
+say([checkpoint.fingerprint(Path("/models") / name) for name in ("tiny", "tiny", "other")])
+say(checkpoint.fingerprint(bad))
 """
     (code, said), files, (tiny, again, other), kept = colbert(lines)
     assert (code, said) == (0, [])
@@ -120,18 +121,18 @@ for change in ({"nbits": 1}, {"document_tokens": 180}, {"checkpoint": "other"}):
     refused(engine({**PLAID, **change}).load, made)
 refused(engine(UNCOMPRESSED).load, made)
 refused(engine(PLAID).load, folder("empty"))
-meta = json.loads((made / "made-with.json").read_text())
-(made / "made-with.json").write_text(json.dumps({**meta, "engine": "colbert-ai 0.2.1"}))
+meta = json.loads((made / "built-with.json").read_text())
+(made / "built-with.json").write_text(json.dumps({**meta, "engine": "colbert-ai 0.2.1"}))
 refused(engine(PLAID).load, made)
-(made / "made-with.json").write_text(json.dumps({**meta, "documents": 3}))
+(made / "built-with.json").write_text(json.dumps({**meta, "documents": 3}))
 refused(engine(PLAID).load, made)
-(made / "made-with.json").write_text(json.dumps({"vectors": 4}))
+(made / "built-with.json").write_text(json.dumps({"vectors": 4}))
 refused(engine(PLAID).load, made)
-(made / "made-with.json").write_text(json.dumps(meta))
-from kept import ids
-ids.write(made, ["d 0"])
+(made / "built-with.json").write_text(json.dumps(meta))
+from index_files import doc_ids
+doc_ids.write(made, ["d 0"])
 refused(engine(PLAID).load, made)
-(made / ids.BYTES).unlink()
+(made / doc_ids.BYTES).unlink()
 refused(engine(PLAID).load, made)
 for change in ({"method": "median"}, {"nbits": 3}):
     refused(engine, {**PLAID, **change})
@@ -145,7 +146,7 @@ refused(engine(PLAID).build, corpus([], "none"), folder("nothing"), lambda _: No
     assert tokens.startswith("the index was made with document_tokens 300")
     assert weights.startswith("the index was made with weights '")
     assert method.startswith("the index was made with method 'plaid', the system asks for 'uncompressed'")
-    assert empty.startswith("the index has no readable made-with.json")
+    assert empty.startswith("the index has no readable built-with.json")
     assert foreign.startswith("the index was made with engine None")
     assert lacking == "the index is damaged: ids.bin and ids.npy cannot be read"
     assert version.startswith("the index was made with engine 'colbert-ai 0.2.1'")
@@ -214,10 +215,10 @@ say(hits(loaded(params, built(params, given["documents"][4:5], "one")).search("i
 
 def test_a_missing_extension_is_said(colbert: Inside) -> None:
     lines = """
-import late_extensions
-late_extensions._ON_CPU = Path("/index/extensions")
-late_extensions.serve()
-refused(late_extensions.load, "filter_pids_cpp", ["/opt/colbert/packages/colbert/search/filter_pids.cpp"])
+from engine import cpp_extensions
+cpp_extensions._ON_CPU = Path("/index/extensions")
+cpp_extensions.serve()
+refused(cpp_extensions.load, "filter_pids_cpp", ["/opt/colbert/packages/colbert/search/filter_pids.cpp"])
 """
     (said,) = colbert(lines)
     assert said.startswith("the engine's C++ extensions are not there and cannot be compiled")

@@ -12,9 +12,9 @@ from harness.launch.images import catalog
 
 
 @pytest.fixture
-def late_engine(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def runtime(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.syspath_prepend(str(catalog.images_dir() / "colbert"))
-    return importlib.import_module("late_engine")
+    return importlib.import_module("engine.runtime")
 
 
 def torch(*capabilities: tuple[int, int]) -> Any:
@@ -27,16 +27,16 @@ def torch(*capabilities: tuple[int, int]) -> Any:
     return SimpleNamespace(cuda=cuda, __version__="2.13.0+cu130")
 
 
-def test_gpus_from_the_oldest_that_was_compiled_for_are_taken(late_engine: ModuleType) -> None:
-    late_engine.check_gpus(torch(), 0)
-    late_engine.check_gpus(torch((7, 5), (12, 0)), 2)
-    late_engine.check_gpus(torch((7, 5), (7, 0)), 1)  # the second is not the job's
+def test_gpus_from_the_oldest_that_was_compiled_for_are_taken(runtime: ModuleType) -> None:
+    runtime.check_gpus(torch(), 0)
+    runtime.check_gpus(torch((7, 5), (12, 0)), 2)
+    runtime.check_gpus(torch((7, 5), (7, 0)), 1)  # the second is not the job's
 
 
-def test_a_gpu_that_is_not_there_or_too_old_is_one_line(late_engine: ModuleType) -> None:
+def test_a_gpu_that_is_not_there_or_too_old_is_one_line(runtime: ModuleType) -> None:
     with pytest.raises(RuntimeError, match=r"the envelope has 1 GPUs, but torch 2\.13\.0\+cu130 finds no CUDA device"):
-        late_engine.check_gpus(torch(), 1)
+        runtime.check_gpus(torch(), 1)
     with pytest.raises(
-        RuntimeError, match=r"card 1 has compute capability 7\.0, .* made for 7\.5 and newer; see docs/gpu"
+        RuntimeError, match=r"card 1 has compute capability 7\.0, .* made for 7\.5 and newer; see docs/guides/gpu"
     ):
-        late_engine.check_gpus(torch((9, 0), (7, 0)), 2)
+        runtime.check_gpus(torch((9, 0), (7, 0)), 2)

@@ -93,8 +93,8 @@ def changed(**facts):
     place = Path("/index/changed")
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(index, place)
-    meta = json.loads((place / "made-with.json").read_text())
-    (place / "made-with.json").write_text(json.dumps({**meta, **facts}))
+    meta = json.loads((place / "built-with.json").read_text())
+    (place / "built-with.json").write_text(json.dumps({**meta, **facts}))
     return place
 
 refused(engine(document_tokens=128))
@@ -105,7 +105,7 @@ refused(engine(), changed(checkpoint_sha256="0" * 64))
 refused(engine(), changed(format=2))
 refused(engine(), changed(engine="impact"))
 refused(engine(), changed(documents=5))
-(changed() / "made-with.json").unlink()
+(changed() / "built-with.json").unlink()
 refused(engine(), Path("/index/changed"))
 (changed() / "vectors.f32").write_bytes(b"12345")
 refused(engine(), Path("/index/changed"))
@@ -121,7 +121,7 @@ refused(engine(), Path("/index/changed"))
     assert version == "the index was made with format 2, the system asks for 3; build it anew"
     assert other.startswith("the index was made with engine 'impact'")
     assert count == "the index has 4 vectors, 4 ids, 5 documents"
-    assert none.startswith("the index has no readable made-with.json")
+    assert none.startswith("the index has no readable built-with.json")
     assert "damaged" in vectors and "damaged" in ids
 
 

@@ -24,7 +24,7 @@ from harness.records import Envelope, Hit, Outcome
 from harness.results.reader import read_jobs
 from harness.results.schema import Result
 from tests.conftest import PLANTED, Bench
-from tests.images.test_fusing import fusing
+from tests.images.test_rank_fusion import rank_fusion
 from tests.integration.proxy import wait_until
 
 # Each test starts processes of both.
@@ -74,7 +74,7 @@ def rankings(bench_results: Path) -> dict[str, dict[str, list[Hit]]]:
 
 def fused(lists: list[list[Hit]], k: int, **params: Any) -> list[Hit]:
     pairs = [([hit.doc_id for hit in hits], [hit.score for hit in hits]) for hits in lists]
-    made: list[Hit] = fusing.ranked(fusing.fuse(params)(pairs), k)
+    made: list[Hit] = rank_fusion.ranked(rank_fusion.fuse(params)(pairs), k)
     return made
 
 

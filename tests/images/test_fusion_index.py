@@ -17,7 +17,7 @@ import pytest
 from harness.driver.adapter import Adapter, Corpus
 from harness.driver.subprocess_adapter import EngineFailed
 from harness.records import Envelope, Hit
-from tests.images.test_fusing import FOLDER, module
+from tests.images.test_rank_fusion import FOLDER, module
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = 20

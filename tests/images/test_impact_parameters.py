@@ -17,7 +17,7 @@ SPLADE = {"method": "splade", "head": "splade", "document_model": "d", "query_mo
 
 @pytest.fixture
 def module(monkeypatch: pytest.MonkeyPatch) -> Any:
-    for folder in ("parts", "impact"):
+    for folder in ("shared", "impact"):
         monkeypatch.syspath_prepend(str(catalog.images_dir() / folder))
     return importlib.import_module
 

@@ -41,7 +41,7 @@ bm25.close()
     (first, first_score), (second, second_score) = rankings[1][0]
     assert (first, second) == ("twin", "volcano")
     assert first_score > second_score
-    assert facts == [0, len(DOCUMENTS), {"jvm_available_processors": 1}, ["lucene", "made-with.json"]]
+    assert facts == [0, len(DOCUMENTS), {"jvm_available_processors": 1}, ["lucene", "built-with.json"]]
     assert "-XX:ActiveProcessorCount=1" in libraries["jvm_options"]
     assert libraries.keys() >= {"anserini", "lucene", "java", "pyjnius"}
 
@@ -182,7 +182,7 @@ for adapt, place in ((engine(language="zh"), index), (engine(), index / "lucene"
 """
     language, unknown = probe("bm25", lines)
     assert language == "the index was made with language 'en', the system asks for 'zh'; build it anew"
-    assert unknown.startswith("the index has no readable made-with.json")
+    assert unknown.startswith("the index has no readable built-with.json")
 
 
 def test_the_lucene_image_is_small(engine: docker.DockerClient) -> None:

@@ -22,7 +22,7 @@ PLAIN = ["META-INF/MANIFEST.MF", "org/Class.class", "linux/readme.txt"]
 
 @pytest.fixture
 def slim_jar() -> ModuleType:
-    path = catalog.images_dir() / "parts" / "jvm" / "slim_jar.py"
+    path = catalog.images_dir() / "shared" / "jvm" / "slim_jar.py"
     spec = importlib.util.spec_from_file_location("slim_jar", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

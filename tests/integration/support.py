@@ -19,7 +19,7 @@ from click.testing import CliRunner
 
 from harness.analysis import results_folder
 from harness.cli import main
-from harness.filesystem import dead
+from harness.filesystem import has_died
 from harness.launch.docker_arguments import LABEL
 from harness.pricing import prices
 from harness.report import render
@@ -113,7 +113,7 @@ def leftovers(bench: Bench) -> list[str]:
 def orphans(engine: docker.DockerClient, name: str) -> list[str]:
     """Containers of systems so called whose harness process is dead."""
     found = engine.containers.list(all=True, filters={"label": LABEL, "name": f"harness-{name}"}, ignore_removed=True)
-    return [each.name for each in found if dead(each.labels[LABEL])]
+    return [each.name for each in found if has_died(each.labels[LABEL])]
 
 
 def files(folder: Path) -> Iterator[tuple[str, str]]:

@@ -88,7 +88,7 @@ def commands() -> Commands:
 def handed(results: Path) -> Iterator[Path]:
     """A results folder; pytest could not remove one of 3,000 levels."""
     yield results
-    filesystem.remove(results)
+    filesystem.remove_tree(results)
 
 
 def test_there_are_enough() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from harness.jobs.collect import Collected, collect
-from harness.launch.base import Ended, Job, Stopped
+from harness.launch.base import Ended, LaunchRequest, Stopped
 from harness.launch.monitor.counters import CounterTrace, Reading
 from harness.launch.monitor.gpu_trace import GpuTrace, Moment, Others
 from harness.launch.monitor.memory import MemoryTrace
@@ -43,7 +43,7 @@ class Left:
     """A job folder as a job left it: well, unless a test says otherwise."""
 
     def __init__(self, folder: Path) -> None:
-        self.job = Job(SPEC, PREPARED, folder, folder, folder)
+        self.job = LaunchRequest(SPEC, PREPARED, folder, folder, folder)
         self.job.out.mkdir()
         self.measurement, self.samples = self.job.out / "measurement.json", self.job.out / "samples.jsonl"
         self.measured(MEASURED)
@@ -143,7 +143,7 @@ def test_a_job_that_left_no_measurement_crashed_with_its_last_words(left: Left) 
     collected = left.ends(Outcome.CRASH, detail, replace(ENDED, exit_code=139))
     assert len(collected.samples) == 5, "what was finished is kept"
     left.ends(Outcome.CRASH, "it said nothing", replace(ENDED, log=b" \n"))
-    left.ends(Outcome.CRASH, "\N{REPLACEMENT CHARACTER}[31m", replace(ENDED, log=b"\x1b[31m\xff" + b"x" * 1_000))
+    left.ends(Outcome.CRASH, r"\x1b[31m", replace(ENDED, log=b"\x1b[31m\xff" + b"x" * 1_000))
 
 
 def test_a_java_heap_that_ran_out_is_oom_though_nothing_was_killed(left: Left) -> None:
@@ -156,7 +156,7 @@ def test_an_outcome_that_the_job_reports_itself_is_taken(left: Left) -> None:
     left.measured(replace(MEASURED, outcome=Outcome.OOM, detail="JavaException: java.lang.OutOfMemoryError"))
     left.ends(Outcome.OOM, "OutOfMemoryError", replace(ENDED, exit_code=1))
     left.measured(replace(MEASURED, outcome=Outcome.CRASH, detail="a\n\x1b[2Jb" + "x" * 10_000))
-    left.ends(Outcome.CRASH, "a \N{REPLACEMENT CHARACTER}[2Jbxxx", replace(ENDED, exit_code=1))
+    left.ends(Outcome.CRASH, r"a \x1b[2Jbxxx", replace(ENDED, exit_code=1))
     left.measured(replace(MEASURED, outcome=Outcome.CRASH))
     left.ends(Outcome.CRASH, "the image does not say why")
 

@@ -14,18 +14,18 @@ from click.testing import CliRunner, Result
 from rich.console import Console
 
 from harness import datasets
-from harness.cli import embed, main, options
+from harness.cli import embed, launchers, main
 from harness.errors import FileError, JobError, UsageError
 from harness.evaluation import embeddings
 from harness.evaluation.embeddings import Embeddings, sha256_of_texts
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.trec import Run
 from harness.jobs import encode, flat_index
-from harness.jobs.encode import Texts, Workshop
-from harness.launch.base import Ended, Job, Limits
+from harness.jobs.encode import EncodingSetup, TextSet
+from harness.launch.base import Ended, LaunchRequest, Limits
 from harness.launch.fake import FakeLauncher
 from harness.launch.images import catalog
-from harness.progress import Progress, Screen
+from harness.progress import Screen, Step
 from tests.conftest import TOPICS, Bench, write_dataset
 
 SYSTEM = catalog.system("minilm")
@@ -42,13 +42,13 @@ def write_index(folder: Path, ids: list[str], vectors: Any, **facts: object) -> 
     (folder / "vectors.f32").write_bytes(np.asarray(vectors, dtype="<f4").tobytes())
     told = {"engine": "dense", "index": "flat", "checkpoint_sha256": "c" * 64, "document_tokens": 256}
     told |= {"documents": len(ids), "dimensions": len(vectors[0]), **facts}
-    (folder / "made-with.json").write_text(json.dumps(told))
+    (folder / "built-with.json").write_text(json.dumps(told))
 
 
 class Encoder(FakeLauncher):
     """Builds an index of what a text is long."""
 
-    def launch(self, job: Job, progress: Callable[[Progress], None]) -> Ended:
+    def launch(self, job: LaunchRequest, progress: Callable[[Step], None]) -> Ended:
         ended = super().launch(job, progress)
         lines = (job.corpus_dir / "corpus.jsonl").read_text(encoding="utf-8").splitlines()
         found = [json.loads(line) for line in lines]
@@ -65,16 +65,16 @@ def launcher() -> Encoder:
 
 
 @pytest.fixture
-def workshop(bench: Bench, launcher: Encoder) -> Workshop:
-    return Workshop(launcher, bench.cache, Screen(Console(quiet=True)), Limits())
+def workshop(bench: Bench, launcher: Encoder) -> EncodingSetup:
+    return EncodingSetup(launcher, bench.cache, Screen(Console(quiet=True)), Limits())
 
 
-def wanted(bench: Bench, *ids: str) -> Texts:
+def wanted(bench: Bench, *ids: str) -> TextSet:
     corpus = datasets.load(bench.folder / "tiny", bench.cache).corpus
-    return Texts("tiny", corpus, "document", frozenset(ids) if ids else None)
+    return TextSet("tiny", corpus, "document", frozenset(ids) if ids else None)
 
 
-def test_vectors_are_kept_once_and_added_to(bench: Bench, workshop: Workshop, launcher: Encoder) -> None:
+def test_vectors_are_kept_once_and_added_to(bench: Bench, workshop: EncodingSetup, launcher: Encoder) -> None:
     def into(made: Embeddings) -> Path:
         return embeddings.place(bench.results, made)
 
@@ -95,13 +95,13 @@ def test_vectors_are_kept_once_and_added_to(bench: Bench, workshop: Workshop, la
     assert embeddings.kept(bench.results, "query", every.found.source) == ()
 
 
-def test_an_id_that_no_text_has_is_refused(bench: Bench, workshop: Workshop) -> None:
+def test_an_id_that_no_text_has_is_refused(bench: Bench, workshop: EncodingSetup) -> None:
     with pytest.raises(UsageError, match=r"1 ids are of no text in it, e\.g\. 'no'"):
         encode.encode(SYSTEM, wanted(bench, "d1", "no"), lambda _: bench.folder / "file", workshop)
     assert not (bench.folder / "file").exists()
 
 
-def test_a_file_of_something_else_is_not_overwritten(bench: Bench, workshop: Workshop) -> None:
+def test_a_file_of_something_else_is_not_overwritten(bench: Bench, workshop: EncodingSetup) -> None:
     other = Embeddings(("a",), np.ones((1, 3), dtype=np.float32), "minilm", "d" * 64, "document", "s")
     embeddings.write(bench.folder / "file", other)
     with pytest.raises(FileError, match="holds vectors of checkpoint_sha256"):
@@ -109,10 +109,10 @@ def test_a_file_of_something_else_is_not_overwritten(bench: Bench, workshop: Wor
     assert embeddings.read(bench.folder / "file").ids == ("a",)
 
 
-def test_queries_are_encoded_as_queries(bench: Bench, workshop: Workshop, launcher: Encoder) -> None:
+def test_queries_are_encoded_as_queries(bench: Bench, workshop: EncodingSetup, launcher: Encoder) -> None:
     prefixed = SYSTEM.model_copy(update={"search_params": {"query_tokens": 32, "query_prefix": "query: "}})
     corpus = encode.texts_of({"q1": "a", "q2": "a b"}, bench.cache)
-    made = encode.encode(prefixed, Texts("q", corpus, "query", None), lambda _: bench.folder / "file", workshop)
+    made = encode.encode(prefixed, TextSet("q", corpus, "query", None), lambda _: bench.folder / "file", workshop)
     assert made.found.source == sha256_of_texts({"q1": "a", "q2": "a b"}), "so it is known of which texts vectors are"
     assert made.found.role == "query" and made.found.ids == ("q1", "q2")
     assert made.found.vectors[0].tolist() == vector("query: a")
@@ -153,7 +153,7 @@ def _nan(folder: Path) -> None:
     ("mischief", "why"),
     [
         (lambda folder: (folder / "vectors.f32").write_bytes(b"1234"), "4 bytes for 2 vectors of 2"),
-        (lambda folder: (folder / "made-with.json").write_text("[]"), "no vectors can be read"),
+        (lambda folder: (folder / "built-with.json").write_text("[]"), "no vectors can be read"),
         (lambda folder: (folder / "ids.npy").write_bytes(b"no array"), "no vectors can be read"),
         (lambda folder: np.save(folder / "ids.npy", np.array([{}, {}], dtype=object)), "Object arrays"),
         (lambda folder: np.save(folder / "ids.npy", np.array([1])), "ids for 2 vectors"),
@@ -182,7 +182,7 @@ def _linked(path: Path) -> None:
 def harness(bench: Bench, launcher: Encoder, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
     """The command line, whose launcher builds such indexes."""
     monkeypatch.chdir(bench.folder)
-    for module in (options, embed):
+    for module in (launchers, embed):
         monkeypatch.setattr(module, "chosen_launcher", lambda *_: launcher)
 
     def call(*arguments: str) -> Result:
@@ -269,19 +269,21 @@ def test_what_cannot_be_is_one_line(harness: Callable[..., Result], arguments: t
 
 def test_what_the_engine_itself_writes_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its own modules, of which none needs more than numpy for an exact index."""
-    for folder in ("parts", "dense"):
+    for folder in ("shared", "dense"):
         monkeypatch.syspath_prepend(catalog.images_dir() / folder)
-    ids, made_with, faiss_index = map(importlib.import_module, ("kept.ids", "kept.made_with", "faiss_index"))
+    doc_ids, built_with, faiss_index = map(
+        importlib.import_module, ("index_files.doc_ids", "index_files.built_with", "faiss_index")
+    )
     shards = [tmp_path / "1", tmp_path / "2"]
     for number, folder in enumerate(shards):
         folder.mkdir()
         np.save(folder / faiss_index.VECTORS, np.full((2, 3), number, dtype=np.float32))
-        ids.write(folder, [f"é{number}", f"b{number}"])
+        doc_ids.write(folder, [f"é{number}", f"b{number}"])
     settings = faiss_index.Settings("flat", "ip", *[1] * 9)
     (tmp_path / "index").mkdir()
     faiss_index.build(faiss_index.Shards(shards), tmp_path / "index", settings, lambda _: None)
-    ids.join(shards, tmp_path / "index")
+    doc_ids.join(shards, tmp_path / "index")
     facts = {"engine": "dense", "index": "flat", "checkpoint_sha256": "c", "documents": 4, "dimensions": 3}
-    made_with.write(tmp_path / "index", facts)
+    built_with.write(tmp_path / "index", facts)
     found, vectors = flat_index.read(tmp_path / "index").take(["b1", "é0", "elsewhere"])
     assert found == ("é0", "b1") and vectors.tolist() == [[0, 0, 0], [1, 1, 1]]

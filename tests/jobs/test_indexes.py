@@ -13,13 +13,13 @@ import pytest
 
 from harness import datasets
 from harness.errors import JobError, StoreError
-from harness.filesystem import me
+from harness.filesystem import this_process
 from harness.jobs import indexes
-from harness.launch.base import Ended, Job, Launcher, Limits
+from harness.launch.base import Ended, Launcher, LaunchRequest, Limits
 from harness.launch.fake import FakeLauncher
 from harness.launch.images import catalog
 from harness.launch.process import ProcessLauncher
-from harness.progress import Progress
+from harness.progress import Step
 from harness.records import Envelope, Outcome
 from tests.conftest import Bench
 
@@ -33,7 +33,7 @@ class Builder(FakeLauncher):
         super().__init__()
         self.mischief = mischief
 
-    def launch(self, job: Job, progress: Callable[[Progress], None]) -> Ended:
+    def launch(self, job: LaunchRequest, progress: Callable[[Step], None]) -> Ended:
         ended = super().launch(job, progress)
         self.mischief(job.index_dir)
         return ended
@@ -85,7 +85,7 @@ class Full(FakeLauncher):
         super().__init__(lambda _: outcome)
         self.words = words
 
-    def launch(self, job: Job, progress: Callable[[Progress], None]) -> Ended:
+    def launch(self, job: LaunchRequest, progress: Callable[[Step], None]) -> Ended:
         return replace(super().launch(job, progress), log=self.words)
 
 
@@ -175,8 +175,11 @@ def test_the_hash_names_content_and_places(bench: Bench) -> None:
 
 def test_what_a_dead_build_left_goes_and_a_living_ones_stays(bench: Bench) -> None:
     folder = bench.cache / "indexes"
-    mine = f"{me()}.partial"
-    dead, elsewhere = f"{me().rpartition('_')[0]}_1.partial", f"elsewhere_{me().partition('_')[2]}.partial"
+    mine = f"{this_process()}.partial"
+    dead, elsewhere = (
+        f"{this_process().rpartition('_')[0]}_1.partial",
+        f"elsewhere_{this_process().partition('_')[2]}.partial",
+    )
     for name in (f"key.{dead}", f"key.{mine}", f"key.{elsewhere}", f"other.{dead}", f"other.{mine}"):
         (folder / name / "data").mkdir(parents=True)
     build(bench, FakeLauncher(), system="null")

@@ -12,7 +12,7 @@ from rich.console import Console
 from harness.datasets import prepare
 from harness.errors import UsageError
 from harness.jobs import inputs, suite
-from harness.jobs.inputs import Inputs, Options
+from harness.jobs.inputs import Inputs, RunOptions
 from harness.launch.fake import FakeLauncher
 from harness.progress import Screen
 from tests.conftest import Bench, write_dataset
@@ -20,8 +20,8 @@ from tests.conftest import Bench, write_dataset
 Gather = Callable[..., Inputs]
 
 
-def options(bench: Bench, **changes: object) -> Options:
-    return Options(**{"results": bench.results, "cache": bench.cache, "suite_dir": bench.folder, **changes})
+def options(bench: Bench, **changes: object) -> RunOptions:
+    return RunOptions(**{"results": bench.results, "cache": bench.cache, "suite_dir": bench.folder, **changes})
 
 
 @pytest.fixture

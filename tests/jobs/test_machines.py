@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from harness.errors import UsageError
-from harness.jobs.machines import Choice, Machine, choose
+from harness.jobs.machines import ChosenMachine, MachineChoice, choose
 from harness.pricing import offers
 from harness.pricing.prices import Snapshot
 from harness.records import Envelope
@@ -14,10 +14,10 @@ GIB = 1 << 30
 SMALL = Envelope("cpu1-mem1", 1, GIB)
 
 
-def chosen(snapshot: Snapshot, *profiles: Envelope, **wanted: object) -> dict[str, Machine]:
+def chosen(snapshot: Snapshot, *profiles: Envelope, **wanted: object) -> dict[str, ChosenMachine]:
     named = {profile.name: profile for profile in profiles or (SMALL,)}
     declared = wanted.pop("declared", {})
-    return choose(named, snapshot, Choice(**wanted), declared)  # type: ignore[arg-type]
+    return choose(named, snapshot, MachineChoice(**wanted), declared)  # type: ignore[arg-type]
 
 
 def test_the_cheapest_with_room_beside_the_host(snapshot: Snapshot) -> None:

@@ -21,7 +21,7 @@ import pytest
 from harness.analysis import results_folder, rows
 from harness.errors import FileError, StoreError, UnknownName
 from harness.jobs import indexes
-from harness.launch.base import Ended, Job
+from harness.launch.base import Ended, LaunchRequest
 from harness.launch.fake import FakeLauncher
 from harness.pricing import prices
 from harness.records import Envelope, Isolation, Outcome
@@ -154,7 +154,7 @@ def test_a_second_run_on_the_same_results_is_refused(bench: Bench) -> None:
 
 
 def test_an_interrupt_keeps_what_is_finished(bench: Bench) -> None:
-    def stop_at_second(job: Job) -> Outcome:
+    def stop_at_second(job: LaunchRequest) -> Outcome:
         if job.spec.kind == "search" and len([each for each in launcher.launched if each.spec.kind == "search"]) == 2:
             raise KeyboardInterrupt
         return Outcome.OK
@@ -278,7 +278,7 @@ def test_the_seed_decides_the_order(bench: Bench) -> None:
 
 
 def test_after_a_stop_the_trials_that_are_left_are_run(bench: Bench) -> None:
-    def stop_at_third(job: Job) -> Outcome:
+    def stop_at_third(job: LaunchRequest) -> Outcome:
         if len(_searches(launcher)) == 3:
             raise KeyboardInterrupt
         return Outcome.OK
@@ -381,7 +381,7 @@ def _kinds(launcher: FakeLauncher) -> list[str]:
 
 
 def test_a_cached_index_that_does_not_load_is_built_again_and_measured(bench: Bench) -> None:
-    def loads(job: Job) -> Outcome:
+    def loads(job: LaunchRequest) -> Outcome:
         damaged = job.spec.kind == "search" and (job.index_dir / "index").read_text() != "fake\n"
         return Outcome.CRASH if damaged else Outcome.OK
 
@@ -430,12 +430,12 @@ def test_an_index_that_another_run_reads_is_not_built_again_for_a_crash(bench: B
 def test_where_no_folder_can_be_locked_a_broken_index_is_still_built_again(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def locks_nothing(_descriptor: int, _kind: int) -> None:
+    def locks_nothing(*_: object, **_options: object) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     bench.run(FakeLauncher(lambda job: Outcome.CRASH if job.spec.kind == "search" else Outcome.OK))
     launcher = FakeLauncher(lambda job: Outcome.CRASH if job.spec.kind == "search" else Outcome.OK)
-    monkeypatch.setattr(indexes, "fcntl", SimpleNamespace(LOCK_SH=1, LOCK_EX=2, LOCK_NB=4, flock=locks_nothing))
+    monkeypatch.setattr(indexes, "filesystem", SimpleNamespace(**vars(indexes.filesystem) | {"lock": locks_nothing}))
     bench.run(launcher, fresh=True)
     assert _kinds(launcher) == ["search", "build", "search"]
 
@@ -445,7 +445,7 @@ def test_a_cache_that_is_not_ours_to_write_costs_no_result(bench: Bench) -> None
     bench.run(FakeLauncher())
 
     class Removing(FakeLauncher):
-        def launch(self, job: Job, progress: Any) -> Ended:
+        def launch(self, job: LaunchRequest, progress: Any) -> Ended:
             ended = super().launch(job, progress)
             shutil.rmtree(job.index_dir.parent)
             return ended

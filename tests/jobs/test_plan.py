@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from harness.jobs.plan import NO_IMAGE, DatasetFacts, Planned, cells, index_key, order, plan, states
-from harness.jobs.suite import Expectation, Offline, Protocol, Restriction, Server, Suite
+from harness.jobs.suite import Expectation, Offline, Restriction, Server, Suite, SuiteProtocol
 from harness.launch.images.catalog import System
 from harness.records import Envelope, Isolation, Outcome, ScenarioParams
 from harness.results.schema import NULL_SYSTEM, Cell, Result, job_key
 from tests.support import job_fixtures, sample_records
 
-PAPERS = Protocol(name="santhanam2023")
+PAPERS = SuiteProtocol(name="santhanam2023")
 SUITE = Suite(
     name="demo",
     systems=("a", "b"),
@@ -174,7 +174,7 @@ def test_repetitions_of_one_cell_have_keys_of_their_own() -> None:
     assert job_key(job.spec) != job_key(replace(job.spec, repetition=1))
 
 
-FRESH = SUITE.model_copy(update={"protocol": Protocol(trials=3)})
+FRESH = SUITE.model_copy(update={"protocol": SuiteProtocol(trials=3)})
 
 
 def test_interleaved_takes_one_fresh_process_for_each_trial() -> None:

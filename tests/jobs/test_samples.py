@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from harness.driver.output import REPEAT_TRIAL, WARMUP_TRIAL
-from harness.driver.scenarios import repeated
+from harness.driver.scenarios import repeat_queries
 from harness.jobs import job_samples
 from harness.jobs.job_samples import Sample
-from harness.launch.base import Job
+from harness.launch.base import LaunchRequest
 from harness.records import MAX_PROBES, JobSpec, Measurement, Outcome, Probe
 from tests.jobs.test_collect import SPEC, line
 from tests.support.job_fixtures import PREPARED
@@ -22,7 +22,7 @@ OK = Measurement(Outcome.OK, None, None)
 
 
 def read(folder: Path, spec: JobSpec, *lines: dict[str, Any]) -> tuple[list[Sample], set[str], str | None]:
-    job = Job(spec, PREPARED, folder, folder, folder)
+    job = LaunchRequest(spec, PREPARED, folder, folder, folder)
     job.out.mkdir(exist_ok=True)
     (job.out / "samples.jsonl").write_text("".join(json.dumps(each) + "\n" for each in lines), encoding="utf-8")
     return job_samples.read(job)
@@ -38,7 +38,7 @@ def missing(spec: JobSpec, *found: Sample, measurement: Measurement = OK) -> str
 
 def honest(spec: JobSpec, trials: int) -> list[Sample]:
     timed = [sample(spec.first_trial + n, query.query_id) for n in range(trials) for query in spec.sample]
-    twice = [sample(REPEAT_TRIAL, query.query_id) for query in repeated(spec) for _ in range(2)]
+    twice = [sample(REPEAT_TRIAL, query.query_id) for query in repeat_queries(spec) for _ in range(2)]
     return [*(sample(WARMUP_TRIAL, query.query_id) for query in spec.warmup), *timed, *twice]
 
 
@@ -91,7 +91,7 @@ def test_stages_without_end_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_job_without_samples_has_none(tmp_path: Path) -> None:
-    job = Job(SPEC, PREPARED, tmp_path, tmp_path, tmp_path)
+    job = LaunchRequest(SPEC, PREPARED, tmp_path, tmp_path, tmp_path)
     assert job_samples.read(job) == ([], set(), None)
 
 
@@ -101,7 +101,7 @@ def test_every_trial_of_the_job_and_every_repeat_is_wanted() -> None:
     assert missing(spec, *found) is None
     assert missing(spec, *found[:-1]) == "1 of 5 samples are missing"
     assert missing(spec, *found, found[-1]) == "1 samples come twice"
-    (other,) = {query.query_id for query in spec.sample} - {query.query_id for query in repeated(spec)}
+    (other,) = {query.query_id for query in spec.sample} - {query.query_id for query in repeat_queries(spec)}
     assert missing(spec, *found, sample(REPEAT_TRIAL, other)) == f"query {other!r} was not asked for in trial -2"
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from harness.errors import UsageError
 from harness.jobs import inputs, suite
-from harness.jobs.assignment import Follower, Share, Wanted
-from harness.jobs.inputs import Options
+from harness.jobs.assignment import AssignedJob, AssignedWork, RunCallbacks
+from harness.jobs.inputs import RunOptions
 from harness.jobs.plan import NO_IMAGE, Planned
 from harness.launch.fake import FakeLauncher
 from harness.records import Outcome
@@ -22,17 +22,17 @@ TYPES = {"cpu1-mem256m": "c7g.large"}
 
 @pytest.fixture
 def planned(bench: Bench) -> list[Planned]:
-    launcher, options = FakeLauncher(), Options(bench.results, bench.cache, bench.folder, instance_types=TYPES)
+    launcher, options = FakeLauncher(), RunOptions(bench.results, bench.cache, bench.folder, instance_types=TYPES)
     loaded = suite.load(bench.suite(protocol(3)))
     return inputs.planned(inputs.gather(loaded, options), options, launcher)
 
 
-def wanted(job: Planned, repetition: int = 0) -> Wanted:
-    return Wanted(repetition, job_key(replace(job.spec, repetition=repetition)))
+def wanted(job: Planned, repetition: int = 0) -> AssignedJob:
+    return AssignedJob(repetition, job_key(replace(job.spec, repetition=repetition)))
 
 
-def share(*jobs: tuple[Planned, Wanted]) -> Share:
-    return Share({(job.cell, job.spec.job): what for job, what in jobs}, Follower())
+def share(*jobs: tuple[Planned, AssignedJob]) -> AssignedWork:
+    return AssignedWork({(job.cell, job.spec.job): what for job, what in jobs}, RunCallbacks())
 
 
 def test_only_its_jobs_are_left_as_the_attempts_asked_for(planned: list[Planned]) -> None:
@@ -54,7 +54,7 @@ def test_an_instance_type_makes_another_job(planned: list[Planned]) -> None:
 
 def refused(planned: Planned, key: str) -> str:
     with pytest.raises(UsageError) as caught:
-        share((planned, Wanted(0, key))).of([planned], set())
+        share((planned, AssignedJob(0, key))).of([planned], set())
     assert "\n" not in str(caught.value)
     assert str(caught.value).startswith("planted tiny single_stream cpu1-mem256m job 0: ")
     return str(caught.value)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.analysis.published import published_rows, tables
+from harness.analysis import published as published_tables
 from harness.errors import FileError
 from harness.jobs import plan, suite
 from harness.jobs.suite import dataset_name
@@ -165,7 +165,7 @@ def test_the_papers_suites_have_exactly_the_cells_of_its_table_3(dataset: str, c
     declared = suite.load(ROOT / "suites" / f"santhanam2023-{dataset}.toml")
     profiles = hardware_profiles.profiles()
     planned = [(cell.system, profiles[cell.profile]) for cell in plan.cells(declared)]
-    published = tables.read(ROOT / "results" / "published" / "santhanam2023")
+    published = published_tables.read(ROOT / "results" / "published" / "santhanam2023")
     printed = [
         (line.system.lower(), line.gpu, line.cpu, float(line.ram_gib.value)) for line in published.table3[dataset]
     ]
@@ -181,7 +181,7 @@ def test_the_papers_suites_have_exactly_the_cells_of_its_table_3(dataset: str, c
     )
     assert (protocol.trials, protocol.sample_size, protocol.k) == (paper.trials, paper.queries, paper.k)
     assert declared.scenarios == (paper.scenario,)
-    assert declared.measures == published_rows.MEASURES
+    assert declared.measures == published_tables.MEASURES
     assert len(declared.datasets) == 1
 
 

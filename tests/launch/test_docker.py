@@ -14,7 +14,7 @@ import docker
 import pytest
 from docker.models.containers import Container
 
-from harness.filesystem import me
+from harness.filesystem import this_process
 from harness.launch import docker as module
 from harness.launch.docker import DockerLauncher
 from harness.launch.docker_arguments import LABEL
@@ -51,7 +51,7 @@ def launcher(bench: Bench, engine: docker.DockerClient) -> DockerLauncher:
 def ours(engine: docker.DockerClient) -> list[Container]:
     """Containers of jobs that this test process launched."""
     # One that goes while the list is made is none of them.
-    filters = {"label": f"{LABEL}={me()}", "name": "harness-"}
+    filters = {"label": f"{LABEL}={this_process()}", "name": "harness-"}
     return engine.containers.list(all=True, filters=filters, ignore_removed=True)
 
 
@@ -220,7 +220,7 @@ def test_containers_of_a_dead_run_are_removed_and_those_of_a_living_one_stay(
 ) -> None:
     bench.run(launcher)  # the image is there now
     (image,) = {job.result.spec.image_digest for job in read_jobs(bench.results)}
-    host, boot_id, namespace, *_ = me().split("_")
+    host, boot_id, namespace, *_ = this_process().split("_")
 
     def leave(pid: int, started: object) -> str:
         labels = {LABEL: f"{host}_{boot_id}_{namespace}_{pid}_{started}"}

@@ -23,13 +23,13 @@ import docker
 import pytest
 
 from harness.errors import EngineError
-from harness.filesystem import me
+from harness.filesystem import this_process
 from harness.jobs import collect
 from harness.launch import cpu_placement
 from harness.launch import docker as module
-from harness.launch.base import Ended, Job, Limits, Prepared, Stopped
+from harness.launch.base import Ended, LaunchRequest, Limits, Prepared, Stopped
 from harness.launch.docker import DockerLauncher
-from harness.progress import Progress
+from harness.progress import Step
 from harness.records import Envelope, Outcome, Phase
 from harness.results.reader import read_jobs
 from harness.results.schema import Counters
@@ -83,7 +83,7 @@ class Rig:
         self,
         script: str,
         memory_mib: int = 256,
-        seen: Callable[[Progress], None] = lambda _: None,
+        seen: Callable[[Step], None] = lambda _: None,
         limits: Limits = LIMITS,
         corpus: Path | None = None,
     ) -> Ended:
@@ -94,7 +94,7 @@ class Rig:
         (folder / "spec.json").write_text("{}")
         spec = replace(FULL_SPEC, envelope=Envelope("cpu1", 1, memory_mib << 20), pause=True)
         prepared: Prepared = self.launcher.prepare(self.system, lambda _: None)
-        job = Job(spec, prepared, folder, corpus or folder / "corpus", folder / "index", limits)
+        job = LaunchRequest(spec, prepared, folder, corpus or folder / "corpus", folder / "index", limits)
         return self.launcher.launch(job, seen)
 
 
@@ -168,7 +168,7 @@ def test_a_spinning_job_uses_its_cpu_and_a_rival_on_it_is_seen(rig: Rig, monkeyp
 def test_a_quota_that_is_set_while_a_job_runs_is_counted(rig: Rig, engine: docker.DockerClient) -> None:
     throttled: list[str] = []
 
-    def throttle(progress: Progress) -> None:
+    def throttle(progress: Step) -> None:
         if progress.phase == "trial-0" and not throttled:  # told again after the end of the job, which is too late
             for each in ours(engine):
                 each.update(cpu_period=100_000, cpu_quota=5_000)
@@ -200,7 +200,7 @@ def test_a_job_that_is_moved_to_other_cpus_while_it_runs_is_stopped(rig: Rig, en
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("one CPU has no other")
 
-    def move(progress: Progress) -> None:
+    def move(progress: Step) -> None:
         if progress.phase == "trial-0":
             for each in ours(engine):
                 each.update(cpuset_cpus="0")
@@ -334,7 +334,7 @@ def test_an_engine_that_goes_away_ends_the_run_in_one_line_and_the_next_run_clea
     rig.launcher.close()
     rig.launcher = DockerLauncher(rig.bench.cache)
 
-    def leave(progress: Progress) -> None:
+    def leave(progress: Step) -> None:
         if progress.phase == "trial-0" and door.path.exists():
             door.shut()
 
@@ -347,7 +347,7 @@ def test_an_engine_that_goes_away_ends_the_run_in_one_line_and_the_next_run_clea
     door.open()
     # To a later process, this one is dead; all others are what they are.
     dead = module.dead
-    monkeypatch.setattr(module, "dead", lambda owner: owner == me() or dead(owner))
+    monkeypatch.setattr(module, "dead", lambda owner: owner == this_process() or dead(owner))
     try:
         assert rig.launcher.sweep() >= 1
     finally:

@@ -12,7 +12,7 @@ import requests
 
 from harness.launch import doctor
 from harness.launch.cpu_placement import Core, Topology
-from harness.launch.doctor import Finding, Level
+from harness.launch.doctor import HostCheck, Level
 from harness.launch.monitor.gpu import Gpus
 from harness.results.schema import CanaryReading, Placement
 
@@ -60,7 +60,7 @@ class Host:
     def _close(self) -> None:
         self.closed += 1
 
-    def bad(self) -> list[Finding]:
+    def bad(self) -> list[HostCheck]:
         findings = list(doctor.examine())
         assert all(finding.fact for finding in findings)
         assert all(finding.remedy for finding in findings if finding.level is not Level.OK), "each has its remedy"

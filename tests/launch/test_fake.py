@@ -10,7 +10,7 @@ import pytest
 from harness.analysis import results_folder
 from harness.errors import FileError, UnknownName, UsageError
 from harness.jobs.plan import NO_IMAGE
-from harness.launch.base import Job
+from harness.launch.base import LaunchRequest
 from harness.launch.fake import FakeLauncher
 from harness.pricing import prices
 from harness.records import Isolation, Outcome
@@ -28,7 +28,7 @@ class Script:
     def __init__(self, *outcomes: Outcome, build: Outcome = Outcome.OK) -> None:
         self.outcomes, self.build = list(outcomes), build
 
-    def __call__(self, job: Job) -> Outcome:
+    def __call__(self, job: LaunchRequest) -> Outcome:
         if job.spec.kind == "build":
             return self.build
         return self.outcomes.pop(0) if self.outcomes else Outcome.OK
@@ -134,7 +134,7 @@ def test_an_interrupted_run_keeps_what_is_finished_and_goes_on_from_there(bench:
     path = bench.suite(profiles=["cpu1-mem256m", "cpu1-mem1", "cpu2-mem4"])
     searches = []
 
-    def interrupt(job: Job) -> Outcome:
+    def interrupt(job: LaunchRequest) -> Outcome:
         if job.spec.kind == "search":
             searches.append(job)
             if len(searches) == 2:

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.launch.base import Job, Limits, Stopped
+from harness.launch.base import LaunchRequest, Limits, Stopped
 from harness.launch.cpu_placement import place
 from harness.launch.monitor.canary import Canary
-from harness.launch.watch import Looks, Watch, follow
-from harness.progress import Progress
+from harness.launch.watch import CanaryLog, JobWatch, follow
+from harness.progress import Step
 from harness.records import Outcome
 from harness.results.schema import CanaryReading, GpuReading, Placement
 from tests.support.job_fixtures import FULL_SPEC, PREPARED
@@ -29,10 +29,10 @@ class Stage:
     def __init__(self, folder: Path) -> None:
         self.folder, self.happened, self.prepared = folder, [], 0
         (folder / "out").mkdir()
-        self.job = Job(
+        self.job = LaunchRequest(
             replace(FULL_SPEC, pause=True, trials=5), PREPARED, folder, folder, folder, Limits(60, 60, 60, 60)
         )
-        self.looks = Looks(self, PLACEMENT, self.job)  # type: ignore[arg-type]
+        self.looks = CanaryLog(self, PLACEMENT, self.job)  # type: ignore[arg-type]
 
     def prepare(self, placement: Placement) -> None:
         self.prepared += 1
@@ -52,7 +52,7 @@ class Stage:
     def play(
         self,
         script: Callable[[], None],
-        seen: Callable[[Progress], None] = lambda _: None,
+        seen: Callable[[Step], None] = lambda _: None,
         check: Callable[[], Stopped | None] = lambda: None,
     ) -> Stopped | None:
         ended = threading.Event()
@@ -64,7 +64,7 @@ class Stage:
                 ended.set()
 
         threading.Thread(target=run).start()
-        return follow(Watch(self.job), ended, seen, self.looks, self, check)  # type: ignore[arg-type]
+        return follow(JobWatch(self.job), ended, seen, self.looks, self, check)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -153,7 +153,7 @@ def test_a_job_is_stopped_for_a_reason_of_its_launchers(stage: Stage) -> None:
 
 def test_building_an_index_needs_no_look(stage: Stage) -> None:
     stage.job = replace(stage.job, spec=replace(stage.job.spec, kind="build"))
-    looks = Looks(stage, PLACEMENT, stage.job)  # type: ignore[arg-type]
+    looks = CanaryLog(stage, PLACEMENT, stage.job)  # type: ignore[arg-type]
     looks.look("before")
     assert looks.taken == [] and stage.happened == [] and stage.prepared == 0
 
@@ -162,7 +162,7 @@ def test_the_first_look_meets_buffers_that_are_touched_already(stage: Stage, mon
     canary, untouched = Canary(), []
     work = canary._copy
     monkeypatch.setattr(canary, "_copy", lambda: (untouched.append(canary._buffers is None), work())[1])
-    Looks(canary, place(1), stage.job).look("before")
+    CanaryLog(canary, place(1), stage.job).look("before")
     assert untouched == [False]
 
 
@@ -172,7 +172,7 @@ def test_a_look_holds_the_gpus_of_a_job_that_has_some(stage: Stage) -> None:
             stage.happened.append("gpus")
             return GpuReading(345, ("gpu_idle",), 36)
 
-    looks = Looks(stage, PLACEMENT, stage.job, Gpus())  # type: ignore[arg-type]
+    looks = CanaryLog(stage, PLACEMENT, stage.job, Gpus())  # type: ignore[arg-type]
     looks.look("before")
     stage.looks.look("after")
     assert [reading.gpu for reading in (*looks.taken, *stage.looks.taken)] == [GpuReading(345, ("gpu_idle",), 36), None]

@@ -29,14 +29,14 @@ def wheel(folder: Path, name: str) -> str:
 def test_packages_of_an_engine_and_of_its_part_are_installed_together(
     toy: System, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    part = tmp_path / "parts" / "shared"
+    part = tmp_path / "shared" / "common"
     part.mkdir(parents=True)
     toy.lock.write_text(wheel(tmp_path / "own", "only_here"))
     (part / "requirements.lock").write_text(wheel(tmp_path / "theirs", "with_others"))
     places = {toy.lock: tmp_path / "own", part / "requirements.lock": tmp_path / "theirs"}
     monkeypatch.setattr(assets, "wheels", lambda lock, *_: places[lock])
     launcher = ProcessLauncher(tmp_path / "cache")
-    made = launcher.prepare(toy.model_copy(update={"parts": (part,)}), print)
+    made = launcher.prepare(toy.model_copy(update={"shared": (part,)}), print)
     assert {path.name for path in (Path(made.reference) / "packages").glob("*.py")} == {
         "only_here.py",
         "with_others.py",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.jobs.orchestrator import Summary
+from harness.jobs.orchestrator import RunSummary
 from harness.launch.monitor.memory import process_tree
 from harness.launch.process import ProcessLauncher
 from harness.records import Isolation, Outcome
@@ -22,7 +22,7 @@ from tests.support.chance import chance
 
 pytestmark = pytest.mark.slow
 
-# Hits that the driver refuses: tests/driver/test_answers.py has them all, one by chance is answered for real.
+# Hits that the driver refuses: tests/driver/test_adapter.py has them all, one by chance is answered for real.
 _REFUSED = {
     "nan": (Outcome.BAD_OUTPUT, "rank 1: the score is nan"),
     "duplicate": (Outcome.BAD_OUTPUT, "comes twice"),
@@ -52,7 +52,7 @@ HARMLESS: dict[str, dict[str, str | int | float]] = {
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory, environments: Path) -> tuple[Bench, Summary]:
+def ran(tmp_path_factory: pytest.TempPathFactory, environments: Path) -> tuple[Bench, RunSummary]:
     """One run of the planted system and of all that go wrong, to be looked at and not touched."""
     bench = make_bench(tmp_path_factory.mktemp("ran"))
     (bench.cache / "process").symlink_to(environments)
@@ -68,12 +68,12 @@ def ran(tmp_path_factory: pytest.TempPathFactory, environments: Path) -> tuple[B
 
 
 @pytest.fixture(scope="module")
-def results(ran: tuple[Bench, Summary]) -> dict[str, Result]:
+def results(ran: tuple[Bench, RunSummary]) -> dict[str, Result]:
     return {result.spec.cell.system: result for result, _ in ran[1].jobs}
 
 
 @pytest.fixture(scope="module")
-def stored(ran: tuple[Bench, Summary]) -> dict[str, StoredJob]:
+def stored(ran: tuple[Bench, RunSummary]) -> dict[str, StoredJob]:
     return {job.result.spec.cell.system: job for job in read_jobs(ran[0].results)}
 
 
@@ -89,7 +89,7 @@ def test_a_misdeed_is_an_outcome(results: dict[str, Result], stored: dict[str, S
         assert stored[misdeed].samples().num_rows == 5
 
 
-def test_misdeeds_of_a_system_stop_no_other(ran: tuple[Bench, Summary], results: dict[str, Result]) -> None:
+def test_misdeeds_of_a_system_stop_no_other(ran: tuple[Bench, RunSummary], results: dict[str, Result]) -> None:
     assert {results[name].outcome for name in (*HARMLESS, "planted")} == {Outcome.OK}
     assert {result.spec.cell.system for result in ran[1].unforeseen} == {*MISDEEDS, "greedy"}
 

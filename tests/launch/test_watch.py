@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from harness.launch import watch
-from harness.launch.base import Handed, Job, Limits, Stopped
-from harness.launch.watch import Tail, Watch
-from harness.progress import Progress
+from harness.launch.base import Handed, LaunchRequest, Limits, Stopped
+from harness.launch.watch import FollowedFile, JobWatch
+from harness.progress import Step
 from harness.records import Cpuset, Outcome, Query, ScenarioParams, spec_from_json
 from tests.support.job_fixtures import FULL_SPEC, PREPARED
 
@@ -28,7 +28,7 @@ class Running:
         monkeypatch.setattr(watch.time, "monotonic", lambda: self.now)
         monkeypatch.setattr(watch, "_free_bytes", lambda _: self.free)
         self.free = 1 << 40
-        self.watch = Watch(Job(FULL_SPEC, PREPARED, out, out, out, LIMITS))
+        self.watch = JobWatch(LaunchRequest(FULL_SPEC, PREPARED, out, out, out, LIMITS))
 
     def event(self, **fields: object) -> None:
         self.write("events.jsonl", json.dumps(fields).encode() + b"\n")
@@ -51,18 +51,18 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Running:
 
 def test_progress_follows_phases_events_and_samples(job: Running) -> None:
     job.watch.poll()
-    assert job.watch.progress == Progress("start", 0, 0)
+    assert job.watch.progress == Step("start", 0, 0)
     job.event(phase="build", total=5000)
     job.event(done=700)
     job.watch.poll()
-    assert job.watch.progress == Progress("build", 700, 5000)
+    assert job.watch.progress == Step("build", 700, 5000)
     job.event(phase="trial-0", total=300)
     job.write("samples.jsonl", b"{}\n{}\n{half")
     job.watch.poll()
-    assert job.watch.progress == Progress("trial-0", 2, 300)
+    assert job.watch.progress == Step("trial-0", 2, 300)
     job.write("samples.jsonl", b" a line}\n")
     job.watch.poll()
-    assert job.watch.progress == Progress("trial-0", 3, 300)
+    assert job.watch.progress == Step("trial-0", 3, 300)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_a_batch_has_the_time_of_its_queries(
     sample = tuple(Query(f"q{n}", "text") for n in range(10))
     params = ScenarioParams(batch_size=batch_size)
     spec = replace(FULL_SPEC, scenario="offline", sample=sample, scenario_params=params)
-    job.watch = Watch(Job(spec, PREPARED, tmp_path, tmp_path, tmp_path, LIMITS))
+    job.watch = JobWatch(LaunchRequest(spec, PREPARED, tmp_path, tmp_path, tmp_path, LIMITS))
     job.event(phase="trial-3")
     assert job.after(0) is None
     assert job.after(allowed_s) is None
@@ -183,17 +183,17 @@ def test_an_event_that_makes_no_sense_is_passed_over(job: Running, line: bytes) 
     job.event(phase="load", total=3)
     job.write("events.jsonl", line + b"\n")
     assert job.after(1) is None
-    assert job.watch.progress == Progress("load", 0, 3)
+    assert job.watch.progress == Step("load", 0, 3)
     job.event(done=2)
     job.watch.poll()
-    assert job.watch.progress == Progress("load", 2, 3)
+    assert job.watch.progress == Step("load", 2, 3)
 
 
 @pytest.mark.parametrize("total", [None, "3", -3, 1.5, True, 10**400])
 def test_a_total_that_makes_no_sense_is_not_known(job: Running, total: object) -> None:
     job.event(phase="x" * 100, total=total)
     job.watch.poll()
-    assert job.watch.progress == Progress("x" * 40, 0, 0)
+    assert job.watch.progress == Step("x" * 40, 0, 0)
 
 
 @pytest.mark.parametrize("kind", ["a link", "a pipe", "a folder"])
@@ -204,12 +204,12 @@ def test_files_that_are_none_are_not_followed_and_leave_nothing_open(job: Runnin
     before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(10):
         assert job.after(0.1) is None
-    assert job.watch.progress == Progress("start", 0, 0)
+    assert job.watch.progress == Step("start", 0, 0)
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 def test_a_line_without_end_is_not_held_whole(tmp_path: Path) -> None:
-    tail = Tail(tmp_path / "x")
+    tail = FollowedFile(tmp_path / "x")
     with (tmp_path / "x").open("wb") as file:
         file.write(b"x" * (5 << 20))
     for _ in range(6):
@@ -230,7 +230,9 @@ def test_an_index_out_of_all_proportion_ends_its_build(tmp_path: Path, monkeypat
     (tmp_path / "index").mkdir()
     (tmp_path / "out").mkdir()
     monkeypatch.setattr(watch, "_FREE_INDEX_BYTES", 1 << 20)
-    following = Watch(Job(replace(FULL_SPEC, kind="build"), PREPARED, tmp_path, tmp_path, tmp_path / "index", LIMITS))
+    following = JobWatch(
+        LaunchRequest(replace(FULL_SPEC, kind="build"), PREPARED, tmp_path, tmp_path, tmp_path / "index", LIMITS)
+    )
     assert following.poll() is None
     (tmp_path / "index" / "big").write_bytes(b"x" * (2 << 20))
     stopped = following.poll()
@@ -247,7 +249,7 @@ class Pausing(Running):
     def __init__(self, out: Path, monkeypatch: pytest.MonkeyPatch, pause: bool = True) -> None:
         super().__init__(out, monkeypatch)
         self.folder = out
-        self.watch = Watch(Job(replace(FULL_SPEC, pause=pause), PREPARED, out, out, out, LIMITS))
+        self.watch = JobWatch(LaunchRequest(replace(FULL_SPEC, pause=pause), PREPARED, out, out, out, LIMITS))
 
     def paused(self, number: object) -> int | None:
         self.event(pause=number, t_ns=1)
@@ -284,7 +286,7 @@ def test_the_repeats_come_last(pausing: Pausing) -> None:
 
 def test_the_job_itself_is_not_told_its_queries(tmp_path: Path) -> None:
     for pause in (True, False):
-        job = Job(replace(FULL_SPEC, pause=pause), PREPARED, tmp_path, tmp_path, tmp_path)
+        job = LaunchRequest(replace(FULL_SPEC, pause=pause), PREPARED, tmp_path, tmp_path, tmp_path)
         job.write_spec(Cpuset((1,)))
         told = spec_from_json((tmp_path / "spec.json").read_text())
         assert told == replace(job.spec, cpuset=Cpuset((1,)), **({"warmup": (), "sample": ()} if pause else {}))

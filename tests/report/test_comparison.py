@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,14 +14,14 @@ import numpy as np
 import pytest
 
 from harness.analysis import comparison, significance
-from harness.analysis.comparison import Comparison, Side
-from harness.analysis.paired_differences import Asked, Verdict
+from harness.analysis.comparison import Comparison, ComparisonSide
+from harness.analysis.paired_differences import ComparisonVerdict, QueryChoice
 from harness.analysis.table import Row, Validity
 from harness.errors import UnknownName
 from harness.evaluation.per_query import PerQuery
 from harness.records import Outcome
-from harness.report import headline
-from harness.report.comparison import render
+from harness.report import writers
+from harness.report.comparison import comparison_document, summary
 from harness.stats import Estimate
 from tests.support import sample_records
 
@@ -28,6 +29,12 @@ COUNT = 300
 IDS = tuple(f"q{number:03}" for number in range(COUNT))
 RNG = np.random.default_rng(5)
 BASE = RNG.uniform(0, 0.5, COUNT)
+
+
+def render(pairs: Sequence[Comparison], form: str) -> str:
+    return writers.write(comparison_document(pairs), form)
+
+
 PRICE = sample_records.price("a1.large", 0.051, 2, 4 << 30)
 
 
@@ -91,7 +98,7 @@ SLOW = {"trial_means_s": (0.12, 0.1201, 0.1199)}
     ],
 )
 def test_the_headline_is_one_sentence(made: Comparison, said: str) -> None:
-    assert re.fullmatch(said, headline.sentence(made, 2)), headline.sentence(made, 2)
+    assert re.fullmatch(said, summary(made, 2)), summary(made, 2)
 
 
 def test_a_cost_that_rests_on_a_latency_that_is_not_shown_says_so() -> None:
@@ -109,7 +116,7 @@ def test_a_cost_that_rests_on_a_latency_that_is_not_shown_says_so() -> None:
             )
         ]
     )
-    assert headline.sentence(made, 2).startswith(
+    assert summary(made, 2).startswith(
         "B costs 1.0x (of its latency: no difference that this sample can show) and wins 10.0 points"
     )
 
@@ -118,7 +125,7 @@ def test_published_figures_are_weighed_without_a_test() -> None:
     a, b = row("a"), row("b", measures={"RR@10": Estimate(0.45)}, latency_mean_s=Estimate(0.05))
     (made,) = comparison.corrected([comparison.compare(a, b, None, None, ("RR@10",))])
     said = "B takes 2.5x, with -5.0 points RR@10, which nothing tests: published, or not measured by query."
-    assert headline.sentence(made, 0) == said
+    assert summary(made, 0) == said
     assert "randomisation" not in render([made], "md")
 
 
@@ -127,7 +134,7 @@ def test_counting_measures_are_not_given_in_points() -> None:
     ours = found("a", np.full(COUNT, 1.0), measure="NumRelRet")
     theirs = found("b", np.full(COUNT, 3.0), measure="NumRelRet")
     (made,) = comparison.corrected([comparison.compare(a, b, ours, theirs, ("NumRelRet",))])
-    assert "wins 2.0 NumRelRet a query (every query differs by the same: no interval)" in headline.sentence(made, 2)
+    assert "wins 2.0 NumRelRet a query (every query differs by the same: no interval)" in summary(made, 2)
     assert "+2 a query" in render([made], "md")
 
 
@@ -141,23 +148,25 @@ def test_what_one_interval_claims_is_taken_back_among_many() -> None:
     ]
     (alone,) = comparison.corrected(made[:1])
     rr = alone.of("RR@10")
-    assert rr is not None and rr.verdict is Verdict.BETTER and rr.p_holm is not None and rr.p_holm <= 0.05
+    assert rr is not None and rr.verdict is ComparisonVerdict.BETTER and rr.p_holm is not None and rr.p_holm <= 0.05
     among = comparison.corrected(made)[0]
     taken = among.of("RR@10")
-    assert taken is not None and taken.verdict is Verdict.UNCORRECTED
+    assert taken is not None and taken.verdict is ComparisonVerdict.UNCORRECTED
     assert taken.p_holm is not None and taken.p_holm > 0.05 and taken.over_queries == rr.over_queries
     latency = among.of("latency")
-    assert latency is not None and latency.verdict is Verdict.SLOWER, "what is clear stays claimed"
-    said = headline.sentence(among, 14)
+    assert latency is not None and latency.verdict is ComparisonVerdict.SLOWER, "what is clear stays claimed"
+    said = summary(among, 14)
     assert "no difference that holds among 14 comparisons (Holm's p " in said
-    assert "no difference that a randomisation test bears out (p " in headline.sentence(among, 1)
+    assert "no difference that a randomisation test bears out (p " in summary(among, 1)
     assert "no difference that holds among all comparisons made" in render([among], "md")
 
 
 def test_so_many_comparisons_that_nothing_can_be_claimed_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(significance, "MOST_DRAWS", 9999)
     one = comparison.compare(row("a"), row("b", **SLOW), found("a", BASE), found("b", BASE + 0.1, 0.1), ("RR@10",))
-    made = comparison.corrected([replace(one, b=Side(str(number), row(f"b{number}"))) for number in range(251)])
+    made = comparison.corrected(
+        [replace(one, b=ComparisonSide(str(number), row(f"b{number}"))) for number in range(251)]
+    )
     assert "Of so many comparisons none can have a corrected p below 0.05: compare fewer." in render(made, "md")
     assert "compare fewer" not in render(made[:10], "md")
 
@@ -178,7 +187,7 @@ def test_a_p_is_never_above_1(count: int, least: str | None) -> None:
     """Six queries that differ are 2 of 2^6, times the comparisons."""
     six = pair(BASE + np.where(np.arange(COUNT) < 6, 0.3, 0.0))
     each = replace(six, differences=six.differences[1:])
-    made = comparison.corrected([replace(each, b=Side(str(n), row(f"b{n}"))) for n in range(count)])
+    made = comparison.corrected([replace(each, b=ComparisonSide(str(n), row(f"b{n}"))) for n in range(count)])
     assert ("compare fewer" in render(made, "md")) == (least is not None)
     assert least is None or f"a corrected p below {least}: compare fewer" in render(made, "md")
 
@@ -216,7 +225,7 @@ def test_one_ranking_on_several_profiles_is_tested_once() -> None:
     content = json.loads(render(every, "json"))
     assert content["comparisons_tested"] == 5
     assert not {"fingerprint", "column"} & content["comparisons"][0]["differences"][0].keys()
-    other = replace(made[1], b=Side("c", row("c", profile="p2")))
+    other = replace(made[1], b=ComparisonSide("c", row("c", profile="p2")))
     assert len(comparison.family([made[0], other])) == 4, "another system's ranking is another test, were it the same"
 
 
@@ -226,7 +235,7 @@ def test_texts_of_queries_are_harmless_and_not_too_long() -> None:
     values[0] += 0.5
     values[1] -= 0.5
     made = comparison.compare(
-        row("a"), row("b"), found("a", BASE), found("b", values), ("RR@10",), Asked("RR@10", 5, texts)
+        row("a"), row("b"), found("a", BASE), found("b", values), ("RR@10",), QueryChoice("RR@10", 5, texts)
     )
     assert [each.query_id for each in made.changed] == ["q000", "q001"]
     text = render(comparison.corrected([made]), "md")

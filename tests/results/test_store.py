@@ -39,8 +39,8 @@ from harness.results.store import Store
 from tests.support.job_fixtures import SEEN
 from tests.support.sample_records import GOLDEN_SPEC
 
-GOLDEN = {version: Path(__file__).parents[1] / "golden" / f"result.v{version}.json" for version in (1, 2, 3, 4, 5)}
-SCHEMA = {version: Path(__file__).parents[2] / "docs" / f"result.v{version}.schema.json" for version in (1, 2, 3, 4, 5)}
+GOLDEN = Path(__file__).parents[1] / "golden" / "result.v1.json"
+SCHEMA = Path(__file__).parents[2] / "docs" / "reference" / "schema" / "result.v1.schema.json"
 HOST = Environment("a cpu", "x86_64", 2, 1 << 34, "6.18", 1, "20.10.24", "0.1.0", "abc")
 TABLE = pa.table({"query_id": ["q0"], "trial": pa.array([0], pa.int32()), "warmup": [False], "latency_ns": [5]})
 
@@ -211,8 +211,8 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(
         (b"\xff", "damaged: 'utf-8' codec"),
         (b"[]", "damaged: 'list' object"),
         (b"[" * 100_000, "damaged: more than 64 levels deep"),
-        (b"{}", "schema version None, this harness reads 1 to 5; update harness"),
-        (b'{"schema_version": 6}', "schema version 6, this harness reads 1 to 5; update harness"),
+        (b"{}", "schema version None, this harness reads 1; update harness"),
+        (b'{"schema_version": 2}', "schema version 2, this harness reads 1; update harness"),
         (b'{"schema_version": 1}', "damaged: key 'key': "),
     ],
 )
@@ -227,7 +227,7 @@ def test_a_damaged_result_is_one_clear_line(tmp_path: Path, content: bytes, said
 
 
 def test_a_wrong_value_in_a_result_is_named(tmp_path: Path) -> None:
-    raw = json.loads(GOLDEN[2].read_text())
+    raw = json.loads(GOLDEN.read_text())
     raw["spec"]["cell"]["system"] = 7
     (tmp_path / RESULT).write_text(json.dumps(raw))
     with pytest.raises(FileError, match=r"damaged: key 'spec.cell.system': .*; move its folder away"):
@@ -261,15 +261,30 @@ def test_scratch_is_empty_each_time_and_gone_at_the_end(store: Store) -> None:
             assert again == folder and list(again.iterdir()) == []
 
 
-# What version 1 could hold, and what versions 2 and 3 could beside it.
+FULL_SPEC = replace(
+    GOLDEN_SPEC,
+    jobs=5,
+    job=2,
+    repeats=20,
+    result_cache=True,
+    scenario_params=ScenarioParams(None, 0.05, 95.0),
+    warmup_cap=9,
+    instance_type="c7g.large",
+    held_out=2,
+)
 FULL = result(
+    spec=FULL_SPEC,
+    key=job_key(FULL_SPEC),
     outcome=Outcome.OOM,
     detail="the kernel killed the job at the memory limit of 1024 MiB",
-    effective=replace(SEEN, threads={"torch_intraop": 1}, numa_nodes=None),
-    index=IndexFacts(2.5, 1 << 20, 100 << 20, None, "1" * 64, GOLDEN_SPEC.envelope),
+    effective=replace(SEEN, threads={"torch_intraop": 1}),
+    index=IndexFacts(2.5, 1 << 20, 100 << 20, None, "1" * 64, GOLDEN_SPEC.envelope, resumed_s=1.5),
+    corpus_documents=5183,
     memory=Memory(
         peak_anon_bytes=100 << 20,
+        peak_mapped_bytes=3 << 20,
         peak_cgroup_bytes=150 << 20,
+        peak_gpu_bytes=4 << 20,
         peak_anon_by_phase_bytes={"load": 1 << 20},
         source="cgroup v1",
         samples=77,
@@ -288,25 +303,6 @@ FULL = result(
     warmup_steady=True,
     trials_finished=1,
     ranking_disagreements=0,
-    files={"log.txt.gz": "2" * 64},
-    key="6f18959845167027",
-    schema_version=1,
-)
-NEW_SPEC = replace(
-    GOLDEN_SPEC,
-    jobs=5,
-    job=2,
-    repeats=20,
-    result_cache=True,
-    scenario_params=ScenarioParams(None, 0.05, 95.0),
-    warmup_cap=9,
-)
-FULL_2 = replace(
-    FULL,
-    spec=NEW_SPEC,
-    key="471090ed28220fc3",
-    effective=replace(SEEN, threads={"torch_intraop": 1}),
-    memory=replace(FULL.memory, peak_mapped_bytes=3 << 20, peak_gpu_bytes=4 << 20),
     canary=(
         CanaryReading(
             "before", 10, 0.2, 0.01, 0.02, 0.003, 0.5, 2400.0, 0.0, GpuReading(345, ("gpu_idle", "sw_power_cap"), 36)
@@ -318,43 +314,22 @@ FULL_2 = replace(
     page_cache="dropped",
     probes=(Probe(0, 12.5, 300, 0.04, 2, True, False),),
     rate_qps=12.5,
-    corpus_documents=5183,
-    schema_version=2,
-)
-FULL_3 = replace(
-    FULL_2,
-    index=replace(FULL.index, resumed_s=1.5),
     stand_in="a small model, trained for a minute",
-    schema_version=3,
-)
-EC2_SPEC = replace(NEW_SPEC, instance_type="c7g.large")
-FULL_4 = replace(
-    FULL_3,
-    spec=EC2_SPEC,
-    key="6084321c765e23e3",
-    shared_host=True,
     instance=Ec2Instance("i-0", "c7g.large", "us-east-1a", "ami-0", "spot", "a-group", "h-0", "Neoverse-V1"),
-    schema_version=4,
-)
-HELD_OUT_SPEC = replace(EC2_SPEC, held_out=2)
-FULL_5 = replace(
-    FULL_4,
-    spec=HELD_OUT_SPEC,
-    key=job_key(HELD_OUT_SPEC),
+    shared_host=True,
     compiled_s=0.25,
+    files={"log.txt.gz": "2" * 64},
     seal="2" * 64,
-    schema_version=5,
 )
 
 
-@pytest.mark.parametrize(("version", "meant"), [(1, FULL), (2, FULL_2), (3, FULL_3), (4, FULL_4), (5, FULL_5)])
-def test_the_golden_result_of_each_version_is_read_for_ever(version: int, meant: Result) -> None:
-    """Never change those files: they stand for all that was ever stored.  Convert old versions when reading."""
-    assert read_result(GOLDEN[version]) == meant
+def test_golden_result_of_version_1_is_read_by_every_later_version() -> None:
+    """Never change the file: it stands for all results ever stored.  Convert an older version when reading."""
+    assert read_result(GOLDEN) == FULL
 
 
 def test_no_field_is_left_out_of_the_golden_result() -> None:
-    raw = json.loads(GOLDEN[5].read_text())
+    raw = json.loads(GOLDEN.read_text())
     records: list[tuple[dict[str, Any], type]] = [
         (raw, Result),
         (raw["index"], IndexFacts),
@@ -374,26 +349,13 @@ def test_no_field_is_left_out_of_the_golden_result() -> None:
         assert record.keys() == {field.name for field in dataclasses.fields(cls)}
 
 
-def test_what_an_old_version_did_not_hold_is_not_measured_never_0() -> None:
-    old = read_result(GOLDEN[1])
-    assert old.memory.peak_mapped_bytes is None and old.rate_qps is None and old.placement is None
-    assert old.corpus_documents is None
-    assert old.index is not None and old.index.resumed_s is None
-    assert old.stand_in is None and read_result(GOLDEN[2]).stand_in is None
-    assert old.instance is None and read_result(GOLDEN[3]).spec.instance_type is None
-    assert old.effective is not None and old.effective.numa_nodes is None
-    assert old.canary == () and old.counters == Counters() and old.gpu is None
-    assert (old.spec.jobs, old.spec.job, old.spec.repeats) == (1, 0, 0), "as every job of that version was"
-
-
-@pytest.mark.parametrize("made", [FULL_4, result()])
+@pytest.mark.parametrize("made", [FULL, result()])
 def test_what_is_stored_follows_the_published_schema(tmp_path: Path, store: Store, made: Result) -> None:
-    schema = json.loads(SCHEMA[4].read_text())
+    schema = json.loads(SCHEMA.read_text())
     with store.held():
         stored = json.loads((put(store, replace(made, key="k")) / RESULT).read_text())
     jsonschema.validate(stored, schema)
-    for version, path in GOLDEN.items():
-        jsonschema.validate(json.loads(path.read_text()), json.loads(SCHEMA[version].read_text()))
+    jsonschema.validate(json.loads(GOLDEN.read_text()), schema)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({**stored, "outcome": "blank"}, schema)
 

@@ -21,7 +21,7 @@ import docker
 from docker.models.containers import Container
 
 from harness.driver import cgroup
-from harness.launch.base import Job, Limits
+from harness.launch.base import LaunchRequest, Limits
 from harness.launch.docker import group_of
 from harness.launch.docker_arguments import arguments
 from harness.records import Envelope
@@ -112,7 +112,7 @@ def main(image: str, target: str, *names: str) -> None:
                 container.remove(force=True)
 
 
-def _job(work: Path) -> Job:
+def _job(work: Path) -> LaunchRequest:
     for name in ("job/out", "index"):
         (work / name).mkdir(parents=True)
     work.chmod(0o755)
@@ -124,7 +124,7 @@ def _job(work: Path) -> Job:
         os.fsync(file.fileno())
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     spec = replace(FULL_SPEC, envelope=Envelope("recorded", 1, 256 * MIB))
-    return Job(spec, PREPARED, work / "job", work / "index", work / "index", Limits(60, 60, 60, 60))
+    return LaunchRequest(spec, PREPARED, work / "job", work / "index", work / "index", Limits(60, 60, 60, 60))
 
 
 def _record(container: Container, moments: tuple[str, ...], folder: Path) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from harness.launch.base import Job
+from harness.launch.base import LaunchRequest
 from harness.launch.fake import FakeLauncher
 from harness.records import Outcome
 from harness.results import seals
@@ -34,7 +34,7 @@ def make(bench: Bench) -> None:
         scenarios=["single_stream", "offline", "server"],
     )
 
-    def script(job: Job) -> Outcome:
+    def script(job: LaunchRequest) -> Outcome:
         return Outcome.OOM if job.spec.system == "greedy" and job.spec.kind == "search" else Outcome.OK
 
     bench.run(FakeLauncher(script), path)

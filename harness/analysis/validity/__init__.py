@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from harness.analysis.table import Cause, Finding, Validity
 from harness.analysis.validity import counter_checks, machine_speed
 from harness.analysis.validity.findings import again, invalid, noisy, remark, trials_s, warm_longer, warm_wider
-from harness.analysis.validity.sample_checks import MAX_TRIAL_RATIO, Facts
+from harness.analysis.validity.sample_checks import MAX_TRIAL_RATIO, SampleFacts
 from harness.records import Isolation, Outcome
 from harness.results.schema import Result, ResultSpec
 
@@ -31,7 +31,7 @@ _ORDER = (Validity.CLEAN, Validity.NOISY, Validity.INVALID)
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Assessment:
     """The worst of the findings, and all of them."""
 
     validity: Validity
@@ -50,12 +50,12 @@ class Verdict:
 
 def assess(
     results: Sequence[Result],
-    facts: Facts | None = None,
+    facts: SampleFacts | None = None,
     *,
     missing: int = 0,
     disagreements: int | None = None,
     levels: machine_speed.Levels | None = None,
-) -> Verdict:
+) -> Assessment:
     """Judge how far a cell's numbers can be trusted.
 
     Args:
@@ -67,9 +67,9 @@ def assess(
     """
     findings = _isolation(results[0])
     if all(result.outcome is Outcome.OK for result in results):
-        facts = facts or Facts()
+        facts = facts or SampleFacts()
         findings += (
-            counter_checks.look(results, levels or {}, facts)
+            counter_checks.check(results, levels or {}, facts)
             + _preparation(results)
             + _completeness(results, facts, missing)
             + _rankings(results, disagreements)
@@ -78,7 +78,7 @@ def assess(
         )
         findings += _protocol(results[0].spec)
     worst = max((finding.validity for finding in findings), key=_ORDER.index, default=Validity.CLEAN)
-    return Verdict(worst, tuple(findings))
+    return Assessment(worst, tuple(findings))
 
 
 def _isolation(result: Result) -> list[Finding]:
@@ -112,7 +112,7 @@ def _preparation(results: Sequence[Result]) -> list[Finding]:
     return found
 
 
-def _completeness(results: Sequence[Result], facts: Facts, missing: int) -> list[Finding]:
+def _completeness(results: Sequence[Result], facts: SampleFacts, missing: int) -> list[Finding]:
     spec, found = results[0].spec, []
     if missing:
         text = f"only {spec.jobs - missing} of {spec.jobs} {_unit(spec)}s are in these numbers; {again(spec.cell, '')}"
@@ -144,7 +144,7 @@ def _rankings(results: Sequence[Result], between_jobs: int | None) -> list[Findi
     return [noisy(Cause.RANKINGS, text)]
 
 
-def _steadiness(results: Sequence[Result], facts: Facts) -> list[Finding]:
+def _steadiness(results: Sequence[Result], facts: SampleFacts) -> list[Finding]:
     spec, found = results[0].spec, []
     unsteady = [result.warmup_done for result in results if result.warmup_steady is False]
     if unsteady:
@@ -199,7 +199,7 @@ def _compiling(results: Sequence[Result]) -> list[Finding]:
     return [noisy(Cause.WARMUP, text)]
 
 
-def _concentration(result: Result, facts: Facts) -> list[Finding]:
+def _concentration(result: Result, facts: SampleFacts) -> list[Finding]:
     """Samples that are slow once make the mean doubtful; queries that are slow every time are the system's own."""
     found, few, tail = [], facts.carried, facts.tail
     if few is not None:
@@ -221,7 +221,7 @@ def _concentration(result: Result, facts: Facts) -> list[Finding]:
     return found
 
 
-def _drift(results: Sequence[Result], facts: Facts) -> Finding:
+def _drift(results: Sequence[Result], facts: SampleFacts) -> Finding:
     spec, drift = results[0].spec, facts.drift
     assert drift is not None
     if drift.cold and len(results) == 1:

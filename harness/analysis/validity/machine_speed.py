@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from harness.analysis.table import Cause, Finding
 from harness.analysis.validity.findings import again, noisy, remark
-from harness.analysis.validity.sample_checks import Facts
+from harness.analysis.validity.sample_checks import SampleFacts
 from harness.records import Outcome
 from harness.results.schema import CanaryReading, Environment, Result
 
@@ -58,7 +58,7 @@ def levels(results: Iterable[Result]) -> Levels:
     return dict(found)
 
 
-def look(results: Sequence[Result], known: Levels, facts: Facts) -> list[Finding]:
+def check(results: Sequence[Result], known: Levels, facts: SampleFacts) -> list[Finding]:
     """Judge the looks at the machine beside a cell's trials.
 
     Args:

@@ -69,7 +69,7 @@ class Drift:
 
 
 @dataclass(frozen=True)
-class Start:
+class ColdStart:
     """The first ``queries`` of each process took ``ratio`` times what the same queries took later."""
 
     queries: int
@@ -77,7 +77,7 @@ class Start:
 
 
 @dataclass(frozen=True)
-class Repeat:
+class RepeatSpeedup:
     """``queries`` asked again at once took ``ratio`` (median) of the ``first_s`` (median) that they took at first."""
 
     queries: int
@@ -86,7 +86,7 @@ class Repeat:
 
 
 @dataclass(frozen=True)
-class Between:
+class UnclaimedTime:
     """Seconds a query that passed beside what the system claims, and their share of the trials."""
 
     per_query_s: float
@@ -94,7 +94,7 @@ class Between:
 
 
 @dataclass(frozen=True)
-class Carried:
+class SlowSamples:
     """``few`` of ``samples`` took ``share`` of all time beyond what their queries take in other trials."""
 
     few: int
@@ -103,7 +103,7 @@ class Carried:
 
 
 @dataclass(frozen=True)
-class Tail:
+class SlowQueries:
     """``few`` queries hold half of the time.  ``trials``: 1 cannot tell slow queries from slow samples."""
 
     few: int
@@ -111,7 +111,7 @@ class Tail:
 
 
 @dataclass(frozen=True)
-class Facts:
+class SampleFacts:
     """What was found; ``None``: nothing to speak of, or nothing that could tell.  ``queries`` were timed.
 
     ``mean_within`` is half the width of the mean's interval, as a share of the mean.
@@ -120,15 +120,15 @@ class Facts:
     queries: int | None = None
     trial_means_s: tuple[float, ...] = ()
     drift: Drift | None = None
-    start: Start | None = None
-    repeat: Repeat | None = None
-    between: Between | None = None
-    carried: Carried | None = None
-    tail: Tail | None = None
+    start: ColdStart | None = None
+    repeat: RepeatSpeedup | None = None
+    between: UnclaimedTime | None = None
+    carried: SlowSamples | None = None
+    tail: SlowQueries | None = None
     mean_within: float | None = None
 
 
-def look(timings: Timings, phases_s: Mapping[int, float], scenario: str = "single_stream") -> Facts:
+def inspect(timings: Timings, phases_s: Mapping[int, float], scenario: str = "single_stream") -> SampleFacts:
     """Look for all of it.
 
     Args:
@@ -138,11 +138,11 @@ def look(timings: Timings, phases_s: Mapping[int, float], scenario: str = "singl
     """
     queries = len(timings.queries)
     if scenario == "server" or not len(timings.query):
-        return Facts(queries)
+        return SampleFacts(queries)
     if scenario == "offline":
         grid = timings.whole()  # a batch's duration stands at each of its queries
-        return Facts(queries, tuple(grid.mean(axis=0).tolist()), _drift(timings, paired=False))
-    return Facts(
+        return SampleFacts(queries, tuple(grid.mean(axis=0).tolist()), _drift(timings, paired=False))
+    return SampleFacts(
         queries,
         tuple(timings.whole().mean(axis=0).tolist()),
         _drift(timings, paired=True),
@@ -178,7 +178,7 @@ def _drift(timings: Timings, *, paired: bool) -> Drift | None:
     return Drift(float(means[slow] / means[fast]), float(means[slow]), float(means[fast]), cold)
 
 
-def start(timings: Timings) -> Start | None:
+def start(timings: Timings) -> ColdStart | None:
     """The widest slope at the beginning of a fresh process: its first queries against its later ones.
 
     Only the first trial of each job begins in a fresh process.  The order of queries is random in each trial, so a
@@ -200,7 +200,7 @@ def start(timings: Timings) -> Start | None:
         score = excess / (few * many * (len(value) + 1) / 12) ** 0.5
         ratio = float(np.exp(np.median(value[early]) - np.median(value[~early])))
         if ratio > MAX_START_RATIO and ndtr(-score) < START_CHANCE and (found is None or ratio > found.ratio):
-            found = Start(window, ratio)
+            found = ColdStart(window, ratio)
         window *= 2
     if found and (1 - 1 / found.ratio) * float(np.median(timings.latency_s)) < MIN_START_S:
         return None
@@ -236,7 +236,7 @@ def _ranks(values: Floats) -> Floats:
     return np.asarray((last - (counts - 1) / 2)[place], dtype=np.float64)
 
 
-def repeat(timings: Timings) -> Repeat | None:
+def repeat(timings: Timings) -> RepeatSpeedup | None:
     """How much faster queries are when they are asked again at once, if that is much and nearly all of them are.
 
     The second asking is held against the query's first in that process, in the job's first trial: with a cache that
@@ -272,7 +272,7 @@ def repeat(timings: Timings) -> Repeat | None:
     ratio, first = float(np.median(ratios)), float(np.median(firsts))
     clear = ratio < _CLEAR_RATIO and first >= MIN_REPEAT_S
     enough = clear or (ratio < MIN_REPEAT_RATIO and (1 - ratio) * first >= MOST_WARM_S)
-    return Repeat(len(ratios), ratio, first) if enough and _mostly_faster(ratios) else None
+    return RepeatSpeedup(len(ratios), ratio, first) if enough and _mostly_faster(ratios) else None
 
 
 def _mostly_faster(ratios: Sequence[float]) -> bool:
@@ -284,7 +284,7 @@ def _mostly_faster(ratios: Sequence[float]) -> bool:
     return by_luck <= max(REPEAT_CHANCE, 0.5 ** len(ratios))
 
 
-def carried(timings: Timings) -> Carried | None:
+def carried(timings: Timings) -> SlowSamples | None:
     """Return the few samples that carry the mean, each slow in its own trial alone; ``None``: there are none.
 
     A sample is held against its query's other trials (of an even number the lower middle one), each trial first brought
@@ -299,18 +299,18 @@ def carried(timings: Timings) -> Carried | None:
     for share, least in CARRIED:
         few = int(share * excess.size)
         if few and held[few - 1] >= max(least, MIN_CARRIED_S / grid.mean()):
-            return Carried(few, excess.size, float(held[few - 1]))
+            return SlowSamples(few, excess.size, float(held[few - 1]))
     return None
 
 
-def tail(timings: Timings) -> Tail | None:
+def tail(timings: Timings) -> SlowQueries | None:
     """Return the few queries that hold half of the time, in every trial; ``None``: it takes more of them."""
     grid = _level(timings)
     if grid is None:
         return None
     usual = np.sort(np.quantile(grid, 0.5, axis=1, method="lower"))[::-1]
     few = int(np.searchsorted(np.cumsum(usual), usual.sum() / 2)) + 1
-    return Tail(few, grid.shape[1]) if few <= MAX_TAIL_SHARE * len(usual) else None
+    return SlowQueries(few, grid.shape[1]) if few <= MAX_TAIL_SHARE * len(usual) else None
 
 
 def _level(timings: Timings) -> Floats | None:
@@ -322,12 +322,12 @@ def _level(timings: Timings) -> Floats | None:
     return np.asarray(grid / level, dtype=np.float64)
 
 
-def _between(timings: Timings, phases_s: Mapping[int, float]) -> Between | None:
+def _between(timings: Timings, phases_s: Mapping[int, float]) -> UnclaimedTime | None:
     """Time that passed in the trials and that no query claims, if it is more than the harness itself takes."""
     mask = np.isin(timings.job, list(phases_s))
     lasted, queries = sum(phases_s.values()), int(mask.sum())
     if not queries or lasted <= 0:
         return None
     rest = lasted - float(timings.latency_s[mask].sum())
-    found = Between(rest / queries, rest / lasted)
+    found = UnclaimedTime(rest / queries, rest / lasted)
     return found if found.per_query_s > MAX_BETWEEN_S and found.share > MAX_BETWEEN_SHARE else None

@@ -15,7 +15,7 @@ from harness.aws.cloud_run import archive, costs, user_data
 from harness.config import read_toml, validate
 from harness.errors import UsageError
 from harness.jobs import machines
-from harness.jobs.machines import Choice
+from harness.jobs.machines import MachineChoice
 from harness.jobs.suite import Suite
 from harness.launch.images import catalog
 from harness.launch.images.base_image import BaseFile
@@ -79,7 +79,7 @@ class Requirements:
 
 def requirements(suite: Suite, options: Options, snapshot: Snapshot) -> Requirements:
     """Choose the instance type of each profile of a suite."""
-    choice = Choice(options.instance, options.burstable, options.architecture)
+    choice = MachineChoice(options.instance, options.burstable, options.architecture)
     chosen = machines.of_suite(suite, snapshot, choice).items()
     pairs = tuple((hardware_profiles.profile(name), machine.instance) for name, machine in chosen)
     for envelope, instance in pairs:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from harness.aws.cloud_run.backend import Submission
 from harness.aws.cloud_run.records import Launch, PlannedPart
-from harness.jobs.estimates import Estimate
+from harness.jobs.estimates import DurationEstimate
 
 # EC2 bills by the second, at least these.
 LEAST_BILLED_S = 60.0
@@ -32,9 +32,9 @@ def usd_per_hour(instance_usd: float, disk_gib: int, usd_per_gib_month: float) -
     return instance_usd + disk_gib * usd_per_gib_month / HOURS_A_MONTH + ADDRESS_USD_PER_HOUR
 
 
-def estimate(part: PlannedPart) -> Estimate:
+def estimate(part: PlannedPart) -> DurationEstimate:
     """Return a part's time."""
-    return Estimate(part.expected_s, part.worst_s, part.measured)
+    return DurationEstimate(part.expected_s, part.worst_s, part.measured)
 
 
 def expected_usd(parts: Iterable[PlannedPart]) -> float:
@@ -42,13 +42,13 @@ def expected_usd(parts: Iterable[PlannedPart]) -> float:
     return sum(part.usd_per_hour * max(part.expected_s, LEAST_BILLED_S) / 3600 for part in parts)
 
 
-def usual_limit_s(estimate: Estimate) -> float:
+def usual_limit_s(estimate: DurationEstimate) -> float:
     """Return how long a box may live where no cap says less."""
     slack = _SLACK_MEASURED if estimate.measured else _SLACK_ASSUMED
     return min(max(slack * estimate.seconds, _LEAST_LIMIT_S), max(estimate.worst_s, _LEAST_LIMIT_S))
 
 
-def need_s(estimate: Estimate) -> float:
+def need_s(estimate: DurationEstimate) -> float:
     """Return the least time that a box is launched for."""
     return min(_NEED * estimate.seconds, usual_limit_s(estimate))
 

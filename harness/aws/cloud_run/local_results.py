@@ -5,7 +5,6 @@ A job that arrives is a stranger's until names, sizes, hashes, seal and spec are
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 from collections.abc import Iterable
@@ -14,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import harness
+from harness import filesystem
 from harness.aws.cloud_run import archive, records
 from harness.aws.cloud_run.records import PartJob, PlannedPart
 from harness.aws.objects import Objects
@@ -118,7 +118,7 @@ def bring(work: Objects, box_id: str, key: str, expected: ResultSpec, store: Sto
 
 def _check(result: Result, folder: Path, key: str, expected: ResultSpec) -> None:
     """Refuse a result that contradicts itself, its files or the plan."""
-    found = {each.name: hashlib.sha256(each.read_bytes()).hexdigest() for each in folder.iterdir()}
+    found = {each.name: filesystem.sha256(each) for each in folder.iterdir()}
     del found[RESULT]
     if found != result.files:
         other = sorted(name for name in found.keys() | result.files.keys() if found.get(name) != result.files.get(name))

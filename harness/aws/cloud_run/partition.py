@@ -12,10 +12,10 @@ from harness.aws.cloud_run import costs
 from harness.aws.cloud_run.records import PartJob, PlannedPart
 from harness.jobs import estimates
 from harness.jobs.assignment import IndexBuild
-from harness.jobs.estimates import Estimate, Estimates
+from harness.jobs.estimates import DurationEstimate, DurationModel
 from harness.jobs.indexes import Index
 from harness.jobs.inputs import Inputs
-from harness.jobs.machines import Machine
+from harness.jobs.machines import ChosenMachine
 from harness.jobs.plan import Planned, index_key, order
 from harness.launch.base import Prepared
 from harness.results.schema import Result, job_key
@@ -44,7 +44,7 @@ class Missing:
     """An index that is nowhere yet, and the time that its build takes."""
 
     build: IndexBuild
-    estimate: Estimate
+    estimate: DurationEstimate
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,10 @@ class Grouping:
     long a job takes; ``missing``: indexes to build, by key.
     """
 
-    machines: Mapping[str, Machine]
-    estimate: Callable[[Planned], Estimate]
+    machines: Mapping[str, ChosenMachine]
+    estimate: Callable[[Planned], DurationEstimate]
     missing: Mapping[str, Missing] = field(default_factory=dict)
-    build_machine: Machine | None = None
+    build_machine: ChosenMachine | None = None
     build_gpus: int = 0
     sizes: Sizes = Sizes()
     usd_per_gib_month: float = 0.0
@@ -99,7 +99,7 @@ def _grouped(members: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]
 
 
 def _part(
-    machine: Machine,
+    machine: ChosenMachine,
     jobs: Sequence[Planned],
     builds: Sequence[Missing],
     how: Grouping,
@@ -143,7 +143,7 @@ def _shipped(jobs: Sequence[Planned], builds: Sequence[Missing], sizes: Sizes, g
 
 def grouping(
     inputs: Inputs,
-    machines: Mapping[str, Machine],
+    machines: Mapping[str, ChosenMachine],
     images: Mapping[str, Prepared],
     planned: Iterable[Planned],
     stored: Iterable[Result],
@@ -157,7 +157,7 @@ def grouping(
     """
     protocol = inputs.suite.protocol
     todo = order(planned, protocol.seed)
-    times = Estimates(stored, job_timeout_s=protocol.job_timeout_s, build_timeout_s=protocol.build_timeout_s)
+    times = DurationModel(stored, job_timeout_s=protocol.job_timeout_s, build_timeout_s=protocol.build_timeout_s)
     missing: dict[str, Missing] = {}
     for job in todo:
         key, cell = job.spec.index_key, job.cell
@@ -197,7 +197,7 @@ def _sizes(inputs: Inputs, images: Mapping[str, Prepared], local: Mapping[str, I
             if prepared is not None and prepared.size_bytes is not None:
                 found[cell.system] = max(found.get(cell.system, 0), prepared.size_bytes)
     corpora = {
-        name: sum(entry.stat().st_size for entry in filesystem.files(dataset.corpus.folder))
+        name: sum(entry.stat().st_size for entry in filesystem.walk(dataset.corpus.folder))
         for name, dataset in inputs.datasets.items()
     }
     return Sizes(found, corpora, {key: index.facts.index_bytes for key, index in local.items()})

@@ -11,14 +11,18 @@ from rich.table import Table
 
 from harness.aws.cloud_run import costs
 from harness.aws.cloud_run.records import PlannedPart
-from harness.jobs.machines import Machine
+from harness.jobs.machines import ChosenMachine
 
 # More rows than these are joined by instance type.
 _MOST_ROWS = 24
 
 
 def show(
-    parts: Sequence[PlannedPart], notes: Sequence[str], machines: Mapping[str, Machine], cap: float | None, to: Console
+    parts: Sequence[PlannedPart],
+    notes: Sequence[str],
+    machines: Mapping[str, ChosenMachine],
+    cap: float | None,
+    to: Console,
 ) -> None:
     """Print a table of parts, notes, and the sum."""
     table = Table(box=None, pad_edge=False)

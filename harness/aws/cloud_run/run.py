@@ -23,9 +23,9 @@ from harness.aws.objects import Objects
 from harness.errors import AwsError, HarnessError, ImageError, UsageError
 from harness.jobs import indexes, machines
 from harness.jobs.indexes import Index
-from harness.jobs.inputs import Options, gather, plan_on
-from harness.jobs.machines import Choice
-from harness.jobs.orchestrator import Summary, keep_inputs
+from harness.jobs.inputs import RunOptions, gather, plan_on
+from harness.jobs.machines import MachineChoice
+from harness.jobs.orchestrator import RunSummary, keep_inputs
 from harness.jobs.plan import Planned
 from harness.jobs.suite import Suite
 from harness.launch.base import Launcher, Prepared
@@ -46,7 +46,7 @@ class Request:
     """The user's wishes.  ``most``: machines at once; ``cap_usd``: ``--max-usd``."""
 
     suite: Suite
-    options: Options
+    options: RunOptions
     work: S3Uri
     region: str | None = None
     instance: str | None = None
@@ -98,7 +98,7 @@ class Client:
 class Done:
     """The end of a command; each of the ``complaints`` is a line, and any of them makes it a failure."""
 
-    summary: Summary
+    summary: RunSummary
     complaints: tuple[str, ...] = ()
 
 
@@ -150,11 +150,11 @@ class SuiteRun:
         self.clock = AwsTime(client.connections)
         self.shipper = client.shipper(self.work)
         # A wrong machine is known before a dataset is loaded.
-        choice = Choice(request.instance, request.burstable, request.architecture)
+        choice = MachineChoice(request.instance, request.burstable, request.architecture)
         self.machines = machines.of_suite(request.suite, self.snapshot, choice)
         self.inputs = gather(request.suite, request.options, client.screen)
         self.store = Store(request.options.results, request.suite.name, request.options.shelf)
-        self.owner = clients.owner(client.connections, config.default())
+        self.owner = clients.owner(client.connections, config.cache_folder())
         context = Context(request, client.connections, region, self.known, self.clock, self.owner, client.screen.say)
         self.backend = service.open(context)
         self.complaints: list[str] = []
@@ -169,7 +169,7 @@ class SuiteRun:
         self.quote(draft)
         if not draft.parts and found is None:
             keys = frozenset(job.latest.key for job in draft.jobs if job.done and job.latest)
-            return Done(Summary(len(draft.jobs), (), keys))
+            return Done(RunSummary(len(draft.jobs), (), keys))
         if draft.parts:
             self._agree(draft)
         keep_inputs(self.inputs, self.store)
@@ -371,7 +371,7 @@ class SuiteRun:
                 f"STILL ALIVE AND COSTING MONEY: {', '.join(alive)}; end them with {self.backend.ending}"
             )
         done_before = sum(job.done and (job.cell, job.spec.job) not in ours for job in draft.jobs)
-        return Done(Summary(done_before, tuple(finished), frozenset(keys)), tuple(self.complaints))
+        return Done(RunSummary(done_before, tuple(finished), frozenset(keys)), tuple(self.complaints))
 
 
 def _rest(part: PlannedPart, home: Home) -> PlannedPart | None:

@@ -229,7 +229,7 @@ class Fetcher:
         if indexes.find(self._cache, key):
             return
         home = indexes.folder(self._cache, key)
-        fresh = filesystem.in_the_making(home)
+        fresh = filesystem.staging_path(home)
         fresh.mkdir(parents=True)
         try:
             self._unpack(
@@ -242,10 +242,10 @@ class Fetcher:
                 place = self._work.place.below(shipped.name)
                 raise AwsError(f"{place}: holds another index than its {FACTS} says; delete it, run again", "BadInput")
             fresh.chmod(0o755)
-            filesystem.remove(home)  # damaged, or it had been found
+            filesystem.remove_tree(home)  # damaged, or it had been found
             fresh.rename(home)
         finally:
-            filesystem.remove(fresh)
+            filesystem.remove_tree(fresh)
 
     def _unpack(self, shipped: Input, what: str, folder: Path, allowed: Callable[[str], bool] | None = None) -> None:
         most, place = _LEAST_BYTES + _MOST_TIMES * shipped.size_bytes, str(self._work.place.below(shipped.name))
@@ -257,7 +257,7 @@ class Fetcher:
         """Open the content of an input, downloaded and checked against its record."""
         self._say(f"fetching {what}, {shipped.size_bytes / 2**20:.1f} MiB")
         place = self._work.place.below(shipped.name)
-        with filesystem.scratch(self._cache / "shipping", "fetched") as folder:
+        with filesystem.scratch_folder(self._cache / "shipping", "fetched") as folder:
             path = folder / "it"
             try:
                 found = self._work.download(shipped.name, path)
@@ -289,7 +289,7 @@ def _tag(engine: docker.DockerClient, prepared: Prepared) -> str | None:
 
 def _pack_index(path: Path, index: Index) -> None:
     entries: list[tuple[str, Path | bytes]] = [(FACTS, to_json(index.facts, indent=2).encode())]
-    for each in sorted(Path(entry.path) for entry in filesystem.files(index.folder)):
+    for each in sorted(Path(entry.path) for entry in filesystem.walk(index.folder)):
         name = f"{INDEX_DATA}/{each.relative_to(index.folder).as_posix()}"
         entries.append((f"{name}/", b"") if each.is_dir() else (name, each))
     archive.write_gz(path, entries)
@@ -303,7 +303,7 @@ def _find(work: Objects, name: str) -> Input | None:
 
 def _upload(work: Objects, name: str, what: str, pack: Callable[[Path], None], cache: Path, say: Report) -> Input:
     """Pack an input and upload its bytes, without a record."""
-    with filesystem.scratch(cache / "shipping", "packed") as folder:
+    with filesystem.scratch_folder(cache / "shipping", "packed") as folder:
         path = folder / "packed"
         pack(path)
         made = _input(name, _sha256(path), path.stat().st_size)
@@ -330,5 +330,4 @@ def _input(name: str, sha256: str, size_bytes: int) -> Input:
 def _sha256(content: Path | bytes) -> str:
     if isinstance(content, bytes):
         return hashlib.sha256(content).hexdigest()
-    with content.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return filesystem.sha256(content)

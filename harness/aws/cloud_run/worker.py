@@ -32,12 +32,13 @@ from harness.aws.cloud_run.records import Beat, End, Part, dump, fetch, read
 from harness.aws.errors import aws_errors, concealed
 from harness.aws.objects import Objects
 from harness.errors import AwsError, FileError, HarnessError, JobError, UsageError
-from harness.jobs import environment, indexes, suite
-from harness.jobs.assignment import Follower, Share, Wanted
-from harness.jobs.inputs import Options
+from harness.jobs import environment, indexes, orchestrator, suite
+from harness.jobs.assignment import AssignedJob, AssignedWork, RunCallbacks
+from harness.jobs.inputs import RunOptions
 from harness.jobs.suite import Suite
-from harness.launch.base import Report
+from harness.launch.base import Launcher, Report
 from harness.launch.docker_errors import engine_errors
+from harness.progress import Screen
 from harness.results.reader import StoredJob
 from harness.results.schema import job_key
 
@@ -148,7 +149,7 @@ class Worker:
                 for image in part.images:
                     fetcher.image(engine, image)
         datasets = self._home / _DATASETS
-        filesystem.remove(datasets)
+        filesystem.remove_tree(datasets)
         for name, each in part.datasets.items():
             fetcher.dataset(each, datasets / name)
         for key, each in part.indexes.items():
@@ -258,14 +259,27 @@ def suite_of(part: Part, file: Path) -> Suite:
     return suite.parse({**part.suite, "datasets": [f"./{_DATASETS}/{name}" for name in dict.fromkeys(names)]}, file)
 
 
-def options(usual: Options, suite: Suite, part: Part, follower: Follower) -> Options:
+def run_part(file: Path, given: RunOptions, launcher: Launcher, screen: Screen) -> bool:
+    """Run the part that the agent wrote to a file; return whether every job is uploaded."""
+    assignment = read_assignment(file)
+    loaded = suite_of(assignment.part, file)
+    work = Objects(Connections(), parse_uri(assignment.work))
+    uploader = Uploader(assignment, work, given.cache, screen.say)
+    try:
+        orchestrator.run(loaded, options(given, loaded, assignment.part, uploader), launcher, screen)
+    finally:
+        uploader.finish()  # after an error too, because measured jobs are worth uploading
+    return not uploader.status.troubles
+
+
+def options(usual: RunOptions, suite: Suite, part: Part, follower: RunCallbacks) -> RunOptions:
     """Return the options of a run that does one part alone."""
-    jobs = {(job.cell, job.job): Wanted(job.repetition, job.key) for job in part.jobs}
+    jobs = {(job.cell, job.job): AssignedJob(job.repetition, job.key) for job in part.jobs}
     types = dict.fromkeys(suite.profiles, part.instance_type)
-    return replace(usual, share=Share(jobs, follower, part.builds), instance_types=types)
+    return replace(usual, share=AssignedWork(jobs, follower, part.builds), instance_types=types)
 
 
-class Uploader(Follower):
+class Uploader(RunCallbacks):
     """Uploads stored jobs and the part's indexes to the box's folder.
 
     A failed upload is tried again after the next job, and at the end for ``patience_s``.
@@ -350,7 +364,7 @@ class Uploader(Follower):
     def _note(self, **changes: Any) -> None:
         self.status = replace(self.status, **changes)
         # A status that cannot be written hinders no job.
-        with contextlib.suppress(HarnessError), filesystem.writing(self._file) as path:
+        with contextlib.suppress(HarnessError), filesystem.atomic_write(self._file) as path:
             path.write_bytes(dump(self.status))
 
 

@@ -5,27 +5,33 @@ The objects are the truth: each command lists all of them, and mirrors the new o
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 from harness.aws.clients import Connections, parse_uri
-from harness.aws.results.mirror import Wants, Watch, sync
+from harness.aws.results.mirror import Wants, sync
 from harness.aws.results.names import Place
 from harness.aws.results.publish import Publisher, waiting_jobs
+from harness.progress import Progress, silent
+
+log = logging.getLogger(__name__)
 
 
-def open_to_read(text: str, cache: Path, wants: Wants, watch: Watch, *, thorough: bool = False) -> Path:
+def open_to_read(text: str, cache: Path, wants: Wants, progress: Progress = silent, *, thorough: bool = False) -> Path:
     """Return a folder with the files that are in S3 now; see :func:`harness.aws.results.mirror.sync`."""
     place = Place(parse_uri(text), cache)
-    sync(place, Connections(), wants, watch, thorough=thorough)
+    sync(place, Connections(), wants, progress, thorough=thorough)
     if waiting := waiting_jobs(place):
-        watch.say(
-            f"{place.uri}: {len(waiting):,} jobs that a run measured here are not in S3 yet, and left out; the next "
-            "`harness run` into it publishes them"
+        log.info(
+            "%s: %s jobs that a run measured here are not in S3 yet, and left out; the next `harness run` into it"
+            " publishes them",
+            place.uri,
+            f"{len(waiting):,}",
         )
     return place.folder
 
 
-def open_to_write(text: str, cache: Path, watch: Watch) -> tuple[Path, Publisher]:
+def open_to_write(text: str, cache: Path) -> tuple[Path, Publisher]:
     """Return the folder to run in, and its publisher, which asks S3 only once it is held."""
     place = Place(parse_uri(text), cache)
-    return place.folder, Publisher(place, Connections(), watch)
+    return place.folder, Publisher(place, Connections())

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -25,9 +26,12 @@ from harness.aws.errors import retry
 from harness.aws.objects import CHANGED, Objects, Stored
 from harness.aws.results.names import INPUTS, Listing, Place, may_be_mirrored, suite_of
 from harness.errors import AwsError, StoreError
+from harness.progress import Progress, silent
 from harness.results import origins, reader, seals
 from harness.results.reader import RESULT
 from harness.results.schema import ANSWER_DEPTHS, JUDGED_HITS
+
+log = logging.getLogger(__name__)
 
 # Listings of one place before it counts as changing all the time.
 _ROUNDS = 4
@@ -46,19 +50,13 @@ class Wants(Enum):
     ALL = FIGURES | {reader.LOG}
 
 
-@dataclass
-class Watch:
-    """Callbacks: ``say`` takes a line, ``progress`` the number of fetched jobs and of all."""
-
-    say: Callable[[str], None] = lambda _: None
-    progress: Callable[[int, int], None] = lambda _done, _total: None
-
-
 class _Moved(Exception):
     """An object is no longer as it was listed: list again."""
 
 
-def sync(place: Place, connections: Connections, wants: Wants, watch: Watch, *, thorough: bool = False) -> None:
+def sync(
+    place: Place, connections: Connections, wants: Wants, progress: Progress = silent, *, thorough: bool = False
+) -> None:
     """Bring the mirror of a place up to date; with a part of a suite come the suite's judgements and samples.
 
     ``thorough`` compares the content of the mirror's files too, and not their size and time alone.
@@ -67,7 +65,7 @@ def sync(place: Place, connections: Connections, wants: Wants, watch: Watch, *, 
     for _ in range(_ROUNDS):
         pool = ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="s3")
         try:
-            _Round(place, objects, wants.value, watch, pool).run(thorough)
+            _Round(place, objects, wants.value, progress, pool).run(thorough)
             return
         except _Moved:
             continue
@@ -84,7 +82,7 @@ class _Round:
     place: Place
     objects: Objects
     wants: frozenset[str]
-    watch: Watch
+    progress: Progress
     pool: Executor
 
     def run(self, thorough: bool) -> None:
@@ -93,7 +91,7 @@ class _Round:
         before = sorted(_files(self.place))
         listing = self._list(before)
         for line in listing.left_out():
-            self.watch.say(f"{self.place.uri}: {line}")
+            log.info("%s: %s", self.place.uri, line)
         absent = {
             folder: missing
             for folder, files in listing.jobs.items()
@@ -101,13 +99,13 @@ class _Round:
         }
         others = [stored for stored in listing.others.values() if not self._has(stored, thorough)]
         if absent or others:
-            with filesystem.scratch(self.place.cache / "s3" / ".partial", "sync") as scratch:
+            with filesystem.scratch_folder(self.place.cache / "s3" / ".partial", "sync") as scratch:
                 waiting: list[Future[None]] = [self.pool.submit(self._fetch, stored, scratch) for stored in others]
                 for folder, missing in absent.items():
                     waiting.append(self.pool.submit(self._fetch_job, listing.jobs[folder], missing, scratch))
                 for number, done in enumerate(as_completed(waiting), 1):
                     done.result()
-                    self.watch.progress(number, len(waiting))
+                    self.progress(number, len(waiting))
         there = {stored.name for files in listing.jobs.values() for stored in files.values()} | listing.others.keys()
         _remove(self.place, [key for key in before if key not in there])
 
@@ -134,7 +132,7 @@ class _Round:
             if error.code != "AccessDenied":
                 raise
             which = S3Uri(self.place.uri.bucket, prefix)
-            self.watch.say(f"{self.place.uri}: read without {which}, which is not permitted")
+            log.info("%s: read without %s, which is not permitted", self.place.uri, which)
             return []
 
     def _has(self, stored: Stored, thorough: bool) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import platform
 import secrets
 from collections.abc import Iterator
@@ -13,11 +14,13 @@ from harness import filesystem
 from harness.aws.clients import Connections, S3Uri, random_id
 from harness.aws.objects import Objects
 from harness.aws.results.lock import Lock
-from harness.aws.results.mirror import Wants, Watch, sync
+from harness.aws.results.mirror import Wants, sync
 from harness.aws.results.names import JOB_FILES, Place
 from harness.errors import StoreError
 from harness.results import reader
 from harness.results.reader import RESULT
+
+log = logging.getLogger(__name__)
 
 
 class Taken(StoreError):
@@ -31,10 +34,9 @@ class Publisher:
     publishes it if this one dies.
     """
 
-    def __init__(self, place: Place, connections: Connections, watch: Watch) -> None:
+    def __init__(self, place: Place, connections: Connections) -> None:
         self._place = place
         self._connections = connections
-        self._watch = watch
         self._lock: Lock | None = None
 
     @property
@@ -50,7 +52,7 @@ class Publisher:
         self._lock = Lock(self._objects(suite), random_id(self._place.cache / "s3" / ".owner" / _machine()))
         with self._lock.held():
             self._publish_waiting(suite)
-            sync(self._place.below(suite), self._connections, Wants.FIGURES, self._watch)
+            sync(self._place.below(suite), self._connections, Wants.FIGURES)
             yield
 
     def keep(self, path: Path, content: bytes) -> None:
@@ -78,15 +80,15 @@ class Publisher:
             except Taken as error:
                 aside = self._place.cache / "s3" / ".aside" / secrets.token_hex(4) / job
                 _move(folder, aside)
-                self._watch.say(f"{error}; what was measured here under its key lies in {aside}")
+                log.info("%s; what was measured here under its key lies in %s", error, aside)
                 continue
             target = self._place.path(job.as_posix())
             if target.exists():  # a reader mirrored it since
-                filesystem.remove(folder)
+                filesystem.remove_tree(folder)
             else:
                 _move(folder, target)
         if found:
-            self._watch.say(f"published {len(found):,} jobs that an earlier run had measured")
+            log.info("published %s jobs that an earlier run had measured", f"{len(found):,}")
 
     def _publish(self, folder: Path) -> None:
         assert self._lock is not None, "held() comes first"

@@ -80,7 +80,7 @@ def resampled(
             found[place, first : first + len(task.weights)] = _distances(vectors, task)
             progress(done, len(tasks))
         return found
-    with filesystem.temporary("frechet") as folder, _single_threaded(), _pool(workers) as pool:
+    with filesystem.temporary_folder("frechet") as folder, _single_threaded(), _pool(workers) as pool:
         path = folder / "vectors.npy"
         np.save(path, vectors)
         futures = {pool.submit(_work, path, task): key for key, task in tasks.items()}

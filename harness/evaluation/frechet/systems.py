@@ -258,7 +258,7 @@ def _moved(value: float, drawn: Floats | None, least: float = -np.inf) -> Estima
 
     A distance falls with the number of different vectors, and a resample has fewer: all of its distances lie above
     the value.  So neither the resamples' own quantiles nor those reflected at the value (the "basic" interval) say
-    anything of samples of this size; docs/frechet.md has the coverage of all three.
+    anything of samples of this size; docs/method/frechet.md has the coverage of all three.
     """
     if drawn is None:
         return Estimate(value)

@@ -19,9 +19,9 @@ from harness.experiments.calibration.known_values import JobEnd
 from harness.jobs import plan
 from harness.jobs.inputs import Inputs
 from harness.jobs.suite import Suite
-from harness.launch.base import Ended, Job, Launcher, Prepared, Report
+from harness.launch.base import Ended, Launcher, LaunchRequest, Prepared, Report
 from harness.launch.images.catalog import System
-from harness.progress import Progress
+from harness.progress import Step
 from harness.records import Envelope, Isolation, Outcome
 
 _DATASET = "planted"
@@ -40,7 +40,7 @@ while True:
 """
 
 # Sets a quota (microseconds, period) on a running job.
-Throttle = Callable[[Job, tuple[int, int]], None]
+Throttle = Callable[[LaunchRequest, tuple[int, int]], None]
 
 
 def dataset(folder: Path, cache: Path) -> Dataset:
@@ -156,14 +156,14 @@ class InjectingLauncher:
         self._image = self._image or self._inner.prepare(self._base, report)
         return replace(self._image, system=system)
 
-    def launch(self, job: Job, progress: Callable[[Progress], None]) -> Ended:
+    def launch(self, job: LaunchRequest, progress: Callable[[Step], None]) -> Ended:
         """Run a job; set its quota once the envelope is verified and the first trial runs."""
         if job.spec.kind != "search":
             return self._inner.launch(job, progress)
         self._started(job.spec.system)
         pending = [self._quotas[job.spec.system]] if job.spec.system in self._quotas else []
 
-        def watched(step: Progress) -> None:
+        def watched(step: Step) -> None:
             progress(step)
             if pending and step.phase.startswith("trial-"):
                 self._throttle(job, pending.pop())
@@ -180,7 +180,7 @@ class InjectingLauncher:
         self._inner.close()
 
 
-def throttle_container(job: Job, quota: tuple[int, int]) -> None:
+def throttle_container(job: LaunchRequest, quota: tuple[int, int]) -> None:
     """Set a CPU quota on the one running container of this job, as a neighbour or an administrator might."""
     import docker
 

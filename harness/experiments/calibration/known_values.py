@@ -1,6 +1,6 @@
 """Known values of calibration cases, one class a kind: each compares the report of its case with the truth.
 
-The bounds are the instrument's promise; they are written in ``docs/measurement.md``.
+The bounds are the instrument's promise; they are written in ``docs/method/measurement.md``.
 """
 
 from __future__ import annotations

@@ -17,11 +17,11 @@ from harness.experiments.calibration.cases import Case, Group, select
 from harness.experiments.calibration.fixtures import InjectingLauncher
 from harness.experiments.calibration.known_values import CaseReport, FigureVerdict, PeakMemory
 from harness.jobs import orchestrator
-from harness.jobs.inputs import Options
-from harness.jobs.suite import Protocol
+from harness.jobs.inputs import RunOptions
+from harness.jobs.suite import SuiteProtocol
 from harness.launch.base import Launcher
 from harness.launch.images import catalog
-from harness.progress import Progress, Screen
+from harness.progress import Screen, Step
 from harness.records import Isolation, Outcome
 from harness.results.reader import read_jobs
 
@@ -85,7 +85,9 @@ class CalibrationLine:
         return f"{text}, {again} at a later try" if again else text
 
 
-def calibrate(options: Options, selection: CaseSelection, launcher: Launcher, screen: Screen) -> list[CalibrationLine]:
+def calibrate(
+    options: RunOptions, selection: CaseSelection, launcher: Launcher, screen: Screen
+) -> list[CalibrationLine]:
     """Run the cases and judge them.
 
     Every repeat measures afresh; results go to ``<results>/calibration/``.
@@ -99,7 +101,7 @@ def calibrate(options: Options, selection: CaseSelection, launcher: Launcher, sc
             f"calibration needs enforced limits, {launcher.isolation.value} holds none; use --launcher docker"
         )
     groups = select(selection.only)
-    with filesystem.temporary(SYSTEM) as folder:
+    with filesystem.temporary_folder(SYSTEM) as folder:
         dataset = fixtures.dataset(folder, options.cache)
         return _Calibration(options, launcher, screen, dataset, groups, selection).run()
 
@@ -109,7 +111,7 @@ class _Calibration:
 
     def __init__(
         self,
-        options: Options,
+        options: RunOptions,
         launcher: Launcher,
         screen: Screen,
         dataset: Dataset,
@@ -138,13 +140,13 @@ class _Calibration:
                         figures[case, verdict.figure].append((verdict, judged.tries, judged.disturbance))
         return [CalibrationLine(case, *zip(*repeats, strict=True)) for (case, _), repeats in figures.items()]
 
-    def _injecting_launcher(self, watcher: Callable[[Progress], None]) -> InjectingLauncher:
+    def _injecting_launcher(self, watcher: Callable[[Step], None]) -> InjectingLauncher:
         """Return the launcher of this calibration; its progress counts containers."""
         jobs, begun = sum(_containers(group) for group in self._groups) * self._selection.repeats, 0
 
         def started(case: str) -> None:
             nonlocal begun
-            watcher(Progress(case, begun, max(jobs, begun)))
+            watcher(Step(case, begun, max(jobs, begun)))
             begun += 1
 
         quotas = {case.name: case.quota for group in self._groups for case in group.cases if case.quota}
@@ -191,7 +193,7 @@ def _judge(case: Case, reports: Mapping[str, CaseReport], tries: int) -> CaseVer
 
 
 def _containers(group: Group) -> int:
-    return len(group.cases) * Protocol.model_validate(group.protocol).jobs
+    return len(group.cases) * SuiteProtocol.model_validate(group.protocol).jobs
 
 
 def render(lines: Iterable[CalibrationLine], remark: str, form: str) -> str:

@@ -11,7 +11,7 @@ from harness import datasets
 from harness.datasets import Dataset, QuerySample
 from harness.errors import JobError, StoreError, UsageError
 from harness.jobs import environment, orchestrator
-from harness.jobs.inputs import Inputs, Options, plan_with
+from harness.jobs.inputs import Inputs, RunOptions, plan_with
 from harness.jobs.plan import NO_IMAGE
 from harness.jobs.suite import Suite
 from harness.launch.base import Launcher, Prepared
@@ -22,7 +22,7 @@ from harness.results.attempts import started
 from harness.results.reader import StoredJob, cell_path, read_jobs
 from harness.results.schema import Cell, Environment, Result, ResultSpec
 from harness.results.store import Shelf
-from harness.untrusted import read_regular
+from harness.untrusted import read_start
 
 SUITE = "viable"
 SCENARIO = "single_stream"
@@ -103,7 +103,7 @@ class SubjectJobs:
         self.subject = subject
         self.screen = screen
         self.measured = 0
-        self._options = Options(results, cache, results, fresh=True, shelf=shelf)
+        self._options = RunOptions(results, cache, results, fresh=True, shelf=shelf)
         self._launcher = launcher
         self._images: dict[str, Prepared] = {}
         self._ready(subject.system)
@@ -250,7 +250,7 @@ class SubjectJobs:
     def _since(self) -> datetime:
         path = self._folder / _SINCE
         try:
-            return datetime.fromisoformat(read_regular(path, 100).decode("ascii").strip())
+            return datetime.fromisoformat(read_start(path, 100).decode("ascii").strip())
         except FileNotFoundError:
             return datetime.min.replace(tzinfo=UTC)
         except (OSError, ValueError) as error:

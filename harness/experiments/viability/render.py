@@ -15,7 +15,7 @@ from harness.experiments.viability.validation import InstanceVerdict
 from harness.pricing import offers
 from harness.pricing.offers import Offer, Reserve
 from harness.pricing.prices import Snapshot
-from harness.report.markdown import escape, grid
+from harness.report.writers import markdown_escape, markdown_grid
 
 # Columns that hold numbers.
 _NUMBERS = ("mean, ms", "anonymous", "mean, ms (95 %)", "p95, ms", "major faults a query", "page cache")
@@ -98,7 +98,7 @@ def _validation_markdown(verdict: InstanceVerdict) -> str:
     says = (
         "does its work"
         if verdict.holds
-        else f"**does not do its work** ({', '.join(verdict.causes)}: {escape(verdict.why)})"
+        else f"**does not do its work** ({', '.join(verdict.causes)}: {markdown_escape(verdict.why)})"
     )
     return "\n".join(
         [
@@ -125,7 +125,9 @@ def _curve_markdown(curve: Curve) -> str:
         else f"No knee: {(curve.why_no_knee or '')}."
     )
     head = ("limit", "outcome", "mean, ms (95 %)", "p95, ms", "major faults a query", "anonymous", "page cache", "job")
-    notes = [f"- {_mib(each.limit_bytes)}: {escape(each.disturbed)}." for each in curve.points if each.disturbed]
+    notes = [
+        f"- {_mib(each.limit_bytes)}: {markdown_escape(each.disturbed)}." for each in curve.points if each.disturbed
+    ]
     return "\n".join(
         [
             f"## {curve.system} on {curve.dataset}, {_cpus(curve.cpus, curve.gpus)}: latency by memory limit",
@@ -243,7 +245,7 @@ def _evidence_table(evidence: Sequence[Evidence]) -> list[str]:
             f"{each.finding}{f' ({chr(44).join(each.causes)})' if each.causes else ''}",
             "-" if each.mean_s is None else f"{each.mean_s * 1e3:.4g}",
             _mib(each.peak_anon_bytes),
-            escape(each.why) or "-",
+            markdown_escape(each.why) or "-",
             _key(each.job),
         )
         for each in evidence
@@ -270,7 +272,7 @@ def _curve_row(point: CurvePoint) -> tuple[str, ...]:
 
 
 def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
-    return grid(head, tuple(name in _NUMBERS for name in head), rows, padded=True)
+    return markdown_grid(head, tuple(name in _NUMBERS for name in head), rows, padded=True)
 
 
 def _key(job: str) -> str:

@@ -11,7 +11,6 @@ renamed into it.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import subprocess
@@ -120,7 +119,7 @@ def wheels(
         ImageError: a wheel cannot be had, or its hash is not the locked one.
         StoreError: the disk is full.
     """
-    place = cache / "wheels" / platforms.apart(hashlib.sha256(lock.read_bytes()).hexdigest()[:16], platform)
+    place = cache / "wheels" / platforms.apart(filesystem.sha256(lock)[:16], platform)
     if place.is_dir():
         return place
     report(f"downloading the Python packages of {lock.parent.name} for {platform}")
@@ -157,7 +156,7 @@ def _obtain(
     )
     remarks: list[str] = []
     for source in sources:
-        with filesystem.scratch(cache / "tmp", "source") as scratch:
+        with filesystem.scratch_folder(cache / "tmp", "source") as scratch:
             found, remark = source(sorted(missing), scratch)
             remarks.append(remark)
             for name, path in found.items():
@@ -238,7 +237,7 @@ def _pip_download(options: list[str], target: Path) -> str | None:
     done = subprocess.run([*command, "--dest", str(target), *options], capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return None
-    filesystem.refuse_full(f"{target}: pip cannot download", done.stderr)
+    filesystem.raise_if_disk_full(f"{target}: pip cannot download", done.stderr)
     lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
     # Of what pip did not foresee it says "Exception:", and the last line of the traceback says what.
     foreseen = [line for line in lines if line.startswith("ERROR:") and line != "ERROR: Exception:"]
@@ -254,7 +253,7 @@ def _quiet_python(script: str, arguments: list[str], timeout_s: float | None) ->
     except subprocess.TimeoutExpired:
         return False
     if done.returncode:
-        filesystem.refuse_full("the model hub's download", done.stderr.decode("utf-8", "replace"))
+        filesystem.raise_if_disk_full("the model hub's download", done.stderr.decode("utf-8", "replace"))
     return done.returncode == 0
 
 
@@ -264,22 +263,17 @@ def _keep(path: Path, expected: str, name: str, source: str, cache: Path) -> Non
     Raises:
         ImageError: its content is not the declared one.
     """
-    found = _sha256(path)
+    found = filesystem.sha256(path)
     if found != expected:
         raise ImageError(f"{name} from {source} has sha256 {found}, expected {expected}; remove or replace that file")
     place = _folder(cache / "files") / expected
-    with filesystem.scratch(cache / "tmp", "file") as scratch:
+    with filesystem.scratch_folder(cache / "tmp", "file") as scratch:
         shutil.copyfile(path, scratch / "file")
         (scratch / "file").replace(place)
 
 
 def _is(path: Path, sha256: str) -> bool:
-    return path.is_file() and _sha256(path) == sha256
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return path.is_file() and filesystem.sha256(path) == sha256
 
 
 def _link(source: Path, target: Path) -> None:
@@ -298,7 +292,7 @@ def _folder(path: Path) -> Path:
 @contextmanager
 def _made(place: Path) -> Iterator[Path]:
     """A fresh folder that becomes ``place`` when the block ends well, in one step; what was there is replaced."""
-    with filesystem.scratch(place.parent, place.name) as scratch:
+    with filesystem.scratch_folder(place.parent, place.name) as scratch:
         fresh = _folder(scratch / "fresh")
         yield fresh
         if place.exists():

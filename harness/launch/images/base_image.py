@@ -6,7 +6,6 @@ of every platform.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import subprocess
@@ -17,7 +16,7 @@ import docker
 from docker.errors import APIError, ImageNotFound, NotFound
 
 from harness import filesystem
-from harness.config import Declared, read_toml, validate
+from harness.config import ConfigModel, read_toml, validate
 from harness.errors import ImageError
 from harness.launch.images import emulation, platforms
 from harness.launch.images.catalog import images_dir
@@ -29,7 +28,7 @@ ORIGIN_LABEL = "harness.base"
 _SCRIPT = "rootfs.sh"
 
 
-class BaseFile(Declared):
+class BaseFile(ConfigModel):
     """``images/base/base.toml``, ``images/toolchain/base.toml``."""
 
     image: str
@@ -74,11 +73,11 @@ def ensure(
     platform = platform or emulation.native(client)
     tag = reference(name, platform=platform)
     if not _is_there(client, tag):
-        with filesystem.alone(cache, tag.replace(":", "-")):  # an emulated one takes long, and holds up no other
+        with filesystem.cache_lock(cache, tag.replace(":", "-")):  # an emulated one takes long, and holds up no other
             if not _is_there(client, tag):
                 folder = images_dir() / name
                 base = validate(BaseFile, read_toml(folder / "base.toml"), folder / "base.toml")
-                with filesystem.alone(
+                with filesystem.cache_lock(
                     cache, "base-images"
                 ):  # one digest is all platforms': the last pulled has its name
                     remark = _pull(client, base, folder, tag, platform=platform, report=report)
@@ -136,7 +135,7 @@ def _bootstrap(
         raise ImageError(f"{cannot}, and only root can bootstrap one: connect to a registry, or run as root")
     if not emulation.host_runs(platform):  # it runs the new root's own programs
         raise ImageError(f"{cannot}, and this host does not run programs of {platform} to bootstrap one: install qemu")
-    with filesystem.alone(cache, "mmdebstrap"):
+    with filesystem.cache_lock(cache, "mmdebstrap"):
         if shutil.which("mmdebstrap") is None:
             _install_mmdebstrap(cannot, report)
     took = "about a minute" if platform == platforms.here() else "some minutes, emulated"
@@ -144,7 +143,7 @@ def _bootstrap(
     (cache / "logs").mkdir(parents=True, exist_ok=True)
     log = cache / "logs" / f"{tag.replace(':', '-')}.log"
     # Device nodes and foreign owners: a plain temporary folder of root's, outside a cache that may be on NFS.
-    with filesystem.temporary("base") as work, log.open("wb") as sink:
+    with filesystem.temporary_folder("base") as work, log.open("wb") as sink:
         tar = work / "rootfs.tar"
         script = images_dir() / "base" / _SCRIPT
         pinned = lock(name, platform)
@@ -152,9 +151,9 @@ def _bootstrap(
         command = [*_apart(), "bash", str(script), *wanted, str(work), str(tar)]
         done = subprocess.run(command, stdout=sink, stderr=subprocess.STDOUT, check=False)
         if done.returncode != 0:
-            filesystem.refuse_full(f"{work}: mmdebstrap failed", _tail(log))
+            filesystem.raise_if_disk_full(f"{work}: mmdebstrap failed", _tail(log))
             raise ImageError(f"{cannot}, and mmdebstrap failed: {_tail(log)}; the whole log is {log}")
-        sha256 = hashlib.sha256(pinned.read_bytes()).hexdigest()
+        sha256 = filesystem.sha256(pinned)
         _import(client, tar, tag, platform, f"mmdebstrap-{base.suite}-{sha256[:12]}")
 
 
@@ -191,7 +190,7 @@ def _install_mmdebstrap(cannot: str, report: Callable[[str], None]) -> None:
     report("installing mmdebstrap with apt-get, as root: it bootstraps the base image")
     failure = emulation.install("mmdebstrap")
     if failure:
-        filesystem.refuse_full("apt-get", failure)
+        filesystem.raise_if_disk_full("apt-get", failure)
         raise ImageError(f"{cannot}, and {failure}; install mmdebstrap by hand")
 
 

@@ -112,7 +112,7 @@ def _check_made_for(system: System) -> None:
         known = " and ".join(platforms.PLATFORMS)
         raise ImageError(f"system {system.name!r}: images are made for {known}, this engine is {system.platform}")
     if system.lacking:
-        raise ImageError(f"system {system.name!r}: {system.lacking}; take another platform (docs/platforms.md)")
+        raise ImageError(f"system {system.name!r}: {system.lacking}; take another platform (docs/guides/platforms.md)")
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ class _Maker:
     def system(self, system: System) -> Image:
         wanted = _Wanted.system(system)
         # Another process may have built it meanwhile; a second build would move the tag to another digest.
-        with filesystem.alone(self._cache, wanted.repository):
+        with filesystem.cache_lock(self._cache, wanted.repository):
             return _find(self._client, wanted) or self._new_system(system, wanted)
 
     def engine(self, system: System) -> Image:
@@ -158,11 +158,11 @@ class _Maker:
         present = _find(self._client, wanted)
         if present is not None:  # whoever builds another of its recipes does not hold this up
             return present
-        with filesystem.alone(self._cache, wanted.repository):
+        with filesystem.cache_lock(self._cache, wanted.repository):
             return _find(self._client, wanted) or self._new_engine(system, wanted)
 
     def _new_system(self, system: System, wanted: _Wanted) -> Image:
-        with filesystem.alone(self._cache, _FETCHING):
+        with filesystem.cache_lock(self._cache, _FETCHING):
             files = assets.fetch(system.name, system.system_assets, self._cache, self._models, self._report)
         images = [self.system(each) for each in system.components]
         arguments = {"ENGINE": self.engine(system).reference}
@@ -194,9 +194,9 @@ class _Maker:
         what, platform = f"engine {system.engine!r}", system.platform
         wheels = {
             lock: assets.wheels(lock, system.extra_indexes, self._cache, self._report, platform)
-            for lock in (*system.part_locks.values(), system.lock)
+            for lock in (*system.shared_locks.values(), system.lock)
         }
-        with filesystem.alone(self._cache, _FETCHING):
+        with filesystem.cache_lock(self._cache, _FETCHING):
             files = assets.fetch(system.engine, system.engine_assets, self._cache, self._models, self._report)
         with engine_errors():
             bases = {"BASE": "base", **({"TOOLCHAIN": "toolchain"} if system.toolchain else {})}

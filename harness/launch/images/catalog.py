@@ -8,14 +8,14 @@ from collections.abc import Container, Iterable
 from pathlib import Path
 from typing import Literal
 
-from harness.config import NAME_PATTERN, Declared, data_root, read_toml, validate
+from harness.config import NAME_PATTERN, ConfigModel, data_root, read_toml, validate
 from harness.errors import FileError, UnknownName, did_you_mean
 from harness.launch.images.platforms import AMD64, debian
 from harness.launch.images.system_files import Asset, EngineFile, NotFor, SystemFile
 from harness.records import Scalar
 
 
-class System(Declared):
+class System(ConfigModel):
     """A system that can be measured: engine folder, parameters, assets, and the systems that it is made of.
 
     ``platform`` is what an image of it is for; launchers set theirs.
@@ -32,7 +32,7 @@ class System(Declared):
     extra_indexes: tuple[str, ...] = ()
     engine_assets: tuple[Asset, ...]
     system_assets: tuple[Asset, ...]
-    parts: tuple[Path, ...] = ()
+    shared: tuple[Path, ...] = ()
     prepare: str | None = None
     prepare_params: tuple[str, ...] = ()
     toolchain: bool = False
@@ -49,9 +49,9 @@ class System(Declared):
         return self._lock(self.engine_dir)
 
     @property
-    def part_locks(self) -> dict[str, Path]:
-        """The packages that its parts bring, by the part's name; most bring none."""
-        return {part.name: self._lock(part) for part in self.parts if (part / "requirements.lock").is_file()}
+    def shared_locks(self) -> dict[str, Path]:
+        """The package locks of its shared code, by folder name; most shared folders have none."""
+        return {folder.name: self._lock(folder) for folder in self.shared if (folder / "requirements.lock").is_file()}
 
     def _lock(self, folder: Path) -> Path:
         able = [f"requirements-{self.accelerator}"] if self.accelerator else []
@@ -74,7 +74,7 @@ class System(Declared):
         """The same system with packages that can use that many GPUs, where its engine has such."""
         if gpus == 0:
             return self
-        able = any((folder / "requirements-cuda.lock").is_file() for folder in (self.engine_dir, *self.parts))
+        able = any((folder / "requirements-cuda.lock").is_file() for folder in (self.engine_dir, *self.shared))
         components = tuple(each.on(gpus) for each in self.components)
         return self.model_copy(update={"accelerator": "cuda" if able else None, "components": components})
 
@@ -190,7 +190,7 @@ def _system(path: Path, declared: SystemFile) -> System:
         extra_indexes=engine.extra_indexes,
         engine_assets=engine.assets,
         system_assets=declared.assets,
-        parts=tuple(_part(folder, name) for name in engine.parts),
+        shared=tuple(_shared(folder, name) for name in engine.shared),
         prepare=engine.prepare,
         prepare_params=engine.prepare_params,
         toolchain=engine.toolchain,
@@ -200,12 +200,12 @@ def _system(path: Path, declared: SystemFile) -> System:
     )
 
 
-def _part(engine_dir: Path, name: str) -> Path:
+def _shared(engine_dir: Path, name: str) -> Path:
     for folder in (engine_dir.parent, images_dir()):
-        if (folder / "parts" / name).is_dir():
-            return folder / "parts" / name
+        if (folder / "shared" / name).is_dir():
+            return folder / "shared" / name
     raise FileError(
-        f"{engine_dir / 'engine.toml'}: key 'parts': there is no folder parts/{name}; add it or mend the name"
+        f"{engine_dir / 'engine.toml'}: key 'shared': there is no folder shared/{name}; add it or mend the name"
     )
 
 
@@ -270,7 +270,10 @@ def _clash(first: System, second: System) -> str | None:
         """Map each place below /opt to a value that is equal if the files are, and to words for it."""
         found: dict[str, tuple[object, str]] = {
             f"/opt/{system.engine}": (system.engine_dir, f"an engine {system.engine!r}, in two folders"),
-            **{f"/opt/parts/{each.name}": (each, f"a part {each.name!r}, in two folders") for each in system.parts},
+            **{
+                f"/opt/shared/{each.name}": (each, f"shared code {each.name!r}, in two folders")
+                for each in system.shared
+            },
         }
         for asset in (*system.engine_assets, *system.system_assets):
             made_ready = system.prepare is not None and asset in system.system_assets

@@ -19,26 +19,26 @@ from harness.records import Scalar
 
 
 def engine(target: IO[bytes], system: System, wheels: Mapping[Path, Path], files: Path) -> None:
-    """The context of an engine's image: its folder, wheels, shared parts, assets and the driver.
+    """The context of an engine's image: its folder, wheels, shared code, assets and the driver.
 
     Args:
-        wheels: folder of wheels by the lock that names them, for the engine and for each part that brings packages.
+        wheels: folder of wheels by the lock that names them, of the engine and of its shared code.
         files: folder of the engine's assets.
     """
     with tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT) as tar:
-        for folder in ("wheels", "assets", "assets/engine", "parts", "packages", "driver"):
+        for folder in ("wheels", "assets", "assets/engine", "shared", "packages", "driver"):
             _add(tar, folder, None)
         for name, path in recipes.engine_files(system).items():
             _add(tar, name, path)
         _add_all(tar, "wheels", wheels[system.lock])
-        for part, lock in system.part_locks.items():
-            for folder in (f"packages/{part}", f"packages/{part}/wheels"):
+        for name, lock in system.shared_locks.items():
+            for folder in (f"packages/{name}", f"packages/{name}/wheels"):
                 _add(tar, folder, None)
-            _add(tar, f"packages/{part}/requirements.lock", lock)
-            _add_all(tar, f"packages/{part}/wheels", wheels[lock])
+            _add(tar, f"packages/{name}/requirements.lock", lock)
+            _add_all(tar, f"packages/{name}/wheels", wheels[lock])
         _add_assets(tar, "assets/engine", system.engine_assets, files)
-        for name, path in recipes.part_files(system).items():
-            _add(tar, f"parts/{name}", path)
+        for name, path in recipes.shared_files(system).items():
+            _add(tar, f"shared/{name}", path)
         for name, path in recipes.driver_files().items():
             _add(tar, f"driver/{name}", path)
 

@@ -13,9 +13,9 @@ from typing import IO, Any
 import docker
 
 from harness.errors import ImageError
-from harness.filesystem import refuse_full, says_full
+from harness.filesystem import raise_if_disk_full, reports_full_disk
 from harness.launch.docker_errors import engine_errors
-from harness.untrusted import plain
+from harness.untrusted import MAX_TEXT, one_line
 
 # A step that prints without end fills neither the disk nor our memory.
 _LOG_CHARS = 16 << 20
@@ -79,8 +79,8 @@ def build(
             failed = line.startswith(_FAILED)
     if failed:
         words = "\n".join(last)
-        if says_full(words):
-            refuse_full(what, words if _little_room(client) else last[-1])
+        if reports_full_disk(words):
+            raise_if_disk_full(what, words if _little_room(client) else last[-1])
         said = " | ".join(last)[-2000:]
         raise ImageError(f"{what}: its image failed at {step[:80]!r}: {said}; its log is {log}")
 
@@ -102,6 +102,6 @@ def _lines(events: Iterator[dict[str, Any]]) -> Iterator[str]:
     for event in events:
         if "error" in event:
             # The engine quotes the whole command here; the step names it already.
-            yield _FAILED + plain(" ".join(str(event["error"]).split()).rpartition("' returned a ")[2])
+            yield _FAILED + one_line(" ".join(str(event["error"]).split()).rpartition("' returned a ")[2], MAX_TEXT)
         said = _COLOURS.sub("", str(event.get("stream", "")))
-        yield from (plain(line.rstrip()) for line in said.splitlines() if line.strip())
+        yield from (one_line(line.rstrip(), MAX_TEXT) for line in said.splitlines() if line.strip())

@@ -22,8 +22,6 @@ from harness.errors import ImageError
 from harness.launch.docker_errors import engine_errors
 from harness.launch.images import platforms
 
-# MERGED harness.launch.images.emulation: Installs Debian packages that images are made with, where harness may install any.
-
 
 def available() -> bool:
     """Return whether harness may install packages here: as root, where there is apt-get."""
@@ -82,7 +80,7 @@ def ensure(client: docker.DockerClient, platform: str, cache: Path, report: Repo
     own = native(client)
     if platform == own or engine_runs(client, platform):
         return
-    with filesystem.alone(cache, "emulation"):
+    with filesystem.cache_lock(cache, "emulation"):
         if engine_runs(client, platform):
             return
         failure = _install(platform, report)
@@ -121,7 +119,7 @@ def engine_runs(client: docker.DockerClient, platform: str) -> bool:
 
 def host_runs(platform: str) -> bool:
     """Whether this host itself runs programs of that platform."""
-    with filesystem.temporary("probe") as folder:
+    with filesystem.temporary_folder("probe") as folder:
         program = folder / "probe"
         program.write_bytes(_program(platform))
         program.chmod(0o755)

@@ -1,47 +1,165 @@
-"""Pins: the revision and the sha256 of a system's files, asked of the model hub or read off a local folder."""
+"""Pins: the revision and file hashes of a system's assets, from the model hub or a local folder."""
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
-import re
-import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import tomlkit
+from tomlkit.items import AoT, Item, KeyType, SingleKey, Table
 
 from harness import filesystem
 from harness.errors import FileError, ImageError, UsageError
 from harness.launch.images.catalog import System, images_dir, own_images_dir
 from harness.launch.images.system_files import Asset
+from harness.untrusted import one_line
 
 if TYPE_CHECKING:
     from huggingface_hub.hf_api import ModelInfo, RepoSibling
 
+_HUB_TIMEOUT_S = 15.0
 
-# MERGED harness.launch.images.pins: Pins as TOML: printed for people, and put into a system's file with nothing else of it
-# changed.
+Report = Callable[[str], None]
 
 
-_TABLE = "[[assets]]"
-_PINS = "[assets.sha256]"
+def look_up(system: System, models: Path | None, *, newest: bool, report: Report) -> list[Asset]:
+    """Pin all assets of a system from a local folder if given, else from the hub.
+
+    Raises:
+        UsageError: the system has no files of its own, or they are missing.
+        ImageError: the hub does not answer, or lacks the model, revision or file.
+    """
+    if not system.system_assets:
+        others = ", ".join(component.name for component in system.components)
+        raise UsageError(
+            f"system {system.name!r} has no files to pin; " + (f"pin {others}" if others else "it needs none")
+        )
+    if models is not None:
+        return [from_folder(asset, models) for asset in system.system_assets]
+    return [from_hub(asset, newest=newest, report=report) for asset in system.system_assets]
+
+
+def from_hub(asset: Asset, *, newest: bool, report: Report) -> Asset:
+    """Pin an asset by the hub: weights by the hub's sha256, small files by their content.
+
+    Args:
+        newest: take the newest commit even if the asset names a revision.
+        report: receives differences of licence, and pins that the newest commit changes.
+
+    Raises:
+        UsageError: the asset names no model of the hub.
+        ImageError: the hub does not answer, lacks the model, revision or file, or its file differs from the pin.
+    """
+    if asset.hub is None:
+        raise UsageError(f"{asset.folder!r} names no model of the hub; give its files with --models DIR")
+    with _hub_errors(asset.hub):
+        info = _model_info(asset.hub, None if newest else asset.revision)
+        files = {file.rfilename: file for file in info.siblings or ()}
+        missing = [name for name in asset.names if name not in files]
+        if missing or info.sha is None:
+            present = ", ".join(sorted(files)) or "nothing"
+            raise ImageError(
+                f"the hub's {asset.hub} has no {', '.join(missing)} at {(info.sha or 'its newest commit')[:12]}, it"
+                f" has {present}; mend the names of {asset.folder!r}, or choose another revision"
+            )
+        _compare_licences(asset, info, report)
+        with filesystem.temporary_folder("pin") as scratch:
+            checked = {name: _hub_sha256(asset.hub, info.sha, files[name], scratch) for name in asset.names}
+    for name, changed in _changed(asset, checked).items():
+        if not newest:
+            raise ImageError(f"the hub's {asset.hub} at {info.sha[:12]}: {changed}; mend {name!r}, or add --newest")
+        report(f"{asset.folder}: {changed}")
+    return asset.pinned(info.sha, checked)
+
+
+def from_folder(asset: Asset, models: Path) -> Asset:
+    """Pin an asset by a local folder of models, under the asset's folder name or the hub's id.
+
+    A declared revision stays, because a local file does not show its commit.
+
+    Raises:
+        UsageError: a file is missing, or differs from its pin.
+    """
+    folders = [models / name for name in (asset.folder, asset.hub) if name]
+    folder = next((path for path in folders if path.is_dir()), None)
+    if folder is None:
+        raise UsageError(f"there is no folder {' or '.join(map(str, folders))}; put the files of the model there")
+    missing = [name for name in asset.names if not (folder / name).is_file()]
+    if missing:
+        raise UsageError(f"{folder} has no {', '.join(missing)}; add them, or mend the names of {asset.folder!r}")
+    checked = {name: filesystem.sha256(folder / name) for name in asset.names}
+    for changed in _changed(asset, checked).values():
+        raise UsageError(f"{folder}: {changed}; replace that file")
+    return asset.pinned(asset.revision, checked)
+
+
+def _changed(asset: Asset, checked: dict[str, str]) -> dict[str, str]:
+    """Describe each pinned file that differs from its pin, by name."""
+    return {
+        name: f"{name} has the sha256 {checked[name]}, the system's file says {sha}"
+        for name, sha in asset.sha256.items()
+        if checked[name] != sha
+    }
+
+
+def _model_info(hub: str, revision: str | None) -> ModelInfo:
+    from huggingface_hub import HfApi
+
+    return HfApi().model_info(hub, revision=revision, files_metadata=True, timeout=_HUB_TIMEOUT_S)
+
+
+def _hub_sha256(hub: str, revision: str, file: RepoSibling, scratch: Path) -> str:
+    """Ask the hub for a large file's hash; download a small one, which the hub keeps by git's hash."""
+    from huggingface_hub import hf_hub_download
+
+    if file.lfs is not None:
+        return file.lfs.sha256
+    return filesystem.sha256(Path(hf_hub_download(hub, file.rfilename, revision=revision, local_dir=scratch)))
+
+
+def _compare_licences(asset: Asset, info: ModelInfo, report: Report) -> None:
+    licence = getattr(info.card_data, "license", None)
+    if isinstance(licence, str) and licence.casefold() != asset.licence.casefold():
+        report(
+            f"{asset.folder}: the hub gives the licence of {asset.hub} as {licence!r}, the file as {asset.licence!r}"
+        )
+
+
+@contextlib.contextmanager
+def _hub_errors(hub: str) -> Iterator[None]:
+    """Turn every failure of the hub into an ImageError of one line."""
+    from huggingface_hub import errors
+
+    # The HTTP client's own errors; the client depends on the hub library's version.
+    transport: type[Exception] = errors.HfHubHTTPError.__mro__[1]
+    remedy = "give the files with --models DIR"
+    try:
+        yield
+    except errors.GatedRepoError as error:
+        raise ImageError(f"the hub restricts access to {hub}; log in ('hf auth login'), or {remedy}") from error
+    except errors.RepositoryNotFoundError as error:
+        raise ImageError(f"the hub has no model {hub}; mend its name, log in if it is private, or {remedy}") from error
+    except errors.RevisionNotFoundError as error:
+        raise ImageError(f"the hub's {hub} has no such revision; add --newest, or mend it") from error
+    except (transport, OSError, ValueError) as error:
+        reason = one_line(str(error), 200) or type(error).__name__
+        raise ImageError(f"the hub does not answer for {hub}: {reason}; connect to it, or {remedy}") from error
 
 
 def as_toml(asset: Asset) -> str:
-    """The asset's tables, as its system's file holds them."""
-    keys = asset.model_dump(exclude_none=True, exclude={"sha256", "files"})
-    lines = [_TABLE, *(f"{name} = {_quoted(str(value))}" for name, value in keys.items())]
-    return "\n".join([*lines, "", *_pins(asset)]) + "\n"
+    """Write an asset's tables as in its system's file."""
+    return tomlkit.dumps({"assets": [_declared(asset)]})
 
 
 def edited(system: System, pinned: Sequence[Asset]) -> tuple[Path, str]:
-    """The file that gets a system's pins, and its text with them.
+    """Return the file to hold a system's pins, and its new text.
 
-    It is the system's own file where that can be written, else one of the same name in the user's folder.
+    It is the system's own file if that is writable, else one of the same name in the user's folder.
 
     Raises:
-        FileError: neither can be, or the file cannot be edited line by line.
+        FileError: neither is writable, or the file has no ``[[assets]]`` tables.
     """
     path = _source(system)
     text = with_pins(path.read_text(encoding="utf-8"), pinned, path)
@@ -58,29 +176,64 @@ def edited(system: System, pinned: Sequence[Asset]) -> tuple[Path, str]:
 
 
 def with_pins(text: str, assets: Sequence[Asset], path: Path) -> str:
-    """The text of a system's file with its asset tables pinned; comments and all other keys stay.
+    """Pin the asset tables in the text of a system's file; comments and all other keys stay.
 
     Args:
         assets: pinned, in the file's order.
         path: names the file in errors.
 
     Raises:
-        FileError: its tables are written in a way that cannot be edited line by line.
+        FileError: its assets are not written as ``[[assets]]`` tables.
     """
-    head, *blocks = _split(text)
-    told = "".join([head, *(_edited(block, asset) for block, asset in zip(blocks, assets, strict=False))])
-    before = tomllib.loads(text)
-    wanted = {**before, "assets": [asset.model_dump(exclude_none=True, exclude={"files"}) for asset in assets]}
-    if len(blocks) != len(assets) or _loads(told) != wanted:
+    document = tomlkit.parse(text)
+    tables = document.get("assets")
+    if not isinstance(tables, AoT) or len(tables) != len(assets):
         raise FileError(f"{path}: its [[assets]] cannot be edited safely; put the printed tables there by hand")
-    return told
+    for table, asset in zip(tables, assets, strict=True):
+        _pin(table, asset)
+    return tomlkit.dumps(document)
+
+
+def _pin(table: Table, asset: Asset) -> None:
+    """Set the revision and hashes of an asset's table."""
+    checksums = table.get("sha256")
+    comments = _pop_trailing(checksums if isinstance(checksums, Table) else table)
+    for key in ("files", "sha256"):
+        table.pop(key, None)
+    _pop_trailing(table)
+    if asset.revision is not None:
+        table["revision"] = asset.revision
+    table.add(tomlkit.nl())
+    table["sha256"] = _checksums(asset)
+    for comment in comments:
+        table["sha256"].add(comment)
+
+
+def _pop_trailing(table: Table) -> list[Item]:
+    """Remove and return the blank lines and comments before the next table; the parser adds them to this one."""
+    body = table.value.body
+    trailing: list[Item] = []
+    while body and body[-1][0] is None:
+        trailing.insert(0, body.pop()[1])
+    return trailing
+
+
+def _declared(asset: Asset) -> dict[str, Any]:
+    return {**asset.model_dump(exclude_none=True, exclude={"sha256", "files"}), "sha256": _checksums(asset)}
+
+
+def _checksums(asset: Asset) -> Table:
+    table = tomlkit.table()
+    for name, checksum in sorted(asset.sha256.items()):
+        table.add(SingleKey(name, KeyType.Basic), checksum)
+    return table
 
 
 def _source(system: System) -> Path:
-    """The file that declares a system; a user's own comes before the shipped one.
+    """Return the file that declares a system; a user's own comes before the shipped one.
 
     Raises:
-        FileError: it is gone.
+        FileError: it is missing.
     """
     name = f"{system.engine}/systems/{system.name}.toml"
     for folder in filter(None, (own_images_dir(), images_dir())):
@@ -89,65 +242,8 @@ def _source(system: System) -> Path:
     raise FileError(f"{images_dir() / name}: no such file; was it removed just now?")
 
 
-def _split(text: str) -> list[str]:
-    """What stands before the first asset, and then one part for each asset, up to the next table of another kind."""
-    parts = [""]
-    inside = False
-    for line in text.splitlines(keepends=True):
-        header = line.split("#")[0].strip()
-        if header == _TABLE:
-            inside = True
-            parts.append("")
-        elif inside and header.startswith("[") and header.endswith("]") and not header.startswith("[assets."):
-            return ["\0"]  # assets that are not at the file's end
-        parts[-1] += line
-    return parts
-
-
-def _edited(block: str, asset: Asset) -> str:
-    """One asset's lines: its revision and checksums new, its list of bare names gone."""
-    kept: list[str] = []
-    listing = pins = False
-    lines = block.splitlines()
-    behind: list[str] = []  # what stands between this asset and the next
-    while lines and (not lines[-1].strip() or lines[-1].lstrip().startswith("#")):
-        behind.insert(0, lines.pop())
-    for line in lines:
-        header = line.split("#")[0].strip()
-        if header.startswith("["):
-            pins = header == _PINS
-        if re.match(r"\s*files\s*=", line):
-            listing = True
-        if listing or pins:
-            listing = listing and "]" not in header
-            continue
-        if not re.match(r"\s*(revision|sha256)\s*=", line):
-            kept.append(line)
-    if asset.revision is not None:
-        after = next((number for number, line in enumerate(kept, 1) if re.match(r"\s*hub\s*=", line)), len(kept))
-        kept.insert(after, f"revision = {_quoted(asset.revision)}")
-    while kept and not kept[-1].strip():
-        kept.pop()
-    return "\n".join([*kept, "", *_pins(asset), *behind]) + "\n"
-
-
-def _pins(asset: Asset) -> list[str]:
-    return [_PINS, *(f"{_quoted(name)} = {_quoted(sha)}" for name, sha in sorted(asset.sha256.items()))]
-
-
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
-
-
-def _loads(text: str) -> dict[str, object]:
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError:
-        return {}
-
-
 def _writable(path: Path) -> bool:
-    """Whether the file can be replaced; tried, because permissions alone do not tell of a read-only disk."""
+    """Check by trial that the file can be replaced: permissions do not show a read-only disk."""
     probe = path.with_name(f".{path.name}.probe")
     try:
         probe.touch()
@@ -155,140 +251,3 @@ def _writable(path: Path) -> bool:
     except OSError:
         return False
     return True
-
-
-# How long the hub may be silent at one request.
-_TIMEOUT_S = 15.0
-
-Report = Callable[[str], None]
-
-
-def look_up(system: System, models: Path | None, *, newest: bool, report: Report) -> list[Asset]:
-    """All assets of a system with their pins: of the local folder if one is given, else of the hub.
-
-    Raises:
-        UsageError: the system has no files of its own, or they are not where they were said to be.
-        ImageError: the hub does not answer, or has no such model, revision or file.
-    """
-    if not system.system_assets:
-        others = ", ".join(each.name for each in system.components)
-        raise UsageError(
-            f"system {system.name!r} has no files to pin; " + (f"pin {others}" if others else "it needs none")
-        )
-    if models is not None:
-        return [from_folder(each, models) for each in system.system_assets]
-    return [from_hub(each, newest=newest, report=report) for each in system.system_assets]
-
-
-def from_hub(asset: Asset, *, newest: bool, report: Report) -> Asset:
-    """The asset as the hub has it: weights by the sha256 that the hub keeps, small files by their content.
-
-    Args:
-        newest: take the hub's newest commit, also where the asset names a revision.
-        report: is told when the hub names another licence than the asset, and which pins the newest commit changes.
-
-    Raises:
-        UsageError: the asset names no model of the hub.
-        ImageError: the hub does not answer, has no such model, revision or file, or another one than was pinned.
-    """
-    if asset.hub is None:
-        raise UsageError(f"{asset.folder!r} names no model of the hub; give its files with --models DIR")
-    with _hub_errors(asset.hub):
-        info = _ask(asset.hub, None if newest else asset.revision)
-        found = {each.rfilename: each for each in info.siblings or ()}
-        missing = [name for name in asset.names if name not in found]
-        if missing or info.sha is None:
-            has = ", ".join(sorted(found)) or "nothing"
-            raise ImageError(
-                f"the hub's {asset.hub} has no {', '.join(missing)} at {(info.sha or 'its newest commit')[:12]}, it"
-                f" has {has}; mend the names of {asset.folder!r}, or choose another revision"
-            )
-        _compare_licences(asset, info, report)
-        with filesystem.temporary("pin") as scratch:
-            checked = {name: _hub_sha256(asset.hub, info.sha, found[name], scratch) for name in asset.names}
-    for name, changed in _changed(asset, checked).items():
-        if not newest:
-            raise ImageError(f"the hub's {asset.hub} at {info.sha[:12]}: {changed}; mend {name!r}, or add --newest")
-        report(f"{asset.folder}: {changed}")
-    return asset.pinned(info.sha, checked)
-
-
-def from_folder(asset: Asset, models: Path) -> Asset:
-    """The asset as a local folder of models has it, under the asset's folder name or the hub's id.
-
-    A local file does not tell of which commit it is: a revision is kept as it was declared.
-
-    Raises:
-        UsageError: a file is not there, or is another than was pinned.
-    """
-    places = [models / each for each in (asset.folder, asset.hub) if each]
-    place = next((each for each in places if each.is_dir()), None)
-    if place is None:
-        raise UsageError(f"there is no folder {' or '.join(map(str, places))}; put the files of the model there")
-    missing = [name for name in asset.names if not (place / name).is_file()]
-    if missing:
-        raise UsageError(f"{place} has no {', '.join(missing)}; add them, or mend the names of {asset.folder!r}")
-    checked = {name: _sha256(place / name) for name in asset.names}
-    for changed in _changed(asset, checked).values():
-        raise UsageError(f"{place}: {changed}; replace the file by the one that is meant")
-    return asset.pinned(asset.revision, checked)
-
-
-def _changed(asset: Asset, checked: dict[str, str]) -> dict[str, str]:
-    """What is told of each file that is pinned already, and is another now."""
-    return {
-        name: f"{name} has the sha256 {checked[name]}, the system's file says {sha}"
-        for name, sha in asset.sha256.items()
-        if checked[name] != sha
-    }
-
-
-def _ask(hub: str, revision: str | None) -> ModelInfo:
-    from huggingface_hub import HfApi
-
-    return HfApi().model_info(hub, revision=revision, files_metadata=True, timeout=_TIMEOUT_S)
-
-
-def _hub_sha256(hub: str, revision: str, file: RepoSibling, scratch: Path) -> str:
-    """What the hub says of a large file; a small one it keeps by git's own hash, so that one is downloaded."""
-    from huggingface_hub import hf_hub_download
-
-    if file.lfs is not None:
-        return file.lfs.sha256
-    return _sha256(Path(hf_hub_download(hub, file.rfilename, revision=revision, local_dir=scratch)))
-
-
-def _compare_licences(asset: Asset, info: ModelInfo, report: Report) -> None:
-    said = getattr(info.card_data, "license", None)
-    if isinstance(said, str) and said.casefold() != asset.licence.casefold():
-        report(f"{asset.folder}: the hub gives the licence of {asset.hub} as {said!r}, the file as {asset.licence!r}")
-
-
-@contextlib.contextmanager
-def _hub_errors(hub: str) -> Iterator[None]:
-    """Whatever goes wrong between here and the hub becomes one line."""
-    from huggingface_hub import errors
-
-    # What the HTTP client itself raises; which client that is depends on the hub library's version.
-    transport: type[Exception] = errors.HfHubHTTPError.__mro__[1]
-    instead = "give the files with --models DIR"
-    try:
-        yield
-    except errors.GatedRepoError as error:
-        raise ImageError(
-            f"the hub gives {hub} to whom it was granted alone; log in ('hf auth login'), or {instead}"
-        ) from error
-    except errors.RepositoryNotFoundError as error:
-        raise ImageError(
-            f"the hub knows no model {hub}; mend its name, log in if it is private, or {instead}"
-        ) from error
-    except errors.RevisionNotFoundError as error:
-        raise ImageError(f"the hub's {hub} has no such revision; add --newest, or mend it") from error
-    except (transport, OSError, ValueError) as error:
-        why = re.sub(r"\s+", " ", str(error)) or type(error).__name__
-        raise ImageError(f"the hub does not answer for {hub}: {why[:200]}; connect to it, or {instead}") from error
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

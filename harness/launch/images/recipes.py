@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from pathlib import Path
 
 import harness
+from harness import filesystem
 from harness.launch.images import base_image
 from harness.launch.images.catalog import System, images_dir
 from harness.launch.images.platforms import AMD64
@@ -27,8 +27,8 @@ def engine_recipe(system: System) -> str:
     decides = {
         "base": base_image.recipe("base"),
         "engine": _hashes(engine_files(system)),
-        "parts": _hashes(part_files(system)),
-        "packages": _hashes(system.part_locks),
+        "shared": _hashes(shared_files(system)),
+        "packages": _hashes(system.shared_locks),
         "driver": _hashes(driver_files()),
         "assets": _declared(system.engine_assets),
     }
@@ -44,7 +44,7 @@ def recipe(system: System) -> str:
     return digest(
         {
             "engine": engine_recipe(system),
-            "dockerfile": sha256(dockerfile(system)),
+            "dockerfile": filesystem.sha256(dockerfile(system)),
             "assets": _declared(system.system_assets),
             "prepare": [system.prepare, system.prepared_with] if system.system_assets else None,
             "components": [[each.name, each.engine, each.resumable_builds, recipe(each)] for each in system.components],
@@ -53,27 +53,30 @@ def recipe(system: System) -> str:
 
 
 def dockerfile(system: System) -> Path:
-    """How the system's image is made of its engine's: a file of ``images/system/``."""
+    """How the system's image is made of its engine's: a file of ``images/templates/``."""
     if system.components:
         kind = "joined"
     elif not system.system_assets:
         kind = "plain"
     else:
         kind = "prepared" if system.prepare else "assets"
-    return images_dir() / "system" / f"{kind}.Dockerfile"
+    return images_dir() / "templates" / f"{kind}.Dockerfile"
 
 
 def engine_files(system: System) -> dict[str, Path]:
-    """The files of an engine's folder that go into the build, by name; of its locks the one that is meant."""
-    files = {path.name: path for path in sorted(system.engine_dir.iterdir()) if path.is_file()}
+    """Return the files of an engine's folder that go into its build, by name: top files and Python packages."""
+    folder = system.engine_dir
+    files = {path.name: path for path in sorted(folder.iterdir()) if path.is_file()}
+    packages = sorted(path.parent for path in folder.glob("*/__init__.py"))
+    files |= {path.relative_to(folder).as_posix(): path for each in packages for path in sorted(each.rglob("*.py"))}
     own = {name: path for name, path in files.items() if not (_HOST_ONLY.fullmatch(name) or _LOCK.fullmatch(name))}
     return {**own, "requirements.lock": system.lock}
 
 
-def part_files(system: System) -> dict[str, Path]:
-    """The files of the parts that the engine shares with others, by their place on the import path."""
-    files = (path for part in system.parts for path in sorted(part.rglob("*.py")))
-    return {path.relative_to(_parts_folder(path, system)).as_posix(): path for path in files}
+def shared_files(system: System) -> dict[str, Path]:
+    """Return the files of code that the engine shares with others, by their path on the import path."""
+    files = (path for folder in system.shared for path in sorted(folder.rglob("*.py")))
+    return {path.relative_to(_shared_root(path, system)).as_posix(): path for path in files}
 
 
 def driver_files() -> dict[str, Path]:
@@ -83,25 +86,18 @@ def driver_files() -> dict[str, Path]:
     return {path.relative_to(package.parent).as_posix(): path for path in files}
 
 
-def sha256(path: Path) -> str:
-    """Hash of a file's content."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _parts_folder(path: Path, system: System) -> Path:
-    return next(part.parent for part in system.parts if path.is_relative_to(part))
+def _shared_root(path: Path, system: System) -> Path:
+    return next(folder.parent for folder in system.shared if path.is_relative_to(folder))
 
 
 def _hashes(files: dict[str, Path]) -> dict[str, str]:
-    return {name: sha256(path) for name, path in files.items()}
+    return {name: filesystem.sha256(path) for name, path in files.items()}
 
 
 def _declared(assets: tuple[Asset, ...]) -> dict[str, str]:
     return {f"{asset.folder}/{name}": sha for asset in assets for name, sha in asset.sha256.items()}
 
 
-# MERGED harness.launch.images.recipes: What a system that joins others is told of each: ``components.json`` in its
 # image, or beside its adapter.
 
 
@@ -116,7 +112,7 @@ def told(system: System, environments: list[dict[str, str]]) -> str:
             "name": each.name,
             "engine": each.engine,
             # Two engines that put theirs into one place would else be one, unnoticed.
-            "adapter_sha256": sha256(each.engine_dir / "adapter.py"),
+            "adapter_sha256": filesystem.sha256(each.engine_dir / "adapter.py"),
             "resumable_builds": each.resumable_builds,
             "environment": environment,
         }

@@ -8,11 +8,11 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from harness.config import NAME_PATTERN, Declared
+from harness.config import NAME_PATTERN, ConfigModel
 from harness.records import Scalar
 
 
-class Asset(Declared):
+class Asset(ConfigModel):
     """Files that an image needs beside its Python packages (weights, jars), each pinned by sha256.
 
     They are taken from the model hub at ``revision``, else from a local models folder, else from inside the
@@ -79,7 +79,7 @@ class Asset(Declared):
         return self
 
 
-class NotFor(Declared):
+class NotFor(ConfigModel):
     """A platform that an engine has no image for, and why not: nobody is to find that out from a failed build."""
 
     platform: Literal["linux/amd64", "linux/arm64"]
@@ -89,7 +89,7 @@ class NotFor(Declared):
     reason: str = Field(min_length=1, description="why, in a few words: users read it when they ask for that image")
 
 
-class EngineFile(Declared):
+class EngineFile(ConfigModel):
     """``images/<engine>/engine.toml``."""
 
     description: str = Field(description="one line for people")
@@ -97,10 +97,10 @@ class EngineFile(Declared):
     extra_indexes: tuple[str, ...] = Field(
         default=(), description="package indexes that are asked as well when the plain download of the lock fails"
     )
-    parts: tuple[str, ...] = Field(
+    shared: tuple[str, ...] = Field(
         default=(),
-        description="code that engines share: folders of `images/parts/`, put into /opt/parts; the PyPI packages that a"
-        " part pins in a `requirements.lock` of its own come into the build as `packages/<part>`",
+        description="code that engines share: folders of `images/shared/`, put into /opt/shared; the PyPI packages that a"
+        " folder pins in its own `requirements.lock` come into the build as `packages/<folder>`",
     )
     prepare: str | None = Field(
         default=None,
@@ -129,7 +129,7 @@ class EngineFile(Declared):
         return value
 
 
-class SystemFile(Declared):
+class SystemFile(ConfigModel):
     """``images/<engine>/systems/<system>.toml``."""
 
     description: str = Field(description="one line for people")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from harness.driver.cgroup import Cgroup
-from harness.driver.procfs import Read, read_text
+from harness.driver.procfs import ReadFile, read_text
 from harness.launch.monitor.memory import process_tree
 from harness.launch.monitor.trial_windows import over_trials
 from harness.records import Phase
@@ -120,7 +120,7 @@ class CgroupCounters:
 class ProcessCounters:
     """The counters of a plain process and its descendants."""
 
-    def __init__(self, pid: int, cpus: Iterable[int], proc: Path = _PROC, read: Read = read_text) -> None:
+    def __init__(self, pid: int, cpus: Iterable[int], proc: Path = _PROC, read: ReadFile = read_text) -> None:
         self._pid = pid
         self._proc = proc
         self._host = HostCpus(cpus, proc, read)
@@ -166,7 +166,7 @@ class ProcessCounters:
 class HostCpus:
     """Busy and stolen time of some CPUs, from ``/proc/stat``."""
 
-    def __init__(self, cpus: Iterable[int], proc: Path, read: Read) -> None:
+    def __init__(self, cpus: Iterable[int], proc: Path, read: ReadFile) -> None:
         self._lines = [f"\ncpu{cpu} " for cpu in cpus]
         self._path = proc / "stat"
         self._read = read

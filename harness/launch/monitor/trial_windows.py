@@ -11,7 +11,7 @@ from harness.records import Phase
 _TRIAL = re.compile(r"trial-\d+")
 
 
-class Timed(Protocol):
+class TimedReading(Protocol):
     """Something that was read at a moment."""
 
     @property
@@ -19,7 +19,7 @@ class Timed(Protocol):
         """When, as the job's phases count it."""
 
 
-AnyTimed = TypeVar("AnyTimed", bound=Timed)
+AnyReading = TypeVar("AnyReading", bound=TimedReading)
 
 
 def trials_of(phases: Sequence[Phase]) -> list[Phase]:
@@ -27,7 +27,7 @@ def trials_of(phases: Sequence[Phase]) -> list[Phase]:
     return sorted((phase for phase in phases if _TRIAL.fullmatch(phase.name)), key=lambda trial: trial.start_ns)
 
 
-def over_trials(readings: Sequence[AnyTimed], phases: Sequence[Phase]) -> list[Sequence[AnyTimed]]:
+def over_trials(readings: Sequence[AnyReading], phases: Sequence[Phase]) -> list[Sequence[AnyReading]]:
     """Stretches of readings, of at least two each, that lie over the trials; none where no trial was covered.
 
     Each goes from the reading nearest to a trial's start to the one nearest to its end.  What lies between two trials
@@ -42,7 +42,7 @@ def over_trials(readings: Sequence[AnyTimed], phases: Sequence[Phase]) -> list[S
     return _each(readings, trials) or _around(readings, trials)
 
 
-def _each(readings: Sequence[AnyTimed], trials: list[Phase]) -> list[Sequence[AnyTimed]]:
+def _each(readings: Sequence[AnyReading], trials: list[Phase]) -> list[Sequence[AnyReading]]:
     """The readings of each trial; a trial that ran between two readings has none."""
     found, least = [], 0
     for trial in trials:
@@ -54,7 +54,7 @@ def _each(readings: Sequence[AnyTimed], trials: list[Phase]) -> list[Sequence[An
     return found
 
 
-def _around(readings: Sequence[AnyTimed], trials: list[Phase]) -> list[Sequence[AnyTimed]]:
+def _around(readings: Sequence[AnyReading], trials: list[Phase]) -> list[Sequence[AnyReading]]:
     """The last reading before all trials and the first after them, or at least one within; none without two."""
     start_ns = min((trial.start_ns for trial in trials), default=0)
     end_ns = max((trial.end_ns for trial in trials), default=0)
@@ -65,7 +65,7 @@ def _around(readings: Sequence[AnyTimed], trials: list[Phase]) -> list[Sequence[
     return [(before[-1], after[0])] if trials and before and after else []
 
 
-def _nearest(readings: Sequence[AnyTimed], t_ns: int, *, late: bool = False) -> int:
+def _nearest(readings: Sequence[AnyReading], t_ns: int, *, late: bool = False) -> int:
     """Index of the reading nearest to a moment; of two that are equally near, the earlier, or the later one."""
     order = range(len(readings))
     return min(reversed(order) if late else order, key=lambda n: abs(readings[n].t_ns - t_ns), default=0)

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from harness.analysis.axes import Place
-from harness.analysis.leaderboard import Asked
+from harness.analysis.leaderboard import LeaderboardQuery
 from harness.errors import UsageError
 from harness.report.page import groups
 from harness.report.page.content import Page, of
@@ -118,7 +118,7 @@ def _read(name: str) -> str:
 _WEIGHED = ("accuracy", "cost", "latency")
 
 
-def check(asked: Asked) -> None:
+def check(asked: LeaderboardQuery) -> None:
     """Whether a page can show what was asked for.
 
     Raises:
@@ -139,7 +139,7 @@ def check(asked: Asked) -> None:
             )
 
 
-def fragment(asked: Asked, where: Place) -> str:
+def fragment(asked: LeaderboardQuery, where: Place) -> str:
     """The fragment of the view that shows a leaderboard's rows, measure, weights, mode and fixed rates."""
     chosen = {
         "g": groups.ident(where),

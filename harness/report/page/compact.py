@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from harness.stats import Estimate
-from harness.untrusted import printable
+from harness.untrusted import one_line
 
 # A figure: its value, its interval's ends, the number of its reason; cut after the last of these that is known.
 Short = list[float | int | None] | None
@@ -14,7 +14,7 @@ Short = list[float | int | None] | None
 
 @dataclass
 class Texts:
-    """Texts that many rows share, each stored once; a row holds numbers.  Foreign ones pass through ``printable``."""
+    """Texts that many rows share, each stored once; a row holds numbers.  Foreign ones pass through ``one_line``."""
 
     numbers: dict[str, int] = field(default_factory=dict)
 
@@ -22,7 +22,7 @@ class Texts:
         """The number of a text; ``None`` for none."""
         if text is None:
             return None
-        return self.numbers.setdefault(printable(text), len(self.numbers))
+        return self.numbers.setdefault(one_line(text), len(self.numbers))
 
     def all(self) -> list[str]:
         """The texts in the order of their numbers."""

@@ -1,7 +1,7 @@
 """Measured rows and all known prices -> the data of a page, as plain JSON values.
 
 What the page computes from it (scores, ranks, fronts, costs) is computed in Python by the modules that it names:
-:mod:`harness.analysis.dynascore`, :mod:`harness.analysis.pareto`, :mod:`harness.pricing.cost`.
+:mod:`harness.analysis.dynascore`, :mod:`harness.analysis.pareto_front`, :mod:`harness.pricing.cost`.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 
 import harness
-from harness.analysis import axes, rank_stability
+from harness.analysis import axes, leaderboard
 from harness.analysis.row_pricing import Tariff
 from harness.analysis.table import Machine, Measurements, Overhead, Row, per_query_key
 from harness.pricing import cost
 from harness.report.page import groups, prices, row_details
 from harness.report.page.compact import Texts, figure
 from harness.report.page.groups import DRAWS, Weighing
-from harness.untrusted import printable
+from harness.untrusted import one_line
 
 # Version of the data inside a page; a page reads its own alone.
 CONTENT_VERSION = 1
@@ -65,14 +65,14 @@ def of(page: Page) -> dict[str, Any]:
     texts = shared.texts
     content = {
         "version": CONTENT_VERSION,
-        "title": printable(page.title),
-        "about": [printable(line) for line in page.about],
+        "title": one_line(page.title),
+        "about": [one_line(line) for line in page.about],
         "harness": harness.__version__,
-        "measures": [printable(name) for name in measures],
+        "measures": [one_line(name) for name in measures],
         "axes": [_axis(each) for each in (axes.accuracy(""), *axes.OTHERS.values())],
         "presets": [{"name": name, "weights": dict(weights)} for name, weights in page.weighing.presets],
-        "perturbation": rank_stability.PERTURBATION,
-        "perturbations": np.round(rank_stability.moves(3)[:DRAWS], 5).tolist(),
+        "perturbation": leaderboard.PERTURBATION,
+        "perturbations": np.round(leaderboard.weight_shifts(3)[:DRAWS], 5).tolist(),
         "formulas": {model.name: [model.formula, model.meaning] for model in cost.MODELS},
         "snapshots": prices.snapshots(shared.needs, known, texts),
         "snapshot": prices.default(page.tariff, known),
@@ -82,7 +82,7 @@ def of(page: Page) -> dict[str, Any]:
         ),
         "machines": [_machine(each, texts) for each in shared.machines],
         "overhead": [_overhead(each, texts) for each in page.measured.overhead],
-        "notes": [printable(note) for note in page.notes],
+        "notes": [one_line(note) for note in page.notes],
         "rows": lines,
     }
     return {**content, "texts": texts.all()}
@@ -116,6 +116,6 @@ def _overhead(null: Overhead, texts: Texts) -> dict[str, Any]:
         "outcome": null.outcome.value,
         "detail": texts.number(null.detail),
         "validity": null.validity.value,
-        "key": printable(null.key),
+        "key": one_line(null.key),
         "mean": figure(null.latency_mean_s, texts, digits=4),
     }

@@ -1,4 +1,4 @@
-// The Pareto front with intervals: the page's copy of harness/analysis/pareto.py, which says how and why.
+// The Pareto front with intervals: the page's copy of harness/analysis/pareto_front.py, which says how and why.
 (function (page) {
   "use strict";
 

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.analysis import axes, pareto_front, rank_stability
+from harness.analysis import axes, leaderboard, pareto_front
 from harness.analysis.axes import ACCURACY, Place
 from harness.analysis.leaderboard import PRESETS
-from harness.analysis.pareto import BETTER, EQUAL, WORSE, Relations
+from harness.analysis.resampling import BETTER, EQUAL, WORSE, PairedSigns
 from harness.analysis.table import Row, Table, per_query_key
 from harness.evaluation.per_query import PerQuery
 from harness.records import digest
-from harness.untrusted import printable
+from harness.untrusted import one_line
 
 _LARGEST = 2**16 - 1
 
@@ -104,9 +104,9 @@ def _group(
     drawn = {name: weighing.resampled.get((each, name)) for name in measures}
     return {
         "id": ident(each),
-        "dataset": printable(each.dataset),
+        "dataset": one_line(each.dataset),
         "scenario": each.scenario,
-        "label": printable(_label(each, [other for other in found if other.dataset == each.dataset])),
+        "label": one_line(_label(each, [other for other in found if other.dataset == each.dataset])),
         "cutoffs": {name: weighing.cutoffs[each, name] for name in measures if (each, name) in weighing.cutoffs},
         "relations": {
             name: {
@@ -184,9 +184,9 @@ def weighing(table: Table, found: Mapping[str, PerQuery], rates: tuple[KnownRate
     for where, rows in by_place.items():
         for measure in table.measures:
             needed = [axes.axis(name, measure) for name in _NEEDED]
-            ranked = [row for row in rows if pareto_front.rankable(row, needed) is None]
+            ranked = [row for row in rows if pareto_front.reason_not_ranked(row, needed) is None]
             # Where no row has all of them, those with an accuracy can still be told apart.
-            ranked = ranked or [row for row in rows if pareto_front.rankable(row, needed[:1]) is None]
+            ranked = ranked or [row for row in rows if pareto_front.reason_not_ranked(row, needed[:1]) is None]
             if not ranked:
                 continue
             known = pareto_front.uncertainty(ranked, found, measure, table.rounded_to)
@@ -196,7 +196,7 @@ def weighing(table: Table, found: Mapping[str, PerQuery], rates: tuple[KnownRate
             if known.resampled is not None and len(ranked) <= MOST_ROWS:
                 keys = [per_query_key(row) for row in ranked]
                 resampled[where, measure] = _draws(keys, known.resampled.accuracy)
-                slower.setdefault(where, _draws(keys, rank_stability.slower(known.resampled)))
+                slower.setdefault(where, _draws(keys, leaderboard.latency_factors(known.resampled)))
     presets = tuple((preset.name, preset.weights) for preset in PRESETS)
     return Weighing(presets, cutoffs, relations, resampled, slower, rates)
 
@@ -206,5 +206,5 @@ def _draws(keys: Sequence[str], values: NDArray[np.float64]) -> Draws:
     return Draws(dict(zip(keys, np.nan_to_num(values[:DRAWS]).T, strict=True)))
 
 
-def _short(relations: Relations) -> Relation:
+def _short(relations: PairedSigns) -> Relation:
     return Relation(relations.group, "".join(_LETTERS.get(int(sign), "u") for sign in relations.signs.ravel()))

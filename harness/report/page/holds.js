@@ -1,4 +1,4 @@
-// How far a rank holds, for one row when somebody asks: the page's copy of harness/analysis/rank_stability.py, which says how and why.
+// How far a rank holds, for one row when somebody asks: the page's copy of harness/analysis/leaderboard.py, which says how and why.
 (function (page) {
   "use strict";
 

@@ -10,7 +10,7 @@ from harness.records import Outcome
 from harness.report.page import prices
 from harness.report.page.compact import Short, Texts, figure, numbers, rounded
 from harness.stats import Estimate
-from harness.untrusted import printable
+from harness.untrusted import one_line
 
 # What is only looked at; a histogram is made of quantiles.
 _SHOWN, _QUANTILE = 5, 3
@@ -62,9 +62,9 @@ def of(
 def _identity(row: Row, place: int, shared: Shared) -> dict[str, Any]:
     texts = shared.texts
     return {
-        "key": printable(per_query_key(row)),
+        "key": one_line(per_query_key(row)),
         "origin": texts.number(row.origin),
-        "keys": [printable(key) for key in row.keys or (row.key,)],
+        "keys": [one_line(key) for key in row.keys or (row.key,)],
         "place": place,
         "suite": texts.number(row.suite),
         "system": texts.number(row.system),
@@ -111,7 +111,7 @@ def _figures(row: Row, measures: tuple[str, ...], texts: Texts) -> dict[str, Any
         "p99": shown(row.p99_s),
         "atMost": {name: shown(item) for name, item in row.at_most_s.items()},
         "service": timing(row.service_s),
-        "stages": {printable(name): timing(item) for name, item in row.stages_s.items()},
+        "stages": {one_line(name): timing(item) for name, item in row.stages_s.items()},
         "spread": {name: shown(item) for name, item in row.spread_s.items()},
         "trialMeans": numbers(row.trial_means_s, _SHOWN),
         "anon": row.peak_anon_bytes,

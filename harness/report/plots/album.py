@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from harness.analysis import axes as places
 from harness.analysis.axes import Place
-from harness.analysis.leaderboard import Asked
+from harness.analysis.leaderboard import LeaderboardQuery
 from harness.analysis.table import Table
 from harness.errors import UnknownName
 from harness.evaluation.per_query import PerQuery
@@ -47,7 +47,7 @@ class Album:
 def album(
     table: Table,
     found: Mapping[str, PerQuery],
-    asked: Asked,
+    asked: LeaderboardQuery,
     kinds: Sequence[str] = KINDS,
 ) -> Album:
     """What can be drawn of a table.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from harness.analysis.pareto import State
+from harness.analysis.pareto_front import FrontState
 from harness.report.plots import frame, theme
 from harness.report.plots.frame import Frame
 from harness.stats import Estimate as Number
@@ -25,7 +25,7 @@ class Point:
     label: str
     cost: Number
     accuracy: Number
-    state: State
+    state: FrontState
 
 
 def draw(points: Sequence[Point], around: Frame, cost_label: str, accuracy_label: str) -> Figure:
@@ -66,7 +66,7 @@ def _reach(numbers: Sequence[Number]) -> tuple[list[float], list[float]] | None:
 def _points(axes: Axes, points: Sequence[Point], around: Frame) -> None:
     """Those of one system that stand alike."""
     style = around.looks[points[0].system]
-    hollow, front = points[0].state is State.CONTESTED, points[0].state is State.FRONT
+    hollow, front = points[0].state is FrontState.CONTESTED, points[0].state is FrontState.FRONT
     bars = axes.errorbar(
         [_value(point.cost) for point in points],
         [_value(point.accuracy) for point in points],
@@ -88,7 +88,7 @@ def _points(axes: Axes, points: Sequence[Point], around: Frame) -> None:
 
 
 def _front(axes: Axes, points: Sequence[Point]) -> None:
-    front = sorted((_value(point.cost), _value(point.accuracy)) for point in points if point.state is State.FRONT)
+    front = sorted((_value(point.cost), _value(point.accuracy)) for point in points if point.state is FrontState.FRONT)
     if front:
         costs, accuracies = zip(*front, strict=True)
         axes.plot(costs, accuracies, drawstyle="steps-post", color=theme.GREY, linewidth=1.2, zorder=2, gid="the front")
@@ -97,25 +97,30 @@ def _front(axes: Axes, points: Sequence[Point]) -> None:
 def _states(points: Sequence[Point]) -> list[tuple[Any, str]]:
     from matplotlib.lines import Line2D
 
-    said: dict[State, str] = {
-        State.FRONT: "front (black edge)",
-        State.CONTESTED: "contested (hollow)",
-        State.DOMINATED: "dominated (pale)",
+    said: dict[FrontState, str] = {
+        FrontState.FRONT: "front (black edge)",
+        FrontState.CONTESTED: "contested (hollow)",
+        FrontState.DOMINATED: "dominated (pale)",
     }
-    drawn: dict[State, dict[str, Any]] = {
-        State.FRONT: {"markerfacecolor": theme.GREY, "markeredgecolor": "black", "markersize": 8},
-        State.CONTESTED: {"markerfacecolor": "white", "markeredgecolor": theme.GREY},
-        State.DOMINATED: {"markerfacecolor": theme.GREY, "markeredgecolor": theme.GREY, "alpha": 0.55},
+    drawn: dict[FrontState, dict[str, Any]] = {
+        FrontState.FRONT: {"markerfacecolor": theme.GREY, "markeredgecolor": "black", "markersize": 8},
+        FrontState.CONTESTED: {"markerfacecolor": "white", "markeredgecolor": theme.GREY},
+        FrontState.DOMINATED: {"markerfacecolor": theme.GREY, "markeredgecolor": theme.GREY, "alpha": 0.55},
     }
     there = {point.state for point in points}
     return [
         (
             Line2D(
-                [], [], linestyle="-" if state is State.FRONT else "none", color=theme.GREY, marker="o", **drawn[state]
+                [],
+                [],
+                linestyle="-" if state is FrontState.FRONT else "none",
+                color=theme.GREY,
+                marker="o",
+                **drawn[state],
             ),
             said[state],
         )
-        for state in State
+        for state in FrontState
         if state in there
     ]
 
@@ -129,7 +134,7 @@ def _labels(figure: Figure, axes: Axes, points: Sequence[Point]) -> None:
     middles = axes.transData.transform([(_value(point.cost), _value(point.accuracy)) for point in points])
     taken = [Bbox.from_extents(x - 6, y - 6, x + 6, y + 6) for x, y in middles]
     inside = axes.get_window_extent(renderer)
-    for point in [point for point in points if point.state is State.FRONT][:_MOST_LABELS]:
+    for point in [point for point in points if point.state is FrontState.FRONT][:_MOST_LABELS]:
         at = (_value(point.cost), _value(point.accuracy))
         for dx, dy, side, level in _PLACES:
             label = axes.annotate(

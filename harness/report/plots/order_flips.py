@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.analysis import robustness
-from harness.analysis.robustness import Condition, Robustness, Values
+from harness.analysis.robustness import Condition, QueryScores, Robustness
 from harness.analysis.table import Row, per_query_key
 from harness.evaluation import evaluate, measure_names
 from harness.evaluation.per_query import PerQuery
@@ -187,7 +187,9 @@ def make(rows: Rows) -> Drawing:
     if len(merged) < 2:
         raise Missing(f"{_WHAT}: an order needs two systems, there is {merged[0].row.system} alone")
     values, left_out = _values(rows, merged)
-    asked = robustness.Asked(rows.measure, tuple(each for each in rows.table.measures if each != rows.measure))
+    asked = robustness.RobustnessOptions(
+        rows.measure, tuple(each for each in rows.table.measures if each != rows.measure)
+    )
     found = robustness.of_values(rows.called, values, asked)
     if not any(condition.flips for condition in found.conditions):
         raise Missing(f"{_WHAT}: {found.conditions[0].reason}")
@@ -234,7 +236,7 @@ def _one(known: Sequence[_Known], merged: Sequence[_Known]) -> list[str]:
     return ["Rows of a system that are worth the same for every query are one."]
 
 
-def _values(rows: Rows, merged: Sequence[_Known]) -> tuple[Values, list[str]]:
+def _values(rows: Rows, merged: Sequence[_Known]) -> tuple[QueryScores, list[str]]:
     """By all of the table's measures, over the queries that are judged for every system; and how many are not."""
     main = _columns(merged, rows.measure)
     judged = np.isfinite(main)
@@ -254,7 +256,7 @@ def _values(rows: Rows, merged: Sequence[_Known]) -> tuple[Values, list[str]]:
             columns[measure] = found
     apart = int((judged.any(axis=1) & ~all_judged).sum())
     said = [f"Not judged for every system, left out: {apart:,} queries."] if apart else []
-    return Values(_names([each.row for each in merged]), columns, unfit), said
+    return QueryScores(_names([each.row for each in merged]), columns, unfit), said
 
 
 def _columns(merged: Sequence[_Known], measure: str) -> Floats:

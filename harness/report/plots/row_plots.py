@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from harness.analysis import leaderboard, pareto_front
-from harness.analysis.leaderboard import Asked, Leaderboard
+from harness.analysis.leaderboard import Leaderboard, LeaderboardQuery
 from harness.analysis.table import Row, Table, Validity
 from harness.evaluation.per_query import SHARES, PerQuery
 from harness.records import Isolation, Outcome
@@ -36,7 +36,7 @@ class Rows:
 
     table: Table
     found: Mapping[str, PerQuery]
-    asked: Asked
+    asked: LeaderboardQuery
     looks: Mapping[str, Look]
     called: str
 
@@ -87,7 +87,7 @@ class Rows:
         """Rows that ran and are not invalid; and the others with why."""
         kept, others = [], []
         for row in self.table.rows:
-            why = pareto_front.rankable(row, ())
+            why = pareto_front.reason_not_ranked(row, ())
             if why is None:
                 kept.append(row)
             else:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from harness.analysis import axes, leaderboard, pareto_front
-from harness.analysis.dynascore import Status
+from harness.analysis.dynascore import RateStatus
 from harness.analysis.leaderboard import Leaderboard
 from harness.analysis.table import Row, Validity, per_query_key
 from harness.errors import UsageError
@@ -89,7 +89,7 @@ def _cost(rows: Rows) -> Drawing:
     board = _board(rows, "cost and accuracy", lambda each: each.by_cost)
     points = [
         cost.Point(each.row.system, _hardware(each.row), each.figures["cost"], each.figures["accuracy"], each.state)
-        for each in board.standings
+        for each in board.ranked_rows
         if each.state is not None
     ]
     notes = ["Bars: 95 % intervals."] if any(point.cost.low is not None for point in points) else []
@@ -105,7 +105,7 @@ def _winners(rows: Rows) -> Drawing:
         if rate.value is None:
             raise Missing(f"{what}: the AMRS of {name} is undefined ({rate.status.value})")
     candidates = []
-    for each in sorted(board.standings, key=lambda each: (each.row.system, each.row.profile, each.row.key)):
+    for each in sorted(board.ranked_rows, key=lambda each: (each.row.system, each.row.profile, each.row.key)):
         gains = [each.figures["accuracy"].value or 0.0]
         for name in winners.NAMES[1:]:
             value, rate_of = each.figures[name].value, rates[name]
@@ -128,12 +128,12 @@ def _winners(rows: Rows) -> Drawing:
 
 def _rates(board: Leaderboard) -> str:
     """Where the exchange rates are from."""
-    given = all(rate.status is Status.GIVEN for rate in board.rates.values())
-    return "rates given" if given else f"mode {board.asked.mode}"
+    given = all(rate.status is RateStatus.GIVEN for rate in board.rates.values())
+    return "rates given" if given else f"mode {board.query.mode}"
 
 
 def _unit(board: Leaderboard, name: str) -> str:
-    return axes.axis(name, board.asked.measure).unit
+    return axes.axis(name, board.query.measure).unit
 
 
 def _ranks(rows: Rows) -> Drawing:
@@ -143,26 +143,26 @@ def _ranks(rows: Rows) -> Drawing:
             each.row.system,
             f"{theme.text(each.row.system, 24)}, {each.row.profile}",
             each.rank,
-            _score(each.score, board.asked.rank_by),
+            _score(each.score, board.query.rank_by),
             tuple(
                 None if span.best is None or span.worst is None else (span.best, span.worst)
                 for span in (each.by_queries, each.by_systems, each.by_weights)
             ),
         )
-        for each in board.standings
+        for each in board.ranked_rows
         if each.rank is not None and each.score is not None
     ]
     if not shown:
         why = ", ".join(f"the AMRS of {name} is {rate.status.value}" for name, rate in board.rates.items())
         raise Missing(f"ranks: no row has a score ({why})")
-    by = board.asked.rank_by
-    weights = ", ".join(f"{name} {weight:g}" for name, weight in board.asked.weights.items())
+    by = board.query.rank_by
+    weights = ", ".join(f"{name} {weight:g}" for name, weight in board.query.weights.items())
     notes = [] if by else [f"Dynascore ({_rates(board)}; {rows.measure}; weights {weights})."]
     scored = f"{axes.axis(by, rows.measure).label}, {_unit(board, by)}" if by else "Dynascore"
     if len(shown) > ranks.MOST_ROWS:
         notes.append(f"The best {ranks.MOST_ROWS} of {len(shown):,} rows.")
-    if board.standings[0].by_queries.best is None:
-        notes.append(f"Ranks with other queries are not known ({board.standings[0].by_queries.reason}).")
+    if board.ranked_rows[0].by_queries.best is None:
+        notes.append(f"Ranks with other queries are not known ({board.ranked_rows[0].by_queries.reason}).")
     around = rows.frame("ranks and how far they hold", notes, _left_out(board))
     return lambda: ranks.draw(shown[: ranks.MOST_ROWS], around, scored)
 
@@ -199,7 +199,7 @@ def _memory(rows: Rows) -> Drawing:
         if row.outcome in (Outcome.NOT_APPLICABLE, Outcome.INTERRUPTED) or (
             ran and (row.validity is Validity.INVALID or read(row).value is None)
         ):
-            others.append((row, pareto_front.rankable(row, ()) or "no latency"))
+            others.append((row, pareto_front.reason_not_ranked(row, ()) or "no latency"))
             continue
         hardware = f"{row.cpus} CPU{'s' if row.cpus > 1 else ''}" + (
             f", {row.gpus} GPU{'s' if row.gpus > 1 else ''}" if row.gpus else ""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness import filesystem
 from harness.records import digest
-from harness.untrusted import printable
+from harness.untrusted import one_line
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -81,7 +81,7 @@ def save(figure: Figure, path: Path) -> Path:
     """
     form = path.suffix[1:]
     settle(figure)
-    with filesystem.writing(path) as partial:
+    with filesystem.atomic_write(path) as partial:
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(partial, format=form, dpi=DPI, metadata=_UNDATED[form])
     return path
@@ -142,7 +142,7 @@ def looks(systems: Iterable[str]) -> dict[str, Look]:
 def text(name: str, longest: int = 500) -> str:
     """A stranger's text as the picture's font can show it: one line, code points for what it has no glyph for."""
     known = _glyphs()
-    shown = "".join(each if ord(each) in known else f"[U+{ord(each):04X}]" for each in printable(name))
+    shown = "".join(each if ord(each) in known else f"[U+{ord(each):04X}]" for each in one_line(name))
     shown = shown if len(shown) <= longest else f"{shown[: longest - 1]}…"
     # A legend leaves out what begins with an underscore.
     return f" {shown}" if shown.startswith("_") else shown

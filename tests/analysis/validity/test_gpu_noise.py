@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from harness.analysis.table import Cause, Finding, Validity
-from harness.analysis.validity import counter_checks, gpu_checks
-from harness.analysis.validity.sample_checks import Facts
+from harness.analysis.validity import counter_checks
+from harness.analysis.validity.sample_checks import SampleFacts
 from harness.records import Envelope, Phase
 from harness.results.schema import GpuReading, GpuUse, Result
 from tests.support import sample_records
@@ -30,7 +30,7 @@ def result(*looks: GpuReading, gpu: GpuUse | None = None, job: int = 0, **change
 
 
 def look(*results: Result) -> list[Finding]:
-    return gpu_checks.look(results)
+    return counter_checks.check_gpus(results)
 
 
 def test_a_gpu_of_its_own_raises_no_alarm() -> None:
@@ -42,7 +42,6 @@ def test_a_gpu_of_its_own_raises_no_alarm() -> None:
 
 def test_a_job_without_gpus_is_not_judged_by_them() -> None:
     assert look(sample_records.result(canary=(canary(),))) == []
-    assert look(replace(result(), schema_version=1, gpu=None)) == [], "that version did not look"
 
 
 @pytest.mark.parametrize(
@@ -150,7 +149,7 @@ def test_what_was_not_measured_is_a_remark_and_no_praise(gpu: GpuUse, said: str)
 def test_energy_that_is_not_of_the_trials_is_not_given(counted_s: float, covered: bool) -> None:
     gpu = sample_records.gpu(wall_s=counted_s)
     one_second = replace(result(gpu=gpu), phases=(Phase("load", 0, 5 * 10**9), Phase("trial-0", 5 * 10**9, 6 * 10**9)))
-    assert gpu_checks.energy_j(one_second) == (700.0 if covered else None)
+    assert counter_checks.energy_j(one_second) == (700.0 if covered else None)
     found = look(one_second)
     assert [(each.cause, each.validity) for each in found] == [(Cause.GPU_UNSAID, Validity.CLEAN)] * (not covered)
     if not covered:
@@ -163,5 +162,5 @@ def test_a_job_whose_gpus_could_not_be_followed_says_so() -> None:
 
 
 def test_gpus_are_judged_with_the_rest_of_the_machine() -> None:
-    (finding,) = counter_checks.look([result(gpu=sample_records.gpu(foreign_processes=1))], {}, Facts(300))
+    (finding,) = counter_checks.check([result(gpu=sample_records.gpu(foreign_processes=1))], {}, SampleFacts(300))
     assert finding.cause is Cause.GPU_SHARED

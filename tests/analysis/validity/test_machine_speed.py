@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from harness.analysis.table import Cause, Finding, Validity
 from harness.analysis.validity import machine_speed
 from harness.analysis.validity.machine_speed import levels
-from harness.analysis.validity.sample_checks import Facts
+from harness.analysis.validity.sample_checks import SampleFacts
 from harness.records import Outcome
 from harness.results.schema import Result
 from tests.support import sample_records
@@ -21,8 +21,10 @@ from tests.support.sample_records import canary, result
 RETRY = "run its suite again with --retry-noisy 3 --only 'bm25/scifact/single_stream/cpu1-mem1'"
 
 
-def look(*results: Result, known: machine_speed.Levels | None = None, facts: Facts | None = None) -> list[Finding]:
-    return machine_speed.look(results, known or {}, facts or Facts())
+def look(
+    *results: Result, known: machine_speed.Levels | None = None, facts: SampleFacts | None = None
+) -> list[Finding]:
+    return machine_speed.check(results, known or {}, facts or SampleFacts())
 
 
 def cell(looks: NDArray[np.float64]) -> list[Result]:
@@ -33,9 +35,9 @@ def cell(looks: NDArray[np.float64]) -> list[Result]:
     ]
 
 
-def steady(trials: int) -> Facts:
+def steady(trials: int) -> SampleFacts:
     """Return the facts of a system that takes as long in each trial, within half a per cent."""
-    return Facts(trial_means_s=(1.0,) * trials, mean_within=0.005)
+    return SampleFacts(trial_means_s=(1.0,) * trials, mean_within=0.005)
 
 
 def noisy(found: list[Finding]) -> bool:
@@ -69,15 +71,15 @@ def test_a_change_between_two_jobs_of_a_cell_is_told() -> None:
 
 def test_a_change_that_the_interval_covers_is_a_remark() -> None:
     jobs, means = cell(np.log([[1.0, 1.0]] * 3 + [[1.4, 1.4]])), (1.0, 1.0, 1.0, 1.3)
-    assert noisy(look(*jobs, facts=Facts(trial_means_s=means, mean_within=0.07)))
-    (finding,) = look(*jobs, facts=Facts(trial_means_s=means, mean_within=0.08))
+    assert noisy(look(*jobs, facts=SampleFacts(trial_means_s=means, mean_within=0.07)))
+    (finding,) = look(*jobs, facts=SampleFacts(trial_means_s=means, mean_within=0.08))
     assert finding.validity is Validity.CLEAN
     assert "took 10 to 14 ms beside the trials and may have moved the mean by 7.5%, less than its" in finding.text
     # A trial that was slowed that much widens the interval, too.
     means = (1.0, 1.0, 1.0, 1.5)
-    assert noisy(look(*jobs, facts=Facts(trial_means_s=means, mean_within=0.9)))
+    assert noisy(look(*jobs, facts=SampleFacts(trial_means_s=means, mean_within=0.9)))
     assert look(*jobs, facts=steady(4)) == [], "the trials took as long all the same"
-    assert look(*jobs, facts=Facts(trial_means_s=(1.5, 1.0, 1.0, 1.0), mean_within=0.01)) == [], (
+    assert look(*jobs, facts=SampleFacts(trial_means_s=(1.5, 1.0, 1.0, 1.0), mean_within=0.01)) == [], (
         "another trial was slow"
     )
 
@@ -86,7 +88,7 @@ def test_a_change_that_the_interval_covers_is_a_remark() -> None:
 @pytest.mark.parametrize("told", [True, False])
 def test_more_looks_do_not_raise_more_alarms(trials: int, told: bool) -> None:
     """Looks scatter by 4 %: of 4, 12 and 60, the slowest takes over 1.15 times the fastest in 6, 36 and 98 %."""
-    draw, facts = rng("quiet"), steady(trials) if told else Facts(mean_within=0.005)
+    draw, facts = rng("quiet"), steady(trials) if told else SampleFacts(mean_within=0.005)
     quiet = sum(noisy(look(*cell(draw.normal(0, 0.04, (trials, 2))), facts=facts)) for _ in range(200))
     # 0.6 are expected at most: more than 6 come less than once in ten thousand runs.
     assert quiet <= 6
@@ -101,14 +103,14 @@ def test_a_trial_on_a_slowed_cpu_is_found_twenty_times_of_twenty(trials: int, sl
         times[draw.integers(trials)] = slower
         looks = np.log(times)[:, None] + draw.normal(0, 0.03, (trials, 2))
         means = tuple((times * np.exp(draw.normal(0, 0.01, trials))).tolist()) if told else ()
-        found += noisy(look(*cell(looks), facts=Facts(trial_means_s=means, mean_within=0.5)))
+        found += noisy(look(*cell(looks), facts=SampleFacts(trial_means_s=means, mean_within=0.5)))
     assert found == 20
 
 
 def test_one_container_shares_its_looks_between_trials() -> None:
     looks = tuple(canary(0.010 * each) for each in (1, 1, 1.01, 2, 2, 1))
     means = (1.0, 1.01, 1.7, 2.0, 1.02)
-    assert noisy(look(result(trials=5, canary=looks), facts=Facts(trial_means_s=means, mean_within=0.3)))
+    assert noisy(look(result(trials=5, canary=looks), facts=SampleFacts(trial_means_s=means, mean_within=0.3)))
 
 
 @pytest.mark.parametrize("share", [0.1, 0.35, 0.5])
@@ -119,7 +121,7 @@ def test_a_neighbour_who_comes_and_goes_within_trials_is_no_change_between_them(
         looks = np.log(1.75) * (draw.random((5, 2)) < share) + draw.normal(0, 0.02, (5, 2))
         means = np.exp(draw.normal(0, 0.03, 5))
         within = float(2.78 * means.std(ddof=1) / 5**0.5)
-        found += noisy(look(*cell(looks), facts=Facts(trial_means_s=tuple(means.tolist()), mean_within=within)))
+        found += noisy(look(*cell(looks), facts=SampleFacts(trial_means_s=tuple(means.tolist()), mean_within=within)))
     # None of 1,000 were simulated; the slowest against the fastest look is beyond 1.15 in 65 to 99.8 of 100.
     assert found <= 2
 

@@ -10,7 +10,7 @@ import pytest
 
 from harness.analysis.table import Cause, Finding, Validity
 from harness.analysis.validity import counter_checks, machine_speed
-from harness.analysis.validity.sample_checks import Facts
+from harness.analysis.validity.sample_checks import SampleFacts
 from harness.records import Isolation, Phase
 from harness.results.schema import Counters, Placement, Result
 from tests.support import sample_records
@@ -21,7 +21,7 @@ RETRY = FRESH.replace("--fresh", "--retry-noisy 3")
 
 
 def look(*results: Result, queries: int = 300) -> list[Finding]:
-    return counter_checks.look(results, {}, Facts(queries))
+    return counter_checks.check(results, {}, SampleFacts(queries))
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -37,7 +37,7 @@ def test_a_quiet_machine_raises_no_alarm(seed: int) -> None:
             foreign_cpu_s=rng.uniform(0, 0.3), steal_s=rng.uniform(0, 0.05), wait_s=rng.uniform(0, 1.0), major_faults=3
         )
         jobs.append(result(job=number, jobs=5, trials=1, canary=readings, counters=counters))
-    assert counter_checks.look(jobs, machine_speed.levels(jobs), Facts(300)) == []
+    assert counter_checks.check(jobs, machine_speed.levels(jobs), SampleFacts(300)) == []
 
 
 def test_no_placement_is_no_reproach() -> None:
@@ -53,7 +53,6 @@ def test_a_job_without_any_counters_is_not_clean() -> None:
     assert FRESH in finding.text
     (finding,) = look(result(), result(job=1, counters=Counters()))
     assert "could not be read (in 1 of 2 jobs)" in finding.text
-    assert look(replace(result(counters=Counters()), schema_version=1)) == []
     assert look(result(counters=Counters(), isolation=Isolation.PROCESS)) == []
 
 
@@ -169,4 +168,3 @@ def test_half_cores_and_kept_pages_are_remarks() -> None:
     assert look(result(placement=replace(sample_records.PLACEMENT, whole_cores=None))) == []
     kept = result(page_cache=None)
     assert [finding.validity for finding in look(kept)] == [Validity.CLEAN]
-    assert look(replace(kept, schema_version=1)) == []

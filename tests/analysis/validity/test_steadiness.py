@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from harness.analysis.timings import Timings
 from harness.analysis.validity import sample_checks
-from harness.analysis.validity.sample_checks import Facts
+from harness.analysis.validity.sample_checks import SampleFacts
 from tests.support import sample_records
 
 Floats = NDArray[np.float64]
@@ -62,7 +62,7 @@ def phases(timings: Timings, between_s: float = 50e-6) -> dict[int, float]:
 
 
 def found(timings: Timings, **kind: str) -> set[str]:
-    facts = sample_checks.look(timings, phases(timings), **kind)
+    facts = sample_checks.inspect(timings, phases(timings), **kind)
     return {name for name in ("drift", "start", "repeat", "between") if getattr(facts, name) is not None}
 
 
@@ -100,7 +100,7 @@ def test_a_start_that_gets_faster_over_many_queries_is_found(jobs: int, trials: 
 
 
 def test_a_mild_start_is_found_where_trials_can_be_compared() -> None:
-    facts = sample_checks.look(simulated(1, queries=1000, shape=np.full(40, 1.5)), {})
+    facts = sample_checks.inspect(simulated(1, queries=1000, shape=np.full(40, 1.5)), {})
     assert facts.start is not None
     assert 1.4 < facts.start.ratio < 1.6
     assert facts.start.queries <= 40
@@ -122,7 +122,7 @@ def test_a_start_of_a_few_microseconds_is_nobodys_warm_up() -> None:
 @pytest.mark.parametrize(("jobs", "trials"), [(5, 1), (1, 5)])
 def test_drift_between_trials_is_found(jobs: int, trials: int) -> None:
     growing = np.array([1.0, 1.1, 1.2, 1.3, 1.4])
-    facts = sample_checks.look(simulated(3, jobs=jobs, trials=trials, by_trial=growing, stalls=0), {})
+    facts = sample_checks.inspect(simulated(3, jobs=jobs, trials=trials, by_trial=growing, stalls=0), {})
     assert facts.drift is not None
     assert facts.drift.ratio == pytest.approx(1.4, rel=0.05)
     assert facts.drift.slow_s / facts.drift.fast_s == pytest.approx(facts.drift.ratio)
@@ -131,14 +131,14 @@ def test_drift_between_trials_is_found(jobs: int, trials: int) -> None:
 
 def test_drift_below_the_limit_is_steady() -> None:
     spread = np.array([1.0, sample_checks.MAX_TRIAL_RATIO - 0.05, 1.1, 1.0, 1.1])
-    assert sample_checks.look(simulated(3, by_trial=spread, stalls=0), {}).drift is None
+    assert sample_checks.inspect(simulated(3, by_trial=spread, stalls=0), {}).drift is None
 
 
 def test_a_single_stall_is_no_drift() -> None:
     latency = np.full((5, 200), 0.001)
     latency[2, 7] = 1.0  # the trial's mean is six times the others'
     assert (
-        sample_checks.look(
+        sample_checks.inspect(
             sample_records.timed(*(sample_records.samples(latency[[t]], first_trial=t) for t in range(5))), {}
         ).drift
         is None
@@ -146,18 +146,18 @@ def test_a_single_stall_is_no_drift() -> None:
 
 
 def test_the_first_trial_of_a_process_being_the_slowest_is_told_apart() -> None:
-    cold = sample_checks.look(simulated(4, jobs=1, trials=5, by_trial=np.array([2.0, 1, 1, 1, 1]), stalls=0), {})
+    cold = sample_checks.inspect(simulated(4, jobs=1, trials=5, by_trial=np.array([2.0, 1, 1, 1, 1]), stalls=0), {})
     assert cold.drift is not None
     assert cold.drift.cold
     assert cold.trial_means_s[0] == max(cold.trial_means_s)
-    fresh = sample_checks.look(simulated(4, by_trial=np.array([2.0, 1, 1, 1, 1]), stalls=0), {})
+    fresh = sample_checks.inspect(simulated(4, by_trial=np.array([2.0, 1, 1, 1, 1]), stalls=0), {})
     assert fresh.drift is not None
     assert not fresh.drift.cold
 
 
 @pytest.mark.parametrize(("jobs", "trials"), [(5, 1), (1, 3)])
 def test_a_result_cache_is_found(jobs: int, trials: int) -> None:
-    repeat = sample_checks.look(simulated(5, jobs=jobs, trials=trials, cache=0.02), {}).repeat
+    repeat = sample_checks.inspect(simulated(5, jobs=jobs, trials=trials, cache=0.02), {}).repeat
     assert repeat is not None
     assert repeat.ratio == pytest.approx(0.02, rel=1e-3)
     assert 5 * jobs <= repeat.queries <= 20 * jobs
@@ -179,7 +179,7 @@ def test_a_cold_start_is_no_result_cache() -> None:
 def test_a_cache_that_keeps_everything_is_found_though_later_trials_are_fast() -> None:
     latency = np.vstack([np.full(100, 0.005), np.full((4, 100), 0.0001)])
     table = sample_records.samples(latency, repeats=[(query, 0.0001) for query in range(20)])
-    facts = sample_checks.look(sample_records.timed(table), {})
+    facts = sample_checks.inspect(sample_records.timed(table), {})
     assert facts.repeat is not None
     assert facts.repeat.first_s == pytest.approx(0.005)
 
@@ -187,7 +187,7 @@ def test_a_cache_that_keeps_everything_is_found_though_later_trials_are_fast() -
 @pytest.mark.parametrize("jobs", [1, 3, 5])
 def test_a_cache_that_answers_in_half_of_the_time_is_found(jobs: int) -> None:
     found = [
-        sample_checks.look(simulated(seed, jobs=jobs, cache=0.56, cache_noise=0.1, stalls=0), {}).repeat
+        sample_checks.inspect(simulated(seed, jobs=jobs, cache=0.56, cache_noise=0.1, stalls=0), {}).repeat
         for seed in range(50)
     ]
     assert sum(each is None for each in found) <= 2
@@ -202,38 +202,38 @@ def test_warm_processor_caches_are_no_result_cache(median_s: float, cache: float
     """Microseconds saved say nothing, nor do a few tenths of a query; scatter is a busy machine's."""
     for seed in range(50):
         timings = simulated(seed, median_s=median_s, spread=0.2, stalls=0, cache=cache, cache_noise=scatter)
-        assert sample_checks.look(timings, {}).repeat is None
+        assert sample_checks.inspect(timings, {}).repeat is None
 
 
 def test_a_slow_moment_of_the_machine_is_no_result_cache() -> None:
     """Three of five queries were disturbed in the first trial; the repeats came when all was quiet."""
     latency = 0.005 * np.resize([8.0, 8.0, 8.0, 1.0, 1.0], 200)
     table = sample_records.samples(latency[None, :], repeats=[(query, 0.005) for query in range(0, 200, 9)])
-    assert sample_checks.look(sample_records.timed(table), {}).repeat is None
+    assert sample_checks.inspect(sample_records.timed(table), {}).repeat is None
 
 
 def test_time_that_no_latency_claims_is_found() -> None:
     timings = simulated(6, jobs=2, stalls=0)
     mean = float(timings.latency_s.mean())
-    found = sample_checks.look(timings, phases(timings, between_s=2 * mean)).between
+    found = sample_checks.inspect(timings, phases(timings, between_s=2 * mean)).between
     assert found is not None
     assert found.per_query_s == pytest.approx(2 * mean)
     assert found.share == pytest.approx(2 / 3)
-    assert sample_checks.look(timings, phases(timings, between_s=0.5 * mean)).between is None
+    assert sample_checks.inspect(timings, phases(timings, between_s=0.5 * mean)).between is None
     # A system of a microsecond spends nearly all time in the harness; that is little.
     fast = simulated(6, median_s=1e-6, stalls=0)
-    assert sample_checks.look(fast, phases(fast, between_s=1e-3)).between is None
-    assert sample_checks.look(timings, {}).between is None
+    assert sample_checks.inspect(fast, phases(fast, between_s=1e-3)).between is None
+    assert sample_checks.inspect(timings, {}).between is None
 
 
 def test_other_scenarios_are_not_judged_by_single_queries() -> None:
     growing = simulated(3, by_trial=np.array([1.0, 1.1, 1.2, 1.3, 1.4]), cache=0.02, stalls=0)
     assert found(growing, scenario="offline") == {"drift"}
-    assert sample_checks.look(growing, {}, "server") == Facts(200)
+    assert sample_checks.inspect(growing, {}, "server") == SampleFacts(200)
 
 
 def test_no_samples_say_nothing() -> None:
-    assert sample_checks.look(sample_records.timed(sample_records.samples(np.zeros((0, 5)))), {}) == Facts(0)
+    assert sample_checks.inspect(sample_records.timed(sample_records.samples(np.zeros((0, 5)))), {}) == SampleFacts(0)
 
 
 def few_slow(seed: int, slow: int, held: float, trials: int = 3) -> Timings:
@@ -251,7 +251,7 @@ def few_slow(seed: int, slow: int, held: float, trials: int = 3) -> Timings:
 @pytest.mark.parametrize(("slow", "held"), [(37, 0.6), (45, 0.6), (6, 0.68)])
 def test_few_slow_samples_that_carry_the_mean_are_found(slow: int, held: float) -> None:
     for seed in range(20):
-        found = sample_checks.look(few_slow(seed, slow, held), {}).carried
+        found = sample_checks.inspect(few_slow(seed, slow, held), {}).carried
         assert found is not None
         assert found.samples == 900 and found.few <= 900 / 8 and 0.2 <= found.share <= held
 
@@ -285,7 +285,7 @@ def test_slow_queries_are_a_tail_and_no_slow_samples() -> None:
 
 
 def test_a_slow_trial_is_drift_and_no_few_samples() -> None:
-    facts = sample_checks.look(simulated(3, by_trial=np.array([1.0, 1.0, 3.0, 1.0, 1.0]), stalls=0), {})
+    facts = sample_checks.inspect(simulated(3, by_trial=np.array([1.0, 1.0, 3.0, 1.0, 1.0]), stalls=0), {})
     assert facts.drift is not None and facts.carried is None
 
 

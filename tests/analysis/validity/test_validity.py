@@ -5,7 +5,15 @@ import pytest
 
 from harness.analysis import validity
 from harness.analysis.table import Cause, Finding, Validity
-from harness.analysis.validity.sample_checks import Between, Carried, Drift, Facts, Repeat, Start, Tail
+from harness.analysis.validity.sample_checks import (
+    ColdStart,
+    Drift,
+    RepeatSpeedup,
+    SampleFacts,
+    SlowQueries,
+    SlowSamples,
+    UnclaimedTime,
+)
 from harness.records import Isolation, Outcome, Phase, ScenarioParams
 from harness.results.schema import Result
 from tests.support import sample_records
@@ -16,7 +24,7 @@ FRESH = "run its suite again with --fresh --only 'bm25/scifact/single_stream/cpu
 RETRY = FRESH.replace("--fresh", "--retry-noisy 3")
 
 
-def assess(*results: Result, **more: Any) -> validity.Verdict:
+def assess(*results: Result, **more: Any) -> validity.Assessment:
     return validity.assess(results, **more)
 
 
@@ -27,14 +35,14 @@ def five(**changes: Any) -> list[Result]:
 
 
 def test_a_good_result_is_clean() -> None:
-    facts = Facts(300, (0.010, 0.011, 0.0124))
-    assert assess(result(), facts=facts, disagreements=0) == validity.Verdict(Validity.CLEAN, ())
-    assert assess(*five(), facts=facts, disagreements=0) == validity.Verdict(Validity.CLEAN, ())
+    facts = SampleFacts(300, (0.010, 0.011, 0.0124))
+    assert assess(result(), facts=facts, disagreements=0) == validity.Assessment(Validity.CLEAN, ())
+    assert assess(*five(), facts=facts, disagreements=0) == validity.Assessment(Validity.CLEAN, ())
 
 
 def test_what_was_not_read_is_no_reproach() -> None:
     unread = result(throttled_periods=None, ranking_disagreements=None, placement=None)
-    assert assess(unread) == validity.Verdict(Validity.CLEAN, ())
+    assert assess(unread) == validity.Assessment(Validity.CLEAN, ())
 
 
 @pytest.mark.parametrize(
@@ -60,7 +68,7 @@ def test_what_was_not_read_is_no_reproach() -> None:
         ),
         (
             {},
-            {"carried": Carried(9, 900, 0.42)},
+            {"carried": SlowSamples(9, 900, 0.42)},
             Validity.NOISY,
             "9 of 900 samples hold 42% of the time, and their queries are fast in other trials: the mean is theirs",
             RETRY,
@@ -74,25 +82,25 @@ def test_what_was_not_read_is_no_reproach() -> None:
         ),
         (
             {"warmup_done": 10},
-            {"start": Start(40, 1.5)},
+            {"start": ColdStart(40, 1.5)},
             Validity.NOISY,
             "the first 40 queries of a trial took 1.50 times what they take later: 10 warm-up queries do not warm this",
             FRESH,
         ),
         (
             {},
-            {"repeat": Repeat(20, 0.05, 0.005)},
+            {"repeat": RepeatSpeedup(20, 0.05, 0.005)},
             Validity.NOISY,
             "asked again at once took 0.05 of its first time (median of 20, 5 ms at first)",
             FRESH,
         ),
-        ({}, {"between": Between(0.004, 0.8)}, Validity.NOISY, "4 ms passed beside each query", FRESH),
+        ({}, {"between": UnclaimedTime(0.004, 0.8)}, Validity.NOISY, "4 ms passed beside each query", FRESH),
     ],
 )
 def test_each_doubt_states_fact_figure_and_command(
     changes: dict[str, Any], facts: dict[str, Any], expected: Validity, fact: str, command: str
 ) -> None:
-    verdict = assess(result(**changes), facts=Facts(**{"queries": 300, **facts}))
+    verdict = assess(result(**changes), facts=SampleFacts(**{"queries": 300, **facts}))
     assert verdict.validity is expected
     assert len(verdict.reasons) == 1
     assert fact in verdict.reasons[0]
@@ -101,14 +109,14 @@ def test_each_doubt_states_fact_figure_and_command(
 
 
 def test_a_declared_cache_is_no_reproach() -> None:
-    facts = Facts(300, repeat=Repeat(20, 0.05, 0.005))
+    facts = SampleFacts(300, repeat=RepeatSpeedup(20, 0.05, 0.005))
     assert "declare result_cache = true in the system's TOML" in assess(result(), facts=facts).reasons[0]
     assert assess(result(result_cache=True), facts=facts).validity is Validity.CLEAN
 
 
 def test_the_worst_decides_and_all_are_told() -> None:
     bad = result(throttled_periods=2, trials_finished=1, ranking_disagreements=3)
-    verdict = assess(bad, facts=Facts(299, (1.0, 2.0), Drift(2.0, 2.0, 1.0, False)))
+    verdict = assess(bad, facts=SampleFacts(299, (1.0, 2.0), Drift(2.0, 2.0, 1.0, False)))
     assert verdict.validity is Validity.INVALID
     assert verdict.transient
     assert len(verdict.reasons) == 5
@@ -149,7 +157,7 @@ def test_a_compiler_at_work_beside_the_queries_is_named() -> None:
 
 def test_a_cold_first_trial_and_an_unsteady_warm_up_are_one_reason() -> None:
     cold = result(warmup_steady=False, warmup_done=90)
-    assert len(assess(cold, facts=Facts(300, (2.0, 1.0), Drift(2.0, 2.0, 1.0, True))).reasons) == 1
+    assert len(assess(cold, facts=SampleFacts(300, (2.0, 1.0), Drift(2.0, 2.0, 1.0, True))).reasons) == 1
 
 
 def test_a_server_without_a_rate_says_which_target_was_not_kept() -> None:
@@ -176,7 +184,7 @@ def test_too_little_warm_up_and_silent_libraries_are_doubts() -> None:
 
 def test_the_remedy_for_a_cold_start_is_one_that_can_work() -> None:
     """A sample that is judged whole lends a fifth of itself, however many warm-up queries are asked for."""
-    cold = Facts(None, start=Start(10, 2.0))
+    cold = SampleFacts(None, start=ColdStart(10, 2.0))
 
     def said(**changes: Any) -> str:
         return assess(result(protocol="mine", **changes), facts=cold).reasons[0]
@@ -190,7 +198,7 @@ def test_the_remedy_for_a_cold_start_is_one_that_can_work() -> None:
     ("trials", "said"), [(3, "in each of 3 trials"), (1, "in the only trial, which cannot tell whether they always do")]
 )
 def test_a_tail_of_slow_queries_is_a_remark(trials: int, said: str) -> None:
-    verdict = assess(result(), facts=Facts(300, tail=Tail(14, trials)))
+    verdict = assess(result(), facts=SampleFacts(300, tail=SlowQueries(14, trials)))
     assert (verdict.validity, [each.cause for each in verdict.findings]) == (Validity.CLEAN, [Cause.FEW_SAMPLES])
     assert f"14 of 300 queries hold half of the time, {said}: the mean is theirs" in verdict.reasons[0]
 
@@ -210,7 +218,7 @@ def test_fake_is_never_valid() -> None:
 
 def test_a_failed_job_has_no_numbers_to_doubt() -> None:
     failed = result(Outcome.OOM, throttled_periods=9, trials_finished=0)
-    assert assess(failed) == validity.Verdict(Validity.CLEAN, ())
+    assert assess(failed) == validity.Assessment(Validity.CLEAN, ())
     process = result(Outcome.OOM, isolation=Isolation.PROCESS)
     assert len(assess(process).reasons) == 1
 
@@ -226,7 +234,7 @@ def test_a_failed_job_has_no_numbers_to_doubt() -> None:
 )
 def test_a_changed_protocol_is_said_but_not_doubted(changes: dict[str, int], said: str) -> None:
     changed = result(**changes)
-    assert assess(changed) == validity.Verdict(Validity.CLEAN, (Finding(Cause.PROTOCOL, Validity.CLEAN, said),))
+    assert assess(changed) == validity.Assessment(Validity.CLEAN, (Finding(Cause.PROTOCOL, Validity.CLEAN, said),))
     assert assess(replace(changed, outcome=Outcome.OOM)).reasons == ()
 
 

@@ -26,8 +26,8 @@ from harness.aws.ec2 import account as accounts
 from harness.aws.ec2.account import Account
 from harness.errors import AwsError, UsageError
 from harness.jobs.assignment import IndexBuild
-from harness.jobs.estimates import Estimate
-from harness.jobs.machines import Machine
+from harness.jobs.estimates import DurationEstimate
+from harness.jobs.machines import ChosenMachine
 from harness.jobs.plan import Planned
 from harness.pricing import instances
 from harness.results.schema import Cell
@@ -106,17 +106,17 @@ def backend(begun: Callable[[], BatchBackend]) -> BatchBackend:
     return begun()
 
 
-LARGE, XLARGE = Machine(KNOWN["m6i.large"], 0.096), Machine(KNOWN["m6i.xlarge"], 0.192)
+LARGE, XLARGE = ChosenMachine(KNOWN["m6i.large"], 0.096), ChosenMachine(KNOWN["m6i.xlarge"], 0.192)
 
 
-def how(*missing: str, build_machine: Machine | None = XLARGE) -> Grouping:
+def how(*missing: str, build_machine: ChosenMachine | None = XLARGE) -> Grouping:
     """Every job takes a minute; these indexes are nowhere yet."""
     found = {}
     for key in missing:
         system, _, dataset = key.partition("-")
-        found[key] = Missing(IndexBuild(key, system, dataset), Estimate(60, 7200, False))
+        found[key] = Missing(IndexBuild(key, system, dataset), DurationEstimate(60, 7200, False))
     machines = {"small": LARGE, "big": XLARGE, "builds": XLARGE}
-    return Grouping(machines, lambda _: Estimate(60, 7200, True), found, build_machine)
+    return Grouping(machines, lambda _: DurationEstimate(60, 7200, True), found, build_machine)
 
 
 def test_a_part_is_a_system_on_a_profile_and_a_dataset() -> None:
@@ -149,9 +149,9 @@ def test_five_thousand_jobs_are_a_few_arrays(backend: BatchBackend) -> None:
     """Each job is looked at a constant number of times: all of it takes a fraction of a second."""
     looked: Counter[str] = Counter()
 
-    def estimate(job: Planned) -> Estimate:
+    def estimate(job: Planned) -> DurationEstimate:
         looked[job.spec.index_key] += 1
-        return Estimate(60, 7200, True)
+        return DurationEstimate(60, 7200, True)
 
     todo = [planned(s, p, f"d{d}", n) for s in "ab" for p in ("small", "big") for d in range(250) for n in range(5)]
     found = backend.split(parts(todo, replace(how(), estimate=estimate)))

@@ -155,7 +155,7 @@ def test_the_page_takes_a_user_from_nothing_to_a_table_and_back(
     monkeypatch: pytest.MonkeyPatch,
     engine: docker.DockerClient,
 ) -> None:
-    """Every command of docs/batch.md, in its order; only the suite behind the name is a small one."""
+    """Every command of docs/guides/batch.md, in its order; only the suite behind the name is a small one."""
     monkeypatch.setenv("HARNESS_AGENT_IMAGE", cloud[1])
     write_dataset(bench.folder / "other", queries=3)
     made = bench.suite(
@@ -163,7 +163,7 @@ def test_the_page_takes_a_user_from_nothing_to_a_table_and_back(
     )
     (bench.folder / "suites").mkdir()
     made.rename(bench.folder / "suites" / "quickstart.toml")
-    page = (Path(__file__).parents[3] / "docs" / "batch.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "guides" / "batch.md").read_text()
     commands = [line[2:] for block in re.findall(r"```console\n(.*?)```", page, re.S) for line in block.splitlines()]
     said: dict[str, str] = {}
     for command in commands:

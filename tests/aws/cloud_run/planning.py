@@ -13,7 +13,7 @@ from harness.aws.objects import Objects
 from harness.config import read_toml
 from harness.jobs import inputs, suite
 from harness.jobs.assignment import IndexBuild
-from harness.jobs.inputs import Inputs, Options
+from harness.jobs.inputs import Inputs, RunOptions
 from harness.launch.base import Launcher
 from harness.results.schema import ResultSpec, job_key
 from tests.aws.cloud_run import imds
@@ -61,7 +61,9 @@ class Planning:
         self.shipper = Shipper(work, Engine().client, bench.cache, lambda _: None)
         loaded = suite.load(path)
         self.raw = {"name": loaded.name, **read_toml(path)}
-        options = Options(bench.results, bench.cache, bench.folder, instance_types=dict.fromkeys(loaded.profiles, TYPE))
+        options = RunOptions(
+            bench.results, bench.cache, bench.folder, instance_types=dict.fromkeys(loaded.profiles, TYPE)
+        )
         self.inputs: Inputs = inputs.gather(loaded, options)
         self.planned = inputs.planned(self.inputs, options, launcher)
         self.specs: dict[str, ResultSpec] = {job_key(job.spec): job.spec for job in self.planned}

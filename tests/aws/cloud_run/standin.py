@@ -93,11 +93,11 @@ def ground(engine: docker.DockerClient) -> Ground:
     """Make it, once for each base image."""
     if os.geteuid() != 0:
         pytest.skip("a stand-in instance needs root: namespaces and bind mounts")
-    cache = config.default()
+    cache = config.cache_folder()
     tag = base_image.ensure(engine, cache, lambda _: None)
     folder = cache / "stand-ins"
     root = folder / f"root-{tag.rpartition(':')[2]}"
-    with filesystem.alone(cache, "stand-ins"):
+    with filesystem.cache_lock(cache, "stand-ins"):
         (folder / "pip").mkdir(parents=True, exist_ok=True)
         if not root.is_dir():
             partial = root.with_suffix(".partial")
@@ -203,7 +203,7 @@ class StandIn:
 
     def keep_packages(self) -> None:
         """Keep what it has installed, for those that come after it."""
-        with filesystem.alone(config.default(), "stand-ins"):
+        with filesystem.cache_lock(config.cache_folder(), "stand-ins"):
             if not self._ground.packages.is_dir():
                 partial = self._ground.packages.with_suffix(".partial")
                 shutil.rmtree(partial, ignore_errors=True)

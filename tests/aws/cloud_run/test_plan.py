@@ -16,8 +16,8 @@ from harness.aws.cloud_run.records import Launch, PlannedPart
 from harness.aws.ec2 import backend as ec2
 from harness.jobs import estimates
 from harness.jobs.assignment import IndexBuild
-from harness.jobs.estimates import Estimate, Estimates
-from harness.jobs.machines import Machine
+from harness.jobs.estimates import DurationEstimate, DurationModel
+from harness.jobs.machines import ChosenMachine
 from harness.pricing import instances
 from harness.records import Outcome
 from tests.support import sample_records
@@ -25,17 +25,18 @@ from tests.support.job_fixtures import planned
 
 GIB = 1 << 30
 KNOWN = instances.read("aws")
-LARGE, XLARGE = Machine(KNOWN["m6i.large"], 0.096), Machine(KNOWN["m6i.xlarge"], 0.192)
+LARGE, XLARGE = ChosenMachine(KNOWN["m6i.large"], 0.096), ChosenMachine(KNOWN["m6i.xlarge"], 0.192)
 MACHINES = {"small": LARGE, "big": XLARGE}
 
 
 def hours(seconds: dict[str, float]) -> Grouping:
-    return Grouping(MACHINES, lambda job: Estimate(seconds.get(job.cell.system, 60.0), 7200, True))
+    return Grouping(MACHINES, lambda job: DurationEstimate(seconds.get(job.cell.system, 60.0), 7200, True))
 
 
 def missing(*systems: str) -> dict[str, Missing]:
     return {
-        f"{system}-d": Missing(IndexBuild(f"{system}-d", system, "d"), Estimate(600, 7200, False)) for system in systems
+        f"{system}-d": Missing(IndexBuild(f"{system}-d", system, "d"), DurationEstimate(600, 7200, False))
+        for system in systems
     }
 
 
@@ -83,15 +84,15 @@ def test_disks_hold_what_is_shipped() -> None:
 
 def test_estimates_are_measured_where_something_was() -> None:
     spec = sample_records.SPEC
-    times = Estimates([], job_timeout_s=7200, build_timeout_s=600)
+    times = DurationModel([], job_timeout_s=7200, build_timeout_s=600)
     assert not times.job(spec).measured
     stored = [sample_records.result(minute=n, repetition=n) for n in range(3)]
-    times = Estimates(
+    times = DurationModel(
         [replace(result, wall_s=seconds) for result, seconds in zip(stored, (10, 20, 900), strict=True)],
         job_timeout_s=7200,
         build_timeout_s=600,
     )
-    assert times.job(spec) == Estimate(pytest.approx(20), 7200, True)
+    assert times.job(spec) == DurationEstimate(pytest.approx(20), 7200, True)
     # On another profile the like, for as many queries.
     other = replace(spec, cell=replace(spec.cell, profile="x"), sample_size=spec.sample_size * 2)
     assert times.job(other).measured and 30 < times.job(other).seconds < 41
@@ -100,11 +101,11 @@ def test_estimates_are_measured_where_something_was() -> None:
 
 def test_an_interrupted_job_says_nothing_of_time() -> None:
     result = replace(sample_records.result(Outcome.INTERRUPTED), wall_s=0.0)
-    assert not Estimates([result], job_timeout_s=1, build_timeout_s=1).job(sample_records.SPEC).measured
+    assert not DurationModel([result], job_timeout_s=1, build_timeout_s=1).job(sample_records.SPEC).measured
 
 
 def test_time_outs_bound_estimates() -> None:
-    times = Estimates([], job_timeout_s=50, build_timeout_s=70)
+    times = DurationModel([], job_timeout_s=50, build_timeout_s=70)
     assert times.job(sample_records.SPEC).seconds == 50 and times.build("a", "d", 10**9).seconds == 70
 
 
@@ -113,7 +114,7 @@ def test_disk_and_address_are_billed_too() -> None:
 
 
 def test_a_limit_is_above_the_estimate_and_below_the_time_outs() -> None:
-    sure, assumed = Estimate(10_000, 10**6, True), Estimate(10_000, 10**6, False)
+    sure, assumed = DurationEstimate(10_000, 10**6, True), DurationEstimate(10_000, 10**6, False)
     assert sure.seconds < costs.need_s(sure) < costs.usual_limit_s(sure) < costs.usual_limit_s(assumed) < 10**6
     assert costs.usual_limit_s(replace(assumed, worst_s=20_000)) == 20_000
     assert costs.usual_limit_s(estimates.NOTHING) >= 3600

@@ -11,7 +11,7 @@ from rich.console import Console
 from harness.aws.cloud_run import costs, quote
 from harness.aws.cloud_run.records import PartJob, PlannedPart
 from harness.jobs.assignment import IndexBuild
-from harness.jobs.machines import Machine
+from harness.jobs.machines import ChosenMachine
 from harness.pricing import instances
 from harness.results.schema import Cell
 
@@ -22,7 +22,9 @@ BUILD = PlannedPart(
 )
 WORK = PlannedPart("002", "m6i.large", 0.2, 40, jobs=JOBS, expected_s=3600, worst_s=7200, measured=True)
 PARTS = (BUILD, WORK)
-MACHINES = {"p": Machine(instances.read("aws")["m6i.large"], 0.2, "p is priced on t3.small, which is left out: why")}
+MACHINES = {
+    "p": ChosenMachine(instances.read("aws")["m6i.large"], 0.2, "p is priced on t3.small, which is left out: why")
+}
 
 
 def shown(parts: tuple[PlannedPart, ...] = PARTS, cap: float | None = None) -> list[str]:

@@ -21,7 +21,7 @@ from harness.aws.cloud_run.worker import Assignment, Status, Uploader
 from harness.aws.objects import Objects
 from harness.errors import AwsError, FileError
 from harness.jobs import orchestrator, suite
-from harness.jobs.inputs import Options
+from harness.jobs.inputs import RunOptions
 from harness.launch.fake import FakeLauncher
 from harness.progress import Screen
 from harness.results.reader import StoredJob, read_jobs
@@ -55,7 +55,7 @@ class OneBox:
 
     def run(self, follower: Uploader) -> None:
         bench = self.planning.bench
-        usual = Options(self.folder / "results", self.folder / "cache", bench.folder)
+        usual = RunOptions(self.folder / "results", self.folder / "cache", bench.folder)
         loaded = suite.load(bench.folder / "test-suite.toml")
         options = worker.options(usual, loaded, self.assignment.part, follower)
         orchestrator.run(loaded, options, FakeLauncher(), Screen(Console(file=StringIO())))

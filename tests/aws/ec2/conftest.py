@@ -22,7 +22,7 @@ from harness.aws.ec2.backend import SERVICE
 from harness.aws.objects import Objects
 from harness.jobs import inputs, suite
 from harness.jobs.indexes import Index
-from harness.jobs.inputs import Options
+from harness.jobs.inputs import RunOptions
 from harness.launch.base import Prepared
 from harness.launch.fake import FakeLauncher
 from harness.progress import Screen
@@ -82,7 +82,7 @@ class Field:
     def request(self, **changes: Any) -> Request:
         keys = {"systems": list(self.systems), "profiles": list(PROFILES), **self.suite_keys}
         path = self.bench.suite(self.text, **keys)
-        options = Options(self.bench.results, self.bench.cache, path.parent)
+        options = RunOptions(self.bench.results, self.bench.cache, path.parent)
         return Request(suite.load(path), options, WORK, REGION, **{**self.changes, **changes})
 
     def client(self, connections: Connections | None = None, **changes: Any) -> Client:

@@ -74,7 +74,7 @@ def launchable() -> set[str]:
 def owner(region: str = REGION) -> str:
     from harness import config
 
-    return clients.owner(Connections(region), config.default())
+    return clients.owner(Connections(region), config.cache_folder())
 
 
 def start(region: str = REGION, owned_by: str | None = None, profile: str | None = None) -> str:

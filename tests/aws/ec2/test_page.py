@@ -1,4 +1,4 @@
-"""``docs/ec2.md`` says what is so: its policies are those that are made, and every command on it does what it says."""
+"""``docs/guides/ec2.md`` says what is so: its policies are those that are made, and every command on it does what it says."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.aws.ec2.test_command import _Engine
 from tests.aws.server import REGION
 from tests.conftest import Bench
 
-PAGE = (Path(__file__).resolve().parents[3] / "docs" / "ec2.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "guides" / "ec2.md").read_text(encoding="utf-8")
 WORK = S3Uri("my-harness-work")
 PAPER = "suites/santhanam2023-msmarco.toml"
 

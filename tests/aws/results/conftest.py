@@ -12,10 +12,11 @@ from click.testing import CliRunner, Result
 from harness import config
 from harness.aws.clients import Connections, S3Uri
 from harness.aws.objects import Objects
-from harness.aws.results.mirror import Wants, Watch, sync
+from harness.aws.results.mirror import Wants, sync
 from harness.aws.results.names import Place
 from harness.cli import main
 from tests.aws import server
+from tests.support.messages import messages
 
 
 @dataclass
@@ -43,15 +44,15 @@ class Bucket:
         return Place(S3Uri("bucket", prefix), self.cache)
 
     def sync(self, prefix: str = "results", wants: Wants = Wants.ALL, *, thorough: bool = False) -> None:
-        self.said: list[str] = []
-        sync(self.place(prefix), self.connections, wants, Watch(self.said.append), thorough=thorough)
+        with messages() as self.said:
+            sync(self.place(prefix), self.connections, wants, thorough=thorough)
 
 
 @pytest.fixture
 def bucket(aws: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bucket:
     """An empty bucket, called so, and a cache of the test's own."""
     cache = tmp_path / "cache"
-    monkeypatch.setenv(config.VARIABLE, str(cache))
+    monkeypatch.setenv(config.CACHE_VARIABLE, str(cache))
     connections = Connections()
     connections.client("s3").create_bucket(Bucket="bucket")
     return Bucket(connections, Objects(connections, S3Uri("bucket")), cache, aws)

@@ -14,6 +14,7 @@ from click.testing import Result
 import harness as package
 from harness.aws.results.mirror import Wants
 from harness.cli import main
+from scripts.docs import generate
 from tests.aws.results.conftest import Bucket, tree
 from tests.support import publisher
 from tests.support.publisher import Made
@@ -166,7 +167,7 @@ def test_all_that_take_results_take_them_in_s3() -> None:
     """A parameter that takes a folder of results is read by what knows s3://."""
     from harness.cli.options import results_path
 
-    for name, command in main.commands.items():
+    for name, command in generate.commands_of(main):
         for parameter in command.params:
             if parameter.name in ("results", "others", "contested"):
                 assert getattr(parameter.type, "func", None) is results_path, (name, parameter.name)

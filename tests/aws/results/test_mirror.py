@@ -451,7 +451,7 @@ def test_reading_needs_no_right_to_write(made: Path, bucket: Bucket, monkeypatch
         return usual(self, operation, parameters)
 
     monkeypatch.setattr(BaseClient, "_make_api_call", call)
-    folder = open_to_read("s3://bucket/results", bucket.cache, Wants.ALL, mirror.Watch())
+    folder = open_to_read("s3://bucket/results", bucket.cache, Wants.ALL)
     assert tree(folder) == tree(made) and refused == []
 
 

@@ -23,13 +23,12 @@ from harness.aws.clients import S3Uri, parse_uri
 from harness.aws.objects import Objects
 from harness.aws.results import lock, publish
 from harness.aws.results.lock import Lock
-from harness.aws.results.mirror import Watch
 from harness.aws.results.names import Place
 from harness.aws.results.publish import Publisher
 from harness.errors import AwsError, StoreError
 from harness.jobs import orchestrator, suite
-from harness.jobs.inputs import Options
-from harness.jobs.orchestrator import Summary
+from harness.jobs.inputs import RunOptions
+from harness.jobs.orchestrator import RunSummary
 from harness.launch.fake import FakeLauncher
 from harness.progress import Screen
 from tests.aws import server
@@ -155,12 +154,12 @@ def dying(patch: pytest.MonkeyPatch, number: int, kind: BaseException, *, after:
     return count
 
 
-def directly(bench: Bench, bucket: Bucket, cache: Path, below: str = "") -> Summary:
+def directly(bench: Bench, bucket: Bucket, cache: Path, below: str = "") -> RunSummary:
     """The run alone, without the table after it."""
     path = bench.suite(profiles=["cpu1-mem256m", "cpu2-mem4"])
     place = Place(parse_uri(HERE), cache)
-    publisher = Publisher(place, bucket.connections, Watch())
-    options = Options(place.folder / below, cache, path.parent, shelf=publisher)
+    publisher = Publisher(place, bucket.connections)
+    options = RunOptions(place.folder / below, cache, path.parent, shelf=publisher)
     return orchestrator.run(suite.load(path), options, FakeLauncher(), Screen(Console(quiet=True)))
 
 
@@ -500,7 +499,7 @@ def test_a_viability_search_goes_on_from_s3(bench: Bench, bucket: Bucket, harnes
 def test_the_policy_on_the_page_permits_what_is_done_and_no_more(
     run: Call, bench: Bench, harness: Call, bucket: Bucket, requests: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = (Path(__file__).resolve().parents[3] / "docs" / "s3.md").read_text(encoding="utf-8")
+    page = (Path(__file__).resolve().parents[3] / "docs" / "guides" / "s3.md").read_text(encoding="utf-8")
     policy = json.loads(page.partition("```json\n")[2].partition("```")[0])
     permitted = {
         action

@@ -1,16 +1,8 @@
-"""docs/frechet.md shows the figures that were stored."""
+"""The stored figures of docs/reference/frechet-scifact.md."""
 
 from __future__ import annotations
 
 from scripts.docs import frechet_page
-
-PAGE = (frechet_page.DOCS / "frechet.md").read_text(encoding="utf-8")
-
-
-def test_the_tables_are_those_of_the_stored_figures() -> None:
-    samples = frechet_page.stored()
-    assert frechet_page.systems(samples[frechet_page.MOST]) in PAGE
-    assert frechet_page.taus(samples) in PAGE
 
 
 def test_a_shuffled_run_is_what_it_is_made_of() -> None:

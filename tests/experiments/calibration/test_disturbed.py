@@ -15,7 +15,7 @@ import pytest
 
 from harness.analysis.table import Finding, Validity
 from harness.analysis.validity import machine_speed
-from harness.analysis.validity.sample_checks import Facts
+from harness.analysis.validity.sample_checks import SampleFacts
 from harness.experiments.calibration.fixtures import busy_cpus
 from harness.launch import cpu_placement, host
 from harness.launch.monitor.canary import Canary
@@ -36,7 +36,7 @@ class Cell:
 
     noisy: tuple[Finding, ...]
     others_s: float
-    facts: Facts
+    facts: SampleFacts
 
 
 def _work() -> float:
@@ -61,8 +61,8 @@ def _cell(canary: Canary, placement: Placement, slowed: int | None) -> Cell:
         jobs.append(sample_records.result(job=trial, jobs=TRIALS, trials=1, canary=looks))
     # Half the width of Student's 95 % interval over three trials.
     within = 4.303 * float(np.std(means, ddof=1)) / TRIALS**0.5 / float(np.mean(means))
-    facts = Facts(trial_means_s=tuple(means), mean_within=within)
-    found = machine_speed.look(jobs, {}, facts)
+    facts = SampleFacts(trial_means_s=tuple(means), mean_within=within)
+    found = machine_speed.check(jobs, {}, facts)
     others_s = _busy_s() - all_s - (_own_s() - own_s)
     return Cell(tuple(each for each in found if each.validity is Validity.NOISY), others_s, facts)
 

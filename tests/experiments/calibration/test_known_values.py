@@ -16,7 +16,7 @@ from harness.analysis.table import Cause, Finding, Validity
 from harness.driver import rate_search
 from harness.experiments.calibration import cases, known_values
 from harness.experiments.calibration.known_values import MIB, CaseReport, FigureVerdict, KnownValue
-from harness.jobs.suite import Protocol
+from harness.jobs.suite import SuiteProtocol
 from harness.records import MAX_PROBES, Outcome, Probe, ScenarioParams
 from harness.stats import Estimate
 from tests.experiments.calibration.conftest import Job
@@ -213,7 +213,7 @@ def test_waiting_is_what_the_arrivals_make_it(seen: Make, slower_us: float, ok: 
 
 
 def test_the_search_of_an_undisturbed_queue_ends_between_the_bounds() -> None:
-    target, seed = ScenarioParams(latency_target_s=0.02, latency_percentile=95.0), Protocol().seed
+    target, seed = ScenarioParams(latency_target_s=0.02, latency_percentile=95.0), SuiteProtocol().seed
 
     def ends(service_us: int, begins: float) -> float:
         trials = count()
@@ -223,8 +223,8 @@ def test_the_search_of_an_undisturbed_queue_ends_between_the_bounds() -> None:
             for arrival in rate_search.arrivals_ns(seed, trial, 400, rate_qps):
                 start, before = max(free, arrival), free
                 free = start + service_us * 1000
-                served.append(rate_search.Served(arrival, before, start, free))
-            return rate_search.judge(served, trial, rate_qps, target, streams=1, check=check).passed
+                served.append(rate_search.ServedQuery(arrival, before, start, free))
+            return rate_search.judge_probe(served, trial, rate_qps, target, streams=1, check=check).passed
 
         found = rate_search.highest_rate(probe, begins * 1e6 / service_us, MAX_PROBES)
         assert found is not None

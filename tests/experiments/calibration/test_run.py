@@ -16,10 +16,10 @@ from harness.experiments.calibration import cases, fixtures, run
 from harness.experiments.calibration.cases import Case, Group
 from harness.experiments.calibration.known_values import FigureVerdict, JobEnd, MeanLatency
 from harness.experiments.calibration.run import CalibrationLine, CaseSelection
-from harness.jobs.inputs import Options
-from harness.launch.base import Ended, Job
+from harness.jobs.inputs import RunOptions
+from harness.launch.base import Ended, LaunchRequest
 from harness.launch.fake import FakeLauncher
-from harness.progress import Progress, Screen
+from harness.progress import Screen, Step
 from harness.records import Isolation, Outcome
 from harness.results.reader import read_jobs
 
@@ -31,9 +31,9 @@ class ScriptedLauncher(FakeLauncher):
 
     isolation = Isolation.CONTAINER
 
-    def launch(self, job: Job, progress: Callable[[Progress], None]) -> Ended:
+    def launch(self, job: LaunchRequest, progress: Callable[[Step], None]) -> Ended:
         for phase in ("load", "trial-0", "trial-0", "trial-1"):
-            progress(Progress(phase, 0, 0))
+            progress(Step(phase, 0, 0))
         return super().launch(job, progress)
 
 
@@ -47,7 +47,7 @@ def groups(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 def calibrate(folder: Path, launcher: FakeLauncher, wanted: CaseSelection = ONCE) -> list[CalibrationLine]:
-    options = Options(folder / "results", folder / "cache", folder)
+    options = RunOptions(folder / "results", folder / "cache", folder)
     return run.calibrate(options, wanted, launcher, Screen(Console(file=StringIO())))
 
 
@@ -111,7 +111,7 @@ def test_a_quota_is_set_once_when_the_first_trial_runs(tmp_path: Path) -> None:
     inputs = fixtures.inputs(
         group, run.catalog.system("calibration"), fixtures.dataset(tmp_path / "data", tmp_path / "cache")
     )
-    options = Options(tmp_path / "results", tmp_path / "cache", tmp_path)
+    options = RunOptions(tmp_path / "results", tmp_path / "cache", tmp_path)
     run.orchestrator.run_inputs(inputs, options, launcher, Screen(Console(quiet=True)))
     assert throttled == [("throttled", (50_000, 100_000))]
     assert sorted(begun) == ["free", "throttled"]
@@ -121,7 +121,7 @@ def test_a_rival_runs_beside_its_job_alone(tmp_path: Path, groups: Callable[...,
     seen: dict[tuple[str, int], list[int]] = {}
 
     class Watching(ScriptedLauncher):
-        def launch(self, job: Job, progress: Callable[[Progress], None]) -> Ended:
+        def launch(self, job: LaunchRequest, progress: Callable[[Step], None]) -> Ended:
             if job.spec.kind == "search":
                 seen[job.spec.system, job.spec.first_trial] = _children()
             return super().launch(job, progress)

@@ -18,18 +18,19 @@ from click.testing import CliRunner, Result
 from rich.console import Console
 
 from harness.cli import main
+from harness.cli.systems import calibrate
 from harness.experiments.calibration import cases, run
 from harness.experiments.calibration.cases import Case, Group
 from harness.experiments.calibration.known_values import BareMemory, Clean, JobEnd, MeanLatency, NamedReason, PeakMemory
 from harness.experiments.calibration.run import CalibrationLine, CaseSelection
-from harness.jobs.inputs import Options
+from harness.jobs.inputs import RunOptions
 from harness.launch.docker import DockerLauncher
 from harness.progress import Screen
 from tests.support.chance import chance
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("real_looks")]
 
-CACHE = Path(next(str(option.default) for option in main.commands["run"].params if option.name == "cache")).expanduser()
+CACHE = Path(next(str(option.default) for option in calibrate.params if option.name == "cache")).expanduser()
 
 
 def _drawn() -> tuple[Group, ...]:
@@ -140,7 +141,7 @@ def test_a_wrong_truth_is_told(engine: docker.DockerClient, tmp_path: Path, monk
 
 
 def _calibrate(folder: Path, wanted: CaseSelection) -> list[CalibrationLine]:
-    options = Options(folder / "results", CACHE, folder)
+    options = RunOptions(folder / "results", CACHE, folder)
     launcher = DockerLauncher(CACHE)
     try:
         return run.calibrate(options, wanted, launcher, Screen(Console(file=StringIO())))

@@ -12,11 +12,11 @@ from rich.console import Console
 from harness.experiments.viability.probe import MIB, SubjectJobs, subject
 from harness.experiments.viability.session import Question, Viability
 from harness.launch import fake
-from harness.launch.base import Ended, Job
+from harness.launch.base import Ended, LaunchRequest
 from harness.launch.fake import FakeLauncher
 from harness.launch.images import catalog
 from harness.launch.monitor.memory import MemoryTrace
-from harness.progress import Progress, Screen
+from harness.progress import Screen, Step
 from harness.records import Outcome
 from harness.results.schema import CanaryReading
 from tests.conftest import Bench
@@ -54,7 +54,7 @@ class Scripted(FakeLauncher):
     def __post_init__(self) -> None:
         super().__init__()
 
-    def launch(self, job: Job, progress: Callable[[Progress], None]) -> Ended:
+    def launch(self, job: LaunchRequest, progress: Callable[[Step], None]) -> Ended:
         if job.spec.kind == "build":
             return super().launch(job, progress)
         mib = job.spec.envelope.memory_bytes // MIB

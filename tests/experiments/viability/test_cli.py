@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 
 from harness import datasets
 from harness.cli import main
+from harness.cli.viability import curve, validate, viable
 from harness.experiments.viability import curve
 from harness.launch.fake import FakeLauncher
 from harness.results.reader import read_jobs
@@ -143,6 +144,6 @@ def test_an_unmeasurable_cpu_count_is_told_before_anything_runs(
 
 
 def test_without_a_dataset_a_shipped_one_is_meant() -> None:
-    for name in ("viable", "validate", "curve"):
-        (option,) = [each for each in main.commands[name].params if each.name == "dataset"]
-        assert datasets.find(str(option.default), Path.cwd()).is_dir(), name
+    for command in (viable, validate, curve):
+        (option,) = [each for each in command.params if each.name == "dataset"]
+        assert datasets.find(str(option.default), Path.cwd()).is_dir(), command.name

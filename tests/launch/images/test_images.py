@@ -74,7 +74,7 @@ def test_a_failed_build_is_one_line_with_step_reason_and_log(tmp_path: Path) -> 
         build(client, tmp_path)
     message = str(caught.value)
     assert (
-        "'Step 2/2 : RUN make it': no rule | to make it | \ufffd]0;owned\ufffd\ufffd[2J | FAILED: non-zero code: 2"
+        "'Step 2/2 : RUN make it': no rule | to make it | \\x1b]0;owned\\x07\\x1b[2J | FAILED: non-zero code: 2"
         in message
     )
     assert "\n" not in message
@@ -212,13 +212,13 @@ def test_what_prepares_the_assets_runs_at_the_build_and_its_complaint_is_told(
 ) -> None:
     (tmp_path / "models" / "model").mkdir(parents=True)
     (tmp_path / "models" / "model" / "file").write_text("weights")
-    part = tmp_path / "parts" / "shared"
+    part = tmp_path / "shared" / "common"
     part.mkdir(parents=True)
     (part / "__init__.py").touch()
     (part / "prepare.py").write_text(PREPARE)
     with (toy.engine_dir / "Dockerfile").open("a") as file:
-        file.write("COPY parts /opt/parts\nENV PYTHONPATH=/opt/parts\nUSER 65532:65532\n")
-    update = {"parts": (part,), "prepare": "shared.prepare", "prepare_params": ("say",)}
+        file.write("COPY shared /opt/shared\nENV PYTHONPATH=/opt/shared\nUSER 65532:65532\n")
+    update = {"shared": (part,), "prepare": "common.prepare", "prepare_params": ("say",)}
     toy = with_asset(toy, hashlib.sha256(b"weights").hexdigest()).model_copy(update=update)
 
     def ensure(word: str) -> builder.Image:
@@ -249,7 +249,7 @@ def test_two_at_once_build_one_image(built: docker.DockerClient, toy: System, tm
 
 @pytest.mark.docker
 def test_an_image_in_the_making_holds_up_no_other(built: docker.DockerClient, toy: System, tmp_path: Path) -> None:
-    with filesystem.alone(tmp_path, "harness-engine-other"), filesystem.alone(tmp_path, "harness-other"):
+    with filesystem.cache_lock(tmp_path, "harness-engine-other"), filesystem.cache_lock(tmp_path, "harness-other"):
         assert builder.ensure(built, toy, cache=tmp_path, models=None, report=lambda _: None).size_bytes
 
 

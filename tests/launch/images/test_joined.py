@@ -21,7 +21,7 @@ BOTH = 'components = ["bm25", "dense"]\n'
 def images(tmp_path: Path) -> Path:
     plant(tmp_path, "lucene", "bm25", BM25)
     plant(tmp_path, "vectors", "dense", DENSE, 'prepare_params = ["backend"]\n')
-    (tmp_path / "parts").mkdir()
+    (tmp_path / "shared").mkdir()
     return tmp_path
 
 
@@ -131,7 +131,7 @@ def test_engines_and_parts_of_one_name_in_two_folders_are_refused(
         'description = "both"\ncomponents = ["dense", "graph"]\n', encoding="utf-8"
     )
     for folder, engine, system in ((images, "vectors", "dense"), (own, "graphs", "graph")):
-        (folder / "parts" / "encoder").mkdir(parents=True)
-        plant(folder, engine, system, "", 'parts = ["encoder"]\n')
-    with pytest.raises(FileError, match="both have a part 'encoder', in two folders; rename one"):
+        (folder / "shared" / "encoder").mkdir(parents=True)
+        plant(folder, engine, system, "", 'shared = ["encoder"]\n')
+    with pytest.raises(FileError, match="both have shared code 'encoder', in two folders; rename one"):
         catalog.systems(images, own)

@@ -31,11 +31,11 @@ def test_assets_decide_the_recipe(toy: System) -> None:
 
 
 def test_parts_and_what_is_prepared_decide_the_recipe(toy: System, tmp_path: Path) -> None:
-    part = tmp_path / "parts" / "shared"
+    part = tmp_path / "shared" / "common"
     part.mkdir(parents=True)
     (part / "__init__.py").write_text("x = 1\n")
     toy = with_asset(
-        toy.model_copy(update={"parts": (part,), "prepare": "shared", "prepare_params": ("backend",)}), "a" * 64
+        toy.model_copy(update={"shared": (part,), "prepare": "common", "prepare_params": ("backend",)}), "a" * 64
     )
     before, engine = recipe(toy), engine_recipe(toy)
     assert recipe(toy.model_copy(update={"search_params": {"k": 3}})) == before, "not read by `prepare`"
@@ -46,10 +46,10 @@ def test_parts_and_what_is_prepared_decide_the_recipe(toy: System, tmp_path: Pat
 
 
 def test_packages_of_a_part_come_into_the_build_and_decide_the_recipe(toy: System, tmp_path: Path) -> None:
-    part = tmp_path / "parts" / "shared"
+    part = tmp_path / "shared" / "common"
     part.mkdir(parents=True)
-    toy, before = toy.model_copy(update={"parts": (part,)}), engine_recipe(toy)
-    assert engine_recipe(toy) == before and toy.part_locks == {}
+    toy, before = toy.model_copy(update={"shared": (part,)}), engine_recipe(toy)
+    assert engine_recipe(toy) == before and toy.shared_locks == {}
     (part / "requirements.lock").write_text("plain\n")
     (part / "requirements-cuda.lock").write_text("able\n")
     plain, able = toy.on(0), toy.on(1)
@@ -59,10 +59,10 @@ def test_packages_of_a_part_come_into_the_build_and_decide_the_recipe(toy: Syste
     (tmp_path / "wheels" / "a-1-py3-none-any.whl").touch()
     found = listed(packed(able, tmp_path / "wheels", tmp_path))
     assert {name for name in found if name.startswith("packages/")} == {
-        *("packages/shared", "packages/shared/requirements.lock"),
-        *("packages/shared/wheels", "packages/shared/wheels/a-1-py3-none-any.whl"),
+        *("packages/common", "packages/common/requirements.lock"),
+        *("packages/common/wheels", "packages/common/wheels/a-1-py3-none-any.whl"),
     }
-    assert found["packages/shared/requirements.lock"].size == len("able\n")
+    assert found["packages/common/requirements.lock"].size == len("able\n")
 
 
 def test_an_accelerator_has_an_image_with_packages_of_its_own(toy: System, tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_the_driver_in_the_image_imports_nothing_that_is_not_there() -> None:
 
 def packed(system: System, wheelhouse: Path, files: Path) -> bytes:
     target = io.BytesIO()
-    context.engine(target, system, dict.fromkeys((system.lock, *system.part_locks.values()), wheelhouse), files)
+    context.engine(target, system, dict.fromkeys((system.lock, *system.shared_locks.values()), wheelhouse), files)
     return target.getvalue()
 
 
@@ -148,14 +148,14 @@ def test_the_context_holds_what_is_needed_and_nothing_of_the_host(toy: System, t
     (tmp_path / "files").mkdir()
     (tmp_path / "wheels").mkdir()
     (tmp_path / "wheels" / "a.whl").touch(mode=0o600)
-    part = tmp_path / "parts" / "shared"
+    part = tmp_path / "shared" / "common"
     part.mkdir(parents=True)
     (part / "__init__.py").touch()
     (part / "notes.txt").touch()
-    toy = toy.model_copy(update={"parts": (part,)})
+    toy = toy.model_copy(update={"shared": (part,)})
     first = packed(with_asset(toy, "a" * 64), tmp_path / "wheels", tmp_path / "files")
     entries = listed(first)
-    assert {"Dockerfile", "adapter.py", "wheels/a.whl", "assets/engine", "parts/shared/__init__.py"} <= entries.keys()
+    assert {"Dockerfile", "adapter.py", "wheels/a.whl", "assets/engine", "shared/common/__init__.py"} <= entries.keys()
     assert not any("model" in name or "notes" in name for name in entries), "weights are the system's, not the engine's"
     assert {"driver/harness/records.py", "driver/harness/driver/__main__.py"} <= entries.keys()
     assert "engine.toml" not in entries

@@ -63,7 +63,9 @@ def test_every_engine_has_an_arm64_image_or_says_why_not(folder: Path) -> None:
     (system, *_) = [each for each in catalog.systems().values() if each.engine_dir == folder]
     arm = system.made_for(ARM64)
     assert arm.lacking is None
-    assert not any("+" in version for lock in (arm.lock, *arm.part_locks.values()) for version in locked(lock).values())
+    assert not any(
+        "+" in version for lock in (arm.lock, *arm.shared_locks.values()) for version in locked(lock).values()
+    )
     if system.on(1).accelerator:
         assert "compute capability" in (arm.on(1).lacking or "") and system.on(1).lacking is None
 
@@ -71,7 +73,7 @@ def test_every_engine_has_an_arm64_image_or_says_why_not(folder: Path) -> None:
 @pytest.mark.parametrize("system", catalog.systems().values(), ids=lambda system: system.name)
 def test_a_package_is_pinned_by_one_lock_of_an_image(system: System) -> None:
     """Two folders on the import path that hold one package hide each other's version of it."""
-    locks = [locked(lock).keys() - {"pip"} for lock in (system.lock, *system.part_locks.values())]
+    locks = [locked(lock).keys() - {"pip"} for lock in (system.lock, *system.shared_locks.values())]
     assert sum(map(len, locks)) == len(set().union(*locks))
 
 
@@ -89,7 +91,7 @@ def test_the_image_keeps_the_models_of_transformers_that_the_encoder_reads() -> 
     text = (catalog.images_dir() / "dense" / "Dockerfile").read_text()
     (kept,) = re.findall(r"transformers/models/\\\((.+)\\\)/", text)
     read = re.findall(
-        r'^    "([a-z-]+)": Kind', (catalog.images_dir() / "parts/encoder/checkpoint.py").read_text(), re.M
+        r'^    "([a-z-]+)": Kind', (catalog.images_dir() / "shared/encoder/checkpoint.py").read_text(), re.M
     )
     assert len(read) >= 8 and {kind.replace("-", "_") for kind in read} < set(kept.split(r"\|"))
 

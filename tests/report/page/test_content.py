@@ -114,12 +114,12 @@ def test_the_page_knows_the_presets_cutoffs_and_pairs(results: Made) -> None:
 
 
 def test_a_terminal_gets_no_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    from harness.cli.report import report
+    from harness.cli import main
 
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     shipped = str(FOLDER.parents[2] / "results" / "published" / "santhanam2023")
     with pytest.raises(SystemExit) as ended:
-        report.main(["--format", "html", shipped], standalone_mode=False)
+        main.main(["report", "--format", "html", shipped], standalone_mode=False)
     assert ended.value.code == 2
 
 
@@ -134,6 +134,6 @@ def test_a_file_that_is_not_a_terminal_gets_one() -> None:
 
 
 def test_the_pictures_of_the_documentation_are_there_and_small() -> None:
-    pictures = sorted((FOLDER.parents[2] / "docs" / "pictures").glob("page*.png"))
+    pictures = sorted((FOLDER.parents[2] / "docs" / "assets").glob("page*.png"))
     assert len(pictures) >= 5
     assert all(each.stat().st_size < 300_000 for each in pictures)

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
-from harness.analysis import axes, dynascore, leaderboard, pareto, results_folder, row_pricing
+from harness.analysis import axes, dynascore, leaderboard, pareto_front, results_folder, row_pricing
 from harness.analysis.dynascore import Entry, Weighing
-from harness.analysis.leaderboard import Asked, Leaderboard
+from harness.analysis.leaderboard import Leaderboard, LeaderboardQuery
 from harness.analysis.row_pricing import Tariff
 from harness.evaluation.per_query import PerQuery
 from harness.pricing import prices
@@ -53,14 +53,16 @@ def choose(page: Page, **changes: Any) -> None:
 
 
 def board(results: Made, found: dict[str, PerQuery], at: Tariff, **asked: Any) -> Leaderboard:
-    question = Asked(dataset="scifact", measure=asked.pop("measure", "RR@10"), front=("cost", "accuracy"), **asked)
+    question = LeaderboardQuery(
+        dataset="scifact", measure=asked.pop("measure", "RR@10"), front=("cost", "accuracy"), **asked
+    )
     return leaderboard.build(results_folder.priced(results.measured, at), found, question)
 
 
 def expected(board: Leaderboard) -> dict[str, tuple[int | None, float | None, str | None]]:
     return {
         each.row.key: (each.rank, each.score, None if each.state is None else each.state.value)
-        for each in board.standings
+        for each in board.ranked_rows
     }
 
 
@@ -94,7 +96,7 @@ def test_the_table_shows_them_after_a_slider_was_moved(page: Page, results: Made
         "21.7 %",
     ]
     weights = {"accuracy": 0.433, "cost": 0.35, "latency": 0.217}
-    standings = board(results, rows[1], results.tariff, weights=weights).standings
+    standings = board(results, rows[1], results.tariff, weights=weights).ranked_rows
     lines = page.locator("#body tr").all()[: len(standings)]
     for line, standing in zip(lines, standings, strict=False):
         cells = {name: line.locator(f'[data-column="{name}"]').first for name in ("rank", "system", "score")}
@@ -231,7 +233,7 @@ def test_fronts_of_many_intervals(shared: Page) -> None:
     on = [axes.accuracy("RR@10"), axes.OTHERS["latency"], axes.OTHERS["throughput"]]
     for _ in range(150):
         points = [_point(rng, number) for number in range(rng.randrange(1, 14))]
-        wanted = pareto.states(points, on)
+        wanted = pareto_front.states_of_points(points, on)
         asked = {
             "systems": [ord(point.system) for point in points],
             "axes": [
@@ -259,7 +261,7 @@ def test_fronts_of_many_intervals(shared: Page) -> None:
         assert found == [wanted[point.key].value for point in points]
 
 
-def _point(rng: random.Random, number: int) -> pareto.Point:
+def _point(rng: random.Random, number: int) -> pareto_front.FrontPoint:
     def figure() -> Estimate:
         value = float(rng.randrange(1, 6))
         kind = rng.random()
@@ -269,7 +271,7 @@ def _point(rng: random.Random, number: int) -> pareto.Point:
             return Estimate(value, value - 0.5, None)
         return Estimate(value, value - rng.choice((0.2, 1.5)), value + rng.choice((0.2, 1.5)))
 
-    return pareto.Point(
+    return pareto_front.FrontPoint(
         f"{number:03}", rng.choice("ab"), {name: figure() for name in ("accuracy", "latency", "throughput")}
     )
 
@@ -358,9 +360,9 @@ def test_rank_intervals_are_those_of_the_leaderboard(shared: Page, results: Made
     choose(shared, weights=[500, 200, 300], mode=mode, snapshot=None, measure=0)
     wanted = board(results, rows[1], results.tariff, weights=weights, mode=mode)
     shown = _spans(shared)
-    assert shown.keys() == {each.row.key for each in wanted.standings}
+    assert shown.keys() == {each.row.key for each in wanted.ranked_rows}
     count = len(shown)
-    for each in wanted.standings:
+    for each in wanted.ranked_rows:
         spans = shown[each.row.key]
         systems = each.by_systems
         if systems.best is None:

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 from playwright.sync_api import Page
 
-from harness.analysis.published import tables
+from harness.analysis import published as published_tables
 from harness.cli import main
 from tests.report.page.conftest import Open
 
@@ -41,7 +41,7 @@ def test_table_4_with_the_papers_rates(published: Page, dataset: str) -> None:
             return [system, cpus, gpus, memory / 2 ** 30, view.score[row]]; }); }"""
     )
     scores = {tuple(each[:4]): each[4] for each in shown}
-    printed = tables.read(SHIPPED).table4[dataset]
+    printed = published_tables.read(SHIPPED).table4[dataset]
     assert len(printed) == len(scores)
     for line in printed:
         parts = {words.split()[1]: int(words.split()[0]) for words in line.hardware.split(", ")}

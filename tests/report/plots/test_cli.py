@@ -84,9 +84,11 @@ def test_a_leaderboard_as_latex(tmp_path: Path) -> None:
 
 
 def test_the_pages_show_every_picture_that_is_made_for_them() -> None:
-    page = "".join((make_pictures.FOLDER.parent / name).read_text() for name in ("pictures.md", "published.md"))
+    page = "".join(
+        (make_pictures.FOLDER.parent / name).read_text() for name in ("guides/pictures.md", "reference/published.md")
+    )
     names = {f"{name}.png" for name in make_pictures.SHOWN}
     assert names <= {path.name for path in make_pictures.FOLDER.iterdir()}
     assert {f"{picture.name}.png" for picture in make_pictures.pictures()} == names
-    assert all(f"](pictures/{name})" in page for name in names)
+    assert all(f"](../assets/{name})" in page for name in names)
     assert all(path.stat().st_size < 200_000 for path in make_pictures.FOLDER.iterdir() if path.name in names)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.analysis.robustness import Cause, Condition, Robustness, Standing
+from harness.analysis.robustness import Condition, ConditionKind, RankedSystem, Robustness
 from harness.report.plots import order_flips, theme
 from harness.stats import Estimate
 
@@ -23,12 +23,12 @@ def board(count: int, conditions: int = 3, name: str = "system with a long name 
     shares = tuple(
         tuple(None if one == two else (one + two) / (2 * count) for two in range(count)) for one in range(count)
     )
-    causes = [*Cause][:conditions]
+    causes = [*ConditionKind][:conditions]
     return Robustness(
         "made up",
         "nDCG@10",
         50,
-        tuple(Standing(name.format(each), 1 - each / 50, each + 1, None, None, None) for each in range(count)),
+        tuple(RankedSystem(name.format(each), 1 - each / 50, each + 1, None, None, None) for each in range(count)),
         tuple(Condition(cause, "at most 1 relevant a query", 100, shares, Estimate(0.5, 0, 1)) for cause in causes),
         (),
     )
@@ -68,8 +68,10 @@ def test_of_many_systems_the_best_are_drawn_in_colours_alone() -> None:
 
 def test_systems_that_are_equal_have_a_sign_and_strange_names_are_harmless() -> None:
     shares = ((None, None), (None, None))
-    condition = Condition(Cause.QUERIES, "resampled", 10, shares, Estimate(None, reason="all systems are equal"))
-    standings = tuple(Standing(name, 0.5, 1.5, 1, 2, 0.5) for name in ("$x^2", "\x1b[31m中文🦀"))
+    condition = Condition(
+        ConditionKind.QUERIES, "resampled", 10, shares, Estimate(None, reason="all systems are equal")
+    )
+    standings = tuple(RankedSystem(name, 0.5, 1.5, 1, 2, 0.5) for name in ("$x^2", "\x1b[31m中文🦀"))
     figure = order_flips.draw(Robustness("_d", "RR@10", 20, standings, (condition,), ()))
     assert [text.get_text() for text in figure.axes[0].texts] == ["="]
     assert "(tau" not in figure.axes[0].get_title(loc="left")

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from harness.analysis import robustness
-from harness.analysis.leaderboard import Asked
-from harness.analysis.robustness import Values
+from harness.analysis.leaderboard import LeaderboardQuery
+from harness.analysis.robustness import QueryScores
 from harness.analysis.table import Row, Table, Validity, per_query_key
 from harness.evaluation.per_query import PerQuery
 from harness.records import Outcome
@@ -41,7 +41,7 @@ def of(row: Row, ids: tuple[str, ...] = QUERIES, **measures: Any) -> PerQuery:
 
 
 def rows_of(table: Table, *found: PerQuery, measure: str = "RR@10") -> Rows:
-    return Rows(table, {each.key: each for each in found}, Asked("scifact", measure), {}, "scifact")
+    return Rows(table, {each.key: each for each in found}, LeaderboardQuery("scifact", measure), {}, "scifact")
 
 
 def drawn(rows: Rows) -> tuple[list[str], str, Any]:
@@ -66,7 +66,9 @@ def test_the_matrix_is_that_of_the_values_alone() -> None:
     found = [of(each, RR=one, nDCG=other) for each, one, other in zip((A, B, C), rr, ndcg, strict=True)]
     _, _, figure = drawn(rows_of(table, *found))
     columns = {"RR@10": np.stack(rr, axis=1), "nDCG@10": np.stack(ndcg, axis=1)}
-    expected = robustness.of_values("x", Values(("a", "b", "c"), columns), robustness.Asked("RR@10", ("nDCG@10",)))
+    expected = robustness.of_values(
+        "x", QueryScores(("a", "b", "c"), columns), robustness.RobustnessOptions("RR@10", ("nDCG@10",))
+    )
     assert [each.cause.value for each in expected.conditions] == ["other queries", "another measure"]
     for axes, condition in zip(figure.axes, expected.conditions, strict=False):
         shares = {at: float(text) / 100 for at, text in numbers(axes).items()}
@@ -194,13 +196,13 @@ def test_of_few_queries_the_one_order_of_another_measure_is_shown() -> None:
 
 
 def test_published_rows_have_no_values_by_query(published: Table) -> None:
-    made_of = album.album(published, {}, Asked("", "RR@10"), ["flips"])
+    made_of = album.album(published, {}, LeaderboardQuery("", "RR@10"), ["flips"])
     assert made_of.pictures == () and len(made_of.missing) > 1
     assert all("no picture of how often two systems change places: no row has what" in each for each in made_of.missing)
 
 
 def test_a_tables_picture_is_named_by_its_place(table: Table, found: Mapping[str, PerQuery]) -> None:
-    (picture,) = album.album(table, found, Asked("", "RR@10"), ["flips"]).pictures
+    (picture,) = album.album(table, found, LeaderboardQuery("", "RR@10"), ["flips"]).pictures
     assert (picture.name, picture.kind) == ("scifact-flips", "flips")
     figure = picture.draw()
     # Six systems on four machines: the machine changes no ranking.

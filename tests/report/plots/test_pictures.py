@@ -21,8 +21,8 @@ from hypothesis import given
 from hypothesis import settings as settings_of
 from hypothesis import strategies as st
 
-from harness.analysis.leaderboard import Asked
-from harness.analysis.pareto import State
+from harness.analysis.leaderboard import LeaderboardQuery
+from harness.analysis.pareto_front import FrontState
 from harness.analysis.table import Table, Validity
 from harness.errors import FileError, UnknownName
 from harness.evaluation.per_query import SHARES, PerQuery
@@ -44,7 +44,7 @@ NAMES = (
 )
 MIB = 2**20
 
-ASKED = Asked("", "RR@10")
+ASKED = LeaderboardQuery("", "RR@10")
 
 # Of which kinds there are files in every format: some by chance, and in a soak all.
 SOME_OR_ALL = pytest.mark.parametrize(
@@ -278,7 +278,7 @@ def test_why_there_is_no_picture(published: Table) -> None:
     assert "no picture of winners over the weights: the AMRS of cost is undefined (no pair)" in why
     assert "no picture of ranks: no row has a score" in why
     with pytest.raises(UnknownName, match="unknown measure 'RR@1'"):
-        album.album(one, {}, Asked("", "RR@1"))
+        album.album(one, {}, LeaderboardQuery("", "RR@1"))
 
 
 def test_published_rows_have_the_papers_figures(published: Table) -> None:
@@ -319,10 +319,10 @@ def test_short_names_stay_apart_and_need_no_missing_glyph() -> None:
 
 def test_cost_draws_each_point_with_its_interval_and_the_front_as_steps() -> None:
     points = [
-        cost.Point("a", "one", Estimate(1.0, 0.8, 1.5), Estimate(30.0, 29.0, 31.0), State.FRONT),
-        cost.Point("b", "two", Estimate(4.0), Estimate(40.0), State.FRONT),
-        cost.Point("b", "three", Estimate(5.0), Estimate(39.0), State.CONTESTED),
-        cost.Point("a", "four", Estimate(90.0), Estimate(30.0), State.DOMINATED),
+        cost.Point("a", "one", Estimate(1.0, 0.8, 1.5), Estimate(30.0, 29.0, 31.0), FrontState.FRONT),
+        cost.Point("b", "two", Estimate(4.0), Estimate(40.0), FrontState.FRONT),
+        cost.Point("b", "three", Estimate(5.0), Estimate(39.0), FrontState.CONTESTED),
+        cost.Point("a", "four", Estimate(90.0), Estimate(30.0), FrontState.DOMINATED),
     ]
     figure = cost.draw(points, around("a", "b"), "cost, US$", "RR@10, points")
     (axes,) = axes_of(figure)
@@ -342,7 +342,7 @@ def test_cost_draws_each_point_with_its_interval_and_the_front_as_steps() -> Non
 
 def test_labels_of_the_front_do_not_overlap() -> None:
     points = [
-        cost.Point("a", f"hardware number {n}", Estimate(1 + n / 50), Estimate(30 + n / 10), State.FRONT)
+        cost.Point("a", f"hardware number {n}", Estimate(1 + n / 50), Estimate(30 + n / 10), FrontState.FRONT)
         for n in range(30)
     ]
     figure = cost.draw(points, around("a"), "cost", "accuracy")

@@ -1,0 +1,542 @@
+"""Published tables as a source of rows: the figures that a paper prints, and a reason for each that it does not.
+
+A folder of them holds ``published.toml``, one CSV file a table, and ``errata.csv`` where contradictions were found.
+A paper prints means and no samples, so every figure that needs samples is missing with that reason.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import re
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from harness import config
+from harness.analysis.table import Measurements, Row, Validity
+from harness.config import ConfigModel, read_toml, validate
+from harness.errors import FileError
+from harness.pricing import prices
+from harness.pricing.cost import GIB
+from harness.pricing.instances import Instance
+from harness.pricing.prices import Snapshot
+from harness.records import Isolation, Outcome
+from harness.stats import Estimate
+from harness.untrusted import read_whole
+
+NAME = "published.toml"
+ERRATA = "errata.csv"
+NO_SAMPLES = "no samples: the paper prints the mean alone"
+NOT_JUDGED = "published, not measured here: the paper prints no samples, so nothing of the run can be judged"
+MEASURES = ("RR@10", "Success@10")
+_MAX_BYTES = 8 << 20
+_PRINTED = re.compile(r"[0-9]{1,9}(\.([0-9]{1,6}))?", flags=re.ASCII)
+
+
+class PriceList(ConfigModel):
+    """The price list that the paper's costs follow."""
+
+    provider: str
+    region: str
+    term: str
+    as_of: datetime.date
+
+
+class PrintedProtocol(ConfigModel):
+    """The protocol that measured the latencies of Table 3."""
+
+    warmup_queries: int = Field(ge=0)
+    queries: int = Field(gt=0)
+    trials: int = Field(gt=0)
+    scenario: str
+    k: int = Field(gt=0)
+
+
+class TableFiles(ConfigModel):
+    """File names of the tables that hold for all datasets."""
+
+    table1: str
+    table2: str
+    table3c: str
+
+
+class PaperDataset(ConfigModel):
+    """One dataset: its name here, its name in the paper, its part of Tables 3 and 4.
+
+    ``amrs``: the exchange rates that its scores were made with (units of each metric for a point of accuracy).
+    """
+
+    name: str
+    label: str
+    table3: str
+    table3_file: str
+    table4: str
+    table4_file: str
+    amrs: dict[str, float] = Field(default_factory=dict)
+
+
+class LatencySource(ConfigModel):
+    """The row of Table 1 that gives a row of Table 2 its latency, and its system in Table 3 (if known)."""
+
+    system: str
+    of: str
+    reference: str
+    table3: str | None = None
+
+
+class About(ConfigModel):
+    """The content of ``published.toml``."""
+
+    name: str
+    title: str
+    authors: tuple[str, ...] = Field(min_length=1)
+    venue: str
+    year: int
+    pages: str
+    doi: str
+    url: str
+    licence: str
+    licence_remark: str
+    prices: PriceList
+    protocol: PrintedProtocol
+    decimals: dict[str, int]
+    units: dict[str, str]
+    files: TableFiles
+    datasets: tuple[PaperDataset, ...] = Field(min_length=1)
+    table2: tuple[LatencySource, ...]
+
+    def citation(self) -> str:
+        """Cite the paper in one line."""
+        who = f"{self.authors[0]} et al." if len(self.authors) > 2 else " and ".join(self.authors)
+        return f"{who} {self.year}. {self.title}. {self.venue}, pages {self.pages}. {self.url}"
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A number as printed: its last digit is rounded, so it stands for every number that rounds to it."""
+
+    text: str
+
+    def __post_init__(self) -> None:
+        if not _PRINTED.fullmatch(self.text):
+            raise ValueError(f"{self.text!r} is no number as papers print them; write digits and at most one point")
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def decimals(self) -> int:
+        """Digits behind the point."""
+        return len(self.text.partition(".")[2])
+
+    @property
+    def value(self) -> Fraction:
+        """The printed number, exactly."""
+        return Fraction(self.text)
+
+
+def _printed(text: str | None) -> Printed:
+    if text is None:
+        raise ValueError("is empty; write the figure as the paper prints it")
+    return Printed(text)
+
+
+def _count(text: str | None) -> int:
+    if text is None or not re.fullmatch("[0-9]{1,6}", text, flags=re.ASCII):
+        raise ValueError(f"{text or ''!r} is no whole number; write one")
+    return int(text)
+
+
+def _text(text: str | None) -> str:
+    if text is None:
+        raise ValueError("is empty; write the name")
+    return text
+
+
+def _or_none(check: Callable[[str | None], Any]) -> Callable[[str | None], Any]:
+    return lambda text: None if text is None else check(text)
+
+
+Figure = Annotated[Printed, BeforeValidator(_printed)]
+MaybeFigure = Annotated[Printed | None, BeforeValidator(_or_none(_printed))]
+Count = Annotated[int, BeforeValidator(_count)]
+MaybeCount = Annotated[int | None, BeforeValidator(_or_none(_count))]
+Name = Annotated[str, BeforeValidator(_text)]
+
+
+class TableLine(BaseModel):
+    """Base of a table's rows; its fields are the columns, in their order."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+
+class Reported(TableLine):
+    """Row of Table 1: a figure from another paper, measured on its own machine."""
+
+    system: Name
+    reference: Name
+    gpu: MaybeCount
+    cpu: MaybeCount
+    ram_gib: MaybeFigure
+    mrr_at_10: Figure
+    latency_ms: MaybeFigure
+    index_gib: MaybeFigure
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """GPUs, CPUs and memory that a system had, or is said to need."""
+
+    gpus: int
+    cpus: int
+    memory_gib: int
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory in bytes."""
+        return self.memory_gib * GIB
+
+    @property
+    def profile(self) -> str:
+        """The hardware profile's name, as ``instance_profiles/hardware.toml`` writes it."""
+        return f"{f'gpu{self.gpus}-' if self.gpus else ''}cpu{self.cpus}-mem{self.memory_gib}"
+
+    def within(self, other: Hardware) -> bool:
+        """Return whether ``other`` has at least as many GPUs, CPUs and bytes."""
+        return self.gpus <= other.gpus and self.cpus <= other.cpus and self.memory_gib <= other.memory_gib
+
+    def __str__(self) -> str:
+        gpus = f"{self.gpus} GPU, " if self.gpus else ""
+        return f"{gpus}{self.cpus} CPU, {self.memory_gib} GiB"
+
+
+class MachineLine(TableLine):
+    """Base of a row that puts a system on a machine."""
+
+    system: Name
+    gpu: Count
+    cpu: Count
+    ram_gib: Figure
+    instance_type: Name
+
+    @property
+    def hardware(self) -> Hardware:
+        """GPUs, CPUs and memory that the system had, or is said to need."""
+        return Hardware(self.gpu, self.cpu, int(self.ram_gib.value))
+
+
+class Viable(MachineLine):
+    """Row of Table 2: the smallest machine that a system is said to need, and a million queries' cost there."""
+
+    cost_usd_per_million: Figure
+
+
+class TimedSystem(MachineLine):
+    """Row of Table 3a or 3b: a system measured in an envelope."""
+
+    latency_ms: Figure
+    cost_usd_per_million: Figure
+
+
+class Accuracy(TableLine):
+    """Row of Table 3c: a system's accuracy on a dataset, per cent."""
+
+    system: Name
+    dataset: Name
+    mrr_at_10: Figure
+    success_at_10: Figure
+
+
+class Scored(TableLine):
+    """Row of Table 4: a Dynascore with its rank."""
+
+    rank: Count
+    system: Name
+    hardware: Name
+    dynascore: Figure
+
+
+class Erratum(TableLine):
+    """A contradiction: the printed text of a row, the text that follows from other figures, and the evidence.
+
+    ``number`` counts the rows of the table from 1; ``row`` names it.
+    """
+
+    kind: Name
+    table: Name
+    number: Count
+    row: Name
+    printed: Name
+    follows: Name
+    evidence: Name
+
+
+@dataclass(frozen=True)
+class Published:
+    """All tables of a paper; ``table3`` and ``table4`` by the dataset's name in ``about.datasets``."""
+
+    folder: Path
+    about: About
+    table1: tuple[Reported, ...]
+    table2: tuple[Viable, ...]
+    table3: dict[str, tuple[TimedSystem, ...]]
+    table3c: tuple[Accuracy, ...]
+    table4: dict[str, tuple[Scored, ...]]
+    errata: tuple[Erratum, ...]
+
+    def follows(self) -> Snapshot:
+        """Return the prices that the paper's costs follow; UsageError if there is no such snapshot."""
+        printed = self.about.prices
+        return prices.snapshot(printed.as_of, region=f"{printed.provider}/{printed.region}", term=printed.term)
+
+    def lines(self) -> list[tuple[str, int, Viable | TimedSystem]]:
+        """List the rows that have a machine and a cost: the table's number, the row's number, the row."""
+        lines: list[tuple[str, int, Viable | TimedSystem]] = [
+            ("2", number, line) for number, line in enumerate(self.table2, 1)
+        ]
+        for dataset in self.about.datasets:
+            lines += [(dataset.table3, number, line) for number, line in enumerate(self.table3[dataset.name], 1)]
+        return lines
+
+    def accuracy(self, system: str, dataset: PaperDataset) -> Accuracy | None:
+        """Return a system's line of Table 3c."""
+        lines = (line for line in self.table3c if (line.system, line.dataset) == (system, dataset.label))
+        return next(lines, None)
+
+    def latency_of(self, line: Viable | TimedSystem) -> tuple[Printed, Reported | None]:
+        """Return the latency behind a cost, and the row of Table 1 that gives it (``None``: Table 3 has its own).
+
+        Raises:
+            FileError: ``published.toml`` names no row of Table 1 for it, or one without latency.
+        """
+        if isinstance(line, TimedSystem):
+            return line.latency_ms, None
+        toml = self.folder / NAME
+        source = next((source for source in self.about.table2 if source.system == line.system), None)
+        if source is None:
+            raise FileError(f"{toml}: no [[table2]] says whose latency {line.system!r} has; add one")
+        for row in self.table1:
+            if (row.system, row.reference) == (source.of, source.reference) and row.latency_ms is not None:
+                return row.latency_ms, row
+        raise FileError(
+            f"{toml}: [[table2]] {line.system!r}: Table 1 has no latency of {source.of!r}, {source.reference!r};"
+            " name one of its rows"
+        )
+
+    def instance(self, line: Viable | TimedSystem, snapshot: Snapshot) -> Instance:
+        """Return the facts of a row's instance type; FileError if it has no price in ``snapshot``."""
+        instance = snapshot.instance(line.instance_type)
+        if instance is None:
+            raise FileError(
+                f"{self.folder}: {line.system!r} stands on instance type {line.instance_type!r}, which has no price in"
+                f" {snapshot}; correct the type, or name another date"
+            )
+        return instance
+
+
+def is_in(folder: Path) -> bool:
+    """Return whether a folder holds published tables; a broken ``published.toml`` counts, so that reading says so."""
+    return os.path.lexists(folder / NAME)
+
+
+def read(folder: Path) -> Published:
+    """Read a folder of published tables.
+
+    Raises:
+        FileError: a file is missing or wrong; names the file, the line and the column.
+    """
+    about = validate(About, read_toml(folder / NAME, untrusted=True), folder / NAME)
+
+    def table(model: type[Model], name: str) -> tuple[Model, ...]:
+        return _lines(model, folder / name, about.decimals)
+
+    return Published(
+        folder=folder,
+        about=about,
+        table1=table(Reported, about.files.table1),
+        table2=table(Viable, about.files.table2),
+        table3={dataset.name: table(TimedSystem, dataset.table3_file) for dataset in about.datasets},
+        table3c=table(Accuracy, about.files.table3c),
+        table4={dataset.name: table(Scored, dataset.table4_file) for dataset in about.datasets},
+        errata=table(Erratum, ERRATA) if os.path.lexists(folder / ERRATA) else (),
+    )
+
+
+Model = TypeVar("Model", bound=TableLine)
+
+
+def _lines(model: type[Model], path: Path, decimals: dict[str, int]) -> tuple[Model, ...]:
+    if not os.path.lexists(path):
+        raise FileError(f"{path}: no such file; {NAME} names it")
+    try:
+        content = read_whole(path, _MAX_BYTES)
+    except OSError as error:
+        raise FileError(f"{path}: cannot be read: {error.strerror}; bring the file back") from error
+    lines = []
+    for place, cells in config.csv_rows(path, ",".join(model.model_fields), content):
+        try:
+            line = model.model_validate({column: text or None for column, text in cells.items()})
+        except ValidationError as error:
+            first = error.errors()[0]
+            message = first["msg"].removeprefix("Value error, ")
+            raise FileError(f"{place}: {first['loc'][0]}: {message}") from error
+        for column in model.model_fields:
+            _check_digits(place, column, getattr(line, column), decimals)
+        lines.append(line)
+    if not lines:
+        raise FileError(f"{path}: holds no row; bring the file back")
+    return tuple(lines)
+
+
+def _check_digits(place: str, column: str, cell: object, decimals: dict[str, int]) -> None:
+    """Raise FileError if a figure has not the printed digits, which decide what it may stand for."""
+    if not isinstance(cell, Printed):
+        return
+    if column not in decimals:
+        raise FileError(f"{place}: {column}: [decimals] of {NAME} does not say how it is rounded; add it there")
+    if cell.decimals != decimals[column]:
+        raise FileError(
+            f"{place}: {column}: {cell.text!r} has {cell.decimals} digits behind the point, but the paper prints"
+            f" {decimals[column]}; write it as printed"
+        )
+
+
+def measurements(published: Published, follows: Snapshot) -> Measurements:
+    """Turn Tables 2 and 3 into rows that any prices can be applied to, with the errata as notes.
+
+    Table 3 is the suite of the paper's name, Table 2 the suite ``<name>-table2``: its latencies were not measured on
+    the machines that price them. Measures are fractions (0.187), where the paper prints per cent (18.7).
+
+    Args:
+        published: the tables.
+        follows: the prices that the paper follows, with the facts of the types that it names.
+
+    Raises:
+        FileError: a row names an instance type that has no price there.
+    """
+    notes: dict[tuple[str, int], list[str]] = defaultdict(list)
+    for erratum in published.errata:
+        text = f"erratum ({erratum.kind}): {erratum.printed}; {erratum.follows}; {erratum.evidence}"
+        notes[erratum.table, erratum.number].append(text)
+    datasets = {dataset.table3: dataset for dataset in published.about.datasets}
+    rows = []
+    for table, number, line in published.lines():
+        if isinstance(line, Viable):
+            row = _viable(published, number, line, follows)
+        else:
+            row = _timed(published, datasets[table], number, line, follows)
+        rows.append(replace(row, notes=(*row.notes, *notes[table, number])))
+    decimals = published.about.decimals
+    steps = {"RR@10": decimals["mrr_at_10"], "Success@10": decimals["success_at_10"]}  # of a per cent
+    rounded_to = {name: float(Fraction(1, 100 * 10**digits)) for name, digits in steps.items()}
+    return Measurements(tuple(rows), MEASURES, rounded_to=rounded_to)
+
+
+def _timed(published: Published, dataset: PaperDataset, number: int, line: TimedSystem, follows: Snapshot) -> Row:
+    """Build the row of a line of Table 3."""
+    accuracy, protocol = published.accuracy(line.system, dataset), published.about.protocol
+    missing = Estimate(None, reason="Table 3c does not have it")
+    return _row(
+        published,
+        line,
+        follows,
+        suite=published.about.name,
+        key=f"{published.about.name}/table{dataset.table3}/{number}",
+        dataset=dataset,
+        latency=line.latency_ms,
+        measures={
+            "RR@10": _fraction(accuracy.mrr_at_10) if accuracy else missing,
+            "Success@10": _fraction(accuracy.success_at_10) if accuracy else missing,
+        },
+        queries=protocol.queries,
+        trials=protocol.trials,
+    )
+
+
+def _viable(published: Published, number: int, line: Viable, follows: Snapshot) -> Row:
+    """Build the row of a line of Table 2, with the latency, accuracy and index of its row of Table 1."""
+    latency, reported = published.latency_of(line)
+    assert reported is not None, "every latency of Table 2 is from Table 1"
+    return _row(
+        published,
+        line,
+        follows,
+        suite=f"{published.about.name}-table2",
+        key=f"{published.about.name}/table2/{number}",
+        dataset=published.about.datasets[0],
+        latency=latency,
+        measures={
+            "RR@10": _fraction(reported.mrr_at_10),
+            "Success@10": Estimate(None, reason="Table 1 does not have it"),
+        },
+        reported=reported,
+    )
+
+
+def _row(
+    published: Published,
+    line: Viable | TimedSystem,
+    follows: Snapshot,
+    *,
+    suite: str,
+    key: str,
+    dataset: PaperDataset,
+    latency: Printed,
+    measures: dict[str, Estimate],
+    reported: Reported | None = None,
+    queries: int | None = None,
+    trials: int | None = None,
+) -> Row:
+    instance, unknown = published.instance(line, follows), Estimate(None, reason=NO_SAMPLES)
+    return Row(
+        suite=suite,
+        system=line.system,
+        dataset=dataset.name,
+        scenario=published.about.protocol.scenario,
+        profile=line.hardware.profile,
+        isolation=Isolation.PUBLISHED,
+        outcome=Outcome.OK,
+        detail=None,
+        validity=Validity.UNKNOWN,
+        key=key,
+        started_at=None,
+        machine=None,
+        cpus=line.cpu,
+        memory_limit_bytes=line.hardware.memory_bytes,
+        gpus=line.gpu,
+        price=None,
+        price_note=None,
+        k=published.about.protocol.k,
+        sample_sha256=None,
+        corpus_sha256=None,
+        qrels_sha256=None,
+        published_type=line.instance_type,
+        gpu_memory_bytes=instance.gpu_memory_bytes if line.gpu else None,
+        queries=queries,
+        trials=trials,
+        measures=measures,
+        latency_mean_s=Estimate(float(latency.value / 1000)),
+        p50_s=unknown,
+        p95_s=unknown,
+        p99_s=unknown,
+        at_most_s=dict.fromkeys(("p50", "p95", "p99"), unknown),
+        throughput_qps=unknown,
+        index_bytes=None if reported is None or reported.index_gib is None else int(reported.index_gib.value) * GIB,
+        keys=(key,),
+        notes=(NOT_JUDGED,) if reported is None else (NOT_JUDGED, _other_machine(reported)),
+    )
+
+
+def _fraction(percent: Printed) -> Estimate:
+    return Estimate(float(Fraction(percent.value, 100)))
+
+
+def _other_machine(reported: Reported) -> str:
+    on = "" if reported.cpu is None else f", on a machine with {reported.cpu} CPUs"
+    return f"the latency was not measured on this type: Table 1 has it from {reported.reference}{on}"

@@ -1,0 +1,66 @@
+"""Launchers of the commands that run jobs, and datasets that they load."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from harness import datasets
+from harness.cli.locations import absolute
+from harness.datasets import Dataset
+from harness.errors import UsageError
+from harness.jobs.inputs import RunOptions
+from harness.launch import docker, fake, process
+from harness.launch.base import Launcher
+from harness.progress import bar
+
+_LOCAL = (
+    "docker: containers with enforced limits. process: plain child processes, CPU affinity alone is held."
+    " fake: runs nothing, invents numbers; for tests."
+)
+launcher_option = click.option(
+    "--launcher", type=click.Choice(["docker", "process", "fake"]), default="docker", show_default=True, help=_LOCAL
+)
+run_launcher_option = click.option(
+    "--launcher",
+    type=click.Choice(["docker", "process", "fake", "ec2", "batch"]),
+    default="docker",
+    show_default=True,
+    help=f"{_LOCAL} ec2: containers on instances of EC2, launched and ended for it."
+    " batch: the same as jobs of AWS Batch, in the queues that `harness batch up` has made.",
+)
+
+
+def chosen_launcher(name: str, cache: Path, models: Path | None, emulated: str | None = None) -> Launcher:
+    """Return the launcher of this name, which the caller closes.
+
+    Args:
+        emulated: a platform to make images for, and to run jobs of even if it must be emulated.
+
+    Raises:
+        UsageError: this launcher has only the host's platform.
+    """
+    if name == "docker":
+        return docker.DockerLauncher(cache, models, platform=emulated, emulated=emulated is not None)
+    if emulated is not None:
+        raise UsageError(f"--platform is for containers, not for --launcher {name}; leave one of the two away")
+    if name == "process":
+        return process.ProcessLauncher(cache, models)
+    return fake.FakeLauncher()
+
+
+def run_options(suite: Path, results: Path, only: str | None, fresh: bool, cache: Path) -> RunOptions:
+    """Return a run's options, with absolute paths."""
+    return RunOptions(results.absolute(), absolute(cache), suite.absolute().parent, only, fresh)
+
+
+def load_dataset(name: str, cache: Path) -> Dataset:
+    """Load a dataset by its name or folder, with a bar while a large corpus is prepared.
+
+    Raises:
+        UnknownName: there is no such dataset.
+        FileError: a file of it is missing or wrong.
+    """
+    with bar(f"{name}: corpus", "documents", line=True) as step:
+        return datasets.load(datasets.find(name, Path.cwd()), absolute(cache), step)

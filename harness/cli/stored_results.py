@@ -1,0 +1,190 @@
+"""Inputs of commands that run nothing: stored results with prices and measures, and run files with qrels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from harness.analysis import published, rejudge, results_folder, row_pricing
+from harness.analysis.rejudge import Instead
+from harness.analysis.stored_runs import runs_of_results
+from harness.analysis.table import Measurements, Table
+from harness.cli.locations import absolute, readable
+from harness.cli.options import DEFAULT_PRICES, Command, PriceSelection, only_option, results_path
+from harness.errors import UsageError
+from harness.evaluation import input_files, judged_runs, measure_names
+from harness.evaluation.judged_runs import JudgedRuns
+from harness.evaluation.per_query import PerQuery
+from harness.evaluation.trec_parser import Progress as TrecProgress
+from harness.report import page as html_page
+from harness.report.page import KnownRates
+
+measures_option = click.option(
+    "--measures", default=" ".join(measure_names.DEFAULT), show_default=True, help="As ir_measures writes them."
+)
+without_queries_option = click.option(
+    "--without-queries",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Leave these queries out of the measures: ids, one a line (harness leakage writes such).",
+)
+queries_option = click.option(
+    "--queries",
+    type=click.Path(path_type=Path),
+    help="With run files: the queries that count, as JSON lines or id<TAB>text.  [default: those judged]",
+)
+
+
+def judging_options(command: Command) -> Command:
+    """``--qrels`` and ``--without-queries``, which :func:`harness.analysis.rejudge.read` takes."""
+    qrels_option = click.option(
+        "--qrels",
+        type=click.Path(path_type=Path),
+        help="Judge by this file, which holds the stored judgements and more (harness qrels add makes such);"
+        " nothing is measured again.",
+    )
+    return qrels_option(without_queries_option(command))
+
+
+def runs_arguments(command: Command) -> Command:
+    """``RUNS...``, ``--qrels``, ``--queries`` and ``--only``, which :func:`judged` takes."""
+    qrels_option = click.option(
+        "--qrels",
+        type=click.Path(path_type=Path),
+        help="With run files: their judgements.  With results: judge by this file, which holds the stored ones and"
+        " more.",
+    )
+    runs_argument = click.argument("runs", nargs=-1, type=results_path, metavar="[RUNS]...")
+    return runs_argument(qrels_option(queries_option(only_option(command))))
+
+
+@dataclass(frozen=True)
+class StoredResults:
+    """A results folder as a command reads it.
+
+    ``override``: other qrels, or queries left out.  ``keys``: of the jobs that count, where not all do.
+    """
+
+    folder: Path
+    measures: tuple[str, ...]
+    cache: Path
+    selection: PriceSelection = DEFAULT_PRICES
+    override: Instead | None = None
+    keys: frozenset[str] | None = None
+
+    def rows(self, *, for_prices: bool = False, distances: bool = False) -> Measurements:
+        """Return the measured rows; see :func:`harness.analysis.results_folder.rows_of`."""
+        return results_folder.rows_of(
+            self.folder,
+            self.measures,
+            keys=self.keys,
+            cache=absolute(self.cache),
+            for_prices=for_prices,
+            instead=self.override,
+            distances=distances,
+        )
+
+    def table(self, *, distances: bool = False) -> Table:
+        """Return the table at the selected prices; ``distances``: measures may name Frechet distances."""
+        tariff = row_pricing.tariff(self.selection.snapshot())
+        return results_folder.priced(self.rows(distances=distances), tariff)
+
+    def per_query(self) -> Mapping[str, PerQuery]:
+        """Return the rows' values by query."""
+        return results_folder.per_query_of(
+            self.folder, self.measures, cache=absolute(self.cache), instead=self.override
+        )
+
+    def page(self, view: str = "") -> str:
+        """Return the HTML page, which opens with the selected prices and this view."""
+        tariff = row_pricing.tariff(self.selection.snapshot())
+        rows, per_query = self.rows(), self.per_query()
+        table = results_folder.priced(rows, tariff)
+        title, about, rates = _paper(self.folder)
+        content = html_page.Page(
+            title=title or f"Results in {self.folder.resolve().name}",
+            about=about,
+            measured=rows,
+            tariff=tariff,
+            weighing=html_page.weighing(table, per_query, rates),
+            quantiles_s={key: values.quantiles_s for key, values in per_query.items()},
+            notes=table.notes,
+            view=view,
+        )
+        return html_page.render(html_page.of(content))
+
+
+def measures_for(measure: str) -> tuple[str, ...]:
+    """Return the default measures, whose rows are likely cached, if they contain this one; else this one."""
+    return measure_names.DEFAULT if measure in measure_names.DEFAULT else (measure,)
+
+
+def judged(
+    runs: tuple[Path | str, ...],
+    qrels: Path | None,
+    queries: Path | None,
+    only: str | None,
+    cache: Path,
+    without_queries: Path | None = None,
+) -> tuple[JudgedRuns, ...]:
+    """Return the judged runs, one entry for each dataset, query sample and collection.
+
+    Args:
+        runs: one folder of results (or its URI in S3; by default ``results``), or run files.
+        qrels: of run files; for results, replaces the stored qrels.
+        queries: of run files.
+        only: of stored results.
+        cache: the mirror of results in S3.
+        without_queries: ids of queries that do not count.
+
+    Raises:
+        UsageError: the arguments do not go together, there is no run, or no such query.
+        FileError: a file is missing or damaged.
+    """
+    if qrels is None or _is_results(runs):
+        if queries is not None:
+            raise UsageError("--queries is of run files; name their judgements with --qrels, or leave it out")
+        if len(runs) > 1 or any(isinstance(run, Path) and input_files.is_there(run) for run in runs):
+            raise UsageError("run files need their judgements; name them with --qrels, or give one folder of results")
+        folder = readable(runs[0] if runs else Path("results"), cache)
+        assert folder is not None
+        stored = runs_of_results(folder, only)
+        override = rejudge.read(qrels, without_queries)
+        return stored if override is None else rejudge.runs(stored, override)
+    if only is not None:
+        raise UsageError("--only is of stored results; leave it out, or leave --qrels out")
+    if not runs:
+        raise UsageError("--qrels needs run files beside it; name at least one")
+    texts = judged_runs.read_queries(queries) if queries else None
+    return of_files(qrels, [Path(run) for run in runs], texts, without_queries)
+
+
+def of_files(
+    qrels: Path,
+    runs: Sequence[Path],
+    queries: Mapping[str, str] | None,
+    without_queries: Path | None,
+    watch: Callable[[Path], TrecProgress | None] = lambda _: None,
+) -> tuple[JudgedRuns]:
+    """Read run files and their qrels; ``watch`` gives the progress callback of each file."""
+    override = rejudge.read(None, without_queries)
+    read = judged_runs.of_files(qrels, runs, queries, watch)
+    return (read if override is None else rejudge.runs((read,), override)[0],)
+
+
+def _is_results(runs: tuple[Path | str, ...]) -> bool:
+    """Return whether one folder of results is named, or a location in S3, which no run file has."""
+    return len(runs) == 1 and (isinstance(runs[0], str) or runs[0].is_dir())
+
+
+def _paper(folder: Path) -> tuple[str | None, tuple[str, ...], tuple[KnownRates, ...]]:
+    """Return the title, citation and exchange rates of the paper whose tables a folder holds."""
+    if not published.is_in(folder):
+        return None, (), ()
+    paper = published.read(folder).about
+    rates = tuple(KnownRates("the paper's", data.name, "RR@10", data.amrs) for data in paper.datasets if data.amrs)
+    who = f"{paper.authors[0].split()[-1]} et al." if len(paper.authors) > 2 else " and ".join(paper.authors)
+    return f"{who} {paper.year}, as published", (paper.citation(), f"Licence of the figures: {paper.licence}"), rates

@@ -1,0 +1,155 @@
+"""ColBERTv2 with PLAID: residual compression and centroid pruning, by ``colbert-ai``'s own indexer and searcher.
+
+Memory of a build, by the engine's design: it trains its centroids on the token vectors of a sample of the passages
+(all of a small collection, 16 * sqrt(120 * passages) of a large one: 520,000 of 8.8 million), held at once and twice
+over; and its inverted list sorts the codes of all token vectors of the collection at once (24 bytes a vector).  Texts
+are streamed, and encoding holds one chunk.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+from engine import runtime
+from engine.build_state import BuildState
+from engine.encoding import Encoder, Passages
+
+FOLDER = "plaid"
+
+
+def build(
+    passages: Passages, encoder: Encoder, config: Any, state: BuildState, chunk: int, progress: Callable[[int], None]
+) -> Path:
+    """Make the engine's index below ``state.folder``.
+
+    An attempt that follows another takes over each sample and each chunk of ``chunk`` passages that was encoded, and
+    the centroids; drawing the sample and the inverted list are made again.
+
+    Args:
+        passages: the collection.
+        encoder: of documents.
+        config: the engine's configuration; its ``index_path`` is set here.
+        state: what earlier attempts left.
+        chunk: passages a file of the index.
+        progress: is told the number of passages encoded.
+
+    Returns:
+        the folder of the index.
+    """
+    import torch
+    from colbert.data import Collection
+    from colbert.infra import Run
+
+    from engine.indexer import Indexer
+
+    folder = state.folder / FOLDER
+    folder.mkdir(exist_ok=True)
+    config.configure(index_path=str(folder), rank=0, nranks=1)
+    collection = Collection(data=passages)
+    collection.get_chunksize = lambda: chunk
+    with runtime.quiet(), Run().context(config, inherit_config=False), torch.inference_mode():
+        indexer = Indexer(config, collection, encoder, state, chunk, progress)
+        indexer.setup()
+        state.piece("codec", lambda: indexer.train(None))
+        indexer.index()
+        indexer.finalize()
+    return folder
+
+
+class Plaid:
+    """The engine's ``Searcher``, told its parameters before each search and timed where it lets itself be timed.
+
+    Args:
+        index_dir: what ``build`` made.
+        checkpoint: the folder of the weights.
+        config: the engine's configuration (``query_maxlen``).
+        settings: ``ncells``, ``centroid_score_threshold`` and ``ndocs``.
+        depth: passages that are asked of the engine at least.
+        passages: how many there are.
+    """
+
+    def __init__(
+        self, index_dir: Path, checkpoint: Path, config: Any, settings: dict[str, Any], depth: int, passages: int
+    ) -> None:
+        from colbert import Searcher
+        from colbert.data import Collection
+        from colbert.search.index_storage import IndexScorer
+
+        self._settings, self._depth = settings, depth
+        with runtime.quiet():
+            self._searcher: Any = Searcher(
+                index=str(index_dir / FOLDER),
+                checkpoint=str(checkpoint),
+                # The engine wants to hold all texts; it only searches.
+                collection=Collection(data=range(passages)),
+                config=config,
+                verbose=0,
+            )
+        self._gpu = bool(self._searcher.config.total_visible_gpus)
+        self.stages_s: dict[str, float] = {}
+        self.counts: dict[str, int] = {}
+        ranker = self._searcher.ranker
+        ranker.retrieve = self._counted(ranker.retrieve)
+        # The last step: residuals are decompressed, and every token is compared.
+        if self._gpu:
+            ranker.lookup_pids = _noted(ranker.lookup_pids)
+        elif not isinstance(IndexScorer.decompress_residuals, FunctionType):
+            # The engine calls it on the class, which all searchers of a process share.
+            IndexScorer.decompress_residuals = _noted(IndexScorer.decompress_residuals)
+
+    def __len__(self) -> int:
+        return len(self._searcher.ranker.doclens)
+
+    def encode(self, queries: Sequence[str]) -> Any:
+        """Vectors of queries, one row a query."""
+        vectors = self._searcher.encode(list(queries))
+        if self._gpu:
+            import torch
+
+            torch.cuda.synchronize()  # encoding ends here, not where the search waits for it
+        return vectors
+
+    def search(self, vectors: Any, k: int) -> tuple[list[int], list[float]]:
+        """Numbers and scores of the best ``k`` passages for one row of ``encode``."""
+        # What the search before left must not be taken for this one's: the engine may find nothing to score.
+        _LAST.since, _LAST.scored = 0.0, 0
+        self.counts = {"candidates": 0}
+        start = time.perf_counter()
+        # The engine keeps what its first search chose.
+        self._searcher.configure(**self._settings)
+        numbers, _, scores = self._searcher.dense_search(vectors, max(k, self._depth))
+        end = time.perf_counter()
+        scored_from = _LAST.since or end
+        self.stages_s = {"retrieve": scored_from - start, "rerank": end - scored_from}
+        self.counts["scored"] = _LAST.scored
+        return numbers[:k], scores[:k]
+
+    def _counted(self, retrieve: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            found = retrieve(*arguments)
+            self.counts["candidates"] = len(found[0])
+            return found
+
+        return call
+
+
+class _Step:
+    """When the engine last began to score in full, and how many passages."""
+
+    since = 0.0
+    scored = 0
+
+
+_LAST = _Step()
+
+
+def _noted(decompress: Callable[..., Any]) -> Callable[..., Any]:
+    def call(numbers: Any, *others: Any) -> Any:
+        _LAST.since, _LAST.scored = time.perf_counter(), len(numbers)
+        return decompress(numbers, *others)
+
+    return call

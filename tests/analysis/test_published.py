@@ -1,0 +1,226 @@
+"""Published tables: read as printed, turned into marked rows; a damaged folder is one line that says where."""
+
+from __future__ import annotations
+
+import datetime
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from harness import report
+from harness.analysis import published as published_tables
+from harness.analysis import results_folder, row_pricing
+from harness.analysis.published import Hardware, Printed, Published
+from harness.analysis.table import Row, Table, Validity
+from harness.errors import FileError
+from harness.pricing import hardware_profiles, prices
+from harness.pricing.prices import Snapshot
+from harness.records import Isolation
+from harness.stats import Estimate
+from tests.published_study.conftest import Spoil
+from tests.support.published import alter, copy, shipped
+
+TABLE_2, TABLE_3A = "table2_minimum_viable.csv", "table3a_msmarco.csv"
+
+
+@pytest.fixture(scope="module")
+def published() -> Published:
+    return shipped()
+
+
+@pytest.fixture(scope="module")
+def follows(published: Published) -> Snapshot:
+    return published.follows()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return copy(tmp_path)
+
+
+@pytest.fixture
+def altered(folder: Path) -> Spoil:
+    return partial(alter, folder)
+
+
+def test_printed_digits_are_kept() -> None:
+    assert str(Printed("14.90")) == "14.90"
+    assert Printed("14.90").decimals == 2
+    assert Printed("14.90") != Printed("14.9")
+
+
+@pytest.mark.parametrize("text", ["", "-1", "1e3", "nan", "1,5", ".5", "5.", "٣", " 1", "1\n"])
+def test_what_no_paper_prints_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="no number as papers print them"):
+        Printed(text)
+
+
+def test_all_rows_are_there_with_their_digits(published: Published) -> None:
+    assert [len(published.table1), len(published.table2), len(published.table3c)] == [15, 10, 12]
+    assert {name: len(lines) for name, lines in published.table3.items()} == {"msmarco": 28, "xortydi": 24}
+    assert {name: len(lines) for name, lines in published.table4.items()} == {"msmarco": 28, "xortydi": 24}
+    assert str(published.table3["msmarco"][4].cost_usd_per_million) == "14.90"
+    assert published.table1[8].latency_ms is None  # RocketQAv2: the paper has none, and none is not 0
+
+
+def test_every_row_of_table_2_takes_a_latency_and_bm25_the_smaller(published: Published) -> None:
+    taken = {line.system: published.latency_of(line) for line in published.table2}
+    latency, row = taken["BM25"]
+    assert (str(latency), row and row.reference) == ("4", "Lassance and Clinchant 2022")
+    assert len(taken) == 10
+
+
+def test_every_hardware_of_table_3_is_a_profile_here(published: Published) -> None:
+    known = hardware_profiles.profiles()
+    for line in (each for part in published.table3.values() for each in part):
+        profile = known[line.hardware.profile]
+        assert (profile.cpus, profile.memory_bytes, profile.gpus) == (line.cpu, line.hardware.memory_bytes, line.gpu)
+
+
+def test_hardware_is_compared_in_every_part() -> None:
+    assert Hardware(0, 1, 4).within(Hardware(0, 1, 4))
+    for other in (Hardware(0, 2, 8), Hardware(1, 1, 8), Hardware(1, 2, 4)):
+        assert not Hardware(1, 2, 8).within(other)
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "said"),
+    [
+        (TABLE_3A, "m6gd.medium,11,0.14", "m6gd.medium,11,fourteen", f"{TABLE_3A}:2: cost_usd_per_million: 'fourteen'"),
+        (TABLE_3A, "m6gd.medium,11,0.14", "m6gd.medium,-11,0.14", f"{TABLE_3A}:2: latency_ms: '-11' is no number"),
+        (TABLE_3A, ",14.90", ",14.9", f"{TABLE_3A}:6: cost_usd_per_million: '14.9' has 1 digits behind the point"),
+        (TABLE_3A, "m6gd.medium,11,0.14", "m6gd.medium,,0.14", f"{TABLE_3A}:2: latency_ms: is empty"),
+        (TABLE_3A, "BM25,0,1,4,", "BM25,none,1,4,", f"{TABLE_3A}:2: gpu: 'none' is no whole number"),
+        (TABLE_3A, "BM25,0,1,4,", ",0,1,4,", f"{TABLE_3A}:2: system: is empty"),
+        (TABLE_3A, "m6gd.medium,11,0.14", "m6gd.medium,11", f"{TABLE_3A}:2: 6 fields, must be 7"),
+        (TABLE_2, "system,gpu", "system,gpus", f"{TABLE_2}:1: the header is"),
+        (
+            published_tables.NAME,
+            "index_gib = 0",
+            "# none",
+            "table1_posthoc.csv:2: index_gib: [decimals] of published.toml",
+        ),
+        (published_tables.NAME, "pages =", "page =", "unknown key 'page'; did you mean 'pages'?"),
+        (published_tables.NAME, "year = 2023", 'year = "2023"', "key 'year'"),
+        (
+            published_tables.NAME,
+            "table3a_msmarco.csv",
+            "table3a.csv",
+            "table3a.csv: no such file; published.toml names it",
+        ),
+    ],
+)
+def test_a_damaged_folder_is_one_line(altered: Spoil, name: str, old: str, new: str, said: str) -> None:
+    with pytest.raises(FileError) as caught:
+        altered(name, old, new)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_empty_table_is_no_table(folder: Path) -> None:
+    path = folder / TABLE_2
+    path.write_text(path.read_text(encoding="utf-8").splitlines()[0] + "\n", encoding="utf-8")
+    with pytest.raises(FileError, match="holds no row"):
+        published_tables.read(folder)
+
+
+def test_a_row_whose_latency_nothing_gives_is_one_line(altered: Spoil) -> None:
+    unnamed = altered(TABLE_2, "\nANCE,", "\nAnce,")
+    with pytest.raises(FileError, match=r"no \[\[table2\]\] says whose latency 'Ance' has"):
+        unnamed.latency_of(unnamed.table2[5])
+    without = altered("table1_posthoc.csv", "33.0,12,", "33.0,,")
+    with pytest.raises(FileError, match=r"no \[\[table2\]\]"):
+        without.latency_of(without.table2[5])
+
+
+def test_a_source_without_latency_is_one_line(altered: Spoil) -> None:
+    without = altered("table1_posthoc.csv", "33.0,12,", "33.0,,")
+    with pytest.raises(FileError, match="Table 1 has no latency of 'ANCE'"):
+        without.latency_of(without.table2[5])
+
+
+@pytest.fixture(scope="module")
+def table(published: Published, follows: Snapshot) -> Table:
+    return results_folder.priced(published_tables.measurements(published, follows), row_pricing.tariff(follows))
+
+
+def of_table_3(table: Table, dataset: str) -> list[Row]:
+    return [row for row in table.rows if (row.suite, row.dataset) == ("santhanam2023", dataset)]
+
+
+def test_every_row_of_table_3_is_there_and_marked(table: Table) -> None:
+    assert len(of_table_3(table, "msmarco")) == 28
+    assert len(of_table_3(table, "xortydi")) == 24
+    assert sum(row.suite == "santhanam2023-table2" for row in table.rows) == 10
+    assert {row.isolation for row in table.rows} == {Isolation.PUBLISHED}
+    assert all(published_tables.NOT_JUDGED in row.notes for row in table.rows)
+    assert len({row.key for row in table.rows}) == 62
+
+
+def test_a_row_has_what_the_paper_prints_in_the_units_of_a_report(table: Table) -> None:
+    (row,) = (each for each in of_table_3(table, "xortydi") if each.key == "santhanam2023/table3b/5")
+    assert (row.system, row.profile, row.published_type) == ("ColBERTv2-L", "cpu1-mem64", "x2gd.xlarge")
+    assert row.latency_mean_s == Estimate(1.107)
+    assert row.usd_per_million.value == pytest.approx(102.70, abs=0.005), "made again; the paper prints 102.74"
+    assert row.measures == {"RR@10": Estimate(0.474), "Success@10": Estimate(0.66)}
+    assert (row.cpus, row.memory_limit_bytes, row.gpus) == (1, 64 * 2**30, 0)
+    assert (row.queries, row.trials) == (1000, 5)
+    assert row.price is not None and row.price.usd_per_hour == 0.334
+
+
+def test_what_needs_samples_says_that_there_are_none(table: Table) -> None:
+    for row in table.rows:
+        for figure in (row.p50_s, row.p95_s, row.p99_s, row.throughput_qps):
+            assert (figure.value, figure.reason) == (None, published_tables.NO_SAMPLES)
+        assert (row.latency_mean_s.low, row.usd_per_million.low) == (None, None)
+        assert row.machine is None and row.started_at is None and row.sample_sha256 is None
+        assert row.peak_anon_bytes is None and row.load_s is None
+
+
+def test_table_2_was_not_measured_where_it_is_priced(table: Table) -> None:
+    (row,) = (each for each in table.rows if each.system == "PLAID ColBERTv2 (CPU)")
+    assert row.published_type == "r6a.2xlarge" and row.price is not None and row.price.instance_type == "r6a.2xlarge"
+    assert row.notes[1] == (
+        "the latency was not measured on this type: Table 1 has it from Santhanam et al. 2022a (CPU only),"
+        " on a machine with 56 CPUs"
+    )
+    assert row.index_bytes == 22 * 2**30
+    assert row.measures["Success@10"] == Estimate(None, reason="Table 1 does not have it")
+
+
+def test_an_erratum_stands_at_its_row_and_at_no_other(table: Table) -> None:
+    told = {row.key: [note for note in row.notes if note.startswith("erratum")] for row in table.rows}
+    assert [len(told[f"santhanam2023/table2/{number}"]) for number in range(1, 11)] == [2, 0, 1, 1, 1, 1, 1, 2, 1, 0]
+    marked = {key for key, notes in told.items() if notes and "/table3" in key}
+    assert marked == {"santhanam2023/table3a/1", "santhanam2023/table3a/10"}
+    assert told["santhanam2023/table3a/10"][0].startswith("erratum (cost): 19 ms, US$ 2.97; US$ 3.06")
+
+
+@pytest.mark.slow
+def test_nothing_of_them_can_be_judged(table: Table) -> None:
+    assert {row.validity for row in table.rows} == {Validity.UNKNOWN}
+    for form in ("md", "csv", "json", "terminal"):
+        text = report.render(table, form)
+        assert "unknown" in text and "clean" not in text
+
+
+def test_gpus_are_as_large_as_those_of_the_papers_type(table: Table) -> None:
+    assert {(row.gpus, row.gpu_memory_bytes) for row in table.rows} == {(0, None), (1, 16 * 2**30)}
+
+
+def test_other_prices_give_other_costs_on_the_same_types(published: Published, follows: Snapshot) -> None:
+    now = prices.snapshot(datetime.date(2026, 7, 20))
+    later = results_folder.priced(published_tables.measurements(published, follows), row_pricing.tariff(now))
+    assert later.price_date == "2026-07-20"
+    (row,) = (each for each in later.rows if each.key == "santhanam2023/table3b/5")
+    assert row.usd_per_million.value == pytest.approx(1.107 * 0.334 / 3600 * 1e6, rel=1e-12)
+    assert row.price is not None and row.price.date == "2026-07-20"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", report.FORMATS)
+def test_every_format_shows_published_rows(table: Table, form: str) -> None:
+    text = report.render(table, form)
+    assert "published" in text and "ColBERTv2-L" in text
+    assert published_tables.NO_SAMPLES in text or form == "csv"

@@ -1,0 +1,98 @@
+"""CPU time of just-in-time compiler threads, read from a planted /proc and from this process."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.driver.procfs import CompilerClock
+
+
+def plant(proc: Path, process: str, thread: str, name: str, ran_ns: int | None, children: str = "") -> None:
+    folder = proc / process / "task" / thread
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "comm").write_text(f"{name}\n")
+    (folder / "children").write_text(children)
+    if ran_ns is not None:
+        (folder / "schedstat").write_text(f"{ran_ns} 17 3\n")
+
+
+@pytest.fixture
+def own() -> str:
+    """Return the number of this process."""
+    return str(os.getpid())
+
+
+def test_compilers_are_known_by_their_names(tmp_path: Path, own: str) -> None:
+    clock = CompilerClock(tmp_path)
+    plant(tmp_path, own, "1", "python3", 5_000)
+    plant(tmp_path, own, "2", "GC Thread#0", 7_000)
+    assert clock() == 0 and not clock.seen
+    plant(tmp_path, own, "3", "C1 CompilerThre", 100)
+    plant(tmp_path, own, "4", "C2 CompilerThre", 20)
+    assert clock() == 120 and clock.seen
+    plant(tmp_path, own, "4", "C2 CompilerThre", 60)
+    assert clock() == 160
+
+
+def test_a_compiler_thread_that_has_ended_still_counts_and_its_number_may_come_again(tmp_path: Path, own: str) -> None:
+    clock = CompilerClock(tmp_path)
+    plant(tmp_path, own, "3", "C2 CompilerThre", 100)
+    assert clock() == 100
+    (tmp_path / own / "task" / "3" / "schedstat").unlink()
+    assert clock() == 100
+    plant(tmp_path, own, "3", "C2 CompilerThre", 30)
+    assert clock() == 130
+
+
+def test_compilers_of_child_processes_count(tmp_path: Path, own: str) -> None:
+    plant(tmp_path, own, "1", "python3", 5, children="7000 ")
+    plant(tmp_path, "7000", "7000", "sh", 5, children="7001 ")
+    plant(tmp_path, "7001", "7002", ".NET Tiered Com", 40)
+    assert CompilerClock(tmp_path)() == 40
+
+
+def test_a_host_without_proc_has_no_compilers(tmp_path: Path) -> None:
+    clock = CompilerClock(tmp_path / "nowhere")
+    assert clock() == 0 and not clock.seen
+
+
+def test_a_real_thread_of_that_name_is_found_by_the_kernels_own_files() -> None:
+    clock, stop = CompilerClock(), threading.Event()
+
+    def compile_away() -> None:
+        ctypes.CDLL(None).prctl(15, b"C2 CompilerThread0", 0, 0, 0)  # PR_SET_NAME
+        while not stop.is_set():
+            pass
+
+    thread = threading.Thread(target=compile_away)
+    thread.start()
+    try:
+        while clock() < 20_000_000:
+            time.sleep(0.005)
+    finally:
+        stop.set()
+        thread.join()
+    assert clock.seen
+
+
+def test_a_real_child_is_found() -> None:
+    named = "import ctypes; ctypes.CDLL(None).prctl(15, b'C1 CompilerThread0', 0, 0, 0); print(flush=True)"
+    code = f"{named}\nwhile 1: pass"
+    clock = CompilerClock()
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        try:
+            while clock() < 20_000_000:
+                time.sleep(0.005)
+        finally:
+            child.kill()
+    assert clock.seen

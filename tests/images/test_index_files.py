@@ -1,0 +1,40 @@
+"""What engines keep beside an index: ids of rows."""
+
+from __future__ import annotations
+
+import importlib
+import tracemalloc
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from harness.launch.images import catalog
+
+
+@pytest.fixture
+def doc_ids(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(catalog.images_dir() / "shared"))
+    return importlib.import_module("index_files.doc_ids")
+
+
+def test_ids_come_back_as_they_were(doc_ids: ModuleType, tmp_path: Path) -> None:
+    given = ["a", "an id with spaces", "café \U0001f600", "", "z" * 300]
+    doc_ids.write(tmp_path, iter(given))
+    kept = doc_ids.Ids(tmp_path)
+    assert [kept[row] for row in range(len(kept))] == given
+
+
+def test_ids_are_streamed_and_held_as_bytes(doc_ids: ModuleType, tmp_path: Path) -> None:
+    tracemalloc.start()
+    doc_ids.write(tmp_path, (f"{number:01000}" for number in range(20_000)))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2_000_000 < 20_000_000 == (tmp_path / doc_ids.BYTES).stat().st_size
+
+
+def test_ids_that_were_cut_off_are_refused(doc_ids: ModuleType, tmp_path: Path) -> None:
+    doc_ids.write(tmp_path, ["one", "two"])
+    (tmp_path / doc_ids.BYTES).write_bytes(b"one")
+    with pytest.raises(ValueError, match=r"the index is damaged: ids\.bin has 3 bytes, not 6"):
+        doc_ids.Ids(tmp_path)

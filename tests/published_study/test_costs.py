@@ -1,0 +1,158 @@
+"""All 62 printed costs are made again from latency and price, exactly; a figure that is altered does not pass."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from harness.analysis.published import Printed, Published
+from harness.errors import FileError
+from harness.pricing import cost as cost_module
+from harness.pricing import prices
+from harness.pricing.prices import Snapshot
+from results.published.santhanam2023.study import costs as recompute
+from results.published.santhanam2023.study.costs import Interval, interval
+from tests.published_study.conftest import Spoil
+
+TABLES = {
+    "2": "table2_minimum_viable.csv",
+    "3a": "table3a_msmarco.csv",
+    "3b": "table3b_xortydi.csv",
+}
+
+
+def test_all_costs_of_table_2_and_all_but_one_of_table_3_agree(published: Published, follows: Snapshot) -> None:
+    every = recompute.costs(published, follows)
+    assert [sum(cost.table == table for cost in every) for table in TABLES] == [10, 28, 24]
+    differing = [(cost.table, cost.number, cost.system, cost.instance_type) for cost in every if not cost.agrees]
+    # 19 ms x US$ 0.58 an hour is US$ 2.98 to 3.14; printed is 2.97.
+    assert differing == [("3a", 10, "DPR", "c7g.4xlarge")]
+
+
+def test_the_interval_is_what_a_hand_works_out(published: Published, follows: Snapshot) -> None:
+    (dpr,) = (cost for cost in recompute.costs(published, follows) if not cost.agrees)
+    assert dpr.usd_per_hour == Fraction("0.58")
+    assert dpr.follows.low == Fraction("18.5") * Fraction("0.58") / 3600 * 1000
+    assert dpr.follows.high == Fraction("19.5") * Fraction("0.58") / 3600 * 1000
+    assert dpr.follows.low > interval(dpr.printed).high
+
+
+def test_the_exact_cost_is_that_of_the_formula_that_harness_uses(published: Published, follows: Snapshot) -> None:
+    for cost in recompute.costs(published, follows):
+        usual = cost_module.usd_per_million(float(cost.latency.value) / 1000, float(cost.usd_per_hour))
+        assert float(cost.exact) == pytest.approx(usual, rel=1e-12)
+
+
+@pytest.mark.parametrize("number", range(62))
+def test_a_cost_that_is_out_by_what_its_latency_may_be_is_found(
+    number: int, published: Published, follows: Snapshot, altered: Spoil
+) -> None:
+    """Each of the 62 in turn is printed as two digits more than any latency that rounds to its own allows."""
+    before = recompute.costs(published, follows)
+    cost = before[number]
+    beyond = float(cost.follows.high) + 0.02
+    lines = (published.folder / TABLES[cost.table]).read_text(encoding="utf-8").splitlines()
+    line = lines[cost.number]
+    wrong = altered(TABLES[cost.table], f"\n{line}\n", f"\n{line.rpartition(',')[0]},{beyond:.2f}\n")
+    after = recompute.costs(wrong, follows)
+    assert not after[number].agrees
+    assert [each.agrees for each in after[:number]] == [each.agrees for each in before[:number]]
+
+
+def test_an_altered_latency_is_found(altered: Spoil, follows: Snapshot) -> None:
+    wrong = altered("table3b_xortydi.csv", "x2gd.xlarge,1107,", "x2gd.xlarge,1108,")
+    (found,) = (cost for cost in recompute.costs(wrong, follows) if not cost.agrees and cost.table == "3b")
+    assert found.number == 5
+
+
+def test_both_lists_of_2022_have_the_same_prices_for_what_the_paper_names(
+    published: Published, follows: Snapshot
+) -> None:
+    assert follows.as_of == datetime.date(2022, 10, 31)
+    later = prices.snapshot(datetime.date(2022, 12, 5))
+    assert later.as_of == datetime.date(2022, 12, 5)
+    for cost in recompute.costs(published, follows):
+        assert later.price_of(cost.instance_type) == float(cost.usd_per_hour), cost.instance_type
+
+
+def test_a_type_without_price_is_one_line(altered: Spoil, follows: Snapshot) -> None:
+    wrong = altered("table2_minimum_viable.csv", "r6a.2xlarge", "r6a.2xl")
+    with pytest.raises(FileError, match=r"'PLAID ColBERTv2 \(CPU\)' stands on instance type 'r6a.2xl'.*has no price"):
+        recompute.costs(wrong, follows)
+
+
+@pytest.mark.parametrize(
+    ("text", "low", "high"),
+    [("19", "18.5", "19.5"), ("14.90", "14.895", "14.905"), ("0", "0", "0.5"), ("19.127", "19.1265", "19.1275")],
+)
+def test_a_figure_stands_for_half_a_unit_to_both_sides_and_never_below_zero(text: str, low: str, high: str) -> None:
+    assert interval(Printed(text)) == Interval(Fraction(low), Fraction(high))
+
+
+def test_intervals_meet_at_their_ends_and_no_further() -> None:
+    one = Interval(Fraction(1), Fraction(2))
+    assert one.meets(Interval(Fraction(2), Fraction(3)))
+    assert one.meets(Interval(Fraction(0), Fraction(5)))
+    assert not one.meets(Interval(Fraction(2) + Fraction(1, 10**9), Fraction(3)))
+    assert not Interval(Fraction(3), Fraction(4)).meets(one)
+
+
+def test_no_type_that_the_paper_names_changed_its_price(published: Published, follows: Snapshot, now: Snapshot) -> None:
+    rents = recompute.rents(published, follows, now)
+    assert len(rents) == 19
+    assert len({rent.instance_type for rent in rents}) == 11
+    assert all(rent.same == rent.then for rent in rents)
+
+
+def test_what_one_would_rent_provides_what_the_paper_gave(
+    published: Published, follows: Snapshot, now: Snapshot
+) -> None:
+    for rent in recompute.rents(published, follows, now):
+        for offer in (rent.cheapest_then, rent.cheapest, rent.cheapest_x86_then, rent.cheapest_x86):
+            assert offer is not None
+            instance = offer.instance
+            assert instance.vcpus >= rent.hardware.cpus
+            assert instance.memory_bytes >= rent.hardware.memory_bytes
+            assert bool(instance.gpus) == bool(rent.hardware.gpus), "without GPUs never at a GPU's price"
+            if rent.hardware.gpus:
+                assert (instance.gpu_memory_bytes or 0) >= 16 * 2**30
+        assert rent.cheapest_x86 is not None and rent.cheapest_x86.instance.architecture == "x86_64"
+        assert rent.cheapest is not None and rent.cheapest.usd_per_hour <= rent.cheapest_x86.usd_per_hour
+
+
+def test_costs_move_with_the_rent_and_ranks_with_the_costs(
+    published: Published, follows: Snapshot, now: Snapshot
+) -> None:
+    moved = recompute.reprice(published, follows, now)
+    assert len(moved) == 62
+    last = next(each for each in moved if (each.cost.table, each.cost.number) == ("3b", 24))
+    assert last.rent.cheapest is not None and last.rent.cheapest.instance.instance_type == "g4dn.4xlarge"
+    assert last.cheapest == Fraction(43) * Fraction("1.204") * 1000 / 3600
+    for table in ("2", "3a", "3b"):
+        part = [each for each in moved if each.cost.table == table]
+        by_rank = sorted(part, key=lambda each: each.rank or 0)
+        assert by_rank == sorted(part, key=lambda each: each.cheapest or 0)
+        assert min(each.rank_then or 0 for each in part) == 1
+
+
+def test_a_type_that_is_gone_has_a_successor_and_no_price(
+    published: Published, follows: Snapshot, now: Snapshot
+) -> None:
+    without = replace(now, prices=tuple(item for item in now.prices if item[0].instance_type != "r6a.2xlarge"))
+    rent = next(each for each in recompute.rents(published, follows, without) if each.instance_type == "r6a.2xlarge")
+    assert rent.same is None
+    assert rent.successor is not None and rent.successor.instance.architecture == "x86_64"
+    assert rent.successor.instance.memory_bytes >= 64 * 2**30 and rent.successor.instance.vcpus >= 8
+    moved = [each for each in recompute.reprice(published, follows, without) if each.rent == rent]
+    assert [each.same for each in moved] == [None]
+
+
+def test_what_nothing_provides_has_no_cost_and_no_rank(published: Published, follows: Snapshot, now: Snapshot) -> None:
+    small = replace(now, prices=tuple(item for item in now.prices if item[0].memory_bytes < 64 * 2**30))
+    moved = recompute.reprice(published, follows, small)
+    lost = [each for each in moved if each.cost.table == "3b"]
+    assert {(each.cheapest, each.cheapest_x86, each.rank) for each in lost} == {(None, None, None)}
+    assert all(each.rank_then for each in lost)

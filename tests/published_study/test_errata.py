@@ -1,0 +1,127 @@
+"""The list of what does not agree is pinned, and each kind is found where it is planted."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.analysis.published import Published
+from harness.pricing.prices import Snapshot
+from results.published.santhanam2023.study import find_errata
+from results.published.santhanam2023.study.errata import as_csv
+from tests.published_study.conftest import Spoil
+from tests.support.published import SHIPPED
+
+PINNED = [
+    ("cost", "3a", 10, "DPR, 16 CPU, 32 GiB", "19 ms, US$ 2.97"),
+    ("hardware", "2", 3, "BT-SPLADE-S", "needs 8 GiB of memory, on m6g.medium"),
+    ("hardware", "2", 4, "BT-SPLADE-M", "needs 8 GiB of memory, on m6g.medium"),
+    ("hardware", "2", 6, "ANCE", "needs 64 GiB of memory, on p3.2xlarge"),
+    ("hardware", "2", 7, "ColBERTv1", "needs 256 GiB of memory, on p3.8xlarge"),
+    ("hardware", "2", 9, "PLAID ColBERTv2 (GPU)", "needs 64 GiB of memory, on p3.2xlarge"),
+    ("instance", "2", 8, "PLAID ColBERTv2 (CPU), 8 CPU, 32 GiB", "on r6a.2xlarge, US$ 4.03"),
+    ("instance", "3a", 1, "BM25, 1 CPU, 4 GiB", "on m6gd.medium, US$ 0.14"),
+    ("latency", "2", 1, "BM25, 1 CPU, 4 GiB", "US$ 0.04, from 4 ms"),
+    ("latency", "2", 5, "BT-SPLADE-L, 1 CPU, 8 GiB", "US$ 0.45, from 32 ms"),
+    ("latency", "2", 8, "PLAID ColBERTv2 (CPU), 8 CPU, 32 GiB", "US$ 4.03, from 32 ms"),
+    ("accuracy", "2", 1, "BM25", "latency of a BM25 with RR@10 19.7 (Table 1)"),
+]
+
+
+def listed(published: Published, snapshot: Snapshot) -> list[tuple[str, str, int, str, str]]:
+    return [(each.kind, each.table, each.number, each.row, each.printed) for each in find_errata(published, snapshot)]
+
+
+def test_the_list_is_this_one(published: Published, follows: Snapshot) -> None:
+    assert listed(published, follows) == PINNED
+
+
+def test_the_recorded_errata_are_these(published: Published, follows: Snapshot) -> None:
+    found = find_errata(published, follows)
+    assert published.errata == found
+    assert (SHIPPED / "errata.csv").read_text(encoding="utf-8") == as_csv(found)
+
+
+def test_each_says_what_follows_and_from_what(published: Published, follows: Snapshot) -> None:
+    found = {(each.kind, each.row): each for each in find_errata(published, follows)}
+    cost = found["cost", "DPR, 16 CPU, 32 GiB"]
+    assert cost.follows == "US$ 3.06 (2.9806 to 3.1417 for all latencies that round to 19 ms)"
+    assert cost.evidence.endswith("the printed cost would need 18.40 to 18.47 ms")
+    assert found["hardware", "BT-SPLADE-S"].evidence == "it has 1 vCPU, 4 GiB"
+    # In GB of 10^9 bytes, 64 fit into 61 GiB; but then Table 3b would not need a p3.8xlarge.
+    ance = found["hardware", "ANCE"].evidence
+    assert "1 GPU, 8 vCPUs, 61 GiB" in ance and "59.6 GiB and fit" in ance
+    assert ance.endswith("but Table 3b puts 1 GPU, 1 CPU, 64 GiB on p3.8xlarge")
+    plaid = found["instance", "PLAID ColBERTv2 (CPU), 8 CPU, 32 GiB"]
+    assert plaid.follows == "on m6g.2xlarge, US$ 2.74 if it is as fast there"
+    assert "Table 2 puts DESSERT (8 CPU, 32 GiB) on it" in plaid.evidence
+    slower = found["latency", "PLAID ColBERTv2 (CPU), 8 CPU, 32 GiB"]
+    assert slower.evidence.endswith("Table 3 measures it as ColBERTv2-S: 51 ms (3a: 16 CPU, 32 GiB)")
+    assert "Mackenzie et al. 2021 have 18.7, at 8 ms" in found["accuracy", "BM25"].evidence
+
+
+PLANTED = [
+    (
+        "table3a_msmarco.csv",
+        "c7g.4xlarge,86,13.88",
+        "c7g.4xlarge,86,13.98",
+        [("cost", "3a", 13, "ColBERTv2-L, 16 CPU, 32 GiB", "86 ms, US$ 13.98")],
+    ),
+    (
+        "table2_minimum_viable.csv",
+        "DESSERT,0,8,32",
+        "DESSERT,2,16,33",
+        [("hardware", "2", 10, "DESSERT", "needs 33 GiB of memory and 16 CPUs and 2 GPUs, on m6g.2xlarge")],
+    ),
+    (
+        "table3a_msmarco.csv",
+        "x2gd.large,46,2.15",
+        "x2gd.xlarge,46,4.27",
+        [("instance", "3a", 7, "BT-SPLADE-L, 1 CPU, 32 GiB", "on x2gd.xlarge, US$ 4.27")],
+    ),
+    (
+        "table3c_accuracy.csv",
+        "BT-SPLADE-L,MS MARCO,38.0",
+        "BT-SPLADE-L,MS MARCO,38.1",
+        [("accuracy", "2", 5, "BT-SPLADE-L", "latency of a BT-SPLADE-L with RR@10 38.0 (Table 1)")],
+    ),
+    (
+        "table4b_dynascore_xortydi.csv",
+        ",7.188",
+        ",7.388",
+        [("score", "4b", 23, "DPR, 16 CPU, 64 GB memory", "rank 23, 7.388")],
+    ),
+    (
+        "table4a_dynascore_msmarco.csv",
+        '1,ColBERTv2-M,"16 CPU, 32 GB memory",19.127',
+        '1,ColBERTv2-M,"16 CPU, 4 GB memory",19.127',
+        [
+            ("score", "4a", 1, "ColBERTv2-M, 16 CPU, 4 GB memory", "stands here"),
+            ("score", "3a", 12, "ColBERTv2-M, 16 CPU, 32 GB memory", "stands here"),
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "old", "new", "planted"), PLANTED, ids=[item[3][0][0] for item in PLANTED])
+def test_a_planted_contradiction_is_found_and_no_other(
+    altered: Spoil, follows: Snapshot, name: str, old: str, new: str, planted: list[tuple[str, str, int, str, str]]
+) -> None:
+    found = listed(altered(name, old, new), follows)
+    assert [each for each in found if each not in PINNED] == planted
+    assert [each for each in PINNED if each not in found] == []
+
+
+def test_a_slower_measurement_on_more_hardware_is_found(
+    published: Published, altered: Spoil, follows: Snapshot
+) -> None:
+    """BT-SPLADE-L takes 33 ms on 16 CPUs: within the rounding of Table 1's 32 ms.  34 ms are not."""
+    (before,) = (each for each in find_errata(published, follows) if each.kind == "latency" and each.number == 5)
+    assert "16 CPU" not in before.evidence
+    slower = altered("table3a_msmarco.csv", "c7g.4xlarge,33,5.38", "c7g.4xlarge,34,5.48")
+    (after,) = (each for each in find_errata(slower, follows) if each.kind == "latency" and each.number == 5)
+    assert "34 ms (3a: 16 CPU, 32 GiB)" in after.evidence and after.follows.startswith("34 ms or more")
+
+
+def test_a_mended_figure_leaves_the_list(altered: Spoil, follows: Snapshot) -> None:
+    mended = altered("table3a_msmarco.csv", "c7g.4xlarge,19,2.97", "c7g.4xlarge,19,3.06")
+    assert listed(mended, follows) == PINNED[1:]

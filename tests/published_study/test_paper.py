@@ -1,0 +1,197 @@
+"""A paper's tables in its own shape, for people and for programs."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import io
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from harness.analysis import published as published_tables
+from harness.cli import main
+from harness.errors import UnknownName
+from harness.pricing import prices
+from results.published.santhanam2023.study import paper
+from tests.support.published import SHIPPED, copy
+
+NOW = datetime.date(2026, 7, 20)
+
+
+def rendered(form: str, folder: Path = SHIPPED) -> str:
+    published = published_tables.read(folder)
+    return paper.render(published, published.follows(), prices.snapshot(NOW), form)
+
+
+@pytest.fixture(scope="module")
+def text() -> str:
+    return rendered("md")
+
+
+def grid(text: str, title: str) -> list[list[str]]:
+    """The cells of the table under a heading, without its rule."""
+    (part,) = (part for part in text.split("\n## ") if part.startswith(title))
+    lines = [line for line in part.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in (lines[0], *lines[2:])]
+
+
+def test_the_tables_stand_in_the_papers_shape(text: str) -> None:
+    assert re.findall(r"^## (Table \w+)", text, flags=re.MULTILINE) == [
+        f"Table {name}" for name in ("1", "2", "3a", "3b", "3c", "4a", "4b")
+    ]
+    third = grid(text, "Table 3a")
+    assert third[0] == ["GPU", "CPU", "RAM, GiB", "instance type", "system", "latency, ms", "US$ per million queries"]
+    assert third[2] == ["0", "1", "32", "x2gd.large", "BM25", "10", "0.48"]
+    assert third[3] == ["", "", "", "", "DPR", "146", "6.78"], "a hardware stands once"
+    assert third[5][-1] == "14.90", "with the printed digits"
+    assert len(third) == 29
+    assert grid(text, "Table 1")[9] == ["RocketQAv2", "Ren et al. 2021", "—", "—", "—", "37.0", "—", "—"]
+    assert grid(text, "Table 3c")[1] == ["BM25", "18.7", "38.6", "26.3", "44.5"]
+
+
+def test_every_score_of_table_4_stands_beside_the_one_made_again(text: str) -> None:
+    published = published_tables.read(SHIPPED)
+    for dataset in published.about.datasets:
+        lines = grid(text, f"Table {dataset.table4}")[1:]
+        assert [(line[1], line[3]) for line in lines] == [
+            (line.system, str(line.dynascore)) for line in published.table4[dataset.name]
+        ]
+        for *_, printed, again, difference, _ in lines:
+            assert float(again) - float(printed) == pytest.approx(float(difference), abs=1e-9)
+            assert abs(float(difference)) < 0.025
+
+
+def test_every_printed_figure_is_there(text: str) -> None:
+    published = published_tables.read(SHIPPED)
+    for dataset in published.about.datasets:
+        shown = [row[-3:] for row in grid(text, f"Table {dataset.table3}")[1:]]
+        printed = [
+            (line.system, str(line.latency_ms), str(line.cost_usd_per_million))
+            for line in published.table3[dataset.name]
+        ]
+        assert [(system, latency, cost.partition(" ")[0]) for system, latency, cost in shown] == printed
+
+
+def test_errata_are_marked_where_they_stand_and_listed(text: str) -> None:
+    assert grid(text, "Table 3a")[10] == ["", "", "", "", "DPR", "19", "2.97 [E1]"]
+    assert grid(text, "Table 2")[3][5] == "0.07 [E2]"
+    marks = re.findall(r"\[E(\d+)\](?! \()", text)
+    listed = re.findall(r"^- \[E(\d+)\]", text, flags=re.MULTILINE)
+    assert listed == [str(number) for number in range(1, 13)]
+    assert sorted(marks, key=int) == listed
+
+
+def test_costs_are_shown_beside_what_follows(text: str) -> None:
+    assert "61 of 62 agree." in text
+    made = grid(text, "Costs, made again")
+    assert made[20] == ["3a", "10", "DPR", "19", "c7g.4xlarge", "0.58", "2.97", "3.06", "2.981", "3.142", "differs"]
+    assert sum(row[-1] == "agrees" for row in made) == 61
+    moved = grid(text, "Costs, 2022-10-31 to 2026-07-20")
+    assert moved[62] == [
+        "3b",
+        "24",
+        "BT-SPLADE-L",
+        "147.53",
+        "146.20",
+        "g4dn.4xlarge",
+        "14.38",
+        "g4dn.4xlarge",
+        "14.38",
+        "17 → 11",
+    ]
+    assert "substituted and the latency not re-measured" in text
+
+
+def test_tables_line_up_and_stay_within_a_wide_terminal(text: str) -> None:
+    for block in re.findall(r"(?:^\|.*\n)+", text, flags=re.MULTILINE):
+        widths = {len(line) for line in block.splitlines()}
+        assert len(widths) == 1 and widths.pop() <= 145
+
+
+def test_csv_reads_back_as_printed() -> None:
+    rows = list(csv.DictReader(io.StringIO(rendered("csv"))))
+    assert [sum(row["table"] == table for row in rows) for table in ("1", "2", "3a", "3b")] == [15, 10, 28, 24]
+    colbert = next(row for row in rows if (row["table"], row["row"]) == ("3a", "5"))
+    assert (colbert["dataset"], colbert["cost_usd_per_million"], colbert["mrr_at_10"]) == ("msmarco", "14.90", "39.7")
+    assert float(colbert["cost_lowest"]) < 14.895 < float(colbert["cost_highest"])
+    assert [row["system"] for row in rows if row["agrees"] == "false"] == ["DPR"]
+    rocket = next(row for row in rows if row["system"] == "RocketQAv2")
+    assert (rocket["latency_ms"], rocket["cost_recomputed"]) == ("", ""), "missing is empty, never 0"
+    bm25 = next(row for row in rows if (row["table"], row["row"]) == ("2", "1"))
+    assert bm25["errata"] == "E9 E12"
+
+
+def test_the_paper_as_json_holds_every_row_and_erratum() -> None:
+    whole = json.loads(rendered("json"))
+    assert whole["published"]["doi"] == "10.18653/v1/2023.findings-acl.738"
+    assert len(whole["rows"]) == 77 and len(whole["errata"]) == 12
+    assert {name: len(lines) for name, lines in whole["table4"].items()} == {"msmarco": 28, "xortydi": 24}
+    assert whole["rows"][8]["latency_ms"] is None
+    assert {row["dataset"] for row in whole["rows"]} == {"msmarco", "xortydi"}
+
+
+def test_json_takes_no_control_character_to_a_terminal(tmp_path: Path) -> None:
+    folder = copy(tmp_path)
+    toml = folder / "published.toml"
+    hostile = "Moving \x9b31m\u202eBeyond"
+    toml.write_text(toml.read_text().replace('title = "Moving Beyond', f'title = "{hostile}'), encoding="utf-8")
+    made = rendered("json", folder)
+    assert made.isascii() and json.loads(made)["published"]["title"].startswith(hostile)
+
+
+def test_a_type_that_is_gone_is_told_with_its_successor_or_that_there_is_none() -> None:
+    published, now = published_tables.read(SHIPPED), prices.snapshot(NOW)
+
+    def told(*kept: str) -> str:
+        left = tuple(item for item in now.prices if item[0].instance_type in kept)
+        (row,) = (
+            row
+            for row in grid(paper.render(published, published.follows(), replace(now, prices=left), "md"), "The same")
+            if row[:2] == ["8 CPU, 32 GiB", "r6a.2xlarge"]
+        )
+        return row[3]
+
+    assert told("r6a.4xlarge") == (
+        "no price; successor r6a.4xlarge 0.9072, substituted (local hard disks are not compared), latency not "
+        "re-measured"
+    )
+    assert told("m6g.large") == "no price, and no type has at least its resources"
+
+
+def test_an_unknown_format_is_named() -> None:
+    with pytest.raises(UnknownName, match="unknown format 'xml'"):
+        rendered("xml")
+
+
+def test_a_strangers_folder_is_shown_and_does_nothing(tmp_path: Path) -> None:
+    folder = copy(tmp_path)
+    path = folder / "table2_minimum_viable.csv"
+    path.write_text(path.read_text().replace("DESSERT,", "<b>|x,"), encoding="utf-8")
+    toml = folder / "published.toml"
+    toml.write_text(toml.read_text().replace('system = "DESSERT"', 'system = "<b>|x"'), encoding="utf-8")
+    text = rendered("md", folder)
+    assert "&lt;b&gt;\\|x" in text and "<b>" not in text
+
+
+def test_the_command_prints_it_and_takes_other_prices(tmp_path: Path) -> None:
+    usual = CliRunner().invoke(main, ["report", str(SHIPPED), "--as-of", str(NOW)], catch_exceptions=False)
+    assert (usual.exit_code, usual.stdout) == (0, rendered("md"))
+    older = CliRunner().invoke(main, ["report", str(SHIPPED), "--as-of", "2022-12-05"], catch_exceptions=False)
+    assert "2022-10-31 to 2022-12-05" in older.stdout
+    written = tmp_path / "paper.csv"
+    made = ["report", str(SHIPPED), "--format", "csv", "-o", str(written), "--as-of", str(NOW)]
+    assert CliRunner().invoke(main, made, catch_exceptions=False).exit_code == 0
+    assert written.read_text() == rendered("csv")
+
+
+def test_a_damaged_folder_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
+    folder = copy(tmp_path)
+    (folder / "table1_posthoc.csv").unlink()
+    done = CliRunner().invoke(main, ["report", str(folder)], catch_exceptions=False)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == f"harness: {folder / 'table1_posthoc.csv'}: no such file; published.toml names it\n"

@@ -1,0 +1,89 @@
+"""Studies are loaded from harness' own files only; a paper without one is a table of rows."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from harness.analysis import published as published_tables
+from harness.cli import main
+from harness.errors import UnknownName
+from harness.report import study
+from tests.support.published import SHIPPED, alter, copy, shipped
+
+ROOT = SHIPPED.parents[2]
+HOSTILE = "raise SystemExit('a stranger wrote this')\n"
+
+
+def output(*arguments: str) -> str:
+    done = CliRunner().invoke(main, list(arguments), catch_exceptions=False)
+    assert done.exit_code in (0, 1), done.stderr
+    return done.stdout
+
+
+def plant(folder: Path) -> None:
+    (folder / "study").mkdir(parents=True)
+    (folder / "study" / "__init__.py").write_text(HOSTILE, encoding="utf-8")
+
+
+def test_an_unknown_study_is_named() -> None:
+    with pytest.raises(UnknownName, match="unknown study 'santhanam'"):
+        study.load("santhanam")
+    assert study.of(shipped()) is study.load("santhanam2023")
+
+
+@pytest.mark.parametrize("name", ["santhanam2023", "another2024", "../published/santhanam2023"])
+def test_the_study_in_a_strangers_folder_is_not_executed(tmp_path: Path, name: str) -> None:
+    folder = copy(tmp_path)
+    alter(folder, "published.toml", 'name = "santhanam2023"', f'name = "{name}"')
+    plant(folder)
+    assert "BM25" in output("report", str(folder))
+    assert "BM25" in output("report", str(folder), "--layout", "santhanam2023")
+    assert len(output("verify", str(folder)).splitlines()) == 12, "the errata"
+
+
+def test_a_study_below_the_working_directory_is_not_executed(tmp_path: Path) -> None:
+    plant(tmp_path / "results" / "published" / "santhanam2023")
+    command = [sys.executable, "-m", "harness", "report", str(SHIPPED), "--format", "csv"]
+    environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, check=False, capture_output=True, text=True)
+    assert done.returncode == 0 and "RocketQAv2" in done.stdout, done.stderr
+
+
+def test_a_paper_without_study_is_shown_as_rows_with_its_recorded_errata(tmp_path: Path) -> None:
+    folder = copy(tmp_path)
+    alter(folder, "published.toml", 'name = "santhanam2023"', 'name = "another2024"')
+    text = output("report", str(folder), "--as-of", "2022-12-05")
+    assert "another2024" in text and "erratum (cost): 19 ms" in text
+    (folder / published_tables.ERRATA).unlink()
+    assert "erratum" not in output("report", str(folder), "--as-of", "2022-12-05")
+    assert published_tables.read(folder).errata == ()
+
+
+def test_verify_finds_a_contradiction_that_is_not_recorded(tmp_path: Path) -> None:
+    folder = copy(tmp_path)
+    alter(folder, "table3a_msmarco.csv", "c7g.4xlarge,86,13.88", "c7g.4xlarge,86,13.98")
+    lines = output("verify", str(folder)).splitlines()
+    assert len(lines) == 13
+    assert lines[-1].startswith("errata.csv: 3a/13/cost: stored: not there; follows: 86 ms, US$ 13.98; US$ 13.8")
+
+
+def test_every_study_is_packed_into_wheels() -> None:
+    packed = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]["targets"]
+    included = packed["wheel"]["force-include"]
+    for name in study.NAMES:
+        path = f"results/published/{name}/study"
+        assert included[path] == f"harness/shipped/{path}" and (ROOT / path / "__init__.py").is_file()
+
+
+def test_the_study_runs_by_itself() -> None:
+    command = [sys.executable, "-m", "results.published.santhanam2023.study"]
+    errata = subprocess.run([*command, "--errata"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    assert errata == (SHIPPED / published_tables.ERRATA).read_text(encoding="utf-8")
+    whole = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    assert whole == output("report", str(SHIPPED))

@@ -1,0 +1,30 @@
+"""Messages that harness logs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class _Kept(logging.Handler):
+    def __init__(self, lines: list[str]) -> None:
+        super().__init__()
+        self.lines = lines
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())
+
+
+@contextmanager
+def messages() -> Iterator[list[str]]:
+    """Collect messages in a list, in the order in which they are logged."""
+    logger, lines = logging.getLogger("harness"), list[str]()
+    handler, level = _Kept(lines), logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield lines
+    finally:
+        logger.setLevel(level)
+        logger.removeHandler(handler)

@@ -1,0 +1,93 @@
+"""What people write wrong becomes one line that names file, key and fix."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.config import ConfigModel, read_toml, validate
+from harness.errors import FileError
+
+FILE = Path("some.toml")
+
+
+class Leaf(ConfigModel):
+    depth: int
+    ratio: float = 1.0
+
+
+class Tree(ConfigModel):
+    title: str
+    leaf: Leaf | None = None
+    leaves: tuple[Leaf, ...] = ()
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        ({"title": "t", "leafs": 1}, "unknown key 'leafs'; did you mean 'leaf'?"),
+        ({"titel": "t"}, "unknown key 'titel'; did you mean 'title'?"),
+        ({"leaf": {"detph": 1}}, "unknown key 'leaf.detph'; did you mean 'depth'?"),
+        ({"title": "t", "zzz": 1}, "unknown key 'zzz'; known keys: leaf, leaves, title"),
+        ({"title": "t", "leaf": {"depth": 1, "zzz": 1}}, "unknown key 'leaf.zzz'; known keys: depth, ratio"),
+        ({"title": "t", "leaves": [{"depth": 1, "rato": 1}]}, "unknown key 'leaves.0.rato'; did you mean 'ratio'?"),
+        ({}, "key 'title' is missing; add it"),
+        ({"title": "t", "leaves": [{}]}, "key 'leaves.0.depth' is missing; add it"),
+        ({"title": 3}, "key 'title': Input should be a valid string"),
+        ({"title": "t", "leaf": {"depth": "deep"}}, "key 'leaf.depth': Input should be a valid integer"),
+        ({"title": "t", "leaves": "x"}, "key 'leaves': expected a list"),
+        ({"title": "t", "leaf": {"depth": 1, "ratio": float("nan")}}, "key 'leaf.ratio': Input should be a finite"),
+    ],
+)
+def test_each_mistake_is_one_line(raw: dict[str, Any], said: str) -> None:
+    with pytest.raises(FileError) as caught:
+        validate(Tree, raw, FILE)
+    assert str(caught.value).startswith(f"some.toml: {said}")
+    assert "\n" not in str(caught.value)
+    assert caught.value.exit_code == 2
+
+
+def test_a_prefix_says_in_which_table_the_key_stands() -> None:
+    with pytest.raises(FileError, match=r"^some.toml: unknown key 'cpu1.dept'; did you mean 'depth'\?$"):
+        validate(Leaf, {"dept": 1}, FILE, prefix="cpu1")
+
+
+def test_what_is_right_is_frozen() -> None:
+    tree = validate(Tree, {"title": "t", "leaves": [{"depth": 2}]}, FILE)
+    assert tree.leaves == (Leaf(depth=2),)
+    with pytest.raises(ValueError, match="frozen"):
+        tree.title = "other"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"a = \n", "not valid TOML: Invalid value"),
+        (b"a = 1\na = 2\n", "not valid TOML: Cannot overwrite a value"),
+        (b"a = '\xff'\n", "cannot be read: 'utf-8' codec"),
+    ],
+)
+def test_a_file_that_is_no_toml_says_where(tmp_path: Path, content: bytes, said: str) -> None:
+    path = tmp_path / "wrong.toml"
+    path.write_bytes(content)
+    with pytest.raises(FileError) as caught:
+        read_toml(path)
+    assert str(caught.value).startswith(f"{path}: {said}")
+
+
+def test_a_missing_file_and_a_folder_say_so(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="no such file; check the path"):
+        read_toml(tmp_path / "none.toml")
+    with pytest.raises(FileError, match=r"cannot be read: .*Is a directory"):
+        read_toml(tmp_path)
+
+
+def test_a_file_is_read_anew_after_a_change_of_the_same_size_and_a_callers_change_stays_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "a.toml"
+    path.write_text("names = [1]")
+    read_toml(path)["names"].append(2)
+    assert read_toml(path) == {"names": [1]}
+    path.write_text("names = [3]")
+    assert read_toml(path) == {"names": [3]}
