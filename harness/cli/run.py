@@ -43,7 +43,6 @@ from harness.jobs.plan import states
 from harness.jobs.suite import Suite, load
 from harness.launch.docker import DockerLauncher
 from harness.launch.images import platforms
-from harness.progress import Screen
 from harness.report import render
 from harness.results.schema import Cell
 
@@ -180,7 +179,7 @@ def run(
         assert isinstance(results, Path)
         options = run_options(part, results, only, fresh, cache)
         with closing(chosen_launcher(launcher, options.cache, models)) as chosen:
-            sys.exit(0 if worker.run_part(part, options, chosen, Screen(Console(stderr=True))) else 1)
+            sys.exit(0 if worker.run_part(part, options, chosen) else 1)
     if suite is None:
         raise UsageError("name the SUITE to run, e.g. harness run suites/quickstart.toml")
     loaded = load(suite)
@@ -195,7 +194,7 @@ def run(
             summary, errors = _run_in_cloud(launcher, loaded, options, cloud, models)
         else:
             with closing(chosen_launcher(launcher, options.cache, models)) as chosen:
-                summary = orchestrator.run(loaded, options, chosen, Screen(Console(stderr=True)))
+                summary = orchestrator.run(loaded, options, chosen)
             errors = summary.complaints
         if summary is not None:
             _finish(location, loaded.name, loaded.measures, summary)
@@ -233,13 +232,11 @@ def _run_in_cloud(
         subnet=cloud.subnet,
         dry_run=cloud.dry_run,
     )
-    screen = Screen(Console(stderr=True))
     with closing(DockerLauncher(options.cache, models, platform=platforms.parse(cloud.architecture))) as docker:
         client = Client(
             connections=Connections(cloud.region),
             launcher=docker,
-            shipper=lambda work: Shipper(work, docker.client, options.cache, screen.say),
-            screen=screen,
+            shipper=lambda work: Shipper(work, docker.client, options.cache),
             agree=lambda question: agree(cloud.yes, question),
         )
         done = run_in_cloud(request, client, SERVICES[launcher])
@@ -300,7 +297,7 @@ def plan(
     with named_as_given(cache):
         options = run_options(suite, of_suite(results, loaded.name, cache, "RECORDS"), only, fresh, cache)
     with closing(chosen_launcher(launcher, options.cache, models)) as chosen:
-        gathered = inputs.gather(loaded, options, Screen(Console(stderr=True)))
+        gathered = inputs.gather(loaded, options)
         jobs = inputs.planned(gathered, options, chosen)
     columns(
         ("system", "dataset", "scenario", "profile", "state"),

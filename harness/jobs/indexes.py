@@ -7,7 +7,7 @@ import hashlib
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from harness.errors import JobError
 from harness.jobs.collect import collect
 from harness.launch.base import Launcher, LaunchRequest, Limits, Prepared
 from harness.launch.watch import most_index_bytes
-from harness.progress import Step
+from harness.progress import Progress
 from harness.records import Envelope, JobSpec, Measurement, Outcome, to_json
 from harness.results.schema import IndexFacts, Memory
 from harness.results.store import check_room
@@ -101,7 +101,7 @@ def build(
     envelope: Envelope,
     limits: Limits,
     cache: Path,
-    progress: Callable[[Step], None],
+    progress: Progress,
     instead: Index | None = None,
 ) -> Index:
     """Run one build job and keep what it made.

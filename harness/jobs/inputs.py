@@ -5,8 +5,8 @@ Costs seconds and runs no job; the one thing it writes are the corpora that it m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+import logging
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,12 +21,14 @@ from harness.launch.base import Launcher, Limits
 from harness.launch.images import assets, catalog
 from harness.launch.images.catalog import System
 from harness.pricing import hardware_profiles
-from harness.progress import Screen, Step
+from harness.progress import bar
 from harness.records import Envelope, Isolation
 from harness.results.reader import read_jobs
 from harness.results.schema import Cell, Result
 from harness.results.store import Shelf
 from harness.stats import MIN_QUERIES
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -101,13 +103,12 @@ class Inputs:
         return {each.image: each for cell in cells for each in (self.system(cell), self.builder(cell))}
 
 
-def gather(suite: Suite, options: RunOptions, screen: Screen | None = None) -> Inputs:
+def gather(suite: Suite, options: RunOptions) -> Inputs:
     """Find and check all that the suite names.
 
     Args:
         suite: what is declared.
         options: where things are.
-        screen: told of corpora that are made ready.
 
     Raises:
         UsageError: a name or a measure is unknown, a file is wrong, ``only`` matches nothing, or a sample is too small
@@ -129,7 +130,7 @@ def gather(suite: Suite, options: RunOptions, screen: Screen | None = None) -> I
     served = tuple(dict.fromkeys(cell.dataset for cell in wanted if cell.scenario == "server"))
     for name in served:
         _check_proves(suite, name, suite.protocol.sample_size)  # a large corpus takes its time to load
-    loaded = {dataset_name(name): _load(name, options, screen) for name in suite.datasets}
+    loaded = {dataset_name(name): _load(name, options) for name in suite.datasets}
     protocol = suite.protocol
     samples = {
         name: datasets.draw(dataset, protocol.sample_size, protocol.warmup_queries, protocol.seed)
@@ -138,33 +139,24 @@ def gather(suite: Suite, options: RunOptions, screen: Screen | None = None) -> I
     for name in served:
         _check_proves(suite, name, len(samples[name].timed))
     for name, queries in samples.items():
-        if screen is not None and queries.held_out:
-            screen.say(
+        if queries.held_out:
+            log.info(
                 f"  {name}: {len(queries.held_out):,} of {len(queries.sample):,} queries warm the systems up;"
                 " they are judged, not timed (the dataset has no others)"
             )
     return Inputs(suite, wanted, systems, profiles, loaded, samples)
 
 
-def _load(declared: str, options: RunOptions, screen: Screen | None) -> Dataset:
+def _load(declared: str, options: RunOptions) -> Dataset:
     """Load a dataset, with a bar while a large corpus is made ready."""
     place = datasets.find(declared, options.suite_dir)
-    watchers: list[Callable[[Step], None]] = []
-    with ExitStack() as stack:
-
-        def show(done: int, total: int) -> None:
-            if screen is None:
-                return
-            if not watchers:  # only now is it certain that there is much to do
-                watchers.append(stack.enter_context(screen.task(f"{dataset_name(declared)}: corpus")))
-            watchers[0](Step("documents", done, total))
-
-        found = datasets.load(place, options.cache, show)
-    if screen is not None and found.corpus.empty:
-        screen.say(f"  {found.name}: {found.corpus.empty:,} of {found.corpus.size:,} documents are empty")
-    if screen is not None and (unknown := found.unknown_judged()):
+    with bar(f"{dataset_name(declared)}: corpus", "documents", line=True) as step:
+        found = datasets.load(place, options.cache, step)
+    if found.corpus.empty:
+        log.info(f"  {found.name}: {found.corpus.empty:,} of {found.corpus.size:,} documents are empty")
+    if unknown := found.unknown_judged():
         pairs, (query, document) = len(unknown), unknown[0]
-        screen.say(
+        log.info(
             f"  {found.name}: {pairs:,} judgements are of documents that its corpus has not, such as {document!r} "
             f"for query {query!r}; no system can find them"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -22,11 +23,13 @@ from harness.jobs.suite import Suite
 from harness.launch import host
 from harness.launch.base import Ended, Launcher, LaunchRequest, Prepared
 from harness.launch.images.catalog import System
-from harness.progress import Screen, duration
+from harness.progress import duration, task
 from harness.records import Outcome, to_json
 from harness.results.reader import StoredJob, read_jobs
 from harness.results.schema import Cell, Result, job_key
 from harness.results.store import Store, check_room
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -55,23 +58,23 @@ class RunSummary:
         ]
 
 
-def run(suite: Suite, options: RunOptions, launcher: Launcher, screen: Screen) -> RunSummary:
+def run(suite: Suite, options: RunOptions, launcher: Launcher) -> RunSummary:
     """Run what is to do; each job is stored as it ends, and a failure of one stops no other."""
-    return run_inputs(gather(suite, options, screen), options, launcher, screen)
+    return run_inputs(gather(suite, options), options, launcher)
 
 
-def run_inputs(inputs: Inputs, options: RunOptions, launcher: Launcher, screen: Screen) -> RunSummary:
-    """As :func:`run`, on inputs that are gathered already (calibration makes its own)."""
+def run_inputs(inputs: Inputs, options: RunOptions, launcher: Launcher) -> RunSummary:
+    """As :func:`run`, on inputs that are gathered already (calibration plants its own)."""
     launcher.check()
     store = Store(options.results, inputs.suite.name, options.shelf)
     # Before the folder is held, which clears what a dead run had staged there: its container may still write into that.
     swept = launcher.sweep()
     if swept:
-        screen.say(f"removed {swept} containers that a dead run had left")
+        log.info(f"removed {swept} containers that a dead run had left")
     filesystem.remove_all_leftovers(options.cache)
     with store.held():
         keep_inputs(inputs, store)
-        return _Run(inputs, options, launcher, screen, store).run()
+        return _Run(inputs, options, launcher, store).run()
 
 
 def keep_inputs(inputs: Inputs, store: Store) -> None:
@@ -86,11 +89,10 @@ def keep_inputs(inputs: Inputs, store: Store) -> None:
 class _Run:
     """One run of a suite."""
 
-    def __init__(self, inputs: Inputs, options: RunOptions, launcher: Launcher, screen: Screen, store: Store) -> None:
+    def __init__(self, inputs: Inputs, options: RunOptions, launcher: Launcher, store: Store) -> None:
         self.inputs = inputs
         self.options = options
         self.launcher = launcher
-        self.screen = screen
         self.store = store
         self.follower = options.share.follower if options.share else RunCallbacks()
         self.instance = environment.instance()
@@ -122,7 +124,7 @@ class _Run:
                 break
             cells = len({job.cell for job in again})
             most = self.options.retry_noisy
-            self.screen.say(f"noisy: measuring {cells} cells again ({number} of at most {most} times)")
+            log.info(f"noisy: measuring {cells} cells again ({number} of at most {most} times)")
             before = len(self.finished)
             self._jobs(order(again, self.inputs.suite.protocol.seed))
             # A cell whose second try went wrong in any part keeps its first whole: tries are not mixed.
@@ -181,16 +183,16 @@ class _Run:
             self.follower.starts(job_key(job.spec))
             result = self._job(job, part)
             self.finished.append((result, job.expected))
-            self.screen.say(line(number, len(todo), result, job.expected))
+            log.info(line(number, len(todo), result, job.expected))
 
     def _prepare(self, systems: Mapping[str, System]) -> None:
         """Make the systems ready; one that cannot be is remembered, and the others go on."""
         for name, system in systems.items():
             try:
-                with self.screen.task(f"{name}: image"):
-                    self.prepared[name] = self.launcher.prepare(system, self.screen.say)
+                with task(f"{name}: image"):
+                    self.prepared[name] = self.launcher.prepare(system)
             except ImageError as error:
-                self.screen.say(f"{name}: {error}")
+                log.info(f"{name}: {error}")
                 self.prepared[name] = error
 
     def _job(self, job: Planned, part: str) -> Result:
@@ -227,7 +229,7 @@ class _Run:
             page_cache = host.forget_pages(index.folder)
             launched = LaunchRequest(spec, prepared, folder, dataset.corpus.folder, index.folder, self.inputs.limits)
             label = f"{job.cell.system} {job.cell.dataset} {job.cell.profile}"
-            with index.in_use(), self.screen.task(label, part) as watcher:
+            with index.in_use(), task(label, part) as watcher:
                 ended = self.launcher.launch(launched, watcher)
                 collected = collect(launched, ended, dataset.corpus.unknown)
             if collected.outcome is not Outcome.OK:
@@ -240,7 +242,7 @@ class _Run:
         until = time.monotonic() + self.inputs.limits.build_s
         if key in self.built or index.rebuilt or index.used_elsewhere() or index.unchanged_since_loaded(until):
             return False
-        self.screen.say(f"  {builder.system.name}: the cached index of {cell.dataset} does not load; building it again")
+        log.info(f"  {builder.system.name}: the cached index of {cell.dataset} does not load; building it again")
         self._index(cell, builder, instead=index)
         return True
 
@@ -266,7 +268,7 @@ class _Run:
         cannot = self.launcher.cannot(envelope)
         if cannot:
             raise JobError(Outcome.NOT_APPLICABLE, f"index build: {cannot}")
-        with self.screen.task(f"{prepared.system.name}: index of {dataset.name}") as watcher:
+        with task(f"{prepared.system.name}: index of {dataset.name}") as watcher:
             index = indexes.build(
                 self.launcher,
                 prepared,
@@ -280,7 +282,7 @@ class _Run:
             )
         facts = index.facts
         earlier = f" ({duration(facts.resumed_s)} of it by an earlier attempt)" if facts.resumed_s else ""
-        self.screen.say(
+        log.info(
             f"  {prepared.system.name}: index of {dataset.name} built in {duration(facts.build_s)}{earlier},"
             f" {facts.index_bytes / 2**20:.1f} MiB"
         )

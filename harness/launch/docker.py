@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from harness.driver.procfs import OpenFiles, read_text
 from harness.errors import EngineError, ImageError
 from harness.filesystem import has_died
 from harness.launch import cpu_placement, docker_arguments, host, limit_check
-from harness.launch.base import Ended, LaunchRequest, Prepared, Report, Stopped
+from harness.launch.base import Ended, LaunchRequest, Prepared, Stopped
 from harness.launch.docker_arguments import LABEL, LOG_BYTES, NOBODY, Waiting, arguments
 from harness.launch.docker_errors import engine_errors
 from harness.launch.images import builder, emulation
@@ -32,7 +32,7 @@ from harness.launch.monitor.counters import CgroupCounters, CounterTrace
 from harness.launch.monitor.memory import CgroupMemory, MemoryTrace
 from harness.launch.monitor.sampler import Sampler
 from harness.launch.watch import CanaryLog, JobWatch, follow
-from harness.progress import Step
+from harness.progress import Progress
 from harness.records import Envelope, Isolation, Outcome
 from harness.results.schema import Placement
 
@@ -90,17 +90,16 @@ class DockerLauncher:
             image = builder.find(self.client, system, platform=self._platform)
         return _prepared(system, image) if image else None
 
-    def prepare(self, system: System, report: Report) -> Prepared:
+    def prepare(self, system: System) -> Prepared:
         """Build the image where it is missing."""
         if self._emulated and self._platform:  # the image may be there from before a reboot, what runs it not
-            emulation.ensure(self.client, self._platform, self._cache, report)
+            emulation.ensure(self.client, self._platform, self._cache)
         with engine_errors():
             image = builder.ensure(
                 self.client,
                 system,
                 cache=self._cache,
                 models=self._models,
-                report=report,
                 platform=self._platform,
             )
             volumes = self.client.images.get(image.digest).attrs["Config"].get("Volumes")
@@ -109,7 +108,7 @@ class DockerLauncher:
             raise ImageError(f"system {system.name!r}: its image declares VOLUME {', '.join(volumes)}; remove it")
         return _prepared(system, image)
 
-    def launch(self, job: LaunchRequest, progress: Callable[[Step], None]) -> Ended:
+    def launch(self, job: LaunchRequest, progress: Progress) -> Ended:
         """Run one container from start to end and remove it.
 
         Raises:
@@ -123,7 +122,7 @@ class DockerLauncher:
             with host.aside(placement), engine_errors():
                 return self._launch(job, placement, progress)
 
-    def _launch(self, job: LaunchRequest, placement: Placement, progress: Callable[[Step], None]) -> Ended:
+    def _launch(self, job: LaunchRequest, placement: Placement, progress: Progress) -> Ended:
         with _deferred_interrupts():  # else a container might be made that nobody knows of
             container = self.client.containers.create(**arguments(job, placement))
         try:
@@ -142,7 +141,7 @@ class DockerLauncher:
         container: Container,
         job: LaunchRequest,
         placement: Placement,
-        progress: Callable[[Step], None],
+        progress: Progress,
         gpus: gpu.JobGpus | None,
     ) -> Ended:
         looks = CanaryLog(self._canary, placement, job, gpus)

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
-from rich.console import Console
 
 from harness import datasets
 from harness.cli import embed, launchers, main
@@ -25,7 +24,7 @@ from harness.jobs.encode import EncodingSetup, TextSet
 from harness.launch.base import Ended, LaunchRequest, Limits
 from harness.launch.fake import FakeLauncher
 from harness.launch.images import catalog
-from harness.progress import Screen, Step
+from harness.progress import Progress
 from tests.conftest import TOPICS, Bench, write_dataset
 
 SYSTEM = catalog.system("minilm")
@@ -48,7 +47,7 @@ def write_index(folder: Path, ids: list[str], vectors: Any, **facts: object) -> 
 class Encoder(FakeLauncher):
     """Builds an index of what a text is long."""
 
-    def launch(self, job: LaunchRequest, progress: Callable[[Step], None]) -> Ended:
+    def launch(self, job: LaunchRequest, progress: Progress) -> Ended:
         ended = super().launch(job, progress)
         lines = (job.corpus_dir / "corpus.jsonl").read_text(encoding="utf-8").splitlines()
         found = [json.loads(line) for line in lines]
@@ -66,7 +65,7 @@ def launcher() -> Encoder:
 
 @pytest.fixture
 def workshop(bench: Bench, launcher: Encoder) -> EncodingSetup:
-    return EncodingSetup(launcher, bench.cache, Screen(Console(quiet=True)), Limits())
+    return EncodingSetup(launcher, bench.cache, Limits())
 
 
 def wanted(bench: Bench, *ids: str) -> TextSet:

@@ -19,9 +19,9 @@ from harness.experiments.calibration.known_values import JobEnd
 from harness.jobs import plan
 from harness.jobs.inputs import Inputs
 from harness.jobs.suite import Suite
-from harness.launch.base import Ended, Launcher, LaunchRequest, Prepared, Report
+from harness.launch.base import Ended, Launcher, LaunchRequest, Prepared
 from harness.launch.images.catalog import System
-from harness.progress import Step
+from harness.progress import Progress
 from harness.records import Envelope, Isolation, Outcome
 
 _DATASET = "planted"
@@ -151,21 +151,21 @@ class InjectingLauncher:
         self._image = self._image or self._inner.find(self._base)
         return replace(self._image, system=system) if self._image else None
 
-    def prepare(self, system: System, report: Report) -> Prepared:
+    def prepare(self, system: System) -> Prepared:
         """Return the shared image under the case's name."""
-        self._image = self._image or self._inner.prepare(self._base, report)
+        self._image = self._image or self._inner.prepare(self._base)
         return replace(self._image, system=system)
 
-    def launch(self, job: LaunchRequest, progress: Callable[[Step], None]) -> Ended:
+    def launch(self, job: LaunchRequest, progress: Progress) -> Ended:
         """Run a job; set its quota once the envelope is verified and the first trial runs."""
         if job.spec.kind != "search":
             return self._inner.launch(job, progress)
         self._started(job.spec.system)
         pending = [self._quotas[job.spec.system]] if job.spec.system in self._quotas else []
 
-        def watched(step: Step) -> None:
-            progress(step)
-            if pending and step.phase.startswith("trial-"):
+        def watched(done: int, total: int = 0, phase: str = "", /) -> None:
+            progress(done, total, phase)
+            if pending and phase.startswith("trial-"):
                 self._throttle(job, pending.pop())
 
         with busy_cpus() if self._rivals.get(job.spec.system) == job.spec.first_trial else nullcontext():

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-
-from rich.console import Console
 
 from harness import filesystem
 from harness.analysis import rows
@@ -21,7 +19,7 @@ from harness.jobs.inputs import RunOptions
 from harness.jobs.suite import SuiteProtocol
 from harness.launch.base import Launcher
 from harness.launch.images import catalog
-from harness.progress import Screen, Step
+from harness.progress import Progress, hidden, task
 from harness.records import Isolation, Outcome
 from harness.results.reader import read_jobs
 
@@ -85,9 +83,7 @@ class CalibrationLine:
         return f"{text}, {again} at a later try" if again else text
 
 
-def calibrate(
-    options: RunOptions, selection: CaseSelection, launcher: Launcher, screen: Screen
-) -> list[CalibrationLine]:
+def calibrate(options: RunOptions, selection: CaseSelection, launcher: Launcher) -> list[CalibrationLine]:
     """Run the cases and judge them.
 
     Every repeat measures afresh; results go to ``<results>/calibration/``.
@@ -103,7 +99,7 @@ def calibrate(
     groups = select(selection.only)
     with filesystem.temporary_folder(SYSTEM) as folder:
         dataset = fixtures.dataset(folder, options.cache)
-        return _Calibration(options, launcher, screen, dataset, groups, selection).run()
+        return _Calibration(options, launcher, dataset, groups, selection).run()
 
 
 class _Calibration:
@@ -113,14 +109,12 @@ class _Calibration:
         self,
         options: RunOptions,
         launcher: Launcher,
-        screen: Screen,
         dataset: Dataset,
         groups: tuple[Group, ...],
         selection: CaseSelection,
     ) -> None:
         self._options = replace(options, results=options.results / SYSTEM, only=None, fresh=True)
         self._inner = launcher
-        self._screen = screen
         self._dataset = dataset
         self._groups = groups
         self._selection = selection
@@ -129,10 +123,10 @@ class _Calibration:
     def run(self) -> list[CalibrationLine]:
         """Run all repeats, and return one line for each figure."""
         self._inner.check()
-        with self._screen.task(f"{SYSTEM}: image"):
-            self._inner.prepare(self._base, self._screen.say)
+        with task(f"{SYSTEM}: image"):
+            self._inner.prepare(self._base)
         figures: dict[tuple[str, str], list[tuple[FigureVerdict, int, str | None]]] = defaultdict(list)
-        with self._screen.task(SYSTEM) as watcher:
+        with task(SYSTEM) as watcher:
             self._launcher = self._injecting_launcher(watcher)
             for _ in range(self._selection.repeats):
                 for case, judged in self._repeat().items():
@@ -140,13 +134,13 @@ class _Calibration:
                         figures[case, verdict.figure].append((verdict, judged.tries, judged.disturbance))
         return [CalibrationLine(case, *zip(*repeats, strict=True)) for (case, _), repeats in figures.items()]
 
-    def _injecting_launcher(self, watcher: Callable[[Step], None]) -> InjectingLauncher:
+    def _injecting_launcher(self, watcher: Progress) -> InjectingLauncher:
         """Return the launcher of this calibration; its progress counts containers."""
         jobs, begun = sum(_containers(group) for group in self._groups) * self._selection.repeats, 0
 
         def started(case: str) -> None:
             nonlocal begun
-            watcher(Step(case, begun, max(jobs, begun)))
+            watcher(begun, max(jobs, begun), case)
             begun += 1
 
         quotas = {case.name: case.quota for group in self._groups for case in group.cases if case.quota}
@@ -172,8 +166,8 @@ class _Calibration:
         reports: dict[str, CaseReport] = {}
         for group in groups:
             inputs = fixtures.inputs(group, self._base, self._dataset)
-            quiet = Screen(Console(quiet=True))
-            summary = orchestrator.run_inputs(inputs, self._options, self._launcher, quiet)
+            with hidden():
+                summary = orchestrator.run_inputs(inputs, self._options, self._launcher)
             keys = {result.key for result, _ in summary.jobs}
             jobs = [job for job in read_jobs(self._options.results / group.name) if job.result.key in keys]
             for row in rows.measure(jobs, measures=("RR@10",)).rows:

@@ -16,7 +16,7 @@ from harness.jobs.plan import NO_IMAGE
 from harness.jobs.suite import Suite
 from harness.launch.base import Launcher, Prepared
 from harness.launch.images.catalog import System
-from harness.progress import Screen
+from harness.progress import filtering, task
 from harness.records import Envelope, Isolation, Outcome, digest
 from harness.results.attempts import started
 from harness.results.reader import StoredJob, cell_path, read_jobs
@@ -75,7 +75,6 @@ class SubjectJobs:
         results: jobs lie below ``<results>/viable/``.
         cache: corpora and indexes.
         launcher: runs them; must hold envelopes.
-        screen: shows progress.
         fresh: ignore what is stored until now.
         shelf: where results are published besides.
 
@@ -91,7 +90,6 @@ class SubjectJobs:
         results: Path,
         cache: Path,
         launcher: Launcher,
-        screen: Screen,
         *,
         fresh: bool = False,
         shelf: Shelf | None = None,
@@ -101,7 +99,6 @@ class SubjectJobs:
                 "a plain process holds no memory limit, so nothing can be found out; use --launcher docker"
             )
         self.subject = subject
-        self.screen = screen
         self.measured = 0
         self._options = RunOptions(results, cache, results, fresh=True, shelf=shelf)
         self._launcher = launcher
@@ -174,9 +171,8 @@ class SubjectJobs:
 
     def _measure(self, envelope: Envelope, unconstrained_s: float | None) -> StoredJob:
         inputs = self._inputs(envelope, unconstrained_s)
-        ((result, _),) = orchestrator.run_inputs(
-            inputs, self._options, self._launcher, _BuildScreen(self.screen.console)
-        ).jobs
+        with filtering(_hide_job_lines):
+            ((result, _),) = orchestrator.run_inputs(inputs, self._options, self._launcher).jobs
         job = StoredJob(self._options.results / cell_path(result.spec.cell) / result.key, result)
         if not _counts(result):
             raise JobError(
@@ -190,8 +186,8 @@ class SubjectJobs:
         prepared = self._images.get(system.image) or self._launcher.find(system)
         if prepared is None:
             self._launcher.check()
-            with self.screen.task(f"{system.image}: image"):
-                prepared = self._launcher.prepare(system, self.screen.say)
+            with task(f"{system.image}: image"):
+                prepared = self._launcher.prepare(system)
         self._images[system.image] = prepared
         return prepared
 
@@ -257,13 +253,9 @@ class SubjectJobs:
             raise StoreError(f"{path}: cannot be read: {error}; remove it to use all that is stored") from error
 
 
-class _BuildScreen(Screen):
-    """A screen that shows builds, and leaves lines about jobs to their judge."""
-
-    def say(self, text: str) -> None:
-        """Print a line, unless it is about the single job of a run."""
-        if "[1/1" not in text and not text.endswith(": image ..."):
-            super().say(text)
+def _hide_job_lines(text: str) -> str | None:
+    """Hide a run's lines on its one job and its image, which the question describes itself."""
+    return None if "[1/1" in text or text.endswith(": image ...") else text
 
 
 def _counts(result: Result) -> bool:

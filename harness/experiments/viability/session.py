@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from copy import copy
 from dataclasses import dataclass, field
@@ -30,6 +31,8 @@ from harness.pricing import offers
 from harness.records import Envelope, Outcome
 from harness.results.attempts import started
 from harness.results.reader import StoredJob
+
+log = logging.getLogger(__name__)
 
 # The longest time from the end of a job to the start of its control.
 RIGHT_AFTER_S = 60.0
@@ -151,9 +154,9 @@ class Viability:
         return f"{self.jobs.subject.system.name} on {cpus} CPU{'s' if cpus > 1 else ''}"
 
     def say(self, cpus: int, text: str, now: bool) -> None:
-        """Print a line about a job that was measured now."""
+        """Log a line about a job that was measured now."""
         if now:
-            self.jobs.screen.say(f"{self.where(cpus)}: {text}")
+            log.info(f"{self.where(cpus)}: {text}")
 
 
 def milliseconds(observation: Observation) -> str:

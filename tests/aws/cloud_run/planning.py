@@ -58,7 +58,7 @@ class Planning:
     def __init__(self, bench: Bench, path: Path, launcher: Launcher, work: Objects) -> None:
         self.bench, self.work, self.run = bench, work, work.below(records.run(RUN))
         self.box_id = BOX
-        self.shipper = Shipper(work, Engine().client, bench.cache, lambda _: None)
+        self.shipper = Shipper(work, Engine().client, bench.cache)
         loaded = suite.load(path)
         self.raw = {"name": loaded.name, **read_toml(path)}
         options = RunOptions(

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from io import StringIO
 from pathlib import Path
 
 import docker
 import pytest
-from rich.console import Console
 
 from harness.datasets import QuerySample
 from harness.experiments.calibration import fixtures
@@ -23,7 +21,6 @@ from harness.experiments.viability.session import Question, Viability
 from harness.experiments.viability.smallest import ViabilityVerdict, smallest
 from harness.launch.docker import DockerLauncher
 from harness.launch.images import catalog
-from harness.progress import Screen
 from harness.records import Scalar
 from tests.experiments.calibration.test_with_docker import CACHE
 from tests.support.chance import chance
@@ -58,8 +55,7 @@ def planted(
     launcher = InjectingLauncher(DockerLauncher(CACHE), base, fixtures.throttle_container, {}, lambda _: None)
     subject = Subject(system, dataset, sample, trials=1, warmup_cap=WARMUP)
     try:
-        screen = Screen(Console(file=StringIO()))
-        yield Viability(SubjectJobs(subject, folder / "results", CACHE, launcher, screen), question or Question())
+        yield Viability(SubjectJobs(subject, folder / "results", CACHE, launcher), question or Question())
     finally:
         launcher.close()
 
