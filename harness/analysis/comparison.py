@@ -16,8 +16,8 @@ from harness.analysis.significance import TestResult
 from harness.analysis.table import Row, Validity, per_query_key
 from harness.errors import UsageError
 from harness.evaluation.evaluate import Evaluation
+from harness.evaluation.evaluate_runs import FlaggedQueries
 from harness.evaluation.per_query import PerQuery
-from harness.evaluation.unjudged import SetApart
 from harness.records import Outcome
 from harness.results.schema import Cell, matches
 from harness.stats import Estimate
@@ -31,12 +31,12 @@ Test = tuple[Hashable, frozenset[str], str, str]
 class ComparisonSide:
     """One side of a comparison: its name, and its row unless it is a run file.
 
-    ``set_apart``: the flagged queries of a run file.
+    ``flagged``: the flagged queries of a run file.
     """
 
     name: str
     row: Row | None = None
-    set_apart: SetApart | None = None
+    flagged: FlaggedQueries | None = None
 
 
 @dataclass(frozen=True)
