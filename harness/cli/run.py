@@ -39,7 +39,7 @@ from harness.evaluation import measure_names
 from harness.jobs import inputs, orchestrator
 from harness.jobs.inputs import RunOptions
 from harness.jobs.orchestrator import RunSummary
-from harness.jobs.plan import states
+from harness.jobs.plan import plan_here, states
 from harness.jobs.suite import Suite, load
 from harness.launch.docker import DockerLauncher
 from harness.launch.images import platforms
@@ -194,7 +194,7 @@ def run(
             summary, errors = _run_in_cloud(launcher, loaded, options, cloud, models)
         else:
             with closing(chosen_launcher(launcher, options.cache, models)) as chosen:
-                summary = orchestrator.run(loaded, options, chosen)
+                summary = orchestrator.run_suite(inputs.gather(loaded, options), options, chosen)
             errors = summary.complaints
         if summary is not None:
             _finish(location, loaded.name, loaded.measures, summary)
@@ -298,7 +298,7 @@ def plan(
         options = run_options(suite, of_suite(results, loaded.name, cache, "RECORDS"), only, fresh, cache)
     with closing(chosen_launcher(launcher, options.cache, models)) as chosen:
         gathered = inputs.gather(loaded, options)
-        jobs = inputs.planned(gathered, options, chosen)
+        jobs = plan_here(gathered, options, chosen)
     columns(
         ("system", "dataset", "scenario", "profile", "state"),
         [(cell.system, cell.dataset, cell.scenario, cell.profile, state) for cell, state in states(jobs)],

@@ -16,7 +16,6 @@ from harness import datasets
 from harness.datasets import Dataset, QuerySample
 from harness.experiments.calibration.case import Case, Group
 from harness.experiments.calibration.truths import Ends
-from harness.jobs import plan
 from harness.jobs.inputs import Inputs
 from harness.jobs.suite import Suite
 from harness.launch.base import Ended, Launcher, LaunchRequest, Prepared
@@ -90,7 +89,7 @@ def inputs(group: Group, base: System, planted: Dataset) -> Inputs:
     warmup = planted.queries[_MOST_QUERIES:][: suite.protocol.warmup_queries]
     return Inputs(
         suite=suite,
-        cells=plan.cells(suite),
+        cells=suite.cells(),
         systems={case.name: _system(case, base) for case in group.cases},
         profiles={envelope.name: envelope for envelope in (group.envelope, _BUILD)},
         datasets={_DATASET: planted},

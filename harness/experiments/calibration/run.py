@@ -140,7 +140,7 @@ class _Run:
         for group in groups:
             inputs = fixtures.inputs(group, self._base, self._planted)
             with hidden():
-                summary = orchestrator.run_inputs(inputs, self._options, self._launcher)
+                summary = orchestrator.run_suite(inputs, self._options, self._launcher)
             keys = {result.key for result, _ in summary.jobs}
             jobs = [job for job in read_jobs(self._options.results / group.name) if job.result.key in keys]
             for row in rows.measure(jobs, measures=("RR@10",)).rows:

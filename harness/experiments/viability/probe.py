@@ -11,8 +11,8 @@ from harness import datasets
 from harness.datasets import Dataset, QuerySample
 from harness.errors import JobError, StoreError, UsageError
 from harness.jobs import environment, orchestrator
-from harness.jobs.inputs import Inputs, RunOptions, plan_with
-from harness.jobs.plan import NO_IMAGE
+from harness.jobs.inputs import Inputs, RunOptions
+from harness.jobs.plan import NO_IMAGE, plan
 from harness.jobs.suite import Suite
 from harness.launch.base import Launcher, Prepared
 from harness.launch.images.catalog import System
@@ -171,7 +171,7 @@ class Probing:
     def _measure(self, envelope: Envelope, unconstrained_s: float | None) -> StoredJob:
         inputs = self._inputs(envelope, unconstrained_s)
         with filtering(_not_of_jobs):
-            ((result, _),) = orchestrator.run_inputs(inputs, self._options, self._launcher).jobs
+            ((result, _),) = orchestrator.run_suite(inputs, self._options, self._launcher).jobs
         job = StoredJob(self._options.results / cell_path(result.spec.cell) / result.key, result)
         if not _counts(result):
             raise JobError(
@@ -225,7 +225,8 @@ class Probing:
     def _spec(self, envelope: Envelope) -> ResultSpec:
         inputs = self._inputs(envelope)
         digests = {name: self._ready(system).digest for name, system in inputs.images(inputs.cells).items()}
-        (planned,) = plan_with(inputs, self._launcher, digests, [], fresh=False)
+        cannot = {envelope.name: reason} if (reason := self._launcher.cannot(envelope)) else {}
+        (planned,) = plan(inputs, self._launcher.isolation, digests, [], cannot=cannot)
         return planned.spec
 
     def _mark(self, since: datetime) -> None:

@@ -109,7 +109,7 @@ def test_a_quota_is_set_once_when_the_first_trial_runs(tmp_path: Path) -> None:
         group, run.catalog.system("calibration"), fixtures.dataset(tmp_path / "data", tmp_path / "cache")
     )
     options = RunOptions(tmp_path / "results", tmp_path / "cache", tmp_path)
-    run.orchestrator.run_inputs(inputs, options, launcher)
+    run.orchestrator.run_suite(inputs, options, launcher)
     assert throttled == [("throttled", (50_000, 100_000))]
     assert sorted(begun) == ["free", "throttled"]
 
