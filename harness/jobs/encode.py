@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness import filesystem
-from harness.datasets import native, prepare
-from harness.datasets.corpus import Corpus
+from harness.datasets import native
+from harness.datasets.corpus import PreparedCorpus, prepare_corpus
 from harness.errors import FileError, JobError, UsageError
 from harness.evaluation import embeddings
 from harness.evaluation.embeddings import Embeddings
@@ -34,7 +34,7 @@ class TextSet:
     """What is to be encoded: the texts of ``corpus`` with these ids (``None``: all), called ``name`` for people."""
 
     name: str
-    corpus: Corpus
+    corpus: PreparedCorpus
     role: str
     ids: frozenset[str] | None
 
@@ -88,7 +88,7 @@ def needed(runs: Iterable[JudgedRuns], depth: int) -> frozenset[str]:
     return frozenset(found)
 
 
-def texts_of(queries: Mapping[str, str], cache: Path) -> Corpus:
+def texts_of(queries: Mapping[str, str], cache: Path) -> PreparedCorpus:
     """Queries as a small corpus in the cache.
 
     Raises:
@@ -99,7 +99,7 @@ def texts_of(queries: Mapping[str, str], cache: Path) -> Corpus:
         # As ASCII, which holds half a character too: the corpus has a mark in its place.
         lines = (json.dumps({"_id": name, "text": text}) for name, text in queries.items())
         path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-        return prepare.prepare(native.json_documents(path), cache)
+        return prepare_corpus(native.json_documents(path), cache)
 
 
 def as_documents(system: System) -> System:
@@ -218,7 +218,7 @@ def _built(system: System, texts: TextSet, bench: EncodingSetup) -> Path:
     return made.folder
 
 
-def of_runs(found: Collection[JudgedRuns], corpus: Corpus, name: str) -> Iterator[JudgedRuns]:
+def of_runs(found: Collection[JudgedRuns], corpus: PreparedCorpus, name: str) -> Iterator[JudgedRuns]:
     """Those of one collection.
 
     Raises:

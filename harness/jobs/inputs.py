@@ -20,7 +20,7 @@ from harness.jobs.suite import Suite, dataset_name
 from harness.launch.base import Launcher, Limits
 from harness.launch.images import assets, catalog
 from harness.launch.images.catalog import System
-from harness.pricing import hardware_profiles
+from harness.pricing import instances
 from harness.progress import bar
 from harness.records import Envelope, Isolation
 from harness.results.reader import read_jobs
@@ -116,9 +116,9 @@ def gather(suite: Suite, options: RunOptions) -> Inputs:
     """
     if options.share is None:  # who does a share makes no table of it
         measure_names.parse(suite.measures)  # a table that cannot be made is known before what costs
-    profiles = {name: hardware_profiles.profile(name) for name in suite.profiles}
+    profiles = {name: instances.hardware_profile(name) for name in suite.profiles}
     if suite.build_profile is not None:
-        profiles[suite.build_profile] = hardware_profiles.profile(suite.build_profile)
+        profiles[suite.build_profile] = instances.hardware_profile(suite.build_profile)
     wanted = cells(suite, options.only)
     if not wanted:
         raise UsageError(f"--only {options.only!r} matches no cell of the suite {suite.name}; see `harness plan`")
@@ -133,7 +133,7 @@ def gather(suite: Suite, options: RunOptions) -> Inputs:
     loaded = {dataset_name(name): _load(name, options) for name in suite.datasets}
     protocol = suite.protocol
     samples = {
-        name: datasets.draw(dataset, protocol.sample_size, protocol.warmup_queries, protocol.seed)
+        name: datasets.draw_sample(dataset, protocol.sample_size, protocol.warmup_queries, protocol.seed)
         for name, dataset in loaded.items()
     }
     for name in served:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from harness.errors import UnknownName, UsageError
 from harness.evaluation import measure_names
-from harness.pricing import hardware_profiles
+from harness.pricing import instances
 from harness.stats import MIN_QUERIES
 
 MEAN = "mean"
@@ -96,7 +96,7 @@ def size(text: str, option: str) -> int:
         UsageError: it is no whole number of MiB or GiB.
     """
     try:
-        return hardware_profiles.memory_bytes(text.strip())
+        return instances.parse_memory(text.strip())
     except ValueError as error:
         raise UsageError(f"{option}: {error}") from None
 

@@ -22,10 +22,10 @@ def rent(found: Verdict, snapshot: Snapshot) -> Rent | None:
     """The cheapest types that provide a verdict's limit beside their host's own need; ``None`` without a limit."""
     if found.limit_bytes is None:
         return None
-    reserve, wanted = offers.reserve(), envelope(found.cpus, found.limit_bytes, found.gpus)
+    reserve, wanted = offers.host_reserve(), envelope(found.cpus, found.limit_bytes, found.gpus)
     peak = found.unconstrained.peak_gpu_bytes
     memory = None if peak is None or not found.gpus else -(-peak // found.gpus)  # of each GPU, as far as it is known
-    same = offers.provide(
+    same = offers.find_offers(
         wanted, snapshot, architecture=found.architecture, reserve=reserve, gpu_memory_bytes=memory
     ).fitting
     return Rent(
@@ -33,7 +33,7 @@ def rent(found: Verdict, snapshot: Snapshot) -> Rent | None:
         reserve,
         measured=next(iter(same), None),
         current=next((each for each in same if each.instance.current_generation), None),
-        anywhere=offers.cheapest(wanted, snapshot, None, reserve, gpu_memory_bytes=memory),
+        anywhere=offers.cheapest_offer(wanted, snapshot, None, reserve, gpu_memory_bytes=memory),
     )
 
 

@@ -114,7 +114,7 @@ class Viability:
         Raises:
             UsageError: this host does not have it.
         """
-        left = offers.reserve().left(host.memory_bytes())
+        left = offers.host_reserve().left(host.memory_bytes())
         whole = envelope(cpus, left, self.question.gpus)
         self.check(whole)
         return whole

@@ -10,7 +10,7 @@ from harness.experiments.viability.probe import MIB
 from harness.experiments.viability.search import MOVES, Finding
 from harness.experiments.viability.validation import Claim
 from harness.experiments.viability.verdict import Evidence, Unconstrained, Verdict, against_edge
-from harness.pricing.offers import Offer, Reserve
+from harness.pricing.offers import HostReserve, Offer
 from harness.pricing.prices import Snapshot
 from harness.report.writers import markdown_escape, markdown_grid
 
@@ -26,7 +26,7 @@ class Rent:
     """
 
     snapshot: Snapshot
-    reserve: Reserve
+    reserve: HostReserve
     measured: Offer | None
     current: Offer | None
     anywhere: Offer | None

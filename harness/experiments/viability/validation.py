@@ -50,7 +50,7 @@ def find(instance_type: str, provider: str | None = None) -> Instance:
         UsageError: there is none of that name.
         FileError: the facts are missing or wrong.
     """
-    known = instances.read(provider or prices.market().provider)
+    known = instances.read_instances(provider or prices.default_market().provider)
     if instance_type not in known:
         # Not all of the names: there are a thousand.
         raise UsageError(
@@ -65,7 +65,7 @@ def room(instance: Instance) -> int:
     Raises:
         UsageError: it has none.
     """
-    left = offers.reserve().left(instance.memory_bytes) // MIB * MIB
+    left = offers.host_reserve().left(instance.memory_bytes) // MIB * MIB
     if left <= 0:
         raise UsageError(
             f"{instance.instance_type} has {instance.memory_bytes // MIB:,} MiB, and its host needs all of that for"
@@ -129,7 +129,7 @@ def check_host(instance: Instance, gpus: int) -> None:
     too_small = "this host is too small to emulate it; run this on a larger machine, or name a smaller type"
     if instance.vcpus > host.cpus():
         raise UsageError(f"{name} has {instance.vcpus} vCPUs, this host gives {host.cpus()}: {too_small}")
-    here = offers.reserve().left(host.memory_bytes())
+    here = offers.host_reserve().left(host.memory_bytes())
     if limit > here:
         raise UsageError(f"{name} leaves {limit // MIB:,} MiB to a job, this host {here // MIB:,}: {too_small}")
 

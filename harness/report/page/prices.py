@@ -27,8 +27,8 @@ def tariffs(chosen: Tariff) -> tuple[Tariff, ...]:
     """
     found = [
         row_pricing.tariff(snapshot, chosen.root)
-        for file in prices.files(chosen.root)
-        for snapshot in prices.read(file, chosen.root).values()
+        for file in prices.snapshot_files(chosen.root)
+        for snapshot in prices.read_snapshots(file, chosen.root).values()
     ]
     if not any(_name(each.snapshot) == _name(chosen.snapshot) for each in found):
         found.append(chosen)
