@@ -63,10 +63,10 @@ def draw(
     """Draw a table's pictures into a folder; print a line on stderr for each missing one."""
     if output is None:
         raise UsageError(f"--format {form} writes several files; name a folder for them with -o")
-    drawn = album.album(table, per_query, query, kinds)
+    drawn = album.plots_of(table, per_query, query, kinds)
     for reason in drawn.missing:
         click.echo(one_line(reason), err=True)
-    for path in album.write(drawn.pictures, output, form):
+    for path in album.write_plots(drawn.pictures, output, form):
         click.echo(one_line(str(path)))
     if not drawn.pictures:
         sys.exit(1)

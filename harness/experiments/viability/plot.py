@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from harness.experiments.viability.curve import Curve
 from harness.experiments.viability.probe import MIB
 from harness.records import digest
-from harness.report.plots import theme
-from harness.report.plots.theme import text
+from harness.report.plots import style
+from harness.report.plots.style import plain_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,13 +31,13 @@ def draw(curve: Curve, stem: Path) -> tuple[Path, ...]:
     Raises:
         FileError: one cannot be written.
     """
-    with theme.settings():
-        figure = theme.blank(8, 4.8)
+    with style.settings():
+        figure = style.new_figure(8, 4.8)
         axes = figure.add_subplot()
         _points(axes, curve)
         _marks(axes, curve)
         _frame(axes, curve)
-        return tuple(theme.save(figure, stem.with_name(f"{stem.name}.{form}")) for form in FORMATS)
+        return tuple(style.save(figure, stem.with_name(f"{stem.name}.{form}")) for form in FORMATS)
 
 
 def _points(axes: Axes, curve: Curve) -> None:
@@ -98,7 +98,7 @@ def _frame(axes: Axes, curve: Curve) -> None:
     axes.set_ylabel("latency, ms")
     knee = "" if curve.knee_bytes else " (no knee)"
     name = f"{curve.system} on {curve.dataset}, {curve.cpus} CPU{'s' if curve.cpus > 1 else ''}{knee}"
-    axes.set_title(text(name, 90))
+    axes.set_title(plain_text(name, 90))
     axes.grid(axis="y", color="#dddddd", linewidth=0.6)
     axes.legend(loc="best", fontsize=8)
 
