@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.evaluation import evaluate
 from harness.evaluation.evaluate_runs import RunMeasures
-from harness.report.document import MISSING, Document, Escape, GridColumn, Section, Value, fixed, grid_of
+from harness.report.document import MISSING, Escape, GridColumn, ReportDocument, Section, Value, fixed, grid_of
 
 # Version of the JSON.
 EVALUATION_VERSION = 1
@@ -18,7 +18,7 @@ METHOD = (
 ORDER = "Runs are ordered as trec_eval orders them: by score in 32 bits, then by document id, the largest first."
 
 
-def evaluation_document(runs: Sequence[RunMeasures], notes: Sequence[str], *, by_query: bool = False) -> Document:
+def evaluation_document(runs: Sequence[RunMeasures], notes: Sequence[str], *, by_query: bool = False) -> ReportDocument:
     """Return the document of at least one evaluated run.
 
     Args:
@@ -26,7 +26,7 @@ def evaluation_document(runs: Sequence[RunMeasures], notes: Sequence[str], *, by
         notes: on all of them.
         by_query: show the values of each query instead of their means; JSON has both.
     """
-    return Document(
+    return ReportDocument(
         sections=lambda escape: (_queries(runs, escape) if by_query else _means(runs, notes, escape),),
         lines=lambda: _query_lines(runs) if by_query else _mean_lines(runs),
         content=lambda: _content(runs, notes, by_query=by_query),

@@ -18,7 +18,7 @@ from harness.evaluation.per_query import PerQuery
 from harness.report.plots import style
 from harness.report.plots.select import Drawing, NoPlot, PlotRows, no_row_reason, row_name
 from harness.report.plots.style import Frame, file_name
-from harness.report.robustness import name, percent
+from harness.report.robustness import condition_name, percent
 
 if TYPE_CHECKING:
     from matplotlib.colors import LinearSegmentedColormap
@@ -143,7 +143,7 @@ def notes(found: Robustness) -> tuple[str, ...]:
         f"Systems in the order of {found.measure} over {found.queries:,} queries, 1 the best. Each cell: in how many "
         "per cent of draws its row stands above its column; a tie counts half, 50 is a toss of a coin. = : equal, no "
         "order to lose. tau: Kendall's, with the order shown (mean over draws; of another measure over all queries).",
-        *(f"no picture of {name(each)}: {each.reason}." for each in found.conditions if not each.flips),
+        *(f"no picture of {condition_name(each)}: {each.reason}." for each in found.conditions if not each.flips),
         *([f"The {MAX_SYSTEMS} best; {more} more are in the table."] if more > 0 else []),
     )
 
