@@ -1,6 +1,6 @@
-"""Leaderboard of a dataset: the rows that may be compared, their scores and ranks, and how far the ranks hold.
+"""Leaderboard of a dataset: comparable rows, scores, ranks, and how far the ranks hold.
 
-A rank holds as far as three things leave it: other queries (resampled), another set of systems, other weights.
+A rank has intervals under three changes: other queries (resampled), another set of systems, other weights.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from harness.analysis import axes, dynascore, pareto_front
 from harness.analysis.axes import ACCURACY, Axis, Place
-from harness.analysis.dynascore import Entry, Rate, Weighing
+from harness.analysis.dynascore import DynascoreOptions, Entry, Rate
 from harness.analysis.pareto_front import FrontState
 from harness.analysis.resampling import CONFIDENCE, Resampled
 from harness.analysis.table import Row, Table, per_query_key
@@ -93,7 +93,7 @@ class RankInterval:
 
 @dataclass(frozen=True)
 class RankedRow:
-    """A row with its figures by axis, its score (``None``: it has none), its rank and the rank's intervals.
+    """A row with its figures by axis, score, rank and rank intervals.
 
     ``by_queries``: over resampled queries; ``by_systems``: without each other system; ``by_weights``: under other
     weights.  ``state``: its position on the Pareto front; ``None``: an axis of it is missing.
@@ -207,9 +207,9 @@ def _axes(query: LeaderboardQuery) -> tuple[Axis, ...]:
     return tuple(axes.axis(name, query.measure) for name in names)
 
 
-def _weighing(query: LeaderboardQuery, cutoff: float) -> Weighing:
+def _weighing(query: LeaderboardQuery, cutoff: float) -> DynascoreOptions:
     higher = frozenset(name for name in query.weights if axes.axis(name, query.measure).higher)
-    return Weighing(query.weights, higher, query.mode, cutoff, query.amrs)
+    return DynascoreOptions(query.weights, higher, query.mode, cutoff, query.amrs)
 
 
 def _entry(row: Row, needed: Sequence[Axis]) -> Entry:
@@ -287,7 +287,7 @@ def _beyond(row: Row, query: LeaderboardQuery) -> str | None:
     return None
 
 
-def dynascore_scorer(weighing: Weighing) -> Scorer:
+def dynascore_scorer(weighing: DynascoreOptions) -> Scorer:
     """Score by Dynascore; each set of rows has its own rates."""
 
     def score(entries: Sequence[Entry]) -> Sequence[float | None]:
@@ -353,7 +353,7 @@ def _slowed(values: Mapping[str, float], factor: float, timed: Collection[str]) 
 
 
 def intervals_by_systems(entries: Sequence[Entry], scorer: Scorer) -> list[RankInterval]:
-    """Return how far each row moves among the others when one other system is removed with all of its rows.
+    """Return the ranks of each row when one other system is removed.
 
     Removing better rows moves nobody: a row's rank is compared with its rank among the same rest before.
     """
@@ -372,8 +372,10 @@ def intervals_by_systems(entries: Sequence[Entry], scorer: Scorer) -> list[RankI
     return _intervals(np.asarray([_numbers(ranks) for ranks in rankings]), 0.0)
 
 
-def intervals_by_weights(entries: Sequence[Entry], weighing: Weighing, rates: Mapping[str, Rate]) -> list[RankInterval]:
-    """Return 95 % of the ranks when each weight moves at random by up to 0.1, and they sum to 1 again."""
+def intervals_by_weights(
+    entries: Sequence[Entry], weighing: DynascoreOptions, rates: Mapping[str, Rate]
+) -> list[RankInterval]:
+    """Return 95 % of the ranks when weights move at random by up to 0.1 (their sum stays 1)."""
     names = [name for name, weight in weighing.weights.items() if weight]
     base = np.asarray([weighing.weights[name] for name in names])
     drawn = np.clip(base + weight_shifts(len(names)), 1e-9, None)
@@ -391,7 +393,7 @@ def weight_shifts(names: int) -> Floats:
     return np.random.default_rng(_SEED).uniform(-PERTURBATION, PERTURBATION, (PERTURBED, names))
 
 
-def _contributions(entries: Sequence[Entry], weighing: Weighing, rates: Mapping[str, Rate]) -> Floats | None:
+def _contributions(entries: Sequence[Entry], weighing: DynascoreOptions, rates: Mapping[str, Rate]) -> Floats | None:
     """Return the scores under one metric with the weight 1."""
     scores = [dynascore.score(entry, weighing, rates) for entry in entries]
     return None if None in scores else np.asarray(scores, dtype=np.float64)

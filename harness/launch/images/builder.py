@@ -8,8 +8,8 @@ built under emulation.
 
 from __future__ import annotations
 
+import logging
 import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +23,8 @@ from harness.launch.images import assets, base_image, context, emulation, platfo
 from harness.launch.images.catalog import System
 from harness.launch.images.docker_build import build
 from harness.launch.images.recipes import engine_recipe, recipe
+
+log = logging.getLogger(__name__)
 
 RECIPE_LABEL = "harness.recipe"
 ENGINE_LABEL = "harness.launch.docker_errors"
@@ -62,7 +64,6 @@ def ensure(
     *,
     cache: Path,
     models: Path | None,
-    report: Callable[[str], None],
     platform: str | None = None,
 ) -> Image:
     """The image of a system; what is missing (base, engine, components, then the image) is made.
@@ -80,8 +81,8 @@ def ensure(
     if present is not None:
         return present
     _check_made_for(system)
-    emulation.ensure(client, system.platform, cache, report)
-    return _Maker(client, cache, models, report).system(system)
+    emulation.ensure(client, system.platform, cache)
+    return _Maker(client, cache, models).system(system)
 
 
 def ensure_engine(
@@ -89,7 +90,6 @@ def ensure_engine(
     system: System,
     *,
     cache: Path,
-    report: Callable[[str], None],
     platform: str | None = None,
 ) -> Image:
     """The image of a system's engine, without any weights; arguments and errors are those of :func:`ensure`."""
@@ -98,8 +98,8 @@ def ensure_engine(
     if present is not None:
         return present
     _check_made_for(system)
-    emulation.ensure(client, system.platform, cache, report)
-    return _Maker(client, cache, None, report).engine(system)
+    emulation.ensure(client, system.platform, cache)
+    return _Maker(client, cache, None).engine(system)
 
 
 def _for(client: docker.DockerClient, system: System, platform: str | None) -> System:
@@ -139,13 +139,10 @@ class _Wanted:
 class _Maker:
     """Makes images, each from what it is made of."""
 
-    def __init__(
-        self, client: docker.DockerClient, cache: Path, models: Path | None, report: Callable[[str], None]
-    ) -> None:
+    def __init__(self, client: docker.DockerClient, cache: Path, models: Path | None) -> None:
         self._client = client
         self._cache = cache
         self._models = models
-        self._report = report
 
     def system(self, system: System) -> Image:
         wanted = _Wanted.system(system)
@@ -163,7 +160,7 @@ class _Maker:
 
     def _new_system(self, system: System, wanted: _Wanted) -> Image:
         with filesystem.cache_lock(self._cache, _FETCHING):
-            files = assets.fetch(system.name, system.system_assets, self._cache, self._models, self._report)
+            files = assets.fetch(system.name, system.system_assets, self._cache, self._models)
         images = [self.system(each) for each in system.components]
         arguments = {"ENGINE": self.engine(system).reference}
         arguments |= {name: image.reference for name, image in zip(("FIRST", "SECOND"), images, strict=False)}
@@ -172,7 +169,7 @@ class _Maker:
         if images:
             arguments["NAME"] = system.engine
         told = recipes.told(system, [self._environment(image) for image in images])
-        self._report(f"building the image of {system.image} for {system.platform}")
+        log.info(f"building the image of {system.image} for {system.platform}")
         with tempfile.TemporaryFile() as packed:
             context.system(packed, system, files, told)
             self._check_same(f"system {system.name!r}", recipe(system), wanted)
@@ -193,18 +190,17 @@ class _Maker:
     def _new_engine(self, system: System, wanted: _Wanted) -> Image:
         what, platform = f"engine {system.engine!r}", system.platform
         wheels = {
-            lock: assets.wheels(lock, system.extra_indexes, self._cache, self._report, platform)
+            lock: assets.wheels(lock, system.extra_indexes, self._cache, platform)
             for lock in (*system.shared_locks.values(), system.lock)
         }
         with filesystem.cache_lock(self._cache, _FETCHING):
-            files = assets.fetch(system.engine, system.engine_assets, self._cache, self._models, self._report)
+            files = assets.fetch(system.engine, system.engine_assets, self._cache, self._models)
         with engine_errors():
             bases = {"BASE": "base", **({"TOOLCHAIN": "toolchain"} if system.toolchain else {})}
             arguments = {
-                key: base_image.ensure(self._client, self._cache, self._report, name, platform)
-                for key, name in bases.items()
+                key: base_image.ensure(self._client, self._cache, name, platform) for key, name in bases.items()
             }
-        self._report(f"building the image of the engine {system.engine_image} for {platform}")
+        log.info(f"building the image of the engine {system.engine_image} for {platform}")
         with tempfile.TemporaryFile() as packed:
             context.engine(packed, system, wheels, files)
             self._check_same(what, engine_recipe(system), wanted)

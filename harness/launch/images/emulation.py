@@ -6,12 +6,12 @@ Only making and checking images wants this.  What runs under emulation is never 
 from __future__ import annotations
 
 import io
+import logging
 import os
 import shutil
 import struct
 import subprocess
 import tarfile
-from collections.abc import Callable
 from pathlib import Path
 
 import docker
@@ -21,6 +21,8 @@ from harness import filesystem
 from harness.errors import ImageError
 from harness.launch.docker_errors import engine_errors
 from harness.launch.images import platforms
+
+log = logging.getLogger(__name__)
 
 
 def available() -> bool:
@@ -57,8 +59,6 @@ _EXIT = {
     platforms.ARM64: (183, bytes.fromhex("000080d2 a80b80d2 010000d4")),  # mov x0,#0; mov x8,#93; svc #0
 }
 
-Report = Callable[[str], None]
-
 
 def native(client: docker.DockerClient) -> str:
     """The engine's own platform.
@@ -70,7 +70,7 @@ def native(client: docker.DockerClient) -> str:
         return platforms.of_machine(str(client.version()["Arch"]))
 
 
-def ensure(client: docker.DockerClient, platform: str, cache: Path, report: Report) -> None:
+def ensure(client: docker.DockerClient, platform: str, cache: Path) -> None:
     """See to it that the engine runs programs of that platform; as root on Debian, install what that takes.
 
     Raises:
@@ -83,7 +83,7 @@ def ensure(client: docker.DockerClient, platform: str, cache: Path, report: Repo
     with filesystem.cache_lock(cache, "emulation"):
         if engine_runs(client, platform):
             return
-        failure = _install(platform, report)
+        failure = _install(platform)
         if not engine_runs(client, platform):
             short = platforms.debian(platform)
             raise ImageError(
@@ -149,13 +149,13 @@ def _context(platform: str) -> bytes:
     return packed.getvalue()
 
 
-def _install(platform: str, report: Report) -> str | None:
+def _install(platform: str) -> str | None:
     """Install an emulator on this host and list it with the kernel; None, or why that cannot be."""
     if not available():
         return "only root on Debian or Ubuntu can have it installed from here"
     listed = _LISTED / f"qemu-{platforms.kernel(platform)}.conf"
     if not listed.is_file():
-        report("installing qemu-user-static")
+        log.info("installing qemu-user-static")
         failure = install("qemu-user-static")
         if failure:
             return failure
@@ -163,7 +163,7 @@ def _install(platform: str, report: Report) -> str | None:
         if not (_BINFMT / "register").exists():
             subprocess.run(["mount", "-t", "binfmt_misc", "binfmt_misc", str(_BINFMT)], check=True, capture_output=True)
         if not (_BINFMT / listed.stem).exists():
-            report(f"this host now runs programs of {platform} with qemu, until 'echo -1 > {_BINFMT / listed.stem}'")
+            log.info(f"this host now runs programs of {platform} with qemu, until 'echo -1 > {_BINFMT / listed.stem}'")
             (_BINFMT / "register").write_bytes(listed.read_bytes().strip())
     except (OSError, subprocess.CalledProcessError) as error:
         return f"qemu cannot be listed with the kernel: {error}"
