@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from harness.jobs import job_samples
 from harness.jobs.job_samples import Sample
 from harness.launch.base import Handed
-from harness.launch.monitor.counters import Reading
+from harness.launch.monitor.traces import Reading
 from harness.records import JobSpec
 
 # What a busy host, a late wake-up and the look for files every few milliseconds may add up to.

@@ -28,9 +28,9 @@ from harness.launch.images import builder, emulation
 from harness.launch.images.catalog import System
 from harness.launch.monitor import gpu
 from harness.launch.monitor.canary import Canary
-from harness.launch.monitor.counters import CgroupCounters, CounterTrace
-from harness.launch.monitor.memory import CgroupMemory, MemoryTrace
 from harness.launch.monitor.sampler import Sampler
+from harness.launch.monitor.sources import CgroupCounters, CgroupMemory
+from harness.launch.monitor.traces import CounterTrace, MemoryTrace
 from harness.launch.watch import CanaryLog, JobWatch, follow
 from harness.progress import Progress
 from harness.records import Envelope, Isolation, Outcome

@@ -10,7 +10,7 @@ import pytest
 from harness.jobs.claims import contradiction
 from harness.jobs.job_samples import Sample
 from harness.launch.base import Handed
-from harness.launch.monitor.counters import Reading
+from harness.launch.monitor.traces import Reading
 from harness.records import Isolation, JobSpec, Query, ScenarioParams
 from tests.support import job_fixtures
 
