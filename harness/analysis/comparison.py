@@ -16,8 +16,8 @@ from harness.analysis.significance import TestResult
 from harness.analysis.table import Row, Validity, per_query_key
 from harness.errors import UsageError
 from harness.evaluation.evaluate import Evaluation
+from harness.evaluation.evaluate_runs import FlaggedQueries
 from harness.evaluation.per_query import PerQuery
-from harness.evaluation.unjudged import SetApart
 from harness.records import Outcome
 from harness.results.schema import Cell, matches
 from harness.stats import Estimate
@@ -29,14 +29,14 @@ Test = tuple[Hashable, frozenset[str], str, str]
 
 @dataclass(frozen=True)
 class ComparisonSide:
-    """One side of a comparison: its name and row (``None``: it is a run file, whose cost is unknown).
+    """One side of a comparison: its name, and its row unless it is a run file.
 
-    ``set_apart``: the flagged queries of a run file.
+    ``flagged``: the flagged queries of a run file.
     """
 
     name: str
     row: Row | None = None
-    set_apart: SetApart | None = None
+    flagged: FlaggedQueries | None = None
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,9 @@ class Comparison:
 
 
 def pairs(a_rows: Sequence[Row], b_rows: Sequence[Row], a: str, b: str) -> list[tuple[Row, Row]]:
-    """Pair the rows of one comparison group and profile; else the only row of each glob, if they share the group.
+    """Pair the rows that two globs match.
+
+    Rows pair if they share group and profile; without such a pair, the only row of each glob if they share the group.
 
     Args:
         a_rows: the rows that ``a`` may match.

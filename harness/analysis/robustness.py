@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from harness.analysis import rank_correlation, resampling
 from harness.errors import UsageError
-from harness.evaluation import evaluate_runs, measure_names, qrels_subsample, run_notes
-from harness.evaluation.evaluate_runs import JudgedValues
+from harness.evaluation import evaluate_runs, measure_names, qrels_subsample
+from harness.evaluation.evaluate_runs import EvaluatedRuns
 from harness.evaluation.judged_runs import JudgedRuns
-from harness.evaluation.qrels_subsample import Keep
+from harness.evaluation.qrels_subsample import KeepRule
 from harness.stats import CONFIDENCE, INTERVAL_MIN_QUERIES, Estimate
 
 Floats = NDArray[np.float64]
@@ -43,7 +43,7 @@ class RobustnessOptions:
 
     measure: str
     against: tuple[str, ...] = ()
-    keeps: tuple[Keep, ...] = ()
+    keeps: tuple[KeepRule, ...] = ()
     resamples: int = RESAMPLES
     draws: int = DRAWS
     seed: int = SEED
@@ -51,7 +51,10 @@ class RobustnessOptions:
 
 @dataclass(frozen=True)
 class RankedSystem:
-    """A system with its value and rank; over resampled queries, the rank's 95 % interval and the share of first ranks."""
+    """A system with its value and rank; ``low``, ``high`` and ``first`` are over resampled queries.
+
+    They are the 95 % interval of its rank, and the share of draws in which it is first.
+    """
 
     system: str
     value: float
@@ -127,7 +130,7 @@ def examine(runs: JudgedRuns, options: RobustnessOptions, step: Step = lambda _d
     main, *others = measure_names.parse((options.measure, *options.against))
     options = replace(options, measure=str(main), against=tuple(map(str, others)))
     turns = 1 + len(options.keeps)
-    judged = evaluate_runs.query_values(runs, (main, *others), _turn(step, 0, turns))
+    judged = evaluate_runs.evaluate_runs(runs, (main, *others), _turn(step, 0, turns))
     values = _values(judged)
     if options.measure in values.unfit:
         reason = values.unfit[options.measure]
@@ -139,7 +142,7 @@ def examine(runs: JudgedRuns, options: RobustnessOptions, step: Step = lambda _d
     ]
     return replace(
         of_values(runs.dataset, values, options, fewer),
-        notes=run_notes.every(runs, judged.evaluations, (main, *others)),
+        notes=judged.notes,
     )
 
 
@@ -192,7 +195,7 @@ def _turn(step: Step, turn: int, turns: int) -> Step:
     return lambda done, total: step(turn * total + done, turns * total)
 
 
-def _values(judged: JudgedValues) -> QueryScores:
+def _values(judged: EvaluatedRuns) -> QueryScores:
     unfit = {measure: reason for measure in judged.measures if (reason := _unfit(judged, measure))}
     columns = {
         measure: np.stack([values.measures[measure] for values in judged.by_query.values()], axis=1)
@@ -202,7 +205,7 @@ def _values(judged: JudgedValues) -> QueryScores:
     return QueryScores(tuple(judged.by_query), columns, unfit)
 
 
-def _unfit(judged: JudgedValues, measure: str) -> str | None:
+def _unfit(judged: EvaluatedRuns, measure: str) -> str | None:
     """Return why a measure cannot order systems query by query; ``None``: it can."""
     runs = judged.evaluations.values()  # a measure may be computed for one run and not for another
     reason = next((run.reasons[measure] for run in runs if measure in run.reasons), None)
@@ -225,17 +228,17 @@ def _other_queries(board: _Board, resampled: Floats | None) -> Condition:
 
 
 def _fewer_judgements(
-    runs: JudgedRuns, board: _Board, measure: Any, keep: Keep, options: RobustnessOptions, step: Step
+    runs: JudgedRuns, board: _Board, measure: Any, keep: KeepRule, options: RobustnessOptions, step: Step
 ) -> Condition:
     if runs.hits_alone:
         reason = "documents were judged by the answers in their texts: there are no judgements to take away"
         return _none(ConditionKind.JUDGEMENTS, str(keep), reason)
-    drawn = qrels_subsample.draw(runs.qrels, runs.query_ids, keep, options.draws, options.seed)
+    drawn = qrels_subsample.draw_qrels(runs.qrels, runs.query_ids, keep, options.draws, options.seed)
     if not (drawn.columns >= 0).any():
         return _none(ConditionKind.JUDGEMENTS, str(keep), "no relevant document is judged")
     drawn = drawn.first() if drawn.alike else drawn
     try:
-        means = qrels_subsample.means(runs, drawn, measure, step)
+        means = qrels_subsample.mean_per_draw(runs, drawn, measure, step)
     except UsageError as error:
         return _none(ConditionKind.JUDGEMENTS, str(keep), str(error))
     return _condition(ConditionKind.JUDGEMENTS, str(keep), board, means[:, list(board.order)])
@@ -263,18 +266,18 @@ def _too_few(board: _Board) -> str:
 
 def _condition(cause: ConditionKind, name: str, board: _Board, drawn: Floats, tau: float | None = None) -> Condition:
     """Compare drawn values, of shape (draws, systems), with the leaderboard."""
-    known = drawn[np.isfinite(drawn).all(axis=1)]
+    finite = drawn[np.isfinite(drawn).all(axis=1)]
     ours = rank_correlation.signs(board.values[np.newaxis, :])[0]
     flips = np.full(ours.shape, np.nan)
     # A draw of opposite sign is a flip, a tie half of one.
     for one in range(len(board.systems)):
-        theirs = rank_correlation.signs(known, one)
+        theirs = rank_correlation.signs(finite, one)
         flips[one] = np.where(ours[one] == 0, np.nan, ((1 - ours[one] * theirs) / 2).mean(axis=0))
-    taus = [rank_correlation.kendall_tau(_by_name(board, board.values), _by_name(board, draw)) for draw in known]
+    taus = [rank_correlation.kendall_tau(_by_name(board, board.values), _by_name(board, draw)) for draw in finite]
     return Condition(
         cause=cause,
         name=name,
-        draws=len(known),
+        draws=len(finite),
         flips=tuple(tuple(None if np.isnan(share) else float(share) for share in line) for line in flips),
         tau=_range([value for value in taus if value is not None]),
         tau_whole=tau,

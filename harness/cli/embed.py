@@ -85,7 +85,7 @@ def embed(
     selected = _texts(dataset, texts, role, (results, only, None if everything else depth), folder)
 
     def path_of(made: Embeddings) -> Path:
-        return output or embeddings.place(Path(results), made)
+        return output or embeddings.embeddings_path(Path(results), made)
 
     with closing(chosen_launcher(launcher, folder, models)) as chosen:
         workshop = encode.EncodingSetup(chosen, folder, Limits(), envelope)

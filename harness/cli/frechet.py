@@ -14,10 +14,10 @@ from harness.cli.options import cache_option
 from harness.cli.output import FORMATS, format_option, output_option, show
 from harness.cli.stored_results import judged, runs_arguments
 from harness.errors import UsageError
-from harness.evaluation import embeddings, measure_names, run_notes
+from harness.evaluation import embeddings, evaluate_runs, measure_names
 from harness.evaluation.embeddings import Embeddings
 from harness.evaluation.evaluate import evaluate
-from harness.evaluation.frechet.systems import Distances, Settings, check_source, distances
+from harness.evaluation.frechet import Distances, Settings, check_source, distances
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.progress import task
 from harness.report import writers
@@ -113,7 +113,9 @@ def frechet(
     with named_as_given(cache):
         samples = judged(runs, qrels, queries, only, cache)
         given = _read(files, samples)
-        for sample in (replace(each, said=(*each.said, *run_notes.of_strangers(each))) for each in samples):
+        for sample in (
+            replace(each, notes=(*each.notes, *evaluate_runs.unknown_query_notes(each))) for each in samples
+        ):
             try:
                 encoded = _vectors(sample, given, _folder(runs), encoder)
                 made += [_measured(sample, vectors, depths, settings, names) for vectors in encoded]
@@ -165,7 +167,7 @@ def _vectors(
         UsageError: there are none, or none by this encoder.
     """
     kept = folder if not given and runs.corpus_sha256 else None
-    paths = embeddings.kept(kept, "document", runs.corpus_sha256 or "") if kept else ()
+    paths = embeddings.find_embeddings(kept, "document", runs.corpus_sha256 or "") if kept else ()
     fitting = [*(vectors for vectors in given if _fits(runs, vectors)), *map(embeddings.read, paths)]
     if not fitting:
         if not runs.corpus_sha256:

@@ -29,7 +29,7 @@ def _names(_context: click.Context, _parameter: click.Parameter, given: str) -> 
 
 
 def _keeps(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> tuple[Any, ...]:
-    return tuple(dict.fromkeys(map(qrels_subsample.parse, given)))
+    return tuple(dict.fromkeys(map(qrels_subsample.parse_keep, given)))
 
 
 robustness_options = record_options(

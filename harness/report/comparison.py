@@ -362,7 +362,7 @@ def _difference(line: Difference) -> dict[str, Any]:
 
 def _side(side: ComparisonSide) -> dict[str, Any]:
     if side.row is None:
-        apart = {} if side.set_apart is None else {"set_apart": dataclasses.asdict(side.set_apart)}
-        return {"system": side.name, **apart}
+        flagged = {} if side.flagged is None else {"flagged": dataclasses.asdict(side.flagged)}
+        return {"system": side.name, **flagged}
     names = ("suite", "system", "dataset", "scenario", "profile", "key")
     return {name: getattr(side.row, name) for name in names} | {"validity": side.row.validity.value}

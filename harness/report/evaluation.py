@@ -3,93 +3,128 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from harness.evaluation import evaluate
-from harness.evaluation.evaluate_runs import RunMeasures
+from harness.evaluation.evaluate_runs import EvaluatedRuns
 from harness.report.document import MISSING, Document, Escape, GridColumn, Section, Value, fixed, grid_of
+from harness.stats import INTERVAL_MIN_QUERIES, Estimate
 
 # Version of the JSON.
 EVALUATION_VERSION = 1
 METHOD = (
-    f"Measures by ir_measures over all judged queries; a query without results counts 0. Intervals: {evaluate.METHOD}."
+    "Measures by ir_measures over all judged queries; a query without results counts 0. "
+    f"Intervals: {evaluate.INTERVAL_METHOD}."
 )
 ORDER = "Runs are ordered as trec_eval orders them: by score in 32 bits, then by document id, the largest first."
 
+# By system, then by measure.
+_Estimates = Mapping[str, Mapping[str, Estimate]]
 
-def evaluation_document(runs: Sequence[RunMeasures], notes: Sequence[str], *, by_query: bool = False) -> Document:
+
+def evaluation_document(runs: EvaluatedRuns, *, by_query: bool = False) -> Document:
     """Return the document of at least one evaluated run.
 
-    Args:
-        runs: the runs.
-        notes: on all of them.
-        by_query: show the values of each query instead of their means; JSON has both.
+    ``by_query``: show the values of each query instead of their means; JSON has both.
     """
+    means = {
+        system: {name: evaluate.estimate(evaluation, name) for name in runs.measures}
+        for system, evaluation in runs.evaluations.items()
+    }
     return Document(
-        sections=lambda escape: (_queries(runs, escape) if by_query else _means(runs, notes, escape),),
-        lines=lambda: _query_lines(runs) if by_query else _mean_lines(runs),
-        content=lambda: _content(runs, notes, by_query=by_query),
+        sections=lambda escape: (_queries(runs, means, escape) if by_query else _means(runs, means, escape),),
+        lines=lambda: _query_lines(runs, means) if by_query else _mean_lines(runs, means),
+        content=lambda: _content(runs, means, by_query=by_query),
     )
 
 
-def _means(runs: Sequence[RunMeasures], notes: Sequence[str], escape: Escape) -> Section:
-    def measure(name: str) -> GridColumn[RunMeasures]:
-        return f"{name} (95 %)", True, lambda run: fixed(run.figures[name], 4)
+def _means(runs: EvaluatedRuns, means: _Estimates, escape: Escape) -> Section:
+    def measure(name: str) -> GridColumn[str]:
+        return f"{name} (95 %)", True, lambda system: fixed(means[system][name], 4)
 
-    columns: list[GridColumn[RunMeasures]] = [
-        ("run", False, lambda run: escape(run.system)),
-        ("queries", True, lambda run: f"{run.queries:,}"),
-        *(measure(name) for name in runs[0].figures),
+    columns: list[GridColumn[str]] = [
+        ("run", False, escape),
+        ("queries", True, lambda system: f"{runs.evaluations[system].queries:,}"),
+        *(measure(name) for name in runs.measures),
     ]
-    own = [f"{run.system}: {note}" for run in runs for note in (*_reasons(run), *run.notes)]
-    return Section(grids=(grid_of(runs, columns),), notes=(*(escape(note) for note in (*own, *notes)), METHOD, ORDER))
+    own = [
+        f"{system}: {note}" for system, notes in runs.run_notes.items() for note in (*_reasons(means[system]), *notes)
+    ]
+    notes = (*(escape(note) for note in (*own, *_common_notes(runs))), METHOD, ORDER)
+    return Section(grids=(grid_of(list(means), columns),), notes=notes)
 
 
-def _queries(runs: Sequence[RunMeasures], escape: Escape) -> Section:
+def _common_notes(runs: EvaluatedRuns) -> tuple[str, ...]:
+    judged = len(runs.queries)
+    if judged >= INTERVAL_MIN_QUERIES:
+        return runs.common_notes
+    few = f"no intervals: they need {INTERVAL_MIN_QUERIES} judged queries, there are {judged}"
+    return (few, *runs.common_notes)
+
+
+def _queries(runs: EvaluatedRuns, means: _Estimates, escape: Escape) -> Section:
     columns: list[GridColumn[_QueryValue]] = [
         ("run", False, lambda value: escape(value[0])),
         ("query", False, lambda value: escape(value[1])),
         ("measure", False, lambda value: escape(value[2])),
         ("value", True, lambda value: MISSING if value[3] is None else f"{value[3]:.4f}"),
     ]
-    reasons = tuple(escape(f"{run.system}: {reason}") for run in runs for reason in _reasons(run))
-    return Section(grids=(grid_of(list(_values(runs)), columns),), notes=reasons)
+    reasons = tuple(escape(f"{system}: {reason}") for system, of_run in means.items() for reason in _reasons(of_run))
+    return Section(grids=(grid_of(list(_values(runs, means)), columns),), notes=reasons)
 
 
 # Run, query, measure, value, and why the value is missing.
 _QueryValue = tuple[str, str, str, float | None, str | None]
 
 
-def _values(runs: Sequence[RunMeasures]) -> Iterator[_QueryValue]:
+def _values(runs: EvaluatedRuns, means: _Estimates) -> Iterator[_QueryValue]:
     """Yield the value of each query, in the order of the queries' ids."""
-    for run in runs:
-        for query in sorted(set().union(*run.per_query.values())):
-            for name, mean in run.figures.items():
-                value = run.per_query[name].get(query)
-                yield run.system, query, name, value, mean.reason if value is None else None
+    for system, evaluation in runs.evaluations.items():
+        for query in runs.queries:
+            for name, mean in means[system].items():
+                value = evaluation.per_query.get(name, {}).get(query)
+                yield system, query, name, value, mean.reason if value is None else None
 
 
-def _reasons(run: RunMeasures) -> list[str]:
-    return [f"{name}: {mean.reason}" for name, mean in run.figures.items() if mean.value is None and mean.reason]
+def _reasons(means: Mapping[str, Estimate]) -> list[str]:
+    return [f"{name}: {mean.reason}" for name, mean in means.items() if mean.value is None and mean.reason]
 
 
-def _query_lines(runs: Sequence[RunMeasures]) -> Iterator[Sequence[Value]]:
+def _query_lines(runs: EvaluatedRuns, means: _Estimates) -> Iterator[Sequence[Value]]:
     yield "run", "query_id", "measure", "value", "reason"
-    yield from _values(runs)
+    yield from _values(runs, means)
 
 
-def _mean_lines(runs: Sequence[RunMeasures]) -> Iterator[Sequence[Value]]:
+def _mean_lines(runs: EvaluatedRuns, means: _Estimates) -> Iterator[Sequence[Value]]:
     yield "run", "measure", "value", "low", "high", "queries", "reason", "unjudged_share", "unjudged_depth"
-    for run in runs:
-        for name, mean in run.figures.items():
-            cells = (run.system, name, mean.value, mean.low, mean.high, run.queries, mean.reason)
-            yield *cells, run.unjudged_share, run.unjudged_depth
+    for system, of_run in means.items():
+        for name, mean in of_run.items():
+            queries = runs.evaluations[system].queries
+            yield system, name, mean.value, mean.low, mean.high, queries, mean.reason, *_unjudged(runs, system)
 
 
-def _content(runs: Sequence[RunMeasures], notes: Sequence[str], *, by_query: bool) -> dict[str, Any]:
-    records = [dataclasses.asdict(run) for run in runs]
-    if not by_query:
-        for record in records:
-            del record["per_query"]
-    return {"evaluation_version": EVALUATION_VERSION, "runs": records, "notes": [*notes, METHOD, ORDER]}
+def _unjudged(runs: EvaluatedRuns, system: str) -> tuple[float | None, int | None]:
+    """Return the share of unjudged hits and the depth that it is of."""
+    hits = runs.unjudged.get(system)
+    return (hits.share, hits.depth) if hits else (None, None)
+
+
+def _content(runs: EvaluatedRuns, means: _Estimates, *, by_query: bool) -> dict[str, Any]:
+    records = []
+    for system, evaluation in runs.evaluations.items():
+        share, depth = _unjudged(runs, system)
+        record: dict[str, Any] = {
+            "system": system,
+            "queries": evaluation.queries,
+            "figures": {name: dataclasses.asdict(mean) for name, mean in means[system].items()},
+            "notes": runs.run_notes[system],
+            "flagged": dataclasses.asdict(runs.flagged[system]),
+            "unjudged_share": share,
+            "unjudged_depth": depth,
+        }
+        if by_query:
+            missing = dict.fromkeys(runs.queries)
+            record["per_query"] = {name: evaluation.per_query.get(name, missing) for name in runs.measures}
+        records.append(record)
+    return {"evaluation_version": EVALUATION_VERSION, "runs": records, "notes": [*_common_notes(runs), METHOD, ORDER]}

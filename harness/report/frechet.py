@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from harness.analysis.rank_correlation import kendall_tau
-from harness.evaluation.frechet.systems import Distance, Distances
+from harness.evaluation.frechet import Distance, Distances
 from harness.report.document import MISSING, Document, Escape, Grid, Section, Value, fixed
 
 # Version of the JSON.
@@ -151,7 +151,7 @@ def notes(made: Distances) -> list[str]:
         for each in distances:
             if each.figure.reason:
                 said.append(f"{system}, {named(each)}: {each.figure.reason}")
-    return [*said, *_common(made), *made.said]
+    return [*said, *_common(made), *made.notes]
 
 
 def _common(made: Distances) -> Iterator[str]:

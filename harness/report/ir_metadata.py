@@ -96,7 +96,7 @@ class _Judge:
     """Measures of single jobs; judgements are read once, a reason stands where there are none."""
 
     measures: tuple[Any, ...]
-    _qrels: trec.StoredQrels = field(default_factory=trec.StoredQrels)
+    _qrels: trec.QrelsCache = field(default_factory=trec.QrelsCache)
 
     def __call__(self, job: StoredJob) -> dict[str, Any]:
         names = [str(measure) for measure in self.measures]

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from harness.evaluation.evaluate import METHOD
+from harness.evaluation.evaluate import INTERVAL_METHOD
+from harness.evaluation.evaluate_runs import count_and_ids
 from harness.evaluation.leakage import Effect, Leak, Leakage
-from harness.evaluation.run_notes import count_named
 from harness.report.document import MISSING, Document, Escape, GridColumn, Section, Value, fixed, grid_of
 from harness.stats import INTERVAL_MIN_QUERIES
 
@@ -80,7 +80,7 @@ def _notes(sample: Leakage) -> tuple[str, ...]:
         )
     if sample.not_compared:
         notes.append(
-            f"{count_named(sample.not_compared)} of {len(sample.queries):,} queries have no text, or no word in it, "
+            f"{count_and_ids(sample.not_compared)} of {len(sample.queries):,} queries have no text, or no word in it, "
             "and could not be compared: name a file of texts with --queries, or of vectors with --embeddings."
         )
     if len(sample.leaks) > _LISTED:
@@ -89,7 +89,7 @@ def _notes(sample: Leakage) -> tuple[str, ...]:
         first = sample.effects[0]
         notes.append(
             f"Measures over {first.queries:,} judged queries, {first.queries_leaked:,} of them leaked. "
-            f"Intervals: {METHOD}; none of fewer than {INTERVAL_MIN_QUERIES}."
+            f"Intervals: {INTERVAL_METHOD}; none of fewer than {INTERVAL_MIN_QUERIES}."
         )
     notes += _reasons(sample.effects)
     measures = dict.fromkeys(effect.measure for effect in sample.effects)

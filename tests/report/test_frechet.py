@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from harness.errors import UnknownName
-from harness.evaluation.frechet.systems import Distance, Distances, Settings
+from harness.evaluation.frechet import Distance, Distances, Settings
 from harness.report import writers
 from harness.report.frechet import FRECHET_VERSION, Sample, frechet_document, taus
 from harness.stats import Estimate
