@@ -23,7 +23,7 @@ from harness.driver.procfs import OpenFiles
 from harness.errors import ImageError
 from harness.launch import cpu_placement, host
 from harness.launch.base import Ended, LaunchRequest, Prepared, Report, Stopped, thread_environment
-from harness.launch.images import assets, context, platforms, recipes
+from harness.launch.images import assets, platforms, recipes
 from harness.launch.images.catalog import System
 from harness.launch.images.recipes import driver_files, engine_files, recipe, shared_files
 from harness.launch.monitor import gpu
@@ -117,7 +117,7 @@ class ProcessLauncher:
         if locks and not self._python:
             self._install(system, locks, partial / "packages", report)
         self._bring_assets(system, partial, report)
-        told = recipes.told(system, [_engine_environment(Path(each.reference)) for each in joined])
+        told = recipes.components_json(system, [_engine_environment(Path(each.reference)) for each in joined])
         (partial / "components.json").write_text(told, encoding="utf-8")
         partial.rename(folder)
         return prepared
@@ -185,7 +185,7 @@ class ProcessLauncher:
 
     def _prepared(self, system: System) -> Prepared:
         """The system for this platform and where its environment belongs, made or not."""
-        system = system.made_for(platforms.here())
+        system = system.made_for(platforms.host())
         interpreter = self._python or f"{sys.executable} {sys.version}"
         made_of = hashlib.sha256(f"{recipe(system)} {interpreter}".encode()).hexdigest()
         return Prepared(
@@ -226,7 +226,7 @@ class ProcessLauncher:
 
     def _make_ready(self, system: System, folder: Path, report: Report) -> None:
         report(f"{system.name}: making its files ready")
-        (folder / "system.json").write_text(context.parameters(system), encoding="utf-8")
+        (folder / "system.json").write_text(recipes.prepare_parameters(system), encoding="utf-8")
         command = [self._python or sys.executable, "-m", str(system.prepare), str(folder / "assets")]
         done = subprocess.run(
             [*command, str(folder / "system.json")],

@@ -12,8 +12,7 @@ from tomlkit.items import AoT, Item, KeyType, SingleKey, Table
 
 from harness import filesystem
 from harness.errors import FileError, ImageError, UsageError
-from harness.launch.images.catalog import System, images_dir, own_images_dir
-from harness.launch.images.system_files import Asset
+from harness.launch.images.catalog import Asset, System, images_dir, own_images_dir
 from harness.untrusted import one_line
 
 if TYPE_CHECKING:
