@@ -13,17 +13,13 @@ import shutil
 import sys
 import tempfile
 import time
-from io import StringIO
 from pathlib import Path
-
-from rich.console import Console
 
 from harness.aws.batch.backend import SERVICE as BATCH
 from harness.aws.clients import Connections
 from harness.aws.cloud_run.run import Service, SuiteRun
 from harness.aws.ec2 import account
 from harness.aws.ec2.backend import SERVICE as EC2
-from harness.progress import Screen
 from tests.aws import server
 from tests.aws.ec2.conftest import TYPES, WORK, Field
 from tests.conftest import Bench, make_bench
@@ -44,7 +40,7 @@ def main(cells: int = 1000) -> int:
             shutil.copytree(folder / "tiny", folder / f"tiny{number}")
         with server.running(folder / "moto.log") as endpoint:
             os.environ.update(server.environment(endpoint), HARNESS_IMAGES=str(folder / "engines"))
-            account.up(Connections(server.REGION), WORK, server.REGION, "bench", TYPES, lambda _line: None)
+            account.up(Connections(server.REGION), WORK, server.REGION, "bench", TYPES)
             systems = ("planted", *(f"s{number:03}" for number in range(1, cells // len(_PROFILES) // _DATASETS)))
             keys = {"profiles": list(_PROFILES), "datasets": [f"./tiny{number}" for number in range(_DATASETS)]}
             field = Field(Bench(folder), endpoint, systems, {"instance": "m6i.xlarge"}, _PROTOCOL, keys)
@@ -55,7 +51,7 @@ def main(cells: int = 1000) -> int:
 
 
 def _planned(field: Field, service: Service) -> dict[str, float]:
-    client = field.client(screen=Screen(Console(file=StringIO())))
+    client = field.client()
     made = SuiteRun(field.request(), client, service)
     images = made.found_images()
     started = time.perf_counter()

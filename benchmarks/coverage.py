@@ -130,7 +130,7 @@ def covered_measure(rng: np.random.Generator, population: Population, queries: i
     drawn = [population.draw(rng, queries) for _ in range(samples)]
     if population in DIFFERENCES:
         return covered([stats.mean(each) for each in drawn], population.mean)
-    figures = [evaluate.mean({f"{place:04}": float(each) for place, each in enumerate(of)}) for of in drawn]
+    figures = [evaluate.mean_estimate({f"{place:04}": float(each) for place, each in enumerate(of)}) for of in drawn]
     return covered(figures, population.mean)
 
 

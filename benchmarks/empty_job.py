@@ -11,18 +11,14 @@ import tempfile
 import time
 from dataclasses import replace
 from datetime import datetime
-from io import StringIO
 from pathlib import Path
-
-from rich.console import Console
 
 from benchmarks.spec import ENVELOPE, spec
 from benchmarks.table import Line
 from harness.jobs import orchestrator, suite
-from harness.jobs.inputs import RunOptions
+from harness.jobs.inputs import RunOptions, gather
 from harness.launch.docker import DockerLauncher
 from harness.launch.images import catalog
-from harness.progress import Screen
 from harness.records import Isolation, to_json
 
 ROUNDS = 3
@@ -31,15 +27,14 @@ JOBS = 4
 
 def lines(launcher: DockerLauncher, cache: Path) -> list[Line]:
     """Measure it."""
-    screen = Screen(Console(file=StringIO()))
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         suite_path = _suite(place)
-        prepared = launcher.prepare(catalog.system("null"), screen.say)
-        _harness_jobs(suite_path, cache, launcher, screen)  # builds the index, warms the page cache
+        prepared = launcher.prepare(catalog.system("null"))
+        _harness_jobs(suite_path, cache, launcher)  # builds the index, warms the page cache
         with_harness, bare = [], []
         for _ in range(ROUNDS):
-            with_harness += _harness_jobs(suite_path, cache, launcher, screen)
+            with_harness += _harness_jobs(suite_path, cache, launcher)
             bare += [_bare_docker_run(place, cache, prepared.reference) for _ in range(JOBS - 1)]
     job_s, bare_s = statistics.median(with_harness), statistics.median(bare)
     return [
@@ -72,11 +67,11 @@ def _suite(place: Path) -> Path:
     return path
 
 
-def _harness_jobs(path: Path, cache: Path, launcher: DockerLauncher, screen: Screen) -> list[float]:
+def _harness_jobs(path: Path, cache: Path, launcher: DockerLauncher) -> list[float]:
     """Seconds from the start of each job to the start of the next: everything that harness does for one."""
     loaded = suite.load(path)
     options = RunOptions(path.parent / "results", cache, path.parent, fresh=True)
-    summary = orchestrator.run(loaded, options, launcher, screen)
+    summary = orchestrator.run_suite(gather(loaded, options), options, launcher)
     if summary.unforeseen:
         raise SystemExit(summary.complaints[0])
     starts = sorted(datetime.fromisoformat(result.started_at) for result, _expected in summary.jobs)

@@ -31,9 +31,9 @@ SCORES, SHARE, MILLISECONDS = 1e-4, 0.05, 0.2
 def main(documents: int) -> int:
     """Measure, print the table; exit code 1 when something differs by more than allowed."""
     client = docker.from_env()
-    image = builder.ensure_engine(client, catalog.system("colbertv2-s"), cache=CACHE, report=print)
+    image = builder.ensure_engine(client, catalog.system("colbertv2-s"), cache=CACHE)
     minilm = catalog.system("minilm")
-    start = assets.fetch("minilm", minilm.system_assets, CACHE, None, print) / minilm.system_assets[0].folder
+    start = assets.fetch("minilm", minilm.system_assets, CACHE, None) / minilm.system_assets[0].folder
     with tempfile.TemporaryDirectory() as place:
         Path(place).chmod(0o755)  # the image's user is nobody of this host
         scifact = ROOT / "datasets" / "scifact"

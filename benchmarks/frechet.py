@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.table import verdict
-from harness.evaluation.frechet import bootstrap, distance
-from harness.evaluation.frechet.bootstrap import Placed
+from harness.evaluation import frechet_distance
+from harness.evaluation.frechet_distance import VectorRows
 
 ALLOWED_S = 120.0
 CHECKED = 3
@@ -31,9 +31,9 @@ def main() -> int:
         parser.add_argument(f"--{name}", type=int, default=usual)
     asked = parser.parse_args()
     vectors, one, other = _made(asked.queries, asked.documents, asked.dimensions)
-    weights = bootstrap.draws(asked.queries, asked.bootstraps, 1)
+    weights = frechet_distance.draw_weights(asked.queries, asked.bootstraps, 1)
     load, started = os.getloadavg()[0], time.perf_counter()
-    (found,) = bootstrap.resampled(vectors, [(one, other)], weights)
+    (found,) = frechet_distance.resample_distances(vectors, [(one, other)], weights)
     wall_s = time.perf_counter() - started
     own, theirs = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     cpu_s = own.ru_utime + own.ru_stime + theirs.ru_utime + theirs.ru_stime
@@ -43,7 +43,7 @@ def main() -> int:
     off = 0.0
     for number in range(min(CHECKED, asked.bootstraps)):
         copies = [vectors[np.repeat(each.rows, weights[number][each.query])] for each in (one, other)]
-        off = max(off, abs(distance.of_points(*copies) - float(found[number])))
+        off = max(off, abs(frechet_distance.distance_of_points(*copies) - float(found[number])))
     print(f"  distances {found.min():.4f} to {found.max():.4f}; off by {off:.1e} at most from those of copies")
     limits = {
         f"{wall_s:.0f} s, allowed {ALLOWED_S:g}": wall_s > ALLOWED_S,
@@ -52,15 +52,15 @@ def main() -> int:
     return verdict("bench-frechet", [what for what, over in limits.items() if over])
 
 
-def _made(queries: int, documents: int, dimensions: int) -> tuple[Any, Placed, Placed]:
+def _made(queries: int, documents: int, dimensions: int) -> tuple[Any, VectorRows, VectorRows]:
     rng = np.random.default_rng(1)
     spread = np.geomspace(1, 0.05, dimensions, dtype=np.float32)
     size = queries * (documents + 1)
     vectors = rng.standard_normal((size, dimensions), dtype=np.float32) * spread + 0.1
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     every = np.arange(queries)
-    one = Placed(every, every)
-    other = Placed(np.arange(queries, size), np.repeat(every, documents))
+    one = VectorRows(every, every)
+    other = VectorRows(np.arange(queries, size), np.repeat(every, documents))
     return vectors, one, other
 
 

@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.evaluation import embeddings
-from harness.evaluation.frechet import bootstrap, distance
-from harness.evaluation.frechet.bootstrap import Placed
+from harness.evaluation import embeddings, frechet_distance
+from harness.evaluation.frechet_distance import VectorRows
 
 _NEIGHBOURS = 10
 
@@ -40,7 +39,7 @@ def main() -> int:
 
 
 def _distance(vectors: Any, near: Any, drawn: Any) -> float:
-    return distance.of_points(vectors[drawn], vectors[near[drawn].ravel()])
+    return frechet_distance.distance_of_points(vectors[drawn], vectors[near[drawn].ravel()])
 
 
 def _show(vectors: Any, near: Any, queries: int, samples: int, bootstraps: int) -> None:
@@ -54,8 +53,10 @@ def _show(vectors: Any, near: Any, queries: int, samples: int, bootstraps: int) 
         drawn = rng.integers(0, len(vectors), queries)
         value = _distance(vectors, near, drawn)
         every = np.arange(queries)
-        pair = (Placed(drawn, every), Placed(near[drawn].ravel(), np.repeat(every, _NEIGHBOURS)))
-        (found,) = bootstrap.resampled(vectors, [pair], bootstrap.draws(queries, bootstraps, number))
+        pair = (VectorRows(drawn, every), VectorRows(near[drawn].ravel(), np.repeat(every, _NEIGHBOURS)))
+        (found,) = frechet_distance.resample_distances(
+            vectors, [pair], frechet_distance.draw_weights(queries, bootstraps, number)
+        )
         low, high = np.quantile(found, (0.025, 0.975))
         if not number:
             print(f"  a sample: distance {value:.4f}, its bootstraps {low:.4f} to {high:.4f}")

@@ -21,13 +21,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from rich.console import Console
-
 from benchmarks.table import verdict
 from harness.jobs import orchestrator, suite
-from harness.jobs.inputs import RunOptions
+from harness.jobs.inputs import RunOptions, gather
 from harness.launch.fake import FakeLauncher
-from harness.progress import Screen
 from harness.records import Isolation, to_json
 from harness.results.reader import RESULT, StoredJob, cell_path, read_jobs
 from harness.results.schema import Cell, Result, job_key
@@ -78,7 +75,7 @@ def _measured(folder: Path) -> Sequence[StoredJob]:
     path = folder / "bench.toml"
     path.write_text(_SUITE)
     options = RunOptions(folder / "model", folder / "cache", folder, None, False)
-    orchestrator.run(suite.load(path), options, FakeLauncher(), Screen(Console(quiet=True)))
+    orchestrator.run_suite(gather(suite.load(path), options), options, FakeLauncher())
     return read_jobs(folder / "model")
 
 

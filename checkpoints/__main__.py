@@ -30,18 +30,16 @@ def small(out: Path, cache: Path) -> None:
 
     from checkpoints import small as suite
     from harness.launch.docker_errors import engine_errors
-    from harness.progress import Screen, Step
+    from harness.progress import shown, task
 
-    screen = Screen(Console(stderr=True))
     with engine_errors():
         client = docker.from_env(timeout=600)
-    with closing(client), screen.task("training small checkpoints") as watcher:
+    with shown(Console(stderr=True)), closing(client), task("training small checkpoints") as watcher:
         written = suite.make(
             client,
             out.absolute(),
             cache=cache.expanduser().absolute(),
-            say=screen.say,
-            heard=lambda what, done, of: watcher(Step(what, done, of)),
+            heard=lambda what, done, of: watcher(done, of, what),
         )
     for path in written:
         click.echo(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,6 +17,8 @@ from harness import filesystem
 from harness.config import data_root
 from harness.launch.images import assets, builder, catalog
 from harness.records import digest
+
+log = logging.getLogger("harness.checkpoints")
 
 _START = "minilm"
 _MEMORY_BYTES = 6 << 30
@@ -80,7 +83,6 @@ def make(
     out: Path,
     *,
     cache: Path,
-    say: Callable[[str], None],
     heard: Heard,
     kinds: Sequence[Kind] = KINDS,
     steps: int = STEPS,
@@ -111,9 +113,9 @@ def make(
     for kind in kinds:
         key = _key(kind, engine, known[_START], corpus, steps)
         if _made(models, kind) != key:
-            say(f"training {kind.name} for {', '.join(kind.systems)}: about a minute on two CPUs")
-            image = builder.ensure_engine(client, engine, cache=cache, report=say)
-            origin = assets.fetch(_START, known[_START].system_assets, cache, None, say)
+            log.info(f"training {kind.name} for {', '.join(kind.systems)}: about a minute on two CPUs")
+            image = builder.ensure_engine(client, engine, cache=cache)
+            origin = assets.fetch(_START, known[_START].system_assets, cache, None)
             _train(client, image, kind, origin, corpus, models, known[kind.systems[0]].params, heard, steps)
             _note(models, kind, key, known[kind.systems[0]].params)
     return [

@@ -7,7 +7,8 @@ ten documents are about.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+import logging
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from checkpoints import container, dense, sparse, stand_in
 from harness.errors import UnknownName
 from harness.launch.images import builder, catalog
 from harness.launch.images.catalog import System
+
+log = logging.getLogger("harness.checkpoints")
 
 NOTE = "random weights that match words, made to try the system out"
 # Any engine does that has torch and transformers.
@@ -64,7 +67,6 @@ def make(
     *,
     texts: list[str],
     cache: Path,
-    say: Callable[[str], None],
 ) -> dict[str, str]:
     """Make the checkpoints of all these systems and the files of systems over them; returns their names by the old.
 
@@ -85,7 +87,7 @@ def make(
     wanted = [{"folder": folder, "module": module, "kind": kind} for folder, (module, kind) in asked.items()]
     (job / "wanted.json").write_text(json.dumps({"wanted": wanted, "texts": texts}), encoding="utf-8")
     engine = next(system for system in catalog.systems(catalog.images_dir()).values() if system.engine == _MADE_IN)
-    image = builder.ensure_engine(client, engine, cache=cache, report=say)
+    image = builder.ensure_engine(client, engine, cache=cache)
     container.run(
         client,
         image,
@@ -94,7 +96,7 @@ def make(
         given={"/job": job},
         out=models,
         memory_bytes=2 << 30,
-        heard=lambda told: say(str(told)),
+        heard=lambda told: log.info(str(told)),
     )
     renamed = {system.name: f"{system.name}-tiny" for system in chosen}
     for system in chosen:

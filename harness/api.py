@@ -15,7 +15,7 @@ from harness.aws.clients import is_s3
 from harness.errors import UsageError
 from harness.evaluation import measure_names
 from harness.pricing import prices
-from harness.report.dataframe import of_samples, of_table
+from harness.report.export import rows_frame, samples_frame
 from harness.results import reader
 from harness.results.reader import StoredJob
 
@@ -50,7 +50,7 @@ def load(
         FileError: it is no folder, or something in it is damaged.
         AwsError: it is in S3, and cannot be read.
     """
-    return of_table(table(results, measures, as_of=as_of, region=region, term=term, cache=cache))
+    return rows_frame(table(results, measures, as_of=as_of, region=region, term=term, cache=cache))
 
 
 def load_samples(results: Place, *, cache: Place | None = None) -> pd.DataFrame:
@@ -65,7 +65,7 @@ def load_samples(results: Place, *, cache: Place | None = None) -> pd.DataFrame:
         FileError: it is no folder, or something in it is damaged.
         AwsError: it is in S3, and cannot be read.
     """
-    return of_samples(stored(results, cache=cache))
+    return samples_frame(stored(results, cache=cache))
 
 
 def table(

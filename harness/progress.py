@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from io import StringIO
 from typing import Protocol
 
 from rich.console import Console
@@ -29,6 +29,7 @@ from harness.untrusted import escaped
 log = logging.getLogger(__name__)
 
 _LOGGER = logging.getLogger("harness")
+_NOWHERE = Console(file=StringIO(), quiet=True)
 _PHASES = {"start": "starting", "load": "loading", "warmup": "warming up", "close": "closing", "build": "building"}
 # Consoles that show messages and bars; the last one is in use, and None hides both.
 _consoles: list[Console | None] = []
@@ -46,12 +47,12 @@ def silent(_done: int, _total: int = 0, _phase: str = "", /) -> None:
 
 
 @contextmanager
-def shown(console: Console) -> Iterator[None]:
+def shown(screen: Console) -> Iterator[None]:
     """Show the messages of ``harness`` and bars on this console."""
-    handler, level = _Lines(console), _LOGGER.level
+    handler, level = _Lines(screen), _LOGGER.level
     _LOGGER.addHandler(handler)
     _LOGGER.setLevel(logging.INFO)
-    _consoles.append(console)
+    _consoles.append(screen)
     try:
         yield
     finally:
@@ -70,10 +71,29 @@ def hidden() -> Iterator[None]:
         _consoles.pop()
 
 
-def on_terminal() -> bool:
-    """Return whether bars are shown."""
-    console = _consoles[-1] if _consoles else None
-    return console is not None and console.is_terminal
+@contextmanager
+def filtering(change: Callable[[str], str | None]) -> Iterator[None]:
+    """Pass each message through a function, which may change it, or hide it by ``None``."""
+
+    def keep(record: logging.LogRecord) -> bool:
+        text = change(record.getMessage())
+        if text is not None:
+            record.msg, record.args = text, ()
+        return text is not None
+
+    handlers = tuple(_LOGGER.handlers)
+    for handler in handlers:
+        handler.addFilter(keep)
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            handler.removeFilter(keep)
+
+
+def console() -> Console:
+    """Return the console in use, or one that shows nothing."""
+    return (_consoles[-1] if _consoles else None) or _NOWHERE
 
 
 @contextmanager
@@ -84,7 +104,7 @@ def task(title: str, part: str = "") -> Iterator[Progress]:
     whole, e.g. ``3/6, about 2 min left``.
     """
     label = f"{title}  {part}".rstrip()
-    if not on_terminal():
+    if not console().is_terminal:
         log.info("  %s ...", label)
         yield silent
         return
@@ -96,7 +116,7 @@ def task(title: str, part: str = "") -> Iterator[Progress]:
         TimeElapsedColumn(),
         TimeRemainingColumn(compact=True),
     )
-    with Bars(*columns, console=_consoles[-1], transient=True, refresh_per_second=2) as bars:
+    with Bars(*columns, console=console(), transient=True, refresh_per_second=2) as bars:
         drawn = bars.add_task(escape(label), total=None)
 
         def step(done: int, total: int = 0, phase: str = "", /) -> None:
@@ -113,7 +133,7 @@ def bar(title: str, phase: str, least: int = 0, *, line: bool = False) -> Iterat
     with ExitStack() as stack:
 
         def step(done: int, total: int = 0, _phase: str = "", /) -> None:
-            if total < least or not (line or on_terminal()):
+            if total < least or not (line or console().is_terminal):
                 return
             if not opened:
                 opened.append(stack.enter_context(task(title)))
@@ -146,35 +166,3 @@ class _Lines(logging.Handler):
         if _consoles and _consoles[-1] is self._console:
             text = "\n".join(map(escaped, record.getMessage().split("\n")))
             self._console.print(escape(text), highlight=False, soft_wrap=True)
-
-
-@dataclass(frozen=True)
-class Step:
-    """A job's progress: phase, steps done, steps in all (0: unknown)."""
-
-    phase: str
-    done: int
-    total: int
-
-
-class Screen:
-    """Shows messages and bars on a console of its own."""
-
-    def __init__(self, console: Console) -> None:
-        self.console = console
-
-    def say(self, text: str) -> None:
-        """Print a line."""
-        self.console.print(escape(text), highlight=False, soft_wrap=True)
-
-    @contextmanager
-    def task(self, title: str, part: str = "") -> Iterator[Callable[[Step], None]]:
-        """Show a bar while a task runs."""
-        with _on(self.console), task(title, part) as step:
-            yield lambda made: step(made.done, made.total, made.phase)
-
-
-@contextmanager
-def _on(console: Console) -> Iterator[None]:
-    with shown(console):
-        yield

@@ -23,17 +23,18 @@ from rich.console import Console
 from xdist.scheduler import LoadScopeScheduling
 
 from harness.jobs import orchestrator, suite
-from harness.jobs.inputs import RunOptions
+from harness.jobs.inputs import RunOptions, gather
 from harness.jobs.orchestrator import RunSummary
 from harness.launch.base import Launcher
 from harness.launch.images.catalog import System
 from harness.launch.monitor import canary
 from harness.pricing import prices
 from harness.pricing.prices import Snapshot
-from harness.progress import Screen
+from harness.progress import shown
 from tests.aws import server
 from tests.integration.own_host import own_host
 from tests.support import chance, toy_dataset
+from tests.support.messages import messages
 from tests.support.stored_jobs import Maker
 
 # The same examples in each run; and a busy machine's pause is no failure.
@@ -149,6 +150,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Grouped:
     """Have xdist group the tests so; its own ``loadgroup`` does nothing under pytest 9.2."""
     config.option.loadscopereorder = False
     return Grouped(config, log)
+
+
+@pytest.fixture
+def logged() -> Iterator[list[str]]:
+    """Messages that harness logs during the test."""
+    with messages() as lines:
+        yield lines
 
 
 @pytest.fixture(autouse=True)
@@ -284,7 +292,8 @@ class Bench:
         path = path or self.suite()
         options = RunOptions(self.results, self.cache, path.parent, only, fresh, retry_noisy)
         self.screen = StringIO()
-        return orchestrator.run(suite.load(path), options, launcher, Screen(Console(file=self.screen, width=200)))
+        with shown(Console(file=self.screen, width=200)):
+            return orchestrator.run_suite(gather(suite.load(path), options), options, launcher)
 
 
 def make_bench(folder: Path) -> Bench:

@@ -1,4 +1,4 @@
-"""Two rows, query by query: what differs between them, and whether this sample can show it."""
+"""Compare two rows query by query: the differences, and whether this sample can show them."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from harness.analysis.significance import TestResult
 from harness.analysis.table import Row, Validity, per_query_key
 from harness.errors import UsageError
 from harness.evaluation.evaluate import Evaluation
+from harness.evaluation.evaluate_runs import FlaggedQueries
 from harness.evaluation.per_query import PerQuery
-from harness.evaluation.unjudged import SetApart
 from harness.records import Outcome
 from harness.results.schema import Cell, matches
 from harness.stats import Estimate
 
 Floats = NDArray[np.float64]
-# Which queries, which systems, in which metric, and by what they differ.
+# Key of a test: the queries, the systems, the metric, the fingerprint of the differences.
 Test = tuple[Hashable, frozenset[str], str, str]
 
 
 @dataclass(frozen=True)
 class ComparisonSide:
-    """One of the two: what it is called, and its row; ``None`` where it is a run file, of which no cost is known.
+    """One side of a comparison: its name and row (``None``: it is a run file, whose cost is unknown).
 
-    ``set_apart``: the queries of a run file that are not as all others.
+    ``flagged``: the flagged queries of a run file.
     """
 
     name: str
     row: Row | None = None
-    set_apart: SetApart | None = None
+    flagged: FlaggedQueries | None = None
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two rows or runs, what differs, and what is to be said of comparing them.
+    """Two rows or runs, their differences, and notes on comparing them.
 
     ``changed``: the queries that differ most by the measure ``by`` (``None``: there is no measure).
     """
@@ -54,16 +54,16 @@ class Comparison:
     changed: tuple[QueryChange, ...] = ()
 
     def of(self, metric: str | None) -> Difference | None:
-        """The difference in a metric, where it was compared."""
-        return next((each for each in self.differences if each.metric == metric), None)
+        """Return the difference in a metric; ``None``: it was not compared."""
+        return next((item for item in self.differences if item.metric == metric), None)
 
 
 def pairs(a_rows: Sequence[Row], b_rows: Sequence[Row], a: str, b: str) -> list[tuple[Row, Row]]:
-    """Rows to compare: those of both that share place and profile; else the only one of each, if they share the place.
+    """Pair the rows of one comparison group and profile; else the only row of each glob, if they share the group.
 
     Args:
-        a_rows: where ``a`` is looked for.
-        b_rows: where ``b`` is looked for, perhaps the same.
+        a_rows: the rows that ``a`` may match.
+        b_rows: the rows that ``b`` may match, perhaps the same.
         a: a glob over ``system/dataset/scenario/profile``, or without a slash over any one of them.
         b: likewise.
 
@@ -71,11 +71,11 @@ def pairs(a_rows: Sequence[Row], b_rows: Sequence[Row], a: str, b: str) -> list[
         UsageError: a glob matches no row, or no two may be compared.
     """
     ours, theirs = ([row for row in rows if _matches(row, glob)] for rows, glob in ((a_rows, a), (b_rows, b)))
-    for glob, found, rows in ((a, ours, a_rows), (b, theirs, b_rows)):
-        if not found:
-            known = ", ".join(sorted({row.system for row in rows}))
+    for glob, matching, rows in ((a, ours, a_rows), (b, theirs, b_rows)):
+        if not matching:
+            systems = ", ".join(sorted({row.system for row in rows}))
             raise UsageError(
-                f"{glob!r} matches no stored row; systems there: {known}; name system/dataset/scenario/profile"
+                f"{glob!r} matches no stored row; systems there: {systems}; name system/dataset/scenario/profile"
             )
     matched = _once(
         (one, other)
@@ -83,7 +83,7 @@ def pairs(a_rows: Sequence[Row], b_rows: Sequence[Row], a: str, b: str) -> list[
         for other in theirs
         if one != other and axes.of(one) == axes.of(other) and one.profile == other.profile
     )
-    # Of merged results, those that were measured on one machine before all others.
+    # Of merged results, prefer pairs of one origin.
     matched = [(one, other) for one, other in matched if one.origin == other.origin] or matched
     if not matched and len(ours) == len(theirs) == 1:
         matched = [(ours[0], theirs[0])] if ours != theirs and axes.of(ours[0]) == axes.of(theirs[0]) else []
@@ -100,136 +100,142 @@ def pairs(a_rows: Sequence[Row], b_rows: Sequence[Row], a: str, b: str) -> list[
     return matched
 
 
-def _once(found: Iterable[tuple[Row, Row]]) -> list[tuple[Row, Row]]:
-    """Each two rows once: where both globs match both, both orders are there."""
-    kept: dict[frozenset[int], tuple[Row, Row]] = {}
-    for one, other in found:
-        kept.setdefault(frozenset((id(one), id(other))), (one, other))
-    return list(kept.values())
+def _once(pairs: Iterable[tuple[Row, Row]]) -> list[tuple[Row, Row]]:
+    """Keep each pair once: if both globs match both rows, both orders occur."""
+    unique: dict[frozenset[int], tuple[Row, Row]] = {}
+    for one, other in pairs:
+        unique.setdefault(frozenset((id(one), id(other))), (one, other))
+    return list(unique.values())
 
 
 def compare(
     a: Row,
     b: Row,
-    found_a: PerQuery | None,
-    found_b: PerQuery | None,
+    values_a: PerQuery | None,
+    values_b: PerQuery | None,
     measures: Sequence[str],
-    asked: paired_differences.QueryChoice | None = None,
+    choice: paired_differences.QueryChoice | None = None,
 ) -> Comparison:
-    """Compare two rows of one place.
+    """Compare two rows of one group.
 
     Args:
-        a: what is compared with.
-        b: what is compared.
-        found_a: what ``a`` is made of by query.
-        found_b: what ``b`` is made of.
-        measures: which measures, as the rows name them.
-        asked: which queries to name.
+        a: the reference.
+        b: the row to compare with it.
+        values_a: values of ``a`` by query.
+        values_b: values of ``b`` by query.
+        measures: names of the measures, as in the rows.
+        choice: the queries to list.
     """
-    found = [_latency(a, b, found_a, found_b)]
+    differences = [_latency(a, b, values_a, values_b)]
     for measure in measures:
         figures = [row.measures.get(measure, Estimate(None)).value for row in (a, b)]
-        found.append(_measure(measure, figures, found_a, found_b))
-    said = tuple(_notes(a, b))
-    if a.outcome is b.outcome is Outcome.OK:  # else nothing of the other has a value, and that is said
+        differences.append(_measure(measure, figures, values_a, values_b))
+    texts = tuple(_notes(a, b))
+    if a.outcome is b.outcome is Outcome.OK:  # a failed row has no value at all, and a note says so
         reasons = [{name: of.reason for name, of in row.measures.items() if of.value is None} for row in (a, b)]
-        said += tuple(_missing(measures, *reasons))
-    return _named(ComparisonSide(called(a), a), ComparisonSide(called(b), b), found, said, found_a, found_b, asked)
+        texts += tuple(_missing(measures, *reasons))
+    sides = (ComparisonSide(called(a), a), ComparisonSide(called(b), b))
+    return _comparison(*sides, differences, texts, values_a, values_b, choice)
 
 
 def compare_runs(
     names: tuple[str, str],
     evaluations: tuple[Evaluation, Evaluation],
-    found: tuple[PerQuery, PerQuery],
+    values: tuple[PerQuery, PerQuery],
     measures: Sequence[str],
-    asked: paired_differences.QueryChoice | None = None,
+    choice: paired_differences.QueryChoice | None = None,
 ) -> Comparison:
-    """Compare two runs that others made: their measures alone; arguments as of :func:`compare`, for A and B."""
-    differences = [_measure(each, [one.values[each] for one in evaluations], *found) for each in measures]
-    said = tuple(_missing(measures, *(one.reasons for one in evaluations)))
-    return _named(ComparisonSide(names[0]), ComparisonSide(names[1]), differences, said, *found, asked)
+    """Compare the measures of two run files; arguments as of :func:`compare`, for A and B."""
+    differences = [_measure(name, [run.values[name] for run in evaluations], *values) for name in measures]
+    texts = tuple(_missing(measures, *(run.reasons for run in evaluations)))
+    return _comparison(ComparisonSide(names[0]), ComparisonSide(names[1]), differences, texts, *values, choice)
 
 
 def _missing(measures: Sequence[str], a: Mapping[str, str | None], b: Mapping[str, str | None]) -> Iterator[str]:
-    """Why a measure has no value; once where both have the same reason."""
+    """Say why a measure has no value, once if both have the same reason."""
     for measure in measures:
         one, other = a.get(measure), b.get(measure)
         if one and one == other:
             yield f"{measure}: {one}"
             continue
-        yield from (f"{measure} of {name}: {why}" for name, why in (("A", one), ("B", other)) if why)
+        yield from (f"{measure} of {name}: {reason}" for name, reason in (("A", one), ("B", other)) if reason)
 
 
-def _named(
+def _comparison(
     a: ComparisonSide,
     b: ComparisonSide,
     differences: Sequence[Difference],
     notes: tuple[str, ...],
-    found_a: PerQuery | None,
-    found_b: PerQuery | None,
-    asked: paired_differences.QueryChoice | None,
+    values_a: PerQuery | None,
+    values_b: PerQuery | None,
+    choice: paired_differences.QueryChoice | None,
 ) -> Comparison:
-    by = next((each.metric for each in differences if each.metric != LATENCY), None) if asked is None else asked.by
-    if asked is None or found_a is None or found_b is None:
+    by = next((item.metric for item in differences if item.metric != LATENCY), None) if choice is None else choice.by
+    if choice is None or values_a is None or values_b is None:
         return Comparison(a, b, tuple(differences), notes, by)
-    named = paired_differences.largest_changes(found_a, found_b, asked)
-    return Comparison(a, b, tuple(differences), notes, by, named)
+    changed = paired_differences.largest_changes(values_a, values_b, choice)
+    return Comparison(a, b, tuple(differences), notes, by, changed)
 
 
-def corrected(found: Sequence[Comparison]) -> tuple[Comparison, ...]:
-    """Test all differences, corrected for how many there are: all metrics together are one family (Holm 1979)."""
-    columns = family(found)
+def corrected(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
+    """Test all differences and correct for their number: all metrics are one family (Holm 1979)."""
+    columns = family(comparisons)
     tests = dict(zip(columns, significance.paired(tuple(columns.values())), strict=True))
-    adjusted = dict(zip(tests, significance.holm([each.p for each in tests.values()]), strict=True))
-    made = []
-    for one in found:
-        held = [
-            each
-            if each.column is None
-            else with_test(each, _turned(tests[test], columns[test], each.column), adjusted[test])
-            for each, test in ((each, _test(one, each)) for each in one.differences)
+    adjusted = dict(zip(tests, significance.holm([test.p for test in tests.values()]), strict=True))
+    tested = []
+    for comparison in comparisons:
+        differences = [
+            item
+            if item.column is None
+            else with_test(item, _turned(tests[key], columns[key], item.column), adjusted[key])
+            for item, key in ((item, _test(comparison, item)) for item in comparison.differences)
         ]
-        made.append(replace(one, differences=tuple(held)))
-    return tuple(made)
+        tested.append(replace(comparison, differences=tuple(differences)))
+    return tuple(tested)
 
 
 def _turned(tested: TestResult, column: Floats, ours: Floats) -> TestResult:
-    """The test of differences that may have been taken the other way round."""
+    """Turn a test round if its differences have the other sign."""
     if np.array_equal(column, ours):
         return tested
-    of = tested.interval
-    assert of.value is not None
-    low, high = (None if end is None else -end for end in (of.high, of.low))
+    interval = tested.interval
+    assert interval.value is not None
+    low, high = (None if end is None else -end for end in (interval.high, interval.low))
     size = tested.effect_size
     return replace(
         tested,
-        interval=Estimate(-of.value, low, high, of.reason),
+        interval=Estimate(-interval.value, low, high, interval.reason),
         effect_size=None if size is None else -size,
         higher=tested.lower,
         lower=tested.higher,
     )
 
 
-def family(found: Sequence[Comparison]) -> dict[Test, Floats]:
-    """The tests that comparisons are corrected for, and the differences that are tested.
+def family(comparisons: Sequence[Comparison]) -> dict[Test, Floats]:
+    """Return the tests to correct for, each with its differences.
 
-    Two systems that rank alike on several hardware profiles differ there by the very same values: that is one test,
-    however often it is shown.
+    Two systems that rank alike on several hardware profiles differ there by the same values: that is one test.
     """
-    return {_test(one, each): each.column for one in found for each in one.differences if each.column is not None}
+    return {
+        _test(comparison, item): item.column
+        for comparison in comparisons
+        for item in comparison.differences
+        if item.column is not None
+    }
 
 
-def _test(one: Comparison, each: Difference) -> Test:
-    sides = (one.a, one.b)
+def _test(comparison: Comparison, item: Difference) -> Test:
+    sides = (comparison.a, comparison.b)
     systems = frozenset(side.name if side.row is None else side.row.system for side in sides)
-    places = {axes.of(side.row) for side in sides if side.row is not None}
-    return frozenset((each.dataset, each.sample_sha256) for each in places), systems, each.metric, each.fingerprint
+    groups = {axes.of(side.row) for side in sides if side.row is not None}
+    queries = frozenset((group.dataset, group.sample_sha256) for group in groups)
+    return queries, systems, item.metric, item.fingerprint
 
 
 def called(row: Row) -> str:
-    """What people call a row."""
-    named = f"{row.system}/{row.dataset}/{row.scenario}/{row.profile}"
-    return named if row.origin is None else f"{named}/of {row.origin}"
+    """Name a row for people."""
+    name = f"{row.system}/{row.dataset}/{row.scenario}/{row.profile}"
+    return name if row.origin is None else f"{name}/of {row.origin}"
 
 
 def _measure(measure: str, figures: Sequence[float | None], a: PerQuery | None, b: PerQuery | None) -> Difference:
@@ -237,35 +243,35 @@ def _measure(measure: str, figures: Sequence[float | None], a: PerQuery | None, 
     return difference(measure, figures, columns)
 
 
-def _values(measure: str, found: PerQuery) -> Floats | None:
-    return found.measures.get(measure)
+def _values(measure: str, by_query: PerQuery) -> Floats | None:
+    return by_query.measures.get(measure)
 
 
 def _matches(row: Row, glob: str) -> bool:
     return matches(Cell(row.suite, row.system, row.dataset, row.scenario, row.profile), glob)
 
 
-def _latency(a: Row, b: Row, found_a: PerQuery | None, found_b: PerQuery | None) -> Difference:
+def _latency(a: Row, b: Row, values_a: PerQuery | None, values_b: PerQuery | None) -> Difference:
     figures = [row.latency_mean_s.value for row in (a, b)]
-    columns = _aligned(found_a, found_b, lambda each: each.latency_s)
+    columns = _aligned(values_a, values_b, lambda by_query: by_query.latency_s)
     return difference(LATENCY, figures, columns, _again(a, b))
 
 
 def _aligned(
     a: PerQuery | None, b: PerQuery | None, read: Callable[[PerQuery], Floats | None]
 ) -> tuple[Floats, Floats] | None:
-    """A column of both, on the queries that both have; ``None``: there are none."""
+    """Align a column of both on their common queries; ``None``: there are none."""
     if a is None or b is None:
         return None
-    here, there = read(a), read(b.on(a.query_ids))
-    if here is None or there is None or not len(here) or not len(there):
+    ours, theirs = read(a), read(b.on(a.query_ids))
+    if ours is None or theirs is None or not len(ours) or not len(theirs):
         return None
-    known = np.isfinite(here) & np.isfinite(there)
-    return (here[known], there[known]) if known.any() else None
+    finite = np.isfinite(ours) & np.isfinite(theirs)
+    return (ours[finite], theirs[finite]) if finite.any() else None
 
 
 def _again(a: Row, b: Row) -> Estimate | None:
-    """The difference of the means, as far as it repeats; ``None`` where either was measured once."""
+    """Return the difference of the means over repetitions; ``None``: either was measured once."""
     ours, theirs = _repeated(a), _repeated(b)
     if len(ours) < 2 or len(theirs) < 2:
         return None
@@ -279,9 +285,9 @@ def _again(a: Row, b: Row) -> Estimate | None:
 
 
 def _repeated(row: Row) -> Floats:
-    """What repeats independently: each job's mean where there are several, else each trial's.
+    """Return the means of independent repetitions: of jobs if there are several, else of trials.
 
-    Trials are in the order of their jobs.  Where one was cut short it is not told whose it was: nothing then.
+    Trials are in the order of their jobs.  If one was cut short, its job is unknown and the result is empty.
     """
     means = np.asarray(row.trial_means_s, dtype=np.float64)
     if row.jobs == 1:
@@ -291,11 +297,11 @@ def _repeated(row: Row) -> Floats:
 
 
 def _notes(a: Row, b: Row) -> Sequence[str]:
-    said = []
+    texts = []
     for name, row in (("A", a), ("B", b)):
         if row.outcome is not Outcome.OK:
-            said.append(f"{name} ended {row.outcome.value}: {row.detail or 'no detail was stored'}")
-        said += [
+            texts.append(f"{name} ended {row.outcome.value}: {row.detail or 'no detail was stored'}")
+        texts += [
             f"{name} is {finding.validity.value}: {finding.text}"
             for finding in row.findings
             if finding.validity is not Validity.CLEAN
@@ -304,22 +310,24 @@ def _notes(a: Row, b: Row) -> Sequence[str]:
     if one is not None and other is not None and one != other:
         pairs_of = [(name, getattr(one, name), getattr(other, name)) for name in vars(one)]
         differ = ", ".join(f"{name} {mine} against {its}" for name, mine, its in pairs_of if mine != its)
-        said.append(f"measured on different machines or versions ({differ}): a difference in latency is theirs as well")
+        texts.append(
+            f"measured on different machines or versions ({differ}): a difference in latency is theirs as well"
+        )
     if a.profile != b.profile:
-        said.append(f"on different hardware profiles: {a.profile} against {b.profile}")
+        texts.append(f"on different hardware profiles: {a.profile} against {b.profile}")
     ours, theirs = _own(a), _own(b)
-    said += [f"A and B: {note}" for note in ours if note in theirs]
-    said += [f"A: {note}" for note in ours if note not in theirs]
-    said += [f"B: {note}" for note in theirs if note not in ours]
-    return [*said, *notes.of_judgements((a, b)), *notes.of_unjudged((a, b))]
+    texts += [f"A and B: {note}" for note in ours if note in theirs]
+    texts += [f"A: {note}" for note in ours if note not in theirs]
+    texts += [f"B: {note}" for note in theirs if note not in ours]
+    return [*texts, *notes.of_judgements((a, b)), *notes.of_unjudged((a, b))]
 
 
 def _own(row: Row) -> list[str]:
-    """What is to be said of a row beside what its findings say."""
+    """Return a row's notes that are not its findings."""
     texts = {finding.text for finding in row.findings}
     return [note for note in row.notes if note not in texts]
 
 
-def of(found: Mapping[str, PerQuery], row: Row) -> PerQuery | None:
-    """What is known of a row by query."""
-    return found.get(per_query_key(row))
+def of(by_query: Mapping[str, PerQuery], row: Row) -> PerQuery | None:
+    """Return a row's values by query."""
+    return by_query.get(per_query_key(row))

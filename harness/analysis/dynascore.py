@@ -1,21 +1,21 @@
-"""Dynascores: accuracy and what it costs in one number (Ma et al. 2021; Santhanam et al. 2023, equations 1 and 2).
+"""Dynascore: accuracy and its costs in one number (Ma et al. 2021; Santhanam et al. 2023, equations 1 and 2).
 
-A score is the sum over metrics of weight x value / AMRS, with everything that is better when smaller negated.  The AMRS
-(average marginal rate of substitution) says how much of a metric one point of accuracy is worth, so that milliseconds
-and dollars become points.  Accuracy itself has the rate 1.
+A score is the sum over metrics of weight x value / AMRS; metrics that are better when smaller are negated.  The AMRS
+(average marginal rate of substitution) is the amount of a metric that one point of accuracy is worth, so that
+milliseconds and dollars become points.  Accuracy itself has the rate 1.
 
-Two ways to find the rates:
+Two modes compute the rates:
 
 - ``reference``, as Dynaboard computes it: the mean of |d metric| / |d accuracy| over neighbouring rows by accuracy,
-  those left out whose accuracies differ by no more than 1e-4 of the largest.  Where many rows share an accuracy (one
-  system on several machines), which of them are neighbours hangs on their order.  Dynaboard leaves it to an unstable
-  sort; here it is accuracy, then system, profile and key.  One near-tied pair can still decide the whole mean.
-- ``robust``: for each metric, rows whose accuracies lie within a cut-off of one another count as one group, which its
-  best row in that metric stands for; the rate is the median over neighbouring groups.  It does not depend on the order
-  of the rows, and a row that is near-tied with one that stands for a group, and no better, changes nothing.
+  without pairs whose accuracies differ by no more than 1e-4 of the largest.  If many rows share an accuracy (one system
+  on several machines), their order decides which are neighbours.  Dynaboard leaves it to an unstable sort; here it is
+  accuracy, then system, profile and key.  One near-tied pair can still decide the whole mean.
+- ``robust``: for each metric, rows whose accuracies lie within a cut-off of one another form one group, represented by
+  its best row in that metric; the rate is the median over neighbouring groups.  It does not depend on the order of the
+  rows, and a row that is near-tied with a representative, and no better, changes nothing.
 
-No rate that depends on accuracy at all could ignore every near-tied row whatever its other metrics: by adding such rows
-and taking others away, in steps smaller than any cut-off, each set of rows could be turned into each other one.
+No rate that depends on accuracy could ignore every near-tied row whatever its other metrics: by adding such rows and
+removing others, in steps smaller than any cut-off, each set of rows could be turned into each other one.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ from itertools import pairwise
 from harness.errors import UnknownName
 
 MODES = ("reference", "robust")
-# Dynaboard's: neighbours whose accuracies differ by no more than this share of the largest accuracy are left out.
+# Of Dynaboard: neighbours whose accuracies differ by no more than this share of the largest are left out.
 LEAST_SHARE = 1e-4
 
 
 class RateStatus(str, Enum):
-    """Why a rate is what it is."""
+    """Origin of a rate, or the reason why it is missing."""
 
     OK = "ok"
     GIVEN = "given"
-    # Fewer than two rows, or groups of them, differ in accuracy.
+    # Fewer than two rows or groups differ in accuracy.
     NO_PAIR = "no pair"
-    # The metric is the same wherever accuracy differs: nothing can be said of what a point of accuracy is worth.
+    # The metric is the same wherever accuracy differs, so a point of accuracy has no exchange rate.
     NO_DIFFERENCE = "no difference"
 
 
 @dataclass(frozen=True)
 class Rate:
-    """An AMRS: units of the metric for a point of accuracy; ``None`` under a status that says why.
+    """AMRS of a metric: its units for a point of accuracy; ``None`` under a status that gives the reason.
 
-    ``pairs``: how many neighbouring rows or groups it was made of.
+    ``pairs`` counts the pairs of neighbouring rows or groups behind it.
     """
 
     value: float | None
@@ -59,7 +59,7 @@ class Rate:
 
 @dataclass(frozen=True)
 class Entry:
-    """A row as scores see it: what breaks ties, its accuracy (points), and its other metrics by name."""
+    """Input of a score: names that break ties, the accuracy (points), and other metrics by name."""
 
     system: str
     profile: str
@@ -69,16 +69,15 @@ class Entry:
 
     @property
     def name(self) -> tuple[str, str, str]:
-        """Breaks ties."""
+        """Key that breaks ties."""
         return self.system, self.profile, self.key
 
 
 @dataclass(frozen=True)
-class Weighing:
-    """What counts, and how much: ``weights`` by metric (they sum to 1), ``higher`` those that are better when larger.
+class DynascoreOptions:
+    """Options of a Dynascore: ``weights`` by metric (they sum to 1), ``higher`` metrics that are better when larger.
 
-    ``mode`` is one of ``MODES``; ``cutoff`` (points of accuracy) is of use to ``robust`` alone.  ``given`` are rates
-    that are taken as they are.
+    ``mode`` is one of ``MODES``; only ``robust`` uses ``cutoff`` (points of accuracy).  ``given`` holds fixed rates.
     """
 
     weights: Mapping[str, float]
@@ -89,16 +88,16 @@ class Weighing:
 
     @property
     def others(self) -> tuple[str, ...]:
-        """The metrics beside accuracy that have a weight."""
+        """Metrics other than accuracy that have a weight."""
         return tuple(name for name, weight in self.weights.items() if weight and name != "accuracy")
 
 
-def rates(entries: Sequence[Entry], weighing: Weighing) -> dict[str, Rate]:
-    """The AMRS of every metric that has a weight, but for accuracy.
+def rates(entries: Sequence[Entry], weighing: DynascoreOptions) -> dict[str, Rate]:
+    """Compute the AMRS of every metric with a weight, except accuracy.
 
     Args:
         entries: rows that may be compared, each with all those metrics, in any order.
-        weighing: what counts.
+        weighing: the options.
 
     Raises:
         UnknownName: there is no such mode.
@@ -113,29 +112,29 @@ def rates(entries: Sequence[Entry], weighing: Weighing) -> dict[str, Rate]:
     }
 
 
-def _reference(entries: Sequence[Entry], metric: str, _weighing: Weighing) -> Rate:
+def _reference(entries: Sequence[Entry], metric: str, _weighing: DynascoreOptions) -> Rate:
     ordered = sorted(entries, key=lambda entry: (entry.accuracy, entry.name))
     least = LEAST_SHARE * max((entry.accuracy for entry in ordered), default=0.0)
-    found = [
+    rates = [
         abs(after.values[metric] - before.values[metric]) / (after.accuracy - before.accuracy)
         for before, after in pairwise(ordered)
         if after.accuracy - before.accuracy > least
     ]
-    return _rate(sum(found) / len(found) if found else None, len(found))
+    return _rate(sum(rates) / len(rates) if rates else None, len(rates))
 
 
-def _robust(entries: Sequence[Entry], metric: str, weighing: Weighing) -> Rate:
+def _robust(entries: Sequence[Entry], metric: str, weighing: DynascoreOptions) -> Rate:
     sign = -1 if metric in weighing.higher else 1
-    # By accuracy, ascending: the rows that stand for their groups.  Best rows come first, so that whoever is near-tied
-    # with one of them and no better finds it there.
+    # Representatives of the groups by ascending accuracy.  Best rows come first, so that a near-tied row that is no
+    # better meets its representative.
     groups: list[tuple[float, float]] = []
     for value, accuracy in sorted((sign * entry.values[metric], -entry.accuracy) for entry in entries):
-        place = bisect_left(groups, (-accuracy, value))
-        near = groups[max(0, place - 1) : place + 1]
+        index = bisect_left(groups, (-accuracy, value))
+        near = groups[max(0, index - 1) : index + 1]
         if all(abs(-accuracy - other) > weighing.cutoff for other, _ in near):
             insort(groups, (-accuracy, value))
-    found = [abs(after - before) / (high - low) for (low, before), (high, after) in pairwise(groups)]
-    return _rate(statistics.median(found) if found else None, len(found))
+    rates = [abs(after - before) / (high - low) for (low, before), (high, after) in pairwise(groups)]
+    return _rate(statistics.median(rates) if rates else None, len(rates))
 
 
 def _rate(value: float | None, pairs: int) -> Rate:
@@ -144,11 +143,11 @@ def _rate(value: float | None, pairs: int) -> Rate:
     return Rate(value, RateStatus.OK, pairs) if value > 0 else Rate(None, RateStatus.NO_DIFFERENCE, pairs)
 
 
-def score(entry: Entry, weighing: Weighing, found: Mapping[str, Rate]) -> float | None:
-    """A row's Dynascore in points; ``None`` where the rate of a weighed metric is not known (see its status)."""
+def score(entry: Entry, weighing: DynascoreOptions, rates: Mapping[str, Rate]) -> float | None:
+    """Return a row's Dynascore in points; ``None`` if a weighed metric has no rate (see its status)."""
     total = weighing.weights.get("accuracy", 0.0) * entry.accuracy
     for metric in weighing.others:
-        rate = found[metric].value
+        rate = rates[metric].value
         if rate is None:
             return None
         sign = 1 if metric in weighing.higher else -1

@@ -10,12 +10,11 @@ from typing import Any
 from harness.analysis import rejudge
 from harness.analysis.rejudge import Instead, Stand
 from harness.analysis.row_distances import Found, Vectors
-from harness.evaluation import evaluate, measure_names, qrels_files, trec, unjudged
+from harness.evaluation import evaluate, judged_runs, measure_names, trec
 from harness.evaluation.evaluate import Evaluation
-from harness.evaluation.frechet_names import DistanceName
-from harness.evaluation.judged_runs import JudgedRuns
-from harness.evaluation.trec import Run, StoredQrels
-from harness.evaluation.unjudged import Unjudged
+from harness.evaluation.judged_runs import JudgedRuns, UnjudgedHits
+from harness.evaluation.measure_names import DistanceName
+from harness.evaluation.trec import QrelsCache, Run
 from harness.results import reader
 from harness.results.attempts import Job
 from harness.results.reader import judges_hits_alone, read_job_run
@@ -31,7 +30,7 @@ class Worth:
 
     stand: Stand
     judged: Evaluation
-    unjudged: Unjudged | None
+    unjudged: UnjudgedHits | None
     distances: dict[str, Found]
     notes: tuple[str, ...] = ()
 
@@ -48,7 +47,7 @@ class Judge:
     instead: Instead | None = None
     vectors: Vectors | None = None
     stands: dict[Path, Stand] = field(default_factory=dict)
-    _qrels: StoredQrels = field(default_factory=StoredQrels)
+    _qrels: QrelsCache = field(default_factory=QrelsCache)
 
     def __call__(self, job: Job) -> Worth:
         """What a job's run is worth.
@@ -86,10 +85,10 @@ class Judge:
             return found
         return rejudge.leave_out(found, job.sample_ids(), self.instead)
 
-    def _unjudged(self, job: Job, run: Run, now: Stand, sample: tuple[str, ...]) -> Unjudged:
+    def _unjudged(self, job: Job, run: Run, now: Stand, sample: tuple[str, ...]) -> UnjudgedHits:
         cutoffs = (measure_names.cutoff(measure) for measure in self.measures)
-        depth = min(job.result.spec.k, next((depth for depth in cutoffs if depth), unjudged.DEPTH))
-        return unjudged.count(run, now.qrels, (query for query in sample if now.qrels.get(query)), depth)
+        depth = min(job.result.spec.k, next((depth for depth in cutoffs if depth), judged_runs.UNJUDGED_DEPTH))
+        return judged_runs.count_unjudged(run, now.qrels, (query for query in sample if now.qrels.get(query)), depth)
 
     def _distances(
         self, job: Job, run: Run, now: Stand, sample: tuple[str, ...], *, hits_alone: bool
@@ -108,4 +107,4 @@ class Judge:
 
 def _below(now: Stand, sample: Sequence[str]) -> tuple[str, ...]:
     grades = (grade for query in sample for grade in now.qrels.get(query, {}).values())
-    return tuple(qrels_files.of_grades(grades))
+    return tuple(trec.negative_grade_notes(grades))

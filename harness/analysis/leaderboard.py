@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from harness.analysis import axes, dynascore, pareto_front
 from harness.analysis.axes import ACCURACY, Axis, Place
-from harness.analysis.dynascore import Entry, Rate, Weighing
+from harness.analysis.dynascore import DynascoreOptions, Entry, Rate
 from harness.analysis.pareto_front import FrontState
 from harness.analysis.resampling import CONFIDENCE, Resampled
 from harness.analysis.table import Row, Table, per_query_key
@@ -207,9 +207,9 @@ def _axes(query: LeaderboardQuery) -> tuple[Axis, ...]:
     return tuple(axes.axis(name, query.measure) for name in names)
 
 
-def _weighing(query: LeaderboardQuery, cutoff: float) -> Weighing:
+def _weighing(query: LeaderboardQuery, cutoff: float) -> DynascoreOptions:
     higher = frozenset(name for name in query.weights if axes.axis(name, query.measure).higher)
-    return Weighing(query.weights, higher, query.mode, cutoff, query.amrs)
+    return DynascoreOptions(query.weights, higher, query.mode, cutoff, query.amrs)
 
 
 def _entry(row: Row, needed: Sequence[Axis]) -> Entry:
@@ -287,7 +287,7 @@ def _beyond(row: Row, query: LeaderboardQuery) -> str | None:
     return None
 
 
-def dynascore_scorer(weighing: Weighing) -> Scorer:
+def dynascore_scorer(weighing: DynascoreOptions) -> Scorer:
     """Score by Dynascore; each set of rows has its own rates."""
 
     def score(entries: Sequence[Entry]) -> Sequence[float | None]:
@@ -372,7 +372,9 @@ def intervals_by_systems(entries: Sequence[Entry], scorer: Scorer) -> list[RankI
     return _intervals(np.asarray([_numbers(ranks) for ranks in rankings]), 0.0)
 
 
-def intervals_by_weights(entries: Sequence[Entry], weighing: Weighing, rates: Mapping[str, Rate]) -> list[RankInterval]:
+def intervals_by_weights(
+    entries: Sequence[Entry], weighing: DynascoreOptions, rates: Mapping[str, Rate]
+) -> list[RankInterval]:
     """Return 95 % of the ranks when each weight moves at random by up to 0.1, and they sum to 1 again."""
     names = [name for name, weight in weighing.weights.items() if weight]
     base = np.asarray([weighing.weights[name] for name in names])
@@ -391,7 +393,7 @@ def weight_shifts(names: int) -> Floats:
     return np.random.default_rng(_SEED).uniform(-PERTURBATION, PERTURBATION, (PERTURBED, names))
 
 
-def _contributions(entries: Sequence[Entry], weighing: Weighing, rates: Mapping[str, Rate]) -> Floats | None:
+def _contributions(entries: Sequence[Entry], weighing: DynascoreOptions, rates: Mapping[str, Rate]) -> Floats | None:
     """Return the scores under one metric with the weight 1."""
     scores = [dynascore.score(entry, weighing, rates) for entry in entries]
     return None if None in scores else np.asarray(scores, dtype=np.float64)

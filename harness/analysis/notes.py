@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from harness import stats
 from harness.analysis.table import Overhead, Row, Validity
-from harness.evaluation.run_notes import unjudged_among
+from harness.evaluation.evaluate_runs import unjudged_share_notes
 from harness.pricing import cost
 from harness.pricing.prices import Snapshot
 from harness.pricing.storage_prices import StoragePrice
@@ -211,4 +211,4 @@ def of_unjudged(rows: Sequence[Row]) -> Iterator[str]:
         if row.unjudged_share is not None and row.unjudged_depth is not None:
             found[row.dataset, row.unjudged_depth][row.system].add(row.unjudged_share)
     for (dataset, depth), systems in sorted(found.items()):
-        yield from unjudged_among(dataset, depth, systems)
+        yield from unjudged_share_notes(dataset, depth, systems)

@@ -1,4 +1,4 @@
-"""What differs between two columns of values of the same queries, and what may be claimed of it."""
+"""Paired differences of two systems over queries: the verdict that they bear, and the queries that differ most."""
 
 from __future__ import annotations
 
@@ -16,59 +16,16 @@ from harness.analysis.significance import TestResult
 from harness.evaluation.per_query import PerQuery
 from harness.stats import Estimate
 
-# MERGED harness.analysis.paired_differences: The queries on which two systems differ most.
-
-
-@dataclass(frozen=True)
-class QueryChange:
-    """A query: its text (``""`` where nothing says it), its value in A and in B, and B less A."""
-
-    query_id: str
-    text: str
-    a: float
-    b: float
-    difference: float
-
-
-@dataclass(frozen=True)
-class QueryChoice:
-    """Which to name: by which measure, how many each way, and the texts of queries, by id."""
-
-    by: str
-    count: int
-    texts: Mapping[str, str]
-
-
-def largest_changes(a: PerQuery, b: PerQuery, asked: QueryChoice) -> tuple[QueryChange, ...]:
-    """At most ``asked.count`` queries that B does better and as many that it does worse, each the furthest apart first.
-
-    Those equally far apart stand in the order of their ids; those that are equal are none.  Where either has no values
-    of the measure, there are none.
-    """
-    measure, count = asked.by, asked.count
-    if measure not in a.measures or measure not in b.measures:
-        return ()
-    theirs = b.on(a.query_ids).measures[measure]
-    every = [
-        QueryChange(query, asked.texts.get(query, ""), float(ours), float(its), float(its - ours))
-        for query, ours, its in zip(a.query_ids, a.measures[measure], theirs, strict=True)
-    ]
-    # A query that either has not is nan, which is neither above 0 nor below.
-    better = sorted((each for each in every if each.difference > 0), key=lambda each: -each.difference)
-    worse = sorted((each for each in every if each.difference < 0), key=lambda each: each.difference)
-    return (*better[:count], *worse[:count])
-
-
 Floats = NDArray[np.float64]
 
 LATENCY = "latency"
-# A sample "would show" a difference if it finds it in four of five repetitions, at 95 % confidence.
+# A sample "shows" a difference if it finds it in four of five repetitions, at 95 % confidence.
 POWER = 0.8
 _Z = 1.959963984540054 + 0.8416212335729143
 
 
 class ComparisonVerdict(str, Enum):
-    """What can be said of B against A."""
+    """Verdict on B against A."""
 
     FASTER = "faster"
     SLOWER = "slower"
@@ -83,15 +40,14 @@ class ComparisonVerdict(str, Enum):
 
 @dataclass(frozen=True)
 class Difference:
-    """B less A in one metric (latency in seconds, a measure in its own unit), over the queries that both have.
+    """B less A in one metric (latency in seconds, a measure in its own unit), over their common queries.
 
-    ``over_queries`` has the paired 95 % interval, for queries like these: of a measure it is that of the test, once it
-    was :func:`held_against` the others; of latency, Hall's.  ``again`` has the same difference
-    with a 95 % Welch interval over repeated measurements of these queries; only latency has one.  ``interval`` is the
-    one that a person sees.  ``ratio`` is B / A.
-    ``needed``: how many such queries would show a difference of this size (95 % confidence, power 80 %).  ``tested``
-    says whether it is more than chance; ``p_holm`` is the p of that test, corrected for all that were compared together
-    (both ``None`` until then).  ``column`` holds the queries' differences, ``fingerprint`` names them.
+    ``over_queries`` has the paired 95 % interval, for queries like these: of a measure that of the test (from
+    :func:`with_test` on), of latency Hall's.  ``again`` has the same difference with a 95 % Welch interval over repeated
+    measurements of these queries; only latency has one.  ``interval`` is the one that reports show.  ``ratio`` is B / A.
+    ``needed`` is the number of such queries that would show a difference of this size (95 % confidence, power 80 %).
+    ``tested`` is the test, ``p_holm`` its p, corrected for all comparisons (both ``None`` before :func:`with_test`).
+    ``column`` holds the queries' differences, ``fingerprint`` identifies them.
     """
 
     metric: str
@@ -110,17 +66,17 @@ class Difference:
 
     @property
     def interval(self) -> Estimate:
-        """Return the difference for other such queries; a latency's also for fresh processes."""
+        """Difference for other such queries; of latency, also for fresh processes."""
         return _combined(self.over_queries, self.again)
 
     @property
     def larger_is_better(self) -> bool:
-        """Latency is the only metric of which less is better."""
+        """Whether larger is better: of every metric but latency."""
         return self.metric != LATENCY
 
     @property
     def won_lost_tied(self) -> tuple[int, int, int] | None:
-        """On how many queries B does better, worse and the same; ``None``: not known by query."""
+        """Numbers of queries that B does better, worse and the same; ``None``: no values by query."""
         if self.tested is None:
             return None
         up, down = self.tested.higher, self.tested.lower
@@ -133,12 +89,12 @@ def difference(
     columns: tuple[Floats, Floats] | None,
     again: Estimate | None = None,
 ) -> Difference:
-    """What differs in one metric.
+    """Compute the difference in one metric.
 
     Args:
         metric: ``LATENCY`` or a measure.
         figures: A's and B's.
-        columns: A's and B's values of the queries that both have, each of shape (queries,); ``None``: there are none.
+        columns: A's and B's values of their common queries, each of shape (queries,); ``None``: there are none.
         again: see :class:`Difference`.
     """
     a, b = figures
@@ -164,22 +120,22 @@ def difference(
     )
 
 
-def with_test(each: Difference, tested: TestResult, p_holm: float) -> Difference:
-    """The same with its test; what the corrected p does not bear is not claimed.
+def with_test(item: Difference, tested: TestResult, p_holm: float) -> Difference:
+    """Add the test; withdraw a verdict that the corrected p does not bear.
 
-    Among many comparisons some seem to differ by chance, as each is tested as if it were the only one.
+    Among many comparisons some seem to differ by chance, because each is tested as if it were the only one.
     """
-    interval, verdict = each.over_queries, each.verdict
-    if each.metric != LATENCY:
-        interval, verdict = tested.interval, _worth(tested)
+    interval, verdict = item.over_queries, item.verdict
+    if item.metric != LATENCY:
+        interval, verdict = tested.interval, _verdict_of_test(tested)
     claims = (ComparisonVerdict.FASTER, ComparisonVerdict.SLOWER, ComparisonVerdict.BETTER, ComparisonVerdict.WORSE)
     if verdict in claims and p_holm > significance.LEVEL:
         verdict = ComparisonVerdict.UNCORRECTED
-    return replace(each, over_queries=interval, tested=tested, p_holm=p_holm, verdict=verdict)
+    return replace(item, over_queries=interval, tested=tested, p_holm=p_holm, verdict=verdict)
 
 
-def _worth(tested: TestResult) -> ComparisonVerdict:
-    """What one test says of a measure."""
+def _verdict_of_test(tested: TestResult) -> ComparisonVerdict:
+    """Return the verdict of one test of a measure."""
     if not tested.higher and not tested.lower:
         return ComparisonVerdict.EQUAL
     queries, mean = tested.higher + tested.lower + tested.tied, tested.interval.value
@@ -189,7 +145,7 @@ def _worth(tested: TestResult) -> ComparisonVerdict:
 
 
 def _least(metric: str) -> int:
-    """The fewest queries for an interval of a difference."""
+    """Return the fewest queries for an interval of a difference."""
     return stats.LATENCY_MIN_QUERIES if metric == LATENCY else stats.INTERVAL_MIN_QUERIES
 
 
@@ -201,7 +157,7 @@ def _needed(differences: Floats, least: int) -> int | None:
 
 
 def _combined(over_queries: Estimate, again: Estimate | None) -> Estimate:
-    """Return a difference with one interval for other queries and other processes (:func:`stats.measured_again`)."""
+    """Combine both intervals into one for other queries and other processes (:func:`stats.measured_again`)."""
     if again is None or over_queries.value is None or again.value is None or again.low is None or again.high is None:
         return over_queries
     moved = over_queries.value - again.value
@@ -210,7 +166,7 @@ def _combined(over_queries: Estimate, again: Estimate | None) -> Estimate:
 
 
 def _verdict(over_queries: Estimate, interval: Estimate, differences: Floats) -> ComparisonVerdict:
-    """Return what the interval says of a latency."""
+    """Return the verdict that the interval bears for a latency."""
     if not differences.any():
         return ComparisonVerdict.EQUAL
     side = _side(interval)
@@ -220,7 +176,46 @@ def _verdict(over_queries: Estimate, interval: Estimate, differences: Floats) ->
 
 
 def _side(figure: Estimate) -> int:
-    """On which side of 0 the whole interval lies; 0: on neither."""
+    """Return the side of 0 that the whole interval lies on; 0: on neither."""
     if figure.low is None or figure.high is None:
         return 0
     return 1 if figure.low > 0 else -1 if figure.high < 0 else 0
+
+
+@dataclass(frozen=True)
+class QueryChange:
+    """A query: its text (``""``: unknown), its value in A and in B, and B less A."""
+
+    query_id: str
+    text: str
+    a: float
+    b: float
+    difference: float
+
+
+@dataclass(frozen=True)
+class QueryChoice:
+    """Options of the list of queries: the measure, the number in each direction, the texts of queries by id."""
+
+    by: str
+    count: int
+    texts: Mapping[str, str]
+
+
+def largest_changes(a: PerQuery, b: PerQuery, choice: QueryChoice) -> tuple[QueryChange, ...]:
+    """Return at most ``count`` queries that B does better, and as many that it does worse, largest change first.
+
+    Ties are in the order of ids; equal values are no change.  Without values of the measure in both there are none.
+    """
+    measure, count = choice.by, choice.count
+    if measure not in a.measures or measure not in b.measures:
+        return ()
+    theirs = b.on(a.query_ids).measures[measure]
+    changes = [
+        QueryChange(query, choice.texts.get(query, ""), float(ours), float(its), float(its - ours))
+        for query, ours, its in zip(a.query_ids, a.measures[measure], theirs, strict=True)
+    ]
+    # A query that one of the two lacks is nan, which is neither above 0 nor below.
+    better = sorted((change for change in changes if change.difference > 0), key=lambda change: -change.difference)
+    worse = sorted((change for change in changes if change.difference < 0), key=lambda change: change.difference)
+    return (*better[:count], *worse[:count])

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from harness import filesystem
 from harness.errors import FileError, UsageError
-from harness.evaluation import input_files, qrels_files
+from harness.evaluation import trec, trec_lines
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.trec import Qrels
 
@@ -85,10 +85,10 @@ def read(qrels: Path | None, without: Path | None = None) -> Instead | None:
         return None
     found = Instead("", "", None)
     if qrels is not None:
-        input_files.check_kept(qrels)
+        trec_lines.refuse_pipe(qrels)
         # By its name alone: these sentences are kept with rows that any file of this name and content stands in for.
-        given = qrels_files.read(qrels, called=qrels.name)
-        found = replace(found, name=qrels.name, qrels=given.qrels, sha256=_sha256(qrels), remarks=given.remarks)
+        given = trec.read_qrels_file(qrels, name=qrels.name)
+        found = replace(found, name=qrels.name, qrels=given.qrels, sha256=_sha256(qrels), remarks=given.notes)
     if without is not None:
         try:
             lines = without.read_text(encoding="utf-8-sig").split("\n")
@@ -166,11 +166,11 @@ def _by_others(found: Sequence[JudgedRuns], instead: Instead) -> tuple[JudgedRun
 
 def _judged(each: JudgedRuns, now: Stand) -> JudgedRuns:
     said = (
-        *(() if now.sha256 else each.said),
+        *(() if now.sha256 else each.notes),
         *(f"{each.dataset} is judged {text}" for text in now.said),
         *(f"{each.dataset}: {why}" for why in now.notes),
     )
-    return replace(each, qrels=now.qrels, said=said)
+    return replace(each, qrels=now.qrels, notes=said)
 
 
 def _without(found: Sequence[JudgedRuns], instead: Instead) -> tuple[JudgedRuns, ...]:
@@ -187,7 +187,7 @@ def _without(found: Sequence[JudgedRuns], instead: Instead) -> tuple[JudgedRuns,
             for system, run in each.runs.items()
         }
         said = f"{each.dataset} is judged {_fewer(tuple(each.queries), instead)}"
-        made.append(replace(each, queries=kept, runs=fewer, said=(*each.said, said)) if gone else each)
+        made.append(replace(each, queries=kept, runs=fewer, notes=(*each.notes, said)) if gone else each)
     return tuple(made)
 
 

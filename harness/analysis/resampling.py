@@ -1,4 +1,4 @@
-"""Resampling queries: which differences between rows a sample can show, and what another sample would have shown.
+"""Bootstrap over queries: differences that a sample can show, and results that another sample would have had.
 
 All rows of a comparison answered the same queries, so each resample draws the same queries for all of them.
 """
@@ -22,7 +22,7 @@ BETTER, EQUAL, WORSE, UNDECIDED = 1, 0, -1, 2
 RESAMPLES = 1000
 CONFIDENCE = 0.95
 _Z = 1.959963984540054
-# More distinct rankings than these are compared by their intervals: pairs grow with the square.
+# More distinct rankings than this are compared by their intervals, because pairs grow with the square.
 MOST_PAIRED = 200
 
 
@@ -49,26 +49,26 @@ class PairedSigns:
     signs: Signs
 
 
-def aligned(found: Sequence[PerQuery | None], measure: str) -> tuple[Floats, Floats] | None:
-    """Accuracy (points) and latency (s) by query, each of shape (queries, rows); ``nan`` where a query has none.
+def aligned(rows: Sequence[PerQuery | None], measure: str) -> tuple[Floats, Floats] | None:
+    """Align accuracy (points) and latency (s) by query, each of shape (queries, rows); missing values are ``nan``.
 
     ``None``: some row has no values by query, or there are too few queries to resample.
     """
-    known = [each for each in found if each is not None and measure in each.measures]
-    if len(known) < len(found) or not known:
+    values = [row for row in rows if row is not None and measure in row.measures]
+    if len(values) < len(rows) or not values:
         return None
-    ids = tuple(sorted(set().union(*(each.query_ids for each in known))))
+    ids = tuple(sorted(set().union(*(row.query_ids for row in values))))
     if len(ids) < INTERVAL_MIN_QUERIES:
         return None
-    placed = [each.on(ids) for each in known]
+    same = [row.on(ids) for row in values]
     none = np.full(len(ids), np.nan)
-    accuracy = np.stack([100 * each.measures[measure] for each in placed], axis=1)
-    latency = np.stack([each.latency_s if len(each.latency_s) else none for each in placed], axis=1)
+    accuracy = np.stack([100 * row.measures[measure] for row in same], axis=1)
+    latency = np.stack([row.latency_s if len(row.latency_s) else none for row in same], axis=1)
     return accuracy, latency
 
 
 def resample(accuracy: Floats, latency_s: Floats, seed: int, resamples: int = RESAMPLES) -> Resampled:
-    """Draw queries with replacement, the same ones for every row."""
+    """Draw queries with replacement, the same for every row."""
     queries = len(accuracy)
     counts = np.random.default_rng(seed).multinomial(queries, np.full(queries, 1 / queries), size=resamples)
     weights = counts.astype(np.float64)
@@ -76,42 +76,42 @@ def resample(accuracy: Floats, latency_s: Floats, seed: int, resamples: int = RE
 
 
 def _means(weights: Floats, values: Floats) -> Floats:
-    """Weighted means of each column; a query without a value has no weight there."""
+    """Return weighted means of each column; a query without a value has no weight there."""
     known = np.isfinite(values)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray((weights @ np.where(known, values, 0.0)) / (weights @ known), dtype=np.float64)
 
 
 def cutoff(accuracy: Floats) -> float:
-    """The difference in accuracy (points) that this sample can just show.
+    """Return the smallest difference in accuracy (points) that this sample can show.
 
-    The median over pairs of different rankings of half the 95 % interval of their paired difference; 0 where there are
-    fewer than two.
+    It is the median over pairs of different rankings of half the 95 % interval of their paired difference; 0 for fewer
+    than two rankings.
 
     Args:
         accuracy: shape (queries, rows), points.
     """
     distinct, _ = _distinct(accuracy)
-    found = []
+    halves = []
     for one in range(distinct.shape[1]):
         differences = distinct[:, one + 1 :] - distinct[:, [one]]
         for column in differences.T:
             known = column[np.isfinite(column)]
             if len(known) > 1:
-                found.append(_Z * float(np.std(known, ddof=1)) / len(known) ** 0.5)
-    return float(np.median(found)) if found else 0.0
+                halves.append(_Z * float(np.std(known, ddof=1)) / len(known) ** 0.5)
+    return float(np.median(halves)) if halves else 0.0
 
 
 def paired_signs(keys: Sequence[str], accuracy: Floats, resampled: Resampled) -> PairedSigns | None:
-    """How rankings stand to one another, by the 95 % interval of their paired difference over resampled queries.
+    """Compare rankings by the 95 % interval of their paired difference over resampled queries.
 
     Args:
-        keys: the rows'.
+        keys: of the rows.
         accuracy: shape (queries, rows), points.
         resampled: of the same rows.
 
     Returns:
-        ``None`` where there are more than ``MOST_PAIRED`` different rankings.
+        ``None`` for more than ``MOST_PAIRED`` different rankings.
     """
     distinct, group = _distinct(accuracy)
     count = distinct.shape[1]
@@ -130,7 +130,7 @@ def paired_signs(keys: Sequence[str], accuracy: Floats, resampled: Resampled) ->
 
 
 def _distinct(accuracy: Floats) -> tuple[Floats, NDArray[np.int64]]:
-    """The columns that differ, and which of them each column is."""
+    """Return the distinct columns, and the index of each column among them."""
     columns: dict[bytes, int] = {}
     group = [columns.setdefault(np.ascontiguousarray(column).tobytes(), len(columns)) for column in accuracy.T]
     firsts = [group.index(number) for number in range(len(columns))]

@@ -1,6 +1,6 @@
-"""How robust a leaderboard is: how often two systems change places with other queries, judgements and measures.
+"""Robustness of a leaderboard: how often two systems swap with other queries, judgements and measures.
 
-The order that is held against others is that of one measure over all queries and all judgements.
+The reference order is that of one measure over all queries and all judgements.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from harness.analysis import rank_correlation, resampling
 from harness.errors import UsageError
-from harness.evaluation import evaluate_runs, measure_names, qrels_subsample, run_notes
-from harness.evaluation.evaluate_runs import JudgedValues
+from harness.evaluation import evaluate_runs, measure_names, qrels_subsample
+from harness.evaluation.evaluate_runs import EvaluatedRuns
 from harness.evaluation.judged_runs import JudgedRuns
-from harness.evaluation.qrels_subsample import Keep
+from harness.evaluation.qrels_subsample import KeepRule
 from harness.stats import CONFIDENCE, INTERVAL_MIN_QUERIES, Estimate
 
 Floats = NDArray[np.float64]
@@ -30,7 +30,7 @@ _RESAMPLED = "resampled"
 
 
 class ConditionKind(str, Enum):
-    """What is other than on the leaderboard."""
+    """Difference between a condition and the leaderboard."""
 
     QUERIES = "other queries"
     JUDGEMENTS = "fewer judgements"
@@ -39,11 +39,11 @@ class ConditionKind(str, Enum):
 
 @dataclass(frozen=True)
 class RobustnessOptions:
-    """The measure that makes the leaderboard, the measures that it is held against, and how often what is drawn."""
+    """Options of a robustness check: main measure, other measures, judgements to keep, numbers of draws."""
 
     measure: str
     against: tuple[str, ...] = ()
-    keeps: tuple[Keep, ...] = ()
+    keeps: tuple[KeepRule, ...] = ()
     resamples: int = RESAMPLES
     draws: int = DRAWS
     seed: int = SEED
@@ -51,7 +51,7 @@ class RobustnessOptions:
 
 @dataclass(frozen=True)
 class RankedSystem:
-    """A system: its value and rank, and over resampled queries its rank's 95 % interval and how often it is first."""
+    """A system with its value and rank; over resampled queries, the rank's 95 % interval and the share of first ranks."""
 
     system: str
     value: float
@@ -63,12 +63,12 @@ class RankedSystem:
 
 @dataclass(frozen=True)
 class Condition:
-    """One way of asking again, ``draws`` times.
+    """``draws`` orders under one changed condition.
 
-    ``flips`` has the share of draws in which two systems stand the other way round, by the systems in their order; a
-    tie in a draw counts half.  ``None``: the two are equal on the leaderboard, or one and the same.  ``tau`` is
-    Kendall's with the leaderboard, its mean over draws with the least and the largest; ``tau_whole`` that of another
-    measure over all queries.  Where nothing could be asked, there are no flips and ``reason`` says why.
+    ``flips`` holds the share of draws in which two systems swap, by the systems in their order; a tie in a draw counts
+    half.  ``None``: the two are equal on the leaderboard, or the same system.  ``tau`` is Kendall's with the
+    leaderboard, its mean over draws with the least and the largest; ``tau_whole`` that of another measure over all
+    queries.  Without draws there are no flips, and ``reason`` says why.
     """
 
     cause: ConditionKind
@@ -82,7 +82,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class Robustness:
-    """One leaderboard, best system first, and what moves it."""
+    """One leaderboard, best system first, and the conditions that change it."""
 
     dataset: str
     measure: str
@@ -93,15 +93,15 @@ class Robustness:
 
     @property
     def systems(self) -> tuple[str, ...]:
-        """Their names, best first."""
-        return tuple(each.system for each in self.standings)
+        """Names of the systems, best first."""
+        return tuple(ranked.system for ranked in self.standings)
 
 
 @dataclass(frozen=True)
 class QueryScores:
-    """What systems are worth query by query: by measure, of shape (queries, systems), the same queries in each.
+    """Values of systems by measure, of shape (queries, systems), the same queries in each.
 
-    ``unfit`` says of each other measure why systems cannot be ordered query by query by it.
+    ``unfit`` maps each other measure to the reason why it cannot order systems query by query.
     """
 
     systems: tuple[str, ...]
@@ -109,56 +109,57 @@ class QueryScores:
     unfit: Mapping[str, str] = field(default_factory=dict)
 
 
-def examine(runs: JudgedRuns, asked: RobustnessOptions, step: Step = lambda _done, _total: None) -> Robustness:
-    """Make the leaderboard of some runs and move it.
+def examine(runs: JudgedRuns, options: RobustnessOptions, step: Step = lambda _done, _total: None) -> Robustness:
+    """Make the leaderboard of some runs and examine its robustness.
 
     Args:
         runs: of two systems or more.
-        asked: how.
-        step: is told how much of how much is done.
+        options: the options.
+        step: takes the parts that are done, and all parts.
 
     Raises:
-        UsageError: there are fewer than two systems, a measure is unknown, or the first one makes no leaderboard here.
+        UsageError: there are fewer than two systems, a measure is unknown, or the main one makes no leaderboard here.
     """
     if len(runs.runs) < 2:
         raise UsageError(
             f"{runs.dataset}: an order needs two systems, there is {', '.join(runs.runs)} alone; name more"
         )
-    main, *others = measure_names.parse((asked.measure, *asked.against))
-    asked = replace(asked, measure=str(main), against=tuple(map(str, others)))
-    turns = 1 + len(asked.keeps)
-    judged = evaluate_runs.query_values(runs, (main, *others), _turn(step, 0, turns))
+    main, *others = measure_names.parse((options.measure, *options.against))
+    options = replace(options, measure=str(main), against=tuple(map(str, others)))
+    turns = 1 + len(options.keeps)
+    judged = evaluate_runs.evaluate_runs(runs, (main, *others), _turn(step, 0, turns))
     values = _values(judged)
-    if asked.measure in values.unfit:
-        why = values.unfit[asked.measure]
-        raise UsageError(f"{runs.dataset}: {main} makes no leaderboard: {why}; choose another with --measure")
-    board = _board(values, asked.measure)
+    if options.measure in values.unfit:
+        reason = values.unfit[options.measure]
+        raise UsageError(f"{runs.dataset}: {main} makes no leaderboard: {reason}; choose another with --measure")
+    board = _board(values, options.measure)
     fewer = [
-        _fewer_judgements(runs, board, main, keep, asked, _turn(step, turn, turns))
-        for turn, keep in enumerate(asked.keeps, start=1)
+        _fewer_judgements(runs, board, main, keep, options, _turn(step, turn, turns))
+        for turn, keep in enumerate(options.keeps, start=1)
     ]
     return replace(
-        of_values(runs.dataset, values, asked, fewer), notes=run_notes.every(runs, judged.evaluations, (main, *others))
+        of_values(runs.dataset, values, options, fewer),
+        notes=judged.notes,
     )
 
 
 def of_values(
-    dataset: str, values: QueryScores, asked: RobustnessOptions, fewer: Sequence[Condition] = ()
+    dataset: str, values: QueryScores, options: RobustnessOptions, fewer: Sequence[Condition] = ()
 ) -> Robustness:
-    """Make the leaderboard of some values and move it by other queries and other measures.
+    """Make the leaderboard of some values and examine it with other queries and other measures.
 
     Args:
-        dataset: what it is called.
-        values: of two systems or more, by the measure that is asked and by all that it is held against, or why not.
-        asked: how; nothing here draws judgements.
-        fewer: what fewer judgements made of it.
+        dataset: its name.
+        values: of two systems or more, by all measures of the options.
+        options: the options; judgements are not drawn here.
+        fewer: the conditions of fewer judgements.
     """
-    board = _board(values, asked.measure)
-    resampled = _resample(board.columns, asked)
-    others = [_other_measure(values, board, measure, asked) for measure in asked.against]
+    board = _board(values, options.measure)
+    resampled = _resample(board.columns, options)
+    others = [_other_measure(values, board, measure, options) for measure in options.against]
     return Robustness(
         dataset=dataset,
-        measure=asked.measure,
+        measure=options.measure,
         queries=len(board.columns),
         standings=tuple(_standings(board, resampled)),
         conditions=(_other_queries(board, resampled), *fewer, *others),
@@ -168,9 +169,9 @@ def of_values(
 
 @dataclass(frozen=True)
 class _Board:
-    """Systems, best first, those that are equal by name; their values of shape (systems,), (queries, systems) by query.
+    """Systems, best first and equal ones by name; values of shape (systems,), by query (queries, systems).
 
-    ``order``: where each of them is among the values' systems.
+    ``order`` holds the index of each among the systems of the values.
     """
 
     systems: tuple[str, ...]
@@ -181,39 +182,40 @@ class _Board:
 
 def _board(values: QueryScores, measure: str) -> _Board:
     names, columns = values.systems, values.columns[measure]
-    found = columns.mean(axis=0)
-    order = tuple(sorted(range(len(names)), key=lambda number: (-found[number], names[number])))
-    return _Board(tuple(names[number] for number in order), order, found[list(order)], columns[:, list(order)])
+    means = columns.mean(axis=0)
+    order = tuple(sorted(range(len(names)), key=lambda index: (-means[index], names[index])))
+    return _Board(tuple(names[index] for index in order), order, means[list(order)], columns[:, list(order)])
 
 
 def _turn(step: Step, turn: int, turns: int) -> Step:
-    """Tells one turn's steps as steps of the whole."""
+    """Report the steps of one turn as steps of all turns."""
     return lambda done, total: step(turn * total + done, turns * total)
 
 
-def _values(judged: JudgedValues) -> QueryScores:
-    unfit = {measure: why for measure in judged.measures if (why := _unfit(judged, measure))}
+def _values(judged: EvaluatedRuns) -> QueryScores:
+    unfit = {measure: reason for measure in judged.measures if (reason := _unfit(judged, measure))}
     columns = {
-        measure: np.stack([each.measures[measure] for each in judged.by_query.values()], axis=1)
+        measure: np.stack([values.measures[measure] for values in judged.by_query.values()], axis=1)
         for measure in judged.measures
         if measure not in unfit
     }
     return QueryScores(tuple(judged.by_query), columns, unfit)
 
 
-def _unfit(judged: JudgedValues, measure: str) -> str | None:
-    """Why systems cannot be ordered query by query by a measure."""
-    each = judged.evaluations.values()  # of one run a measure may be computed, of another not
-    if (why := next((of.reasons[measure] for of in each if measure in of.reasons), None)) is not None:
-        return f"it {why}"
-    return None if all(measure in of.means for of in each) else NO_MEAN
+def _unfit(judged: EvaluatedRuns, measure: str) -> str | None:
+    """Return why a measure cannot order systems query by query; ``None``: it can."""
+    runs = judged.evaluations.values()  # a measure may be computed for one run and not for another
+    reason = next((run.reasons[measure] for run in runs if measure in run.reasons), None)
+    if reason is not None:
+        return f"it {reason}"
+    return None if all(measure in run.means for run in runs) else NO_MEAN
 
 
-def _resample(columns: Floats, asked: RobustnessOptions) -> Floats | None:
-    """Means of shape (resamples, systems) over resampled queries; ``None``: too few to resample."""
+def _resample(columns: Floats, options: RobustnessOptions) -> Floats | None:
+    """Return means of shape (resamples, systems); ``None``: too few queries to resample."""
     if len(columns) < INTERVAL_MIN_QUERIES:
         return None
-    return resampling.resample(columns, np.empty((len(columns), 0)), asked.seed, asked.resamples).accuracy
+    return resampling.resample(columns, np.empty((len(columns), 0)), options.seed, options.resamples).accuracy
 
 
 def _other_queries(board: _Board, resampled: Floats | None) -> Condition:
@@ -223,59 +225,58 @@ def _other_queries(board: _Board, resampled: Floats | None) -> Condition:
 
 
 def _fewer_judgements(
-    runs: JudgedRuns, board: _Board, measure: Any, keep: Keep, asked: RobustnessOptions, step: Step
+    runs: JudgedRuns, board: _Board, measure: Any, keep: KeepRule, options: RobustnessOptions, step: Step
 ) -> Condition:
     if runs.hits_alone:
-        said = "documents were judged by the answers in their texts: there are no judgements to take away"
-        return _none(ConditionKind.JUDGEMENTS, str(keep), said)
-    drawn = qrels_subsample.draw(runs.qrels, runs.query_ids, keep, asked.draws, asked.seed)
+        reason = "documents were judged by the answers in their texts: there are no judgements to take away"
+        return _none(ConditionKind.JUDGEMENTS, str(keep), reason)
+    drawn = qrels_subsample.draw_qrels(runs.qrels, runs.query_ids, keep, options.draws, options.seed)
     if not (drawn.columns >= 0).any():
         return _none(ConditionKind.JUDGEMENTS, str(keep), "no relevant document is judged")
     drawn = drawn.first() if drawn.alike else drawn
     try:
-        found = qrels_subsample.means(runs, drawn, measure, step)
+        means = qrels_subsample.mean_per_draw(runs, drawn, measure, step)
     except UsageError as error:
         return _none(ConditionKind.JUDGEMENTS, str(keep), str(error))
-    return _condition(ConditionKind.JUDGEMENTS, str(keep), board, found[:, list(board.order)])
+    return _condition(ConditionKind.JUDGEMENTS, str(keep), board, means[:, list(board.order)])
 
 
-def _other_measure(values: QueryScores, board: _Board, measure: str, asked: RobustnessOptions) -> Condition:
+def _other_measure(values: QueryScores, board: _Board, measure: str, options: RobustnessOptions) -> Condition:
     if measure in values.unfit:
         return _none(ConditionKind.MEASURE, measure, values.unfit[measure])
     columns = values.columns[measure][:, list(board.order)]
     whole = columns.mean(axis=0)
     tau = rank_correlation.kendall_tau(_by_name(board, board.values), _by_name(board, whole))
-    resampled = _resample(columns, asked)
+    resampled = _resample(columns, options)
     if resampled is None:
         return _condition(ConditionKind.MEASURE, measure, board, whole[np.newaxis, :], tau)
     return _condition(ConditionKind.MEASURE, measure, board, resampled, tau)
 
 
-def _none(cause: ConditionKind, name: str, why: str) -> Condition:
-    return Condition(cause, name, 0, (), Estimate(None, reason=why), reason=why)
+def _none(cause: ConditionKind, name: str, reason: str) -> Condition:
+    return Condition(cause, name, 0, (), Estimate(None, reason=reason), reason=reason)
 
 
 def _too_few(board: _Board) -> str:
     return f"resampling needs {INTERVAL_MIN_QUERIES} queries, there are {len(board.columns)}"
 
 
-def _condition(cause: ConditionKind, name: str, board: _Board, found: Floats, tau: float | None = None) -> Condition:
-    """What so many other orders, of shape (draws, systems), make of the leaderboard's."""
-    known = found[np.isfinite(found).all(axis=1)]
+def _condition(cause: ConditionKind, name: str, board: _Board, drawn: Floats, tau: float | None = None) -> Condition:
+    """Compare drawn values, of shape (draws, systems), with the leaderboard."""
+    known = drawn[np.isfinite(drawn).all(axis=1)]
     ours = rank_correlation.signs(board.values[np.newaxis, :])[0]
     flips = np.full(ours.shape, np.nan)
     # A draw of opposite sign is a flip, a tie half of one.
     for one in range(len(board.systems)):
         theirs = rank_correlation.signs(known, one)
         flips[one] = np.where(ours[one] == 0, np.nan, ((1 - ours[one] * theirs) / 2).mean(axis=0))
-    taus = [rank_correlation.kendall_tau(_by_name(board, board.values), _by_name(board, each)) for each in known]
-    told = [each for each in taus if each is not None]
+    taus = [rank_correlation.kendall_tau(_by_name(board, board.values), _by_name(board, draw)) for draw in known]
     return Condition(
         cause=cause,
         name=name,
         draws=len(known),
-        flips=tuple(tuple(None if np.isnan(each) else float(each) for each in line) for line in flips),
-        tau=_range(told),
+        flips=tuple(tuple(None if np.isnan(share) else float(share) for share in line) for line in flips),
+        tau=_range([value for value in taus if value is not None]),
         tau_whole=tau,
     )
 

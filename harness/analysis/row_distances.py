@@ -10,9 +10,9 @@ from pathlib import Path
 from harness.errors import HarnessError, UsageError
 from harness.evaluation import embeddings
 from harness.evaluation.embeddings import Embeddings
-from harness.evaluation.frechet.systems import RESAMPLES, Distance, Distances, Settings, distances
-from harness.evaluation.frechet_names import DistanceName
+from harness.evaluation.frechet import RESAMPLES, Distance, Distances, Settings, distances
 from harness.evaluation.judged_runs import JudgedRuns
+from harness.evaluation.measure_names import DistanceName
 from harness.stats import Estimate
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ class Vectors:
     @property
     def key(self) -> str:
         """What is made with these files is made with no others."""
-        stats = {path: path.lstat() for path in embeddings.files(self.folder)}
+        stats = {path: path.lstat() for path in embeddings.embedding_files(self.folder)}
         facts = [(str(path), each.st_ino, each.st_size, each.st_mtime_ns) for path, each in stats.items()]
         return hashlib.sha256(repr(facts).encode("utf-8", "surrogateescape")).hexdigest()
 
@@ -70,7 +70,7 @@ class Vectors:
         return Found(each.figure, _note(name, made, each))
 
     def _of(self, name: DistanceName, runs: JudgedRuns) -> Embeddings:
-        paths = embeddings.kept(self.folder, "document", runs.corpus_sha256 or "")
+        paths = embeddings.find_embeddings(self.folder, "document", runs.corpus_sha256 or "")
         self._read |= {path: embeddings.read(path) for path in paths if path not in self._read}
         fitting = [each for path in paths if name.encoder in (None, (each := self._read[path]).encoder)]
         if not fitting:

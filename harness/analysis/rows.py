@@ -18,8 +18,8 @@ from harness.analysis.table import Machine, Measurements, Overhead, Row, per_que
 from harness.analysis.validity import counter_checks, machine_speed
 from harness.errors import HarnessError
 from harness.evaluation import evaluate, measure_names, per_query
+from harness.evaluation.evaluate_runs import measure_notes
 from harness.evaluation.per_query import PerQuery
-from harness.evaluation.run_notes import of_measures
 from harness.records import Isolation, Outcome
 from harness.results import attempts
 from harness.results.attempts import Job
@@ -166,7 +166,7 @@ def _with_measures(row: Row, cell: Measured[Job], judge: Judge) -> tuple[Row, Pe
 
 def _worth(row: Row, worth: Worth, judge: Judge) -> Row:
     judged, looked, now = worth.judged, worth.unjudged, worth.stand
-    figures = {name: evaluate.figure(judged, name) for name in judged.values}
+    figures = {name: evaluate.estimate(judged, name) for name in judged.values}
     figures |= {name: found.figure for name, found in worth.distances.items()}
     deep = [str(measure) for measure in judge.measures if measure_names.looks_deeper(measure, row.k)]
     of_distances = dict.fromkeys(found.note for found in worth.distances.values() if found.note)
@@ -179,7 +179,7 @@ def _worth(row: Row, worth: Worth, judge: Judge) -> Row:
         rejudged=now.said,
         unjudged_depth=looked.depth if looked else None,
         unjudged_share=looked.share if looked else None,
-        notes=(*row.notes, *now.notes, *worth.notes, *of_measures(judged, deep, row.k), *of_distances),
+        notes=(*row.notes, *now.notes, *worth.notes, *measure_notes(judged, deep, row.k), *of_distances),
     )
 
 

@@ -1,9 +1,9 @@
-"""Is a difference between two systems more than chance?  One test over paired queries, and many of them at once.
+"""Randomisation test of paired differences between two systems, and Holm's correction for many of them.
 
-Randomisation (Fisher): were the systems alike, each query's difference might as well have the other sign.  Smucker,
+Randomisation (Fisher): if the systems were alike, each query's difference could as well have the other sign.  Smucker,
 Allan and Carterette (2007) and Urbano, Lima and Hanjalic (2019) recommend it or the t test for measures of retrieval,
-and neither the sign and Wilcoxon tests nor the bootstrap.  The interval is the same test's: the means that it does not
-reject.  Many comparisons at once are corrected by Holm (1979).
+and neither the sign and Wilcoxon tests nor the bootstrap.  The interval is that of the same test: the means that it
+does not reject.  Many comparisons at once are corrected by Holm (1979).
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from harness.stats import INTERVAL_MIN_QUERIES, Estimate
 
 Floats = NDArray[np.float64]
 
-# What a corrected p must not exceed for a difference to be claimed: intervals have 95 %.
+# Largest corrected p of a claimed difference, as intervals have 95 %.
 LEVEL = 0.05
-# Random sign flips, for one test and for each of many: the least p, 1 in so many and one, must survive the correction.
+# Random sign flips, for one test and for each of many: the least p, 1 / (draws + 1), must survive the correction.
 DRAWS, DRAWS_EACH, MOST_DRAWS = 9999, 40, 199_999
-# Up to so many differences that are not 0, all their signs are tried: 2^16 of them.
+# Up to this many differences other than 0, all 2^16 sets of signs are tried.
 EXACT_QUERIES = 16
 _SEED = 2023
-# Values that one block of draws takes up: 16 MiB.
+# Values of one block of draws: 16 MiB.
 _BLOCK = 2_000_000
 
 
 @dataclass(frozen=True)
 class TestResult:
-    """Differences of paired queries, tested two-sidedly.
+    """Two-sided test of the differences of paired queries.
 
-    ``interval`` is their mean with the means that the test does not reject at ``LEVEL``: it excludes 0 where ``p`` is
-    at most that.  ``least`` is the least ``p`` that so many differences can give.  ``effect_size`` is Cohen's d_z, the
-    mean difference in standard deviations of the differences; ``None``: there is no spread to measure it by.
+    ``interval`` is their mean with the means that the test does not reject at ``LEVEL``: it excludes 0 if ``p`` is at
+    most that.  ``least`` is the least ``p`` that this number of differences can give.  ``effect_size`` is Cohen's d_z,
+    the mean difference in standard deviations of the differences; ``None``: the differences do not vary.
     ``higher``, ``lower`` and ``tied`` count queries by the sign of their difference.
     """
 
@@ -52,19 +52,19 @@ class TestResult:
 
 
 def paired(columns: Sequence[Floats], seed: int = _SEED, draws: int | None = None) -> tuple[TestResult, ...]:
-    """Test of each column of differences whether its mean is other than 0.
+    """Test for each column of differences whether its mean differs from 0.
 
     Args:
         columns: each of shape (queries,), finite, at least one query; they are corrected together.
         seed: of the draws.
-        draws: of signs, where not all are tried; by default as many as the number of columns needs.
+        draws: of signs, if not all are tried; by default the number that the correction for all columns needs.
     """
     draws = draws or min(max(DRAWS, DRAWS_EACH * len(columns) - 1), MOST_DRAWS)
-    made: dict[int, TestResult] = {}
+    results: dict[int, TestResult] = {}
     drawn: dict[int, list[int]] = defaultdict(list)
     for number, column in enumerate(columns):
         if np.count_nonzero(column) <= EXACT_QUERIES:
-            made[number] = _test_result(column, *_all_flips(column, seed), exact=True)
+            results[number] = _test_result(column, *_all_flips(column, seed), exact=True)
         else:
             drawn[len(column)].append(number)
     at_once = max(1, _BLOCK // draws)
@@ -72,13 +72,13 @@ def paired(columns: Sequence[Floats], seed: int = _SEED, draws: int | None = Non
         for start in range(0, len(numbers), at_once):
             part = numbers[start : start + at_once]
             sums, sizes = _random_flips(np.stack([columns[number] for number in part], axis=1), seed, draws)
-            for place, number in enumerate(part):
-                made[number] = _test_result(columns[number], sums[:, place], sizes, exact=False)
-    return tuple(made[number] for number in range(len(columns)))
+            for index, number in enumerate(part):
+                results[number] = _test_result(columns[number], sums[:, index], sizes, exact=False)
+    return tuple(results[number] for number in range(len(columns)))
 
 
 def _all_flips(column: Floats, seed: int) -> tuple[Floats, Floats]:
-    """Sums and sizes of all sets of differences whose sign may be turned; which of those that are 0 is drawn."""
+    """Return sums and sizes of all sets of differences with turned signs; differences of 0 are drawn at random."""
     moved = column[column != 0]
     sums, sizes = np.zeros(1), np.zeros(1)
     for difference in moved:
@@ -92,7 +92,7 @@ def _all_flips(column: Floats, seed: int) -> tuple[Floats, Floats]:
 
 
 def _random_flips(columns: Floats, seed: int, draws: int) -> tuple[Floats, Floats]:
-    """Sums, of shape (draws, columns), and sizes of random sets of differences whose sign is turned."""
+    """Return sums, of shape (draws, columns), and sizes of random sets of differences with turned signs."""
     queries = len(columns)
     rng, width = np.random.default_rng(seed), -(-queries // 8)
     sums, sizes = np.empty((draws, columns.shape[1])), np.empty(draws)
@@ -104,35 +104,37 @@ def _random_flips(columns: Floats, seed: int, draws: int) -> tuple[Floats, Float
 
 
 def _test_result(column: Floats, sums: Floats, sizes: Floats, *, exact: bool) -> TestResult:
-    """Put together what sign flips say.
+    """Compute p and the interval from sign flips.
 
-    Turning the signs of a set moves the mean of differences from a supposed mean as far, or further, exactly where that
+    Turning the signs of a set moves the mean of differences from a supposed mean as far, or further, exactly if that
     supposed mean lies between the mean of the set and the mean of all others.
 
     Args:
         column: the differences.
         sums: of the sets whose signs were turned.
-        sizes: how many differences each set has.
-        exact: they are all sets, not random ones; the observed signs count as one more draw of random ones, so that p
-            is never 0 and never too small (Phipson and Smyth 2010).
+        sizes: the number of differences in each set.
+        exact: these are all sets; of random sets the observed signs count as one more draw, so that p is never 0 and
+            never too small (Phipson and Smyth 2010).
     """
     queries, mean = len(column), float(column.mean())
     ends = []
     # Sums of the same numbers in another order differ in their last digits.
-    nothing = 1e-12 * float(np.abs(column).sum())
+    zero = 1e-12 * float(np.abs(column).sum())
     for total, size in ((sums, sizes), (float(column.sum()) - sums, queries - sizes)):
         with np.errstate(invalid="ignore", divide="ignore"):
-            ends.append(np.where(np.abs(total) <= nothing, 0.0, total) / size)
+            ends.append(np.where(np.abs(total) <= zero, 0.0, total) / size)
     one_sided = (sizes == 0) | (sizes == queries)
     low = np.where(one_sided, -np.inf, np.minimum(*ends))
     high = np.where(one_sided, np.inf, np.maximum(*ends))
     more = 0 if exact else 1
     p = (int(np.sum((low <= 0) & (high >= 0))) + more) / (len(sums) + more)
-    place = math.floor(LEVEL * (len(sums) + more) + 1e-9) - more
+    rejected = math.floor(LEVEL * (len(sums) + more) + 1e-9) - more
     moved = int(np.count_nonzero(column))
     spread = float(np.std(column, ddof=1)) if queries > 1 else 0.0
     constant = spread <= 1e-12 * abs(mean)
-    interval = Estimate(mean, float(np.partition(low, place)[place]), -float(np.partition(-high, place)[place]))
+    interval = Estimate(
+        mean, float(np.partition(low, rejected)[rejected]), -float(np.partition(-high, rejected)[rejected])
+    )
     if queries < INTERVAL_MIN_QUERIES:
         interval = Estimate(mean, reason=f"an interval needs {INTERVAL_MIN_QUERIES} queries, there are {queries}")
     elif constant and moved:
@@ -149,23 +151,24 @@ def _test_result(column: Floats, sums: Floats, sizes: Floats, *, exact: bool) ->
 
 
 def fingerprint(differences: Floats) -> str:
-    """The same for the same differences, whichever of the two systems comes first: a test of them is one test."""
+    """Hash differences regardless of the order of the two systems: equal ones need one test."""
     moved = np.flatnonzero(differences)
     signed = differences if not len(moved) or differences[moved[0]] > 0 else -differences
     return hashlib.sha256((signed + 0.0).tobytes()).hexdigest()  # so that -0 is 0
 
 
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:
-    """Holm's step-down adjusted p values, in the order given: each at most 1, and none below a smaller p's.
+    """Adjust p values by Holm's step-down method, in the order given.
 
-    With all that are at most 0.05 claimed, the chance of even one false claim is at most 0.05, however the comparisons
-    depend on one another.  The smallest p is multiplied by how many there are, the next by one less ... (Holm 1979).
+    If every adjusted p of at most 0.05 is claimed, the chance of even one false claim is at most 0.05, however the
+    comparisons depend on one another.  The smallest p is multiplied by the number of values, the next by one less ...
+    (Holm 1979); each result is at most 1 and none is below that of a smaller p.
     """
     count = len(p_values)
     adjusted = [0.0] * count
     reached = 0.0
-    for place, number in enumerate(sorted(range(count), key=lambda each: p_values[each])):
-        reached = max(reached, min(1.0, (count - place) * p_values[number]))
+    for smaller, number in enumerate(sorted(range(count), key=lambda index: p_values[index])):
+        reached = max(reached, min(1.0, (count - smaller) * p_values[number]))
         adjusted[number] = reached
     return tuple(adjusted)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from harness.errors import UsageError
-from harness.evaluation import qrels_files, trec
+from harness.evaluation import trec
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.trec import Qrels, Run
 from harness.records import Outcome
@@ -73,5 +73,5 @@ def _stored(systems: Mapping[str, Mapping[str, StoredJob]]) -> JudgedRuns:
             qrels.setdefault(query, {}).update(judged)
     spec, queries = first.result.spec, first.sample_texts()
     grades = (grade for query in queries for grade in qrels.get(query, {}).values())
-    said = () if hits_alone else tuple(qrels_files.of_grades(grades))
-    return JudgedRuns(spec.cell.dataset, queries, qrels, runs, hits_alone, spec.corpus_sha256, said=said)
+    said = () if hits_alone else tuple(trec.negative_grade_notes(grades))
+    return JudgedRuns(spec.cell.dataset, queries, qrels, runs, hits_alone, spec.corpus_sha256, notes=said)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -13,6 +14,8 @@ from harness.aws.clients import Connections
 from harness.aws.errors import aws_errors, concealed
 from harness.aws.objects import Objects
 from harness.errors import AwsError
+
+log = logging.getLogger(__name__)
 
 _POLL_S = 5.0
 # CloudFormation takes larger templates from S3 only.
@@ -23,8 +26,6 @@ _DRAFT = "REVIEW_IN_PROGRESS"
 _DEAD = (_DRAFT, "CREATE_FAILED", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "DELETE_FAILED")
 _GOOD = ("CREATE_COMPLETE", "UPDATE_COMPLETE")
 _BEGINNINGS = ("CREATE_IN_PROGRESS", "UPDATE_IN_PROGRESS", "DELETE_IN_PROGRESS")
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,6 @@ def deploy(
     template: str,
     parameters: Mapping[str, str],
     tags: Mapping[str, str],
-    say: Say,
     *,
     named_iam: bool = False,
     store: Objects | None = None,
@@ -53,9 +53,9 @@ def deploy(
 
     ``named_iam`` permits IAM resources with names of their own; ``store`` takes a template too large for a request.
     """
-    found = _settled(connections, stack, say)
+    found = _settled(connections, stack)
     if found is not None and found.status in _DEAD:
-        delete(connections, stack, say)
+        delete(connections, stack)
         found = None
     client = connections.client("cloudformation")
     send = client.create_stack if found is None else client.update_stack
@@ -71,12 +71,12 @@ def deploy(
     except AwsError as error:
         if found is None or "No updates are to be performed" not in str(error):
             raise
-        say(f"unchanged: stack {stack}")
+        log.info(f"unchanged: stack {stack}")
         return dict(found.outputs)
-    done = _settled(connections, stack, say)
+    done = _settled(connections, stack)
     if done is None or done.status not in _GOOD:
         raise _failure(connections, stack, "deploying")
-    say(f"{'made' if found is None else 'changed'}: stack {stack}")
+    log.info(f"{'made' if found is None else 'changed'}: stack {stack}")
     return dict(done.outputs)
 
 
@@ -98,19 +98,19 @@ def find(connections: Connections, stack: str) -> Stack | None:
     )
 
 
-def delete(connections: Connections, stack: str, say: Say) -> bool:
+def delete(connections: Connections, stack: str) -> bool:
     """Delete a stack and wait until it is gone; return whether there was one."""
-    if _settled(connections, stack, say) is None:
+    if _settled(connections, stack) is None:
         return False
     with aws_errors(f"deleting the stack {stack}"):
         connections.client("cloudformation").delete_stack(StackName=stack)
-    if _settled(connections, stack, say) is not None:
+    if _settled(connections, stack) is not None:
         raise _failure(connections, stack, "deleting")
-    say(f"removed: stack {stack}")
+    log.info(f"removed: stack {stack}")
     return True
 
 
-def _settled(connections: Connections, stack: str, say: Say) -> Stack | None:
+def _settled(connections: Connections, stack: str) -> Stack | None:
     """Wait until CloudFormation is done with a stack; return it, or ``None`` once it is gone."""
     said = ""
     while True:
@@ -119,7 +119,7 @@ def _settled(connections: Connections, stack: str, say: Say) -> Stack | None:
             return found
         if found.status != said:
             said = found.status
-            say(f"waiting: stack {stack} is {said}")
+            log.info(f"waiting: stack {stack} is {said}")
         time.sleep(_POLL_S)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -9,6 +10,8 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from harness.errors import AwsError
+
+log = logging.getLogger(__name__)
 
 # May be over with the next try; says nothing about whether the request was carried out.
 PASSING = frozenset({"Busy", "Unreached"})
@@ -124,12 +127,12 @@ def retry(
     return ask()
 
 
-def until_answered(ask: Callable[[], Answer], say: Callable[[str], None], wait: Callable[[], None]) -> Answer:
+def until_answered(ask: Callable[[], Answer], wait: Callable[[], None]) -> Answer:
     """Return what ``ask`` returns; say the first passing error, and wait after each."""
 
     def between(failures: int, error: AwsError) -> None:
         if failures == 1:
-            say(f"{error} - trying on")
+            log.info(f"{error} - trying on")
         wait()
 
     return retry(ask, PASSING, MOST_FAILURES + 1, between)

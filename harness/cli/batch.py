@@ -90,7 +90,7 @@ def up(connections: Connections, wanted: Requirements, subnets: tuple[str, ...])
             f"{work} has no stack of roles in {region}; an administrator makes it: `harness ec2 up {work}`"
         )
     owner = clients.owner(connections, config.cache_folder())
-    suite_stack.up(connections, wanted, found, owner, subnets, click.echo)
+    suite_stack.up(connections, wanted, found, owner, subnets)
     click.echo(
         f"costs nothing until `harness run ... --launcher batch`; `harness batch down {wanted.suite}` removes it"
     )
@@ -111,7 +111,7 @@ def down(suite: str, region: str | None) -> None:
 
     Exit code 1 if an instance of it is still alive.
     """
-    alive = suite_stack.down(_connected(region), _name(suite), click.echo)
+    alive = suite_stack.down(_connected(region), _name(suite))
     for instance in alive:
         click.echo(f"harness: STILL ALIVE AND COSTING MONEY: {instance}; end it in the EC2 console", err=True)
     sys.exit(1 if alive else 0)
@@ -124,7 +124,7 @@ def cancel(suite: str, region: str | None) -> None:
     """End all jobs of SUITE that wait or run, and wait until they have ended; finished jobs are kept."""
     connections = _connected(region)
     found = cloudformation.find(connections, suite_stack.stack(_name(suite)))
-    ended, left = inventory.cancel(connections, found, click.echo) if found else (0, 0)
+    ended, left = inventory.cancel(connections, found) if found else (0, 0)
     click.echo(f"{ended} jobs ended" + (f", {left} still end: give the same command again" if left else ""))
     sys.exit(1 if left else 0)
 

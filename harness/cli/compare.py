@@ -26,9 +26,10 @@ from harness.cli.options import (
 from harness.cli.output import FORMATS, format_option, output_option, show
 from harness.cli.stored_results import StoredResults, measures_option, of_files, queries_option, without_queries_option
 from harness.errors import FileError, UnknownName, UsageError
-from harness.evaluation import evaluate_runs, input_files, judged_runs, measure_names, run_notes
+from harness.evaluation import evaluate_runs, judged_runs, measure_names, trec_lines
 from harness.progress import bar
-from harness.report.comparison import render
+from harness.report import writers
+from harness.report.comparison import comparison_document
 from harness.results import reader
 
 # Names with these endings are run files, missing ones too.
@@ -110,7 +111,7 @@ def compare(
         ours = StoredResults(results, names, cache, selection, rejudge.read(qrels, without_queries))
         theirs = ours if others is None else replace(ours, folder=others)
         made = _stored(compared[0], compared[-1], ours, theirs, by, changed)
-    show(render(comparison.corrected(made), form, notes), output)
+    show(writers.write(comparison_document(comparison.corrected(made), notes), form), output)
 
 
 def _stored(a: str, b: str, ours: StoredResults, theirs: StoredResults, by: str | None, count: int) -> list[Comparison]:
@@ -148,7 +149,7 @@ def _are_run_files(compared: Sequence[str], qrels: Path | None, results: Path) -
 
     A system may have the name of a file: where there are results, all names must be files with qrels.
     """
-    files = [input_files.is_there(Path(name)) for name in compared]
+    files = [trec_lines.is_readable(Path(name)) for name in compared]
     if all(files) and qrels is not None:
         return True
     named = any(Path(name).suffix.lower() in _ENDINGS for name in compared)
@@ -165,7 +166,7 @@ def _file_pairs(compared: Sequence[str]) -> list[tuple[Path, Path]]:
     found = [[Path(path) for path in sorted(glob.glob(name)) or [name]] for name in compared]  # noqa: PTH207
     for number, paths in enumerate(found):
         for path in paths:
-            if not input_files.is_there(path):
+            if not trec_lines.is_readable(path):
                 why = "is a folder" if path.is_dir() else "no such file"
                 side = f" for {'AB'[number]}" if len(found) == 2 else ""
                 raise FileError(f"{path}: {why}; name a run file{side}, or stored rows for A and B")
@@ -202,22 +203,22 @@ def _run_files(
     (runs,) = of_files(files.qrels, tuple(paths.values()), texts, files.without_queries)
     name_of = dict(zip(paths, runs.runs, strict=True))
     with bar("compare", "judging") as step:
-        values = evaluate_runs.query_values(runs, measures, step)
-    chosen = _chosen(by, values.measures)
+        evaluated = evaluate_runs.evaluate_runs(runs, measures, step)
+    chosen = _chosen(by, evaluated.measures)
     asked = QueryChoice(chosen, count, runs.queries) if chosen else None
     made = []
     for pair in files.pairs:
         one, two = (name_of[path.resolve()] for path in pair)
         each = comparison.compare_runs(
             (f"{one}/{runs.dataset}", f"{two}/{runs.dataset}"),
-            (values.evaluations[one], values.evaluations[two]),
-            (values.by_query[one], values.by_query[two]),
-            values.measures,
+            (evaluated.evaluations[one], evaluated.evaluations[two]),
+            (evaluated.by_query[one], evaluated.by_query[two]),
+            evaluated.measures,
             asked,
         )
-        a, b = replace(each.a, set_apart=values.set_apart[one]), replace(each.b, set_apart=values.set_apart[two])
+        a, b = replace(each.a, flagged=evaluated.flagged[one]), replace(each.b, flagged=evaluated.flagged[two])
         made.append(replace(each, a=a, b=b))
-    return made, run_notes.every(runs, values.evaluations, measures)
+    return made, evaluated.notes
 
 
 def _chosen(by: str | None, measures: Sequence[str]) -> str | None:

@@ -64,7 +64,7 @@ def up(
     here = _region(connections)
     types = _types(suites, instances, here)
     owner = clients.owner(connections, config.cache_folder())
-    account.up(connections, place, here, owner, types, click.echo, subnet=subnet, agent_image=agent_image)
+    account.up(connections, place, here, owner, types, subnet=subnet, agent_image=agent_image)
     there = f" --subnet {subnet}" if subnet else ""
     click.echo(f"next: harness run SUITE --launcher ec2 --work {place}{there} --dry-run")
 
@@ -116,7 +116,7 @@ def down(work: str, region: str | None, results_too: bool) -> None:
     """Remove what `harness ec2 up` made.  Refuses while an instance is alive, in any region."""
     connections = Connections(region)
     owner = clients.owner(connections, config.cache_folder())
-    account.down(connections, parse_uri(work), _region(connections), owner, click.echo, results_too=results_too)
+    account.down(connections, parse_uri(work), _region(connections), owner, results_too=results_too)
 
 
 @ec2.command()
@@ -162,7 +162,7 @@ def reap(work: str | None, region: str | None, all_owners: bool, yes: bool) -> N
     left = _told(found, wanted)
     if not found.empty:
         agree(yes, f"end {len(found.instances)} instances and delete {len(found.volumes)} disks?")
-        left += instances.end_all(connections, found, click.echo)
+        left += instances.end_all(connections, found)
     for line in left:
         click.echo(f"harness: NOT GONE: {line}", err=True)
     if not left:

@@ -6,7 +6,6 @@ from contextlib import closing
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from harness import datasets
 from harness.analysis.stored_runs import runs_of_results
@@ -21,7 +20,6 @@ from harness.jobs.encode import TextSet
 from harness.launch.base import Limits
 from harness.launch.images import catalog
 from harness.pricing import hardware_profiles
-from harness.progress import Screen
 from harness.untrusted import one_line
 
 
@@ -87,10 +85,10 @@ def embed(
     selected = _texts(dataset, texts, role, (results, only, None if everything else depth), folder)
 
     def path_of(made: Embeddings) -> Path:
-        return output or embeddings.place(Path(results), made)
+        return output or embeddings.embeddings_path(Path(results), made)
 
     with closing(chosen_launcher(launcher, folder, models)) as chosen:
-        workshop = encode.EncodingSetup(chosen, folder, Screen(Console(stderr=True)), Limits(), envelope)
+        workshop = encode.EncodingSetup(chosen, folder, Limits(), envelope)
         made = encode.encode(declared, selected, path_of, workshop)
     size = f"{len(made.found.ids):,} {role} vectors of {made.found.vectors.shape[1]} dimensions"
     click.echo(one_line(f"{made.path}: {size} by {system}, {made.added:,} of them new"))

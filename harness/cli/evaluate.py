@@ -15,8 +15,9 @@ from harness.cli.options import parse_measures
 from harness.cli.output import FORMATS, format_option, output_option, show
 from harness.cli.stored_results import measures_option, of_files, without_queries_option
 from harness.evaluation import evaluate_runs, judged_runs, measure_names
-from harness.evaluation.trec_parser import Progress
-from harness.report import evaluation
+from harness.evaluation.trec_lines import Progress
+from harness.report import writers
+from harness.report.evaluation import evaluation_document
 
 _file = click.Path(path_type=Path)
 
@@ -51,22 +52,22 @@ def evaluate(
     """
     parsed = measure_names.parse(parse_measures(measures))
     texts = judged_runs.read_queries(queries) if queries else None
-    with _watching(len(runs)) as (reading, judged):
-        (files,) = of_files(qrels, runs, texts, without_queries, reading)
-        values = evaluate_runs.measure_runs(files, parsed, judged)
-    show(evaluation.render(values, evaluate_runs.of_judgements(files, parsed), form, by_query=by_query), output)
+    with _watching() as (reading, step):
+        (judged,) = of_files(qrels, runs, texts, without_queries, reading)
+        evaluated = evaluate_runs.evaluate_runs(judged, parsed, step)
+    show(writers.write(evaluation_document(evaluated, by_query=by_query), form), output)
 
 
 @contextmanager
-def _watching(runs: int) -> Iterator[tuple[Callable[[Path], Progress], Callable[[str], None]]]:
-    """Show bars on a terminal: the bytes read of each file, and the runs judged."""
+def _watching() -> Iterator[tuple[Callable[[Path], Progress], Callable[[int, int], None]]]:
+    """Show bars on a terminal: the bytes read of each file, and the runs evaluated."""
     console = Console(stderr=True)
     with Bars(console=console, transient=True, disable=not console.is_terminal) as bars:
-        judging = bars.add_task("judged", total=runs)
+        evaluating = bars.add_task("evaluated", total=None)
 
         def reading(path: Path) -> Progress:
             size = path.stat().st_size if path.is_file() else None
             task = bars.add_task(escape(path.name), total=size)
             return lambda read: bars.update(task, completed=read)
 
-        yield reading, lambda _: bars.advance(judging)
+        yield reading, lambda done, total: bars.update(evaluating, completed=done, total=total)

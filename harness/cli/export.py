@@ -12,8 +12,9 @@ from harness.cli.options import PriceSelection, cache_option, parse_measures, pr
 from harness.cli.stored_results import StoredResults, measures_option
 from harness.errors import UsageError
 from harness.progress import bar
-from harness.report import export as result_exports
-from harness.report import verify as verify_report
+from harness.report.export import FORMATS, export_csv, export_parquet, export_sqlite
+from harness.report.ir_metadata import Actor, export_ir_metadata
+from harness.report.verify import verify_results
 from harness.results import merge as merge_results
 from harness.results import reader
 from harness.untrusted import one_line
@@ -21,7 +22,7 @@ from harness.untrusted import one_line
 
 @click.command()
 @results_argument
-@click.option("--format", "form", type=click.Choice(result_exports.FORMATS), required=True)
+@click.option("--format", "form", type=click.Choice(FORMATS), required=True)
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The file or folder to make.")
 @click.option("--samples", is_flag=True, help="sqlite: every raw sample too.")
 @click.option("--actor-name", help="ir_metadata: who did it; left out unless given.")
@@ -52,7 +53,7 @@ def export(
         raise UsageError("--actor-name and --actor-team go with --format ir_metadata")
     names = parse_measures(measures)
     if form == "ir_metadata":
-        actor = result_exports.Actor(actor_name, actor_team) if actor_name or actor_team else None
+        actor = Actor(actor_name, actor_team) if actor_name or actor_team else None
         _ir_metadata(results, names, output, actor)
     else:
         _table(StoredResults(results, names, cache, selection), form, output, samples)
@@ -62,24 +63,22 @@ def export(
 def _table(stored: StoredResults, form: str, output: Path, samples: bool) -> None:
     table = stored.table()
     if form == "csv":
-        result_exports.csv(table, output)
+        export_csv(table, output)
     elif form == "parquet":
-        result_exports.parquet(table, output)
+        export_parquet(table, output)
     else:
         jobs = reader.read_jobs(stored.folder)
         if samples and not jobs:
             raise UsageError(f"{stored.folder}: published tables have no samples; leave --samples out")
-        result_exports.sqlite(table, jobs, output, samples=samples)
+        export_sqlite(table, jobs, output, samples=samples)
 
 
-def _ir_metadata(results: Path, measures: tuple[str, ...], output: Path, actor: result_exports.Actor | None) -> None:
+def _ir_metadata(results: Path, measures: tuple[str, ...], output: Path, actor: Actor | None) -> None:
     jobs = reader.read_jobs(results)
     if not jobs:
         raise UsageError(f"{results}: no stored job in it, and published tables have no runs to describe")
     with bar("exporting", "jobs") as step:
-        result_exports.ir_metadata(
-            results, jobs, measures, output, actor=actor, done=lambda done: step(done, len(jobs))
-        )
+        export_ir_metadata(results, jobs, measures, output, actor=actor, done=lambda done: step(done, len(jobs)))
 
 
 @click.command()
@@ -116,7 +115,7 @@ def verify(results: Path, against: Path | None, cache: Path) -> None:
     One line for each that does not follow: its place, what is stored, what follows. Exit code 1 if there is any.
     """
     with bar("verifying", "jobs") as step:
-        verified = verify_report.verify(results, cache=absolute(cache), against=against, progress=step)
+        verified = verify_results(results, cache=absolute(cache), against=against, progress=step)
     for mismatch in verified.mismatches:
         click.echo(one_line(as_given(str(mismatch), cache)))
     if verified.mismatches:

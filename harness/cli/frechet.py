@@ -14,13 +14,14 @@ from harness.cli.options import cache_option
 from harness.cli.output import FORMATS, format_option, output_option, show
 from harness.cli.stored_results import judged, runs_arguments
 from harness.errors import UsageError
-from harness.evaluation import embeddings, measure_names, run_notes
+from harness.evaluation import embeddings, evaluate_runs, measure_names
 from harness.evaluation.embeddings import Embeddings
 from harness.evaluation.evaluate import evaluate
-from harness.evaluation.frechet.systems import Distances, Settings, check_source, distances
+from harness.evaluation.frechet import Distances, Settings, check_source, distances
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.progress import task
-from harness.report.frechet import render
+from harness.report import writers
+from harness.report.frechet import frechet_document
 from harness.untrusted import one_line
 
 _MOST = {"1": 1, "5": 5, "10": 10, "all": None}
@@ -112,7 +113,9 @@ def frechet(
     with named_as_given(cache):
         samples = judged(runs, qrels, queries, only, cache)
         given = _read(files, samples)
-        for sample in (replace(each, said=(*each.said, *run_notes.of_strangers(each))) for each in samples):
+        for sample in (
+            replace(each, notes=(*each.notes, *evaluate_runs.unknown_query_notes(each))) for each in samples
+        ):
             try:
                 encoded = _vectors(sample, given, _folder(runs), encoder)
                 made += [_measured(sample, vectors, depths, settings, names) for vectors in encoded]
@@ -122,7 +125,7 @@ def frechet(
                 failed = True  # the other samples may do
                 click.echo(f"harness: {one_line(str(error))}", err=True)
     if made:
-        show(render(made, form), output)
+        show(writers.write(frechet_document(made), form), output)
     sys.exit(1 if failed else 0)
 
 
@@ -164,7 +167,7 @@ def _vectors(
         UsageError: there are none, or none by this encoder.
     """
     kept = folder if not given and runs.corpus_sha256 else None
-    paths = embeddings.kept(kept, "document", runs.corpus_sha256 or "") if kept else ()
+    paths = embeddings.find_embeddings(kept, "document", runs.corpus_sha256 or "") if kept else ()
     fitting = [*(vectors for vectors in given if _fits(runs, vectors)), *map(embeddings.read, paths)]
     if not fitting:
         if not runs.corpus_sha256:

@@ -52,10 +52,10 @@ def images(
         folder = absolute(cache)
 
         def make(system: System) -> Image:
-            return builder.ensure(client, system, cache=folder, models=models, report=log.info, platform=platform)
+            return builder.ensure(client, system, cache=folder, models=models, platform=platform)
 
         def make_engine(system: System) -> Image:
-            return builder.ensure_engine(client, system, cache=folder, report=log.info, platform=platform)
+            return builder.ensure_engine(client, system, cache=folder, platform=platform)
 
         for name, made, took_s in _made(make, make_engine, chosen):
             if isinstance(made, ImageError):

@@ -12,15 +12,15 @@ import click
 
 from harness.analysis import axes, rejudge
 from harness.analysis import leaderboard as boards
-from harness.analysis.leaderboard import Bound, Leaderboard, LeaderboardQuery
+from harness.analysis.leaderboard import Bound, LeaderboardQuery
 from harness.cli.locations import mirrored
 from harness.cli.options import PriceSelection, cache_option, price_options, record_options, results_argument
 from harness.cli.output import PAGE, PICTURES, draw, format_option, picture_output_option, show, show_page
 from harness.cli.stored_results import StoredResults, judging_options, measures_for
 from harness.errors import UsageError
-from harness.report import latex, markdown
-from harness.report import leaderboard as leaderboard_report
 from harness.report import page as html_page
+from harness.report import writers
+from harness.report.leaderboard import leaderboard_document
 
 WEIGHTS = "accuracy=0.5,cost=0.25,latency=0.25"
 
@@ -168,17 +168,7 @@ def leaderboard(
     elif form == PAGE:
         show_page(stored.page(html_page.fragment(query, board.place)), output)
     else:
-        show(_render(board, form), output)
-
-
-def _render(board: Leaderboard, form: str) -> str:
-    if form == "csv":
-        return leaderboard_report.as_csv(board)
-    if form == "json":
-        return leaderboard_report.as_json(board)
-    if form == "latex":
-        return latex.written(leaderboard_report.lay_out(board, latex.escape))
-    return markdown.written(leaderboard_report.lay_out(board, markdown.escape))
+        show(writers.write(leaderboard_document(board), form), output)
 
 
 def _only(datasets: set[str]) -> str:

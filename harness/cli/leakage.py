@@ -13,15 +13,15 @@ from harness.cli.output import FORMATS, format_option, output_option, show, writ
 from harness.cli.stored_results import judged, measures_option, runs_arguments
 from harness.errors import UsageError
 from harness.evaluation import embeddings as vector_files
-from harness.evaluation import judged_runs, measure_names, run_notes
+from harness.evaluation import evaluate_runs, judged_runs, measure_names
 from harness.evaluation import leakage as leaking
 from harness.evaluation.embeddings import Embeddings
+from harness.evaluation.evaluate_runs import count_and_ids
 from harness.evaluation.judged_runs import JudgedRuns
-from harness.evaluation.leakage import Leakage
-from harness.evaluation.query_similarity import check_texts, wordless
-from harness.evaluation.run_notes import count_named
+from harness.evaluation.leakage import Leakage, check_vector_texts, queries_without_words
 from harness.progress import bar, silent
-from harness.report.leakage import render
+from harness.report import writers
+from harness.report.leakage import leakage_document
 from harness.untrusted import one_line
 
 # A bar is shown from this number of cosines on.
@@ -84,10 +84,12 @@ def leakage(
     parsed = measure_names.parse(parse_measures(measures))
     trained = judged_runs.read_queries(training)
     if embeddings is None:
-        blank = wordless(trained, str(training), "name a file of training queries, or vectors with --embeddings")
+        blank = queries_without_words(
+            trained, str(training), "name a file of training queries, or vectors with --embeddings"
+        )
         if blank:
             click.echo(
-                one_line(f"{training}: {count_named(blank)} queries have no word and are like no other"), err=True
+                one_line(f"{training}: {count_and_ids(blank)} queries have no word and are like no other"), err=True
             )
     vectors = (vector_files.read(embeddings[0]), vector_files.read(embeddings[1])) if embeddings else None
     samples = judged(runs, qrels, queries, only, cache)
@@ -97,7 +99,7 @@ def leakage(
     made = [_of(sample, trained, vectors, least, parsed) for sample in samples]
     if leaked is not None:
         write(leaked, _lines(dict.fromkeys(query for each in made for query in each.leaked)))
-    show(render(made, form), output)
+    show(writers.write(leakage_document(made), form), output)
 
 
 def _lines(ids: Iterable[str]) -> str:
@@ -119,11 +121,11 @@ def _of(
     measures: tuple[object, ...],
 ) -> Leakage:
     remedy = "name a file of their texts with --queries, or vectors with --embeddings"
-    blank = () if vectors else wordless(sample.queries, sample.dataset, remedy)
+    blank = () if vectors else queries_without_words(sample.queries, sample.dataset, remedy)
     unchecked = _unchecked(sample, training, vectors)
     cosines = len(sample.queries) * len(training)
     with bar("near duplicates", "comparing") as step:
-        leaks = leaking.find(sample.queries, training, vectors, threshold, step if cosines >= _MANY else silent)
+        leaks = leaking.find_leaks(sample.queries, training, vectors, threshold, step if cosines >= _MANY else silent)
     made = leaking.Leakage(
         dataset=sample.dataset,
         queries=sample.queries,
@@ -132,7 +134,7 @@ def _of(
         effects=(),
         threshold=None if vectors is None else threshold,
         encoder=None if vectors is None else vectors[0].encoder,
-        notes=(*unchecked, *run_notes.of_strangers(sample), *sample.said),
+        notes=(*unchecked, *evaluate_runs.unknown_query_notes(sample), *sample.notes),
         not_compared=blank,
     )
     return leaking.with_effects(made, sample, measures)
@@ -145,4 +147,4 @@ def _unchecked(
     if vectors is None:
         return ()
     sets = ((vectors[0], sample.queries, "the sample"), (vectors[1], training, "the training set"))
-    return tuple(why for checked in sets if (why := check_texts(*checked)) is not None)
+    return tuple(why for checked in sets if (why := check_vector_texts(*checked)) is not None)

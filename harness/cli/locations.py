@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,9 +9,9 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, Literal
 
-from harness import progress
 from harness.aws.clients import is_s3
 from harness.errors import HarnessError
+from harness.progress import bar, filtering
 from harness.results.store import Shelf
 
 # Names of harness.aws.results.mirror.Wants, which is imported only for results in S3.
@@ -70,7 +69,7 @@ def readable(
     from harness.aws.results import open_to_read  # slow to import
     from harness.aws.results.mirror import Wants
 
-    with progress.bar(results, "fetching", _MANY) as step:
+    with bar(results, "fetching", _MANY) as step:
         return open_to_read(results, absolute(cache), Wants[files], step, thorough=thorough)
 
 
@@ -108,21 +107,12 @@ def source(text: str, cache: Path) -> str:
 def named_as_given(cache: Path) -> Iterator[None]:
     """Name results in S3 by their URI in errors and messages, not by their mirror."""
 
-    def rename(record: logging.LogRecord) -> bool:
-        record.msg, record.args = as_given(record.getMessage(), cache), ()
-        return True
-
-    handlers = logging.getLogger("harness").handlers
-    for handler in handlers:
-        handler.addFilter(rename)
-    try:
-        yield
-    except HarnessError as error:
-        error.args = (as_given(str(error), cache),)
-        raise
-    finally:
-        for handler in handlers:
-            handler.removeFilter(rename)
+    with filtering(lambda text: as_given(text, cache)):
+        try:
+            yield
+        except HarnessError as error:
+            error.args = (as_given(str(error), cache),)
+            raise
 
 
 def as_given(text: str, cache: Path) -> str:

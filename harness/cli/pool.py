@@ -14,10 +14,9 @@ from harness.cli.output import output_option, show
 from harness.cli.stored_results import judged, runs_arguments
 from harness.datasets import Dataset
 from harness.errors import UnknownName, UsageError
-from harness.evaluation import input_files, judged_runs, pool_files, run_notes
-from harness.evaluation import pool as pool_evaluation
+from harness.evaluation import evaluate_runs, judged_runs, trec_lines
 from harness.evaluation.judged_runs import JudgedRuns
-from harness.evaluation.pool import Pool
+from harness.evaluation.pool import JudgingPool, build_pool, has_judgements, write_pool
 from harness.untrusted import one_line
 
 _SHOWN = 3
@@ -63,7 +62,7 @@ def pool(
         found = _unjudged(runs, queries, only, holder)
     else:
         found = judged(runs, qrels, queries, only, cache)
-    made = pool_evaluation.pool(found, depth, seed)
+    made = build_pool(found, depth, seed)
     if not any(each.hits for _, each in made.systems):
         asked = sum(len(each.queries) for each in found)
         raise UsageError(f"none of the {asked:,} queries has a hit in these runs; are these the runs of these queries?")
@@ -75,22 +74,22 @@ def pool(
             if not made.queries.get(query.query_id, "?"):
                 made.queries[query.query_id] = query.text
     stream = io.StringIO()
-    pool_files.write(made, documents, form, stream)
+    write_pool(made, documents, form, stream)
     show(stream.getvalue(), output)
     _summarise(made)
-    for remark in dict.fromkeys(remark for each in found for remark in each.said):
+    for remark in dict.fromkeys(remark for each in found for remark in each.notes):
         click.echo(one_line(remark), err=True)
-    _name_strangers(found)
+    _name_unknown_queries(found)
 
 
 def _first(runs: tuple[Path | str, ...], qrels: Path | None) -> bool:
     """Return whether the run files have no qrels yet."""
-    if not any(isinstance(each, Path) and input_files.is_there(each) for each in runs):
+    if not any(isinstance(each, Path) and trec_lines.is_readable(each) for each in runs):
         return False
     if qrels is None:
         return True
-    input_files.check_kept(qrels)  # is looked into here, and read later
-    return not pool_evaluation.has_judgements(qrels)
+    trec_lines.refuse_pipe(qrels)  # is looked into here, and read later
+    return not has_judgements(qrels)
 
 
 def _unjudged(
@@ -107,16 +106,16 @@ def _unjudged(
             "without judgements, nothing says which queries to pool for; name those with --queries or --dataset, or"
             " judgements with --qrels"
         )
-    return (judged_runs.not_judged("runs", [Path(each) for each in runs], texts),)
+    return (judged_runs.read_unjudged_runs("runs", [Path(each) for each in runs], texts),)
 
 
-def _name_strangers(found: Sequence[JudgedRuns]) -> None:
+def _name_unknown_queries(found: Sequence[JudgedRuns]) -> None:
     """Print notes on runs' queries that are not in the pool."""
-    for note in (note for runs in found for note in run_notes.of_strangers(runs)):
+    for note in (note for runs in found for note in evaluate_runs.unknown_query_notes(runs)):
         click.echo(f"  {one_line(note)}", err=True)
 
 
-def _summarise(made: Pool) -> None:
+def _summarise(made: JudgingPool) -> None:
     """Print the shares of unjudged hits by system, which the file must not show."""
     pairs, queries = len(made.pairs), made.queries_to_judge
     text = f"{pairs:,} pair{'s' * (pairs != 1)} of {queries:,} quer{'y' if queries == 1 else 'ies'} to judge"
@@ -148,7 +147,7 @@ def _holder(named: str | None, found: tuple[JudgedRuns, ...], cache: Path) -> Da
     return holder
 
 
-def _documents(made: Pool, holder: Dataset) -> dict[str, dict[str, str]]:
+def _documents(made: JudgingPool, holder: Dataset) -> dict[str, dict[str, str]]:
     wanted = {document for _, document in made.pairs}
     documents = {each["_id"]: each for each in holder.corpus.documents(wanted)}
     missing = sorted(wanted - documents.keys())

@@ -16,11 +16,10 @@ from harness.cli.options import cache_option
 from harness.cli.output import output_option, show
 from harness.datasets import Dataset
 from harness.errors import UnknownName, UsageError
-from harness.evaluation import input_files, pool_files, qrels_merge, qrels_provenance
-from harness.evaluation.pool_files import Judged
-from harness.evaluation.qrels_merge import Line
-from harness.evaluation.qrels_provenance import Merge
-from harness.report.markdown import escape, grid
+from harness.evaluation import pool, qrels_merge, trec_lines
+from harness.evaluation.pool import GradedPair
+from harness.evaluation.qrels_merge import MergeRecord, QrelsLine
+from harness.report.writers import markdown_escape, markdown_grid
 from harness.untrusted import one_line
 
 _SHOWN = 3
@@ -65,21 +64,21 @@ def add(
     What was judged when, by whom and from which file is recorded beside the new file, as NAME.provenance.jsonl.
     Grades that are not filled in are skipped.
     """
-    input_files.check_kept(file)
-    given = pool_files.read(file)
+    trec_lines.refuse_pipe(file)
+    given = pool.read_graded_pool(file)
     if given is None:
-        given = qrels_merge.as_judged(file)
+        given = qrels_merge.read_graded_qrels(file)
         if dataset is None and Path(base).is_file():
             click.echo(one_line(f"{file}: its ids are taken as they are; --dataset checks them"), err=True)
     lines, before, place = _base(base, cache)
-    for remark in qrels_merge.remarks(place, lines) if place is not None else ():
+    for remark in qrels_merge.base_notes(place, lines) if place is not None else ():
         click.echo(one_line(remark), err=True)
     if output.exists() and (place is None or not output.samefile(place)):
         raise UsageError(f"{output}: is there already; name another file, or add to it with --to {output}")
     if dataset is not None or place is None:
         _check_ids(given, load_dataset(dataset or base, cache))
-    earlier = qrels_provenance.read(place) if place else ()
-    made = qrels_merge.merge(
+    earlier = qrels_merge.read_provenance(place) if place else ()
+    made = qrels_merge.merge_qrels(
         lines,
         given,
         conflicts,
@@ -90,13 +89,13 @@ def add(
         earlier=earlier,
         comments=qrels_merge.read_comments(place) if place else (),
     )
-    _report(qrels_merge.write(output, made, earlier), output)
+    _report(qrels_merge.write_merged(output, made, earlier), output)
 
 
-def _base(named: str, cache: Path) -> tuple[tuple[Line, ...], str, Path | None]:
+def _base(named: str, cache: Path) -> tuple[tuple[QrelsLine, ...], str, Path | None]:
     """Return the judgements to add to, their hash, and their file unless they are a dataset's."""
     path = Path(named)
-    input_files.check_kept(path)
+    trec_lines.refuse_pipe(path)
     if path.is_file():
         return qrels_merge.read_lines(path), qrels_merge.sha256_of(path), path
     try:
@@ -107,13 +106,13 @@ def _base(named: str, cache: Path) -> tuple[tuple[Line, ...], str, Path | None]:
         raise UsageError(f"dataset {found.name}: is judged by answers in texts; there are no judgements to add to")
     rows = (line.split() for line in found.qrels.decode("utf-8").split("\n") if line)
     lines = tuple(
-        qrels_merge.Line(f"{found.name}'s judgements", query, iteration, document, int(grade))
+        qrels_merge.QrelsLine(f"{found.name}'s judgements", query, iteration, document, int(grade))
         for query, iteration, document, grade in rows
     )
     return lines, hashlib.sha256(found.qrels).hexdigest(), None
 
 
-def _check_ids(given: tuple[Judged, ...], holder: Dataset) -> None:
+def _check_ids(given: tuple[GradedPair, ...], holder: Dataset) -> None:
     """Refuse judgements of queries or documents that the dataset lacks."""
     queries = {query.query_id for query in holder.queries}
     unknown = holder.corpus.unknown({each.doc_id for each in given})
@@ -128,7 +127,7 @@ def _check_ids(given: tuple[Judged, ...], holder: Dataset) -> None:
         raise UsageError(f"dataset {holder.name} has not what is judged: {named}{more}; mend or remove the lines")
 
 
-def _report(done: Merge, output: Path) -> None:
+def _report(done: MergeRecord, output: Path) -> None:
     counts = [f"{done.added:,} added", f"{done.same:,} the same as before", f"{done.unfilled:,} not filled in"]
     if done.conflicts:
         counts.append(
@@ -143,34 +142,39 @@ def _report(done: Merge, output: Path) -> None:
 @output_option
 def show_qrels(file: Path, form: str, output: Path | None) -> None:
     """Say what a FILE of judgements holds: grades, judgements a query, and what was merged into it."""
-    input_files.check_kept(file)
+    trec_lines.refuse_pipe(file)
     lines = qrels_merge.read_lines(file)
-    merges = qrels_provenance.read(file)
-    facts = qrels_merge.describe(lines) | {
+    merges = qrels_merge.read_provenance(file)
+    facts = qrels_merge.describe_qrels(lines) | {
         "sha256": qrels_merge.sha256_of(file),
         "merges": [asdict(each) for each in merges],
     }
-    facts["changed_after"] = qrels_provenance.breaks(merges, str(facts["sha256"]))
+    facts["changed_after"] = qrels_merge.outside_edits(merges, str(facts["sha256"]))
     if form == "json":
         show(json.dumps({"qrels_version": 1, **facts}, indent=2) + "\n", output)
         return
     show(_shown(file, facts, merges), output)
 
 
-def _shown(file: Path, facts: Mapping[str, object], merges: tuple[Merge, ...]) -> str:
+def _shown(file: Path, facts: Mapping[str, object], merges: tuple[MergeRecord, ...]) -> str:
     counts = facts["grades"]
     assert isinstance(counts, dict)
-    out = [f"**{escape(str(file))}**: {facts['judgements']:,} judgements of {facts['queries']:,} queries, SHA-256 "]
+    out = [
+        f"**{markdown_escape(str(file))}**: {facts['judgements']:,} judgements of {facts['queries']:,} queries, SHA-256 "
+    ]
     out[0] += f"{str(facts['sha256'])[:16]}"
     grades = [(grade, f"{count:,}") for grade, count in counts.items()]
-    out += ["", *grid(("grade", "judgements"), (True, True), grades, padded=True)]
+    out += ["", *markdown_grid(("grade", "judgements"), (True, True), grades, padded=True)]
     per_query = facts["judged_per_query"], facts["relevant_per_query"]
     rows = [
         (name, *(f"{each[part]:g}" for part in ("least", "median", "mean", "most")))
         for name, each in zip(("judged", "relevant"), per_query, strict=True)
         if isinstance(each, dict)
     ]
-    out += ["", *grid(("a query", "least", "median", "mean", "most"), (False, *(True,) * 4), rows, padded=True)]
+    out += [
+        "",
+        *markdown_grid(("a query", "least", "median", "mean", "most"), (False, *(True,) * 4), rows, padded=True),
+    ]
     if merges:
         head = ("iteration", "added", "replaced", "source", "date", "file")
         cells = [
@@ -178,11 +182,11 @@ def _shown(file: Path, facts: Mapping[str, object], merges: tuple[Merge, ...]) -
                 str(each.iteration),
                 f"{each.added:,}",
                 f"{len(each.conflicts) if each.resolved == 'override' else 0:,}",
-                *(escape(text) for text in (each.source, each.date, each.file)),
+                *(markdown_escape(text) for text in (each.source, each.date, each.file)),
             )
             for each in merges
         ]
-        out += ["", *grid(head, (True, True, True, False, False, False), cells, padded=True)]
+        out += ["", *markdown_grid(head, (True, True, True, False, False, False), cells, padded=True)]
     if changed := facts["changed_after"]:
         assert isinstance(changed, tuple)
         out += ["", f"- Something else changed the file after iteration {', '.join(map(str, changed))}."]

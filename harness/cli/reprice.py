@@ -20,7 +20,8 @@ from harness.cli.options import (
 )
 from harness.cli.output import FORMATS, format_option, output_option, show
 from harness.cli.stored_results import StoredResults, measures_option
-from harness.report.repricing import render
+from harness.report import writers
+from harness.report.repricing import repricing_document
 
 
 @click.command()
@@ -52,4 +53,5 @@ def reprice(
     now = selection.snapshot()
     before = repricing.other_prices(now, against)
     rows = StoredResults(results, parse_measures(measures), cache).rows(for_prices=True)
-    show(render(repricing.compare(rows, row_pricing.tariff(before), row_pricing.tariff(now)), form), output)
+    repriced = repricing.compare(rows, row_pricing.tariff(before), row_pricing.tariff(now))
+    show(writers.write(repricing_document(repriced), form), output)

@@ -18,8 +18,9 @@ from harness.errors import UsageError
 from harness.evaluation import qrels_subsample
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.progress import bar
+from harness.report import writers
 from harness.report.plots import order_flips
-from harness.report.robustness import render
+from harness.report.robustness import robustness_document
 from harness.untrusted import one_line
 
 
@@ -28,7 +29,7 @@ def _names(_context: click.Context, _parameter: click.Parameter, given: str) -> 
 
 
 def _keeps(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> tuple[Any, ...]:
-    return tuple(dict.fromkeys(map(qrels_subsample.parse, given)))
+    return tuple(dict.fromkeys(map(qrels_subsample.parse_keep, given)))
 
 
 robustness_options = record_options(
@@ -99,7 +100,7 @@ def robustness(
         assert output is not None
         _draw(examined, output, form)
     else:
-        show(render(examined, form), output)
+        show(writers.write(robustness_document(examined), form), output)
 
 
 def _draw(examined: Sequence[Robustness], output: Path, form: str) -> None:

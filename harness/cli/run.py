@@ -39,11 +39,10 @@ from harness.evaluation import measure_names
 from harness.jobs import inputs, orchestrator
 from harness.jobs.inputs import RunOptions
 from harness.jobs.orchestrator import RunSummary
-from harness.jobs.plan import states
+from harness.jobs.plan import plan_here, states
 from harness.jobs.suite import Suite, load
 from harness.launch.docker import DockerLauncher
 from harness.launch.images import platforms
-from harness.progress import Screen
 from harness.report import render
 from harness.results.schema import Cell
 
@@ -180,7 +179,7 @@ def run(
         assert isinstance(results, Path)
         options = run_options(part, results, only, fresh, cache)
         with closing(chosen_launcher(launcher, options.cache, models)) as chosen:
-            sys.exit(0 if worker.run_part(part, options, chosen, Screen(Console(stderr=True))) else 1)
+            sys.exit(0 if worker.run_part(part, options, chosen) else 1)
     if suite is None:
         raise UsageError("name the SUITE to run, e.g. harness run suites/quickstart.toml")
     loaded = load(suite)
@@ -195,7 +194,7 @@ def run(
             summary, errors = _run_in_cloud(launcher, loaded, options, cloud, models)
         else:
             with closing(chosen_launcher(launcher, options.cache, models)) as chosen:
-                summary = orchestrator.run(loaded, options, chosen, Screen(Console(stderr=True)))
+                summary = orchestrator.run_suite(inputs.gather(loaded, options), options, chosen)
             errors = summary.complaints
         if summary is not None:
             _finish(location, loaded.name, loaded.measures, summary)
@@ -233,13 +232,11 @@ def _run_in_cloud(
         subnet=cloud.subnet,
         dry_run=cloud.dry_run,
     )
-    screen = Screen(Console(stderr=True))
     with closing(DockerLauncher(options.cache, models, platform=platforms.parse(cloud.architecture))) as docker:
         client = Client(
             connections=Connections(cloud.region),
             launcher=docker,
-            shipper=lambda work: Shipper(work, docker.client, options.cache, screen.say),
-            screen=screen,
+            shipper=lambda work: Shipper(work, docker.client, options.cache),
             agree=lambda question: agree(cloud.yes, question),
         )
         done = run_in_cloud(request, client, SERVICES[launcher])
@@ -300,8 +297,8 @@ def plan(
     with named_as_given(cache):
         options = run_options(suite, of_suite(results, loaded.name, cache, "RECORDS"), only, fresh, cache)
     with closing(chosen_launcher(launcher, options.cache, models)) as chosen:
-        gathered = inputs.gather(loaded, options, Screen(Console(stderr=True)))
-        jobs = inputs.planned(gathered, options, chosen)
+        gathered = inputs.gather(loaded, options)
+        jobs = plan_here(gathered, options, chosen)
     columns(
         ("system", "dataset", "scenario", "profile", "state"),
         [(cell.system, cell.dataset, cell.scenario, cell.profile, state) for cell, state in states(jobs)],

@@ -15,10 +15,10 @@ from harness.analysis.table import Measurements, Table
 from harness.cli.locations import absolute, readable
 from harness.cli.options import DEFAULT_PRICES, Command, PriceSelection, only_option, results_path
 from harness.errors import UsageError
-from harness.evaluation import input_files, judged_runs, measure_names
+from harness.evaluation import judged_runs, measure_names, trec_lines
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.per_query import PerQuery
-from harness.evaluation.trec_parser import Progress as TrecProgress
+from harness.evaluation.trec_lines import Progress as TrecProgress
 from harness.report import page as html_page
 from harness.report.page import KnownRates
 
@@ -147,7 +147,7 @@ def judged(
     if qrels is None or _is_results(runs):
         if queries is not None:
             raise UsageError("--queries is of run files; name their judgements with --qrels, or leave it out")
-        if len(runs) > 1 or any(isinstance(run, Path) and input_files.is_there(run) for run in runs):
+        if len(runs) > 1 or any(isinstance(run, Path) and trec_lines.is_readable(run) for run in runs):
             raise UsageError("run files need their judgements; name them with --qrels, or give one folder of results")
         folder = readable(runs[0] if runs else Path("results"), cache)
         assert folder is not None
@@ -171,7 +171,7 @@ def of_files(
 ) -> tuple[JudgedRuns]:
     """Read run files and their qrels; ``watch`` gives the progress callback of each file."""
     override = rejudge.read(None, without_queries)
-    read = judged_runs.of_files(qrels, runs, queries, watch)
+    read = judged_runs.read_runs(qrels, runs, queries, watch)
     return (read if override is None else rejudge.runs((read,), override)[0],)
 
 

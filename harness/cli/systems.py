@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from harness import filesystem
 from harness.cli.launchers import chosen_launcher, launcher_option, run_options
@@ -24,7 +23,6 @@ from harness.experiments.conformance import examine
 from harness.launch import doctor as host
 from harness.launch.images import catalog, pins
 from harness.pricing import hardware_profiles
-from harness.progress import Screen
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +46,7 @@ def systems() -> None:
 def pin(system: str, models: Path | None, newest: bool, write_it: bool) -> None:
     """Look up the revision and the sha256 of SYSTEM's files: on the model hub, or in the folder of --models."""
     declared = catalog.system(system)
-    pinned = pins.look_up(declared, models, newest=newest, report=log.info)
+    pinned = pins.look_up(declared, models, newest=newest)
     if not write_it:
         click.echo("\n".join(map(pins.as_toml, pinned)), nl=False)
         return
@@ -87,7 +85,7 @@ def conformance(
             raise UsageError(f"{cannot}; choose another --profile")
         chosen.sweep()  # first, because containers of dead runs may still write to their folders
         with filesystem.temporary_folder("conformance") as folder:
-            for check in examine(chosen, declared, envelope, folder, Screen(Console(stderr=True))):
+            for check in examine(chosen, declared, envelope, folder):
                 failed += not check.ok
                 detail = f": {check.detail}" if check.detail else ""
                 click.echo(f"{'ok' if check.ok else 'FAIL':<5} {check.what}{detail}")
@@ -125,7 +123,7 @@ def calibrate(
         options = replace(run_options(Path(), location.folder, None, True, cache), shelf=location.shelf)
         with closing(chosen_launcher(launcher, options.cache, None)) as chosen:
             cases = calibration.Wanted(only, repeats, retry_noisy)
-            lines = calibration.calibrate(options, cases, chosen, Screen(Console(stderr=True)))
+            lines = calibration.calibrate(options, cases, chosen)
     remark = table.summary(lines, time.monotonic() - started)
     click.echo(table.render(lines, remark, form), nl=False)
     if output is not None:

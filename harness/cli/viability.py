@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 
 from harness import datasets
 from harness.cli.launchers import chosen_launcher, launcher_option
@@ -33,7 +32,6 @@ from harness.experiments.viability.probe import SUITE, Probing, subject
 from harness.experiments.viability.session import Question, Viability
 from harness.experiments.viability.smallest import check_step, smallest
 from harness.launch.images import catalog
-from harness.progress import Screen
 from harness.untrusted import one_line
 
 
@@ -55,13 +53,12 @@ class Bench:
         """Check everything that needs no time, then open the question."""
         system, cache = catalog.system(self.system), absolute(self.cache)
         about = subject(system, datasets.find(self.dataset, Path.cwd()), cache, self.queries)
-        screen = Screen(Console(stderr=True))
         with (
             writable(self.results, cache) as location,
             closing(chosen_launcher(self.launcher, cache, self.models)) as launcher,
         ):
             results = of_suite(self.results, SUITE, cache).absolute()
-            probing = Probing(about, results, cache, launcher, screen, fresh=self.fresh, shelf=location.shelf)
+            probing = Probing(about, results, cache, launcher, fresh=self.fresh, shelf=location.shelf)
             yield Viability(probing, question)
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from harness.errors import UsageError
 from harness.evaluation import answer_recall
-from harness.evaluation.answer_recall import MOST_TOKENS, Depth
+from harness.evaluation.answer_recall import MAX_TOKENS, AnswerDepth
 
 RULE = "xor-tydi retrieve, nltk word_tokenize"
 _LEFT_OUT = ("yes", "no")
@@ -74,7 +74,7 @@ class Answers:
         return "".join(lines).encode()
 
     def depths(self, run: bytes, texts: Texts) -> bytes:
-        """How deep an answer stands in the hits of each query of a TREC run: :func:`harness.evaluation.answer_recall.written`.
+        """Return the depth of answers in each query's hits: the content of ``answer_recall.render_depths``.
 
         Raises:
             UsageError: NLTK's sentence model is not there.
@@ -83,7 +83,7 @@ class Answers:
         for line in run.splitlines():
             fields = line.split(b" ")
             ranked[fields[0].decode()].append(fields[2].decode())
-        found: dict[str, Depth] = {}
+        found: dict[str, AnswerDepth] = {}
         queries = list(ranked)
         for start in range(0, len(queries), _AT_ONCE):
             part = queries[start : start + _AT_ONCE]
@@ -91,12 +91,12 @@ class Answers:
             for query_id in part:
                 passages = (self._tokenised(doc_id, bodies[doc_id]) for doc_id in ranked[query_id] if doc_id in bodies)
                 found[query_id] = depth(passages, self.by_query.get(query_id, ()))
-        nothing = {query_id: Depth(None, 0) for query_id in self.languages if query_id not in found}
+        nothing = {query_id: AnswerDepth(None, 0) for query_id in self.languages if query_id not in found}
         named = {
             query_id: replace(each, language=self.languages.get(query_id, ""))
             for query_id, each in (found | nothing).items()
         }
-        return answer_recall.written(named)
+        return answer_recall.render_depths(named)
 
     def _tokenised(self, doc_id: str, text: str) -> str:
         if len(self._cut) > _MOST_CUT:
@@ -106,7 +106,7 @@ class Answers:
         return self._cut[doc_id]
 
 
-def depth(passages: Iterable[str], spans: Collection[str]) -> Depth:
+def depth(passages: Iterable[str], spans: Collection[str]) -> AnswerDepth:
     """How many tokens it takes until one of the answers stands in them.
 
     An answer may begin in one passage and end in the next, and may end within a token, which counts whole.
@@ -122,12 +122,12 @@ def depth(passages: Iterable[str], spans: Collection[str]) -> Depth:
         seen = f"{seen} {passage}" if seen else passage
         tokens += passage.count(" ") + 1
         ends = [at + len(span) for span in spans if (at := seen.find(span, begin)) >= 0]
-        needed = seen.count(" ", 0, min(ends)) + 1 if ends else MOST_TOKENS + 1
-        if needed <= MOST_TOKENS:
-            return Depth(needed, needed)
-        if tokens >= MOST_TOKENS:
+        needed = seen.count(" ", 0, min(ends)) + 1 if ends else MAX_TOKENS + 1
+        if needed <= MAX_TOKENS:
+            return AnswerDepth(needed, needed)
+        if tokens >= MAX_TOKENS:
             break
-    return Depth(None, min(tokens, MOST_TOKENS))
+    return AnswerDepth(None, min(tokens, MAX_TOKENS))
 
 
 def spans(answers: Iterable[str]) -> tuple[str, ...]:

@@ -1,1 +1,1 @@
-"""Runs and qrels -> measures."""
+"""Evaluate runs by qrels: TREC files, measures, pools, leakage, Frechet distances."""

@@ -1,33 +1,90 @@
-"""How deep in the texts of a run's hits an answer stands, in tokens: what R@2kt and R@5kt are made of.
+"""Answer recall (``R@2kt``): the measure, the file that it is computed from, and its values by query.
 
-XOR-TyDi's evaluator joins the tokens of a query's hits, best first, cuts the list at 2,000 or 5,000, and looks for an
-answer in what is left.  So an answer is found within L tokens if and only if the shortest list that holds one has at
-most L, whatever L is: that length is stored once, beside the judged hits, as lines ``query<TAB>found<TAB>tokens``
-(``found`` is ``-`` where no answer is among the first ``tokens``).  Where questions name their languages, that is a
-fourth field, and questions without hits have a line too: the mean over languages needs all of them.
+XOR-TyDi's evaluator joins the tokens of a query's hits, best first, cuts the list at 2,000 or 5,000, and searches it
+for an answer.  So L tokens are enough if and only if the shortest list with an answer has at most L.  That length is
+stored once, beside the judged hits, as lines ``query<TAB>found<TAB>tokens`` (``found`` is ``-`` where the first
+``tokens`` have no answer).  Where questions name their languages, that is a fourth field, and questions without hits
+have a line too: the mean over languages needs all of them.
 """
 
 from __future__ import annotations
 
+import math
 import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, ClassVar
 
 from harness.errors import FileError
 from harness.untrusted import MAX_FILE_BYTES, bounded_lines, open_regular, unpacked
 
-# Cutting texts into tokens takes a millisecond each: this many of a query's are looked at, and R@10kt is the deepest.
-MOST_TOKENS = 10_000
-_MOST_LINES, _LONGEST_LINE = 1_000_000, 4096
+# Splitting a text into tokens takes a millisecond, so a query's first tokens alone are searched, at most for R@10kt.
+MAX_TOKENS = 10_000
+_MAX_LINES, _MAX_LINE_BYTES = 1_000_000, 4096
 
 
 @dataclass(frozen=True)
-class Depth:
-    """``found``: how many tokens the shortest list has that holds an answer.
+class AnswerRecall:
+    """``R@2kt``: whether the first 2,000 retrieved tokens have an answer.
 
-    ``tokens``: how many were looked at, all that the hits have if those are fewer than ``MOST_TOKENS``; where an
-    answer was found, none beyond it.  ``language``: of the question; ``""`` where it names none.
+    Its ``NAME``, ``params`` and text are like those of ir_measures' measures.  ``R(mean='languages')@2kt`` is the mean
+    over languages of their means, as XOR-TyDi reports.
+    """
+
+    tokens: int
+    by_language: bool = False
+    params: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    NAME: ClassVar[str] = "R@kt"
+
+    def __str__(self) -> str:
+        mean = "(mean='languages')" if self.by_language else ""
+        return f"R{mean}@{self.tokens // 1000}kt"
+
+    def values(self, depths: AnswerDepths, queries: Collection[str]) -> dict[str, float]:
+        """Return 1 for each query with an answer in its first tokens, else 0; weighted if the mean is by language."""
+        values = {query: float(self._has_answer(depths.get(query))) for query in queries}
+        if not self.by_language:
+            return values
+        languages = {query: depth.language for query, depth in depths.items() if query in values}
+        counts = Counter(languages.values())
+        # With these weights the mean over queries is the mean over languages of each language's mean.
+        return {
+            query: value * len(values) / (len(counts) * counts[languages[query]]) for query, value in values.items()
+        }
+
+    def _has_answer(self, depth: AnswerDepth | None) -> bool:
+        return depth is not None and depth.found is not None and depth.found <= self.tokens
+
+    def truncated(
+        self, depths: AnswerDepths, rankings: Mapping[str, tuple[str, ...]], queries: Collection[str]
+    ) -> TruncatedHits | None:
+        """Return the queries that count 0 although their hits end before the measure's tokens, if there are any."""
+        searched = {
+            query: depth.tokens for query, depth in depths.items() if depth.found is None and rankings.get(query)
+        }
+        short = {query: searched[query] for query in queries if searched.get(query, self.tokens) < self.tokens}
+        if not short:
+            return None
+        hits = {query: len(rankings.get(query, ())) for query in short}
+        needed = max(math.ceil(hits[query] * self.tokens / max(short[query], 1)) for query in short)
+        return TruncatedHits(tuple(short), needed)
+
+
+@dataclass(frozen=True)
+class TruncatedHits:
+    """Queries without an answer whose hits end before a measure's tokens; ``k`` hits would mostly be enough."""
+
+    queries: tuple[str, ...]
+    k: int
+
+
+@dataclass(frozen=True)
+class AnswerDepth:
+    """Length of the shortest token list with an answer (``found``), and the number of ``tokens`` searched.
+
+    All tokens of the hits are searched, up to ``MAX_TOKENS`` or the answer.  ``language``: the question's, or ``""``.
     """
 
     found: int | None
@@ -35,11 +92,11 @@ class Depth:
     language: str = ""
 
 
-Depths = Mapping[str, Depth]
+AnswerDepths = Mapping[str, AnswerDepth]
 
 
-def written(depths: Depths) -> bytes:
-    """The text of the file."""
+def render_depths(depths: AnswerDepths) -> bytes:
+    """Return the content of the file."""
     rows = (
         (query, "-" if depth.found is None else str(depth.found), str(depth.tokens), depth.language)
         for query, depth in depths.items()
@@ -47,28 +104,25 @@ def written(depths: Depths) -> bytes:
     return "".join("\t".join(row).rstrip("\t") + "\n" for row in rows).encode("utf-8")
 
 
-def read(path: Path) -> dict[str, Depth]:
-    """What :func:`written` wrote, gzipped.
-
-    Raises:
-        FileError: it is missing or damaged; names file and line.
-    """
-    found: dict[str, Depth] = {}
+def read_depths(path: Path) -> dict[str, AnswerDepth]:
+    """Read a gzipped file of :func:`render_depths`; raise FileError with file and line if it is damaged."""
+    depths: dict[str, AnswerDepth] = {}
     number = 0
     try:
         with open_regular(path, MAX_FILE_BYTES) as file:
-            for line in bounded_lines(unpacked(file), _LONGEST_LINE):
+            for line in bounded_lines(unpacked(file), _MAX_LINE_BYTES):
                 number += 1
-                if number > _MOST_LINES:
-                    raise ValueError(f"more than {_MOST_LINES:,} lines make no sense")
-                query, depth, tokens, *language = line.decode("utf-8").rstrip("\n").split("\t")
-                each = found[query] = Depth(None if depth == "-" else int(depth), int(tokens), *language[:1])
+                if number > _MAX_LINES:
+                    raise ValueError(f"more than {_MAX_LINES:,} lines make no sense")
+                query, found, tokens, *language = line.decode("utf-8").rstrip("\n").split("\t")
+                depth = AnswerDepth(None if found == "-" else int(found), int(tokens), *language[:1])
+                depths[query] = depth
                 if len(language) > 1:
                     raise ValueError("more than four fields")
-                if not 0 <= (each.found or 0) <= each.tokens:
+                if not 0 <= (depth.found or 0) <= depth.tokens:
                     raise ValueError("found beyond its tokens")
     except FileNotFoundError:
         raise FileError(f"{path}: no such file; measure again or restore it") from None
     except (OSError, EOFError, zlib.error, ValueError) as error:
         raise FileError(f"{path}:{number}: damaged: {error}; restore it or measure again") from error
-    return found
+    return depths

@@ -1,4 +1,4 @@
-"""Vectors of texts, as one encoder gives them: kept once, by what made them."""
+"""Read and write vectors of texts by one encoder; keep each set once, named after what made it."""
 
 from __future__ import annotations
 
@@ -27,17 +27,18 @@ _KIND = "embeddings of harness"
 _VERSION = 1
 _FACTS = ("encoder", "checkpoint_sha256", "role", "source", "made_with")
 _FOLDER = "embeddings"
-_LONGEST_ID = 256
-_FREE_BYTES, _MOST_SHRUNK = 64 << 20, 20
+_MAX_ID_CHARACTERS = 256
+# Vectors hardly compress: beyond these bytes, more than 20 times the file's size is refused.
+_FREE_BYTES, _MAX_COMPRESSION = 64 << 20, 20
 
 
 @dataclass(frozen=True)
 class Embeddings:
     """Texts by id, each with its vector: shape (texts, dimensions).
 
-    ``encoder`` names the system, ``checkpoint_sha256`` its weights; ``role`` says as what the texts were encoded,
-    ``document`` or ``query``; ``source`` names what holds the texts (the corpus' hash).  ``made_with`` names all else
-    that decides a vector, such as how many tokens of a text are read.
+    ``encoder`` is the system, ``checkpoint_sha256`` its weights; ``role``: texts were encoded as ``document`` or
+    ``query``; ``source`` is the hash of the corpus.  ``made_with`` names all else that decides a vector, such as the
+    number of tokens that are read.
     """
 
     ids: tuple[str, ...]
@@ -50,37 +51,33 @@ class Embeddings:
 
     @cached_property
     def places(self) -> dict[str, int]:
-        """Where each id's vector stands."""
-        return {name: place for place, name in enumerate(self.ids)}
+        """Row of each id's vector."""
+        return {name: row for row, name in enumerate(self.ids)}
 
     def missing(self, ids: Iterable[str]) -> tuple[str, ...]:
-        """Those ids that have no vector, sorted."""
+        """Return the ids without a vector, sorted."""
         return tuple(sorted(set(ids) - self.places.keys()))
 
 
-def write(path: Path, found: Embeddings) -> None:
-    """Write a Parquet file, whole or absent.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+def write(path: Path, embeddings: Embeddings) -> None:
+    """Write a Parquet file, whole or not at all; raise OSError if it cannot be written."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    flat = pa.array(np.ascontiguousarray(found.vectors, dtype=np.float32).reshape(-1))
-    vectors = pa.FixedSizeListArray.from_arrays(flat, found.vectors.shape[1])
+    flat = pa.array(np.ascontiguousarray(embeddings.vectors, dtype=np.float32).reshape(-1))
+    vectors = pa.FixedSizeListArray.from_arrays(flat, embeddings.vectors.shape[1])
     facts = {"kind": _KIND, "version": _VERSION}
-    facts |= {name: getattr(found, name) for name in _FACTS}
-    table = pa.table({"id": pa.array(found.ids, pa.string()), "vector": vectors})
+    facts |= {name: getattr(embeddings, name) for name in _FACTS}
+    table = pa.table({"id": pa.array(embeddings.ids, pa.string()), "vector": vectors})
     with filesystem.atomic_write(path) as partial:
         pq.write_table(table.replace_schema_metadata({"harness": json.dumps(facts)}), partial, compression="zstd")
 
 
 def read(path: Path) -> Embeddings:
-    """Read what :func:`write` wrote.
+    """Read a file of :func:`write`.
 
     Raises:
-        FileError: it is missing, damaged, or something else; a vector is not finite, or an id stands twice.
+        FileError: it is missing, damaged or something else; a vector is not finite, or an id repeats.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -90,81 +87,84 @@ def read(path: Path) -> Embeddings:
             raise ValueError("a folder")
         with path.open("rb") as content, pq.ParquetFile(content, read_dictionary=["id"]) as file:
             facts = _facts(file.schema_arrow)
-            _check_outline(file, os.fstat(content.fileno()).st_size)
+            _check_size(file, os.fstat(content.fileno()).st_size)
             table = file.read()
-        if any(len(text) > _LONGEST_ID for part in table.column("id").chunks for text in part.dictionary.to_pylist()):
-            raise ValueError(f"an id longer than {_LONGEST_ID} characters")
+        names = (name for chunk in table.column("id").chunks for name in chunk.dictionary.to_pylist())
+        if any(len(name) > _MAX_ID_CHARACTERS for name in names):
+            raise ValueError(f"an id longer than {_MAX_ID_CHARACTERS} characters")
         ids = tuple(table.column("id").cast(pa.string()).to_pylist())
         column = table.column("vector").combine_chunks()
         vectors = np.asarray(column.flatten().to_numpy(zero_copy_only=False), dtype=np.float32)
         vectors = vectors.reshape(len(ids), column.type.list_size)
-        found = Embeddings(ids, vectors, *(str(facts[name]) for name in _FACTS))
+        embeddings = Embeddings(ids, vectors, *(str(facts[name]) for name in _FACTS))
     except FileNotFoundError:
         raise FileError(f"{path}: no such file; make it with harness embed") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, pa.ArrowException) as error:
         raise FileError(f"{path}: no embeddings that this harness reads ({error}); make them again") from error
-    if not np.isfinite(found.vectors).all():
+    if not np.isfinite(embeddings.vectors).all():
         raise FileError(f"{path}: a vector is not finite; make them again with harness embed")
-    if len(found.places) != len(ids):
-        raise FileError(f"{path}: an id stands twice; make them again with harness embed")
-    return found
+    if len(embeddings.places) != len(ids):
+        raise FileError(f"{path}: an id appears twice; make them again with harness embed")
+    return embeddings
 
 
-def _check_outline(file: Any, size: int) -> None:
-    """Hold what a Parquet file says of itself against its size before it is read: vectors hardly shrink; ValueError."""
+def _check_size(file: Any, size: int) -> None:
+    """Check the size that a Parquet file declares before it is read; raise ValueError if it is absurd."""
     import pyarrow as pa
 
     vector, rows = file.schema_arrow.field("vector").type, file.metadata.num_rows
     if len(file.schema_arrow) != 2 or not pa.types.is_fixed_size_list(vector):
         raise ValueError("other columns than ids and vectors")
-    if rows * vector.list_size * 4 > _FREE_BYTES + _MOST_SHRUNK * size:
+    if rows * vector.list_size * 4 > _FREE_BYTES + _MAX_COMPRESSION * size:
         raise ValueError(f"{rows:,} vectors of {vector.list_size:,} in {size:,} bytes make no sense")
 
 
 def _facts(schema: Any) -> dict[str, Any]:
-    told = (schema.metadata or {}).get(b"harness")
-    if told is None:
-        raise ValueError("nothing in it says what made them")
-    facts: dict[str, Any] = json.loads(told)
+    metadata = (schema.metadata or {}).get(b"harness")
+    if metadata is None:
+        raise ValueError("it does not say what made them")
+    facts: dict[str, Any] = json.loads(metadata)
     if facts["kind"] != _KIND or facts["version"] != _VERSION:
         raise ValueError(f"{facts['kind']!r} of version {facts['version']!r}")
     return facts
 
 
-def place(results: Path, found: Embeddings) -> Path:
-    """Where they are kept beside results: one file for each checkpoint, role and source, and way of reading texts."""
-    parts = (found.checkpoint_sha256[:16], found.role, found.source[:16], found.made_with[:8])
+def embeddings_path(results: Path, embeddings: Embeddings) -> Path:
+    """Return the path beside results: one file for each checkpoint, role, source and way of reading texts."""
+    parts = (
+        embeddings.checkpoint_sha256[:16],
+        embeddings.role,
+        embeddings.source[:16],
+        embeddings.made_with[:8],
+    )
     return results / _FOLDER / f"{'-'.join(filter(None, parts))}.parquet"
 
 
-def kept(results: Path, role: str, source: str) -> tuple[Path, ...]:
-    """Files kept beside results, or in the folder that these lie in, with texts of that role and source.
-
-    Whatever else lies there is passed over: nobody has asked for it.
-    """
+def find_embeddings(results: Path, role: str, source: str) -> tuple[Path, ...]:
+    """Return the files beside results with texts of that role and source; skip all other files."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    found = []
-    for path in files(results):
+    paths = []
+    for path in embedding_files(results):
         try:
             with open_regular(path) as content:
                 facts = _facts(pq.read_schema(content))
         except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
             continue
         if (facts.get("role"), facts.get("source")) == (role, source):
-            found.append(path)
-    return tuple(found)
+            paths.append(path)
+    return tuple(paths)
 
 
-def files(results: Path) -> tuple[Path, ...]:
-    """All files where :func:`kept` looks."""
+def embedding_files(results: Path) -> tuple[Path, ...]:
+    """Return all files of embeddings beside results, or beside the folder that these are in."""
     folders = (results.absolute() / _FOLDER, results.absolute().parent / _FOLDER)
     return tuple(path for folder in folders for path in sorted(folder.glob("*.parquet")))
 
 
 def sha256_of_texts(texts: Mapping[str, str]) -> str:
-    """The hash that the corpus of these texts, without titles and in this order, has."""
+    """Return the hash of a corpus with these texts, in this order and without titles."""
     content = hashlib.sha256()
     for doc_id, text in texts.items():
         content.update(corpus_line(doc_id, "", text))

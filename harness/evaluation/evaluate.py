@@ -1,50 +1,65 @@
-"""A run and its judgements -> effectiveness measures; every value but that of R@2kt is computed by ir_measures.
+"""Evaluate a run against qrels; ir_measures computes every measure but R@2kt.
 
-The ranking that is judged is the ranking that was timed.  ir_measures' providers order a run by score and break
-equal scores by document id, one upwards (RR@k), one downwards (nDCG@k).  So they are given scores made from
-the run's own ranks: the same values wherever scores differ, and one ranking for all measures where they do not.
+The evaluated ranking is the ranking that was timed.  ir_measures' providers order a run by score and break ties by
+document id, some upwards (RR@k), some downwards (nDCG@k).  So harness gives them scores made from the run's own ranks:
+the same values wherever scores differ, and one ranking for all measures where they do not.  This module also avoids
+three traps of the providers: a lost query, an endless loop, and one failure that costs every measure.
 """
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from subprocess import SubprocessError
 from typing import Any
 
 import numpy as np
 
 from harness import stats
 from harness.errors import UsageError
-from harness.evaluation import providers
-from harness.evaluation.measure_names import OF_HITS_ALONE, AnswerRecall
-from harness.evaluation.providers import Computed
+from harness.evaluation.answer_recall import AnswerRecall, TruncatedHits
+from harness.evaluation.measure_names import MAX_GDEVAL_GRADE, OF_HITS_ALONE, F1AtCutoff, SetAtCutoff
 from harness.evaluation.trec import Qrels, Run
 from harness.stats import Estimate
 
-_UNKNOWN = "needs all relevant documents; only those retrieved were judged, by the answers in their texts"
-_NO_ANSWERS = "needs a dataset that has answers; this one has judgements of documents"
+INTERVAL_METHOD = (
+    "95 % over queries, corrected for skew (Hall 1992); of values that are 0 or 1, or nearly all the same, Clopper and "
+    "Pearson's"
+)
+# With fewer values that differ from the most frequent one, the spread of a sample says too little.
+_MIN_OTHERS = 5
+_NEEDS_ALL_RELEVANT = "needs all relevant documents; only those retrieved were judged, by the answers in their texts"
+_NO_ANSWERS = "needs a dataset with answers; this one has judgements of documents"
 _NO_LANGUAGES = "needs each question's language, which was not stored with this job; run its suite again with --fresh"
-_NO_DEPTHS = "how deep answers stand was not stored when this was measured; run its suite again with --fresh"
+_NO_DEPTHS = "the depth of answers was not stored when this was measured; run its suite again with --fresh"
+# Hits and judgements that ir_measures gets at a time, some 300 bytes each.
+_MAX_ROWS = 1_000_000
+# Errors of providers on input that they cannot take: Accuracy divides by 0 without pairs, gdeval's process fails,
+# pytrec_eval refuses a type.  The other measures are not affected.
+_PROVIDER_ERRORS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    SubprocessError,
+)
 
-
-@dataclass(frozen=True)
-class CutShort:
-    """Queries whose hits end before a measure's tokens do, with no answer in them; ``k`` hits would mostly reach."""
-
-    queries: tuple[str, ...]
-    k: int
+Rankings = Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
 class Evaluation:
     """Measures over the judged queries of a sample.
 
-    ``values`` maps each measure, as ir_measures writes it, to its aggregate over ``queries`` queries (``None`` when
-    none is judged, or where ``reasons`` says why not).  ``unjudged`` queries of the sample are left out of it;
-    ``without_hits`` are judged and count 0.  ``per_query`` maps each measure to the value of each judged query;
-    ``means`` are the measures whose aggregate is the mean of those.  ``cut_short`` is of R@2kt and its like.
+    ``values`` maps each measure's name to its aggregate over ``queries`` queries (``None`` if none is judged, or for
+    one of ``reasons``).  ``unjudged`` queries of the sample are left out; ``without_hits`` are judged and count 0.
+    ``per_query`` maps each measure to the value of each judged query; ``means`` are the measures whose aggregate is the
+    mean of those.  ``truncated``: see :meth:`harness.evaluation.answer_recall.AnswerRecall.truncated`.
     """
 
     values: dict[str, float | None]
@@ -55,69 +70,77 @@ class Evaluation:
     reasons: dict[str, str] = field(default_factory=dict)
     per_query: dict[str, dict[str, float]] = field(default_factory=dict)
     means: frozenset[str] = frozenset()
-    cut_short: dict[str, CutShort] = field(default_factory=dict)
+    truncated: dict[str, TruncatedHits] = field(default_factory=dict)
 
 
 def evaluate(
     run: Run, qrels: Qrels, sample_ids: Sequence[str], measures: Sequence[Any], *, hits_alone: bool = False
 ) -> Evaluation:
-    """Judge a run over a query sample.
+    """Evaluate a run over a sample of queries.
 
     Args:
-        run: rankings; a query of the sample that it lacks got no hits and counts 0.
-        qrels: judgements; those of queries outside the sample play no part.
-        sample_ids: the sample that was timed.
-        measures: as :func:`harness.evaluation.measure_names.parse` gives them.
-        hits_alone: see :func:`of_hits_alone`.  All queries are judged then, and measures that need all relevant
-            documents (nDCG, R, AP ...) have no value.
+        run: a query of the sample that it lacks has no hits and counts 0.
+        qrels: judgements; those of queries outside the sample are ignored.
+        sample_ids: queries that were timed.
+        measures: from :func:`harness.evaluation.measure_names.parse`.
+        hits_alone: only hits are judged (:func:`harness.results.reader.judges_hits_alone`).  All queries are judged
+            then, and measures that need all relevant documents (nDCG, R, AP ...) have no value.
 
     Raises:
-        UsageError: the run holds a query that is not in the sample.
+        UsageError: the run has a query that is not in the sample.
     """
-    strangers = sorted(set(run.rankings) - set(sample_ids))
-    if strangers:
-        raise UsageError(f"the run holds {len(strangers)} queries that are not in the sample, e.g. {strangers[0]!r}")
+    unknown = sorted(set(run.rankings) - set(sample_ids))
+    if unknown:
+        raise UsageError(f"the run has {len(unknown)} queries that are not in the sample, e.g. {unknown[0]!r}")
     judged = {query: qrels[query] for query in sorted(set(sample_ids)) if qrels.get(query)}
     if hits_alone:
-        # No document has the empty id: a query without hits is judged, and has found nothing.
+        # A query without hits is judged too: no document has the empty id.
         judged = {query: qrels.get(query) or {"": 0} for query in sorted(set(sample_ids))}
-    reasons = {str(each): why for each in measures if (why := _why_not(each, run, judged, hits_alone=hits_alone))}
-    known = [each for each in measures if str(each) not in reasons]
-    theirs = [each for each in known if not isinstance(each, AnswerRecall)]
-    found = providers.compute(theirs, judged, run.rankings) if judged and theirs else Computed()
-    for measure in known if judged else ():
-        if isinstance(measure, AnswerRecall):
-            of_queries = _answers_found(measure, run, judged)
-            of_queries = _weighted(of_queries, run) if measure.by_language else of_queries
-            found.per_query[str(measure)] = of_queries
-            found.values[str(measure)] = sum(of_queries.values()) / len(of_queries)
+    reasons = {
+        str(measure): reason
+        for measure in measures
+        if (reason := _missing_reason(measure, run, judged, hits_alone=hits_alone))
+    }
+    able = [measure for measure in measures if str(measure) not in reasons]
+    recalls = [measure for measure in able if isinstance(measure, AnswerRecall)]
+    others = [measure for measure in able if not isinstance(measure, AnswerRecall)]
+    computed = compute_measures(others, judged, run.rankings) if judged and others else ProviderValues()
+    depths = run.depths or {}
+    for measure in recalls if judged else ():
+        values = measure.values(depths, judged)
+        computed.per_query[str(measure)] = values
+        computed.values[str(measure)] = sum(values.values()) / len(values)
     return Evaluation(
-        values={str(each): found.values.get(str(each)) for each in measures},
+        values={str(measure): computed.values.get(str(measure)) for measure in measures},
         queries=len(judged),
         unjudged=tuple(sorted(set(sample_ids) - set(judged))),
         without_hits=tuple(query for query in judged if not run.rankings.get(query)),
         tied_queries=tuple(query for query in run.tied_queries if query in judged),
-        reasons=reasons | found.reasons,
-        per_query=found.per_query,
-        means=frozenset(str(each) for each in known if is_mean(each)),
-        cut_short={str(each): short for each in known if (short := _cut_short(each, run, judged)) is not None},
+        reasons=reasons | computed.reasons,
+        per_query=computed.per_query,
+        means=frozenset(str(measure) for measure in able if is_mean(measure)),
+        truncated={
+            str(measure): truncated
+            for measure in recalls
+            if (truncated := measure.truncated(depths, run.rankings, judged)) is not None
+        },
     )
 
 
-def _why_not(measure: Any, run: Run, judged: Qrels, *, hits_alone: bool) -> str | None:
-    """Why a measure has no value here, where it has none."""
+def _missing_reason(measure: Any, run: Run, judged: Qrels, *, hits_alone: bool) -> str | None:
+    """Return why a measure has no value for this run, if so."""
     if isinstance(measure, AnswerRecall):
         if not hits_alone:
             return _NO_ANSWERS
         if run.depths is None or not run.depths.keys() >= run.rankings.keys():
             return _NO_DEPTHS
-        known = all(query in run.depths and run.depths[query].language for query in judged)
-        return _NO_LANGUAGES if measure.by_language and not known else None
-    return _UNKNOWN if hits_alone and measure.NAME not in OF_HITS_ALONE else None
+        languages = all(query in run.depths and run.depths[query].language for query in judged)
+        return _NO_LANGUAGES if measure.by_language and not languages else None
+    return _NEEDS_ALL_RELEVANT if hits_alone and measure.NAME not in OF_HITS_ALONE else None
 
 
 def is_mean(measure: Any) -> bool:
-    """Whether a measure's aggregate is the mean of its values by query."""
+    """Return whether a measure's aggregate is the mean over queries."""
     from ir_measures.measures import MeanAgg
 
     if isinstance(measure, AnswerRecall):
@@ -125,67 +148,19 @@ def is_mean(measure: Any) -> bool:
     return isinstance(measure.aggregator(), MeanAgg)
 
 
-def _answers_found(measure: AnswerRecall, run: Run, judged: Qrels) -> dict[str, float]:
-    """1 for each query that has an answer within the measure's tokens, 0 for each other one."""
-    depths = run.depths or {}
-    found = {query: depths[query].found if query in depths else None for query in judged}
-    return {query: float(depth is not None and depth <= measure.tokens) for query, depth in found.items()}
-
-
-def _weighted(values: dict[str, float], run: Run) -> dict[str, float]:
-    """Weigh queries so that their mean is the mean over languages of each language's mean."""
-    languages = {query: depth.language for query, depth in (run.depths or {}).items() if query in values}
-    counts = Counter(languages.values())
-    return {query: value * len(values) / (len(counts) * counts[languages[query]]) for query, value in values.items()}
-
-
-def _cut_short(measure: Any, run: Run, judged: Qrels) -> CutShort | None:
-    """Queries that count 0 though not all of the measure's tokens were looked at."""
-    if not isinstance(measure, AnswerRecall):
-        return None
-    seen = {
-        query: depth.tokens
-        for query, depth in (run.depths or {}).items()
-        if depth.found is None and run.rankings.get(query)
-    }
-    short = {query: seen[query] for query in judged if seen.get(query, measure.tokens) < measure.tokens}
-    if not short:
-        return None
-    hits = {query: len(run.rankings.get(query, ())) for query in short}
-    return CutShort(
-        tuple(short), max(math.ceil(hits[query] * measure.tokens / max(short[query], 1)) for query in short)
-    )
-
-
-# MERGED harness.evaluation.evaluate: A measure as a figure: its value with the interval for queries like these, or the
-# reason why there is none.
-
-
-METHOD = (
-    "95 % over queries, corrected for skew (Hall 1992); of values that are 0 or 1, or nearly all the same, Clopper and "
-    "Pearson's"
-)
-# With fewer values beside the most frequent one, the spread of a sample says too little.
-_FEWEST_OTHERS = 5
-
-
-def figure(judged: Evaluation, name: str) -> Estimate:
-    """A measure with its 95 % interval over queries, where it is a mean over them."""
-    value = judged.values[name]
+def estimate(evaluation: Evaluation, name: str) -> Estimate:
+    """Return a measure's value with its 95 % interval over queries, or with the reason why one is missing."""
+    value = evaluation.values[name]
     if value is None:
-        none = None if judged.queries else "no query of the sample has judgements"
-        return Estimate(None, reason=none or judged.reasons.get(name))
-    if name not in judged.means:
+        unjudged = None if evaluation.queries else "no query of the sample has judgements"
+        return Estimate(None, reason=unjudged or evaluation.reasons.get(name))
+    if name not in evaluation.means:
         return Estimate(value, reason="no interval: it is no mean over queries")
-    return replace(mean(judged.per_query[name]), value=value)
+    return replace(mean_estimate(evaluation.per_query[name]), value=value)
 
 
-def mean(values: Mapping[str, float]) -> Estimate:
-    """The mean of a measure over some queries with that interval.
-
-    Args:
-        values: by query, at least one; they are added in the order of their ids.
-    """
+def mean_estimate(values: Mapping[str, float]) -> Estimate:
+    """Return the mean of one or more queries' values with its 95 % interval; sum them in the order of query ids."""
     ordered = np.asarray([values[query] for query in sorted(values)], dtype=np.float64)
     bounded = bool(ordered.min() >= 0 and ordered.max() <= 1)
     others = len(ordered) - int(np.unique(ordered, return_counts=True)[1].max())
@@ -193,6 +168,223 @@ def mean(values: Mapping[str, float]) -> Estimate:
         return Estimate(float(ordered[0]), reason="every query has the same value: no interval")
     if not bounded or len(ordered) < stats.INTERVAL_MIN_QUERIES:
         return stats.mean(ordered)
-    if others < _FEWEST_OTHERS or np.isin(ordered, (0, 1)).all():
+    if others < _MIN_OTHERS or np.isin(ordered, (0, 1)).all():
         return stats.proportion(float(ordered.sum()), len(ordered))
     return stats.mean(ordered, floor=0.0, ceiling=1.0)
+
+
+@dataclass
+class ProviderValues:
+    """Results of ir_measures by measure: the aggregate, each query's value, or why there is none."""
+
+    values: dict[str, float] = field(default_factory=dict)
+    per_query: dict[str, dict[str, float]] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
+
+
+def compute_measures(measures: Sequence[Any], judged: Qrels, rankings: Rankings) -> ProviderValues:
+    """Have ir_measures compute measures over all judged queries.
+
+    Args:
+        measures: its own, and those that :mod:`harness.evaluation.measure_names` derives from them.
+        judged: at least one query, each with at least one judgement.
+        rankings: document ids, best first; a missing query has no results.
+    """
+    return compute_runs(measures, judged, (rankings,))[0]
+
+
+def compute_runs(
+    measures: Sequence[Any],
+    judged: Qrels,
+    runs: Sequence[Rankings],
+    query_of: Mapping[str, str] | None = None,
+    step: Callable[[int, int], None] = lambda _done, _total: None,
+) -> list[ProviderValues]:
+    """Compute measures of several runs; providers read the judgements once for all of them.
+
+    Args:
+        measures: as of :func:`compute_measures`.
+        judged: as of :func:`compute_measures`.
+        runs: each run's rankings.
+        query_of: the query whose ranking an entry of ``judged`` is for; by default the one of its name.
+        step: gets the numbers of scored rankings and of all.
+    """
+    reasons = {str(measure): reason for measure in measures if (reason := _provider_limit(measure, judged)) is not None}
+    able = [measure for measure in measures if str(measure) not in reasons]
+    judgements = _Judgements(judged, query_of, step)
+    try:
+        computed = _compute_together(able, judgements, runs)
+    except _PROVIDER_ERRORS:  # of one measure, of one run
+        computed = [_compute_apart(able, judgements, rankings) for rankings in runs]
+    for values in computed:
+        values.reasons |= reasons
+    return computed
+
+
+@dataclass(frozen=True)
+class _Judgements:
+    """Judged entries, the query of each, and a callback for progress."""
+
+    judged: Qrels
+    query_of: Mapping[str, str] | None
+    step: Callable[[int, int], None]
+
+    def query(self, name: str) -> str:
+        return name if self.query_of is None else self.query_of[name]
+
+    def parts(self, runs: Sequence[Rankings]) -> Iterator[list[str]]:
+        """Yield the judged entries in parts of limited size."""
+        part: list[str] = []
+        size = 0
+        for name, documents in self.judged.items():
+            query = self.query(name)
+            part.append(name)
+            size += len(documents) + max((len(rankings.get(query, ())) for rankings in runs), default=0)
+            if size >= _MAX_ROWS:
+                yield part
+                part, size = [], 0
+        if part:
+            yield part
+
+    def for_provider(self, part: Sequence[str], ids: Mapping[str, str]) -> Qrels:
+        """Return the judgements of a part under other ids, each entry with a grade of 0 or more.
+
+        pytrec_eval 0.5 reads foreign memory for a query without one, and may never return.  No document has the empty
+        id, so the added one is neither relevant nor retrieved.
+        """
+        return {
+            ids[name]: documents if max(documents.values()) >= 0 else {**documents, "": 0}
+            for name in part
+            for documents in (self.judged[name],)
+        }
+
+
+def _provider_limit(measure: Any, judged: Qrels) -> str | None:
+    """Return why a measure's provider would refuse these judgements, if it would."""
+    if isinstance(measure, (F1AtCutoff, SetAtCutoff)) or _provider(measure) != "gdeval":
+        return None
+    for query, grades in judged.items():
+        document = max(grades, key=lambda name: grades[name])
+        if grades[document] > MAX_GDEVAL_GRADE:
+            return (
+                f"knows grades up to {MAX_GDEVAL_GRADE} (gdeval computes it); document {document!r} of query "
+                f"{query!r} has grade {grades[document]}"
+            )
+    return None
+
+
+def _provider(measure: Any) -> str:
+    """Return the name of the ir_measures provider that computes a measure."""
+    import ir_measures
+
+    providers = ir_measures.DefaultPipeline.providers
+    return next((each.NAME for each in providers if each.is_available() and each.supports(measure)), "")
+
+
+def _compute_apart(measures: Sequence[Any], judgements: _Judgements, rankings: Rankings) -> ProviderValues:
+    """Compute each measure alone, so that a provider's failure costs one measure only."""
+    computed = ProviderValues()
+    for measure in measures:
+        try:
+            (alone,) = _compute_together([measure], judgements, (rankings,))
+        except _PROVIDER_ERRORS as error:
+            reason = " ".join(str(error).split()) or type(error).__name__
+            computed.reasons[str(measure)] = f"cannot be computed for every query: {reason}"
+        else:
+            computed.values |= alone.values
+            computed.per_query |= alone.per_query
+    return computed
+
+
+def _compute_together(
+    measures: Sequence[Any], judgements: _Judgements, runs: Sequence[Rankings]
+) -> list[ProviderValues]:
+    """Compute measures of each run; raise whatever a provider raises."""
+    # ir_measures' own measures, by the depth at which rankings are cut.
+    cuts: dict[int | None, dict[str, Any]] = defaultdict(dict)
+    for measure in measures:
+        if isinstance(measure, F1AtCutoff):
+            cuts[None] |= {str(part): part for part in (measure.precision, measure.recall)}
+        elif isinstance(measure, SetAtCutoff):
+            cuts[measure.depth][str(measure)] = measure.whole
+        else:
+            cuts[None][str(measure)] = measure
+    values: list[dict[str, dict[str, float]]] = [defaultdict(dict) for _ in runs]
+    done, total = 0, len(judgements.judged) * len(cuts) * len(runs)
+    for part in judgements.parts(runs):
+        for depth, named in cuts.items():
+            for _ in _score(part, depth, named, judgements, runs, values):
+                judgements.step(done, total)
+                done += len(part)
+    return [_aggregate(measures, of_run) for of_run in values]
+
+
+def _aggregate(measures: Sequence[Any], values: Mapping[str, dict[str, float]]) -> ProviderValues:
+    computed = ProviderValues()
+    for measure in measures:
+        name = str(measure)
+        if isinstance(measure, F1AtCutoff):
+            precision, recall = values[str(measure.precision)], values[str(measure.recall)]
+            computed.per_query[name] = {query: _harmonic(precision[query], recall[query]) for query in precision}
+        else:
+            computed.per_query[name] = dict(values[name])
+        aggregator = measure.aggregator()
+        for value in computed.per_query[name].values():
+            aggregator.add(value)
+        computed.values[name] = float(aggregator.result())
+    return computed
+
+
+def _harmonic(one: float, other: float) -> float:
+    return 2 * one * other / (one + other) if one + other else 0.0
+
+
+def _score(
+    part: Sequence[str],
+    depth: int | None,
+    named: Mapping[str, Any],
+    judgements: _Judgements,
+    runs: Sequence[Rankings],
+    values: Sequence[dict[str, dict[str, float]]],
+) -> Iterator[None]:
+    """Add a part's values to those of each run, of rankings cut at a depth; yield before each run."""
+    import ir_measures
+
+    numbered = {name: measure for name, measure in named.items() if _provider(measure) == "gdeval"}
+    others = {name: measure for name, measure in named.items() if name not in numbered}
+    # gdeval accepts only numbers as ids of queries.
+    numbers = {name: str(number) for number, name in enumerate(part, start=1)}
+    evaluators = [
+        (measures, ids, ir_measures.evaluator(list(measures.values()), judgements.for_provider(part, ids)))
+        for measures, ids in ((others, {name: name for name in part}), (numbered, numbers))
+        if measures
+    ]
+    for rankings, of_run in zip(runs, values, strict=True):
+        yield
+        # Entries of one query share its scores.
+        scores = {
+            query: {document: float(-rank) for rank, document in enumerate(ranking[:depth])}
+            for query in dict.fromkeys(map(judgements.query, part))
+            if (ranking := rankings.get(query))
+        }
+        for measures, ids, evaluator in evaluators:
+            scored = {ids[name]: scores[query] for name in part if (query := judgements.query(name)) in scores}
+            by_measure: dict[Any, dict[str, float]] = defaultdict(dict)
+            last, by_id = None, {}
+            for metric in evaluator.iter_calc(scored):
+                if metric.measure is not last:  # hashing it takes a third of the time: its text is made anew
+                    last, by_id = metric.measure, by_measure[metric.measure]
+                by_id[metric.query_id] = float(metric.value)
+            for name, measure in measures.items():
+                by_id = by_measure[measure]
+                for query in part:
+                    count = _judgement_count(measure, judgements.judged[query])
+                    # Accuracy, computed alone, leaves out queries.
+                    of_run[name][query] = by_id.get(ids[query], float(measure.DEFAULT)) if count is None else count
+
+
+def _judgement_count(measure: Any, judged: dict[str, int]) -> float | None:
+    """Return NumQ and NumRel of a query: ir_measures leaves out queries without results."""
+    if measure.NAME == "NumQ":
+        return 1.0
+    return float(sum(grade >= measure["rel"] for grade in judged.values())) if measure.NAME == "NumRel" else None

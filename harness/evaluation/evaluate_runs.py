@@ -1,112 +1,249 @@
-"""Runs that answer the same queries -> what each is worth, with intervals, by query, and what is left out."""
+"""Evaluate runs over the same queries: values by query, the queries that need a note, and the notes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
-from harness import stats
-from harness.evaluation import evaluate, per_query, run_notes, unjudged
-from harness.evaluation.evaluate import Evaluation
-from harness.evaluation.judged_runs import JudgedRuns
+from harness.evaluation import measure_names, per_query
+from harness.evaluation.evaluate import Evaluation, evaluate
+from harness.evaluation.judged_runs import UNJUDGED_DEPTH, JudgedRuns, UnjudgedHits, UnknownQueries, count_unjudged
 from harness.evaluation.per_query import PerQuery
-from harness.evaluation.unjudged import SetApart
-from harness.stats import Estimate
 
-# MERGED harness.evaluation.evaluate_runs: Runs and their judgements -> what each run is worth, query by query.
+_TIES = "ordered by document id, the largest first, as trec_eval does"
+_TIES_STORED = "judged in the order that was returned"
+# A note names at most this many runs; of more, the first two and the last.
+_MAX_NAMED = 8
 
 
 @dataclass(frozen=True)
-class JudgedValues:
-    """By system: its evaluation, its values by query, and the queries that are ``set_apart``."""
+class FlaggedQueries:
+    """Ids of a run's queries that need a note.
+
+    ``unjudged`` ones are left out of every mean; ``without_hits`` are judged and count 0; ``without_relevant`` are
+    judged, have no relevant document, and count; ``tied`` have equal scores; ``unknown`` ones are only in the run's
+    file and are ignored.
+    """
+
+    unjudged: tuple[str, ...]
+    without_hits: tuple[str, ...]
+    without_relevant: tuple[str, ...]
+    tied: tuple[str, ...]
+    unknown: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class EvaluatedRuns:
+    """Evaluation, flagged queries, unjudged hits and notes of each system; ``common_notes`` are about all of them.
+
+    ``queries``: sorted ids of the judged ones.  ``unjudged`` is empty where only hits are judged.
+    """
 
     measures: tuple[str, ...]
+    queries: tuple[str, ...]
     evaluations: Mapping[str, Evaluation]
-    by_query: Mapping[str, PerQuery]
-    set_apart: Mapping[str, SetApart] = field(default_factory=dict)
+    flagged: Mapping[str, FlaggedQueries]
+    unjudged: Mapping[str, UnjudgedHits]
+    run_notes: Mapping[str, tuple[str, ...]]
+    common_notes: tuple[str, ...]
+
+    @cached_property
+    def by_query(self) -> dict[str, PerQuery]:
+        """Values by query of each system."""
+        return {
+            system: per_query.collect(system, {}, (), evaluation.per_query)
+            for system, evaluation in self.evaluations.items()
+        }
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """All notes: those of every run once, those of one run after its name, and the common ones."""
+        shared = [
+            note
+            for note in next(iter(self.run_notes.values()), ())
+            if all(note in notes for notes in self.run_notes.values())
+        ]
+        own = [f"{system}: {note}" for system, notes in self.run_notes.items() for note in notes if note not in shared]
+        return (*shared, *own, *self.common_notes)
 
 
-def query_values(
+def evaluate_runs(
     runs: JudgedRuns, measures: Sequence[Any], step: Callable[[int, int], None] = lambda _done, _total: None
-) -> JudgedValues:
-    """Judge every run over the queries that count.
+) -> EvaluatedRuns:
+    """Evaluate each run over all queries.
 
     Args:
-        runs: which, and by what.
-        measures: as :func:`harness.evaluation.measure_names.parse` gives them.
-        step: is told how many of how many runs are judged.
+        runs: runs and their qrels.
+        measures: from :func:`harness.evaluation.measure_names.parse`.
+        step: gets the numbers of evaluated runs and of all.
 
     Raises:
         UsageError: no query is judged.
     """
-    unjudged.check_judged(runs)
+    runs.check_judged()
     evaluations = {}
     for number, (system, run) in enumerate(runs.runs.items()):
         step(number, len(runs.runs))
-        evaluations[system] = evaluate.evaluate(run, runs.qrels, runs.query_ids, measures, hits_alone=runs.hits_alone)
-    by_query = {system: per_query.collect(system, {}, (), each.per_query) for system, each in evaluations.items()}
-    apart = {system: unjudged.of(runs, system, each) for system, each in evaluations.items()}
-    return JudgedValues(tuple(str(each) for each in measures), evaluations, by_query, apart)
+        evaluations[system] = evaluate(run, runs.qrels, runs.query_ids, measures, hits_alone=runs.hits_alone)
+    unjudged = count_unjudged_hits(runs, measures)
+    return EvaluatedRuns(
+        measures=tuple(str(measure) for measure in measures),
+        queries=tuple(sorted(runs.query_ids if runs.hits_alone else runs.judged_ids)),
+        evaluations=evaluations,
+        flagged={system: _flagged(runs, system, evaluation) for system, evaluation in evaluations.items()},
+        unjudged=unjudged,
+        run_notes={
+            system: tuple(_run_notes(runs, system, evaluation, measures)) for system, evaluation in evaluations.items()
+        },
+        common_notes=(*tie_notes(runs), *qrels_notes(runs), *_unjudged_notes(runs, unjudged)),
+    )
 
 
-@dataclass(frozen=True)
-class RunMeasures:
-    """One run: measures by name over ``queries`` judged queries, their values by query, and what to know of them.
-
-    ``notes`` are sentences, and ``set_apart`` has all queries that those are about.  ``unjudged_share`` is that of its
-    first ``unjudged_depth`` hits which nobody judged (mean over queries with hits).  A measure that has no value has
-    none for each query.
-    """
-
-    system: str
-    queries: int
-    figures: Mapping[str, Estimate]
-    per_query: Mapping[str, Mapping[str, float | None]]
-    notes: tuple[str, ...]
-    set_apart: SetApart
-    unjudged_share: float | None = None
-    unjudged_depth: int | None = None
+def _flagged(runs: JudgedRuns, system: str, evaluation: Evaluation) -> FlaggedQueries:
+    unknown = runs.unknown.get(system)
+    return FlaggedQueries(
+        evaluation.unjudged,
+        evaluation.without_hits,
+        runs.without_relevant(),
+        evaluation.tied_queries,
+        unknown.queries if unknown is not None else (),
+    )
 
 
-def measure_runs(
-    found: JudgedRuns, measures: Sequence[Any], done: Callable[[str], None] = lambda _: None
-) -> tuple[RunMeasures, ...]:
-    """Judge each run over all queries that are to be judged.
+def count_unjudged_hits(runs: JudgedRuns, measures: Sequence[Any]) -> dict[str, UnjudgedHits]:
+    """Count each system's unjudged hits down to the first measure's cutoff; none where only hits are judged."""
+    if runs.hits_alone:
+        return {}
+    deepest = max((len(ranking) for run in runs.runs.values() for ranking in run.rankings.values()), default=0)
+    cutoffs = (measure_names.cutoff(measure) for measure in measures)
+    depth = min(max(deepest, 1), next((cutoff for cutoff in cutoffs if cutoff), UNJUDGED_DEPTH))
+    return {system: count_unjudged(run, runs.qrels, runs.judged_ids, depth) for system, run in runs.runs.items()}
+
+
+def _run_notes(runs: JudgedRuns, system: str, evaluation: Evaluation, measures: Sequence[Any]) -> Iterator[str]:
+    """Yield notes on one run's measures: what they leave out, and what makes them doubtful."""
+    run, stored = runs.runs[system], runs.corpus_sha256 is not None
+    k = max(map(len, run.rankings.values()), default=0)
+    # A file has the whole ranking; a stored run was cut at the k of its job.
+    deep = [
+        str(measure)
+        for measure in measures
+        if k and (measure_names.looks_deeper(measure, k) if stored else (measure_names.cutoff(measure) or 0) > k)
+    ]
+    yield from measure_notes(replace(evaluation, tied_queries=()), deep, k)  # tie_notes covers all runs
+    unknown = runs.unknown.get(system)
+    if unknown is not None:
+        yield _unknown_query_note(unknown)
+    judged = (document in runs.qrels.get(query, ()) for query, ranking in run.rankings.items() for document in ranking)
+    if run.rankings and not any(judged):
+        yield "none of its hits is judged: are its ids those of the judgements?"
+
+
+def measure_notes(evaluation: Evaluation, deep: Sequence[str], k: int) -> tuple[str, ...]:
+    """Return notes on what a run's measures leave out.
 
     Args:
-        found: runs that are files.
-        measures: as :func:`harness.evaluation.measure_names.parse` gives them.
-        done: told of each system when it is judged.
-
-    Raises:
-        UsageError: no query is judged.
+        evaluation: of the run.
+        deep: names of the measures that look deeper than the run.
+        k: retrieved hits of each query.
     """
-    unjudged.check_judged(found)
-    judged, shares = [], run_notes.unjudged_of(found, measures)
-    for system, run in found.runs.items():
-        each = evaluate.evaluate(run, found.qrels, found.query_ids, measures, hits_alone=found.hits_alone)
-        figures = {str(name): evaluate.figure(each, str(name)) for name in measures}
-        said = run_notes.of_run(found, system, each, measures)
-        apart = unjudged.of(found, system, each)
-        looked = shares.get(system)
-        share, depth = (looked.share, looked.depth) if looked else (None, None)
-        left_out = set(each.unjudged)
-        none = dict.fromkeys(query for query in sorted(found.query_ids) if query not in left_out)
-        by_query = {str(name): each.per_query.get(str(name), none) for name in measures}
-        judged.append(RunMeasures(system, each.queries, figures, by_query, said, apart, share, depth))
-        done(system)
-    return tuple(judged)
+    notes = []
+    if evaluation.unjudged:
+        total = evaluation.queries + len(evaluation.unjudged)
+        unjudged = count_and_ids(evaluation.unjudged)
+        notes.append(f"{unjudged} of {total:,} queries have no judgements, left out of the measures")
+    if evaluation.without_hits:
+        notes.append(f"{count_and_ids(evaluation.without_hits)} judged queries got no hits and count 0")
+    if evaluation.tied_queries:
+        notes.append(
+            f"{count_and_ids(evaluation.tied_queries)} queries have equal scores, judged in the order that was returned"
+        )
+    for name, truncated in evaluation.truncated.items():
+        queries = count_and_ids(truncated.queries)
+        notes.append(
+            f"{name}: the hits of {queries} queries end before its tokens do, without an answer, and count 0; some "
+            f"{truncated.k:,} hits per query would be enough"
+        )
+    if deep:
+        look = "looks" if len(deep) == 1 else "look"
+        notes.append(f"{', '.join(deep)}: {look} deeper than the {k} hits that were retrieved")
+    return tuple(notes)
 
 
-def of_judgements(found: JudgedRuns, measures: Sequence[Any]) -> tuple[str, ...]:
-    """What is to know of the judgements, whatever run is judged by them, whose hits they lack, and who has ties."""
-    judged = sum(bool(found.qrels.get(query)) for query in found.queries)
-    few = judged < stats.INTERVAL_MIN_QUERIES
-    said = [f"no intervals: they need {stats.INTERVAL_MIN_QUERIES} judged queries, there are {judged}"] if few else []
+def tie_notes(runs: JudgedRuns) -> tuple[str, ...]:
+    """Return a note that names the runs with equal scores, if there are any."""
+    order = _TIES if runs.corpus_sha256 is None else _TIES_STORED
+    judged = set(runs.query_ids if runs.hits_alone else runs.judged_ids)
+    tied = {
+        system: queries
+        for system, run in runs.runs.items()
+        if (queries := tuple(query for query in run.tied_queries if query in judged))
+    }
+    if not tied:
+        return ()
+    if len(tied) == 1 or (len(tied) == len(runs.runs) and len(set(tied.values())) == 1):
+        name, queries = next(iter(tied.items()))
+        prefix = "" if len(tied) == len(runs.runs) else f"{name}: "
+        return (f"{prefix}{count_and_ids(queries)} queries have equal scores, {order}",)
+    counts = [f"{name} {len(tied[name]):,}" for name in sorted(tied, key=lambda name: (-len(tied[name]), name))]
+    counts = counts if len(counts) <= _MAX_NAMED else [*counts[:2], f"... {counts[-1]}"]
+    share = f"{len(tied):,} of {len(runs.runs):,} runs"
+    return (f"{share} have queries with equal scores ({', '.join(counts)} of {len(judged):,}), {order}",)
+
+
+def unknown_query_notes(runs: JudgedRuns) -> tuple[str, ...]:
+    """Return notes on the queries that are left out of run files."""
+    return tuple(f"{system}: {_unknown_query_note(unknown)}" for system, unknown in runs.unknown.items())
+
+
+def _unknown_query_note(unknown: UnknownQueries) -> str:
     return (
-        *said,
-        *run_notes.of_ties(found),
-        *run_notes.of_judgements(found),
-        *run_notes.of_unjudged(found, measures),
+        f"{count_and_ids(unknown.queries)} queries of the run are not among those to be judged and are left out; the"
+        f" first is in {unknown.place}"
     )
+
+
+def qrels_notes(runs: JudgedRuns) -> tuple[str, ...]:
+    """Return notes on the qrels, whatever the runs."""
+    none = runs.without_relevant()
+    if not none:
+        return runs.notes
+    return (
+        *runs.notes,
+        f"{count_and_ids(none)} of {len(runs.judged_ids):,} judged queries have no relevant document; they count",
+    )
+
+
+def _unjudged_notes(runs: JudgedRuns, unjudged: Mapping[str, UnjudgedHits]) -> tuple[str, ...]:
+    shares = {system: {hits.share} for system, hits in unjudged.items() if hits.share is not None}
+    if not shares:
+        return ()
+    return tuple(unjudged_share_notes(runs.dataset, next(iter(unjudged.values())).depth, shares))
+
+
+def unjudged_share_notes(dataset: str, depth: int, systems: Mapping[str, set[float]]) -> Iterator[str]:
+    """Yield a note on the shares of unjudged hits of systems on one dataset, unless all hits are judged."""
+    if not any(max(shares) > 0 for shares in systems.values()):
+        return
+    ordered = sorted(systems, key=lambda name: (-max(systems[name]), name))
+    listed = [f"{name} {_percentages(systems[name])}" for name in ordered]
+    if len(listed) > _MAX_NAMED:
+        listed = [*listed[:2], f"... {listed[-1]} ({len(listed)} systems)"]
+    hits = "first hits" if depth == 1 else f"first {depth} hits"
+    yield (
+        f"Unjudged among the {hits} on {dataset}: {', '.join(listed)}; they count as not relevant, so a "
+        "system whose hits nobody pooled looks worse than it is (harness pool lists them)."
+    )
+
+
+def _percentages(shares: set[float]) -> str:
+    ends = dict.fromkeys(f"{share:.0%}" if share >= 0.095 or not share else f"{share:.1%}" for share in sorted(shares))
+    return "–".join(dict.fromkeys((next(iter(ends)), list(ends)[-1])))
+
+
+def count_and_ids(queries: Sequence[str]) -> str:
+    """Return a count with the first few ids: ``2 (q1, q7)``."""
+    more = ", ..." if len(queries) > 3 else ""
+    return f"{len(queries):,} ({', '.join(queries[:3])}{more})"

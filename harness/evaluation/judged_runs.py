@@ -1,33 +1,139 @@
-"""Runs that answer the same queries, and what they are judged by: from stored results, or from files of others."""
+"""Runs over the same queries with their qrels, read from files or taken from stored results; their unjudged hits."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness.errors import FileError, UsageError
-from harness.evaluation import qrels_files, trec
-from harness.evaluation.trec import Lines, Qrels, Run
-from harness.evaluation.trec_parser import Progress
+from harness.evaluation import trec
+from harness.evaluation.trec import FlaggedLines, Qrels, Run
+from harness.evaluation.trec_lines import Progress
 
-# MERGED harness.evaluation.judged_runs: What run files are called in tables: their names, less the ending that says what kind of
-# file they are.
-
-
-# Behind the last dot may stand part of a name as well: ``bm25-0.9``, ``input.bbn1`` of TREC itself.
-_ENDINGS = (".run", ".trec", ".txt", ".res", ".tsv")
+# Other suffixes may be part of a name: ``bm25-0.9``, or ``input.bbn1`` of TREC itself.
+_SUFFIXES = (".run", ".trec", ".txt", ".res", ".tsv")
+# Ranks to look at for unjudged hits where no measure has a cutoff.
+UNJUDGED_DEPTH = 10
 
 
-def names_of_files(paths: Sequence[Path]) -> tuple[str, ...]:
-    """A name for each file, in their order; the whole name where two would be called the same without it.
+@dataclass(frozen=True)
+class UnknownQueries:
+    """Queries of a run file that are not to be judged, and the place of the first in the file."""
+
+    queries: tuple[str, ...]
+    place: str
+
+
+@dataclass(frozen=True)
+class JudgedRuns:
+    """Runs that may be compared query by query.
+
+    ``runs`` maps each system, or the name of its file, to its run; ``queries`` maps ids to texts (``""``: unknown).
+    ``corpus_sha256`` is ``None`` if the runs are files.  ``hits_alone``: only hits are judged
+    (:func:`harness.results.reader.judges_hits_alone`), and ``qrels`` has the hits of all systems.  ``unknown``: queries
+    left out of run files, by system.  ``notes``: sentences about the files, and on other qrels or fewer queries
+    (:mod:`harness.analysis.rejudge`).
+    """
+
+    dataset: str
+    queries: Mapping[str, str]
+    qrels: Qrels
+    runs: Mapping[str, Run]
+    hits_alone: bool = False
+    corpus_sha256: str | None = None
+    unknown: Mapping[str, UnknownQueries] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def query_ids(self) -> tuple[str, ...]:
+        """Ids of the queries, in their order."""
+        return tuple(self.queries)
+
+    @property
+    def judged_ids(self) -> tuple[str, ...]:
+        """Ids of the queries that have judgements, in their order."""
+        return tuple(query for query in self.queries if self.qrels.get(query))
+
+    def without_relevant(self) -> tuple[str, ...]:
+        """Return the judged queries without a relevant document; none if only hits are judged."""
+        if self.hits_alone:
+            return ()
+        return tuple(query for query in self.judged_ids if max(self.qrels[query].values()) <= 0)
+
+    def check_judged(self) -> None:
+        """Raise UsageError if no query is judged."""
+        if not self.hits_alone and not self.judged_ids:
+            raise UsageError(
+                f"{self.dataset}: none of the {len(self.queries):,} queries is judged; are these the judgements of "
+                "these queries?"
+            )
+
+
+def read_runs(
+    qrels: Path,
+    runs: Sequence[Path],
+    queries: Mapping[str, str] | None = None,
+    watch: Callable[[Path], Progress | None] = lambda _: None,
+) -> JudgedRuns:
+    """Read run files and their qrels, each run in trec_eval's order: by score.
+
+    Args:
+        qrels: file of judgements.
+        runs: run files.
+        queries: text by id of the queries to judge; by default those of the qrels.
+        watch: returns a callback for the progress of a file.
+
+    Raises:
+        FileError: a file is missing, damaged or empty.
+        UsageError: two runs have one name.
+    """
+    run_names(runs)  # fail before a long read
+    judgements = trec.read_qrels_file(qrels, watch(qrels))
+    wanted = dict.fromkeys(judgements.qrels, "") if queries is None else queries
+    unjudged = read_unjudged_runs(qrels.name, runs, wanted, watch)
+    return replace(unjudged, qrels=judgements.qrels, notes=(*judgements.notes, *unjudged.notes))
+
+
+def read_unjudged_runs(
+    dataset: str,
+    runs: Sequence[Path],
+    queries: Mapping[str, str],
+    watch: Callable[[Path], Progress | None] = lambda _: None,
+) -> JudgedRuns:
+    """Read run files without qrels; errors as of :func:`read_runs`."""
+    by_name: dict[str, Run] = {}
+    unknown: dict[str, UnknownQueries] = {}
+    notes = []
+    for name, path in zip(run_names(runs), runs, strict=True):
+        run = trec.read_scored_run(path, watch(path))
+        if not run.rankings:
+            raise FileError(f"{path}: has no results; recreate it, or leave it out: a system without results scores 0")
+        if run.longer is not None:
+            notes.append(_long_line_note(path, run.longer))
+        others = tuple(query for query in run.rankings if query not in queries)
+        if others:
+            unknown[name] = UnknownQueries(others, f"{path}:{run.lines[others[0]]}")
+            run = replace(run, rankings={query: run.rankings[query] for query in run.rankings if query in queries})
+        by_name[name] = run
+    return JudgedRuns(dataset, queries, {}, by_name, unknown=unknown, notes=tuple(notes))
+
+
+def _long_line_note(path: Path, lines: FlaggedLines) -> str:
+    count = f"{lines.count:,} lines have more than six fields, the first is {path}:{lines.first}"
+    count = f"1 line has more than six fields, {path}:{lines.first}" if lines.count == 1 else count
+    return f"{count}: all text after the score is the run's tag, as for trec_eval"
+
+
+def run_names(paths: Sequence[Path]) -> tuple[str, ...]:
+    """Name each run after its file without its suffix; keep the suffix where two names would clash.
 
     Raises:
         UsageError: two files have one name.
     """
-    names = [_short(path.name) for path in paths]
+    names = [_without_suffix(path.name) for path in paths]
     while clashes := {name for name, count in Counter(names).items() if count > 1}:
         whole = [path.name if name in clashes else name for name, path in zip(names, paths, strict=True)]
         if whole == names:
@@ -37,144 +143,73 @@ def names_of_files(paths: Sequence[Path]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _short(name: str) -> str:
+def _without_suffix(name: str) -> str:
     plain = name.removesuffix(".gz")
-    ending = next((each for each in _ENDINGS if plain.lower().endswith(each)), "")
-    return plain[: len(plain) - len(ending)] or name
-
-
-@dataclass(frozen=True)
-class Strangers:
-    """Queries of a run that are not to be judged, and where in its file the first of them stands."""
-
-    queries: tuple[str, ...]
-    place: str
-
-
-@dataclass(frozen=True)
-class JudgedRuns:
-    """What may be compared query by query.
-
-    ``runs`` maps each system (as :mod:`harness.evaluation.judged_runs` calls it, where runs are files) to its run; ``queries`` maps
-    each query's id to its text, ``""`` where nothing says it.  ``corpus_sha256`` is ``None`` where runs are files.
-    ``hits_alone``: see :func:`harness.evaluation.evaluate.judges_hits_alone`; ``qrels`` then holds the hits of all systems.
-    ``strangers``: what was left out of runs that are files, by system.  ``said``: sentences about the files, and what
-    is otherwise than files or results have it (:mod:`harness.analysis.rejudge`).
-    """
-
-    dataset: str
-    queries: Mapping[str, str]
-    qrels: Qrels
-    runs: Mapping[str, Run]
-    hits_alone: bool = False
-    corpus_sha256: str | None = None
-    strangers: Mapping[str, Strangers] = field(default_factory=dict)
-    said: tuple[str, ...] = ()
-
-    @property
-    def query_ids(self) -> tuple[str, ...]:
-        """The queries' ids, in their order."""
-        return tuple(self.queries)
-
-
-def of_files(
-    qrels: Path,
-    runs: Sequence[Path],
-    queries: Mapping[str, str] | None = None,
-    watch: Callable[[Path], Progress | None] = lambda _: None,
-) -> JudgedRuns:
-    """Runs that others made, ordered as trec_eval orders them: by score.
-
-    What is judged are the queries of ``queries``, else those of the judgements; others in a run are ``strangers``.
-
-    Args:
-        qrels: file of judgements.
-        runs: run files.
-        queries: text by id.
-        watch: says who is told of each file's reading.
-
-    Raises:
-        FileError: a file is missing or damaged, or there is nothing in it.
-        UsageError: two runs have one name.
-    """
-    names_of_files(runs)  # before what may take long is read
-    judgements = qrels_files.read(qrels, watch(qrels))
-    asked = dict.fromkeys(judgements.qrels, "") if queries is None else queries
-    found = not_judged(qrels.name, runs, asked, watch)
-    return replace(found, qrels=judgements.qrels, said=(*judgements.remarks, *found.said))
-
-
-def not_judged(
-    dataset: str,
-    runs: Sequence[Path],
-    queries: Mapping[str, str],
-    watch: Callable[[Path], Progress | None] = lambda _: None,
-) -> JudgedRuns:
-    """The same of runs of which nobody has judged anything yet; what their queries are must be said.
-
-    Raises:
-        FileError: a file is missing or damaged, or there is nothing in it.
-        UsageError: two runs have one name.
-    """
-    names = names_of_files(runs)
-    named: dict[str, Run] = {}
-    strangers: dict[str, Strangers] = {}
-    said = []
-    for name, path in zip(names, runs, strict=True):
-        run = trec.read_scored_run(path, watch(path))
-        if not run.rankings:
-            raise FileError(
-                f"{path}: holds no results; make it again, or leave it out: a system that finds nothing is worth 0"
-            )
-        if run.longer is not None:
-            said.append(_longer(path, run.longer))
-        others = tuple(query for query in run.rankings if query not in queries)
-        if others:
-            strangers[name] = Strangers(others, f"{path}:{run.lines[others[0]]}")
-            run = replace(run, rankings={query: run.rankings[query] for query in run.rankings if query in queries})
-        named[name] = run
-    return JudgedRuns(dataset, queries, {}, named, strangers=strangers, said=tuple(said))
-
-
-def _longer(path: Path, lines: Lines) -> str:
-    many = f"{lines.count:,} lines have more than six fields, the first is {path}:{lines.first}"
-    what = f"1 line has more than six fields, {path}:{lines.first}" if lines.count == 1 else many
-    return f"{what}: what stands behind the score is taken for the run's tag, as trec_eval does"
+    suffix = next((suffix for suffix in _SUFFIXES if plain.lower().endswith(suffix)), "")
+    return plain[: len(plain) - len(suffix)] or name
 
 
 def read_queries(path: Path) -> dict[str, str]:
-    """Queries by id, in the file's order: JSON lines with ``_id`` and ``text``, or lines ``id<TAB>text``.
+    """Read queries by id, in the file's order: JSON lines with ``_id`` and ``text``, or lines ``id<TAB>text``.
 
     Raises:
-        FileError: the file is missing or empty, a line is malformed, or an id stands twice; names file and line.
+        FileError: the file is missing or empty, a line is malformed, or an id repeats; names file and line.
     """
-    found: dict[str, str] = {}
+    queries: dict[str, str] = {}
     try:
         with path.open(encoding="utf-8-sig", newline="\n") as lines:
             for number, line in enumerate(lines, start=1):
                 if not line.strip():
                     continue
-                name, text = _query(path, number, line.rstrip("\r\n"))
-                if name in found:
-                    raise FileError(f"{path}:{number}: query {name!r} stands twice; remove one line")
-                found[name] = text
+                query, text = _parse_query(path, number, line.rstrip("\r\n"))
+                if query in queries:
+                    raise FileError(f"{path}:{number}: query {query!r} appears twice; remove one line")
+                queries[query] = text
     except OSError as error:
         raise FileError(f"{path}: cannot be read: {error.strerror}; name a file of queries") from error
     except UnicodeDecodeError as error:
-        raise FileError(f"{path}: not UTF-8: {error}; mend it") from error
-    if not found:
-        raise FileError(f"{path}: no query in it; name a file with lines 'id<TAB>text' or JSON lines")
-    return found
+        raise FileError(f"{path}: not UTF-8: {error}; save it as UTF-8") from error
+    if not queries:
+        raise FileError(f"{path}: has no query; name a file with lines 'id<TAB>text' or JSON lines")
+    return queries
 
 
-def _query(path: Path, number: int, line: str) -> tuple[str, str]:
+def _parse_query(path: Path, number: int, line: str) -> tuple[str, str]:
     if line.startswith("{"):
         try:
             fields = json.loads(line)
             return str(fields["_id"]), str(fields["text"])
         except (ValueError, KeyError, RecursionError) as error:
-            raise FileError(f"{path}:{number}: no JSON with '_id' and 'text' ({error}); mend the line") from error
-    name, tab, text = line.partition("\t")
-    if not tab or not name:
-        raise FileError(f"{path}:{number}: neither JSON nor 'id<TAB>text'; mend the line")
-    return name, text
+            raise FileError(f"{path}:{number}: no JSON with '_id' and 'text' ({error}); correct the line") from error
+    query, tab, text = line.partition("\t")
+    if not tab or not query:
+        raise FileError(f"{path}:{number}: neither JSON nor 'id<TAB>text'; correct the line")
+    return query, text
+
+
+@dataclass(frozen=True)
+class UnjudgedHits:
+    """Unjudged hits among the first ``depth`` of each query; they count as not relevant.
+
+    ``share`` is the mean over the queries with hits, as ir_measures' ``1 - Judged@depth``; ``None`` without any.
+    """
+
+    depth: int
+    hits: int
+    unjudged: int
+    share: float | None
+
+
+def count_unjudged(run: Run, qrels: Qrels, queries: Iterable[str], depth: int) -> UnjudgedHits:
+    """Count unjudged hits among the first ``depth``; a query without hits is ignored."""
+    hits = unjudged = 0
+    shares = []
+    for query in queries:
+        ranking = run.rankings.get(query, ())[:depth]
+        if ranking:
+            judged = qrels.get(query, {})
+            missing = sum(document not in judged for document in ranking)
+            hits += len(ranking)
+            unjudged += missing
+            shares.append(missing / len(ranking))
+    return UnjudgedHits(depth, hits, unjudged, sum(shares) / len(shares) if shares else None)

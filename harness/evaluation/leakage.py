@@ -1,11 +1,12 @@
-"""Training queries that come again among those that a system is judged by, and what its measures are without them.
+"""Find training queries that are near duplicates of evaluation queries, and what measures are without them.
 
-Two queries are near duplicates when their texts are the same but for case, white space and punctuation, or when their
-vectors' cosine reaches a threshold.
+Two queries are near duplicates if their texts are the same but for case, white space and punctuation, or if the cosine
+of their vectors reaches a threshold.
 """
 
 from __future__ import annotations
 
+import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,23 +17,22 @@ from numpy.typing import NDArray
 
 from harness import stats
 from harness.errors import UsageError
-from harness.evaluation import evaluate
-from harness.evaluation.embeddings import Embeddings
+from harness.evaluation.embeddings import Embeddings, sha256_of_texts
+from harness.evaluation.evaluate import evaluate, mean_estimate
 from harness.evaluation.judged_runs import JudgedRuns
-from harness.evaluation.query_similarity import normal
 from harness.stats import Estimate
 
-# Cosines that are looked at at once: 64 MiB of them.
-_BLOCK = 1 << 24
-# What float32 may take from a cosine; whatever comes so near is computed again in float64.
-_SINGLE, _DOUBLE = 1e-5, 1e-9
 MOST_PAIRS = 1_000_000
-_SHOWN = 3
+# Cosines computed at once: 64 MiB.
+_BLOCK = 1 << 24
+# Rounding errors of a cosine: pairs within the float32 error of the threshold are computed again in float64.
+_SINGLE, _DOUBLE = 1e-5, 1e-9
+_MAX_NAMED = 3
 
 
 @dataclass(frozen=True)
 class Leak:
-    """A query of the sample and one of the training set; ``cosine`` is ``None`` where there are no vectors."""
+    """Query of the sample and its near duplicate in the training set; ``cosine`` is ``None`` without vectors."""
 
     query_id: str
     training_id: str
@@ -42,7 +42,7 @@ class Leak:
 
 @dataclass(frozen=True)
 class Effect:
-    """A system's measure over all judged queries, without the leaked ones, and over those alone."""
+    """One system's measure over all judged queries, without the leaked ones, and over those alone."""
 
     system: str
     measure: str
@@ -55,10 +55,10 @@ class Effect:
 
 @dataclass(frozen=True)
 class Leakage:
-    """What leaked into one sample, and what it does to the measures of its runs.
+    """Leaks into one sample, and their effects on the measures of its runs.
 
-    ``threshold`` is ``None`` where texts alone were compared; ``encoder`` names whose vectors were.  ``not_compared``
-    queries have neither a word nor a vector: they are no part of the share that leaked.
+    ``threshold`` is ``None`` if only texts were compared; ``encoder`` made the vectors.  ``not_compared`` queries have
+    neither a word nor a vector: they do not count in the share of leaked queries.
     """
 
     dataset: str
@@ -73,82 +73,164 @@ class Leakage:
 
     @property
     def leaked(self) -> tuple[str, ...]:
-        """The queries of the sample that leaked, in its order."""
-        found = {leak.query_id for leak in self.leaks}
-        return tuple(query for query in self.queries if query in found)
+        """Leaked queries of the sample, in its order."""
+        leaked = {leak.query_id for leak in self.leaks}
+        return tuple(query for query in self.queries if query in leaked)
 
 
-def same_texts(sample: Mapping[str, str], training: Mapping[str, str]) -> tuple[Leak, ...]:
-    """Pairs of queries whose texts are the same once :func:`normal`; one without a text is like no other."""
-    by_text: dict[str, list[str]] = defaultdict(list)
-    for name, text in training.items():
-        by_text[normal(text)].append(name)
+def find_leaks(
+    sample: Mapping[str, str],
+    training: Mapping[str, str],
+    vectors: tuple[Embeddings, Embeddings] | None,
+    threshold: float,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
+) -> tuple[Leak, ...]:
+    """Return each leaking pair once, the nearest first.
+
+    Args:
+        sample: texts of the evaluation queries by id.
+        training: texts of the training queries by id.
+        vectors: of the sample's and of the training queries; ``None``: compare texts only.
+        threshold: see :func:`near_pairs`; pairs of the same text count whatever their cosine.
+        progress: see :func:`near_pairs`.
+
+    Raises:
+        UsageError: as :func:`near_pairs` and :func:`select_vectors`.
+    """
+    leaks: dict[tuple[str, str], Leak] = {}
+    same = same_texts(sample, training)
+    if vectors is not None:
+        own = select_vectors(vectors[0], sample, "the sample")
+        other = select_vectors(vectors[1], training, "the training set")
+        leaks = {(leak.query_id, leak.training_id): leak for leak in near_pairs(own, other, threshold, progress)}
+        rows = [own.places[leak.query_id] for leak in same]
+        columns = [other.places[leak.training_id] for leak in same]
+        cosines = _cosines(own.vectors[rows], other.vectors[columns]).tolist()
+        same = tuple(replace(leak, cosine=min(1.0, cosine)) for leak, cosine in zip(same, cosines, strict=True))
+    leaks |= {(leak.query_id, leak.training_id): leak for leak in same}
     return tuple(
-        Leak(name, other, same_text=True)
-        for name, text in sample.items()
-        if (plain := normal(text))
-        for other in by_text.get(plain, ())
+        sorted(
+            leaks.values(),
+            key=lambda leak: (-(leak.cosine or 0), not leak.same_text, leak.query_id, leak.training_id),
+        )
     )
 
 
-def near(
+def same_texts(sample: Mapping[str, str], training: Mapping[str, str]) -> tuple[Leak, ...]:
+    """Return pairs of queries with the same normalised text; a query without a word has no pair."""
+    by_text: dict[str, list[str]] = defaultdict(list)
+    for name, text in training.items():
+        by_text[normalise(text)].append(name)
+    return tuple(
+        Leak(name, other, same_text=True)
+        for name, text in sample.items()
+        if (normalised := normalise(text))
+        for other in by_text.get(normalised, ())
+    )
+
+
+def normalise(text: str) -> str:
+    """Return a text without case, punctuation, and differences of white space and of Unicode forms."""
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    kept = (" " if unicodedata.category(character)[0] in "PZC" else character for character in folded)
+    return " ".join("".join(kept).split())
+
+
+def queries_without_words(queries: Mapping[str, str], name: str, remedy: str) -> tuple[str, ...]:
+    """Return the queries without a word, which only vectors can compare.
+
+    Args:
+        queries: texts by id, at least one.
+        name: of the queries, for the error.
+        remedy: advice for the error.
+
+    Raises:
+        UsageError: no query has a word.
+    """
+    wordless = tuple(query for query, text in queries.items() if not normalise(text))
+    if len(wordless) == len(queries):
+        raise UsageError(f"{name}: none of {len(wordless):,} queries has a text, so nothing can be compared; {remedy}")
+    return wordless
+
+
+def check_vector_texts(embeddings: Embeddings, texts: Mapping[str, str], name: str) -> str | None:
+    """Check that vectors are of these texts; return a note if that cannot be known.
+
+    Args:
+        embeddings: vectors of at least these queries.
+        texts: by id.
+        name: of the queries, for notes and errors.
+
+    Raises:
+        UsageError: the vectors are of other texts.
+    """
+    if not any(texts.values()):
+        return f"That the vectors of {name} are of its queries is not checked: there are no texts of these."
+    if embeddings.places.keys() != texts.keys():
+        return (
+            f"That the vectors of {name} are of these very texts is not checked: they are of"
+            f" {len(embeddings.ids):,} queries, of which {len(texts):,} are compared."
+        )
+    # In the order of the file, or of an index.
+    orders = (texts, {query: texts[query] for query in embeddings.ids})
+    hashes = [sha256_of_texts(order) for order in orders]
+    if embeddings.source not in hashes:
+        raise UsageError(
+            f"the vectors of {name} are of other texts ({embeddings.source[:12]}) than its queries have "
+            f"({hashes[0][:12]}); embed these with harness embed {embeddings.encoder} --texts FILE"
+        )
+    return None
+
+
+def near_pairs(
     sample: Embeddings,
     training: Embeddings,
     threshold: float,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> tuple[Leak, ...]:
-    """Pairs of queries whose cosine is at least ``threshold``, in the order of the sample.
+    """Return pairs of queries whose cosine is at least ``threshold``, in the order of the sample.
 
-    The training set's vectors are taken in blocks, so that memory holds those and a block's cosines and no more.
+    The training set is compared in blocks, so that memory holds its vectors and one block's cosines.
 
     Args:
-        sample: vectors of the queries that systems are judged by.
+        sample: vectors of the evaluation queries.
         training: vectors of the training queries, by the same encoder.
         threshold: above 0, up to 1.
-        progress: told how many training queries are done, and of how many.
+        progress: gets the numbers of compared training queries and of all.
 
     Raises:
-        UsageError: a vector is zero, two encoders made them, or more than a million pairs are that near.
+        UsageError: a vector is zero, two encoders made them, or more than a million pairs are near.
     """
     check_encoders(sample, training)
-    ours, theirs = _lengths(sample), _lengths(training)
-    unit = (sample.vectors / ours[:, None]).astype(np.float32)
+    sample_lengths, training_lengths = _lengths(sample), _lengths(training)
+    unit = (sample.vectors / sample_lengths[:, None]).astype(np.float32)
     step = max(1, _BLOCK // max(1, len(unit)))
-    found: list[tuple[int, int, float]] = []
+    pairs: list[tuple[int, int, float]] = []
     for start in range(0, len(training.ids), step):
         stop = min(start + step, len(training.ids))
-        block = (training.vectors[start:stop] / theirs[start:stop, None]).astype(np.float32)
+        block = (training.vectors[start:stop] / training_lengths[start:stop, None]).astype(np.float32)
         rows, columns = np.nonzero(unit @ block.T >= threshold - _SINGLE)
-        if len(found) + len(rows) > MOST_PAIRS:
+        if len(pairs) + len(rows) > MOST_PAIRS:
             raise UsageError(
                 f"more than {MOST_PAIRS:,} pairs of queries have a cosine of {threshold:g} or so; raise --threshold"
             )
         exact = _cosines(sample.vectors[rows], training.vectors[start + columns])
-        near_enough = exact >= threshold - _DOUBLE
-        found += zip(
-            rows[near_enough].tolist(),
-            (start + columns[near_enough]).tolist(),
-            exact[near_enough].tolist(),
-            strict=True,
-        )
+        near = exact >= threshold - _DOUBLE
+        pairs += zip(rows[near].tolist(), (start + columns[near]).tolist(), exact[near].tolist(), strict=True)
         progress(stop, len(training.ids))
     return tuple(
         Leak(sample.ids[row], training.ids[column], same_text=False, cosine=min(1.0, cosine))
-        for row, column, cosine in sorted(found)
+        for row, column, cosine in sorted(pairs)
     )
 
 
 def check_encoders(sample: Embeddings, training: Embeddings) -> None:
-    """Refuse vectors that cannot be compared.
-
-    Raises:
-        UsageError: another checkpoint, role, way of reading texts or number of dimensions.
-    """
-    for what in ("checkpoint_sha256", "role", "made_with"):
-        one, other = (getattr(each, what, "") for each in (sample, training))
+    """Raise UsageError if vectors differ in checkpoint, role, reading of texts or dimensions."""
+    for fact in ("checkpoint_sha256", "role", "made_with"):
+        one, other = (getattr(embeddings, fact, "") for embeddings in (sample, training))
         if one != other:
             raise UsageError(
-                f"the sample's vectors are by {sample.encoder} ({what} {one[:16]}), the training set's by "
+                f"the sample's vectors are by {sample.encoder} ({fact} {one[:16]}), the training set's by "
                 f"{training.encoder} ({other[:16]}): their cosines mean nothing; embed both alike"
             )
     if sample.vectors.shape[1] != training.vectors.shape[1]:
@@ -157,105 +239,66 @@ def check_encoders(sample: Embeddings, training: Embeddings) -> None:
         )
 
 
-def _lengths(found: Embeddings) -> NDArray[np.float64]:
-    """Each vector's length, none of them 0."""
-    lengths: NDArray[np.float64] = np.sqrt(np.einsum("nd,nd->n", found.vectors, found.vectors, dtype=np.float64))
+def select_vectors(embeddings: Embeddings, ids: Iterable[str], name: str) -> Embeddings:
+    """Return the vectors of these queries; raise UsageError if some have none."""
+    selected = tuple(ids)
+    missing = embeddings.missing(selected)
+    if missing:
+        named = ", ".join(map(repr, missing[:_MAX_NAMED])) + (", ..." if len(missing) > _MAX_NAMED else "")
+        raise UsageError(f"{len(missing):,} queries of {name} have no vector ({named}); embed all of them")
+    rows = [embeddings.places[query] for query in selected]
+    return replace(embeddings, ids=selected, vectors=embeddings.vectors[rows])
+
+
+def _lengths(embeddings: Embeddings) -> NDArray[np.float64]:
+    """Return each vector's length; raise UsageError if one is 0."""
+    squares = np.einsum("nd,nd->n", embeddings.vectors, embeddings.vectors, dtype=np.float64)
+    lengths: NDArray[np.float64] = np.sqrt(squares)
     zero = np.flatnonzero(lengths == 0)
     if len(zero):
-        first = found.ids[int(zero[0])]
+        first = embeddings.ids[int(zero[0])]
         raise UsageError(f"{len(zero):,} vectors are zero, e.g. that of query {first!r}: it has no direction; embed it")
     return lengths
 
 
 def _cosines(one: NDArray[np.float32], other: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Of each pair of rows, shape (pairs,); a slice at a time, as float64 of all may be large."""
-    made: NDArray[np.float64] = np.empty(len(one))
+    """Return the cosine of each pair of rows, shape (pairs,); in slices, as float64 of all may be large."""
+    cosines: NDArray[np.float64] = np.empty(len(one))
     for start in range(0, len(one), 1 << 14):
-        a, b = (each[start : start + (1 << 14)].astype(np.float64) for each in (one, other))
+        a, b = (vectors[start : start + (1 << 14)].astype(np.float64) for vectors in (one, other))
         lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
-        made[start : start + (1 << 14)] = np.einsum("nd,nd->n", a, b) / lengths
-    return made
+        cosines[start : start + (1 << 14)] = np.einsum("nd,nd->n", a, b) / lengths
+    return cosines
 
 
-def chosen(found: Embeddings, ids: Iterable[str], whose: str) -> Embeddings:
-    """The vectors of these queries.
-
-    Raises:
-        UsageError: some have none.
-    """
-    wanted = tuple(ids)
-    missing = found.missing(wanted)
-    if missing:
-        named = ", ".join(map(repr, missing[:_SHOWN])) + (", ..." if len(missing) > _SHOWN else "")
-        raise UsageError(f"{len(missing):,} queries of {whose} have no vector ({named}); embed all of them")
-    return replace(found, ids=wanted, vectors=found.vectors[[found.places[each] for each in wanted]])
+def with_effects(leakage: Leakage, runs: JudgedRuns, measures: Sequence[Any]) -> Leakage:
+    """Return the leakage with its effects on the measures of these runs; none if nothing leaked."""
+    return replace(leakage, effects=measure_effects(runs, leakage.leaked, measures)) if leakage.leaks else leakage
 
 
-def find(
-    sample: Mapping[str, str],
-    training: Mapping[str, str],
-    vectors: tuple[Embeddings, Embeddings] | None,
-    threshold: float,
-    progress: Callable[[int, int], None] = lambda _done, _total: None,
-) -> tuple[Leak, ...]:
-    """Each leaking pair once, the nearest first.
-
-    Args:
-        sample: queries that systems are judged by.
-        training: queries that one of them may have been trained with.
-        vectors: of the sample's and of the training queries; ``None``: texts alone are compared.
-        threshold: see :func:`near`; pairs whose texts are the same count, whatever their cosine.
-        progress: see :func:`near`.
-
-    Raises:
-        UsageError: as :func:`near` and :func:`chosen`.
-    """
-    found: dict[tuple[str, str], Leak] = {}
-    same = same_texts(sample, training)
-    if vectors is not None:
-        ours, theirs = chosen(vectors[0], sample, "the sample"), chosen(vectors[1], training, "the training set")
-        found = {(leak.query_id, leak.training_id): leak for leak in near(ours, theirs, threshold, progress)}
-        rows = [ours.places[leak.query_id] for leak in same]
-        columns = [theirs.places[leak.training_id] for leak in same]
-        cosines = _cosines(ours.vectors[rows], theirs.vectors[columns]).tolist()
-        same = tuple(replace(leak, cosine=min(1.0, cosine)) for leak, cosine in zip(same, cosines, strict=True))
-    found |= {(leak.query_id, leak.training_id): leak for leak in same}
-    return tuple(
-        sorted(
-            found.values(),
-            key=lambda leak: (-(leak.cosine or 0), not leak.same_text, leak.query_id, leak.training_id),
-        )
-    )
-
-
-def with_effects(made: Leakage, found: JudgedRuns, measures: Sequence[Any]) -> Leakage:
-    """The same, with what it does to the measures of these runs; to none, where nothing leaked."""
-    return replace(made, effects=effects(found, made.leaked, measures)) if made.leaks else made
-
-
-def effects(found: JudgedRuns, leaked: Sequence[str], measures: Sequence[Any]) -> tuple[Effect, ...]:
-    """Each system's measures with all queries, without the leaked ones, and over those alone."""
-    made = []
-    gone = set(leaked)
-    for system, run in found.runs.items():
-        judged = evaluate.evaluate(run, found.qrels, found.query_ids, measures, hits_alone=found.hits_alone)
-        leaked_and_judged = len(gone - set(judged.unjudged))
+def measure_effects(runs: JudgedRuns, leaked: Sequence[str], measures: Sequence[Any]) -> tuple[Effect, ...]:
+    """Evaluate each system with all queries, without the leaked ones, and over those alone."""
+    effects = []
+    leaked_ids = set(leaked)
+    for system, run in runs.runs.items():
+        evaluation = evaluate(run, runs.qrels, runs.query_ids, measures, hits_alone=runs.hits_alone)
+        leaked_and_judged = len(leaked_ids - set(evaluation.unjudged))
         for measure in map(str, measures):
-            values = judged.per_query.get(measure, {})
-            if measure not in judged.means:
-                reason = judged.reasons.get(measure) or "no mean over queries"
+            values = evaluation.per_query.get(measure, {})
+            if measure not in evaluation.means:
+                reason = evaluation.reasons.get(measure) or "no mean over queries"
                 whole = without = alone = Estimate(None, reason=reason)
             else:
-                kept = {query: value for query, value in values.items() if query not in gone}
-                parts = (values, kept, {query: value for query, value in values.items() if query in gone})
-                whole, without, alone = (_mean(part) for part in parts)
-            made.append(Effect(system, measure, whole, without, alone, judged.queries, leaked_and_judged))
-    return tuple(made)
+                whole = _mean(values)
+                without = _mean({query: value for query, value in values.items() if query not in leaked_ids})
+                alone = _mean({query: value for query, value in values.items() if query in leaked_ids})
+            effects.append(Effect(system, measure, whole, without, alone, evaluation.queries, leaked_and_judged))
+    return tuple(effects)
 
 
 def _mean(values: Mapping[str, float]) -> Estimate:
     if not values:
         return Estimate(None, reason="no such query is judged")
-    figure = evaluate.mean(values)
-    too_few = None if figure.low is not None else f"an interval needs {stats.INTERVAL_MIN_QUERIES} queries"
-    return replace(figure, reason=too_few)
+    estimate = mean_estimate(values)
+    too_few = None if estimate.low is not None else f"an interval needs {stats.INTERVAL_MIN_QUERIES} queries"
+    return replace(estimate, reason=too_few)

@@ -1,143 +1,40 @@
-"""Effectiveness measures, by the names that ir_measures gives them; and those that it lacks: R@2kt, SetF@10, F1@10."""
+"""Parse names of effectiveness measures, as ir_measures writes them; refuse parameters that would break its providers.
+
+Beside ir_measures' own there are ``R@2kt`` (:mod:`harness.evaluation.answer_recall`), ``SetF@10``, ``F1@10``, and names
+of Frechet distances: ``FD@10``, ``FD(unlabelled=True)@10``, ``FD(encoder='minilm')@1``.
+"""
 
 from __future__ import annotations
 
+import ast
 import math
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from harness.errors import UsageError, did_you_mean
-from harness.evaluation import frechet_names
-from harness.evaluation.answer_recall import MOST_TOKENS
-from harness.evaluation.trec_parser import MOST_GRADE
-
-# MERGED harness.evaluation.measure_names: What may stand in a measure's brackets and behind its @: what its providers would
-# compute wrongly, or die of.
-
-
-# trec_eval keeps cutoffs as C's int.
-_MOST_CUTOFF = 2**31 - 1
-# gdeval, which computes ERR and nDCG with gains of 2^grade - 1, stops at a higher grade.
-MOST_GDEVAL_GRADE = 4
-_EXAMPLES = {"cutoff": "@10", "recall": "@0.1"}
-_WORDS = {int: "a whole number", float: "a number with a point", bool: "True or False", str: "text", dict: "{1:1,2:3}"}
-
-
-def fault(measure: Any) -> str | None:
-    """What is wrong with a measure as it was asked for; ``None``: nothing.
-
-    Args:
-        measure: as ir_measures reads it, its parameters not yet looked at.
-    """
-    known = measure.SUPPORTED_PARAMS
-    for name in measure.params:
-        if name not in known:
-            if name == measure.AT_PARAM:
-                return f"{measure.NAME} has no cutoff"
-            return f"{measure.NAME} has no {name!r}; it knows {', '.join(known) or 'nothing in brackets'}"
-    for name, asked in known.items():
-        if name not in measure.params:
-            if asked.required:
-                return _missing(measure, name)
-            continue
-        if (wrong := _wrong(name, measure.params[name], asked)) is not None:
-            return wrong
-    return None
-
-
-def cutoff_fault(value: object) -> str | None:
-    """What is wrong with a cutoff."""
-    if not _whole(value) or not 1 <= value <= _MOST_CUTOFF:  # type: ignore[operator]
-        return f"the cutoff is a whole number from 1 to {_MOST_CUTOFF:,}, not {value!r}"
-    return None
-
-
-def _missing(measure: Any, name: str) -> str:
-    if name == measure.AT_PARAM:
-        return f"it needs a {name}: {measure.NAME}{_EXAMPLES.get(name, '')}"
-    return f"it needs {name}=... in brackets"
-
-
-def _wrong(name: str, value: object, asked: Any) -> str | None:
-    if name == "cutoff":
-        return cutoff_fault(value)
-    if not isinstance(value, asked.dtype) or (isinstance(value, bool) and asked.dtype is not bool):
-        return f"{name} is {_WORDS[asked.dtype]}, not {value!r}"
-    if not asked.validate(value):
-        return f"{name} is one of {', '.join(map(repr, asked.choices))}, not {value!r}"
-    return _LIMITS[name](value) if name in _LIMITS else None
-
-
-def _whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _rel(value: int) -> str | None:
-    return None if 1 <= value <= MOST_GRADE else f"rel, the least relevant grade, is 1 to {MOST_GRADE:,}, not {value}"
-
-
-def _gains(value: Mapping[Any, Any]) -> str | None:
-    """Gains reach trec_eval as grades, and what is not relevant must stay so."""
-    for grade, gain in value.items():
-        if not _whole(grade) or not _whole(gain) or not 0 <= gain <= MOST_GRADE:
-            return f"gains are of whole grades, and whole from 0 to {MOST_GRADE:,}, not {grade!r}:{gain!r}"
-        if grade <= 0 < gain:
-            return f"grade {grade} is not relevant and gains nothing, not {gain}"
-    return None
-
-
-def _recall(value: float) -> str | None:
-    if 0 <= value <= 1 and math.isclose(value, round(value, 2), abs_tol=1e-12):
-        return None
-    return f"recall is 0 to 1 with two decimals at most, not {value!r}"
-
-
-def _beta(value: float) -> str | None:
-    return None if 0 <= value < math.inf else f"beta is 0 or more, not {value!r}"
-
-
-def _persistence(value: float) -> str | None:
-    return None if 0 < value < 1 else f"p lies between 0 and 1, not {value!r}"
-
-
-_LIMITS: dict[str, Callable[[Any], str | None]] = {
-    "rel": _rel,
-    "gains": _gains,
-    "recall": _recall,
-    "beta": _beta,
-    "p": _persistence,
-}
+from harness.evaluation.answer_recall import MAX_TOKENS, AnswerRecall
+from harness.evaluation.trec_lines import MAX_GRADE
 
 DEFAULT = ("RR@10", "Success@10", "nDCG@10")
-
-
-@dataclass(frozen=True)
-class AnswerRecall:
-    """``R@2kt``: whether an answer stands within the first 2,000 tokens of what was retrieved.
-
-    It is looked at as ir_measures' own measures are: ``NAME``, ``params``, and its text parses back.
-    ``R(mean='languages')@2kt`` is the mean over languages of their means, as XOR-TyDi reports.
-    """
-
-    tokens: int
-    by_language: bool = False
-    params: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
-    NAME: ClassVar[str] = "R@kt"
-
-    def __str__(self) -> str:
-        mean = "(mean='languages')" if self.by_language else ""
-        return f"R{mean}@{self.tokens // 1000}kt"
+# Measures that need only the relevance of each retrieved document.
+OF_HITS_ALONE = frozenset({"RR", "Success", "P", "SetP", "RBP", "NumRet", "NumQ"})
+# Measures without a cutoff that have no deeper ranks to look at.  R@2kt reports its truncated queries itself.
+_OF_THE_SET = frozenset(
+    {"Judged", "NumQ", "NumRel", "NumRelRet", "NumRet", "SetAP", "SetF", "SetP", "SetR", "SetRelP", AnswerRecall.NAME}
+)
+# gdeval, which computes ERR and nDCG with gains of 2^grade - 1, fails on a higher grade.
+MAX_GDEVAL_GRADE = 4
+# trec_eval stores cutoffs as C's int.
+_MAX_CUTOFF = 2**31 - 1
+_DISTANCE_FORM = "FD@10, with any of judged=5 (or 'all'), unlabelled=True and encoder='minilm' in brackets after FD"
 
 
 @dataclass(frozen=True)
 class SetAtCutoff:
-    """``SetF@10``: a measure of what was retrieved as a set, over the first ten hits alone.
-
-    ``whole`` is ir_measures' own, which has no cutoff.
-    """
+    """``SetF@10``: a set measure over the first ten hits; ``whole`` is ir_measures' own, without a cutoff."""
 
     whole: Any
     depth: int
@@ -159,9 +56,9 @@ class SetAtCutoff:
 
 @dataclass(frozen=True)
 class F1AtCutoff:
-    """``F1@10``: the harmonic mean of ``P@10`` and ``R@10``, whatever the number of hits; ``precision`` is the former.
+    """``F1@10``: the harmonic mean of ``P@10`` (``precision``) and ``R@10``.
 
-    ``SetF@10`` divides by the hits that there are, where P@10 divides by 10.
+    With fewer than ten hits, ``SetF@10`` divides by their number, as P@10 does not.
     """
 
     precision: Any
@@ -186,110 +83,238 @@ class F1AtCutoff:
         return f"F1{str(self.precision)[1:]}"
 
 
-# Measures without a cutoff that look at what was retrieved as a set, or at the judgements alone: no deeper ranks exist
-# for them.
-# R@2kt says itself which queries have too few tokens.
-_OF_THE_SET = frozenset(
-    {"Judged", "NumQ", "NumRel", "NumRelRet", "NumRet", "SetAP", "SetF", "SetP", "SetR", "SetRelP", AnswerRecall.NAME}
-)
+@dataclass(frozen=True)
+class DistanceName:
+    """``FD@k``, as :func:`harness.evaluation.frechet.distances` computes it.  Smaller is better.
 
-# Measures that need no more than the relevance of each document that was retrieved.
-OF_HITS_ALONE = frozenset({"RR", "Success", "P", "SetP", "RBP", "NumRet", "NumQ"})
-
-
-def parse(names: Iterable[str], *, distances: bool = False) -> tuple[Any, ...]:
-    """Measures from their names, e.g. ``"nDCG@10"`` or ``"RR(rel=2)@10"``; one that stands twice is taken once.
-
-    Args:
-        names: as ir_measures writes them.
-        distances: Frechet distances are among what can be shown (:mod:`harness.evaluation.frechet_names`).
-
-    Raises:
-        UsageError: a name is not known to ir_measures, nothing installed can compute it, or what it asks for is beyond
-            what may be asked for (:mod:`harness.evaluation.measure_names`).
+    ``judged``: the most judged documents of a query, ``None``: all.  ``unlabelled``: judged documents are skipped among
+    the retrieved ones.  ``encoder``: the system whose vectors are used, ``None``: the only one.
     """
-    parsed: list[Any] = []
-    for name in names:
-        if name.strip() == "":
-            raise _unknown(name, "it is empty")
-        if (tokens := re.fullmatch(r"R(\(mean=(['\"])languages\2\))?@(\w*)kt", name)) is not None:
-            parsed.append(_answer_recall(name, tokens[3], by_language=tokens[1] is not None))
-            continue
-        if (distance := frechet_names.parse(name)) is not None:
-            if not distances:
-                raise UsageError(
-                    f"{name} is a distance of a whole run, and less is better: harness frechet shows it, and harness "
-                    "report in the formats md, csv, json and latex; name a measure, or one of those"
-                )
-            parsed.append(distance)
-            continue
-        if (of_f1 := re.fullmatch(r"F1((?:\(.*\))?(?:@.*)?)", name)) is not None:
-            parsed.append(_f1(name, of_f1[1]))
-            continue
-        of_set = re.fullmatch(r"(Set(?:AP|F|P|R)(?:\(.*\))?)@([0-9]{1,18})", name)
-        measure = _parsed(name, of_set[1] if of_set else name)
-        if of_set:
-            if (wrong := cutoff_fault(int(of_set[2]))) is not None:
-                raise _unknown(name, wrong)
-            measure = SetAtCutoff(measure, int(of_set[2]))
-        parsed.append(measure)
-    return tuple(dict.fromkeys(parsed))
 
+    k: int
+    judged: int | None = 10
+    unlabelled: bool = False
+    encoder: str | None = None
+    NAME: ClassVar[str] = "FD"
 
-def _parsed(name: str, text: str) -> Any:
-    """ir_measures' measure of that text; ``name`` is what was asked for."""
-    import ir_measures
+    @property
+    def params(self) -> dict[str, Any]:  # noqa: D102
+        return {"cutoff": self.k}
 
-    try:
-        with warnings.catch_warnings():
-            # ir_measures 0.4.3 reads measures with parts of ast that newer Pythons deprecate.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            measure = ir_measures.parse_measure(text)
-    except NameError as error:
-        known = ir_measures.measures.registry
-        raise _unknown(name, f"ir_measures has no such{did_you_mean(re.split(r'[@(]', text)[0], known)}") from error
-    except (ValueError, KeyError, TypeError, RecursionError, MemoryError) as error:
-        raise _unknown(name, "it is not NAME, NAME@k or NAME(key=value)@k") from error
-    providers = [each for each in ir_measures.DefaultPipeline.providers if each.is_available()]
-    # What cannot be computed at all is said before what is missing of it.
-    named = any(other.NAME == measure.NAME for each in providers for other in each.SUPPORTED_MEASURES)
-    wrong = fault(measure) if named else None
-    if wrong is not None:
-        raise _unknown(name, wrong)
-    if not named or not any(each.supports(measure) for each in providers):
-        raise UsageError(f"measure {name!r} cannot be computed by what is installed; see ir_measures' providers")
-    return measure
-
-
-def _f1(name: str, rest: str) -> F1AtCutoff:
-    if "@" not in rest:
-        raise _unknown(name, f"it needs a cutoff: {name}@10; over all that was retrieved it is SetF{rest}")
-    return F1AtCutoff(_parsed(name, f"P{rest}"))
-
-
-def _unknown(name: str, why: str) -> UsageError:
-    return UsageError(
-        f"unknown measure {name!r}: {why}; write it as ir_measures does, e.g. nDCG@10, RR@10, AP(rel=2)@100"
-    )
-
-
-def _answer_recall(name: str, thousands: str, *, by_language: bool) -> AnswerRecall:
-    # Digits alone, and no zero before them: its text must parse back.
-    if re.fullmatch(r"[1-9][0-9]{0,3}", thousands) is None or int(thousands) * 1000 > MOST_TOKENS:
-        raise UsageError(
-            f"unknown measure {name!r}: answers are looked for in the first {MOST_TOKENS:,} tokens; "
-            f"R@1kt to R@{MOST_TOKENS // 1000}kt, of which R@2kt and R@5kt are XOR-TyDi's own"
-        )
-    return AnswerRecall(int(thousands) * 1000, by_language)
+    def __str__(self) -> str:
+        params: dict[str, object] = {} if self.judged == 10 else {"judged": self.judged or "all"}
+        params |= {"unlabelled": True} if self.unlabelled else {}
+        params |= {"encoder": self.encoder} if self.encoder else {}
+        inside = ",".join(f"{name}={value!r}" for name, value in params.items())
+        return f"FD{f'({inside})' if inside else ''}@{self.k}"
 
 
 def cutoff(measure: Any) -> int | None:
-    """The rank down to which a measure looks, or ``None`` if it has none."""
+    """Return the deepest rank of a measure, or ``None`` if it has no cutoff."""
     value = measure.params.get("cutoff")
     return value if isinstance(value, int) else None
 
 
 def looks_deeper(measure: Any, k: int) -> bool:
-    """Whether a measure asks for ranks below ``k``; one without a cutoff goes down the whole ranking."""
+    """Return whether a measure needs ranks below ``k``; one without a cutoff needs the whole ranking."""
     depth = cutoff(measure)
     return measure.NAME not in _OF_THE_SET if depth is None else depth > k
+
+
+def parse(names: Iterable[str], *, distances: bool = False) -> tuple[Any, ...]:
+    """Parse names such as ``"nDCG@10"`` or ``"RR(rel=2)@10"``; drop repeated ones.
+
+    ``distances``: accept names of Frechet distances too.
+
+    Raises:
+        UsageError: a name is unknown, no installed provider computes it, or a parameter is out of range.
+    """
+    return tuple(dict.fromkeys(_parse_one(name, distances=distances) for name in names))
+
+
+def _parse_one(name: str, *, distances: bool) -> Any:
+    if name.strip() == "":
+        raise _unknown(name, "it is empty")
+    if (recall := re.fullmatch(r"R(\(mean=(['\"])languages\2\))?@(\w*)kt", name)) is not None:
+        return _answer_recall(name, recall[3], by_language=recall[1] is not None)
+    if (distance := parse_distance(name)) is not None:
+        if not distances:
+            raise UsageError(
+                f"{name} is a distance of a whole run, and less is better: harness frechet shows it, and harness "
+                "report in the formats md, csv, json and latex; name a measure, or use one of those"
+            )
+        return distance
+    if (f1 := re.fullmatch(r"F1((?:\(.*\))?(?:@.*)?)", name)) is not None:
+        return _f1(name, f1[1])
+    set_measure = re.fullmatch(r"(Set(?:AP|F|P|R)(?:\(.*\))?)@([0-9]{1,18})", name)
+    measure = _ir_measure(name, set_measure[1] if set_measure else name)
+    if set_measure is None:
+        return measure
+    if (fault := cutoff_fault(int(set_measure[2]))) is not None:
+        raise _unknown(name, fault)
+    return SetAtCutoff(measure, int(set_measure[2]))
+
+
+def _answer_recall(name: str, thousands: str, *, by_language: bool) -> AnswerRecall:
+    # Digits only and no leading zero: the measure's text must parse back.
+    if re.fullmatch(r"[1-9][0-9]{0,3}", thousands) is None or int(thousands) * 1000 > MAX_TOKENS:
+        raise UsageError(
+            f"unknown measure {name!r}: harness looks for answers in the first {MAX_TOKENS:,} tokens; write "
+            f"R@1kt to R@{MAX_TOKENS // 1000}kt, of which R@2kt and R@5kt are XOR-TyDi's own"
+        )
+    return AnswerRecall(int(thousands) * 1000, by_language)
+
+
+def parse_distance(name: str) -> DistanceName | None:
+    """Parse the name of a Frechet distance; return ``None`` for another name.
+
+    Raises:
+        UsageError: the distance is malformed.
+    """
+    if re.match(r"FD\b", name) is None:
+        return None
+    match = re.fullmatch(r"FD(?:\((.*)\))?@([1-9][0-9]{0,5})", name)
+    try:
+        call = ast.parse(f"f({match[1] or ''})", mode="eval").body if match else None
+        if match is None or not isinstance(call, ast.Call) or call.args:
+            raise ValueError("no such form")
+        params = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
+        if len(params) < len(call.keywords):
+            raise ValueError("a parameter appears twice")
+        return _distance_name(int(match[2]), **params)
+    except (ValueError, TypeError, SyntaxError) as error:
+        raise UsageError(f"unknown distance {name!r} ({error}); write {_DISTANCE_FORM}, without blanks") from error
+
+
+def _distance_name(k: int, judged: object = 10, unlabelled: object = False, encoder: object = None) -> DistanceName:
+    maximum = None if judged == "all" else judged
+    if maximum is not None and (not _is_integer(maximum) or maximum < 1):  # type: ignore[operator]
+        raise ValueError("judged is a number from 1 on, or 'all'")
+    if not isinstance(unlabelled, bool):
+        raise ValueError("unlabelled is True or False")
+    if encoder is not None and (not isinstance(encoder, str) or not encoder):
+        raise ValueError("encoder is the name of a system")
+    return DistanceName(k, maximum, unlabelled, encoder)  # type: ignore[arg-type]
+
+
+def _f1(name: str, rest: str) -> F1AtCutoff:
+    if "@" not in rest:
+        raise _unknown(name, f"it needs a cutoff: {name}@10; over all retrieved documents it is SetF{rest}")
+    return F1AtCutoff(_ir_measure(name, f"P{rest}"))
+
+
+def _ir_measure(name: str, text: str) -> Any:
+    """Return the measure that ir_measures reads from ``text``; ``name`` is the user's name for errors."""
+    import ir_measures
+
+    try:
+        with warnings.catch_warnings():
+            # ir_measures 0.4.3 uses parts of ast that newer Pythons deprecate.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            measure = ir_measures.parse_measure(text)
+    except NameError as error:
+        registry = ir_measures.measures.registry
+        raise _unknown(name, f"ir_measures has no such{did_you_mean(re.split(r'[@(]', text)[0], registry)}") from error
+    except (ValueError, KeyError, TypeError, RecursionError, MemoryError) as error:
+        raise _unknown(name, "it is not NAME, NAME@k or NAME(key=value)@k") from error
+    providers = [provider for provider in ir_measures.DefaultPipeline.providers if provider.is_available()]
+    # A measure that no provider has is refused before its parameters are checked.
+    exists = any(other.NAME == measure.NAME for provider in providers for other in provider.SUPPORTED_MEASURES)
+    fault = _parameter_fault(measure) if exists else None
+    if fault is not None:
+        raise _unknown(name, fault)
+    if not exists or not any(provider.supports(measure) for provider in providers):
+        raise UsageError(f"measure {name!r} cannot be computed by what is installed; see ir_measures' providers")
+    return measure
+
+
+def _unknown(name: str, reason: str) -> UsageError:
+    return UsageError(
+        f"unknown measure {name!r}: {reason}; write it as ir_measures does, e.g. nDCG@10, RR@10, AP(rel=2)@100"
+    )
+
+
+_EXAMPLES = {"cutoff": "@10", "recall": "@0.1"}
+_TYPES = {int: "a whole number", float: "a number with a point", bool: "True or False", str: "text", dict: "{1:1,2:3}"}
+
+
+def _parameter_fault(measure: Any) -> str | None:
+    """Return the first fault of a measure's parameters: those that providers compute wrongly or fail on."""
+    supported = measure.SUPPORTED_PARAMS
+    for name in measure.params:
+        if name not in supported:
+            if name == measure.AT_PARAM:
+                return f"{measure.NAME} has no cutoff"
+            return f"{measure.NAME} has no {name!r}; it has {', '.join(supported) or 'nothing in brackets'}"
+    for name, parameter in supported.items():
+        if name not in measure.params:
+            if parameter.required:
+                return _missing(measure, name)
+            continue
+        if (fault := _value_fault(name, measure.params[name], parameter)) is not None:
+            return fault
+    return None
+
+
+def _missing(measure: Any, name: str) -> str:
+    if name == measure.AT_PARAM:
+        return f"it needs a {name}: {measure.NAME}{_EXAMPLES.get(name, '')}"
+    return f"it needs {name}=... in brackets"
+
+
+def _value_fault(name: str, value: object, parameter: Any) -> str | None:
+    if name == "cutoff":
+        return cutoff_fault(value)
+    if not isinstance(value, parameter.dtype) or (isinstance(value, bool) and parameter.dtype is not bool):
+        return f"{name} is {_TYPES[parameter.dtype]}, not {value!r}"
+    if not parameter.validate(value):
+        return f"{name} is one of {', '.join(map(repr, parameter.choices))}, not {value!r}"
+    return _LIMITS[name](value) if name in _LIMITS else None
+
+
+def cutoff_fault(value: object) -> str | None:
+    """Return the fault of a cutoff, if it has one."""
+    if not _is_integer(value) or not 1 <= value <= _MAX_CUTOFF:  # type: ignore[operator]
+        return f"the cutoff is a whole number from 1 to {_MAX_CUTOFF:,}, not {value!r}"
+    return None
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _rel(value: int) -> str | None:
+    return None if 1 <= value <= MAX_GRADE else f"rel, the lowest relevant grade, is 1 to {MAX_GRADE:,}, not {value}"
+
+
+def _gains(value: Mapping[Any, Any]) -> str | None:
+    """Check gains: they reach trec_eval as grades, and irrelevant documents must stay irrelevant."""
+    for grade, gain in value.items():
+        if not _is_integer(grade) or not _is_integer(gain) or not 0 <= gain <= MAX_GRADE:
+            return f"gains map whole grades to whole numbers from 0 to {MAX_GRADE:,}, not {grade!r}:{gain!r}"
+        if grade <= 0 < gain:
+            return f"grade {grade} is not relevant and gains nothing, not {gain}"
+    return None
+
+
+def _recall(value: float) -> str | None:
+    if 0 <= value <= 1 and math.isclose(value, round(value, 2), abs_tol=1e-12):
+        return None
+    return f"recall is 0 to 1 with at most two decimals, not {value!r}"
+
+
+def _beta(value: float) -> str | None:
+    return None if 0 <= value < math.inf else f"beta is 0 or more, not {value!r}"
+
+
+def _persistence(value: float) -> str | None:
+    return None if 0 < value < 1 else f"p lies between 0 and 1, not {value!r}"
+
+
+_LIMITS: dict[str, Callable[[Any], str | None]] = {
+    "rel": _rel,
+    "gains": _gains,
+    "recall": _recall,
+    "beta": _beta,
+    "p": _persistence,
+}

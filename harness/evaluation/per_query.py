@@ -1,6 +1,6 @@
-"""What a row's numbers are made of, by query: what paired comparisons, resampling and distributions need.
+"""Store a row's latencies and measures by query, for paired comparisons, resampling and distributions.
 
-Kept apart from the rows, which are read far more often.
+They are apart from the rows, which are read far more often.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-# The shares of all timed samples that ``quantiles_s`` holds: 0, 2 %, ... 100 %.
+# Shares of all timed samples that ``quantiles_s`` has: 0, 2 %, ... 100 %.
 SHARES = np.linspace(0.0, 1.0, 51)
 
 
 @dataclass(frozen=True)
 class PerQuery:
-    """One row's queries, in the order of their ids.
+    """Values of one row's queries, in the order of their ids.
 
-    ``latency_s`` has a query's mean over its trials, ``measures`` its value of each measure; both have the shape
+    ``latency_s`` has each query's mean over its trials, ``measures`` its value of each measure; both have the shape
     (queries,), ``nan`` where a query was not timed or is not judged.  ``latency_s`` is empty where the scenario has no
-    latency of single queries.  ``quantiles_s`` are those of all timed samples at ``SHARES``, none where there are none.
+    latency of single queries.  ``quantiles_s`` are those of all timed samples at ``SHARES``, if there are any.
     """
 
     key: str
@@ -34,14 +34,14 @@ class PerQuery:
     quantiles_s: tuple[float, ...] = ()
 
     def on(self, query_ids: tuple[str, ...]) -> PerQuery:
-        """The same on other queries, in their order; ``nan`` for one that is not here."""
+        """Return the values of other queries, in their order; ``nan`` for an unknown one."""
         if query_ids == self.query_ids:
             return self
-        places = {query: place for place, query in enumerate(self.query_ids)}
-        chosen = np.asarray([places.get(query, -1) for query in query_ids], dtype=np.int64)
+        index_of = {query: index for index, query in enumerate(self.query_ids)}
+        indexes = np.asarray([index_of.get(query, -1) for query in query_ids], dtype=np.int64)
 
         def take(values: Floats) -> Floats:
-            return np.append(values, np.nan)[chosen] if len(values) else values
+            return np.append(values, np.nan)[indexes] if len(values) else values
 
         taken = {name: take(values) for name, values in self.measures.items()}
         return PerQuery(self.key, query_ids, take(self.latency_s), taken, self.quantiles_s)
@@ -53,43 +53,33 @@ def collect(
     quantiles_s: tuple[float, ...],
     values: Mapping[str, Mapping[str, float]],
 ) -> PerQuery:
-    """Put together what is known of each query.
-
-    Args:
-        key: see :func:`name`.
-        latencies_s: by query, or empty.
-        quantiles_s: see :class:`PerQuery`.
-        values: by measure, then by query; judged queries alone.
-    """
+    """Combine latencies by query (or none) and values by measure and judged query."""
     ids = tuple(sorted(set(latencies_s).union(*values.values())))
 
-    def column(of: Mapping[str, float]) -> Floats:
-        return np.asarray([of.get(query, np.nan) for query in ids], dtype=np.float64)
+    def column(by_query: Mapping[str, float]) -> Floats:
+        return np.asarray([by_query.get(query, np.nan) for query in ids], dtype=np.float64)
 
     latency = column(latencies_s) if latencies_s else np.zeros(0)
-    return PerQuery(key, ids, latency, {measure: column(of) for measure, of in values.items()}, quantiles_s)
+    measures = {measure: column(by_query) for measure, by_query in values.items()}
+    return PerQuery(key, ids, latency, measures, quantiles_s)
 
 
-def write(path: Path, found: Iterable[PerQuery], stamp: str) -> None:
-    """Write a Parquet file with one line for each row.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+def write(path: Path, rows: Iterable[PerQuery], stamp: str) -> None:
+    """Write a Parquet file with one line for each row; raise OSError if it cannot be written."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    listed = list(found)
-    measures = sorted({measure for each in listed for measure in each.measures})
+    listed = list(rows)
+    measures = sorted({measure for row in listed for measure in row.measures})
     nothing = np.zeros(0)
     floats = pa.list_(pa.float64())
     columns = {
-        "key": pa.array([each.key for each in listed], pa.string()),
-        "query_ids": pa.array([each.query_ids for each in listed], pa.list_(pa.string())),
-        "latency_s": pa.array([each.latency_s for each in listed], floats),
-        "quantiles_s": pa.array([each.quantiles_s for each in listed], floats),
+        "key": pa.array([row.key for row in listed], pa.string()),
+        "query_ids": pa.array([row.query_ids for row in listed], pa.list_(pa.string())),
+        "latency_s": pa.array([row.latency_s for row in listed], floats),
+        "quantiles_s": pa.array([row.quantiles_s for row in listed], floats),
         **{
-            f"measure {measure}": pa.array([each.measures.get(measure, nothing) for each in listed], floats)
+            f"measure {measure}": pa.array([row.measures.get(measure, nothing) for row in listed], floats)
             for measure in measures
         },
     }
@@ -97,7 +87,7 @@ def write(path: Path, found: Iterable[PerQuery], stamp: str) -> None:
 
 
 def read(path: Path, stamp: str) -> dict[str, PerQuery] | None:
-    """What is kept there under that stamp, by :func:`name`; ``None``: nothing, or not what was written."""
+    """Return the rows of a file by their keys; ``None`` if it is missing, damaged or has another stamp."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -106,26 +96,26 @@ def read(path: Path, stamp: str) -> dict[str, PerQuery] | None:
         if (table.schema.metadata or {}).get(b"stamp") != stamp.encode("ascii"):
             return None
         names = [column for column in table.column_names if column.startswith("measure ")]
-        # Each sample of queries is one tuple, however many rows share it.
+        # Rows over the same queries share one tuple.
         samples: dict[tuple[str, ...], tuple[str, ...]] = {}
-        found = {}
-        for place, key in enumerate(table.column("key").to_pylist()):
-            ids = tuple(table.column("query_ids")[place].as_py())
-            measures = {each.removeprefix("measure "): _floats(table, each, place) for each in names}
-            found[key] = PerQuery(
+        rows = {}
+        for index, key in enumerate(table.column("key").to_pylist()):
+            ids = tuple(table.column("query_ids")[index].as_py())
+            measures = {name.removeprefix("measure "): _floats(table, name, index) for name in names}
+            rows[key] = PerQuery(
                 key,
                 samples.setdefault(ids, ids),
-                _floats(table, "latency_s", place),
+                _floats(table, "latency_s", index),
                 {measure: values for measure, values in measures.items() if len(values)},
-                tuple(_floats(table, "quantiles_s", place).tolist()),
+                tuple(_floats(table, "quantiles_s", index).tolist()),
             )
-        return found
+        return rows
     except (OSError, ValueError, KeyError, pa.ArrowException):
         return None
 
 
-def _floats(table: object, column: str, place: int) -> Floats:
+def _floats(table: object, column: str, index: int) -> Floats:
     import pyarrow as pa
 
     assert isinstance(table, pa.Table)
-    return np.asarray(table.column(column)[place].values.to_numpy(zero_copy_only=False), dtype=np.float64)
+    return np.asarray(table.column(column)[index].values.to_numpy(zero_copy_only=False), dtype=np.float64)

@@ -1,101 +1,295 @@
-"""Runs -> what is to be judged next: the unjudged documents that any of them ranks high, in an order that hides whose
-they are.
+"""Pool unjudged documents for judging; write the pool as a table or JSON lines; read it back with grades.
 
-A document's place follows from a hash of the seed and of the pair's own ids: no system, rank or score has a part in it,
-and a run more or less moves nothing.
+A pool has the unjudged documents that any run ranks high, in an order that hides whose they are: a document's position
+follows from a hash of the seed and of the pair's ids.  No system, rank or score has a part in it, and another run
+moves no pair.
+
+Tables are csv's dialect ``excel-tab``.  Each text is one printable line, with an apostrophe before what a spreadsheet
+would take for a formula.  JSON lines keep texts as they are.  A spreadsheet may also rewrite ids (``007`` becomes 7):
+the column ``pair`` has a hash of both ids, so that it shows.
 """
 
 from __future__ import annotations
 
 import codecs
+import csv
 import hashlib
+import io
+import json
+import re
 import zlib
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, Any
 
 from harness.errors import FileError, UsageError
-from harness.evaluation import input_files, unjudged
-from harness.evaluation.judged_runs import JudgedRuns
-from harness.evaluation.unjudged import Unjudged
+from harness.evaluation import trec_lines
+from harness.evaluation.judged_runs import JudgedRuns, UnjudgedHits, count_unjudged
+from harness.untrusted import one_line
+
+COLUMNS = ("pair", "query_id", "query", "doc_id", "title", "document", "grade")
+_REQUIRED = ("query_id", "doc_id", "grade")
+_FORMULA = ("=", "+", "-", "@")
+# Bytes of both ids: a TREC file has no line of more than 1 MiB.
+_MAX_ID_BYTES = 1 << 16
+_GRADE = re.compile("[0-9]{1,4}", flags=re.ASCII)
 
 
 @dataclass(frozen=True)
-class Pool:
-    """Pairs of query and document in the order of judging; ``judged`` more are among those hits, and are judged.
+class JudgingPool:
+    """Pairs of query and document in the order of judging; ``judged`` more pairs are judged already.
 
-    ``queries`` maps ids to texts, of the queries that were asked.  ``systems`` says of each system what is unjudged
-    among its hits: that is for who asked, and for nobody who judges.
+    ``queries`` maps ids to texts.  ``systems`` counts each system's unjudged hits, for the user and not for assessors.
     """
 
     pairs: tuple[tuple[str, str], ...]
     queries: dict[str, str]
     judged: int
-    systems: tuple[tuple[str, Unjudged], ...]
+    systems: tuple[tuple[str, UnjudgedHits], ...]
     depth: int
 
     @property
     def queries_to_judge(self) -> int:
-        """How many queries have something to be judged."""
+        """Number of queries with a pair to judge."""
         return len({query for query, _ in self.pairs})
 
 
 def has_judgements(qrels: Path) -> bool:
-    """Whether there is a line in it that is no comment; what is damaged is for its reader to refuse."""
+    """Return whether a file has a line that is no comment; a damaged one has, so that its reader refuses it."""
     try:
-        with input_files.opened(qrels) as (_, lines):
+        with trec_lines.open_input(qrels) as (_, lines):
             return any(line.removeprefix(codecs.BOM_UTF8).split()[:1] not in ([], [b"#"]) for line in lines)
     except (FileError, OSError, EOFError, zlib.error):
         return True
 
 
-def pool(found: Sequence[JudgedRuns], depth: int, seed: int) -> Pool:
-    """Put the first ``depth`` hits of all runs together, less what is judged.
+def build_pool(samples: Sequence[JudgedRuns], depth: int, seed: int) -> JudgingPool:
+    """Pool the unjudged documents among the first ``depth`` hits of all runs.
 
     Args:
-        found: runs of one dataset, by one collection's documents; several samples of its queries are one pool.
+        samples: runs over one dataset and corpus; several samples of its queries make one pool.
         depth: ranks to look at.
         seed: of the order.
 
     Raises:
-        UsageError: the runs are of several datasets or of no query, or are judged by answers in the texts of their
-            hits.
+        UsageError: the runs are of several datasets or of no query, or answers in the texts decide relevance.
     """
-    names = sorted({(each.dataset, each.corpus_sha256 or "") for each in found})
-    if len(names) > 1:
+    corpora = sorted({(runs.dataset, runs.corpus_sha256 or "") for runs in samples})
+    if len(corpora) > 1:
         raise UsageError(
-            f"runs of {len(names)} collections ({', '.join(name for name, _ in names)}): choose one with --only"
+            f"runs of {len(corpora)} collections ({', '.join(name for name, _ in corpora)}): choose one with --only"
         )
-    if any(each.hits_alone for each in found):
+    if any(runs.hits_alone for runs in samples):
         raise UsageError(
-            f"{found[0].dataset}: hits are judged by answers in their texts: all are judged, there is none to add"
+            f"{samples[0].dataset}: answers in the texts decide relevance, so every hit is judged; nothing to pool"
         )
-    if not any(each.queries for each in found):
-        raise UsageError(f"{found[0].dataset}: there are no queries to pool for; name them with --queries")
-    wanted: dict[str, set[str]] = defaultdict(set)
+    if not any(runs.queries for runs in samples):
+        raise UsageError(f"{samples[0].dataset}: there are no queries to pool for; name them with --queries")
+    unjudged: dict[str, set[str]] = defaultdict(set)
     judged: set[tuple[str, str]] = set()
     queries: dict[str, str] = {}
     systems = []
-    for each in found:
-        queries.update(each.queries)
-        for system, run in each.runs.items():
-            name = system if len(found) == 1 else f"{system} ({len(each.queries):,} queries)"
-            systems.append((name, unjudged.count(run, each.qrels, each.query_ids, depth)))
-            for query in each.queries:
+    for runs in samples:
+        queries.update(runs.queries)
+        for system, run in runs.runs.items():
+            name = system if len(samples) == 1 else f"{system} ({len(runs.queries):,} queries)"
+            systems.append((name, count_unjudged(run, runs.qrels, runs.query_ids, depth)))
+            for query in runs.queries:
                 for document in run.rankings.get(query, ())[:depth]:
-                    if any(document in other.qrels.get(query, {}) for other in found):
+                    if any(document in other.qrels.get(query, {}) for other in samples):
                         judged.add((query, document))
                     else:
-                        wanted[query].add(document)
+                        unjudged[query].add(document)
     pairs = tuple(
         (query, document)
-        for query in sorted(wanted, key=lambda query: _place(seed, query))
-        for document in sorted(wanted[query], key=lambda document: _place(seed, query, document))
+        for query in sorted(unjudged, key=lambda query: _shuffle_key(seed, query))
+        for document in sorted(unjudged[query], key=lambda document: _shuffle_key(seed, query, document))
     )
-    return Pool(pairs, queries, len(judged), tuple(systems), depth)
+    return JudgingPool(pairs, queries, len(judged), tuple(systems), depth)
 
 
-def _place(seed: int, *ids: str) -> tuple[bytes, tuple[str, ...]]:
+def _shuffle_key(seed: int, *ids: str) -> tuple[bytes, tuple[str, ...]]:
     named = "\0".join((str(seed), *ids)).encode("utf-8")
     return hashlib.sha256(named).digest(), ids
+
+
+def pair_id(query_id: str, doc_id: str) -> str:
+    """Return a hash of a pair, with a letter first so that no spreadsheet takes it for a number."""
+    return "p" + hashlib.sha256(f"{query_id}\0{doc_id}".encode()).hexdigest()[:10]
+
+
+def write_pool(pool: JudgingPool, documents: Mapping[str, Mapping[str, str]], form: str, stream: IO[str]) -> None:
+    """Write the pairs of a pool, with empty grades.
+
+    Args:
+        pool: what to judge.
+        documents: ``title`` and ``text`` by id; those of an unknown document stay empty.
+        form: ``tsv`` or ``jsonl``.
+        stream: output.
+
+    Raises:
+        UsageError: a table cannot hold an id.
+    """
+    records = _records(pool, documents)
+    if form == "jsonl":
+        stream.writelines(json.dumps(record, ensure_ascii=True) + "\n" for record in records)
+        return
+    writer = csv.writer(stream, dialect="excel-tab", lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for record in records:
+        ids = {name: _id_cell(record[name]) for name in ("query_id", "doc_id")}
+        cells = {name: "" if value is None else _cell(value) for name, value in record.items()} | ids
+        writer.writerow([cells[name] for name in COLUMNS])
+
+
+def _records(pool: JudgingPool, documents: Mapping[str, Mapping[str, str]]) -> Iterator[dict[str, Any]]:
+    for query, doc_id in pool.pairs:
+        document = documents.get(doc_id, {})
+        texts = (pool.queries.get(query) or None, doc_id, document.get("title"), document.get("text"))
+        yield dict(zip(COLUMNS, (pair_id(query, doc_id), query, *texts, None), strict=True))
+
+
+def _cell(text: str) -> str:
+    text = one_line(text)
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+def _id_cell(text: str) -> str:
+    """Return the cell of an id, which :func:`_id` reads back."""
+    if one_line(text) != text:
+        raise UsageError(f"a table cannot hold the id {text!r}; write it with --format jsonl")
+    return f"'{text}" if text.startswith((*_FORMULA, "'")) else text
+
+
+def _id(cell: str) -> str:
+    return cell[1:] if cell[:1] == "'" and cell[1:2] in (*_FORMULA, "'") else cell
+
+
+@dataclass(frozen=True)
+class GradedPair:
+    """Line of a judged pool; ``grade`` is ``None`` if its assessor left it empty."""
+
+    place: str
+    query_id: str
+    doc_id: str
+    grade: int | None
+
+
+def read_graded_pool(path: Path) -> tuple[GradedPair, ...] | None:
+    """Read a pool with grades; return ``None`` for another kind of file.
+
+    A spreadsheet may have saved it with commas or semicolons, a byte order mark, or as UTF-16.
+
+    Raises:
+        FileError: the file cannot be read, a grade is not a whole number of 0 or more, an id has changed, or a pair
+            has two grades; names file and line.
+    """
+    try:
+        content = path.read_bytes()
+        utf16 = content.startswith((b"\xff\xfe", b"\xfe\xff"))
+        text = content.decode("utf-16" if utf16 else "utf-8-sig")
+    except OSError as error:
+        raise FileError(f"{path}: cannot be read: {error.strerror}; name the file with the grades") from error
+    except UnicodeDecodeError as error:
+        if content.startswith(b"\x1f\x8b"):
+            return None
+        raise FileError(f"{path}: not UTF-8: {error}; save it as UTF-8") from error
+    if text.lstrip().startswith("{"):
+        return _check_pairs(_json_lines(path, text))
+    header = text.partition("\n")[0].strip()
+    for delimiter in "\t,;":
+        if set(_REQUIRED) <= {cell.strip().strip('"') for cell in header.split(delimiter)}:
+            return _check_pairs(_table_lines(path, text, delimiter))
+    return None
+
+
+def _check_pairs(lines: Iterator[tuple[str, Mapping[str, Any]]]) -> tuple[GradedPair, ...]:
+    pairs: dict[tuple[str, str], GradedPair] = {}
+    for place, line in lines:
+        query, document = str(line["query_id"]), str(line["doc_id"])
+        if fault := _id_fault(query, document):
+            raise FileError(f"{place}: query {query!r}, document {document!r}: {fault}; correct it")
+        written = str(line.get("pair") or "")
+        if written and written != pair_id(query, document):
+            raise FileError(
+                f"{place}: query {query!r} and document {document!r} are not the pair that was written ({written}): "
+                "a spreadsheet may have taken an id for a number; import its columns as text, or judge the JSON lines"
+            )
+        pair = GradedPair(place, query, document, _grade(place, line["grade"]))
+        earlier = pairs.setdefault((query, document), pair)
+        if earlier.grade is None:
+            pairs[query, document] = pair
+        elif pair.grade not in (None, earlier.grade):
+            raise FileError(
+                f"{place}: document {document!r} of query {query!r} has grade {pair.grade}, and {earlier.grade} in "
+                f"{earlier.place}; keep one"
+            )
+    return tuple(pairs.values())
+
+
+def _id_fault(query: str, document: str) -> str | None:
+    """Return why a qrels line with these ids could not be read back, if so."""
+    try:
+        ids = [name.encode() for name in (query, document)]
+    except UnicodeEncodeError:
+        return "an id has half a character, which UTF-8 cannot hold"
+    # Only ASCII white space separates fields: other white space may be part of an id.
+    if any(name.split() != [name] for name in ids):
+        return "an id is empty or has a blank"
+    if query == "#":
+        return "a qrels line that begins with # is a comment"
+    if "\0" in f"{query}{document}" or "\ufeff" in f"{query}{document}":
+        return "an id has a NUL or a byte order mark"
+    if sum(map(len, ids)) > _MAX_ID_BYTES:
+        return f"the ids have more than {_MAX_ID_BYTES:,} bytes"
+    return None
+
+
+def _grade(place: str, value: object) -> int | None:
+    text = "" if value is None else str(value).strip()
+    if not text:
+        return None
+    if isinstance(value, bool) or not _GRADE.fullmatch(text):
+        raise FileError(
+            f"{place}: grade {one_line(text)!r} is not a whole number of 0 or more; write 0 (not relevant), 1 ..., or "
+            "leave it empty"
+        )
+    return int(text)
+
+
+def _json_lines(path: Path, text: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for number, line in enumerate(io.StringIO(text), start=1):
+        if line.strip():
+            try:
+                raw = json.loads(line)
+                for name in ("query_id", "doc_id"):
+                    if isinstance(raw[name], bool) or not isinstance(raw[name], str | int):
+                        raise TypeError(f"{name} is not a text")
+                yield f"{path}:{number}", {name: raw[name] for name in _REQUIRED} | {"pair": raw.get("pair")}
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+                raise FileError(
+                    f"{path}:{number}: no JSON with {', '.join(_REQUIRED)} ({error!r}); correct the line"
+                ) from error
+
+
+def _table_lines(path: Path, text: str, delimiter: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    before = csv.field_size_limit(max(csv.field_size_limit(), len(text) + 1))  # a document may be long
+    try:
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+        header = [cell.strip() for cell in next(reader)]
+        for cells in reader:
+            place = f"{path}:{reader.line_num}"
+            if not any(cell.strip() for cell in cells):
+                continue
+            if len(cells) != len(header):
+                raise FileError(
+                    f"{place}: {len(cells)} fields, must be {len(header)} as in the first line; correct the row"
+                )
+            line = dict(zip(header, cells, strict=True))
+            yield place, line | {name: _id(line[name].strip()) for name in ("query_id", "doc_id")}
+    except csv.Error as error:
+        raise FileError(f"{path}:{reader.line_num}: not a table: {error}; correct the row") from error
+    finally:
+        csv.field_size_limit(before)

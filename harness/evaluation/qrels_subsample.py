@@ -1,6 +1,6 @@
-"""Judgements thinned out at random, many times over, and what runs are worth by each of the draws.
+"""Subsample qrels at random, many times, and evaluate runs by each draw.
 
-Draws share most of what they keep of a query: each distinct remainder is judged once, however many draws have it.
+Draws share most subsets of a query's judgements: each distinct subset is evaluated once, however many draws have it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.errors import UsageError
-from harness.evaluation import measure_names, providers
+from harness.evaluation import measure_names
+from harness.evaluation.evaluate import compute_runs
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.trec import Qrels
 
@@ -23,8 +24,8 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Keep:
-    """What is left of judgements: at most so many relevant ones of each query, or a share of all; one of the two."""
+class KeepRule:
+    """Judgements to keep: at most ``relevant`` relevant ones of each query, or a ``share`` of all."""
 
     relevant: int | None = None
     share: float | None = None
@@ -35,29 +36,29 @@ class Keep:
         return f"at most {self.relevant} relevant a query"
 
 
-def parse(text: str) -> Keep:
-    """``5``: at most five relevant judgements of each query; ``0.5`` or ``50%``: a share of all judgements.
+def parse_keep(text: str) -> KeepRule:
+    """Parse ``5`` (at most five relevant judgements of each query), ``0.5`` or ``50%`` (a share of all judgements).
 
     Raises:
         UsageError: it is neither.
     """
     if re.fullmatch(r"[1-9][0-9]{0,5}", text):
-        return Keep(relevant=int(text))
-    found = re.fullmatch(r"([0-9]*\.?[0-9]+)(%?)", text)
-    share = float(found[1]) / (100 if found[2] else 1) if found else 0.0
+        return KeepRule(relevant=int(text))
+    match = re.fullmatch(r"([0-9]*\.?[0-9]+)(%?)", text)
+    share = float(match[1]) / (100 if match[2] else 1) if match else 0.0
     if not 0 < share < 1:
         raise UsageError(
             f"--keep {text}: neither a number of relevant judgements a query (1, 5) nor a share of all (0.5, 50%)"
         )
-    return Keep(share=share)
+    return KeepRule(share=share)
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """``qrels`` holds each distinct remainder under a name of its own, ``query_of`` whose it is.
+class QrelsDraws:
+    """Draws: ``qrels`` has each distinct subset under its own name, ``query_of`` the query of each.
 
-    ``columns`` has shape (draws, queries): where in ``qrels`` the remainder of each query is, -1 where a draw has left
-    the query without any judgement.
+    ``columns``, shape (draws, queries), has the index in ``qrels`` of each query's subset; -1 where a draw left the
+    query no judgement.
     """
 
     qrels: Qrels
@@ -66,57 +67,51 @@ class Drawn:
 
     @property
     def alike(self) -> bool:
-        """Whether all draws are one: there was nothing to take away, or nothing to choose."""
+        """Whether all draws are the same: there was nothing to remove, or no choice."""
         return bool((self.columns == self.columns[0]).all())
 
-    def first(self) -> Drawn:
-        """The first draw alone."""
-        return Drawn(self.qrels, self.query_of, self.columns[:1])
+    def first(self) -> QrelsDraws:
+        """Return the first draw alone."""
+        return QrelsDraws(self.qrels, self.query_of, self.columns[:1])
 
 
-def draw(qrels: Qrels, query_ids: Sequence[str], keep: Keep, draws: int, seed: int) -> Drawn:
-    """Thin judgements out.
+def draw_qrels(qrels: Qrels, query_ids: Sequence[str], keep: KeepRule, draws: int, seed: int) -> QrelsDraws:
+    """Subsample qrels ``draws`` times.
 
-    ``Keep.relevant`` keeps relevant judgements (grade above 0) at random and none of the others, as collections with
-    sparse labels do; ``Keep.share`` keeps a share of all judgements of all queries at random, whatever their grade.
-
-    Args:
-        qrels: all judgements.
-        query_ids: the queries that count; those that are not judged stay out.
-        keep: how many.
-        draws: how often.
-        seed: of the draws.
+    ``keep.relevant`` keeps relevant judgements (grade above 0) at random and no others, as collections with sparse
+    labels have; ``keep.share`` keeps a share of all judgements of all queries at random, whatever their grade.
+    Unjudged queries of ``query_ids`` are left out.
     """
     judged = [query for query in dict.fromkeys(query_ids) if qrels.get(query)]
-    found: Qrels = {}
+    subsets: Qrels = {}
     query_of: dict[str, str] = {}
-    places: dict[tuple[str, tuple[str, ...]], int] = {}
+    indexes: dict[tuple[str, tuple[str, ...]], int] = {}
     columns = np.full((draws, len(judged)), -1, dtype=np.int64)
     rng = np.random.default_rng(seed)
     for number in range(draws):
-        for column, (query, kept) in enumerate(_one(judged, qrels, keep, rng)):
+        for column, (query, kept) in enumerate(_draw_once(judged, qrels, keep, rng)):
             if not kept:
                 continue
-            place = places.setdefault((query, kept), len(places))
-            if place == len(found):
-                # Ids are no more than names here; a tab stands in none.
-                name = f"{query}\t{place}"
-                found[name] = {document: qrels[query][document] for document in kept}
+            index = indexes.setdefault((query, kept), len(indexes))
+            if index == len(subsets):
+                # No id has a tab, so the name is unique.
+                name = f"{query}\t{index}"
+                subsets[name] = {document: qrels[query][document] for document in kept}
                 query_of[name] = query
-            columns[number, column] = place
-    return Drawn(found, query_of, columns)
+            columns[number, column] = index
+    return QrelsDraws(subsets, query_of, columns)
 
 
-def _one(
-    judged: Sequence[str], qrels: Qrels, keep: Keep, rng: np.random.Generator
+def _draw_once(
+    judged: Sequence[str], qrels: Qrels, keep: KeepRule, rng: np.random.Generator
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """One draw: what each query keeps, in the order of its judgements."""
+    """Yield each query's kept documents, in the order of its judgements."""
     if keep.relevant is not None:
         for query in judged:
             relevant = [document for document, grade in qrels[query].items() if grade > 0]
             if len(relevant) > keep.relevant:
                 chosen = np.sort(rng.choice(len(relevant), keep.relevant, replace=False))
-                relevant = [relevant[place] for place in chosen]
+                relevant = [relevant[index] for index in chosen]
             yield query, tuple(relevant)
         return
     assert keep.share is not None
@@ -130,30 +125,30 @@ def _one(
         yield query, tuple(document for document, flag in zip(qrels[query], flags, strict=True) if flag)
 
 
-def means(
-    runs: JudgedRuns, drawn: Drawn, measure: Any, step: Callable[[int, int], None] = lambda _done, _total: None
+def mean_per_draw(
+    runs: JudgedRuns, draws: QrelsDraws, measure: Any, step: Callable[[int, int], None] = lambda _done, _total: None
 ) -> Floats:
-    """Each run's mean over the queries that are still judged, of shape (draws, systems); ``nan``: none is.
+    """Return each run's mean over the queries that a draw still judges, shape (draws, systems); ``nan``: none.
 
     Args:
-        runs: which.
-        drawn: of their judgements.
-        measure: whose aggregate is a mean.
-        step: is told how many of how many remainders are judged.
+        runs: runs over the sample.
+        draws: of their qrels.
+        measure: one whose aggregate is a mean.
+        step: gets the numbers of evaluated subsets and of all.
 
     Raises:
         UsageError: the measure cannot be computed by what is left.
     """
-    known = drawn.columns >= 0
-    counts = known.sum(axis=1)
+    judged = draws.columns >= 0
+    counts = judged.sum(axis=1)
     depth = None if measure.params.get("judged_only") else measure_names.cutoff(measure)
     rankings = [{query: hits[:depth] for query, hits in run.rankings.items()} for run in runs.runs.values()]
-    found = []
-    for judged in providers.compute_each((measure,), drawn.qrels, rankings, drawn.query_of, step):
-        if str(measure) in judged.reasons:
-            raise UsageError(f"{measure} {judged.reasons[str(measure)]}")
-        values = np.asarray([judged.per_query[str(measure)][name] for name in drawn.qrels], dtype=np.float64)
-        sums = np.where(known, values[drawn.columns], 0.0).sum(axis=1)
+    means = []
+    for computed in compute_runs((measure,), draws.qrels, rankings, draws.query_of, step):
+        if str(measure) in computed.reasons:
+            raise UsageError(f"{measure} {computed.reasons[str(measure)]}")
+        values = np.asarray([computed.per_query[str(measure)][name] for name in draws.qrels], dtype=np.float64)
+        sums = np.where(judged, values[draws.columns], 0.0).sum(axis=1)
         with np.errstate(invalid="ignore", divide="ignore"):
-            found.append(sums / counts)
-    return np.stack(found, axis=1)
+            means.append(sums / counts)
+    return np.stack(means, axis=1)

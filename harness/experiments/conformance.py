@@ -16,7 +16,7 @@ from harness.jobs import indexes
 from harness.jobs.collect import Collected, collect
 from harness.launch.base import Launcher, LaunchRequest, Limits, Prepared
 from harness.launch.images.catalog import System
-from harness.progress import Screen, Step
+from harness.progress import silent, task
 from harness.records import Envelope, JobSpec, Outcome, Query, ScenarioParams
 from harness.results.schema import NULL_SYSTEM
 from harness.untrusted import MAX_TEXT, one_line
@@ -36,7 +36,7 @@ class Check:
     detail: str = ""
 
 
-def examine(launcher: Launcher, system: System, envelope: Envelope, folder: Path, screen: Screen) -> Iterator[Check]:
+def examine(launcher: Launcher, system: System, envelope: Envelope, folder: Path) -> Iterator[Check]:
     """Check a system against the contract.
 
     Args:
@@ -45,12 +45,12 @@ def examine(launcher: Launcher, system: System, envelope: Envelope, folder: Path
         folder: an empty folder for everything that is made; the caller removes it.
     """
     corpus = _corpus(folder)
-    with screen.task(f"{system.name}: image"):
-        builder = launcher.prepare(system, screen.say)
-        prepared = launcher.prepare(system.on(envelope.gpus), screen.say) if envelope.gpus else builder
+    with task(f"{system.name}: image"):
+        builder = launcher.prepare(system)
+        prepared = launcher.prepare(system.on(envelope.gpus)) if envelope.gpus else builder
     yield Check(True, "the system is ready", prepared.digest)
     try:
-        with screen.task(f"{system.name}: index of ten documents") as watcher:
+        with task(f"{system.name}: index of ten documents") as watcher:
             index = indexes.build(
                 launcher,
                 builder,
@@ -66,7 +66,7 @@ def examine(launcher: Launcher, system: System, envelope: Envelope, folder: Path
         return
     yield Check(True, "builds an index", f"{index.facts.index_bytes} bytes in {index.facts.build_s:.1f} s")
     copy = Path(shutil.copytree(index.folder, folder / "copy"))
-    with screen.task(f"{system.name}: search"):
+    with task(f"{system.name}: search"):
         alone = _search(launcher, prepared, corpus, index.folder, envelope, folder / "search")
     yield from _judge(system, alone)
     if alone.outcome in (Outcome.CRASH, Outcome.BAD_OUTPUT):
@@ -74,7 +74,7 @@ def examine(launcher: Launcher, system: System, envelope: Envelope, folder: Path
             copy, lambda: _search(launcher, prepared, corpus, copy, envelope, folder / "again", writes=True)
         )
     if alone.outcome is Outcome.OK:
-        with screen.task(f"{system.name}: search in batches"):
+        with task(f"{system.name}: search in batches"):
             batches = _search(launcher, prepared, corpus, index.folder, envelope, folder / "batches", _BATCH)
         yield from _judge_batches(alone, batches)
 
@@ -172,11 +172,7 @@ def _search(
         sample=queries,
     )
     job = LaunchRequest(spec, prepared, folder, corpus.folder, index, _LIMITS, index_is_copy=writes)
-    return collect(job, launcher.launch(job, _ignore), corpus.unknown)
-
-
-def _ignore(_step: Step) -> None:
-    """Ten documents need no bar."""
+    return collect(job, launcher.launch(job, silent), corpus.unknown)
 
 
 def _corpus(folder: Path) -> datasets.Corpus:

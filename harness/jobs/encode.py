@@ -23,7 +23,7 @@ from harness.jobs.plan import index_key
 from harness.launch import host
 from harness.launch.base import Launcher, Limits
 from harness.launch.images.catalog import System
-from harness.progress import Screen
+from harness.progress import task
 from harness.records import Envelope, Outcome, Scalar
 
 DOCUMENT, QUERY = "document", "query"
@@ -54,7 +54,6 @@ class EncodingSetup:
 
     launcher: Launcher
     cache: Path
-    screen: Screen
     limits: Limits
     envelope: Envelope | None = None
 
@@ -192,9 +191,9 @@ def _built(system: System, texts: TextSet, bench: EncodingSetup) -> Path:
     builder = (as_documents(system) if texts.role == QUERY else system).on(chosen.gpus)
     launcher = bench.launcher
     launcher.check()
-    with bench.screen.task(f"{system.name}: image"):
+    with task(f"{system.name}: image"):
         # The image is the system's own: it has both encoders, whichever is asked for.
-        image = launcher.prepare(system.on(chosen.gpus), bench.screen.say)
+        image = launcher.prepare(system.on(chosen.gpus))
     prepared = replace(image, system=builder)
     key = index_key(builder, image.digest, texts.corpus.sha256)
     found = indexes.find(bench.cache, key)
@@ -205,7 +204,7 @@ def _built(system: System, texts: TextSet, bench: EncodingSetup) -> Path:
         raise JobError(Outcome.NOT_APPLICABLE, f"{cannot}; choose another --profile")
     launcher.sweep()
     filesystem.remove_all_leftovers(bench.cache)
-    with bench.screen.task(f"{system.name}: vectors of {texts.name}") as watcher:
+    with task(f"{system.name}: vectors of {texts.name}") as watcher:
         made = indexes.build(
             launcher,
             prepared,

@@ -7,7 +7,7 @@ import hashlib
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from harness.errors import JobError
 from harness.jobs.collect import collect
 from harness.launch.base import Launcher, LaunchRequest, Limits, Prepared
 from harness.launch.watch import most_index_bytes
-from harness.progress import Step
+from harness.progress import Progress
 from harness.records import Envelope, JobSpec, Measurement, Outcome, to_json
 from harness.results.schema import IndexFacts, Memory
 from harness.results.store import check_room
@@ -101,20 +101,20 @@ def build(
     envelope: Envelope,
     limits: Limits,
     cache: Path,
-    progress: Callable[[Step], None],
-    instead: Index | None = None,
+    progress: Progress,
+    replacing: Index | None = None,
 ) -> Index:
     """Run one build job and keep what it made.
 
     Args:
-        instead: an index of that key that did not load; it is removed first.
+        replacing: an index of that key that did not load; it is removed first.
 
     Raises:
         JobError: with the build's outcome.  Nothing is kept but what an engine with resumable builds goes on from.
         StoreError: the cache's disk is full.
     """
     home = folder(cache, key)
-    if instead is not None:
+    if replacing is not None:
         found = find(cache, key)
         if found and found.rebuilt:  # another run was faster
             return found
@@ -145,7 +145,7 @@ def build(
         _lend_no_rights(data)
         filesystem.remove_tree(made)
         (place / _CLOCK).unlink()
-        if instead is not None:
+        if replacing is not None:
             (place / _REBUILT).touch()
         (place / "facts.json").write_text(to_json(facts, indent=2), encoding="utf-8")
         found = find(cache, key)

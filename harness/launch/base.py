@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
@@ -11,11 +10,9 @@ from harness.launch.images.catalog import System
 from harness.launch.monitor.counters import CounterTrace
 from harness.launch.monitor.gpu_trace import GpuTrace
 from harness.launch.monitor.memory import MemoryTrace
-from harness.progress import Step
+from harness.progress import Progress
 from harness.records import Cpuset, Envelope, Isolation, JobSpec, Outcome, to_json
 from harness.results.schema import CanaryReading, Placement
-
-Report = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -137,15 +134,15 @@ class Launcher(Protocol):
         """Version of the container engine, where there is one."""
 
     def cannot(self, envelope: Envelope) -> str | None:
-        """Why this envelope does not exist here (no GPU, say), or None."""
+        """Why this envelope does not exist here (no GPU), or None."""
 
     def find(self, system: System) -> Prepared | None:
         """The system if it is ready already; quick, and changes nothing."""
 
-    def prepare(self, system: System, report: Report) -> Prepared:
+    def prepare(self, system: System) -> Prepared:
         """Make the system ready, whatever that takes; ImageError when it cannot be."""
 
-    def launch(self, job: LaunchRequest, progress: Callable[[Step], None]) -> Ended:
+    def launch(self, job: LaunchRequest, progress: Progress) -> Ended:
         """Run one job to its end.  On KeyboardInterrupt nothing is left running."""
 
     def sweep(self) -> int:

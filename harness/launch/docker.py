@@ -7,8 +7,8 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 import docker
@@ -21,7 +21,7 @@ from harness.driver.procfs import OpenFiles, read_text
 from harness.errors import EngineError, ImageError
 from harness.filesystem import has_died
 from harness.launch import cpu_placement, docker_arguments, host, limit_check
-from harness.launch.base import Ended, LaunchRequest, Prepared, Report, Stopped
+from harness.launch.base import Ended, LaunchRequest, Prepared, Stopped
 from harness.launch.docker_arguments import LABEL, LOG_BYTES, NOBODY, Waiting, arguments
 from harness.launch.docker_errors import engine_errors
 from harness.launch.images import builder, emulation
@@ -32,7 +32,7 @@ from harness.launch.monitor.counters import CgroupCounters, CounterTrace
 from harness.launch.monitor.memory import CgroupMemory, MemoryTrace
 from harness.launch.monitor.sampler import Sampler
 from harness.launch.watch import CanaryLog, JobWatch, follow
-from harness.progress import Step
+from harness.progress import Progress
 from harness.records import Envelope, Isolation, Outcome
 from harness.results.schema import Placement
 
@@ -90,17 +90,16 @@ class DockerLauncher:
             image = builder.find(self.client, system, platform=self._platform)
         return _prepared(system, image) if image else None
 
-    def prepare(self, system: System, report: Report) -> Prepared:
+    def prepare(self, system: System) -> Prepared:
         """Build the image where it is missing."""
         if self._emulated and self._platform:  # the image may be there from before a reboot, what runs it not
-            emulation.ensure(self.client, self._platform, self._cache, report)
+            emulation.ensure(self.client, self._platform, self._cache)
         with engine_errors():
             image = builder.ensure(
                 self.client,
                 system,
                 cache=self._cache,
                 models=self._models,
-                report=report,
                 platform=self._platform,
             )
             volumes = self.client.images.get(image.digest).attrs["Config"].get("Volumes")
@@ -109,7 +108,7 @@ class DockerLauncher:
             raise ImageError(f"system {system.name!r}: its image declares VOLUME {', '.join(volumes)}; remove it")
         return _prepared(system, image)
 
-    def launch(self, job: LaunchRequest, progress: Callable[[Step], None]) -> Ended:
+    def launch(self, job: LaunchRequest, progress: Progress) -> Ended:
         """Run one container from start to end and remove it.
 
         Raises:
@@ -117,69 +116,51 @@ class DockerLauncher:
         """
         if not self._emulated:
             docker_arguments.refuse(self.client, job.prepared)
-        with cpu_placement.placed(job.spec.envelope.cpus) as placement:
+        envelope = job.spec.envelope
+        with ExitStack() as stack:
+            placement = stack.enter_context(cpu_placement.placed(envelope.cpus))
             job.write_spec(placement.cpuset)
             _open_to_job_user(job)
-            with host.aside(placement), engine_errors():
-                return self._launch(job, placement, progress)
-
-    def _launch(self, job: LaunchRequest, placement: Placement, progress: Callable[[Step], None]) -> Ended:
-        with _deferred_interrupts():  # else a container might be made that nobody knows of
-            container = self.client.containers.create(**arguments(job, placement))
-        try:
+            stack.enter_context(host.aside(placement))
+            stack.enter_context(engine_errors())
+            container = stack.enter_context(_created(self.client, job, placement))
             # GPUs before the start: the baseline is what they hold without the job.
-            with gpu.following(job.spec.envelope.gpus) as gpus:
-                ended = self._run(container, job, placement, progress, gpus)
-        except BaseException:
-            with suppress(EngineError):  # the first error says more, and the next run sweeps
-                _remove(container)
-            raise
-        _remove(container)
-        return ended
-
-    def _run(
-        self,
-        container: Container,
-        job: LaunchRequest,
-        placement: Placement,
-        progress: Callable[[Step], None],
-        gpus: gpu.JobGpus | None,
-    ) -> Ended:
-        looks = CanaryLog(self._canary, placement, job, gpus)
-        looks.look("before")
-        started = time.monotonic()
-        refused = _start(container)
-        if refused:
-            return Ended(None, False, None, None, refused, MemoryTrace(), 0.0, b"", placement=placement)
-        waiting = Waiting(container)
-        group = _group(container)
-        with _sampling(group, placement, gpus) as sampler:
-            watch = JobWatch(job)
-            stopped = limit_check.refusal(group, job.spec.envelope, placement.cpuset) or follow(
-                watch, waiting.ended, progress, looks, sampler, lambda: limit_check.moved(group, placement.cpuset)
+            gpus = stack.enter_context(gpu.following(envelope.gpus))
+            canary = CanaryLog(self._canary, placement, job, gpus)
+            canary.look("before")
+            started = time.monotonic()
+            refused = _start(container)
+            if refused:
+                return Ended(None, False, None, None, refused, MemoryTrace(), 0.0, b"", placement=placement)
+            waiting = Waiting(container)
+            group = _group(container)
+            with _sampling(group, placement, gpus) as sampler:
+                watch = JobWatch(job)
+                stopped = limit_check.refusal(group, envelope, placement.cpuset) or follow(
+                    watch, waiting.ended, progress, canary, sampler, lambda: limit_check.moved(group, placement.cpuset)
+                )
+                if stopped:
+                    _kill(container)
+            waiting.result()
+            wall_s = time.monotonic() - started
+            container.reload()
+            state = container.attrs["State"]
+            canary.look("after")
+            return Ended(
+                exit_code=state["ExitCode"],
+                oom_killed=bool(state["OOMKilled"]),
+                oom_kills=sampler.oom_kills if sampler else None,
+                throttled_periods=sampler.throttled_periods if sampler else None,
+                stopped=stopped,
+                memory=sampler.memory() if sampler else MemoryTrace(),
+                wall_s=wall_s,
+                log=_log(container),
+                counters=sampler.counters() if sampler else CounterTrace(),
+                gpus=sampler.gpus() if sampler else None,
+                canary=tuple(canary.taken),
+                placement=placement,
+                handed=tuple(watch.handed),
             )
-            if stopped:
-                _kill(container)
-        waiting.result()
-        wall_s = time.monotonic() - started
-        container.reload()
-        state = container.attrs["State"]
-        looks.look("after")
-        return Ended(
-            exit_code=state["ExitCode"],
-            oom_killed=bool(state["OOMKilled"]),
-            oom_kills=sampler.oom_kills if sampler else None,
-            throttled_periods=sampler.throttled_periods if sampler else None,
-            stopped=stopped,
-            memory=sampler.memory() if sampler else MemoryTrace(),
-            wall_s=wall_s,
-            log=_log(container),
-            counters=sampler.counters() if sampler else CounterTrace(),
-            gpus=sampler.gpus() if sampler else None,
-            canary=tuple(looks.taken),
-            placement=placement,
-            handed=tuple(watch.handed),
-        )
 
     def sweep(self) -> int:
         """Remove containers whose harness process is dead for certain."""
@@ -195,6 +176,20 @@ class DockerLauncher:
         """Close the connection."""
         if self._client is not None:
             self._client.close()
+
+
+@contextmanager
+def _created(client: docker.DockerClient, job: LaunchRequest, placement: Placement) -> Iterator[Container]:
+    """Create the job's container; remove it at the end, whatever happens."""
+    with _deferred_interrupts():  # else a container might be made that nobody knows of
+        container = client.containers.create(**arguments(job, placement))
+    try:
+        yield container
+    except BaseException:
+        with suppress(EngineError):  # the first error says more, and the next run sweeps
+            _remove(container)
+        raise
+    _remove(container)
 
 
 def _prepared(system: System, image: builder.Image) -> Prepared:

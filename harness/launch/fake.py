@@ -14,10 +14,10 @@ from harness.driver.cgroup import UNLIMITED
 from harness.driver.output import REPEAT_TRIAL, WARMUP_TRIAL, Output
 from harness.driver.rate_search import ServedQuery, Unreachable, arrivals_ns, highest_rate, judge_probe, out_of_reach
 from harness.driver.scenarios import repeat_queries, trial_order
-from harness.launch.base import Ended, Handed, LaunchRequest, Prepared, Report, Stopped
+from harness.launch.base import Ended, Handed, LaunchRequest, Prepared, Stopped
 from harness.launch.images.catalog import System
 from harness.launch.monitor.memory import MemoryTrace
-from harness.progress import Step
+from harness.progress import Progress
 from harness.records import (
     MAX_PROBES,
     EffectiveEnvelope,
@@ -62,18 +62,18 @@ class FakeLauncher:
         """Always ready."""
         return Prepared(system, "fake:" + digest([system.image, system.params]), system.image)
 
-    def prepare(self, system: System, report: Report) -> Prepared:  # noqa: ARG002
+    def prepare(self, system: System) -> Prepared:
         """Always ready."""
         found = self.find(system)
         assert found is not None
         return found
 
-    def launch(self, job: LaunchRequest, progress: Callable[[Step], None]) -> Ended:
+    def launch(self, job: LaunchRequest, progress: Progress) -> Ended:
         """Write what the script says."""
         self.launched.append(job)
         outcome = self._script(job)
         handed: tuple[Handed, ...] = ()
-        progress(Step(job.spec.kind, 1, 1))
+        progress(1, 1, job.spec.kind)
         if outcome is Outcome.OK:
             handed = self._write(job)
         elif outcome in (Outcome.CRASH, Outcome.BAD_OUTPUT, Outcome.ENVELOPE_MISMATCH):

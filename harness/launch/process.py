@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 import os
 import shutil
 import signal
@@ -15,14 +16,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from harness import filesystem
 from harness.driver.procfs import OpenFiles
 from harness.errors import ImageError
 from harness.launch import cpu_placement, host
-from harness.launch.base import Ended, LaunchRequest, Prepared, Report, Stopped, thread_environment
+from harness.launch.base import Ended, LaunchRequest, Prepared, Stopped, thread_environment
 from harness.launch.images import assets, platforms, recipes
 from harness.launch.images.catalog import System
 from harness.launch.images.recipes import driver_files, engine_files, recipe, shared_files
@@ -32,10 +33,12 @@ from harness.launch.monitor.counters import ProcessCounters
 from harness.launch.monitor.memory import ProcessMemory
 from harness.launch.monitor.sampler import Sampler
 from harness.launch.watch import CanaryLog, JobWatch, follow
-from harness.progress import Step
+from harness.progress import Progress
 from harness.records import Envelope, Isolation, Outcome
 from harness.results.schema import Placement
 from harness.untrusted import MAX_TEXT, one_line
+
+log = logging.getLogger(__name__)
 
 # An interpreter that has the engine's packages already, used for every system instead of an environment of ours.
 PYTHON_VARIABLE = "HARNESS_PYTHON"
@@ -96,7 +99,7 @@ class ProcessLauncher:
         prepared = self._prepared(system)
         return prepared if Path(prepared.reference).is_dir() else None
 
-    def prepare(self, system: System, report: Report) -> Prepared:
+    def prepare(self, system: System) -> Prepared:
         """Install the engine's packages into a folder of the cache, renamed into place when whole."""
         prepared = self._prepared(system)
         system, folder = prepared.system, Path(prepared.reference)
@@ -107,7 +110,7 @@ class ProcessLauncher:
         assets.check_pinned(system.name, system.system_assets)  # before the packages, which take their time
         partial = filesystem.staging_path(folder)
         partial.mkdir(parents=True)
-        joined = [self.prepare(each, report) for each in system.components]
+        joined = [self.prepare(each) for each in system.components]
         for part, files in ((".", engine_files(system)), ("driver", driver_files()), ("shared", shared_files(system))):
             for name, path in files.items():
                 target = partial / part / name
@@ -115,14 +118,14 @@ class ProcessLauncher:
                 shutil.copy2(path, target)
         locks = [lock for lock in (*system.shared_locks.values(), system.lock) if assets.names_packages(lock)]
         if locks and not self._python:
-            self._install(system, locks, partial / "packages", report)
-        self._bring_assets(system, partial, report)
+            self._install(system, locks, partial / "packages")
+        self._bring_assets(system, partial)
         told = recipes.components_json(system, [_engine_environment(Path(each.reference)) for each in joined])
         (partial / "components.json").write_text(told, encoding="utf-8")
         partial.rename(folder)
         return prepared
 
-    def launch(self, job: LaunchRequest, progress: Callable[[Step], None]) -> Ended:
+    def launch(self, job: LaunchRequest, progress: Progress) -> Ended:
         """Run one child to its end; its whole process group goes with it."""
         with (
             cpu_placement.placed(job.spec.envelope.cpus) as placement,
@@ -192,7 +195,7 @@ class ProcessLauncher:
             system, f"process:{made_of}", str((self._cache / "process").resolve() / f"{system.name}-{made_of[:12]}")
         )
 
-    def _install(self, system: System, locks: list[Path], target: Path, report: Report) -> None:
+    def _install(self, system: System, locks: list[Path], target: Path) -> None:
         if sys.version_info[:2] != _LOCK_PYTHON:
             raise ImageError(
                 f"system {system.name}: the engines' locks are for Python {_LOCK_PYTHON[0]}.{_LOCK_PYTHON[1]}; run"
@@ -200,9 +203,9 @@ class ProcessLauncher:
             )
         sources: list[str] = []
         for lock in locks:
-            wheels = assets.wheels(lock, system.extra_indexes, self._cache, report, system.platform)
+            wheels = assets.wheels(lock, system.extra_indexes, self._cache, system.platform)
             sources += ["--find-links", str(wheels), "-r", str(lock)]
-        report(f"{system.name}: installing the engine's packages")
+        log.info(f"{system.name}: installing the engine's packages")
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--require-hashes"]
         done = subprocess.run(
             [*command, *sources, "--target", str(target)],
@@ -215,17 +218,17 @@ class ProcessLauncher:
             last = " ".join(done.stderr.split())[-500:]
             raise ImageError(f"system {system.name}: its packages could not be installed: {last}")
 
-    def _bring_assets(self, system: System, folder: Path, report: Report) -> None:
+    def _bring_assets(self, system: System, folder: Path) -> None:
         """The system's own files, made ready by the engine's code as when an image is built; and the engine's."""
         place = folder / "assets"
-        shutil.copytree(assets.fetch(system.name, system.system_assets, self._cache, self._models, report), place)
+        shutil.copytree(assets.fetch(system.name, system.system_assets, self._cache, self._models), place)
         if system.prepare and system.system_assets:
-            self._make_ready(system, folder, report)
-        shared = assets.fetch(system.engine, system.engine_assets, self._cache, self._models, report)
+            self._make_ready(system, folder)
+        shared = assets.fetch(system.engine, system.engine_assets, self._cache, self._models)
         shutil.copytree(shared, place, dirs_exist_ok=True)
 
-    def _make_ready(self, system: System, folder: Path, report: Report) -> None:
-        report(f"{system.name}: making its files ready")
+    def _make_ready(self, system: System, folder: Path) -> None:
+        log.info(f"{system.name}: making its files ready")
         (folder / "system.json").write_text(recipes.prepare_parameters(system), encoding="utf-8")
         command = [self._python or sys.executable, "-m", str(system.prepare), str(folder / "assets")]
         done = subprocess.run(

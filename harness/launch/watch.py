@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.driver.output import EVENTS, SAMPLES
@@ -23,7 +23,7 @@ from harness.launch.base import Handed, LaunchRequest, Stopped
 from harness.launch.monitor.canary import Canary
 from harness.launch.monitor.gpu import JobGpus
 from harness.launch.monitor.sampler import Sampler
-from harness.progress import Step
+from harness.progress import Progress
 from harness.records import Outcome, to_json
 from harness.results.schema import CanaryReading, Placement
 from harness.untrusted import max_output_bytes, max_trials, open_regular
@@ -35,6 +35,15 @@ _FREE_INDEX_BYTES = 1 << 30
 _LONGEST_PATH = 3000
 _TOO_DEEP = 1 << 62  # more bytes than anything may have
 _ENTRY = 4096  # bytes that any entry of a folder is counted as, at least
+
+
+@dataclass(frozen=True)
+class Step:
+    """A job's progress: phase, steps done, steps in all (0: unknown)."""
+
+    phase: str
+    done: int
+    total: int
 
 
 class FollowedFile:
@@ -327,7 +336,7 @@ class CanaryLog:
 def follow(
     watch: JobWatch,
     ended: threading.Event,
-    progress: Callable[[Step], None],
+    progress: Progress,
     looks: CanaryLog,
     sampler: Sampler | None,
     check: Callable[[], Stopped | None] = lambda: None,
@@ -346,7 +355,7 @@ def follow(
         if sampler and seen != (watch.progress.phase, len(watch.handed)):
             sampler.mark()
         seen = (watch.progress.phase, len(watch.handed))
-        progress(watch.progress)
+        progress(watch.progress.done, watch.progress.total, watch.progress.phase)
         if stopped:
             return stopped
         if watch.paused is not None:

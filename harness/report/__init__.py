@@ -1,18 +1,14 @@
-"""A table -> text: for people (Markdown, LaTeX, terminal) and for programs (CSV, JSON).
-
-The same table always gives the same bytes: nothing here looks at the clock, the machine or the environment.
-"""
+"""Everything that shows results: tables and reports, plots, the HTML page, data frames and exports."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TypeVar
-
 from harness.analysis.table import Table
 from harness.errors import UnknownName
-from harness.report import csv_json, latex, markdown, study, terminal
+from harness.report import main_table, study, writers
+from harness.report.writers import FORMATS
 
-FORMATS = ("md", "csv", "json", "latex", "terminal")
+__all__ = ["FORMATS", "LAYOUTS", "render"]
+
 # A row for each cell with all that is known of it, or the shape of a paper's tables.
 LAYOUTS = ("rows", *study.NAMES)
 
@@ -36,26 +32,4 @@ def render(table: Table, format: str, *, width: int = 80, layout: str = "rows") 
         raise UnknownName("layout", layout, LAYOUTS)
     if layout != "rows":
         return study.load(layout).render_rows(table, format)
-    if format == "terminal":
-        return terminal.render(table, width)
-    writers = {"md": markdown.render, "csv": csv_json.render_csv, "json": csv_json.render_json, "latex": latex.render}
-    if format not in writers:
-        raise UnknownName("format", format, FORMATS)
-    return writers[format](table)
-
-
-# MERGED harness.report: What writes each format.
-
-
-Writer = TypeVar("Writer")
-
-
-def writer(writers: Mapping[str, Writer], format: str) -> Writer:
-    """The one of that format.
-
-    Raises:
-        UnknownName: there is none.
-    """
-    if format not in writers:
-        raise UnknownName("format", format, tuple(writers))
-    return writers[format]
+    return writers.write(main_table.table_document(table), format, width=width)

@@ -1,113 +1,130 @@
-"""What runs are worth, as Markdown, CSV and JSON: a line for each run, or for each query and measure."""
+"""The effectiveness of runs: a line for each run, or for each query and measure."""
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
-import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-from harness.errors import UnknownName
 from harness.evaluation import evaluate
-from harness.evaluation.evaluate_runs import RunMeasures
-from harness.report.csv_json import written
-from harness.report.markdown import escape, grid
-from harness.report.sheet import MISSING
-from harness.stats import Estimate
+from harness.evaluation.evaluate_runs import EvaluatedRuns
+from harness.report.document import MISSING, Document, Escape, GridColumn, Section, Value, fixed, grid_of
+from harness.stats import INTERVAL_MIN_QUERIES, Estimate
 
-FORMATS = ("md", "csv", "json")
 # Version of the JSON.
 EVALUATION_VERSION = 1
 METHOD = (
-    f"Measures by ir_measures over all judged queries; a query without results counts 0. Intervals: {evaluate.METHOD}."
+    "Measures by ir_measures over all judged queries; a query without results counts 0. "
+    f"Intervals: {evaluate.INTERVAL_METHOD}."
 )
 ORDER = "Runs are ordered as trec_eval orders them: by score in 32 bits, then by document id, the largest first."
 
+# By system, then by measure.
+_Estimates = Mapping[str, Mapping[str, Estimate]]
 
-def render(found: Sequence[RunMeasures], said: Sequence[str], format: str, *, by_query: bool = False) -> str:
-    """Write what runs are worth.
 
-    Args:
-        found: at least one run.
-        said: what is to know of all of them.
-        format: one of ``FORMATS``.
-        by_query: the values of each query instead of the figures; JSON has them beside.
+def evaluation_document(runs: EvaluatedRuns, *, by_query: bool = False) -> Document:
+    """Return the document of at least one evaluated run.
 
-    Raises:
-        UnknownName: there is no such format.
+    ``by_query``: show the values of each query instead of their means; JSON has both.
     """
-    if format == "md":
-        return _by_query(found) if by_query else _markdown(found, said)
-    if format == "csv":
-        return _csv(found, by_query=by_query)
-    if format == "json":
-        return _json(found, said, by_query=by_query)
-    raise UnknownName("format", format, FORMATS)
+    means = {
+        system: {name: evaluate.estimate(evaluation, name) for name in runs.measures}
+        for system, evaluation in runs.evaluations.items()
+    }
+    return Document(
+        sections=lambda escape: (_queries(runs, means, escape) if by_query else _means(runs, means, escape),),
+        lines=lambda: _query_lines(runs, means) if by_query else _mean_lines(runs, means),
+        content=lambda: _content(runs, means, by_query=by_query),
+    )
 
 
-def _markdown(found: Sequence[RunMeasures], said: Sequence[str]) -> str:
-    names = list(found[0].figures)
-    headers = ("run", "queries", *(f"{name} (95 %)" for name in names))
-    cells = [
-        (escape(each.system), f"{each.queries:,}", *(_cell(each.figures[name]) for name in names)) for each in found
+def _means(runs: EvaluatedRuns, means: _Estimates, escape: Escape) -> Section:
+    def measure(name: str) -> GridColumn[str]:
+        return f"{name} (95 %)", True, lambda system: fixed(means[system][name], 4)
+
+    columns: list[GridColumn[str]] = [
+        ("run", False, escape),
+        ("queries", True, lambda system: f"{runs.evaluations[system].queries:,}"),
+        *(measure(name) for name in runs.measures),
     ]
-    lines = grid(headers, (False, *(True for _ in headers[1:])), cells, padded=True)
-    own = [f"{each.system}: {note}" for each in found for note in (*_reasons(each), *each.notes)]
-    return "\n".join((*lines, "", *(f"- {escape(note)}" for note in (*own, *said)), f"- {METHOD}", f"- {ORDER}")) + "\n"
-
-
-def _reasons(each: RunMeasures) -> list[str]:
-    return [f"{name}: {of.reason}" for name, of in each.figures.items() if of.value is None and of.reason]
-
-
-def _cell(figure: Estimate) -> str:
-    if figure.value is None:
-        return MISSING
-    shown = f"{figure.value:.4f}"
-    return shown if figure.low is None or figure.high is None else f"{shown} ({figure.low:.4f}–{figure.high:.4f})"
-
-
-def _by_query(found: Sequence[RunMeasures]) -> str:
-    cells = [
-        (escape(system), escape(query), escape(name), MISSING if value is None else f"{value:.4f}")
-        for system, query, name, value, _ in _values(found)
+    own = [
+        f"{system}: {note}" for system, notes in runs.run_notes.items() for note in (*_reasons(means[system]), *notes)
     ]
-    lines = grid(("run", "query", "measure", "value"), (False, False, False, True), cells, padded=True)
-    reasons = [f"- {escape(f'{each.system}: {reason}')}" for each in found for reason in _reasons(each)]
-    return "\n".join((*lines, *(("", *reasons) if reasons else ()))) + "\n"
+    notes = (*(escape(note) for note in (*own, *_common_notes(runs))), METHOD, ORDER)
+    return Section(grids=(grid_of(list(means), columns),), notes=notes)
 
 
-def _values(found: Sequence[RunMeasures]) -> list[tuple[str, str, str, float | None, str | None]]:
-    """Run, query, measure, value, why there is none; queries in the order of their ids."""
-    listed = []
-    for each in found:
-        for query in sorted(set().union(*each.per_query.values())):
-            for name, of in each.figures.items():
-                value = each.per_query[name].get(query)
-                listed.append((each.system, query, name, value, of.reason if value is None else None))
-    return listed
+def _common_notes(runs: EvaluatedRuns) -> tuple[str, ...]:
+    judged = len(runs.queries)
+    if judged >= INTERVAL_MIN_QUERIES:
+        return runs.common_notes
+    few = f"no intervals: they need {INTERVAL_MIN_QUERIES} judged queries, there are {judged}"
+    return (few, *runs.common_notes)
 
 
-def _csv(found: Sequence[RunMeasures], *, by_query: bool) -> str:
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    if by_query:
-        writer.writerow(("run", "query_id", "measure", "value", "reason"))
-        writer.writerows([written(value) for value in row] for row in _values(found))
-        return stream.getvalue()
-    writer.writerow(("run", "measure", "value", "low", "high", "queries", "reason", "unjudged_share", "unjudged_depth"))
-    for each in found:
-        for name, of in each.figures.items():
-            cells = (each.system, name, of.value, of.low, of.high, each.queries, of.reason)
-            writer.writerow([written(value) for value in (*cells, each.unjudged_share, each.unjudged_depth)])
-    return stream.getvalue()
+def _queries(runs: EvaluatedRuns, means: _Estimates, escape: Escape) -> Section:
+    columns: list[GridColumn[_QueryValue]] = [
+        ("run", False, lambda value: escape(value[0])),
+        ("query", False, lambda value: escape(value[1])),
+        ("measure", False, lambda value: escape(value[2])),
+        ("value", True, lambda value: MISSING if value[3] is None else f"{value[3]:.4f}"),
+    ]
+    reasons = tuple(escape(f"{system}: {reason}") for system, of_run in means.items() for reason in _reasons(of_run))
+    return Section(grids=(grid_of(list(_values(runs, means)), columns),), notes=reasons)
 
 
-def _json(found: Sequence[RunMeasures], said: Sequence[str], *, by_query: bool) -> str:
-    runs = [dataclasses.asdict(each) for each in found]
-    if not by_query:
-        for each in runs:
-            del each["per_query"]
-    content = {"evaluation_version": EVALUATION_VERSION, "runs": runs, "notes": [*said, METHOD, ORDER]}
-    return json.dumps(content, indent=2, ensure_ascii=True, allow_nan=False) + "\n"
+# Run, query, measure, value, and why the value is missing.
+_QueryValue = tuple[str, str, str, float | None, str | None]
+
+
+def _values(runs: EvaluatedRuns, means: _Estimates) -> Iterator[_QueryValue]:
+    """Yield the value of each query, in the order of the queries' ids."""
+    for system, evaluation in runs.evaluations.items():
+        for query in runs.queries:
+            for name, mean in means[system].items():
+                value = evaluation.per_query.get(name, {}).get(query)
+                yield system, query, name, value, mean.reason if value is None else None
+
+
+def _reasons(means: Mapping[str, Estimate]) -> list[str]:
+    return [f"{name}: {mean.reason}" for name, mean in means.items() if mean.value is None and mean.reason]
+
+
+def _query_lines(runs: EvaluatedRuns, means: _Estimates) -> Iterator[Sequence[Value]]:
+    yield "run", "query_id", "measure", "value", "reason"
+    yield from _values(runs, means)
+
+
+def _mean_lines(runs: EvaluatedRuns, means: _Estimates) -> Iterator[Sequence[Value]]:
+    yield "run", "measure", "value", "low", "high", "queries", "reason", "unjudged_share", "unjudged_depth"
+    for system, of_run in means.items():
+        for name, mean in of_run.items():
+            queries = runs.evaluations[system].queries
+            yield system, name, mean.value, mean.low, mean.high, queries, mean.reason, *_unjudged(runs, system)
+
+
+def _unjudged(runs: EvaluatedRuns, system: str) -> tuple[float | None, int | None]:
+    """Return the share of unjudged hits and the depth that it is of."""
+    hits = runs.unjudged.get(system)
+    return (hits.share, hits.depth) if hits else (None, None)
+
+
+def _content(runs: EvaluatedRuns, means: _Estimates, *, by_query: bool) -> dict[str, Any]:
+    records = []
+    for system, evaluation in runs.evaluations.items():
+        share, depth = _unjudged(runs, system)
+        record: dict[str, Any] = {
+            "system": system,
+            "queries": evaluation.queries,
+            "figures": {name: dataclasses.asdict(mean) for name, mean in means[system].items()},
+            "notes": runs.run_notes[system],
+            "flagged": dataclasses.asdict(runs.flagged[system]),
+            "unjudged_share": share,
+            "unjudged_depth": depth,
+        }
+        if by_query:
+            missing = dict.fromkeys(runs.queries)
+            record["per_query"] = {name: evaluation.per_query.get(name, missing) for name in runs.measures}
+        records.append(record)
+    return {"evaluation_version": EVALUATION_VERSION, "runs": records, "notes": [*_common_notes(runs), METHOD, ORDER]}

@@ -1,4 +1,7 @@
-"""Rows, jobs and samples as files that pandas reads in one line: Parquet, SQLite and CSV."""
+"""Data frames of rows, jobs and samples, and their files: Parquet, SQLite and CSV.
+
+Columns, units and meanings are those of ``docs/reference/columns.md``.  What is missing is ``<NA>`` (``NaT`` for times), never 0.
+"""
 
 from __future__ import annotations
 
@@ -6,36 +9,122 @@ import contextlib
 import errno
 import os
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from harness import filesystem
 from harness.analysis.table import Table
-from harness.errors import StoreError
-from harness.report import csv_json, dataframe
-from harness.report.export_files import new_file
-from harness.report.ir_metadata import Actor
-from harness.report.ir_metadata import write as ir_metadata
+from harness.errors import FileError, StoreError
+from harness.report import columns, writers
+from harness.report.job_columns import JOBS, SAMPLES, Described, Kind, stage
+from harness.report.main_table import table_document
 from harness.results.reader import StoredJob
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_DTYPES = {Kind.TEXT: "string", Kind.NUMBER: "Float64", Kind.COUNT: "Int64", Kind.FLAG: "boolean"}
+FORMATS = ("parquet", "sqlite", "csv", "ir_metadata")
 # A table of the database that documents the others.
 _COLUMNS = "columns"
 _TYPES = {"string": "TEXT", "Float64": "REAL", "Int64": "INTEGER", "boolean": "INTEGER"}
+# The first columns of the jobs' table are texts that name a job; samples have them too.
+_NAMES = next(place for place, each in enumerate(JOBS) if each.kind is not Kind.TEXT)
 
 
-def csv(table: Table, out: Path) -> None:
-    """The text of ``harness report --format csv``; errors as :func:`harness.report.export_files.new_file`."""
+def rows_frame(table: Table) -> pd.DataFrame:
+    """A priced table as a frame; see :func:`load`."""
+    shown = columns.of(table)
+    frame = _frame((column, [column.get(row) for row in table.rows]) for column in shown)
+    frame.attrs |= {
+        "prices": {
+            "provider": table.price_provider,
+            "region": table.price_region,
+            "date": table.price_date,
+            "term": table.price_term,
+            "source": table.price_source,
+        },
+        "notes": list(table.notes),
+    }
+    return frame
+
+
+def jobs_frame(jobs: Sequence[StoredJob]) -> pd.DataFrame:
+    """One row for each stored job, in the order given."""
+    return _frame((column, [column.get(job) for job in jobs]) for column in JOBS)
+
+
+def samples_frame(jobs: Sequence[StoredJob]) -> pd.DataFrame:
+    """One row for each sample of some jobs, at least one, in the order in which each measured them.
+
+    Raises:
+        FileError: a job's samples are damaged.
+    """
+    import pyarrow as pa
+
+    parts = [_samples(job) for job in jobs]
+    whole = pa.concat_tables(parts, promote_options="default")
+    stages = sorted(name for name in whole.column_names if name.startswith("stage_"))
+    described = (*SAMPLES, *(stage(name) for name in stages))
+    # A column that no job has is missing throughout.
+    return _frame(
+        (each, whole.column(each.name).to_pandas() if each.name in whole.column_names else [None] * len(whole))
+        for each in described
+    )
+
+
+def _samples(job: StoredJob) -> pa.Table:
+    """The samples of one job, with the names of the job beside them and times in seconds."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    raw = job.samples()
+    names = {each.name: pa.repeat(pa.scalar(each.get(job), pa.string()), len(raw)) for each in JOBS[:_NAMES]}
+    numbers = {"job": pa.repeat(pa.scalar(job.result.spec.job, pa.int64()), len(raw))}
+    trial = raw.column("trial").cast(pa.int64())
+    part = pc.if_else(pc.equal(trial, -2), "repeat", pc.if_else(pc.less(trial, 0), "warmup", "timed"))
+    found = {"query_id": raw.column("query_id"), "trial": trial, "part": part}
+    for name in raw.column_names:
+        if name.endswith("_ns"):
+            found[f"{name[:-3]}_s"] = pc.divide(raw.column(name).cast(pa.float64()), 1e9)
+    if "batch" in raw.column_names:
+        found["batch"] = raw.column("batch").cast(pa.int64())
+    return pa.table({**names, **numbers, **found})
+
+
+def _frame(found: Iterable[tuple[Described, Any]]) -> pd.DataFrame:
+    listed = list(found)
+    frame = pd.DataFrame({each.name: _typed(values, each.kind) for each, values in listed})
+    frame.attrs["units"] = {each.name: each.unit for each, _ in listed}
+    frame.attrs["meanings"] = {each.name: each.meaning for each, _ in listed}
+    return frame
+
+
+def _typed(values: Any, kind: Kind) -> Any:
+    """A column of the type that its kind has, with room for what is missing."""
+    if kind in (Kind.TIME, Kind.DATE):
+        # A row of published tables has no time: it is missing, and so is what is no time.
+        return pd.to_datetime(
+            pd.Series(values, dtype="string"), format="ISO8601", utc=kind is Kind.TIME, errors="coerce"
+        )
+    return pd.array(values, dtype=_DTYPES[kind])
+
+
+def export_csv(table: Table, out: Path) -> None:
+    """The text of ``harness report --format csv``; errors as :func:`harness.report.export.new_file`."""
     with new_file(out) as path:
-        path.write_text(csv_json.render_csv(table), encoding="utf-8")
+        path.write_text(writers.write_csv(table_document(table)), encoding="utf-8")
 
 
-def parquet(table: Table, out: Path) -> None:
+def export_parquet(table: Table, out: Path) -> None:
     """The frame of the table; each column's metadata holds its ``unit`` and ``meaning``.  Errors as :func:`csv`."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    made = dataframe.of_table(table)
+    made = rows_frame(table)
     units, meanings = made.attrs["units"], made.attrs["meanings"]
     whole = pa.Table.from_pandas(made, preserve_index=False)
     fields = [
@@ -45,7 +134,7 @@ def parquet(table: Table, out: Path) -> None:
         pq.write_table(whole.cast(pa.schema(fields, metadata=whole.schema.metadata)), path, compression="zstd")
 
 
-def sqlite(table: Table, jobs: Sequence[StoredJob], out: Path, *, samples: bool = False) -> None:
+def export_sqlite(table: Table, jobs: Sequence[StoredJob], out: Path, *, samples: bool = False) -> None:
     """Tables ``rows``, ``jobs`` (if any), ``samples`` (if asked for) and ``columns``, which says what all others hold.
 
     Args:
@@ -58,11 +147,11 @@ def sqlite(table: Table, jobs: Sequence[StoredJob], out: Path, *, samples: bool 
         FileError: ``out`` is there already, or a job's samples are damaged.
         StoreError: it cannot be written.
     """
-    frames = {"rows": dataframe.of_table(table)}
+    frames = {"rows": rows_frame(table)}
     if jobs:
-        frames["jobs"] = dataframe.of_jobs(jobs)
+        frames["jobs"] = jobs_frame(jobs)
     if jobs and samples:
-        frames["samples"] = dataframe.of_samples(jobs)
+        frames["samples"] = samples_frame(jobs)
     frames[_COLUMNS] = _described(frames)
     with new_file(out) as path, contextlib.closing(sqlite3.connect(path)) as connection:
         for name, each in frames.items():
@@ -97,10 +186,42 @@ def _described(frames: dict[str, pd.DataFrame]) -> pd.DataFrame:
     return pd.DataFrame(listed, columns=["table", "column", "unit", "meaning"], dtype="string")
 
 
-# MERGED harness.report.export: Stored results for other programs: one file of a table, or a file of metadata for each
-# job.
+@contextlib.contextmanager
+def new_file(out: Path) -> Iterator[Path]:
+    """Where to write a file that becomes ``out`` when all went well; errors as :func:`new_folder`."""
+    _refuse(out, out.exists())
+    with _disk_errors(out), filesystem.scratch_folder(out.absolute().parent, out.name) as scratch:
+        partial = scratch / out.name
+        yield partial
+        partial.replace(out)
 
 
-__all__ = ["FORMATS", "Actor", "csv", "ir_metadata", "parquet", "sqlite"]
+@contextlib.contextmanager
+def new_folder(out: Path) -> Iterator[Path]:
+    """Where to make a folder that becomes ``out`` when all went well.
 
-FORMATS = ("parquet", "sqlite", "csv", "ir_metadata")
+    Raises:
+        FileError: something is there, other than an empty folder.
+        StoreError: it cannot be written.
+    """
+    _refuse(out, out.exists() and not (out.is_dir() and not any(out.iterdir())))
+    with _disk_errors(out), filesystem.scratch_folder(out.absolute().parent, out.name) as scratch:
+        partial = scratch / "whole"
+        partial.mkdir()
+        yield partial
+        partial.replace(out)
+
+
+def _refuse(out: Path, taken: bool) -> None:
+    if taken:
+        raise FileError(f"{out}: is there already, and nothing is overwritten; remove it or name another -o")
+    if not out.absolute().parent.is_dir():
+        raise FileError(f"{out}: there is no folder {out.absolute().parent} to write it in; make it")
+
+
+@contextlib.contextmanager
+def _disk_errors(out: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"{out}: cannot be written: {error.strerror or error}; name another -o") from error

@@ -1,38 +1,33 @@
-"""Frechet distances as Markdown, CSV and JSON, beside measures and with their agreement on the order of systems."""
+"""Frechet distances of systems, beside measures and with their agreement on the order of systems."""
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from harness.analysis.rank_correlation import kendall_tau
-from harness.evaluation.frechet.systems import Distance, Distances
-from harness.report import writer
-from harness.report.csv_json import written
-from harness.report.markdown import escape, grid
-from harness.report.sheet import MISSING
-from harness.stats import Estimate
+from harness.evaluation.frechet import Distance, Distances
+from harness.report.document import MISSING, Document, Escape, Grid, Section, Value, fixed
 
-FORMATS = ("md", "csv", "json")
 # Version of the JSON.
 FRECHET_VERSION = 1
 
 # By system, then by measure.
 Values = Mapping[str, Mapping[str, float | None]]
-Found = tuple[Distances, Values]
+Sample = tuple[Distances, Values]
 
 
-def render(found: Sequence[Found], format: str) -> str:
-    """Write distances and measures of one or more samples and encoders.
-
-    Raises:
-        UnknownName: there is no such format.
-    """
-    return writer({"md": _markdown, "csv": _csv, "json": _json}, format)(found)
+def frechet_document(samples: Sequence[Sample]) -> Document:
+    """Return the document of distances and measures of one or more samples and encoders."""
+    return Document(
+        sections=lambda escape: (
+            *(_section(distances, values, escape) for distances, values in samples),
+            Section(notes=tuple(method(samples))),
+        ),
+        lines=lambda: _lines(samples),
+        content=lambda: {"frechet_version": FRECHET_VERSION, "samples": [_record(*sample) for sample in samples]},
+    )
 
 
 def named(each: Distance) -> str:
@@ -60,12 +55,7 @@ def taus(made: Distances, values: Values) -> dict[str, dict[str, float | None]]:
     }
 
 
-def _markdown(found: Sequence[Found]) -> str:
-    parts = [_section(*each) for each in found]
-    return "\n\n".join((*parts, "\n".join(f"- {note}" for note in method(found)))) + "\n"
-
-
-def method(found: Sequence[Found]) -> list[str]:
+def method(found: Sequence[Sample]) -> list[str]:
     """How to read what is there, and no more than that."""
     every = [each for made, _ in found for distances in made.systems.values() for each in distances]
     interval = any(each.figure.low is not None for each in every)
@@ -95,31 +85,34 @@ UNLABELLED = "URR: all judged documents of a query are skipped before k are take
 TAU = "tau: Kendall's tau-b over systems between the order by -FD and that by the measure; 1 where they are the same."
 
 
-def _section(made: Distances, values: Values) -> str:
+def _section(made: Distances, values: Values, escape: Escape) -> Section:
     rows = _ordered(made)
     against = [
         next((each[place].against for _, each in rows if each[place].against), None) for place in range(len(rows[0][1]))
     ]
     kinds = [named(each) for each in rows[0][1]]
-    paired = [f"{kind} less {escape(other)}'s" for kind, other in zip(kinds, against, strict=True) if other]
+    paired = [f"{kind} less {other}'s" for kind, other in zip(kinds, against, strict=True) if other]
     measures = list(dict.fromkeys(measure for row in values.values() for measure in row))
-    cells = [
-        [
+    cells = tuple(
+        (
             escape(system),
-            *(_figure(each.figure) for each in distances),
-            *(_figure(each.difference) for each, other in zip(distances, against, strict=True) if other),
+            *(fixed(each.figure, 3) for each in distances),
+            *(fixed(each.difference, 3) for each, other in zip(distances, against, strict=True) if other),
             *(_value(values[system].get(measure)) for measure in measures),
-        ]
+        )
         for system, distances in rows
-    ]
-    lines = [f"**dataset {escape(made.dataset)}, embeddings by {escape(made.encoder)}**", ""]
-    heads = ["system", *kinds, *paired, *measures]
-    lines += grid(heads, [False] + [True] * (len(heads) - 1), cells, padded=True)
-    found = taus(made, values)
+    )
+    headers = ("system", *kinds, *paired, *measures)
+    grids = [Grid("", headers, (False, *(True for _ in headers[1:])), cells)]
     if len(rows) > 1 and measures:
-        agreed = [[name, *(_value(found[name].get(measure)) for measure in measures)] for name in kinds]
-        lines += ["", *grid(["tau with", *measures], [False] + [True] * len(measures), agreed, padded=True)]
-    return "\n".join((*lines, "", *(f"- {escape(note)}" for note in notes(made))))
+        found = taus(made, values)
+        agreed = tuple((name, *(_value(found[name].get(measure)) for measure in measures)) for name in kinds)
+        grids.append(Grid("", ("tau with", *measures), (False, *(True for _ in measures)), agreed))
+    return Section(
+        title=f"dataset {escape(made.dataset)}, embeddings by {escape(made.encoder)}",
+        grids=tuple(grids),
+        notes=tuple(escape(note) for note in notes(made)),
+    )
 
 
 def _ordered(made: Distances) -> list[tuple[str, tuple[Distance, ...]]]:
@@ -158,7 +151,7 @@ def notes(made: Distances) -> list[str]:
         for each in distances:
             if each.figure.reason:
                 said.append(f"{system}, {named(each)}: {each.figure.reason}")
-    return [*said, *_common(made), *made.said]
+    return [*said, *_common(made), *made.notes]
 
 
 def _common(made: Distances) -> Iterator[str]:
@@ -169,9 +162,7 @@ def _common(made: Distances) -> Iterator[str]:
         if not short:
             continue
         first = each_kind[0]
-        few = ", ".join(
-            f"{escape(system)} ({each.short:,}, none for {each.without:,})" for system, each in short.items()
-        )
+        few = ", ".join(f"{system} ({each.short:,}, none for {each.without:,})" for system, each in short.items())
         yield (
             f"{named(first)}: compared on the {first.queries:,} of {made.queries:,} queries for which every system has"
             f" a document, each with as many as the system with the fewest; fewer than {first.k} have {few}. Leave a"
@@ -179,44 +170,30 @@ def _common(made: Distances) -> Iterator[str]:
         )
 
 
-def _figure(found: Estimate) -> str:
-    if found.value is None:
-        return MISSING
-    ends = "" if found.low is None or found.high is None else f" ({found.low:.3f}–{found.high:.3f})"
-    return f"{found.value:.3f}{ends}"
-
-
 def _value(value: float | None) -> str:
     return MISSING if value is None else f"{value:.3f}"
 
 
-def _csv(found: Sequence[Found]) -> str:
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    head = ["dataset", "encoder", "system", "measure", "k", "unlabelled", "value", "low", "high", "documents"]
-    difference = ["against", "difference", "difference_low", "difference_high"]
-    writer.writerow([*head, "queries", "queries_short", "reason", *difference])
-    for made, values in found:
+def _lines(samples: Sequence[Sample]) -> Iterator[Sequence[Value]]:
+    yield (
+        *("dataset", "encoder", "system", "measure", "k", "unlabelled", "value", "low", "high", "documents"),
+        *("queries", "queries_short", "reason", "against", "difference", "difference_low", "difference_high"),
+    )
+    for made, values in samples:
         for system, distances in made.systems.items():
             start = (made.dataset, made.encoder, system)
             for each in distances:
-                figure = each.figure
-                line = (*start, f"FD@{each.k}", each.k, each.unlabelled, figure.value, figure.low, figure.high)
-                rest = (each.retrieved, each.queries, each.short, figure.reason)
-                paired = (each.against, each.difference.value, each.difference.low, each.difference.high)
-                writer.writerow([written(value) for value in (*line, *rest, *paired)])
-            for measure, value in values[system].items():
-                blank = (None,) * 10
-                writer.writerow([written(cell) for cell in (*start, measure, None, None, value, *blank)])
-    return stream.getvalue()
+                value, difference = each.figure, each.difference
+                yield (
+                    *(*start, f"FD@{each.k}", each.k, each.unlabelled, value.value, value.low, value.high),
+                    *(each.retrieved, each.queries, each.short, value.reason),
+                    *(each.against, difference.value, difference.low, difference.high),
+                )
+            for measure, measured in values[system].items():
+                yield *start, measure, None, None, measured, *(None,) * 10
 
 
-def _json(found: Sequence[Found]) -> str:
-    content = {"frechet_version": FRECHET_VERSION, "samples": [_sample(*each) for each in found]}
-    return json.dumps(content, indent=2, ensure_ascii=True, allow_nan=False) + "\n"
-
-
-def _sample(made: Distances, values: Values) -> dict[str, Any]:
+def _record(made: Distances, values: Values) -> dict[str, Any]:
     facts = ("dataset", "encoder", "checkpoint_sha256", "source", "source_checked", "dimensions", "queries", "judged")
     return {
         **{name: getattr(made, name) for name in facts},

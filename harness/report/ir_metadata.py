@@ -18,7 +18,7 @@ import yaml
 from harness.errors import FileError, HarnessError, StoreError
 from harness.evaluation import evaluate, measure_names, trec
 from harness.records import Outcome
-from harness.report.export_files import new_folder
+from harness.report.export import new_folder
 from harness.results.reader import StoredJob, judges_hits_alone, read_job_run
 from harness.results.schema import Cell, Result
 from harness.untrusted import MAX_FILE_BYTES, open_regular
@@ -39,7 +39,7 @@ class Actor:
     team: str | None = None
 
 
-def write(
+def export_ir_metadata(
     root: Path,
     jobs: Sequence[StoredJob],
     measures: Sequence[str],
@@ -96,7 +96,7 @@ class _Judge:
     """Measures of single jobs; judgements are read once, a reason stands where there are none."""
 
     measures: tuple[Any, ...]
-    _qrels: trec.StoredQrels = field(default_factory=trec.StoredQrels)
+    _qrels: trec.QrelsCache = field(default_factory=trec.QrelsCache)
 
     def __call__(self, job: StoredJob) -> dict[str, Any]:
         names = [str(measure) for measure in self.measures]

@@ -10,13 +10,10 @@ import functools
 import itertools
 import re
 import unicodedata
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
-from harness.analysis.table import Row, Table
-from harness.report.layout import lay_out
-from harness.report.sheet import MISSING, Grid, Sheet
+from harness.report.document import MISSING, Grid, Section
 from harness.untrusted import MAX_TEXT, one_line
 
 # MERGED harness.report.latex: A stranger's text as inert LaTeX: ASCII alone, of commands that the kernel of LaTeX has
@@ -122,7 +119,7 @@ _LONG, _SOON, _AT_LAST = 24, 8, 16
 def escape(text: str) -> str:
     """A stranger's text on one line, to stand in a paragraph, a cell or a caption.
 
-    What prints more than ``LONGEST`` characters is cut: TeX cannot measure a caption that is a few metres long.
+    What prints more than ``MAX_TEXT`` characters is cut: TeX cannot measure a caption that is a few metres long.
     """
     text = unicodedata.normalize("NFC", one_line(text, MAX_TEXT))
     printed = itertools.accumulate(length(glyph(character)) for character in text)
@@ -195,37 +192,31 @@ _PLAIN = (r"\par\medskip\noindent\begin{minipage}{\linewidth}", r"\end{minipage}
 _IN_PLACE = (f"{_PLAIN[0]}\\makeatletter\\def\\@captype{{table}}\\makeatother", _PLAIN[1])
 
 
-def render(table: Table) -> str:
-    """LaTeX: a table for each dataset, suite and scenario, with its footnotes; then what holds for all.
+def write_sections(sections: Iterable[Section], label: str = "tab:harness") -> str:
+    """Return finished sections as a fragment; the tables of a single section may float.
 
-    Columns that are empty or the same in every row are left out and named.  Deterministic; ASCII; ends with a newline.
+    Columns that are empty or the same in every row of a section's first grid are left out and named.
     """
-    groups: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
-    for row in table.rows:
-        groups[row.dataset, row.suite, row.scenario].append(row)
-    if not groups:
-        return f"{HEAD}No stored results.\n"
+    every = list(sections)
+    single = len(every) == 1
     parts = [HEAD.rstrip("\n")]
-    for number, rows in enumerate(groups.values(), start=1):
-        parts.append(_body(lay_out(replace(table, rows=tuple(rows), notes=()), escape), f"tab:harness-{number}"))
-    parts.append(listed([escape(note) for note in table.notes]))
+    for number, section in enumerate(every, start=1):
+        parts += _body(section, label if single else f"{label}-{number}", floating=single)
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def written(sheet: Sheet, label: str = "tab:harness") -> str:
-    """A sheet whose texts :func:`harness.report.latex.escape` has made harmless, as LaTeX; its one table may float."""
-    return f"{HEAD}\n{_body(sheet, label, floating=True)}\n"
-
-
-def _body(sheet: Sheet, label: str, *, floating: bool = False) -> str:
-    """The tables, footnotes and notes of a sheet."""
-    shown, left_out = _that_differ(sheet)
-    parts = [captioned(shown, label, floating=floating)]
-    if sheet.below is not None:
-        parts.append(captioned(sheet.below, f"{label}-below", floating=floating))
-    marked = [f"[{mark}] {text}" for mark, text in enumerate(sheet.footnotes, start=1)]
-    parts.append(listed((*marked, *sheet.notes, *left_out)))
-    return "\n\n".join(part for part in parts if part)
+def _body(section: Section, label: str, *, floating: bool) -> Iterator[str]:
+    """Yield the paragraphs, tables and list of a section."""
+    yield from map(finished, section.lead)
+    left_out: list[str] = []
+    if section.grids:
+        first, left_out = _that_differ(section.grids[0])
+        yield captioned(first, label, floating=floating)
+    for grid in section.grids[1:]:
+        yield captioned(grid, f"{label}-below", floating=floating)
+    yield from map(finished, section.after)
+    marked = [f"[{mark}] {text}" for mark, text in enumerate(section.footnotes, start=1)]
+    yield listed((*marked, *section.notes, *left_out))
 
 
 def _that_differ(cells: Grid) -> tuple[Grid, list[str]]:
@@ -255,29 +246,6 @@ def _that_differ(cells: Grid) -> tuple[Grid, list[str]]:
     return shown, said
 
 
-def grid(
-    headers: Sequence[str],
-    numeric: Sequence[bool],
-    cells: Sequence[Sequence[str]],
-    caption: str,
-    label: str,
-    *,
-    keys: int = 1,
-) -> str:
-    r"""One table with a caption: a ``table``, or where it takes several parts, each where it is written.
-
-    Args:
-        headers: any texts.
-        numeric: the columns that stand to the right.
-        cells: rows of finished texts: escaped, but for our own dashes and marks.
-        caption: finished, as the cells.
-        label: for ``\ref``; of a table in several parts the first one has it.
-        keys: how many leading columns name a row; each part of a wide table has them.
-    """
-    rows = tuple(tuple(row) for row in cells)
-    return captioned(Grid(caption, tuple(headers), tuple(numeric), rows, keys), label, floating=True)
-
-
 def captioned(cells: Grid, label: str, *, floating: bool = False) -> str:
     """A table that is laid out, with its caption and label.
 
@@ -295,9 +263,16 @@ def captioned(cells: Grid, label: str, *, floating: bool = False) -> str:
     return "\n\n".join(written)
 
 
-def in_place(cells: Grid) -> str:
-    """A table without a caption that stands where it is written."""
-    return "\n\n".join("\n".join((_PLAIN[0], *part.lines, _PLAIN[1])) for part in _parts(cells))
+def write_in_place(section: Section, level: int) -> str:
+    """Return a finished section under a heading; its tables stand between its paragraphs and have no number."""
+    heading = ("section", "section", "subsection", "subsubsection")[min(level, 3)]
+    parts = [f"\\{heading}*{{{finished(section.title)}}}"] if section.title else []
+    parts += map(finished, section.lead)
+    for grid in section.grids:
+        parts += ("\n".join((_PLAIN[0], *part.lines, _PLAIN[1])) for part in _parts(grid))
+    parts += map(finished, section.after)
+    parts += [listed(section.notes)] if section.notes else []
+    return "\n\n".join(parts)
 
 
 def listed(items: Sequence[str]) -> str:

@@ -1,12 +1,9 @@
-"""A leaderboard -> what people read: a grid of ranked rows, what the ranks depend on, and the rows left out."""
+"""A leaderboard: a grid of ranked rows, what the ranks depend on, and the rows left out."""
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
-import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from harness.analysis import dynascore, notes
@@ -15,55 +12,55 @@ from harness.analysis.leaderboard import PERTURBATION, PERTURBED, ExcludedRow, L
 from harness.analysis.pareto_front import FrontState
 from harness.analysis.resampling import RESAMPLES
 from harness.analysis.table import Row, Validity
-from harness.report.columns import Value
-from harness.report.csv_json import written
-from harness.report.layout import shared_notes
-from harness.report.sheet import MISSING, Escape, Footnotes, Grid, Sheet, bounded, named, stand_ins
+from harness.report.document import (
+    MISSING,
+    Document,
+    Escape,
+    Footnotes,
+    Grid,
+    GridColumn,
+    Section,
+    Value,
+    bounded,
+    grid_of,
+    named,
+    stand_ins,
+)
+from harness.report.main_table import shared_notes
 from harness.stats import Estimate
 
+# Version of the JSON.
+LEADERBOARD_VERSION = 1
 _DOUBTED = (Validity.NOISY, Validity.INVALID)
 
 
-def lay_out(board: Leaderboard, escape: Escape) -> Sheet:
-    """Arrange a leaderboard for people.
-
-    Args:
-        board: what is shown.
-        escape: makes a stranger's text harmless where it will stand.
-    """
-    footnotes = Footnotes(escape)
-    origins = ["origin"] if board.has_origins else []
-    headers = ["rank", "system", *origins, "hardware profile", f"instance type (US$/h, {board.table.price_date})"]
-    numeric = [True, False, *(False for _ in origins), False, False]
-    if board.query.rank_by is None:
-        headers.append("Dynascore")
-        numeric.append(True)
-    headers += [f"{axis.label}, {axis.unit}" for axis in board.shown]
-    numeric += [True] * len(board.shown)
-    headers += ["rank, other queries", "rank, without each system"]
-    numeric += [False, False]
-    if board.query.rank_by is None:
-        headers.append(f"rank, weights ± {PERTURBATION:g}")
-        numeric.append(False)
-    headers += ["front", "validity"]
-    numeric += [False, False]
-    cells = tuple(_cells(each, board, footnotes, escape) for each in board.ranked_rows)
-    below = _left_out(board, escape)
-    rows = [each.row for each in board.ranked_rows]
-    shared, _ = shared_notes(rows)
-    return Sheet(
-        caption=caption(board, escape),
-        headers=tuple(headers),
-        numeric=tuple(numeric),
-        cells=cells,
-        keys=3 + len(origins),
-        below=below,
-        footnotes=footnotes.texts,
-        notes=tuple(escape(note) for note in (*sentences(board), *stand_ins(rows), *shared)),
+def leaderboard_document(board: Leaderboard) -> Document:
+    """Return the document of a leaderboard: ranked rows, what the ranks depend on, and the rows left out."""
+    return Document(
+        sections=lambda escape: (_section(board, escape),),
+        lines=lambda: _lines(board),
+        content=lambda: _content(board),
+        padded=False,
     )
 
 
-def caption(board: Leaderboard, escape: Escape) -> str:
+def _section(board: Leaderboard, escape: Escape) -> Section:
+    footnotes = Footnotes(escape)
+    rows = [standing.row for standing in board.ranked_rows]
+    shared, _ = shared_notes(rows)
+    origins = 1 if board.has_origins else 0
+    ranked = grid_of(
+        board.ranked_rows, _columns(board, footnotes, escape), caption=_caption(board, escape), keys=3 + origins
+    )
+    left_out = _left_out(board, escape)
+    return Section(
+        grids=(ranked, left_out) if left_out else (ranked,),
+        footnotes=footnotes.texts,
+        notes=tuple(escape(note) for note in (*_method(board), *stand_ins(rows), *shared)),
+    )
+
+
+def _caption(board: Leaderboard, escape: Escape) -> str:
     """What is ranked, and by what."""
     asked = board.query
     kept = "".join(
@@ -76,30 +73,59 @@ def caption(board: Leaderboard, escape: Escape) -> str:
     return f"{escape(asked.dataset)}, {escape(board.place.scenario)}, {by}{kept}"
 
 
-def _cells(each: RankedRow, board: Leaderboard, notes: Footnotes, escape: Escape) -> tuple[str, ...]:
-    row = each.row
-    isolation = "" if row.isolation.value in ("container", "published") else f" ({row.isolation.value})"
-    price = MISSING if row.price is None else f"{escape(row.price.instance_type)} ({row.price.usd_per_hour:g})"
-    cells = [
-        MISSING if each.rank is None else str(each.rank),
-        named(row, escape),
-        *_origin(row, board, escape),
-        escape(row.profile) + isolation,
-        price + notes.mark(row.price_note),
+def _columns(board: Leaderboard, notes: Footnotes, escape: Escape) -> list[GridColumn[RankedRow]]:
+    def value(axis: Axis) -> GridColumn[RankedRow]:
+        return f"{axis.label}, {axis.unit}", True, lambda each: _value(each.figures[axis.name], axis, notes)
+
+    def span(header: str, read: Callable[[RankedRow], RankInterval]) -> GridColumn[RankedRow]:
+        return header, False, lambda each: _span(read(each), notes)
+
+    scored = board.query.rank_by is None
+    columns: list[GridColumn[RankedRow]] = [
+        ("rank", True, lambda each: MISSING if each.rank is None else str(each.rank)),
+        ("system", False, lambda each: named(each.row, escape)),
     ]
-    if board.query.rank_by is None:
-        cells.append(MISSING if each.score is None else f"{each.score:.3f}")
-    cells += [_figure(each.figures[axis.name], axis, notes) for axis in board.shown]
-    cells += [_span(each.by_queries, notes), _span(each.by_systems, notes)]
-    if board.query.rank_by is None:
-        cells.append(_span(each.by_weights, notes))
-    # The facts alone; harness report says what to do about each.
-    doubts = [each.text.partition("; ")[0] for each in row.findings if each.validity in _DOUBTED]
-    state = MISSING if each.state is None else each.state.value
-    return (*cells, state, row.validity.value + notes.mark(*doubts))
+    if board.has_origins:
+        columns.append(("origin", False, lambda each: _origin(each.row, escape)))
+    columns += [
+        ("hardware profile", False, lambda each: _profile(each.row, escape)),
+        (f"instance type (US$/h, {board.table.price_date})", False, lambda each: _instance(each.row, notes, escape)),
+    ]
+    if scored:
+        columns.append(("Dynascore", True, lambda each: MISSING if each.score is None else f"{each.score:.3f}"))
+    columns += [value(axis) for axis in board.shown]
+    columns.append(span("rank, other queries", lambda each: each.by_queries))
+    columns.append(span("rank, without each system", lambda each: each.by_systems))
+    if scored:
+        columns.append(span(f"rank, weights ± {PERTURBATION:g}", lambda each: each.by_weights))
+    return [
+        *columns,
+        ("front", False, lambda each: MISSING if each.state is None else each.state.value),
+        ("validity", False, lambda each: _validity(each.row, notes)),
+    ]
 
 
-def _figure(figure: Estimate, axis: Axis, notes: Footnotes) -> str:
+def _origin(row: Row, escape: Escape) -> str:
+    return MISSING if row.origin is None else escape(row.origin)
+
+
+def _profile(row: Row, escape: Escape) -> str:
+    isolation = "" if row.isolation.value in ("container", "published") else f" ({row.isolation.value})"
+    return escape(row.profile) + isolation
+
+
+def _instance(row: Row, notes: Footnotes, escape: Escape) -> str:
+    price = MISSING if row.price is None else f"{escape(row.price.instance_type)} ({row.price.usd_per_hour:g})"
+    return price + notes.mark(row.price_note)
+
+
+def _validity(row: Row, notes: Footnotes) -> str:
+    """Return the validity with the facts behind a doubt; `harness report` has their remedies too."""
+    doubts = [finding.text.partition("; ")[0] for finding in row.findings if finding.validity in _DOUBTED]
+    return row.validity.value + notes.mark(*doubts)
+
+
+def _value(figure: Estimate, axis: Axis, notes: Footnotes) -> str:
     if figure.value is None:
         return MISSING + notes.mark(figure.reason or "not measured")
     if axis.name != ACCURACY:
@@ -117,24 +143,17 @@ def _span(span: RankInterval, notes: Footnotes) -> str:
 def _left_out(board: Leaderboard, escape: Escape) -> Grid | None:
     if not board.left_out:
         return None
-    cells = tuple(
-        (
-            named(each.row, escape),
-            *_origin(each.row, board, escape),
-            *(escape(text) for text in (each.row.profile, each.row.suite, each.reason)),
-        )
-        for each in board.left_out
-    )
-    headers = ("system", *(["origin"] if board.has_origins else []), "hardware profile", "suite", "why")
-    return Grid("Not ranked", headers, (False,) * len(headers), cells, len(headers) - 2)
+    columns: list[GridColumn[ExcludedRow]] = [
+        ("system", False, lambda each: named(each.row, escape)),
+        *([("origin", False, lambda each: _origin(each.row, escape))] if board.has_origins else []),
+        ("hardware profile", False, lambda each: escape(each.row.profile)),
+        ("suite", False, lambda each: escape(each.row.suite)),
+        ("why", False, lambda each: escape(each.reason)),
+    ]
+    return grid_of(board.left_out, columns, caption="Not ranked", keys=len(columns) - 2)
 
 
-def _origin(row: Row, board: Leaderboard, escape: Escape) -> tuple[str, ...]:
-    """The cell that rows of merged results have."""
-    return (MISSING if row.origin is None else escape(row.origin),) if board.has_origins else ()
-
-
-def sentences(board: Leaderboard) -> tuple[str, ...]:
+def _method(board: Leaderboard) -> tuple[str, ...]:
     """What the ranks depend on: weights, rates, the set of systems; and how the spans were made."""
     asked = board.query
     said = [
@@ -147,8 +166,8 @@ def sentences(board: Leaderboard) -> tuple[str, ...]:
             f"Weights: {weights}.",
             "Dynascore: the sum of weight x value / AMRS, what is better when smaller negated (Ma et al. 2021; "
             "Santhanam et al. 2023, equations 1 and 2); the AMRS of accuracy is 1.",
-            f"AMRS (units for a point of accuracy), {asked.mode}: {rates(board)}.",
-            _method(board),
+            f"AMRS (units for a point of accuracy), {asked.mode}: {_rates(board)}.",
+            _rates_method(board),
         ]
     said.append(f"Set of systems: {', '.join(board.systems)} ({_count(len(board.ranked_rows), 'row')}).")
     rows = [each.row for each in board.ranked_rows]
@@ -168,7 +187,7 @@ def sentences(board: Leaderboard) -> tuple[str, ...]:
     return tuple(said)
 
 
-def rates(board: Leaderboard) -> str:
+def _rates(board: Leaderboard) -> str:
     """The AMRS values, each with its unit, and the pairs that it was made of or its status."""
     units = {axis.name: axis.unit for axis in board.shown}
     parts = []
@@ -181,7 +200,7 @@ def rates(board: Leaderboard) -> str:
     return ", ".join(parts) or "none needed"
 
 
-def _method(board: Leaderboard) -> str:
+def _rates_method(board: Leaderboard) -> str:
     if board.query.mode == "reference":
         return (
             "Mode reference: the mean of |d metric| / |d accuracy| over neighbouring rows by accuracy (equal ones by "
@@ -229,34 +248,23 @@ def _count(number_of: int, word: str) -> str:
     return f"{number_of:,} {word}{'' if number_of == 1 else 's'}"
 
 
-# MERGED harness.report.leaderboard: A leaderboard for programs: CSV and JSON, full precision, missing numbers
-# empty or ``null`` with their reasons.
-
-
-# Version of the JSON.
-LEADERBOARD_VERSION = 1
-
-
-def as_csv(board: Leaderboard) -> str:
-    """A line for each ranked row, then one for each row left out, which has no rank but a reason."""
+def _lines(board: Leaderboard) -> Iterator[Sequence[Value]]:
+    """Yield a line for each ranked row, then for each row left out, which has a reason and no rank."""
     axes = [axis.name for axis in board.shown]
-    head = ["rank", "system", "hardware_profile", "suite", "instance_type", "price_usd_per_hour", "dynascore"]
+    head: list[Value] = ["rank", "system", "hardware_profile", "suite", "instance_type", "price_usd_per_hour"]
+    head.append("dynascore")
     for axis in board.shown:
         unit = _unit(axis.unit)
         head += [f"{axis.name}_{unit}", f"{axis.name}_{unit}_low", f"{axis.name}_{unit}_high"]
-    spans = ("queries", "systems", "weights")
-    head += [f"rank_{name}_{end}" for name in spans for end in ("best", "worst")]
+    head += [f"rank_{name}_{end}" for name in ("queries", "systems", "weights") for end in ("best", "worst")]
     head += ["front", "validity", "key", "reason"]
+    columns = len(head)
     head += ["origin"] if board.has_origins else []
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(head)
-    for each in board.ranked_rows:
-        writer.writerow([written(value) for value in (*_line(each, axes), each.row.origin)[: len(head)]])
+    yield head
+    for standing in board.ranked_rows:
+        yield (*_line(standing, axes), standing.row.origin)[: len(head)]
     for left in board.left_out:
-        line = _reason(left, len(head) - board.has_origins)
-        writer.writerow([written(value) for value in (*line, left.row.origin)[: len(head)]])
-    return stream.getvalue()
+        yield (*_reason(left, columns), left.row.origin)[: len(head)]
 
 
 def _unit(unit: str) -> str:
@@ -282,13 +290,7 @@ def _reason(left: ExcludedRow, columns: int) -> list[Value]:
     return [*line, row.validity.value, row.key, left.reason]
 
 
-def as_json(board: Leaderboard) -> str:
-    """All of it; ASCII alone, so that a stranger's control characters reach no terminal."""
-    return json.dumps(content(board), indent=2, ensure_ascii=True, allow_nan=False) + "\n"
-
-
-def content(board: Leaderboard) -> dict[str, Any]:
-    """What the JSON holds."""
+def _content(board: Leaderboard) -> dict[str, Any]:
     asked, table = board.query, board.table
     return {
         "leaderboard_version": LEADERBOARD_VERSION,
@@ -336,20 +338,12 @@ def _standing(each: RankedRow) -> dict[str, Any]:
         "instance_type": row.price.instance_type if row.price else None,
         "price_usd_per_hour": row.price.usd_per_hour if row.price else None,
         "dynascore": each.score,
-        "figures": {name: _figure_record(figure) for name, figure in each.figures.items()},
-        "rank_by_queries": _span_record(each.by_queries),
-        "rank_by_systems": _span_record(each.by_systems),
-        "rank_by_weights": _span_record(each.by_weights),
+        "figures": {name: dataclasses.asdict(figure) for name, figure in each.figures.items()},
+        "rank_by_queries": dataclasses.asdict(each.by_queries),
+        "rank_by_systems": dataclasses.asdict(each.by_systems),
+        "rank_by_weights": dataclasses.asdict(each.by_weights),
         "front": each.state.value if each.state else None,
         "validity": row.validity.value,
         "stand_in": row.stand_in,
         "notes": list(row.notes),
     }
-
-
-def _figure_record(figure: Estimate) -> dict[str, Any]:
-    return dataclasses.asdict(figure)
-
-
-def _span_record(span: RankInterval) -> dict[str, Any]:
-    return dataclasses.asdict(span)

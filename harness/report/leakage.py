@@ -1,129 +1,110 @@
-"""Leaked queries, and measures with and without them, as Markdown, CSV and JSON."""
+"""Leaked queries, and measures with and without them."""
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from typing import Any
 
-from harness.evaluation.evaluate import METHOD
-from harness.evaluation.leakage import Effect, Leakage
-from harness.evaluation.run_notes import count_named
-from harness.report import writer
-from harness.report.csv_json import written
-from harness.report.markdown import escape, grid
-from harness.report.sheet import MISSING
-from harness.stats import INTERVAL_MIN_QUERIES, Estimate
+from harness.evaluation.evaluate import INTERVAL_METHOD
+from harness.evaluation.evaluate_runs import count_and_ids
+from harness.evaluation.leakage import Effect, Leak, Leakage
+from harness.report.document import MISSING, Document, Escape, GridColumn, Section, Value, fixed, grid_of
+from harness.stats import INTERVAL_MIN_QUERIES
 
-FORMATS = ("md", "csv", "json")
 # Version of the JSON.
 LEAKAGE_VERSION = 1
 # Pairs that people are shown; programs get all.
 _LISTED = 50
 
 
-def render(found: Sequence[Leakage], form: str) -> str:
-    """Write what leaked.
-
-    Raises:
-        UnknownName: there is no such format.
-    """
-    return writer({"md": _markdown, "csv": _csv, "json": _json}, form)(found)
-
-
-def _markdown(found: Sequence[Leakage]) -> str:
-    return "\n\n".join("\n".join(_of_one(each)) for each in found) + "\n"
+def leakage_document(samples: Sequence[Leakage]) -> Document:
+    """Return the document of the leaked queries of some samples; CSV has the pairs alone."""
+    return Document(
+        sections=lambda escape: (_section(sample, escape) for sample in samples),
+        lines=lambda: _lines(samples),
+        content=lambda: {"leakage_version": LEAKAGE_VERSION, "samples": [_record(sample) for sample in samples]},
+    )
 
 
-def _of_one(each: Leakage) -> Iterator[str]:
-    compared, leaked = len(each.queries) - len(each.not_compared), len(each.leaked)
+def _section(sample: Leakage, escape: Escape) -> Section:
+    compared, leaked = len(sample.queries) - len(sample.not_compared), len(sample.leaked)
     share = f" ({leaked / compared:.1%})" if compared else ""
-    which = " that could be compared" if each.not_compared else ""
-    said = f"{leaked:,} of {compared:,} queries{which}{share} are near duplicates of training queries"
-    yield f"**{escape(each.dataset)}: {said}**"
-    if each.leaks:
-        yield ""
-        head = ("cosine", "same text", "query", "its text", "training query", "its text")
-        yield from grid(head, (True, False, False, False, False, False), list(_pairs(each)), padded=True)
-    if each.effects:
-        yield ""
-        head = ("system", "measure", "all queries (95 %)", "without the leaked (95 %)", "change", "leaked alone (95 %)")
-        cells = [_cells(effect) for effect in each.effects]
-        yield from grid(head, (False, False, True, True, True, True), cells, padded=True)
-    yield ""
-    yield from (f"- {escape(note)}" for note in notes(each))
+    which = " that could be compared" if sample.not_compared else ""
+    title = f"{leaked:,} of {compared:,} queries{which}{share} are near duplicates of training queries"
+    grids = []
+    if sample.leaks:
+        pairs: list[GridColumn[Leak]] = [
+            ("cosine", True, lambda leak: MISSING if leak.cosine is None else f"{leak.cosine:.4f}"),
+            ("same text", False, lambda leak: "yes" if leak.same_text else "no"),
+            ("query", False, lambda leak: escape(leak.query_id)),
+            ("its text", False, lambda leak: escape(sample.queries.get(leak.query_id, ""))),
+            ("training query", False, lambda leak: escape(leak.training_id)),
+            ("its text", False, lambda leak: escape(sample.training.get(leak.training_id, ""))),
+        ]
+        grids.append(grid_of(sample.leaks[:_LISTED], pairs))
+    if sample.effects:
+        effects: list[GridColumn[Effect]] = [
+            ("system", False, lambda effect: escape(effect.system)),
+            ("measure", False, lambda effect: escape(effect.measure)),
+            ("all queries (95 %)", True, lambda effect: fixed(effect.all, 3)),
+            ("without the leaked (95 %)", True, lambda effect: fixed(effect.without, 3)),
+            ("change", True, _change),
+            ("leaked alone (95 %)", True, lambda effect: fixed(effect.leaked, 3)),
+        ]
+        grids.append(grid_of(sample.effects, effects, keys=2))
+    return Section(
+        title=f"{escape(sample.dataset)}: {title}",
+        grids=tuple(grids),
+        notes=tuple(escape(note) for note in _notes(sample)),
+    )
 
 
-def _pairs(each: Leakage) -> Iterator[tuple[str, ...]]:
-    for leak in each.leaks[:_LISTED]:
-        yield (
-            MISSING if leak.cosine is None else f"{leak.cosine:.4f}",
-            "yes" if leak.same_text else "no",
-            escape(leak.query_id),
-            escape(each.queries.get(leak.query_id, "")),
-            escape(leak.training_id),
-            escape(each.training.get(leak.training_id, "")),
-        )
-
-
-def _cells(effect: Effect) -> tuple[str, ...]:
-    change = MISSING
-    if effect.all.value is not None and effect.without.value is not None:
-        change = f"{effect.without.value - effect.all.value:+.3f}"
-    names = escape(effect.system), escape(effect.measure)
-    return (*names, _shown(effect.all), _shown(effect.without), change, _shown(effect.leaked))
-
-
-def _shown(figure: Estimate) -> str:
-    if figure.value is None:
+def _change(effect: Effect) -> str:
+    if effect.all.value is None or effect.without.value is None:
         return MISSING
-    if figure.low is None or figure.high is None:
-        return f"{figure.value:.3f}"
-    return f"{figure.value:.3f} ({figure.low:.3f}–{figure.high:.3f})"
+    return f"{effect.without.value - effect.all.value:+.3f}"
 
 
-def notes(each: Leakage) -> tuple[str, ...]:
-    """How pairs were found, what is not shown, and whether the order of systems depends on them."""
-    said = []
-    if each.threshold is None:
-        said.append(
+def _notes(sample: Leakage) -> tuple[str, ...]:
+    """Say how pairs were found, what is not shown, and whether the order of systems depends on them."""
+    notes = []
+    if sample.threshold is None:
+        notes.append(
             "Same texts alone were looked for, but for case, punctuation and white space; --embeddings finds near ones."
         )
     else:
-        said.append(
-            f"Near duplicates: cosine of {each.threshold:g} or more by {each.encoder}, or the same text but for case, "
-            "punctuation and white space."
+        notes.append(
+            f"Near duplicates: cosine of {sample.threshold:g} or more by {sample.encoder}, or the same text but for "
+            "case, punctuation and white space."
         )
-    if each.not_compared:
-        said.append(
-            f"{count_named(each.not_compared)} of {len(each.queries):,} queries have no text, or no word in it, and could not"
-            " be compared: name a file of texts with --queries, or of vectors with --embeddings."
+    if sample.not_compared:
+        notes.append(
+            f"{count_and_ids(sample.not_compared)} of {len(sample.queries):,} queries have no text, or no word in it, "
+            "and could not be compared: name a file of texts with --queries, or of vectors with --embeddings."
         )
-    if len(each.leaks) > _LISTED:
-        said.append(f"{len(each.leaks) - _LISTED:,} more pairs: csv and json list all {len(each.leaks):,}.")
-    if each.effects:
-        first = each.effects[0]
-        said.append(
+    if len(sample.leaks) > _LISTED:
+        notes.append(f"{len(sample.leaks) - _LISTED:,} more pairs: csv and json list all {len(sample.leaks):,}.")
+    if sample.effects:
+        first = sample.effects[0]
+        notes.append(
             f"Measures over {first.queries:,} judged queries, {first.queries_leaked:,} of them leaked. "
-            f"Intervals: {METHOD}; none of fewer than {INTERVAL_MIN_QUERIES}."
+            f"Intervals: {INTERVAL_METHOD}; none of fewer than {INTERVAL_MIN_QUERIES}."
         )
-    said += _reasons(each.effects)
-    said += [
-        text for measure in dict.fromkeys(effect.measure for effect in each.effects) if (text := _order(each, measure))
-    ]
-    return (*said, *each.notes)
+    notes += _reasons(sample.effects)
+    measures = dict.fromkeys(effect.measure for effect in sample.effects)
+    notes += [text for measure in measures if (text := _order(sample, measure))]
+    return (*notes, *sample.notes)
 
 
 def _reasons(effects: Sequence[Effect]) -> list[str]:
-    """Why a mean over all queries is missing; where the leaked alone have none, there are none."""
+    """Say why a mean over all queries is missing."""
     missing = {(effect.measure, effect.all.reason) for effect in effects if effect.all.value is None}
     return [f"{measure}: {reason}." for measure, reason in sorted(missing, key=str)]
 
 
-def _order(each: Leakage, measure: str) -> str | None:
-    effects = [effect for effect in each.effects if effect.measure == measure]
+def _order(sample: Leakage, measure: str) -> str | None:
+    effects = [effect for effect in sample.effects if effect.measure == measure]
     known = [effect for effect in effects if effect.all.value is not None and effect.without.value is not None]
     before = [effect.system for effect in sorted(known, key=lambda effect: -(effect.all.value or 0))]
     after = [effect.system for effect in sorted(known, key=lambda effect: -(effect.without.value or 0))]
@@ -132,40 +113,28 @@ def _order(each: Leakage, measure: str) -> str | None:
     return f"The order by {measure} changes without them: {', '.join(before)} becomes {', '.join(after)}."
 
 
-def _csv(found: Sequence[Leakage]) -> str:
-    """The pairs; the measures stand in the other formats."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(("dataset", "query_id", "query", "training_id", "training_query", "same_text", "cosine"))
-    for each in found:
-        for leak in each.leaks:
-            texts = each.queries.get(leak.query_id, ""), each.training.get(leak.training_id, "")
-            cells = (each.dataset, leak.query_id, texts[0], leak.training_id, texts[1], leak.same_text, leak.cosine)
-            writer.writerow([written(cell) for cell in cells])
-    return stream.getvalue()
+def _lines(samples: Sequence[Leakage]) -> Iterator[Sequence[Value]]:
+    yield "dataset", "query_id", "query", "training_id", "training_query", "same_text", "cosine"
+    for sample in samples:
+        for leak in sample.leaks:
+            texts = sample.queries.get(leak.query_id, ""), sample.training.get(leak.training_id, "")
+            yield sample.dataset, leak.query_id, texts[0], leak.training_id, texts[1], leak.same_text, leak.cosine
 
 
-def _json(found: Sequence[Leakage]) -> str:
-    content = {
-        "leakage_version": LEAKAGE_VERSION,
-        "samples": [
-            {
-                "dataset": each.dataset,
-                "queries": len(each.queries),
-                "training_queries": len(each.training),
-                "leaked": list(each.leaked),
-                "not_compared": list(each.not_compared),
-                "threshold": each.threshold,
-                "encoder": each.encoder,
-                "pairs": [
-                    asdict(leak)
-                    | {"query": each.queries.get(leak.query_id), "training_query": each.training.get(leak.training_id)}
-                    for leak in each.leaks
-                ],
-                "effects": [asdict(effect) for effect in each.effects],
-                "notes": list(notes(each)),
-            }
-            for each in found
+def _record(sample: Leakage) -> dict[str, Any]:
+    return {
+        "dataset": sample.dataset,
+        "queries": len(sample.queries),
+        "training_queries": len(sample.training),
+        "leaked": list(sample.leaked),
+        "not_compared": list(sample.not_compared),
+        "threshold": sample.threshold,
+        "encoder": sample.encoder,
+        "pairs": [
+            asdict(leak)
+            | {"query": sample.queries.get(leak.query_id), "training_query": sample.training.get(leak.training_id)}
+            for leak in sample.leaks
         ],
+        "effects": [asdict(effect) for effect in sample.effects],
+        "notes": list(_notes(sample)),
     }
-    return json.dumps(content, indent=2, ensure_ascii=True, allow_nan=False) + "\n"

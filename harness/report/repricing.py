@@ -1,11 +1,8 @@
-"""A repricing -> text: for people (Markdown, here) and for programs (:mod:`harness.report.repricing`)."""
+"""A repricing: rows at the prices of two dates, what flipped and what is gone."""
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
-import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from harness.analysis.axes import Place
@@ -20,19 +17,27 @@ from harness.analysis.reprice import (
     RowChange,
 )
 from harness.analysis.table import Row
-from harness.report import writer
-from harness.report.columns import Value
-from harness.report.csv_json import written
-from harness.report.layout import names
-from harness.report.markdown import escape, grid
-from harness.report.sheet import MISSING, Footnotes, Grid, bounded, number, stand_ins
+from harness.report.document import (
+    MISSING,
+    Document,
+    Escape,
+    Footnotes,
+    Grid,
+    GridColumn,
+    Section,
+    Value,
+    bounded,
+    grid_of,
+    number,
+    stand_ins,
+)
+from harness.report.main_table import names
 from harness.stats import Estimate
 
-# MERGED harness.report.repricing: A repricing -> CSV and JSON, for programs.
-
-
-# Version of the JSON and CSV formats.
+# Version of the JSON and CSV.
 VERSION = 1
+# A table of every pair that flipped says no more than the first few of very many.
+_MOST = 50
 Column = tuple[str, Callable[[RowChange], Value]]
 # The four prices of each row, by the names that programs read.
 _WAYS: dict[str, Callable[[RowChange], PricedRow]] = {
@@ -43,203 +48,68 @@ _WAYS: dict[str, Callable[[RowChange], PricedRow]] = {
 }
 
 
-def as_json(found: Repricing) -> str:
-    """Everything, a line each; of each row what names it, and its figures that repricing reads."""
-    whole: dict[str, object] = {"reprice_version": VERSION}
-    for item in dataclasses.fields(found):
-        value = getattr(found, item.name)
-        whole[item.name] = value if isinstance(value, str) else _parts(value)
-    lines = [f"{json.dumps(name)}: {_written(value)}" for name, value in whole.items()]
-    return "{\n" + ",\n".join(lines) + "\n}\n"
+def repricing_document(repricing: Repricing) -> Document:
+    """Return the document of a repricing: the summary, the rows, what flipped and what is gone."""
+    return Document(
+        sections=lambda escape: _sections(repricing, escape),
+        lines=lambda: _lines(repricing),
+        content=lambda: _content(repricing),
+        padded=False,
+        dense=True,
+    )
 
 
-def _parts(value: object) -> object:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return dataclasses.asdict(value)
-    assert isinstance(value, tuple)
-    return [_part(each) for each in value]
-
-
-def _part(each: object) -> object:
-    if isinstance(each, RowChange):
-        return _change(each)
-    if isinstance(each, OrderFlip | CheapestChange):
-        # What is compared stands beside the rest, as in a row.
-        return {**each.place._asdict(), **{name: value for name, value in vars(each).items() if name != "place"}}
-    return each if isinstance(each, str) else vars(each)
-
-
-def _written(value: object) -> str:
-    """JSON with each member of a list on a line of its own (``indent`` would cost a second for 10,000 rows)."""
-
-    def one(part: object) -> str:
-        return json.dumps(part, ensure_ascii=True, allow_nan=False)
-
-    if isinstance(value, list) and value:
-        return "[\n" + ",\n".join(one(each) for each in value) + "\n]"
-    return one(value)
-
-
-def _change(each: RowChange) -> dict[str, object]:
-    row = each.row
-    names = ("suite", "system", "dataset", "scenario", "profile", "key", "published_type", "cpus", "memory_limit_bytes")
-    more = ("gpus", "stand_in", "origin")
-    place = ("k", "latency_target_s", "latency_percentile", "sample_sha256", "corpus_sha256")
-    return {
-        **{name: getattr(row, name) for name in (*names, *more, *place)},
-        "isolation": row.isolation.value,
-        "validity": row.validity.value,
-        "measures": {name: vars(figure) for name, figure in row.measures.items()},
-        "latency_mean_s": vars(row.latency_mean_s),
-        "throughput_qps": vars(row.throughput_qps),
-        **{name: _priced(of(each)) for name, of in _WAYS.items()},
-    }
-
-
-def _priced(priced: PricedRow) -> dict[str, object]:
-    price = priced.price
-    return {
-        "instance_type": price.instance_type if price else None,
-        "usd_per_hour": price.usd_per_hour if price else None,
-        "substitutes": price.substitutes if price else None,
-        "usd_per_million": vars(priced.cost),
-        "rank": priced.rank,
-        "note": priced.note,
-    }
-
-
-def as_csv(found: Repricing) -> str:
-    """One line a row; dates stand in columns, so that the header is always the same but for the measures."""
-    columns: list[Column] = [
-        ("system", lambda each: each.row.system),
-        ("hardware_profile", lambda each: each.row.profile),
-        ("suite", lambda each: each.row.suite),
-        ("dataset", lambda each: each.row.dataset),
-        ("scenario", lambda each: each.row.scenario),
-        ("isolation", lambda each: each.row.isolation.value),
-        ("validity", lambda each: each.row.validity.value),
-        ("published_type", lambda each: each.row.published_type),
-        *((name, _measure(name)) for name in found.measures),
-        ("latency_mean_ms", lambda each: _scaled(each.row.latency_mean_s.value, 1e3)),
-        ("throughput_qps", lambda each: each.row.throughput_qps.value),
-        ("cost_model", lambda each: model(each.row)),
-    ]
-    for way, of in _WAYS.items():
-        columns += _priced_columns(way, of, found.before.date if way.endswith("before") else found.now.date)
-    columns += [("key", lambda each: each.row.key), ("stand_in", lambda each: each.row.stand_in)]
-    if any(each.row.origin is not None for each in found.changes):
-        columns.append(("origin", lambda each: each.row.origin))
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(name for name, _ in columns)
-    writer.writerows([written(get(each)) for _, get in columns] for each in found.changes)
-    return stream.getvalue()
-
-
-def _priced_columns(way: str, of: Callable[[RowChange], PricedRow], date: str) -> list[Column]:
-    return [
-        (f"{way}_price_date", lambda _: date),
-        (f"{way}_instance_type", lambda each: price.instance_type if (price := of(each).price) else None),
-        (f"{way}_price_usd_per_hour", lambda each: price.usd_per_hour if (price := of(each).price) else None),
-        (f"{way}_substitutes", lambda each: price.substitutes if (price := of(each).price) else None),
-        (f"{way}_usd_per_million_queries", lambda each: of(each).cost.value),
-        (f"{way}_usd_per_million_queries_low", lambda each: of(each).cost.low),
-        (f"{way}_usd_per_million_queries_high", lambda each: of(each).cost.high),
-        (f"{way}_rank", lambda each: of(each).rank),
-        (f"{way}_note", lambda each: of(each).note or of(each).cost.reason),
-    ]
-
-
-def _measure(name: str) -> Callable[[RowChange], Value]:
-    return lambda each: each.row.measures.get(name, Estimate(None)).value
-
-
-def _scaled(value: float | None, scale: float) -> float | None:
-    return None if value is None else value * scale
-
-
-def model(row: Row) -> str:
-    """The cost model that a row's scenario has."""
-    return "sequential" if row.scenario == "single_stream" else "saturated"
-
-
-FORMATS = ("md", "csv", "json")
-# A table of every pair that flipped says no more than the first few of very many.
-_MOST = 50
-
-
-def render(found: Repricing, format: str) -> str:
-    """Write a repricing; the same one always gives the same bytes.
-
-    Raises:
-        UnknownName: there is no such format.
-    """
-    return writer({"md": _markdown, "csv": as_csv, "json": as_json}, format)(found)
-
-
-def _markdown(found: Repricing) -> str:
-    """For people: the summary, the rows, what flipped and what is gone."""
-    before, now = found.before, found.now
+def _sections(repricing: Repricing, escape: Escape) -> Iterator[Section]:
+    before, now = repricing.before, repricing.now
     title = f"{now.provider} {now.region}, {now.term}: prices of {now.date} against {before.date}"
-    lines = [f"**{escape(title)}**", "", *(f"- {escape(each)}" for each in found.summary), ""]
-    notes = Footnotes(escape)
-    if found.changes:
-        table = _rows(found, notes)
-        lines += [
-            *([f"**{table.caption}**", ""] if table.caption else []),
-            *grid(table.headers, table.numeric, table.cells),
-            "",
-        ]
-    lines += [f"- [{place}] {text}" for place, text in enumerate(notes.texts, start=1)]
-    lines += [
-        f"- {escape(note)}"
-        for note in (*stand_ins(each.row for each in found.changes), *_told(found), *found.notes, *_sources(found))
-    ]
-    return "\n".join(lines) + "\n"
+    yield Section(title=escape(title), notes=tuple(escape(line) for line in repricing.summary))
+    footnotes = Footnotes(escape)
+    grids = (_rows(repricing, footnotes, escape),) if repricing.changes else ()
+    changed = stand_ins(change.row for change in repricing.changes)
+    notes = (*changed, *_told(repricing), *repricing.notes, *_sources(repricing))
+    yield Section(grids=grids, footnotes=footnotes.texts, notes=tuple(escape(note) for note in notes))
 
 
-def _rows(found: Repricing, notes: Footnotes) -> Grid:
-    caption, keys = names([each.row for each in found.changes], escape)
-    columns: list[tuple[str, bool, Callable[[RowChange], str]]]
-    columns = [(head, numeric, _of_row(cell)) for head, numeric, cell in keys]
-    before, now = found.before.date, found.now.date
+def _rows(repricing: Repricing, notes: Footnotes, escape: Escape) -> Grid:
+    def instance(priced: PricedRow) -> str:
+        if priced.price is None:
+            return MISSING + notes.mark(priced.note)
+        return f"{escape(priced.price.instance_type)} ({priced.price.usd_per_hour:g}){notes.mark(priced.note)}"
+
+    caption, keys = names([each.row for each in repricing.changes], escape)
+    columns: list[GridColumn[RowChange]] = [(head, numeric, _of_row(cell)) for head, numeric, cell in keys]
+    before, now = repricing.before.date, repricing.now.date
     columns += [
         ("hardware profile", False, lambda each: escape(each.row.profile)),
-        *((name, True, _measured(name)) for name in found.measures),
+        *((name, True, _measured(name)) for name in repricing.measures),
         ("latency mean, ms", True, lambda each: _number(each.row.latency_mean_s, 1e3)),
     ]
-    if any(each.row.scenario != "single_stream" for each in found.changes):
+    if any(each.row.scenario != "single_stream" for each in repricing.changes):
         columns += [
             ("throughput, queries/s", True, lambda each: _number(each.row.throughput_qps)),
             ("cost model", False, lambda each: model(each.row)),
         ]
     columns += [
-        (f"instance type {before} (US$/h)", False, lambda each: _instance(each.before, notes)),
+        (f"instance type {before} (US$/h)", False, lambda each: instance(each.before)),
         (f"US$ per million queries (interval) {before}", True, lambda each: _cost(each.before, notes)),
-        (f"same instance {now} (US$/h)", False, lambda each: _instance(each.same, notes)),
+        (f"same instance {now} (US$/h)", False, lambda each: instance(each.same)),
         (f"US$ (interval), same instance {now}", True, lambda each: _cost(each.same, notes)),
         ("change, same instance", True, lambda each: _percent(*each.pairs[SAME])),
     ]
     # A row that was measured stands on the cheapest type of the other date already.
-    if any(each.before != each.cheapest_before for each in found.changes):
+    if any(each.before != each.cheapest_before for each in repricing.changes):
         columns += [
-            (f"cheapest type {before} (US$/h)", False, lambda each: _instance(each.cheapest_before, notes)),
+            (f"cheapest type {before} (US$/h)", False, lambda each: instance(each.cheapest_before)),
             (f"US$ (interval), cheapest {before}", True, lambda each: _cost(each.cheapest_before, notes)),
         ]
     columns += [
-        (f"cheapest type {now} (US$/h)", False, lambda each: _instance(each.cheapest, notes)),
+        (f"cheapest type {now} (US$/h)", False, lambda each: instance(each.cheapest)),
         (f"US$ (interval), cheapest {now}", True, lambda each: _cost(each.cheapest, notes)),
         ("change, cheapest types", True, lambda each: _percent(*each.pairs[CHEAPEST])),
         ("rank: same instance, cheapest types", False, _ranks),
         ("validity", False, lambda each: each.row.validity.value),
     ]
-    return Grid(
-        caption=caption,
-        headers=tuple(head for head, _, _ in columns),
-        numeric=tuple(numeric for _, numeric, _ in columns),
-        cells=tuple(tuple(cell(each) for _, _, cell in columns) for each in found.changes),
-        keys=len(keys) + 1,
-    )
+    return grid_of(repricing.changes, columns, caption=caption, keys=len(keys) + 1)
 
 
 def _of_row(cell: Callable[[Row], str]) -> Callable[[RowChange], str]:
@@ -256,12 +126,6 @@ def _measured(name: str) -> Callable[[RowChange], str]:
 
 def _number(figure: Estimate, scale: float = 1.0) -> str:
     return MISSING if figure.value is None else number(figure.value * scale)
-
-
-def _instance(priced: PricedRow, notes: Footnotes) -> str:
-    if priced.price is None:
-        return MISSING + notes.mark(priced.note)
-    return f"{escape(priced.price.instance_type)} ({priced.price.usd_per_hour:g}){notes.mark(priced.note)}"
 
 
 def _cost(priced: PricedRow, notes: Footnotes) -> str:
@@ -340,3 +204,114 @@ def _best(best: Sequence[CheapestChange], where: Mapping[Place, str]) -> Iterato
 def _sources(found: Repricing) -> Iterator[str]:
     for side in (found.before, found.now):
         yield f"Prices: {side.provider} {side.region}, Linux {side.term}, {side.date} (source: {side.source})."
+
+
+def _lines(repricing: Repricing) -> Iterator[Sequence[Value]]:
+    """Yield a line for each row; dates stand in columns, so that only measures change the header."""
+    columns = _columns(repricing)
+    yield [name for name, _ in columns]
+    for change in repricing.changes:
+        yield [get(change) for _, get in columns]
+
+
+def _columns(repricing: Repricing) -> list[Column]:
+    columns: list[Column] = [
+        ("system", lambda each: each.row.system),
+        ("hardware_profile", lambda each: each.row.profile),
+        ("suite", lambda each: each.row.suite),
+        ("dataset", lambda each: each.row.dataset),
+        ("scenario", lambda each: each.row.scenario),
+        ("isolation", lambda each: each.row.isolation.value),
+        ("validity", lambda each: each.row.validity.value),
+        ("published_type", lambda each: each.row.published_type),
+        *((name, _measure(name)) for name in repricing.measures),
+        ("latency_mean_ms", lambda each: _scaled(each.row.latency_mean_s.value, 1e3)),
+        ("throughput_qps", lambda each: each.row.throughput_qps.value),
+        ("cost_model", lambda each: model(each.row)),
+    ]
+    for way, of in _WAYS.items():
+        columns += _priced_columns(way, of, repricing.before.date if way.endswith("before") else repricing.now.date)
+    columns += [("key", lambda each: each.row.key), ("stand_in", lambda each: each.row.stand_in)]
+    if any(each.row.origin is not None for each in repricing.changes):
+        columns.append(("origin", lambda each: each.row.origin))
+    return columns
+
+
+def _priced_columns(way: str, of: Callable[[RowChange], PricedRow], date: str) -> list[Column]:
+    return [
+        (f"{way}_price_date", lambda _: date),
+        (f"{way}_instance_type", lambda each: price.instance_type if (price := of(each).price) else None),
+        (f"{way}_price_usd_per_hour", lambda each: price.usd_per_hour if (price := of(each).price) else None),
+        (f"{way}_substitutes", lambda each: price.substitutes if (price := of(each).price) else None),
+        (f"{way}_usd_per_million_queries", lambda each: of(each).cost.value),
+        (f"{way}_usd_per_million_queries_low", lambda each: of(each).cost.low),
+        (f"{way}_usd_per_million_queries_high", lambda each: of(each).cost.high),
+        (f"{way}_rank", lambda each: of(each).rank),
+        (f"{way}_note", lambda each: of(each).note or of(each).cost.reason),
+    ]
+
+
+def _measure(name: str) -> Callable[[RowChange], Value]:
+    return lambda each: each.row.measures.get(name, Estimate(None)).value
+
+
+def _scaled(value: float | None, scale: float) -> float | None:
+    return None if value is None else value * scale
+
+
+def model(row: Row) -> str:
+    """The cost model that a row's scenario has."""
+    return "sequential" if row.scenario == "single_stream" else "saturated"
+
+
+def _content(repricing: Repricing) -> dict[str, object]:
+    """Return all of a repricing; of each row its names and the figures that repricing reads."""
+    content: dict[str, object] = {"reprice_version": VERSION}
+    for item in dataclasses.fields(repricing):
+        value = getattr(repricing, item.name)
+        content[item.name] = value if isinstance(value, str) else _parts(value)
+    return content
+
+
+def _parts(value: object) -> object:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.asdict(value)
+    assert isinstance(value, tuple)
+    return [_part(each) for each in value]
+
+
+def _part(each: object) -> object:
+    if isinstance(each, RowChange):
+        return _change(each)
+    if isinstance(each, OrderFlip | CheapestChange):
+        # What is compared stands beside the rest, as in a row.
+        return {**each.place._asdict(), **{name: value for name, value in vars(each).items() if name != "place"}}
+    return each if isinstance(each, str) else vars(each)
+
+
+def _change(each: RowChange) -> dict[str, object]:
+    row = each.row
+    names = ("suite", "system", "dataset", "scenario", "profile", "key", "published_type", "cpus", "memory_limit_bytes")
+    more = ("gpus", "stand_in", "origin")
+    place = ("k", "latency_target_s", "latency_percentile", "sample_sha256", "corpus_sha256")
+    return {
+        **{name: getattr(row, name) for name in (*names, *more, *place)},
+        "isolation": row.isolation.value,
+        "validity": row.validity.value,
+        "measures": {name: vars(figure) for name, figure in row.measures.items()},
+        "latency_mean_s": vars(row.latency_mean_s),
+        "throughput_qps": vars(row.throughput_qps),
+        **{name: _priced(of(each)) for name, of in _WAYS.items()},
+    }
+
+
+def _priced(priced: PricedRow) -> dict[str, object]:
+    price = priced.price
+    return {
+        "instance_type": price.instance_type if price else None,
+        "usd_per_hour": price.usd_per_hour if price else None,
+        "substitutes": price.substitutes if price else None,
+        "usd_per_million": vars(priced.cost),
+        "rank": priced.rank,
+        "note": priced.note,
+    }

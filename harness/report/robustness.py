@@ -1,35 +1,20 @@
-"""What moves a leaderboard, as Markdown, CSV and JSON."""
+"""What moves a leaderboard: other queries, fewer judgements, another measure."""
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
-import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from harness.analysis.robustness import Condition, RankedSystem, Robustness
-from harness.report import writer
-from harness.report.csv_json import written
-from harness.report.markdown import escape, grid
-from harness.report.sheet import MISSING
+from harness.report.document import MISSING, Document, Escape, Grid, GridColumn, Section, Value, grid_of
 
-FORMATS = ("md", "csv", "json")
 # Version of the JSON.
 ROBUSTNESS_VERSION = 1
 # So many standard errors on either side hold 95 %.
 _Z = 1.959963984540054
 # A matrix of more systems than these is no table that people read.
 _MOST_SYSTEMS = 15
-
-
-def render(found: Sequence[Robustness], format: str) -> str:
-    """Write what was found of some leaderboards.
-
-    Raises:
-        UnknownName: there is no such format.
-    """
-    return writer({"md": _markdown, "csv": _csv, "json": _json}, format)(found)
 
 
 METHOD = (
@@ -45,42 +30,50 @@ METHOD = (
 )
 
 
-def _markdown(found: Sequence[Robustness]) -> str:
-    parts = ["\n".join(_one(each)).rstrip() for each in found]
-    return "\n\n".join((*parts, "\n".join(f"- {note}" for note in METHOD))) + "\n"
-
-
-def _one(each: Robustness) -> list[str]:
-    measure = escape(each.measure)
-    lines = [f"**{escape(each.dataset)}, by {measure}, {each.queries:,} judged queries**", ""]
-    standings = [_standing(number, line) for number, line in enumerate(each.standings, start=1)]
-    headers = (
-        "",
-        "system",
-        each.measure,
-        "rank",
-        "rank (95 % of resamples)",
-        "first with other queries",
+def robustness_document(boards: Sequence[Robustness]) -> Document:
+    """Return the document of what moves some leaderboards; CSV has a line for each pair under each condition."""
+    return Document(
+        sections=lambda escape: (*(_section(board, escape) for board in boards), Section(notes=METHOD)),
+        lines=lambda: _lines(boards),
+        content=lambda: {
+            "robustness_version": ROBUSTNESS_VERSION,
+            "leaderboards": [_record(board) for board in boards],
+        },
     )
-    lines += grid(headers, (True, False, True, True, True, True), standings, padded=True)
-    conditions = [_condition(each, line) for line in each.conditions]
-    headed = ("what is other", "draws", "± points (95 %)", "tau", "pairs that flip in 5 % of draws", "what flips most")
-    lines += ["", *grid(headed, (False, True, True, True, True, False), conditions, padded=True)]
-    if len(each.systems) <= _MOST_SYSTEMS:
-        for condition in each.conditions:
-            if condition.flips:
-                lines += ["", *_matrix(each, condition)]
+
+
+def _section(board: Robustness, escape: Escape) -> Section:
+    standings: list[GridColumn[tuple[int, RankedSystem]]] = [
+        ("", True, lambda item: str(item[0])),
+        ("system", False, lambda item: escape(item[1].system)),
+        (board.measure, True, lambda item: f"{item[1].value:.4f}"),
+        ("rank", True, lambda item: f"{item[1].rank:g}"),
+        ("rank (95 % of resamples)", True, lambda item: _rank_interval(item[1])),
+        ("first with other queries", True, lambda item: MISSING if item[1].first is None else f"{item[1].first:.0%}"),
+    ]
+    headers = ("what is other", "draws", "± points (95 %)", "tau", "pairs that flip in 5 % of draws", "what flips most")
+    conditions = tuple(_condition(board, condition, escape) for condition in board.conditions)
+    grids = [
+        grid_of(list(enumerate(board.standings, start=1)), standings, keys=2),
+        Grid("", headers, (False, True, True, True, True, False), conditions),
+    ]
+    after: tuple[str, ...] = ()
+    if len(board.systems) <= _MOST_SYSTEMS:
+        grids += [_matrix(board, condition, escape) for condition in board.conditions if condition.flips]
     else:
-        lines += ["", f"The {len(each.systems):,} systems' matrices are in --format csv and json, and in the picture."]
-    return [*lines, "", *(f"- {escape(note)}" for note in each.notes)]
+        after = (f"The {len(board.systems):,} systems' matrices are in --format csv and json, and in the picture.",)
+    return Section(
+        title=f"{escape(board.dataset)}, by {escape(board.measure)}, {board.queries:,} judged queries",
+        grids=tuple(grids),
+        after=after,
+        notes=tuple(escape(note) for note in board.notes),
+    )
 
 
-def _standing(number: int, each: RankedSystem) -> tuple[str, ...]:
-    span = MISSING
-    if each.low is not None and each.high is not None:
-        span = f"{each.low:g}" if each.low == each.high else f"{each.low:g} to {each.high:g}"
-    first = MISSING if each.first is None else f"{each.first:.0%}"
-    return str(number), escape(each.system), f"{each.value:.4f}", f"{each.rank:g}", span, first
+def _rank_interval(standing: RankedSystem) -> str:
+    if standing.low is None or standing.high is None:
+        return MISSING
+    return f"{standing.low:g}" if standing.low == standing.high else f"{standing.low:g} to {standing.high:g}"
 
 
 def name(each: Condition) -> str:
@@ -88,7 +81,7 @@ def name(each: Condition) -> str:
     return f"{each.cause.value}: {each.name}"
 
 
-def _condition(board: Robustness, each: Condition) -> tuple[str, ...]:
+def _condition(board: Robustness, each: Condition, escape: Escape) -> tuple[str, ...]:
     if not each.flips:
         return escape(name(each)), MISSING, MISSING, MISSING, MISSING, escape(each.reason or "")
     pairs = [
@@ -131,47 +124,41 @@ def percent(share: float) -> str:
     return ">99" if 0.99 < share < 1 else f"{100 * share:.0f}"
 
 
-def _matrix(board: Robustness, each: Condition) -> list[str]:
+def _matrix(board: Robustness, condition: Condition, escape: Escape) -> Grid:
+    """Return the share of draws in which each pair of systems flips."""
     count = len(board.systems)
-    rows = [
+    cells = tuple(
         (
             f"{number + 1} {escape(board.systems[number])}",
-            *(_cell(share) for share in each.flips[number][:number]),
+            *(MISSING if share is None else percent(share) for share in condition.flips[number][:number]),
             *("" for _ in range(number, count - 1)),
         )
         for number in range(1, count)
-    ]
+    )
     headers = ("flips, % of draws", *(str(number) for number in range(1, count)))
-    return [f"**{escape(name(each))}**", "", *grid(headers, (False, *(True,) * (count - 1)), rows, padded=True)]
+    return Grid(escape(name(condition)), headers, (False, *(True,) * (count - 1)), cells)
 
 
-def _cell(share: float | None) -> str:
-    return MISSING if share is None else percent(share)
-
-
-def _csv(found: Sequence[Robustness]) -> str:
-    """One line for each pair under each condition, the better one of the leaderboard as ``a``."""
-    head = ["dataset", "measure", "queries", "cause", "condition", "draws", "a", "b", "value_a", "value_b"]
-    head += ["flips", "tau", "tau_low", "tau_high", "tau_whole", "reason", "flips_error"]
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(head)
-    for each in found:
-        for condition in each.conditions:
-            for one, ours in enumerate(each.standings):
-                for other, theirs in enumerate(each.standings[:one]):
-                    cells = (each.dataset, each.measure, each.queries, condition.cause.value, condition.name)
-                    pair = (condition.draws, theirs.system, ours.system, theirs.value, ours.value)
-                    flips = condition.flips[one][other] if condition.flips else None
-                    tau = (condition.tau.value, condition.tau.low, condition.tau.high, condition.tau_whole)
-                    line = (*cells, *pair, flips, *tau, condition.reason, share_error(condition.draws))
-                    writer.writerow([written(value) for value in line])
-    return stream.getvalue()
-
-
-def _json(found: Sequence[Robustness]) -> str:
-    boards = [dataclasses.asdict(each) for each in found]
+def _lines(boards: Sequence[Robustness]) -> Iterator[Sequence[Value]]:
+    """Yield a line for each pair, with the leaderboard's better system as ``a``."""
+    yield (
+        *("dataset", "measure", "queries", "cause", "condition", "draws", "a", "b", "value_a", "value_b"),
+        *("flips", "tau", "tau_low", "tau_high", "tau_whole", "reason", "flips_error"),
+    )
     for board in boards:
-        board["conditions"] = [each | {"error": share_error(each["draws"])} for each in board["conditions"]]
-    content = {"robustness_version": ROBUSTNESS_VERSION, "leaderboards": boards}
-    return json.dumps(content, indent=2, ensure_ascii=True, allow_nan=False) + "\n"
+        for condition in board.conditions:
+            start = (board.dataset, board.measure, board.queries, condition.cause.value, condition.name)
+            tau = (condition.tau.value, condition.tau.low, condition.tau.high, condition.tau_whole)
+            for number, worse in enumerate(board.standings):
+                for other, better in enumerate(board.standings[:number]):
+                    pair = (condition.draws, better.system, worse.system, better.value, worse.value)
+                    flips = condition.flips[number][other] if condition.flips else None
+                    yield *start, *pair, flips, *tau, condition.reason, share_error(condition.draws)
+
+
+def _record(board: Robustness) -> dict[str, Any]:
+    record = dataclasses.asdict(board)
+    record["conditions"] = [
+        condition | {"error": share_error(condition["draws"])} for condition in record["conditions"]
+    ]
+    return record

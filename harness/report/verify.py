@@ -1,38 +1,252 @@
-"""A results folder -> all that does not follow in it."""
+"""Check stored results, cached rows and written reports against each other: list what does not follow."""
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import json
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from harness.analysis import leaderboard, results_folder, row_cache, row_pricing, rows
 from harness.analysis import published as published_tables
 from harness.analysis.cell_cache import Made
+from harness.analysis.leaderboard import Bound, LeaderboardQuery
 from harness.analysis.published import Published
-from harness.errors import FileError, UsageError
+from harness.analysis.table import Table
+from harness.errors import FileError, HarnessError, UsageError
+from harness.evaluation.per_query import PerQuery
 from harness.pricing import prices
 from harness.pricing.prices import Snapshot
-from harness.report import kept_reports, study, verify_reports
+from harness.report import study, writers
+from harness.report.leaderboard import LEADERBOARD_VERSION, leaderboard_document
+from harness.report.main_table import REPORT_VERSION, table_document
 from harness.report.study import Study
-from harness.report.verify_reports import Report
 from harness.results import integrity, origins, reader, seals
 from harness.results import integrity as single
 from harness.results.integrity_samples import Mismatch, Runs, below, differences
 from harness.results.reader import StoredJob
+from harness.untrusted import parse_json
+
+# MERGED harness.report.verify: Rows that are kept in the cache against rows made anew; and how any two lists
+# of rows are compared.
+
+
+# What names a row in a report, whatever stands above it.
+_NAMES = ("origin", "suite", "system", "dataset", "scenario", "profile", "isolation")
+# Lists of rows, with what else names one there; and what in a row is a sentence.
+_ROW_LISTS: dict[str, tuple[str, ...]] = {"rows": (), "overhead": ("key",), "left_out": ("key",)}
+_SENTENCES = ("notes", "price_note", "reasons", "reason")
+
+# Rows without money by these measures, and what they are made of by query.
+Measured = Callable[[Sequence[str]], Made]
+
+
+@dataclass
+class Recomputed:
+    """Makes rows of the jobs that can be read, once for each choice of measures."""
+
+    jobs: Sequence[StoredJob]
+    _made: dict[tuple[str, ...], Made] = field(default_factory=dict)
+
+    def __call__(self, measures: Sequence[str]) -> Made:
+        """The rows and what they are made of; errors as :func:`harness.analysis.rows.measure`."""
+        names = tuple(measures)
+        if names not in self._made:
+            self._made[names] = rows.measure_all(self.jobs, measures=names)
+        return self._made[names]
+
+
+def check_cache(root: Path, cache: Path, measured: Measured) -> Iterator[Mismatch]:
+    """What is kept for ``root`` as it is now, and would be shown instead of rows made anew."""
+    for each in row_cache.kept(root, cache):
+        place, found = f"kept rows {each.path.name}", each.rows
+        if found is None:
+            yield Mismatch(place, "damaged", "nothing: the next table makes them anew")
+            continue
+        try:
+            again, by_query, _ = measured(found.measures)
+        except HarnessError as error:
+            yield Mismatch(place, f"{len(found.rows)} rows", f"none: {error}")
+            continue
+        again = row_cache.priceable(again) if each.for_prices else again
+        yield from compare_rows(place, dataclasses.asdict(found), dataclasses.asdict(again))
+        if each.by_query is not None:
+            anew = {one.key: one for one in by_query}
+            yield from differences(f"{place}: by query", _plain_values(each.by_query), _plain_values(anew))
+
+
+def _plain_values(found: Mapping[str, PerQuery]) -> dict[str, Any]:
+    """What rows are made of, as plain values by key."""
+    return {
+        key: {
+            "queries": each.query_ids,
+            "latency_s": each.latency_s.tolist(),
+            "measures": {name: values.tolist() for name, values in each.measures.items()},
+            "quantiles_s": each.quantiles_s,
+        }
+        for key, each in found.items()
+    }
+
+
+def compare_rows(place: str, stored: Mapping[str, Any], follows: Mapping[str, Any]) -> Iterator[Mismatch]:
+    """Everything but rows by its name, and rows by what names them, in whatever order they stand.
+
+    Figures and verdicts are compared, sentences are not: another version may have better ones.
+    """
+    for name, more in _ROW_LISTS.items():
+        there, here = (
+            {_row_name(row, more): _without_sentences(row) for row in each.get(name, ())} for each in (stored, follows)
+        )
+        yield from _compare_row_sets(f"{place}: {name}", there, here)
+    rest = [{key: each[key] for key in each if key not in (*_ROW_LISTS, "notes")} for each in (stored, follows)]
+    yield from differences(place, *rest)
+
+
+def _without_sentences(row: dict[str, Any]) -> dict[str, Any]:
+    kept = {name: value for name, value in row.items() if name not in _SENTENCES}
+    if isinstance(found := kept.get("findings"), list | tuple):
+        kept["findings"] = [{**each, "text": None} if isinstance(each, dict) else each for each in found]
+    return kept
+
+
+def _compare_row_sets(place: str, there: Mapping[str, Any], here: Mapping[str, Any]) -> Iterator[Mismatch]:
+    for name in dict.fromkeys((*there, *here)):
+        if name not in here:
+            yield Mismatch(f"{place}: {name}", "a row", "none: no stored job gives it")
+        elif name not in there:
+            yield Mismatch(f"{place}: {name}", "no row", "one: its jobs are stored")
+        else:
+            yield from differences(f"{place}: {name}", there[name], here[name])
+
+
+def _row_name(row: dict[str, Any], more: Sequence[str]) -> str:
+    """What row it is; enums and their texts are the same here."""
+    values = (row.get(name) for name in (*_NAMES, *more))
+    return "/".join(str(getattr(value, "value", value)) for value in values if value is not None)
+
+
+# MERGED harness.report.verify: Reports that were written, made again at their own prices and measures,
+# figure by figure.
+
+
+_WROTE = "`harness report` or `harness leaderboard` wrote with --format json"
+
+
+@dataclass(frozen=True)
+class Report:
+    """A report as it was read: where from, and its content."""
+
+    path: Path
+    content: Mapping[str, Any]
+
+    @property
+    def rows(self) -> tuple[Mapping[str, Any], ...]:
+        """Its rows.
+
+        Raises:
+            TypeError: they are none.
+        """
+        found = tuple(self.content["rows"])
+        if not all(isinstance(row, dict) for row in (*found, *self.content.get("overhead", ()))):
+            raise TypeError("a row is no object")
+        return found
+
+
+def read_report(path: Path) -> Report:
+    """Read a report.
+
+    Raises:
+        FileError: it cannot be read, or is no JSON object.
+    """
+    try:
+        content = parse_json(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise FileError(f"{path}: cannot be read: {error}; give what {_WROTE}") from error
+    if not isinstance(content, dict):
+        raise FileError(f"{path}: is no report; give what {_WROTE}")
+    return Report(path, content)
+
+
+def check_report(report: Report, measured: Measured) -> Iterator[Mismatch]:
+    """The figures of a report that do not follow from these rows.
+
+    Raises:
+        UsageError: it is of a kind or version that cannot be made again here.
+        FileError: it is damaged.
+    """
+    kind = next((name for name in KINDS if name in report.content), None)
+    if kind is None:
+        raise UsageError(f"{report.path}: is no report that can be made again; give what {_WROTE}")
+    newest, make = KINDS[kind]
+    version = report.content[kind]
+    if type(version) is not int or version != newest:
+        raise UsageError(f"{report.path}: version {version!r}, this harness reads {newest}; update harness")
+    try:
+        again = make(report, measured)
+    # A key is missing, or its value is of another type than any report's.
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise FileError(f"{report.path}: damaged: {type(error).__name__} {error}; give what {_WROTE}") from error
+    return compare_rows(report.path.name, report.content, again)
+
+
+def _report(report: Report, measured: Measured) -> dict[str, Any]:
+    """``harness report --format json``."""
+    stored = report.content
+    table = _table(
+        [str(name) for name in stored["measures"]],
+        {name.removeprefix("price_"): value for name, value in stored.items()},
+        measured,
+    )
+    again: dict[str, Any] = json.loads(writers.write_json(table_document(table)))
+    return again
+
+
+def _leaderboard(report: Report, measured: Measured) -> dict[str, Any]:
+    """``harness leaderboard --format json``."""
+    stored, measure = report.content, str(report.content["measure"])
+    asked = LeaderboardQuery(
+        dataset=stored["dataset"],
+        measure=measure,
+        weights=dict(stored["weights"]),
+        mode=stored["mode"],
+        amrs={name: rate["value"] for name, rate in stored["amrs"].items() if rate["status"] == "given"},
+        bounds=tuple(Bound(**bound) for bound in stored["bounds"]),
+        rank_by=stored["rank_by"],
+        front=tuple(stored["front_axes"]),
+        **stored["asked"],
+    )
+    table = _table([measure], stored["prices"], measured)
+    found = {each.key: each for each in measured([measure])[1]}
+    again: dict[str, Any] = json.loads(writers.write_json(leaderboard_document(leaderboard.build(table, found, asked))))
+    return again
+
+
+# How each kind of report is made again, by the key that tells it, with its version.
+KINDS: dict[str, tuple[int, Callable[[Report, Measured], dict[str, Any]]]] = {
+    "report_version": (REPORT_VERSION, _report),
+    "leaderboard_version": (LEADERBOARD_VERSION, _leaderboard),
+}
+
+
+def _table(measures: Sequence[str], market: Mapping[str, Any], measured: Measured) -> Table:
+    """The table of these rows at the prices that a report names; ValueError: it does not say them rightly."""
+    as_of = datetime.date.fromisoformat(market["date"])
+    snapshot = prices.snapshot(as_of, region=f"{market['provider']}/{market['region']}", term=market.get("term"))
+    return results_folder.priced(measured(measures)[0], row_pricing.tariff(snapshot))
+
 
 # MERGED harness.report.verify: Stored results against themselves: what does not follow from what is stored, place by
 # place.
 
 
-__all__ = ["Mismatch", "Verified", "verify"]
-
 # MERGED harness.report.verify: Published tables: what in them does not follow is known as errata; reports of them
 # can be made again.
 
 
-def look(root: Path, reported: Report | None) -> Iterator[Mismatch]:
+def check_published(root: Path, reported: Report | None) -> Iterator[Mismatch]:
     """Yield the errata, those that are not recorded, and the figures of a report that do not follow.
 
     Raises:
@@ -56,9 +270,7 @@ def look(root: Path, reported: Report | None) -> Iterator[Mismatch]:
         yield from _paper(reported, known, published, follows)
     else:
         # Published rows have their own measures, whatever is asked for.
-        yield from verify_reports.against(
-            reported, lambda _: Made(published_tables.measurements(published, follows), ())
-        )
+        yield from check_report(reported, lambda _: Made(published_tables.measurements(published, follows), ()))
 
 
 def _paper(reported: Report, known: Study, published: Published, follows: Snapshot) -> Iterator[Mismatch]:
@@ -87,7 +299,7 @@ class Verified:
     mismatches: tuple[Mismatch, ...]
 
 
-def verify(
+def verify_results(
     root: Path, *, cache: Path, against: Path | None = None, progress: Progress = lambda _done, _total: None
 ) -> Verified:
     """Recompute every checksum, every fact that follows from others, and every derived figure that is kept.
@@ -104,13 +316,13 @@ def verify(
     """
     if not root.is_dir():
         raise FileError(f"{root}: no results here; give the folder that holds them")
-    reported = None if against is None else verify_reports.read(against)
+    reported = None if against is None else read_report(against)
     if published_tables.is_in(root):
-        return Verified("published tables", tuple(look(root, reported)))
+        return Verified("published tables", tuple(check_published(root, reported)))
     folders = tuple(_folders(root))
     unreadable = [each for each in folders if isinstance(each, Mismatch)]
     places = sorted(each for each in folders if isinstance(each, Path))
-    suites = sorted({folder.absolute().parents[4] for folder in places} | _listed(root))
+    suites = sorted({folder.absolute().parents[4] for folder in places} | _suites(root))
     if not places and not unreadable and not suites:
         raise UsageError(f"{root}: no stored job in it; give the folder that holds results")
     known, runs, looked = origins.Known(), Runs(), []
@@ -126,10 +338,10 @@ def verify(
         found += integrity.verdicts(suite, root, by_folder)
     found += _origins(root, looked)
     readable = tuple(each.job for each in looked if each.job is not None)
-    measured = kept_reports.Recomputed(readable)
-    found += kept_reports.look(root, cache, measured)
+    measured = Recomputed(readable)
+    found += check_cache(root, cache, measured)
     if reported is not None:
-        found += verify_reports.against(reported, measured)
+        found += check_report(reported, measured)
     return Verified(_counted(readable, places), tuple(found))
 
 
@@ -149,7 +361,7 @@ def _folders(root: Path) -> Iterator[Path | Mismatch]:
         yield Mismatch(folder, why, "a folder")
 
 
-def _listed(root: Path) -> set[Path]:
+def _suites(root: Path) -> set[Path]:
     """Suites with a manifest: all their jobs may be gone."""
     patterns = (seals.MANIFEST, f"*/{seals.MANIFEST}", f"*/*/{seals.MANIFEST}")
     return {path.parent.absolute() for pattern in patterns for path in root.glob(pattern)}

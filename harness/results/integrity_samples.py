@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from harness.driver.output import REPEAT_TRIAL, WARMUP_TRIAL
 from harness.evaluation import answer_recall, trec
-from harness.evaluation.answer_recall import MOST_TOKENS
-from harness.evaluation.trec import Qrels, Run, StoredQrels
+from harness.evaluation.answer_recall import MAX_TOKENS
+from harness.evaluation.trec import Qrels, QrelsCache, Run
 from harness.records import MAX_PROBES, Outcome
 from harness.results import reader
 from harness.results.reader import StoredJob, judges_hits_alone, most_hits
@@ -103,7 +103,7 @@ class Runs:
     """Checks one run after another; runs of the same bytes, and judgements, are read once."""
 
     _runs: dict[str, Run] = field(default_factory=dict)
-    _qrels: StoredQrels = field(default_factory=StoredQrels)
+    _qrels: QrelsCache = field(default_factory=QrelsCache)
 
     def check(self, job: StoredJob) -> Iterator[tuple[str, str, str]]:
         """A run ranks queries of the sample alone, with no more hits than were asked for; and it can be judged.
@@ -161,7 +161,7 @@ def _depths(path: Path, run: Run, qrels: Qrels) -> Iterator[tuple[str, str, str]
     """Compare the stored depths of answers with the run and its judgements."""
     if not os.path.lexists(path):
         return
-    depths = answer_recall.read(path)
+    depths = answer_recall.read_depths(path)
     hits = {query for query, depth in depths.items() if depth.tokens or not depth.language}
     if not hits <= run.rankings.keys() <= depths.keys():
         yield path.name, f"depths of {len(depths)} queries", f"those of the {len(run.rankings)} queries of its run"
@@ -169,7 +169,7 @@ def _depths(path: Path, run: Run, qrels: Qrels) -> Iterator[tuple[str, str, str]
     lost = [
         query
         for query, depth in depths.items()
-        if depth.found is None and depth.tokens < MOST_TOKENS and any(qrels.get(query, {}).values())
+        if depth.found is None and depth.tokens < MAX_TOKENS and any(qrels.get(query, {}).values())
     ]
     if lost:
         yield path.name, f"no answer for query {lost[0]!r}", f"the depth of the one that {JUDGED_HITS} has"

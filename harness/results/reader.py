@@ -268,4 +268,4 @@ def read_job_run(job: Job) -> Run:
     if job.run_path is None:
         raise StoreError(f"{job.folder}: holds no run; measure the job again")
     run, depths = trec.read_run(job.run_path, most_hits(job.result.spec)), job.folder / ANSWER_DEPTHS
-    return replace(run, depths=answer_recall.read(depths)) if os.path.lexists(depths) else run
+    return replace(run, depths=answer_recall.read_depths(depths)) if os.path.lexists(depths) else run

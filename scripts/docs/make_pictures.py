@@ -43,8 +43,8 @@ def example() -> robustness.Robustness:
     """What docs/method/significance.md shows."""
     with tempfile.TemporaryDirectory() as place:
         folder = example_runs.write(Path(place))
-        runs = judged_runs.of_files(folder / "qrels.txt", [folder / f"{name}.run" for name in example_runs.SYSTEMS])
-    keeps = (qrels_subsample.parse("1"), qrels_subsample.parse("50%"))
+        runs = judged_runs.read_runs(folder / "qrels.txt", [folder / f"{name}.run" for name in example_runs.SYSTEMS])
+    keeps = (qrels_subsample.parse_keep("1"), qrels_subsample.parse_keep("50%"))
     asked = robustness.RobustnessOptions("nDCG@10", ("RR@10", "AP"), keeps)
     return robustness.examine(replace(runs, dataset="example"), asked)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.evaluation import evaluate, measure_names
 from harness.evaluation.trec import Run
-from harness.report.markdown import grid
+from harness.report.writers import markdown_grid
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,7 +43,7 @@ def table() -> str:
         of = {ranking: found[ranking][name] for ranking in RANKS}
         cells.append((f"`{name}`", *(f"{value:.3f}" for value in of.values()), order(of)))
     heads = ("measure", *(f"{name}: {', '.join(map(str, ranks))}" for name, ranks in RANKS.items()), "order")
-    return "\n".join(grid(heads, (False, True, True, True, False), cells)) + "\n"
+    return "\n".join(markdown_grid(heads, (False, True, True, True, False), cells)) + "\n"
 
 
 def order(of: dict[str, float]) -> str:

@@ -12,10 +12,11 @@ from harness.config import data_root
 from harness.pricing import prices
 from harness.pricing.offers import Offer
 from harness.pricing.prices import Snapshot
-from harness.report.markdown import escape
-from harness.report.sections import Section, as_markdown
+from harness.report.document import Section
+from harness.report.writers import markdown_escape
 from results.published.santhanam2023.study import find_errata, paper
 from results.published.santhanam2023.study.costs import costs, rents
+from results.published.santhanam2023.study.dialects import MARKDOWN
 
 # The page stays as it is when a newer price list arrives.
 NOW = datetime.date(2026, 7, 20)
@@ -28,14 +29,14 @@ def page() -> str:
     wrong = find_errata(published, follows)
     parts = (
         _head(published),
-        as_markdown(paper.recomputed(published, follows, escape), level=2),
+        MARKDOWN.write(paper.recomputed(published, follows, markdown_escape), 2),
         _FIGURES,
-        *(as_markdown(each, level=3) for each in paper.scores(published, follows, escape)),
+        *(MARKDOWN.write(each, 3) for each in paper.scores(published, follows, markdown_escape)),
         f"## {len(wrong)} errata\n\n{_ERRATA}",
-        as_markdown(Section("", items=paper.listed(wrong, escape).items), level=2),
+        MARKDOWN.write(Section(notes=paper.listed(wrong, markdown_escape).notes), 2),
         _changed(published, follows, now),
-        as_markdown(paper.rented(published, follows, now, escape), level=3),
-        as_markdown(paper.repriced(published, follows, now, escape), level=3),
+        MARKDOWN.write(paper.rented(published, follows, now, markdown_escape), 3),
+        MARKDOWN.write(paper.repriced(published, follows, now, markdown_escape), 3),
     )
     return "\n\n".join(parts) + "\n"
 

@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from harness.analysis import dynascore
-from harness.analysis.dynascore import Entry, Rate, RateStatus, Weighing
+from harness.analysis.dynascore import DynascoreOptions, Entry, Rate, RateStatus
 from harness.errors import UnknownName
 
 WEIGHTS = {"accuracy": 0.5, "cost": 0.25, "latency": 0.25}
@@ -22,8 +22,8 @@ def entry(system: str, accuracy: float, latency: float, cost: float = 1.0, profi
     return Entry(system, profile, key, accuracy, {"latency": latency, "cost": cost})
 
 
-def weighing(mode: str = "reference", **changes: object) -> Weighing:
-    return Weighing(**{"weights": WEIGHTS, "higher": NONE, "mode": mode, **changes})  # type: ignore[arg-type]
+def weighing(mode: str = "reference", **changes: object) -> DynascoreOptions:
+    return DynascoreOptions(**{"weights": WEIGHTS, "higher": NONE, "mode": mode, **changes})  # type: ignore[arg-type]
 
 
 def latency_rate(entries: Sequence[Entry], mode: str, cutoff: float = 0.0) -> Rate:
@@ -91,7 +91,7 @@ def test_a_metric_without_weight_takes_no_part() -> None:
 
 def test_more_throughput_is_better() -> None:
     rows = [Entry("a", "p", "k", 20, {"throughput": 50}), Entry("b", "p", "k", 30, {"throughput": 10})]
-    by = Weighing({"accuracy": 0.5, "throughput": 0.5}, frozenset({"throughput"}))
+    by = DynascoreOptions({"accuracy": 0.5, "throughput": 0.5}, frozenset({"throughput"}))
     rates = dynascore.rates(rows, by)
     assert [dynascore.score(row, by, rates) for row in rows] == [10 + 0.5 * 50 / 4, 15 + 0.5 * 10 / 4]
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from harness.analysis import dynascore, leaderboard, pareto_front
-from harness.analysis.dynascore import Entry, Weighing
+from harness.analysis.dynascore import DynascoreOptions, Entry
 from harness.analysis.leaderboard import Bound, Leaderboard, LeaderboardQuery, RankInterval
 from harness.analysis.pareto_front import FrontState
 from harness.analysis.resampling import Resampled
@@ -176,7 +176,7 @@ def test_the_set_of_systems_is_told() -> None:
     assert board(row("b", 40, 10), row("a", 30, 5), replace(row("a", 30, 5), profile="p2")).systems == ("a", "b")
 
 
-WEIGHING = Weighing({"accuracy": 0.5, "latency": 0.5}, frozenset(), given={"latency": 10.0})
+WEIGHING = DynascoreOptions({"accuracy": 0.5, "latency": 0.5}, frozenset(), given={"latency": 10.0})
 
 
 def entry(system: str, accuracy: float, latency: float) -> Entry:
@@ -240,7 +240,7 @@ def test_taking_a_system_out_moves_only_the_order_of_the_rest() -> None:
 
 
 def test_a_system_that_makes_the_rate_moves_others() -> None:
-    free = Weighing({"accuracy": 0.5, "latency": 0.5}, frozenset())
+    free = DynascoreOptions({"accuracy": 0.5, "latency": 0.5}, frozenset())
     rows = [entry("a", 40, 120), entry("b", 30, 20), entry("c", 28, 10), entry("d", 41, 5000)]
     scores = leaderboard.dynascore_scorer(free)(rows)
     assert dynascore.ranks(scores) == [1, 3, 4, 2]
@@ -264,7 +264,7 @@ def test_other_weights_move_what_they_favour() -> None:
 
 
 def test_without_a_rate_there_are_no_ranks_and_it_says_so() -> None:
-    free = Weighing({"accuracy": 0.5, "latency": 0.5}, frozenset())
+    free = DynascoreOptions({"accuracy": 0.5, "latency": 0.5}, frozenset())
     rows = [entry("a", 40, 10)]
     none = [RankInterval(None, None, "no scores")]
     rates = dynascore.rates(rows, free)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,9 +13,9 @@ import pytest
 from harness.analysis import robustness
 from harness.analysis.robustness import Condition, ConditionKind, RobustnessOptions
 from harness.errors import UsageError
-from harness.evaluation import evaluate, measure_names, providers, qrels_subsample
+from harness.evaluation import evaluate, measure_names, qrels_subsample
 from harness.evaluation.judged_runs import JudgedRuns
-from harness.evaluation.qrels_subsample import Keep
+from harness.evaluation.qrels_subsample import KeepRule
 from harness.evaluation.trec import Qrels, Run
 
 QUERIES = tuple(f"q{number:02}" for number in range(24))
@@ -97,9 +96,9 @@ def test_fewer_judgements_are_those_of_every_possible_draw() -> None:
         {name: Run(dict.fromkeys(qrels, hits), ()) for name, hits in rankings.items()},
     )
     (measure,) = measure_names.parse(["RR@10"])
-    drawn = qrels_subsample.draw(qrels, runs.query_ids, Keep(relevant=1), 400, seed=1)
+    drawn = qrels_subsample.draw_qrels(qrels, runs.query_ids, KeepRule(relevant=1), 400, seed=1)
     assert len(drawn.qrels) == 4 and all(len(kept) == 1 and "n" not in kept for kept in drawn.qrels.values())
-    found = qrels_subsample.means(runs, drawn, measure)
+    found = qrels_subsample.mean_per_draw(runs, drawn, measure)
     expected = {}
     for one, two in itertools.product("ab", repeat=2):
         rr = [[1 / (hits.index(document) + 1) for document in (one, two)] for hits in rankings.values()]
@@ -123,11 +122,11 @@ def test_each_draw_is_what_judging_by_its_judgements_gives() -> None:
     rankings = {query: tuple(f"d{each}" for each in rng.permutation(20)[:12]) for query in QUERIES[1:]}
     runs = JudgedRuns("r", dict.fromkeys(QUERIES, ""), qrels, {"s": Run(rankings, ())})
     for keep, name in itertools.product(
-        (Keep(relevant=1), Keep(relevant=2), Keep(share=0.3)), ("nDCG@5", "AP", "RR@3")
+        (KeepRule(relevant=1), KeepRule(relevant=2), KeepRule(share=0.3)), ("nDCG@5", "AP", "RR@3")
     ):
         (measure,) = measure_names.parse([name])
-        drawn = qrels_subsample.draw(qrels, QUERIES, keep, 5, seed=2)
-        found = qrels_subsample.means(runs, drawn, measure)
+        drawn = qrels_subsample.draw_qrels(qrels, QUERIES, keep, 5, seed=2)
+        found = qrels_subsample.mean_per_draw(runs, drawn, measure)
         for number, columns in enumerate(drawn.columns):
             names = list(drawn.qrels)
             kept = {drawn.query_of[names[column]]: drawn.qrels[names[column]] for column in columns if column >= 0}
@@ -142,15 +141,15 @@ def test_a_measure_that_looks_past_the_unjudged_sees_the_whole_ranking() -> None
     run = Run({query: tuple(f"d{each}" for each in range(10)) for query in QUERIES}, ())
     runs = JudgedRuns("r", dict.fromkeys(QUERIES, ""), qrels, {"s": run})
     (measure,) = measure_names.parse(["P(judged_only=True)@1"])
-    drawn = qrels_subsample.draw(qrels, QUERIES, Keep(relevant=1), 2, seed=0)
-    assert qrels_subsample.means(runs, drawn, measure).tolist() == [[1.0], [1.0]]
+    drawn = qrels_subsample.draw_qrels(qrels, QUERIES, KeepRule(relevant=1), 2, seed=0)
+    assert qrels_subsample.mean_per_draw(runs, drawn, measure).tolist() == [[1.0], [1.0]]
 
 
 def test_what_the_judging_is_cut_into_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = runs_of({query: {"right": 1, "wrong1": 1} for query in QUERIES}, a=[1, 2], b=[3])
-    asked = RobustnessOptions("AP", keeps=(Keep(relevant=1),), draws=20)
+    asked = RobustnessOptions("AP", keeps=(KeepRule(relevant=1),), draws=20)
     whole = robustness.examine(runs, asked)
-    monkeypatch.setattr(providers, "_AT_ONCE", 30)
+    monkeypatch.setattr(evaluate, "_MAX_ROWS", 30)
     assert robustness.examine(runs, asked) == whole
 
 
@@ -159,7 +158,7 @@ def test_judgements_that_are_left_are_read_once_for_all_runs(monkeypatch: pytest
 
     runs = runs_of({query: {"right": 1, "wrong1": 1} for query in QUERIES}, a=[1, 2], b=[3], c=[4, 1])
     (measure,) = measure_names.parse(["AP"])
-    drawn = qrels_subsample.draw(runs.qrels, QUERIES, Keep(relevant=1), 5, seed=0)
+    drawn = qrels_subsample.draw_qrels(runs.qrels, QUERIES, KeepRule(relevant=1), 5, seed=0)
     read: list[int] = []
     ours = ir_measures.evaluator
 
@@ -168,12 +167,12 @@ def test_judgements_that_are_left_are_read_once_for_all_runs(monkeypatch: pytest
         return ours(measures, judged)
 
     monkeypatch.setattr(ir_measures, "evaluator", evaluator)
-    assert qrels_subsample.means(runs, drawn, measure).shape == (5, 3)
+    assert qrels_subsample.mean_per_draw(runs, drawn, measure).shape == (5, 3)
     assert read == [len(drawn.qrels)]
 
 
 def test_where_there_is_nothing_to_take_away_one_draw_says_all() -> None:
-    found = robustness.examine(runs_of(ONE, a=[1], b=[2]), RobustnessOptions("RR@10", keeps=(Keep(relevant=1),)))
+    found = robustness.examine(runs_of(ONE, a=[1], b=[2]), RobustnessOptions("RR@10", keeps=(KeepRule(relevant=1),)))
     once = condition(found, ConditionKind.JUDGEMENTS)
     assert (once.draws, once.flips[1][0]) == (1, 0)
 
@@ -181,14 +180,14 @@ def test_where_there_is_nothing_to_take_away_one_draw_says_all() -> None:
 def test_what_cannot_be_asked_says_why() -> None:
     few = {query: {"right": 0} for query in QUERIES[:5]}
     found = robustness.examine(
-        runs_of(few, a=[1], b=[2]), RobustnessOptions("Judged@1", ("RR@10",), (Keep(relevant=1),))
+        runs_of(few, a=[1], b=[2]), RobustnessOptions("Judged@1", ("RR@10",), (KeepRule(relevant=1),))
     )
     assert condition(found, ConditionKind.QUERIES).reason == "resampling needs 11 queries, there are 5"
     assert condition(found, ConditionKind.JUDGEMENTS).reason == "no relevant document is judged"
     assert condition(found, ConditionKind.MEASURE).draws == 1, "the one order that there is"
     assert all(each.low is each.first is None for each in found.standings)
     alone = JudgedRuns("xor", dict.fromkeys(ONE, ""), ONE, runs_of(ONE, a=[1], b=[2]).runs, hits_alone=True)
-    by_answers = robustness.examine(alone, RobustnessOptions("RR@10", ("AP",), (Keep(share=0.5),)))
+    by_answers = robustness.examine(alone, RobustnessOptions("RR@10", ("AP",), (KeepRule(share=0.5),)))
     assert "judged by the answers in their texts" in (condition(by_answers, ConditionKind.JUDGEMENTS).reason or "")
     assert "needs all relevant documents" in (condition(by_answers, ConditionKind.MEASURE).reason or "")
     with pytest.raises(UsageError, match=r"nDCG@10 makes no leaderboard: it needs all relevant documents"):
@@ -206,7 +205,7 @@ def test_what_cannot_be_asked_says_why() -> None:
 def test_a_measure_that_one_system_alone_lacks_orders_none() -> None:
     qrels = {query: {"right": 1, "no": 0} for query in QUERIES[:12]}
     runs = runs_of(qrels, a=[1], b=[2])
-    judged = robustness.evaluate_runs.query_values(runs, measure_names.parse(["RR@10", "AP"]))
+    judged = robustness.evaluate_runs.evaluate_runs(runs, measure_names.parse(["RR@10", "AP"]))
     evaluations = dict(judged.evaluations)
     lacking = evaluations["b"].per_query.keys() - {"AP"}
     evaluations["b"] = replace(
@@ -221,16 +220,18 @@ def test_a_measure_that_one_system_alone_lacks_orders_none() -> None:
 
 
 def test_a_measure_that_fewer_judgements_do_not_bear_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    lacking = providers.Computed(reasons={"RR@10": "cannot be computed"})
-    monkeypatch.setattr(qrels_subsample, "providers", SimpleNamespace(compute_each=lambda *_: [lacking]))
-    found = robustness.examine(runs_of(ONE, a=[1], b=[2]), RobustnessOptions("RR@10", (), (Keep(share=0.5),), draws=2))
+    lacking = evaluate.ProviderValues(reasons={"RR@10": "cannot be computed"})
+    monkeypatch.setattr(qrels_subsample, "compute_runs", lambda *_: [lacking])
+    found = robustness.examine(
+        runs_of(ONE, a=[1], b=[2]), RobustnessOptions("RR@10", (), (KeepRule(share=0.5),), draws=2)
+    )
     assert condition(found, ConditionKind.JUDGEMENTS).reason == "RR@10 cannot be computed"
     assert condition(found, ConditionKind.QUERIES).draws == 1000, "the rest stands"
 
 
 def test_the_same_seed_gives_the_same_and_progress_ends_within_the_whole() -> None:
     runs = runs_of({query: {"right": 1, "wrong2": 1} for query in QUERIES}, a=[1, 3], b=[2, 1])
-    asked = RobustnessOptions("nDCG@10", ("RR@10",), (Keep(relevant=1), Keep(share=0.5)), 200, 20)
+    asked = RobustnessOptions("nDCG@10", ("RR@10",), (KeepRule(relevant=1), KeepRule(share=0.5)), 200, 20)
     told: list[tuple[int, int]] = []
     found = robustness.examine(runs, asked, lambda done, total: told.append((done, total)))
     shares = [done / total for done, total in told]
@@ -242,18 +243,18 @@ def test_the_same_seed_gives_the_same_and_progress_ends_within_the_whole() -> No
 @pytest.mark.parametrize(
     ("text", "keep"),
     [
-        ("1", Keep(relevant=1)),
-        ("10", Keep(relevant=10)),
-        ("0.5", Keep(share=0.5)),
-        (".25", Keep(share=0.25)),
-        ("50%", Keep(share=0.5)),
+        ("1", KeepRule(relevant=1)),
+        ("10", KeepRule(relevant=10)),
+        ("0.5", KeepRule(share=0.5)),
+        (".25", KeepRule(share=0.25)),
+        ("50%", KeepRule(share=0.5)),
     ],
 )
-def test_what_is_kept_is_a_number_or_a_share(text: str, keep: Keep) -> None:
-    assert qrels_subsample.parse(text) == keep
+def test_what_is_kept_is_a_number_or_a_share(text: str, keep: KeepRule) -> None:
+    assert qrels_subsample.parse_keep(text) == keep
 
 
 @pytest.mark.parametrize("text", ["0", "1.0", "100%", "-1", "1e-3", "half", "", "nan", "0%"])
 def test_what_is_neither_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="neither a number of relevant judgements a query"):
-        qrels_subsample.parse(text)
+        qrels_subsample.parse_keep(text)

@@ -15,10 +15,10 @@ from click.testing import CliRunner, Result
 from harness.analysis import row_distances
 from harness.cli import main
 from harness.errors import UsageError
-from harness.evaluation import embeddings, frechet_names, measure_names, trec
+from harness.evaluation import embeddings, measure_names, trec
 from harness.evaluation.embeddings import Embeddings
-from harness.evaluation.frechet.systems import Settings, figure
-from harness.evaluation.frechet_names import DistanceName
+from harness.evaluation.frechet import Settings, run_distance
+from harness.evaluation.measure_names import DistanceName
 from tests.support import publisher
 from tests.support.publisher import Made
 
@@ -32,7 +32,7 @@ def vectors(corpus: str, encoder: str = "minilm") -> Embeddings:
 
 
 def keep(results: Path, made: Embeddings) -> None:
-    path = embeddings.place(results, made)
+    path = embeddings.embeddings_path(results, made)
     path.parent.mkdir(exist_ok=True)
     embeddings.write(path, made)
 
@@ -73,7 +73,7 @@ def rows(harness: Call, *options: str) -> list[dict[str, str]]:
     ],
 )
 def test_names_parse_back(text: str, name: DistanceName) -> None:
-    assert frechet_names.parse(text) == name
+    assert measure_names.parse_distance(text) == name
     assert str(name) == text
     assert measure_names.parse(["RR@10", text], distances=True)[1] == name
     with pytest.raises(UsageError, match="is a distance of a whole run, and less is better"):
@@ -82,7 +82,7 @@ def test_names_parse_back(text: str, name: DistanceName) -> None:
 
 @pytest.mark.parametrize("text", ["AP", "nDCG@10", "FDR@10"])
 def test_names_of_no_distance_are_not_parsed(text: str) -> None:
-    assert frechet_names.parse(text) is None
+    assert measure_names.parse_distance(text) is None
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_names_of_no_distance_are_not_parsed(text: str) -> None:
 )
 def test_wrong_names_say_how_to_write_them(text: str) -> None:
     with pytest.raises(UsageError, match=r"unknown distance .*; write FD@10, with any of judged=5"):
-        frechet_names.parse(text)
+        measure_names.parse_distance(text)
 
 
 @pytest.mark.slow
@@ -133,7 +133,7 @@ def test_a_report_shows_distances_beside_cost(harness: Call, tmp_path: Path) -> 
             if settings.unlabelled:
                 kept = {query: tuple(each for each in hits if each != "right") for query, hits in run.rankings.items()}
                 run = replace(run, rankings=kept)
-            value = figure(run, qrels, publisher.QUERIES, made, k, plain)
+            value = run_distance(run, qrels, publisher.QUERIES, made, k, plain)
             assert float(row[name]) == pytest.approx(value.value)
             assert float(row[f"{name}_low"]) == pytest.approx(value.low)
         assert any(float(value) > 0 for name, value in row.items() if name.startswith("usd_per_million") and value)

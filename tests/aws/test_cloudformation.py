@@ -88,9 +88,8 @@ def template(resources: Mapping[str, Any], **outputs: Any) -> str:
     )
 
 
-def deploy(body: str, *, said: list[str] | None = None, tags: Mapping[str, str] = {}, **parameters: str) -> Any:
-    say = [].append if said is None else said.append
-    return cloudformation.deploy(Connections(REGION), NAME, body, parameters, tags, say)
+def deploy(body: str, *, tags: Mapping[str, str] = {}, **parameters: str) -> Any:
+    return cloudformation.deploy(Connections(REGION), NAME, body, parameters, tags)
 
 
 def find() -> cloudformation.Stack | None:
@@ -114,20 +113,19 @@ def machines(aws: str) -> dict[str, str]:
     return {"Subnets": ",".join(subnets), "Profile": profile, "Firewall": made}
 
 
-def test_a_stack_is_made_found_left_changed_and_deleted(aws: str) -> None:
+def test_a_stack_is_made_found_left_changed_and_deleted(logged: list[str], aws: str) -> None:
     assert find() is None
-    said: list[str] = []
-    first = deploy(template({"Group": group()}, Id={"Ref": "Group"}), said=said, tags={"whose": "ours"})
+    first = deploy(template({"Group": group()}, Id={"Ref": "Group"}), tags={"whose": "ours"})
     found = find()
     assert found and found.status == "CREATE_COMPLETE" and found.outputs == first and found.tags == {"whose": "ours"}
     [made] = boto3.client("ec2").describe_security_groups(GroupIds=[first["Id"]])["SecurityGroups"]
     assert {"Key": "whose", "Value": "ours"} in made["Tags"]
-    assert deploy(template({"Group": group()}, Id={"Ref": "Group"}), said=said, tags={"whose": "ours"}) == first
-    second = deploy(template({"Group": group("other")}, Id={"Ref": "Group"}), said=said)
+    assert deploy(template({"Group": group()}, Id={"Ref": "Group"}), tags={"whose": "ours"}) == first
+    second = deploy(template({"Group": group("other")}, Id={"Ref": "Group"}))
     assert second["Id"] != first["Id"], "a description is of a new group"
-    assert said == [f"{word}: stack {NAME}" for word in ("made", "unchanged", "changed")]
-    assert cloudformation.delete(Connections(REGION), NAME, said.append)
-    assert find() is None and not cloudformation.delete(Connections(REGION), NAME, said.append)
+    assert logged == [f"{word}: stack {NAME}" for word in ("made", "unchanged", "changed")]
+    assert cloudformation.delete(Connections(REGION), NAME)
+    assert find() is None and not cloudformation.delete(Connections(REGION), NAME)
     names = {each["GroupName"] for each in boto3.client("ec2").describe_security_groups()["SecurityGroups"]}
     assert not [name for name in names if name.startswith(NAME)]
 
@@ -146,12 +144,13 @@ def test_a_failed_creation_names_the_first_resource_and_is_made_anew(aws: str) -
     assert deploy(template({"First": group()}, Id={"Ref": "First"}))["Id"].startswith("sg-")
 
 
-def test_a_stack_of_a_change_set_that_nobody_executed_is_made_anew(aws: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stack_of_a_change_set_that_nobody_executed_is_made_anew(
+    logged: list[str], aws: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     usual, drafts = cloudformation.find, [cloudformation.Stack(NAME, "REVIEW_IN_PROGRESS", {}, {}, {})] * 2
     monkeypatch.setattr(cloudformation, "find", lambda *given: drafts.pop() if drafts else usual(*given))
-    said: list[str] = []
-    assert deploy(template({"Group": group()}, Id={"Ref": "Group"}), said=said)["Id"].startswith("sg-")
-    assert said == [f"removed: stack {NAME}", f"made: stack {NAME}"]
+    assert deploy(template({"Group": group()}, Id={"Ref": "Group"}))["Id"].startswith("sg-")
+    assert logged == [f"removed: stack {NAME}", f"made: stack {NAME}"]
 
 
 def test_a_failed_update_is_rolled_back(aws: str) -> None:
@@ -171,9 +170,9 @@ def test_a_failed_deletion_names_the_resource(aws: str) -> None:
     deploy(template({"Bucket": {"Type": "AWS::S3::Bucket", "Properties": {"BucketName": "full"}}}))
     boto3.client("s3").put_object(Bucket="full", Key="x", Body=b"")
     with pytest.raises(AwsError, match=r"Bucket \(AWS::S3::Bucket\): .*not empty"):
-        cloudformation.delete(Connections(REGION), NAME, print)
+        cloudformation.delete(Connections(REGION), NAME)
     boto3.client("s3").delete_object(Bucket="full", Key="x")
-    assert cloudformation.delete(Connections(REGION), NAME, print)
+    assert cloudformation.delete(Connections(REGION), NAME)
 
 
 def test_iam_is_made_only_where_it_is_asked_for(aws: str) -> None:
@@ -182,7 +181,7 @@ def test_iam_is_made_only_where_it_is_asked_for(aws: str) -> None:
     with pytest.raises(AwsError, match="CAPABILITY_NAMED_IAM"):
         deploy(body)
     assert boto3.client("iam").list_roles()["Roles"] == []
-    made = cloudformation.deploy(Connections(REGION), NAME, body, {}, {}, print, named_iam=True)
+    made = cloudformation.deploy(Connections(REGION), NAME, body, {}, {}, named_iam=True)
     assert made["Id"] == boto3.client("iam").get_role(RoleName="r")["Role"]["RoleId"]
 
 
@@ -204,7 +203,7 @@ def test_batch_is_made_changed_where_it_differs_and_deleted(machines: dict[str, 
     assert second["Queue"] == first["Queue"] and second["Definition"] != first["Definition"]
     [active] = batch.describe_job_definitions(status="ACTIVE")["jobDefinitions"]
     assert active["jobDefinitionArn"] == second["Definition"] and active["containerProperties"]["command"] == ["go"]
-    cloudformation.delete(Connections(REGION), NAME, print)
+    cloudformation.delete(Connections(REGION), NAME)
     assert batch.describe_compute_environments()["computeEnvironments"] == []
     assert batch.describe_job_queues()["jobQueues"] == []
     assert batch.describe_job_definitions(status="ACTIVE")["jobDefinitions"] == []
@@ -218,7 +217,7 @@ def test_a_template_that_is_too_large_is_sent_through_the_work_place(aws: str) -
         deploy(json.dumps(body))
     boto3.client("s3").create_bucket(Bucket="work")
     store = Objects(Connections(REGION), S3Uri("work", "some/prefix"))
-    made = cloudformation.deploy(Connections(REGION), NAME, json.dumps(body), {}, {}, print, store=store)
+    made = cloudformation.deploy(Connections(REGION), NAME, json.dumps(body), {}, {}, store=store)
     assert made["Id"].startswith("sg-")
     assert [each.name.partition("/")[0] for each in store.list("inputs/")] == ["inputs"]
 

@@ -9,19 +9,16 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from contextlib import closing
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import docker
 import pytest
-from rich.console import Console
 
 from checkpoints import tiny
 from harness.experiments.conformance import examine
 from harness.launch.docker import DockerLauncher
 from harness.launch.images import catalog
-from harness.progress import Screen
 from harness.records import Envelope
 from tests.checkpoints.conftest import CACHE, TEXTS
 from tests.support.chance import chance
@@ -53,7 +50,7 @@ def made(engine: docker.DockerClient, tmp_path_factory: pytest.TempPathFactory) 
         systems = list(catalog.named(names).values())
         systems += [each for system in systems for each in system.components]
         folder = tmp_path_factory.mktemp("tiny") / "made"
-        tiny.make(engine, systems, folder, texts=TEXTS, cache=CACHE, say=print)
+        tiny.make(engine, systems, folder, texts=TEXTS, cache=CACHE)
         return folder
 
     return make
@@ -68,9 +65,7 @@ def test_a_shipped_system_keeps_the_contract_over_tiny_weights(
     system, models = catalog.system(f"{name}-tiny"), folder / "models"
     assert system.stand_in, "tables say that these are not the published weights"
     with closing(DockerLauncher(CACHE, models)) as launcher:
-        checks = list(
-            examine(launcher, system, Envelope("cpu1-mem2", 1, 2 << 30), tmp_path, Screen(Console(file=StringIO())))
-        )
+        checks = list(examine(launcher, system, Envelope("cpu1-mem2", 1, 2 << 30), tmp_path))
     assert [(check.what, check.detail) for check in checks if not check.ok] == []
     assert len(checks) == 8, "none is left out after one that failed"
 

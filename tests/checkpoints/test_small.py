@@ -36,7 +36,7 @@ DRAWN = chance("training").choice(small.KINDS)
 
 
 def make(engine: docker.DockerClient, folder: Path, kinds: Sequence[small.Kind], **changes: Any) -> None:
-    small.make(engine, folder, cache=CACHE, say=print, heard=lambda *_: None, kinds=kinds, **changes)
+    small.make(engine, folder, cache=CACHE, heard=lambda *_: None, kinds=kinds, **changes)
 
 
 def hardly_make(engine: docker.DockerClient, folder: Path, steps: int = FEW_STEPS) -> None:
@@ -85,7 +85,7 @@ def measured(
         monkeypatch.setenv("HARNESS_IMAGES", str(images))
         asked = dict(list(judged.items())[:queries])
         system = catalog.system(name)
-        image = builder.ensure(engine, system, cache=CACHE, models=made / "models", report=print)
+        image = builder.ensure(engine, system, cache=CACHE, models=made / "models")
         job, out = tmp_path / f"job-{name}", tmp_path / f"out-{name}"
         job.mkdir()
         out.mkdir()

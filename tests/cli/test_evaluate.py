@@ -44,14 +44,14 @@ def test_a_line_for_each_run_with_intervals_and_what_is_left_out(files: Path) ->
     notes = [line.removeprefix("- ") for line in done.stdout.splitlines() if line.startswith("- ")]
     assert notes[:3] == [
         "half: 2 (none, q11) judged queries got no hits and count 0",
-        f"half: 2 (new, other) queries of the run are not among those to be judged and are left out; the first stands "
+        f"half: 2 (new, other) queries of the run are not among those to be judged and are left out; the first is "
         f"in {files}/half.run:1",
         "half: 6 (q0, q10, q2, ...) queries have equal scores, ordered by document id, the largest first, as trec_eval "
         "does",
     ]
     assert notes[3:5] == [
-        f"1 grade is below 0, in {files}/qrels.txt:26: no more relevant than 0 (Bpref and infAP take such as not "
-        "judged)",
+        f"1 grade is below 0, in {files}/qrels.txt:26: no more relevant than 0 (Bpref and infAP treat them as "
+        "unjudged)",
         "1 (none) of 13 judged queries have no relevant document; they count",
     ]
 
@@ -76,7 +76,7 @@ def test_json_and_csv_keep_figures_whole_and_missing_ones_missing(files: Path) -
     assert found["figures"]["P@1"]["value"] == pytest.approx(12 / 13) and found["queries"] == 13
     assert found["figures"]["P@1"]["low"] < 12 / 13 and found["per_query"]["P@1"]["q3"] == 1.0
     assert found["figures"]["R@2kt"]["value"] is None
-    reason = "needs a dataset that has answers; this one has judgements of documents"
+    reason = "needs a dataset with answers; this one has judgements of documents"
     assert found["figures"]["R@2kt"]["reason"] == reason
     assert found["per_query"]["R@2kt"] == dict.fromkeys(found["per_query"]["P@1"])
     rows = list(csv.DictReader(io.StringIO(run(files, "--format", "csv", "--measures", "P@1 R@2kt").stdout)))
@@ -110,7 +110,7 @@ def test_the_queries_that_count_can_be_named(files: Path) -> None:
     assert "- no intervals: they need 11 judged queries, there are 2" in text
 
 
-def test_programs_are_given_every_query_that_is_set_apart(files: Path) -> None:
+def test_json_lists_every_flagged_query(files: Path) -> None:
     odd = [f"odd{n}" for n in range(5)]
     (files / "bare.run").write_text(
         "".join(f"{query} Q0 d1 1 2.0 x\n" for query in odd) + "q0 Q0 x0 1 1 x\nq0 Q0 d0 2 1 x\n"
@@ -121,12 +121,12 @@ def test_programs_are_given_every_query_that_is_set_apart(files: Path) -> None:
     done = run(
         files, "--format", "json", "--measures", "P@1", "--queries", str(files / "queries.tsv"), runs=("bare.run",)
     )
-    assert json.loads(done.stdout)["runs"][0]["set_apart"] == {
+    assert json.loads(done.stdout)["runs"][0]["flagged"] == {
         "unjudged": ["u0", "u1", "u2", "u3", "u4"],
         "without_hits": ["none", "q1"],
         "without_relevant": ["none"],
         "tied": ["q0"],
-        "strangers": odd,
+        "unknown": odd,
     }
     shown = run(files, "--measures", "P@1", "--queries", str(files / "queries.tsv"), runs=("bare.run",)).stdout
     assert "- bare: 5 (odd0, odd1, odd2, ...) queries of the run are not among those" in shown
@@ -139,7 +139,7 @@ def test_where_no_query_is_judged_there_is_no_table(files: Path) -> None:
     assert "qrels.txt: none of the 1 queries is judged; are these the judgements of these queries?" in done.stderr
     (files / "queries.tsv").write_text("")
     done = run(files, "--queries", str(files / "queries.tsv"))
-    assert done.exit_code == 2 and "queries.tsv: no query in it" in done.stderr
+    assert done.exit_code == 2 and "queries.tsv: has no query" in done.stderr
 
 
 def test_a_run_of_other_queries_alone_has_no_depth(files: Path) -> None:
@@ -191,7 +191,10 @@ def test_ids_that_do_not_meet_are_said(files: Path) -> None:
 
 @pytest.mark.parametrize(
     ("line", "what"),
-    [("q1 Q0 d1 1 2.0\n", "bad.run:2: 5 fields, must be 6"), ("q1 Q0 d1 1 x x\n", "bad.run:2: score 'x' is no finite")],
+    [
+        ("q1 Q0 d1 1 2.0\n", "bad.run:2: 5 fields, must be 6"),
+        ("q1 Q0 d1 1 x x\n", "bad.run:2: score 'x' is not a finite"),
+    ],
 )
 def test_wrong_files_are_one_line(files: Path, line: str, what: str) -> None:
     (files / "bad.run").write_text("q1 Q0 d7 1 2.0 x\n" + line)
@@ -203,7 +206,7 @@ def test_wrong_files_are_one_line(files: Path, line: str, what: str) -> None:
 
 
 def test_a_measure_without_a_value_stands_by_query_with_its_reason(files: Path) -> None:
-    reason = "needs a dataset that has answers; this one has judgements of documents"
+    reason = "needs a dataset with answers; this one has judgements of documents"
     for measures in ("R@2kt RR@10", "R@2kt"):
         asked = ("--by-query", "--measures", measures)
         shown = run(files, *asked, runs=("half.run",)).stdout.splitlines()

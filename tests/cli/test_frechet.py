@@ -63,7 +63,7 @@ def test_vectors_of_another_collection_are_refused(harness: Call, bench: Bench) 
     )
     refused(harness("results", "--embeddings", "right", "--embeddings", "other"), "other: vectors of other texts")
     embeddings.write(Path("queries"), replace(vectors(corpus, 10), role="query"))
-    refused(harness("results", "--embeddings", "queries"), "queries: vectors of query texts are no documents'")
+    refused(harness("results", "--embeddings", "queries"), "queries: vectors of query texts, not of documents")
     done = harness("results", "--embeddings", "right", "--format", "json")
     assert done.exit_code == 0, done.output
     (sample,) = json.loads(done.stdout)["samples"]

@@ -222,14 +222,14 @@ def test_compare_reads_run_files(harness: Call, files: Path) -> None:
     assert any(line.startswith("| RR@10 | 0.500 | 1.000 |") and "| better | 19 |" in line for line in lines)
     assert r"| q01 | what is \*q01\*? | 0.500 | 1.000 | +0.500 |" in lines
     assert "- 1 (q00) of 20 queries have no judgements, left out of the measures" in lines
-    said = "- two: 1 (stray) queries of the run are not among those to be judged and are left out; the first stands in "
+    said = "- two: 1 (stray) queries of the run are not among those to be judged and are left out; the first is in "
     assert any(line.startswith(said) and "two.run:" in line for line in lines)
     (found,) = json.loads(harness(*asked, "--queries", str(files / "queries.tsv"), "--format", "json").stdout)[
         "comparisons"
     ]
     assert (found["a"]["system"], found["b"]["system"]) == ("one/qrels.txt", "two/qrels.txt")
-    assert found["a"]["set_apart"]["unjudged"] == found["b"]["set_apart"]["unjudged"] == ["q00"]
-    assert (found["a"]["set_apart"]["strangers"], found["b"]["set_apart"]["strangers"]) == ([], ["stray"])
+    assert found["a"]["flagged"]["unjudged"] == found["b"]["flagged"]["unjudged"] == ["q00"]
+    assert (found["a"]["flagged"]["unknown"], found["b"]["flagged"]["unknown"]) == ([], ["stray"])
     missing = harness("compare", "none.run", str(files / "two.run"), "--qrels", str(files / "qrels.txt"))
     assert missing.exit_code == 2 and missing.stderr.count("\n") == 1
 

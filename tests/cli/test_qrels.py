@@ -129,7 +129,7 @@ def test_a_first_pool_needs_no_judgements(harness: Call) -> None:
     named = harness(*asked, "--no-texts", "--queries", "queries.tsv")
     assert {line["query_id"] for line in pooled(named)} == {"q1"}
     left = "  one: 3 (q0, q2, q3) queries of the run are not among those to be judged and are left out"
-    assert f"{left}; the first stands in one.run:1\n" in named.stderr
+    assert f"{left}; the first is in one.run:1\n" in named.stderr
     Path("none.trec").write_text("# nobody has judged anything\n\n")
     again = harness(*asked, "--no-texts", "--queries", "queries.tsv", "--qrels", "none.trec")
     assert pooled(again) == pooled(named)
@@ -156,7 +156,7 @@ def test_both_shares_are_told_apart_and_what_is_left_out_is_named(harness: Call)
     done = harness("pool", "some.run", "--qrels", "few.trec", "--no-texts")
     assert "  some: 2 of 5 hits unjudged (40.0%); mean over queries 62.5%\n" in done.stderr
     left = "  some: 1 (q7) queries of the run are not among those to be judged and are left out"
-    assert f"{left}; the first stands in some.run:6\n" in done.stderr
+    assert f"{left}; the first is in some.run:6\n" in done.stderr
 
 
 def test_a_judged_pool_comes_back_as_judgements(harness: Call) -> None:
@@ -188,11 +188,11 @@ def test_judgements_without_a_record_are_shown(harness: Call) -> None:
 @pytest.mark.parametrize(
     ("content", "options", "said"),
     [
-        ("q0\td1\tgood\n", (), "judged:2: grade 'good' is no whole number"),
-        ("q0\td0\t3\n", (), "1 grades differ from those that there are: judged:2: 'q0', document 'd0': 3; "),
+        ("q0\td1\tgood\n", (), "judged:2: grade 'good' is not a whole number"),
+        ("q0\td0\t3\n", (), "1 grades differ from the existing ones: judged:2: 'q0', document 'd0': 3; "),
         ("q0\td99\t1\nq9\td1\t1\n", ("--dataset", "tiny"), "judged:2: document 'd99'; judged:3: query 'q9'"),
         ("q0\td1\t1\n", ("-o", "one.run"), "one.run: is there already; name another file"),
-        ("q0\td1\t-1\n", (), "judged:2: grade '-1' is no whole number of 0 or more"),
+        ("q0\td1\t-1\n", (), "judged:2: grade '-1' is not a whole number of 0 or more"),
     ],
 )
 def test_judgements_that_cannot_be_added(harness: Call, content: str, options: tuple[str, ...], said: str) -> None:
@@ -207,8 +207,8 @@ def test_judgements_that_cannot_be_added(harness: Call, content: str, options: t
     ("content", "said"),
     [
         ("q0 0 d1 1\nq1 0 d2 -1\nq2 0 d3 -2\n", "judged:2: grade -1 is below 0; write 0 (not relevant), or remove"),
-        ("# nothing yet\n", "judged: holds no judgements; name a pool that was filled in"),
-        ("", "judged: holds no judgements; name a pool that was filled in"),
+        ("# nothing yet\n", "judged: has no judgements; name a pool with grades"),
+        ("", "judged: has no judgements; name a pool with grades"),
     ],
 )
 def test_trec_files_that_cannot_be_added(harness: Call, content: str, said: str) -> None:
@@ -220,7 +220,10 @@ def test_trec_files_that_cannot_be_added(harness: Call, content: str, said: str)
 def test_what_is_read_more_than_once_is_no_pipe(harness: Call) -> None:
     os.mkfifo("pipe")
     for arguments in (("add", "pipe", "--to", "tiny/qrels.trec", "-o", "new.trec"), ("show", "pipe")):
-        refused(harness("qrels", *arguments), "pipe: is a pipe, and this is read more than once; write it into a file")
+        refused(
+            harness("qrels", *arguments),
+            "pipe: is a pipe, but harness reads it more than once; write it to a file first",
+        )
     refused(harness("report", "results", "--qrels", "pipe"), "pipe: is a pipe")
     refused(harness("pool", "one.run", "--no-texts", "--qrels", "pipe"), "pipe: is a pipe")
     refused(harness("qrels", "add", "tiny/qrels.trec", "--to", "pipe", "-o", "new.trec"), "pipe: is a pipe")
@@ -335,7 +338,7 @@ def test_vectors_of_other_texts_than_these_are_refused(harness: Call) -> None:
     refused(harness(*asked, "changed"), said)
     assert "not checked" not in harness(*asked, "training").stdout
     some = harness(*asked, "more")
-    assert some.exit_code == 0 and "they are of 3 queries, of which 2 are asked for" in some.stdout
+    assert some.exit_code == 0 and "they are of 3 queries, of which 2 are compared" in some.stdout
     # The order of an index may be another than that of the file.
     found = embeddings.read(Path("training"))
     turned = replace(found, ids=found.ids[::-1], vectors=found.vectors[::-1])
@@ -368,8 +371,8 @@ def test_a_share_is_of_those_that_could_be_compared(harness: Call) -> None:
     ("training", "options", "said"),
     [
         ("t0\tx\n", (), "qrels.trec: none of 4 queries has a text, so nothing can be compared; name a file of their"),
-        ("", (), "training.tsv: no query in it; name a file with lines"),
-        ("\n", (), "training.tsv: no query in it; name"),
+        ("", (), "training.tsv: has no query; name a file with lines"),
+        ("\n", (), "training.tsv: has no query; name"),
         ("t0\t\nt1\t-\n", (), "training.tsv: none of 2 queries has a text, so nothing can be compared; name a file"),
         ("t0\tx\n", ("--threshold", "0.5"), "--threshold is of cosines, which need vectors: name those with --emb"),
         ("t0\tx\n", ("--threshold", "nan", "--embeddings", "a", "b"), "--threshold nan is no cosine; say a number"),

@@ -17,7 +17,7 @@ from harness.datasets import answers
 from harness.datasets.answers import Answers, depth
 from harness.errors import FileError, UsageError
 from harness.evaluation import answer_recall, evaluate, measure_names
-from harness.evaluation.answer_recall import MOST_TOKENS, Depth
+from harness.evaluation.answer_recall import MAX_TOKENS, AnswerDepth
 from harness.evaluation.trec import Run
 from harness.launch.process import ProcessLauncher
 from harness.results.reader import StoredJob, read_jobs
@@ -46,7 +46,7 @@ def evaluator(passages: list[str], spans: list[str], limit: int) -> bool:
     return any(span in text for span in spans)
 
 
-def ours(passages: list[str], spans: list[str]) -> Depth:
+def ours(passages: list[str], spans: list[str]) -> AnswerDepth:
     return depth((answers.tokenised(passage) for passage in passages), spans)
 
 
@@ -90,11 +90,11 @@ def test_an_answer_is_within_a_limit_where_the_evaluator_finds_it() -> None:
 
 
 def test_an_answer_may_span_two_passages_and_end_within_a_token() -> None:
-    assert ours(["to the North", "Sea of it"], ["North Sea"]) == Depth(4, 4)
-    assert ours(["to the Northern Sea"], ["North"]) == Depth(3, 3)
-    assert ours(["to the", "North"], ["the "]) == Depth(3, 3), "the blank stands only before a next token"
-    assert ours(["", "a b"], ["c"]) == Depth(None, 2)
-    assert ours(["a b"], []) == Depth(None, 2)
+    assert ours(["to the North", "Sea of it"], ["North Sea"]) == AnswerDepth(4, 4)
+    assert ours(["to the Northern Sea"], ["North"]) == AnswerDepth(3, 3)
+    assert ours(["to the", "North"], ["the "]) == AnswerDepth(3, 3), "the blank stands only before a next token"
+    assert ours(["", "a b"], ["c"]) == AnswerDepth(None, 2)
+    assert ours(["a b"], []) == AnswerDepth(None, 2)
 
 
 def test_no_more_tokens_are_looked_at_than_the_deepest_measure_needs() -> None:
@@ -105,9 +105,9 @@ def test_no_more_tokens_are_looked_at_than_the_deepest_measure_needs() -> None:
             taken.append(number)
             yield " ".join(["x"] * 99 + ["end" if number == 100 else "y"])
 
-    assert depth(passages(), ["end"]) == Depth(None, MOST_TOKENS)  # type: ignore[arg-type]
-    assert len(taken) == MOST_TOKENS // 100
-    assert depth(passages(), ["y"]) == Depth(100, 100)  # type: ignore[arg-type]
+    assert depth(passages(), ["end"]) == AnswerDepth(None, MAX_TOKENS)  # type: ignore[arg-type]
+    assert len(taken) == MAX_TOKENS // 100
+    assert depth(passages(), ["y"]) == AnswerDepth(100, 100)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["R@2kt", "R@5kt", "R@10kt"])
@@ -123,27 +123,27 @@ def test_malformed_answer_depths_are_unknown(name: str) -> None:
         measure_names.parse([name])
 
 
-def judged(depths: dict[str, Depth] | None, *names: str, hits_alone: bool = True) -> evaluate.Evaluation:
+def judged(depths: dict[str, AnswerDepth] | None, *names: str, hits_alone: bool = True) -> evaluate.Evaluation:
     run = Run(dict.fromkeys(depths or {"a": 0}, ("x", "y")), (), depths=depths)
     sample = ["a", "b", "c", "d"]
     return evaluate.evaluate(run, {}, sample, measure_names.parse(names), hits_alone=hits_alone)
 
 
 def test_the_measure_is_a_mean_over_queries_and_those_without_hits_count_zero() -> None:
-    depths = {"a": Depth(2000, 2000), "b": Depth(2001, 2001), "c": Depth(None, 6000)}
+    depths = {"a": AnswerDepth(2000, 2000), "b": AnswerDepth(2001, 2001), "c": AnswerDepth(None, 6000)}
     found = judged(depths, "R@2kt", "R@5kt", "Success@10")
     assert found.values == {"R@2kt": 0.25, "R@5kt": 0.5, "Success@10": 0.0}
     assert found.per_query["R@2kt"] == {"a": 1.0, "b": 0.0, "c": 0.0, "d": 0.0}
-    assert found.without_hits == ("d",) and found.cut_short == {}
+    assert found.without_hits == ("d",) and found.truncated == {}
     assert found.means == {"R@2kt", "R@5kt", "Success@10"}
 
 
 def test_the_mean_over_languages_is_that_of_each_languages_mean() -> None:
     depths = {
-        "a": Depth(9, 9, "ja"),
-        "b": Depth(9, 9, "ja"),
-        "c": Depth(None, 6000, "ja"),
-        "d": Depth(None, 0, "fi"),  # without hits
+        "a": AnswerDepth(9, 9, "ja"),
+        "b": AnswerDepth(9, 9, "ja"),
+        "c": AnswerDepth(None, 6000, "ja"),
+        "d": AnswerDepth(None, 0, "fi"),  # without hits
     }
     run = Run(dict.fromkeys("abc", ("x",)), (), depths=depths)
     names = ("R@2kt", "R(mean='languages')@2kt", 'R(mean="languages")@5kt')
@@ -153,13 +153,16 @@ def test_the_mean_over_languages_is_that_of_each_languages_mean() -> None:
     assert found.values[by_language] == found.values["R(mean='languages')@5kt"] == pytest.approx((2 / 3 + 0) / 2)
     # Paired tests take the mean over queries: it must be the same.
     assert found.per_query[by_language] == pytest.approx({"a": 2 / 3, "b": 2 / 3, "c": 0, "d": 0})
-    assert by_language not in found.means and "d" not in found.cut_short.get("R@2kt", evaluate.CutShort((), 0)).queries
-    figure = evaluate.figure(found, by_language)
+    assert (
+        by_language not in found.means
+        and "d" not in found.truncated.get("R@2kt", answer_recall.TruncatedHits((), 0)).queries
+    )
+    figure = evaluate.estimate(found, by_language)
     assert figure.low is None and figure.reason == "no interval: it is no mean over queries"
 
 
 def test_a_mean_over_languages_that_are_not_known_has_a_reason() -> None:
-    found = judged({"a": Depth(9, 9, "ja"), "b": Depth(9, 9)}, "R(mean='languages')@2kt", "R@2kt")
+    found = judged({"a": AnswerDepth(9, 9, "ja"), "b": AnswerDepth(9, 9)}, "R(mean='languages')@2kt", "R@2kt")
     assert found.values == {"R(mean='languages')@2kt": None, "R@2kt": 0.5}
     assert found.reasons["R(mean='languages')@2kt"].startswith("needs each question's language")
 
@@ -171,9 +174,9 @@ def test_a_question_without_hits_has_its_language() -> None:
 
 
 def test_queries_whose_hits_end_too_early_are_said_with_the_hits_that_would_reach() -> None:
-    depths = {"a": Depth(None, 1999), "b": Depth(None, 300), "c": Depth(5, 5)}
+    depths = {"a": AnswerDepth(None, 1999), "b": AnswerDepth(None, 300), "c": AnswerDepth(5, 5)}
     found = judged(depths, "R@2kt", "R@5kt")
-    assert {name: (short.queries, short.k) for name, short in found.cut_short.items()} == {
+    assert {name: (short.queries, short.k) for name, short in found.truncated.items()} == {
         "R@2kt": (("a", "b"), 14),  # two hits have 300 tokens
         "R@5kt": (("a", "b"), 34),
     }
@@ -181,24 +184,24 @@ def test_queries_whose_hits_end_too_early_are_said_with_the_hits_that_would_reac
 
 def test_where_depths_are_not_known_the_measure_says_why() -> None:
     assert judged(None, "R@2kt").values == {"R@2kt": None}
-    assert judged(None, "R@2kt").reasons["R@2kt"].startswith("how deep answers stand was not stored")
+    assert judged(None, "R@2kt").reasons["R@2kt"].startswith("the depth of answers was not stored")
     found = evaluate.evaluate(Run({}, ()), {"a": {"x": 1}}, ["a"], measure_names.parse(["R@2kt", "RR"]))
     assert found.values == {"R@2kt": None, "RR": 0.0}
-    assert found.reasons == {"R@2kt": "needs a dataset that has answers; this one has judgements of documents"}
+    assert found.reasons == {"R@2kt": "needs a dataset with answers; this one has judgements of documents"}
 
 
 def test_what_is_written_reads_back(tmp_path: Path) -> None:
-    depths = {"q 1": Depth(None, 12), "é": Depth(3, 3, "fi"), "none": Depth(None, 0)}
+    depths = {"q 1": AnswerDepth(None, 12), "é": AnswerDepth(3, 3, "fi"), "none": AnswerDepth(None, 0)}
     path = tmp_path / ANSWER_DEPTHS
-    path.write_bytes(gzip.compress(answer_recall.written(depths)))
-    assert answer_recall.read(path) == depths
+    path.write_bytes(gzip.compress(answer_recall.render_depths(depths)))
+    assert answer_recall.read_depths(path) == depths
     for wrong in (b"q\t-\n", b"q\tx\t1\n", b"q\t5\t3\n", b"q\t-\t\xff\n", b"q\t-\t1\tja\tx\n"):
         path.write_bytes(gzip.compress(b"p\t1\t1\n" + wrong))
         with pytest.raises(FileError, match=rf"{ANSWER_DEPTHS}:[012]: damaged"):
-            answer_recall.read(path)
+            answer_recall.read_depths(path)
     path.unlink()
     with pytest.raises(FileError, match="no such file"):
-        answer_recall.read(path)
+        answer_recall.read_depths(path)
 
 
 # One job from end to end.
@@ -243,7 +246,7 @@ def test_job_without_answer_depths_is_judged_by_all_other_measures(job: StoredJo
     (job.folder / ANSWER_DEPTHS).unlink()
     (row,) = rows.measure([job], measures=["R@2kt", "RR@10"]).rows
     assert row.measures["RR@10"].value == 0.5 and row.measures["R@2kt"].value is None
-    assert (row.measures["R@2kt"].reason or "").startswith("how deep answers stand was not stored")
+    assert (row.measures["R@2kt"].reason or "").startswith("the depth of answers was not stored")
 
 
 def test_hits_that_end_early_are_noted(job: StoredJob) -> None:
@@ -252,8 +255,8 @@ def test_hits_that_end_early_are_noted(job: StoredJob) -> None:
     assert row.measures["R@2kt"].value == 0.0
     said = [note for note in row.notes if note.startswith("R@2kt")]
     assert said == [
-        "R@2kt: the hits of 1 (q1) queries end before its tokens do, with no answer in them, and count 0; "
-        "some 300 hits a query would reach"
+        "R@2kt: the hits of 1 (q1) queries end before its tokens do, without an answer, and count 0; "
+        "some 300 hits per query would be enough"
     ]
 
 

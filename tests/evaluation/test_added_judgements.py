@@ -12,23 +12,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import FileError, UsageError
-from harness.evaluation import pool_files, qrels_merge, qrels_provenance
-from harness.evaluation.pool_files import Judged
-from harness.evaluation.qrels_merge import Merged
-from harness.evaluation.qrels_provenance import Merge
+from harness.evaluation import pool, qrels_merge
+from harness.evaluation.pool import GradedPair
+from harness.evaluation.qrels_merge import MergedQrels, MergeRecord
 from harness.evaluation.trec import read_qrels
 
 BASE = "q2 0 d1 1\nq1\tQ0  d1 0\nq1 0 d2 -1\n"
 
 
-def given_grades(*grades: tuple[str, str, int | None]) -> tuple[Judged, ...]:
-    return tuple(Judged(f"judged:{number}", *each) for number, each in enumerate(grades, start=2))
+def given_grades(*grades: tuple[str, str, int | None]) -> tuple[GradedPair, ...]:
+    return tuple(GradedPair(f"judged:{number}", *each) for number, each in enumerate(grades, start=2))
 
 
-def merged(folder: Path, *grades: tuple[str, str, int | None], conflicts: str = "refuse", base: str = BASE) -> Merged:
+def merged(
+    folder: Path, *grades: tuple[str, str, int | None], conflicts: str = "refuse", base: str = BASE
+) -> MergedQrels:
     (folder / "base").write_text(base)
     (folder / "judged").write_text("")
-    return qrels_merge.merge(
+    return qrels_merge.merge_qrels(
         qrels_merge.read_lines(folder / "base"),
         given_grades(*grades),
         conflicts,
@@ -42,7 +43,7 @@ def merged(folder: Path, *grades: tuple[str, str, int | None], conflicts: str = 
 def test_what_is_there_stays_and_what_is_new_follows_with_its_number(tmp_path: Path) -> None:
     made = merged(tmp_path, ("q3", "d9", 2), ("q1", "d5", 0), ("q1", "d1", 0), ("q1", "d7", None))
     assert made.content.decode() == "q2 0 d1 1\nq1 Q0 d1 0\nq1 0 d2 -1\nq1 1 d5 0\nq3 1 d9 2\n"
-    done = made.merge
+    done = made.record
     assert (done.iteration, done.added, done.same, done.unfilled, done.conflicts) == (1, 2, 1, 1, ())
     (tmp_path / "made").write_bytes(made.content)
     assert [each.iteration for each in ir_measures.read_trec_qrels(str(tmp_path / "made"))][-2:] == ["1", "1"]
@@ -52,7 +53,7 @@ def test_comments_stay_and_stand_above(tmp_path: Path) -> None:
     path = tmp_path / "base"
     path.write_text("\ufeff# made by us\nq1 0 d1 1\n\n  #  and\tmore \n#q 0 d1 1\n#\u00a0q 0 d1 1\n")
     assert qrels_merge.read_comments(path) == ("# made by us", "  #  and\tmore")
-    made = qrels_merge.merge(
+    made = qrels_merge.merge_qrels(
         qrels_merge.read_lines(path),
         (),
         "keep",
@@ -68,13 +69,13 @@ def test_comments_stay_and_stand_above(tmp_path: Path) -> None:
 
 
 def test_numbers_do_not_come_twice(tmp_path: Path) -> None:
-    assert merged(tmp_path, ("q9", "d1", 1), base="q1 7 d1 1\nq1 x d2 1\n").merge.iteration == 8
+    assert merged(tmp_path, ("q9", "d1", 1), base="q1 7 d1 1\nq1 x d2 1\n").record.iteration == 8
     path = tmp_path / "made"
-    first = qrels_merge.write(path, merged(tmp_path), ())
-    again = qrels_merge.merge(
+    first = qrels_merge.write_merged(path, merged(tmp_path), ())
+    again = qrels_merge.merge_qrels(
         (), (), "keep", before=first.after, source="", date="", file=tmp_path / "judged", earlier=(first,)
     )
-    assert (first.iteration, again.merge.iteration) == (1, 2), "though the first added nothing"
+    assert (first.iteration, again.record.iteration) == (1, 2), "though the first added nothing"
 
 
 def test_conflicts_are_refused_by_name_unless_it_is_said_which_grade_stands(tmp_path: Path) -> None:
@@ -84,14 +85,14 @@ def test_conflicts_are_refused_by_name_unless_it_is_said_which_grade_stands(tmp_
     ):
         merged(tmp_path, *grades)
     many = [("q", f"d{n}", 2) for n in range(5)]
-    with pytest.raises(UsageError, match=r"judged:4: [^;]*; [^;]* and 2 more; say --conflicts keep or override"):
+    with pytest.raises(UsageError, match=r"judged:4: [^;]*; [^;]* and 2 more; use --conflicts keep or override"):
         merged(tmp_path, *many, base="".join(f"q 0 d{n} 1\n" for n in range(5)))
     kept = merged(tmp_path, *grades, conflicts="keep")
     assert kept.content.decode() == "q2 0 d1 1\nq1 Q0 d1 0\nq1 0 d2 -1\nq4 1 d1 1\n"
     new = merged(tmp_path, *grades, conflicts="override")
     assert new.content.decode() == "q2 1 d1 0\nq1 1 d1 3\nq1 0 d2 -1\nq4 1 d1 1\n"
-    assert new.merge.conflicts == kept.merge.conflicts
-    assert [(each.query_id, each.before, each.given) for each in new.merge.conflicts] == [("q1", 0, 3), ("q2", 1, 0)]
+    assert new.record.conflicts == kept.record.conflicts
+    assert [(each.query_id, each.before, each.given) for each in new.record.conflicts] == [("q1", 0, 3), ("q2", 1, 0)]
 
 
 def test_comments_are_no_judgements(tmp_path: Path) -> None:
@@ -113,13 +114,13 @@ def test_what_is_added_reads_back_as_it_was_given_or_is_refused(
         line = {"query_id": query, "doc_id": document, "grade": number % 3}
         (folder / "one").write_text(json.dumps(line))
         try:
-            accepted += pool_files.read(folder / "one") or ()
+            accepted += pool.read_graded_pool(folder / "one") or ()
         except FileError:
             continue
     assert accepted, "what is out of the ordinary but stays as it is is taken"
     once = {(each.query_id, each.doc_id): each.grade for each in accepted}
     made = merged(folder, *((*ids, grade) for ids, grade in once.items()), conflicts="override", base=base)
-    qrels_merge.write(folder / "made", made, ())
+    qrels_merge.write_merged(folder / "made", made, ())
     found = read_qrels(folder / "made")
     (folder / "base").write_text(base)
     expected = {(q, d): g for q, judged in read_qrels(folder / "base").items() for d, g in judged.items()} | once
@@ -152,7 +153,7 @@ def test_a_merge_is_what_two_dictionaries_would_be(
     (folder / "made").write_bytes(made.content)
     found = {(q, d): g for q, judged in read_qrels(folder / "made").items() for d, g in judged.items()}
     assert found == (known | base if conflicts == "keep" else base | known)
-    done = made.merge
+    done = made.record
     assert done.added + done.same + len(done.conflicts) + done.unfilled == len(new)
 
 
@@ -160,31 +161,31 @@ def test_a_merge_is_what_two_dictionaries_would_be(
 def test_files_and_their_provenance_are_read_back(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     made = merged(tmp_path, ("q3", "d1", 1), ("q2", "d1", 0), conflicts="keep")
-    done = qrels_merge.write(path, made, ())
-    assert qrels_provenance.read(path) == (done,)
+    done = qrels_merge.write_merged(path, made, ())
+    assert qrels_merge.read_provenance(path) == (done,)
     assert done.after == qrels_merge.sha256_of(path)
     content = gzip.decompress(path.read_bytes()) if name.endswith(".gz") else path.read_bytes()
     assert content == made.content
     assert sorted(each.name for each in tmp_path.iterdir()) == ["base", "judged", name, f"{name}.provenance.jsonl"]
-    assert qrels_provenance.breaks((done,), done.after) == ()
-    assert qrels_provenance.breaks((done,), "other") == (1,)
+    assert qrels_merge.outside_edits((done,), done.after) == ()
+    assert qrels_merge.outside_edits((done,), "other") == (1,)
 
 
 def test_changes_between_merges_show() -> None:
-    def one(iteration: int, before: str, after: str) -> Merge:
-        return Merge(iteration, "", "", "", "", before, after, 0, 0, 0, (), "keep")
+    def one(iteration: int, before: str, after: str) -> MergeRecord:
+        return MergeRecord(iteration, "", "", "", "", before, after, 0, 0, 0, (), "keep")
 
-    assert qrels_provenance.breaks((one(1, "a", "b"), one(2, "b", "c"), one(3, "x", "d")), "d") == (2,)
-    assert qrels_provenance.breaks((), "a") == ()
+    assert qrels_merge.outside_edits((one(1, "a", "b"), one(2, "b", "c"), one(3, "x", "d")), "d") == (2,)
+    assert qrels_merge.outside_edits((), "a") == ()
 
 
 def test_what_cannot_be_written_leaves_all_as_it_was(tmp_path: Path) -> None:
     path = tmp_path / "made"
-    qrels_merge.write(path, merged(tmp_path), ())
+    qrels_merge.write_merged(path, merged(tmp_path), ())
     before = {each: each.read_bytes() for each in tmp_path.iterdir()}
     (tmp_path / "made.1").mkdir()
     with pytest.raises(FileError, match="cannot be written"):
-        qrels_merge.write(tmp_path / "made.1", merged(tmp_path), ())
+        qrels_merge.write_merged(tmp_path / "made.1", merged(tmp_path), ())
     (tmp_path / "made.1").rmdir()
     assert {each: each.read_bytes() for each in tmp_path.iterdir()} == before
 
@@ -192,18 +193,18 @@ def test_what_cannot_be_written_leaves_all_as_it_was(tmp_path: Path) -> None:
 @pytest.mark.parametrize("line", ["[]", "{}", '{"version": 2}', "text", '{"version": 1, "conflicts": [{}]}', b"\xff"])
 def test_damaged_provenance_is_named(tmp_path: Path, line: str | bytes) -> None:
     path = tmp_path / "made"
-    qrels_merge.write(path, merged(tmp_path), ())
-    record = qrels_provenance.place(path)
+    qrels_merge.write_merged(path, merged(tmp_path), ())
+    record = qrels_merge.provenance_path(path)
     record.write_bytes(record.read_bytes() + (line.encode() if isinstance(line, str) else line) + b"\n")
-    with pytest.raises(FileError, match=r"made.provenance.jsonl:2: no provenance that this harness reads"):
-        qrels_provenance.read(path)
+    with pytest.raises(FileError, match=r"made.provenance.jsonl:2: not provenance that this harness reads"):
+        qrels_merge.read_provenance(path)
 
 
 def test_a_line_that_stands_twice_is_taken_once(tmp_path: Path) -> None:
     (tmp_path / "base").write_bytes(b"q1 0 d1 1\r\n\nq1 0 d1 1\n")
     (line,) = qrels_merge.read_lines(tmp_path / "base")
     assert (line.place, line.grade) == (f"{tmp_path / 'base'}:1", 1)
-    assert qrels_merge.as_judged(tmp_path / "base") == (Judged(line.place, "q1", "d1", 1),)
+    assert qrels_merge.read_graded_qrels(tmp_path / "base") == (GradedPair(line.place, "q1", "d1", 1),)
 
 
 def test_lines_are_those_that_are_judged_by(tmp_path: Path) -> None:
@@ -216,8 +217,8 @@ def test_lines_are_those_that_are_judged_by(tmp_path: Path) -> None:
 
 def test_judgements_are_counted_by_grade_and_query(tmp_path: Path) -> None:
     (tmp_path / "base").write_text(BASE)
-    found = qrels_merge.describe(qrels_merge.read_lines(tmp_path / "base"))
+    found = qrels_merge.describe_qrels(qrels_merge.read_lines(tmp_path / "base"))
     assert (found["judgements"], found["queries"], found["grades"]) == (3, 2, {"-1": 1, "0": 1, "1": 1})
     assert found["judged_per_query"] == {"least": 1, "median": 1.5, "mean": 1.5, "most": 2}
     assert found["relevant_per_query"]["least"] == 0
-    assert json.dumps(qrels_merge.describe(()))
+    assert json.dumps(qrels_merge.describe_qrels(()))

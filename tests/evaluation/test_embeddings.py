@@ -42,7 +42,7 @@ def test_files_without_embeddings_are_refused(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="no embeddings"):
         embeddings.read(tmp_path / "made")
     pq.write_table(pa.table({"id": ["a"]}), tmp_path / "other")
-    with pytest.raises(FileError, match=r"no embeddings that this harness reads \(nothing in it says what made them\)"):
+    with pytest.raises(FileError, match=r"no embeddings that this harness reads \(it does not say what made them\)"):
         embeddings.read(tmp_path / "other")
     (tmp_path / "folder").mkdir()
     embeddings.write(tmp_path / "folder" / "one.parquet", FOUND)

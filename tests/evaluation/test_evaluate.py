@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harness.errors import FileError, UsageError
-from harness.evaluation import evaluate, measure_names, providers, trec
+from harness.evaluation import evaluate, measure_names, trec
 
 MEASURES = measure_names.parse(measure_names.DEFAULT)
 
@@ -103,7 +103,7 @@ def test_ids_may_hold_any_character_but_ascii_white_space(tmp_path: Path) -> Non
 
 
 def test_a_stranger_in_the_run_is_named() -> None:
-    with pytest.raises(UsageError, match=r"the run holds 1 queries that are not in the sample, e\.g\. 'zz'"):
+    with pytest.raises(UsageError, match=r"the run has 1 queries that are not in the sample, e\.g\. 'zz'"):
         judge({"zz": ("d",)}, {"a": {"d": 1}}, ["a"])
 
 
@@ -112,11 +112,11 @@ def test_a_stranger_in_the_run_is_named() -> None:
     [
         ("q Q0 d 3 1.0", "5 fields, must be 6 (query Q0 document rank score tag)"),
         ("q Q0 d 3 1.0 x y", "7 fields"),
-        ("q Q0 d three 1.0 x", "rank 'three' is no whole number"),
-        ("q Q0 d 3 high x", "score 'high' is no finite number"),
-        ("q Q0 d 3 nan x", "score 'nan' is no finite number"),
-        ("q Q0 a 3 0.1 x", "document 'a' or rank 3 stands twice in query 'q'"),
-        ("q Q0 d 1 0.1 x", "document 'd' or rank 1 stands twice in query 'q'"),
+        ("q Q0 d three 1.0 x", "rank 'three' is not a whole number"),
+        ("q Q0 d 3 high x", "score 'high' is not a finite number"),
+        ("q Q0 d 3 nan x", "score 'nan' is not a finite number"),
+        ("q Q0 a 3 0.1 x", "document 'a' or rank 3 appears twice in query 'q'"),
+        ("q Q0 d 1 0.1 x", "document 'd' or rank 1 appears twice in query 'q'"),
         ("q Q0 d 3 2.5 x", "'d' scores 2.5, more than the 1.0 ranked above it"),
     ],
 )
@@ -130,7 +130,7 @@ def test_malformed_run_line_is_named(tmp_path: Path, line: str, message: str) ->
 
 @pytest.mark.parametrize(
     ("line", "message"),
-    [("q 0 d", "3 fields, must be 4"), ("q 0 d yes", "relevance 'yes'"), ("q 0 a 2", "judged in two ways")],
+    [("q 0 d", "3 fields, must be 4"), ("q 0 d yes", "relevance 'yes'"), ("q 0 a 2", "has two grades")],
 )
 def test_malformed_qrels_line_is_named(tmp_path: Path, line: str, message: str) -> None:
     path = write(tmp_path / "qrels.trec.gz", f"q 0 a 1\nq 0 a 1\n{line}\n")
@@ -151,7 +151,7 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
     }
     for name, content in contents.items():
         (tmp_path / name).write_bytes(content)
-        with pytest.raises(FileError, match=r":\d+: |: damaged after line |: damaged, or named wrongly: "):
+        with pytest.raises(FileError, match=r":\d+: |: damaged after line |: damaged or misnamed: "):
             trec.read_run(tmp_path / name)
     (tmp_path / "latin.trec").write_bytes(b"q Q0 d 1 1 x\nq Q0 \xe9 2 0.5 x\n")
     with pytest.raises(FileError, match=r"latin\.trec:2: not UTF-8"):
@@ -253,7 +253,7 @@ def test_every_measure_is_either_of_the_hits_alone_or_has_a_reason() -> None:
 def test_a_query_whose_grades_are_all_below_zero_counts_and_nothing_waits_for_ever() -> None:
     """pytrec_eval alone never returns where such a query follows another."""
     code = """
-from harness.evaluation import evaluate, measure_names, providers, trec
+from harness.evaluation import evaluate, measure_names, trec
 names = "RR AP AP@5 nDCG nDCG@10 R@5 P@5 Bpref Rprec infAP SetF".split()
 qrels = {"a": {"d1": 2, "d2": 0}, "b": {"d1": -1, "d2": -2}, "c": {"d1": -1, "d2": 3}}
 run = trec.Run({query: ("d1", "d2") for query in qrels}, ())
@@ -311,7 +311,7 @@ def test_many_queries_are_handed_over_in_parts_with_the_same_outcome(monkeypatch
     qrels = {query: {"y": 1, "z": number % 3 - 1} for number, query in enumerate(queries)}
     names = ("RR@10", "nDCG@10", "AP", "NumQ", "NumRet", "ERR@5", "Judged@2")
     whole = judge(rankings, qrels, queries, *names)
-    monkeypatch.setattr(providers, "_AT_ONCE", 7)
+    monkeypatch.setattr(evaluate, "_MAX_ROWS", 7)
     parts = judge(rankings, qrels, queries, *names)
     assert parts.values == pytest.approx(whole.values) and parts.per_query == whole.per_query
 
@@ -355,22 +355,22 @@ _REFUSED = {
         *("P@0", "nDCG@0", "R@0", "AP@0", "Success@0", "RR@0", "Judged@0", "ERR@0", "Accuracy@0", "SetF@0"),
         *("P@2147483648", "P@99999999999999999999", "P@True", "P@5.0", "SetF@9999999999", "P(cutoff=0)"),
     ),
-    "rel, the least relevant grade, is 1 to 65,535": (
+    "rel, the lowest relevant grade, is 1 to 65,535": (
         *("AP(rel=0)", "R(rel=0)@5", "SetF(rel=0)@5", "NumRet(rel=0)", "P(rel=99999999999)@5", "NumRel(rel=0)"),
         *("Bpref(rel=0)", "infAP(rel=0)", "RR(rel=0)@5"),
     ),
     "rel is a whole number, not True": ("AP(rel=True)",),
-    "gains are of whole grades": (
+    "gains map whole grades": (
         *("nDCG(gains={1:1.5})", "nDCG(gains={1:True})", "nDCG(gains={'a':1})", "nDCG(gains={1:100000000})"),
     ),
     "grade 0 is not relevant and gains nothing": ("nDCG(gains={0:1,1:2})@5",),
-    "recall is 0 to 1 with two decimals at most": ("IPrec@1.5", "IPrec@0.123"),
+    "recall is 0 to 1 with at most two decimals": ("IPrec@1.5", "IPrec@0.123"),
     "beta is 0 or more": ("SetF(beta=1e400)",),
     "p lies between 0 and 1": ("Compat(p=1.0)", "Compat(p=2.0)"),
     "it needs a cutoff: P@10": ("P",),
     "it needs a recall: IPrec@0.1": ("IPrec",),
     "SetP has no cutoff": ("SetRelP@5",),
-    "RR has no 'bar'; it knows cutoff, rel, judged_only": ("RR(bar=3)@10",),
+    "RR has no 'bar'; it has cutoff, rel, judged_only": ("RR(bar=3)@10",),
     "dcg is one of 'log2', 'exp-log2'": ("nDCG(dcg='x')@5",),
     "it is not NAME, NAME@k or NAME(key=value)@k": ("RR@10 AP", "P@10@5", "AP(1)", "AP(**{})", "nDCG@nan", "(" * 300),
     "did you mean 'nDCG'?": ("nDGC@10",),
@@ -449,8 +449,8 @@ def test_f1_is_the_harmonic_mean_of_precision_and_recall_at_the_cutoff() -> None
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("F1", "it needs a cutoff: F1@10; over all that was retrieved it is SetF;"),
-        ("F1(rel=2)", r"it needs a cutoff: F1\(rel=2\)@10; over all that was retrieved it is SetF\(rel=2\);"),
+        ("F1", "it needs a cutoff: F1@10; over all retrieved documents it is SetF;"),
+        ("F1(rel=2)", r"it needs a cutoff: F1\(rel=2\)@10; over all retrieved documents it is SetF\(rel=2\);"),
         ("F1@0", "the cutoff is a whole number"),
         ("F1(x=2)@3", "P has no 'x'"),
     ],

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import FileError
-from harness.evaluation import input_files
+from harness.evaluation import trec_lines
 
 TEXT = b"some text\n" * 10_000
 
@@ -41,27 +41,27 @@ def test_a_pipe_gives_what_a_file_does_however_slowly(tmp_path: Path, content: b
     dripping(tmp_path / "pipe", content)
     found = []
     for name in ("file", "pipe"):
-        with input_files.opened(tmp_path / name) as (_, stream):
+        with trec_lines.open_input(tmp_path / name) as (_, stream):
             found.append(stream.read())
     assert found[0] == found[1] == (gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content)
 
 
 def test_a_pipe_is_read_line_by_line(tmp_path: Path) -> None:
     dripping(tmp_path / "pipe", TEXT)
-    with input_files.opened(tmp_path / "pipe") as (raw, stream):
+    with trec_lines.open_input(tmp_path / "pipe") as (raw, stream):
         assert next(stream) == b"some text\n" and b"".join(stream) == TEXT[10:]
         assert not raw.seekable()
 
 
 def test_an_archive_in_a_pipe_is_refused(tmp_path: Path) -> None:
     dripping(tmp_path / "pipe", b"BZh91AY&SY and more of it")
-    with pytest.raises(FileError, match="is packed by bzip2"), input_files.opened(tmp_path / "pipe"):
+    with pytest.raises(FileError, match="a bzip2 archive"), trec_lines.open_input(tmp_path / "pipe"):
         pass
 
 
 def test_pipes_count_as_files_and_folders_do_not(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    assert [input_files.is_there(path) for path in (tmp_path / "pipe", tmp_path, tmp_path / "none")] == [
+    assert [trec_lines.is_readable(path) for path in (tmp_path / "pipe", tmp_path, tmp_path / "none")] == [
         True,
         False,
         False,

@@ -22,7 +22,7 @@ def files(tmp_path: Path) -> Path:
 
 
 def test_files_are_named_by_their_stems_and_judged_by_all_judged_queries(files: Path) -> None:
-    found = judged_runs.of_files(files / "qrels.txt", [files / "one.run", files / "two.run"])
+    found = judged_runs.read_runs(files / "qrels.txt", [files / "one.run", files / "two.run"])
     assert list(found.runs) == ["one", "two"]
     assert found.query_ids == ("q1", "q2")
     assert found.runs["two"].rankings == {"q1": ("d2",)}
@@ -30,7 +30,7 @@ def test_files_are_named_by_their_stems_and_judged_by_all_judged_queries(files: 
 
 def test_two_files_of_one_name_are_refused_before_any_is_read(files: Path) -> None:
     with pytest.raises(UsageError, match=r"there/one\.run: two runs are called 'one\.run'; rename one"):
-        judged_runs.of_files(files / "qrels.txt", [files / "one.run", files / "there" / "one.run"])
+        judged_runs.read_runs(files / "qrels.txt", [files / "one.run", files / "there" / "one.run"])
 
 
 @pytest.mark.parametrize(
@@ -44,47 +44,47 @@ def test_two_files_of_one_name_are_refused_before_any_is_read(files: Path) -> No
     ],
 )
 def test_a_run_is_called_by_its_file_less_a_known_ending(names: tuple[str, ...], called: tuple[str, ...]) -> None:
-    assert judged_runs.names_of_files([Path("somewhere") / name for name in names]) == called
+    assert judged_runs.run_names([Path("somewhere") / name for name in names]) == called
 
 
 def test_what_is_empty_is_refused_by_name_and_is_not_all_there_is(files: Path) -> None:
     for content in ("", "\n", "# q1 0 d1 1\n"):
         (files / "nothing").write_text(content)
-        with pytest.raises(FileError, match="nothing: holds no judgements; name a file"):
-            judged_runs.of_files(files / "nothing", [files / "one.run"])
-        with pytest.raises(FileError, match="nothing: holds no results; make it again, or leave it out"):
-            judged_runs.of_files(files / "qrels.txt", [files / "one.run", files / "nothing"])
+        with pytest.raises(FileError, match="nothing: has no judgements; name a file"):
+            judged_runs.read_runs(files / "nothing", [files / "one.run"])
+        with pytest.raises(FileError, match="nothing: has no results; recreate it, or leave it out"):
+            judged_runs.read_runs(files / "qrels.txt", [files / "one.run", files / "nothing"])
     (files / "nothing").write_text(" \n")
-    with pytest.raises(FileError, match="nothing: no query in it; name a file"):
+    with pytest.raises(FileError, match="nothing: has no query; name a file"):
         judged_runs.read_queries(files / "nothing")
-    with pytest.raises(FileError, match="nothing: no query in it; name a file"):
+    with pytest.raises(FileError, match="nothing: has no query; name a file"):
         judged((files / "one.run",), files / "qrels.txt", files / "nothing", None, files)
-    assert judged_runs.of_files(files / "qrels.txt", [files / "one.run"], {}).query_ids == ()
+    assert judged_runs.read_runs(files / "qrels.txt", [files / "one.run"], {}).query_ids == ()
 
 
 def test_runs_that_nobody_judged_are_read_as_others_are(files: Path) -> None:
     (files / "more.run").write_text("new Q0 d1 1 2.0 my tag\nq1 Q0 d2 1 2.0 x\n")
-    found = judged_runs.not_judged("mine", [files / "one.run", files / "more.run"], {"q1": "text"})
+    found = judged_runs.read_unjudged_runs("mine", [files / "one.run", files / "more.run"], {"q1": "text"})
     assert (found.dataset, found.qrels, list(found.runs), found.query_ids) == ("mine", {}, ["one", "more"], ("q1",))
     assert found.runs["more"].rankings == {"q1": ("d2",)}
-    assert found.strangers == {"more": judged_runs.Strangers(("new",), f"{files}/more.run:1")}
-    assert len(found.said) == 1 and "1 line has more than six fields" in found.said[0]
+    assert found.unknown == {"more": judged_runs.UnknownQueries(("new",), f"{files}/more.run:1")}
+    assert len(found.notes) == 1 and "1 line has more than six fields" in found.notes[0]
 
 
 def test_what_is_odd_about_files_is_told_with_the_line_of_the_first(files: Path) -> None:
     (files / "below.txt").write_text("q1 0 d1 1\nq2 0 d3 -2\n\nq1 0 d2 -1\n")
     (files / "tagged.run").write_text("q1 Q0 d1 1 2.0 x\nq2 Q0 d1 1 2.0 my tag\n")
     (files / "tagged2.run").write_text("q1 Q0 d1 1 2.0 a b c\nq2 Q0 d1 1 2.0 my tag\n")
-    found = judged_runs.of_files(files / "below.txt", [files / name for name in ("one.run", "tagged.run")])
-    rest = "what stands behind the score is taken for the run's tag, as trec_eval does"
-    none = "no more relevant than 0 (Bpref and infAP take such as not judged)"
-    assert found.said == (
+    found = judged_runs.read_runs(files / "below.txt", [files / name for name in ("one.run", "tagged.run")])
+    rest = "all text after the score is the run's tag, as for trec_eval"
+    none = "no more relevant than 0 (Bpref and infAP treat them as unjudged)"
+    assert found.notes == (
         f"2 grades are below 0, the first in {files}/below.txt:2: {none}",
         f"1 line has more than six fields, {files}/tagged.run:2: {rest}",
     )
-    found = judged_runs.of_files(files / "qrels.txt", [files / "tagged2.run"])
-    assert found.said == (f"2 lines have more than six fields, the first is {files}/tagged2.run:1: {rest}",)
-    assert judged_runs.of_files(files / "qrels.txt", [files / "one.run"]).said == ()
+    found = judged_runs.read_runs(files / "qrels.txt", [files / "tagged2.run"])
+    assert found.notes == (f"2 lines have more than six fields, the first is {files}/tagged2.run:1: {rest}",)
+    assert judged_runs.read_runs(files / "qrels.txt", [files / "one.run"]).notes == ()
 
 
 @pytest.mark.parametrize(
@@ -118,8 +118,8 @@ def test_stored_grades_below_0_are_told(results: Path) -> None:
     path.write_bytes(gzip.compress(text))
     (found,) = runs_of_results(results)
     below = sum(grade < 0 for judged in found.qrels.values() for grade in judged.values())
-    said = f"{below} grades are below 0: no more relevant than 0 (Bpref and infAP take such as not judged)"
-    assert below > 1 and found.said == (said,)
+    said = f"{below} grades are below 0: no more relevant than 0 (Bpref and infAP treat them as unjudged)"
+    assert below > 1 and found.notes == (said,)
 
 
 def test_profiles_whose_rankings_are_the_same_are_one_system(tmp_path: Path) -> None:

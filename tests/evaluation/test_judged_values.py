@@ -23,7 +23,7 @@ def runs(**of: tuple[str, ...]) -> JudgedRuns:
 
 def test_queries_without_hits_count_nothing_and_stay_in_the_mean() -> None:
     told: list[tuple[int, int]] = []
-    found = evaluate_runs.query_values(
+    found = evaluate_runs.evaluate_runs(
         runs(all=("q1", "q2", "q3"), few=("q1", "q4")),
         MEASURES,
         lambda done, total: told.append((done, total)),
@@ -36,11 +36,11 @@ def test_queries_without_hits_count_nothing_and_stay_in_the_mean() -> None:
 
 def test_judgements_of_other_queries_are_refused() -> None:
     with pytest.raises(UsageError, match="made: none of the 1 queries is judged; are these the judgements"):
-        evaluate_runs.query_values(JudgedRuns("made", {"z": ""}, QRELS, {"a": Run({"z": HITS}, ())}), MEASURES)
+        evaluate_runs.evaluate_runs(JudgedRuns("made", {"z": ""}, QRELS, {"a": Run({"z": HITS}, ())}), MEASURES)
 
 
 def test_the_queries_that_changed_most_are_the_furthest_apart_and_then_by_id() -> None:
-    one = evaluate_runs.query_values(runs(a=("q1", "q2"), b=("q3",)), MEASURES).by_query
+    one = evaluate_runs.evaluate_runs(runs(a=("q1", "q2"), b=("q3",)), MEASURES).by_query
     found = paired_differences.largest_changes(one["a"], one["b"], QueryChoice("RR@10", 1, {"q3": "third"}))
     assert [(each.query_id, each.text, each.difference) for each in found] == [("q3", "third", 0.5), ("q1", "", -0.5)]
     assert paired_differences.largest_changes(one["a"], one["b"], QueryChoice("RR@10", 0, {})) == ()

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import UsageError
-from harness.evaluation import unjudged
+from harness.evaluation import judged_runs
 from harness.evaluation.judged_runs import JudgedRuns
-from harness.evaluation.pool import pool
+from harness.evaluation.pool import build_pool
 from harness.evaluation.trec import Run
 
 QUERIES = {"q1": "one", "q2": "two", "q3": "three"}
@@ -30,7 +30,7 @@ def judged(*runs: dict[str, tuple[str, ...]], **changes: object) -> JudgedRuns:
 def test_whose_a_document_is_cannot_be_told(
     runs: list[dict[str, tuple[str, ...]]], depth: int, rng: random.Random
 ) -> None:
-    made = pool([judged(*runs)], depth, seed=3)
+    made = build_pool([judged(*runs)], depth, seed=3)
     wanted = {(query, document) for run in runs for query, found in run.items() for document in found[:depth]}
     assert set(made.pairs) == {pair for pair in wanted if pair[1] not in QRELS.get(pair[0], {})}
     assert len(made.pairs) == len(set(made.pairs)), "each pair once"
@@ -42,20 +42,20 @@ def test_whose_a_document_is_cannot_be_told(
         {query: tuple(rng.sample(found[:depth], len(found[:depth]))) for query, found in run.items()} for run in runs
     ]
     rng.shuffle(shuffled)
-    assert pool([judged(*shuffled)], depth, seed=3).pairs == made.pairs
+    assert build_pool([judged(*shuffled)], depth, seed=3).pairs == made.pairs
     # One run less takes its own pairs away and moves no other.
-    fewer = pool([judged(*runs[1:])], depth, seed=3).pairs
+    fewer = build_pool([judged(*runs[1:])], depth, seed=3).pairs
     assert [pair for pair in made.pairs if pair in set(fewer)] == list(fewer)
 
 
 def test_the_seed_decides_the_order() -> None:
     runs = judged({query: tuple(f"d{n}" for n in range(3, 12)) for query in QUERIES})
-    orders = {pool([runs], 9, seed=seed).pairs for seed in range(5)}
+    orders = {build_pool([runs], 9, seed=seed).pairs for seed in range(5)}
     assert len(orders) == 5 and len({frozenset(order) for order in orders}) == 1
 
 
 def test_what_is_unjudged_is_counted_for_each_system() -> None:
-    found = pool([judged({"q1": ("d1", "d8", "d9"), "q3": ("d1",)}, {"q1": ("d2",)}, {})], 2, seed=1)
+    found = build_pool([judged({"q1": ("d1", "d8", "d9"), "q3": ("d1",)}, {"q1": ("d2",)}, {})], 2, seed=1)
     counts = {name: (each.hits, each.unjudged, each.share) for name, each in found.systems}
     assert counts == {"s0": (3, 2, 0.75), "s1": (1, 0, 0.0), "s2": (0, 0, None)}
 
@@ -63,7 +63,7 @@ def test_what_is_unjudged_is_counted_for_each_system() -> None:
 @given(rankings, st.integers(1, 9))
 def test_the_share_is_what_ir_measures_leaves_of_judged(run: dict[str, tuple[str, ...]], depth: int) -> None:
     judged_ones = [query for query in QRELS if run.get(query)]
-    found = unjudged.count(Run(run, ()), QRELS, QRELS, depth)
+    found = judged_runs.count_unjudged(Run(run, ()), QRELS, QRELS, depth)
     if not judged_ones:
         assert found.share is None
         return
@@ -75,18 +75,18 @@ def test_the_share_is_what_ir_measures_leaves_of_judged(run: dict[str, tuple[str
 
 def test_samples_of_one_collection_are_one_pool() -> None:
     one, other = judged({"q1": ("d5",)}), judged({"q1": ("d5",), "q2": ("d6",)})
-    made = pool([one, other], 5, seed=1)
+    made = build_pool([one, other], 5, seed=1)
     assert set(made.pairs) == {("q1", "d5"), ("q2", "d6")}
     assert [name for name, _ in made.systems] == ["s0 (3 queries)", "s0 (3 queries)"]
 
 
 def test_a_pool_over_no_queries_is_none() -> None:
     with pytest.raises(UsageError, match="set: there are no queries to pool for; name them with --queries"):
-        pool([JudgedRuns("set", {}, {}, {"s": Run({"q1": ("d1",)}, ())})], 5, seed=1)
+        build_pool([JudgedRuns("set", {}, {}, {"s": Run({"q1": ("d1",)}, ())})], 5, seed=1)
 
 
 def test_what_cannot_be_pooled_is_refused() -> None:
     with pytest.raises(UsageError, match=r"runs of 2 collections \(set, set\): choose one with --only"):
-        pool([judged({}, corpus_sha256="a"), judged({}, corpus_sha256="b")], 5, seed=1)
-    with pytest.raises(UsageError, match="hits are judged by answers"):
-        pool([judged({}, hits_alone=True)], 5, seed=1)
+        build_pool([judged({}, corpus_sha256="a"), judged({}, corpus_sha256="b")], 5, seed=1)
+    with pytest.raises(UsageError, match="answers in the texts decide relevance"):
+        build_pool([judged({}, hits_alone=True)], 5, seed=1)

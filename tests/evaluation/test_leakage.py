@@ -56,7 +56,7 @@ def test_blocks_find_what_all_cosines_say(rows: int, columns: int, threshold: fl
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(leakage, "_BLOCK", block)
         steps: list[tuple[int, int]] = []
-        found = leakage.near(ours, theirs, threshold, lambda done, total: steps.append((done, total)))
+        found = leakage.near_pairs(ours, theirs, threshold, lambda done, total: steps.append((done, total)))
     expected = {(f"q{row}", f"t{column}") for row, column in zip(*np.nonzero(cosines >= threshold), strict=True)}
     assert {(leak.query_id, leak.training_id) for leak in found} == expected
     for leak in found:
@@ -68,16 +68,18 @@ def test_blocks_find_what_all_cosines_say(rows: int, columns: int, threshold: fl
 def test_a_threshold_of_one_finds_equal_directions_whatever_rounding_does(size: int, scale: float, seed: int) -> None:
     vectors = np.random.default_rng(seed).standard_normal((20, size)).astype(np.float32)
     # A power of two changes no digit: the direction is the same to the last bit.
-    found = leakage.near(embedded(vectors), embedded(vectors * np.float32(2.0 ** round(np.log2(scale))), "t"), 1.0)
+    found = leakage.near_pairs(
+        embedded(vectors), embedded(vectors * np.float32(2.0 ** round(np.log2(scale))), "t"), 1.0
+    )
     assert [(leak.query_id, leak.training_id) for leak in found] == [(f"q{n}", f"t{n}") for n in range(20)]
     assert all(leak.cosine is not None and 1 - 1e-9 <= leak.cosine <= 1 for leak in found)
 
 
 def test_a_cosine_just_below_is_none() -> None:
     angle = np.arccos(0.9 - 1e-6)
-    assert leakage.near(embedded([[1, 0]]), embedded([[np.cos(angle), np.sin(angle)]], "t"), 0.9) == ()
+    assert leakage.near_pairs(embedded([[1, 0]]), embedded([[np.cos(angle), np.sin(angle)]], "t"), 0.9) == ()
     angle = np.arccos(0.9 + 1e-6)
-    assert len(leakage.near(embedded([[1, 0]]), embedded([[np.cos(angle), np.sin(angle)]], "t"), 0.9)) == 1
+    assert len(leakage.near_pairs(embedded([[1, 0]]), embedded([[np.cos(angle), np.sin(angle)]], "t"), 0.9)) == 1
 
 
 @pytest.mark.parametrize(
@@ -96,38 +98,38 @@ def test_a_cosine_just_below_is_none() -> None:
 )
 def test_vectors_that_cannot_be_compared(ours: Embeddings, theirs: Embeddings, why: str) -> None:
     with pytest.raises(UsageError, match=why):
-        leakage.near(ours, theirs, 0.9)
+        leakage.near_pairs(ours, theirs, 0.9)
 
 
 def test_too_many_pairs_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leakage, "MOST_PAIRS", 24)
     same = np.ones((5, 2))
     with pytest.raises(UsageError, match=r"more than 24 pairs .* raise --threshold"):
-        leakage.near(embedded(same), embedded(same, "t"), 0.5)
+        leakage.near_pairs(embedded(same), embedded(same, "t"), 0.5)
     monkeypatch.setattr(leakage, "MOST_PAIRS", 25)
-    assert len(leakage.near(embedded(same), embedded(same, "t"), 0.5)) == 25
+    assert len(leakage.near_pairs(embedded(same), embedded(same, "t"), 0.5)) == 25
 
 
 def test_queries_without_vectors_are_named() -> None:
     vectors = embedded([[1, 0], [0, 1]]), embedded([[1, 0]], "t")
     with pytest.raises(UsageError, match=r"2 queries of the sample have no vector \('a', 'q5'\); embed all"):
-        leakage.find({"q0": "x", "q5": "y", "a": "z"}, {"t0": "w"}, vectors, 0.9)
+        leakage.find_leaks({"q0": "x", "q5": "y", "a": "z"}, {"t0": "w"}, vectors, 0.9)
     with pytest.raises(UsageError, match="1 queries of the training set have no vector"):
-        leakage.find({"q0": "x"}, {"t9": "w"}, vectors, 0.9)
+        leakage.find_leaks({"q0": "x"}, {"t9": "w"}, vectors, 0.9)
 
 
 def test_pairs_stand_once_the_nearest_first_with_the_cosine_of_those_of_one_text() -> None:
     vectors = embedded([[1, 0], [0, 1], [1, 1]]), embedded([[1, 0.1], [1, 0], [-1, 0.5]], "t")
     sample = {"q1": "up", "q0": "a b"}  # q2 is not asked, t2 points elsewhere
     training = {"t0": "other", "t1": "A, b", "t2": "UP"}
-    found = leakage.find(sample, training, vectors, 0.9)
+    found = leakage.find_leaks(sample, training, vectors, 0.9)
     assert [(leak.query_id, leak.training_id, leak.same_text) for leak in found] == [
         ("q0", "t1", True),
         ("q0", "t0", False),
         ("q1", "t2", True),
     ]
     assert [leak.cosine for leak in found] == pytest.approx([1, 1 / 1.01**0.5, 0.5 / 1.25**0.5])
-    plain = leakage.find(sample, training, None, 0.9)
+    plain = leakage.find_leaks(sample, training, None, 0.9)
     assert [(leak.query_id, leak.training_id, leak.cosine) for leak in plain] == [
         ("q0", "t1", None),
         ("q1", "t2", None),
@@ -140,7 +142,7 @@ def test_measures_with_without_and_of_the_leaked_alone() -> None:
     run = Run({query: ("right",) if int(query[1:]) < 12 else ("wrong", "right") for query in queries}, ())
     found = JudgedRuns("set", queries, qrels, {"bm25": run})
     training = {f"t{n}": f"Text {n}!" for n in (0, 1, 2, 23)}
-    leaks = leakage.find(queries, training, None, 0.9)
+    leaks = leakage.find_leaks(queries, training, None, 0.9)
     made = leakage.Leakage("set", queries, training, leaks, (), None, None)
     assert made.leaked == ("q0", "q1", "q2", "q23")
     made = leakage.with_effects(made, found, measure_names.parse(("RR@10", "NumRet")))
@@ -171,9 +173,9 @@ def test_a_figure_has_one_interval_whichever_command_shows_it() -> None:
     shown = []
     for queries in (names, names[::-1]):
         found = JudgedRuns("set", dict.fromkeys(queries, ""), {name: qrels[name] for name in queries}, {"bm25": run})
-        (effect,) = leakage.effects(found, ("q0",), asked)
-        (worth,) = evaluate_runs.measure_runs(found, asked)
+        (effect,) = leakage.measure_effects(found, ("q0",), asked)
+        evaluated = evaluate_runs.evaluate_runs(found, asked)
         judged = evaluate.evaluate(run, qrels, queries, asked)
-        shown += [effect.all, worth.figures["RR@10"], evaluate.figure(judged, "RR@10")]
-        shown.append(evaluate.mean(dict(sorted(judged.per_query["RR@10"].items(), reverse=True))))
+        shown += [effect.all, *(evaluate.estimate(each, "RR@10") for each in (evaluated.evaluations["bm25"], judged))]
+        shown.append(evaluate.mean_estimate(dict(sorted(judged.per_query["RR@10"].items(), reverse=True))))
     assert {(each.low, each.high) for each in shown} == {(shown[0].low, shown[0].high)} and shown[0].low is not None

@@ -12,26 +12,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import FileError, UsageError
-from harness.evaluation import pool_files
-from harness.evaluation.pool import Pool
-from harness.evaluation.pool_files import Judged
+from harness.evaluation.pool import COLUMNS, GradedPair, JudgingPool, pair_id, read_graded_pool, write_pool
 
 ids = st.text(st.characters(categories=("L", "N", "P", "S")), min_size=1, max_size=6)
-PAIR = pool_files.mark("q1", "d1")
+PAIR = pair_id("q1", "d1")
 
 
 def made(pairs: list[tuple[str, str]], form: str, text: str = "t", query: str = "q") -> str:
-    pool = Pool(tuple(pairs), {each: query for each, _ in pairs}, 0, (), 5)
+    pool = JudgingPool(tuple(pairs), {each: query for each, _ in pairs}, 0, (), 5)
     stream = io.StringIO()
     documents = {document: {"title": text, "text": text} for _, document in pairs}
-    pool_files.write(pool, documents, form, stream)
+    write_pool(pool, documents, form, stream)
     return stream.getvalue()
 
 
 def back(folder: Path, content: str | bytes) -> list[tuple[str, str, int | None]] | None:
     path = folder / "judged"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    found = pool_files.read(path)
+    found = read_graded_pool(path)
     return None if found is None else [(each.query_id, each.doc_id, each.grade) for each in found]
 
 
@@ -57,21 +55,21 @@ def test_ids_come_back_whatever_the_texts_are(
 
 
 def test_nothing_but_pair_texts_and_grade_is_written() -> None:
-    assert made([("q1", "d1")], "tsv").splitlines()[0].split("\t") == list(pool_files.COLUMNS)
+    assert made([("q1", "d1")], "tsv").splitlines()[0].split("\t") == list(COLUMNS)
     (line,) = made([("q1", "d1")], "jsonl").splitlines()
-    assert tuple(json.loads(line)) == pool_files.COLUMNS and json.loads(line)["grade"] is None
+    assert tuple(json.loads(line)) == COLUMNS and json.loads(line)["grade"] is None
 
 
 def test_missing_texts_are_missing() -> None:
     stream = io.StringIO()
-    pool_files.write(Pool((("q1", "d1"),), {"q1": ""}, 0, (), 5), {}, "jsonl", stream)
+    write_pool(JudgingPool((("q1", "d1"),), {"q1": ""}, 0, (), 5), {}, "jsonl", stream)
     found = json.loads(stream.getvalue())
     assert (found["query"], found["title"], found["document"]) == (None, None, None)
 
 
 def test_an_id_that_no_table_holds_is_for_json() -> None:
     assert made([("q1", "d\N{ZERO WIDTH SPACE}1")], "jsonl")
-    with pytest.raises(UsageError, match=r"cannot stand in a table; write it with --format jsonl"):
+    with pytest.raises(UsageError, match=r"; write it with --format jsonl"):
         made([("q1", "d\N{ZERO WIDTH SPACE}1")], "tsv")
 
 
@@ -113,12 +111,12 @@ HEAD = "query_id\tdoc_id\tgrade\n"
     ("content", "why"),
     [
         (
-            f"pair\t{HEAD}{pool_files.mark('007', 'd1')}\t7\td1\t1\n",
+            f"pair\t{HEAD}{pair_id('007', 'd1')}\t7\td1\t1\n",
             r"judged:2: query '7' and document 'd1' are not the pair",
         ),
-        (f"{HEAD}q1\td1\t1\nq1\td2\tyes\n", r"judged:3: grade 'yes' is no whole number of 0 or more"),
-        (f"{HEAD}q1\td1\t-1\n", r"judged:2: grade '-1' is no whole number"),
-        (f"{HEAD}q1\td1\t1.0\n", r"judged:2: grade '1.0' is no whole number"),
+        (f"{HEAD}q1\td1\t1\nq1\td2\tyes\n", r"judged:3: grade 'yes' is not a whole number of 0 or more"),
+        (f"{HEAD}q1\td1\t-1\n", r"judged:2: grade '-1' is not a whole number"),
+        (f"{HEAD}q1\td1\t1.0\n", r"judged:2: grade '1.0' is not a whole number"),
         (f"{HEAD}q1\td1\t1\nq1\td1\t2\n", r"judged:3: document 'd1' of query 'q1' has grade 2, and 1 in .*judged:2"),
         (f"{HEAD}q1\td1\n", r"judged:2: 2 fields, must be 3"),
         (f"{HEAD}\td1\t1\n", r"judged:2: .* an id is empty or has a blank"),
@@ -127,13 +125,13 @@ HEAD = "query_id\tdoc_id\tgrade\n"
         ('{"query_id": "q1", "doc_id": "d1", "grade": true}\n', r"judged:1: grade 'True'"),
         (
             f"{HEAD}#\tq\t1\n",
-            r"judged:2: query '#', document 'q': a line of judgements that begins with # is a comment",
+            r"judged:2: query '#', document 'q': a qrels line that begins with # is a comment",
         ),
         ('{"query_id": " q", "doc_id": "d1", "grade": 1}\n', r"judged:1: .* an id is empty or has a blank"),
-        ('{"query_id": "q", "doc_id": "\\ufeffd", "grade": 1}\n', r"judged:1: .* a byte order mark in it"),
+        ('{"query_id": "q", "doc_id": "\\ufeffd", "grade": 1}\n', r"judged:1: .* a byte order mark"),
         ('{"query_id": "q", "doc_id": "\\ud800", "grade": 1}\n', r"judged:1: .* half a character"),
         (f'{{"query_id": "q", "doc_id": "{"d" * 70_000}", "grade": 1}}\n', r"judged:1: .* more than 65,536 bytes"),
-        ('{"query_id": null, "doc_id": "d1", "grade": 1}\n', r"judged:1: no JSON with .*query_id is no text"),
+        ('{"query_id": null, "doc_id": "d1", "grade": 1}\n', r"judged:1: no JSON with .*query_id is not a text"),
         ('{"query_id": "q1", "doc_id": "d1"}\n', r"judged:1: no JSON with query_id, doc_id, grade"),
         ('{"query_id": "q1", "doc_id": "d1", "grade": 1}\n[]\n', r"judged:2: no JSON"),
         (b"query_id\tdoc_id\tgrade\n\xff\n", r"judged: not UTF-8"),
@@ -146,10 +144,13 @@ def test_wrong_lines_are_named(tmp_path: Path, content: str | bytes, why: str) -
 
 def test_a_missing_pool_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="none: cannot be read"):
-        pool_files.read(tmp_path / "none")
+        read_graded_pool(tmp_path / "none")
 
 
 def test_each_judgement_has_the_line_it_came_from(tmp_path: Path) -> None:
     (tmp_path / "judged").write_text(f"{HEAD}q1\td1\t1\nq1\td2\t\n")
     place = tmp_path / "judged"
-    assert pool_files.read(place) == (Judged(f"{place}:2", "q1", "d1", 1), Judged(f"{place}:3", "q1", "d2", None))
+    assert read_graded_pool(place) == (
+        GradedPair(f"{place}:2", "q1", "d1", 1),
+        GradedPair(f"{place}:3", "q1", "d2", None),
+    )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.evaluation import evaluate_runs, measure_names, run_notes
-from harness.evaluation.judged_runs import JudgedRuns, Strangers
+from harness.evaluation import evaluate_runs, measure_names
+from harness.evaluation.judged_runs import JudgedRuns, UnknownQueries
 from harness.evaluation.trec import Run
 
 QRELS = {"q1": {"d": 1, "y": -2}, "q2": {"d": 1}, "q3": {"d": 0}}
@@ -21,7 +21,7 @@ def runs(**of: tuple[str, ...]) -> JudgedRuns:
 
 
 def every(found: JudgedRuns) -> tuple[str, ...]:
-    return run_notes.every(found, evaluate_runs.query_values(found, MEASURES).evaluations, MEASURES)
+    return evaluate_runs.evaluate_runs(found, MEASURES).notes
 
 
 UNJUDGED = (
@@ -33,15 +33,15 @@ UNJUDGED = (
 def test_what_all_runs_say_is_said_once() -> None:
     found = replace(
         runs(all=("q1", "q2", "q3"), few=("q1", "q4")),
-        strangers={"few": Strangers(("s1", "s2", "s3", "s4"), "few.run:3")},
-        said=("made is judged otherwise",),
+        unknown={"few": UnknownQueries(("s1", "s2", "s3", "s4"), "few.run:3")},
+        notes=("made is judged otherwise",),
     )
     assert every(found) == (
         "1 (q4) of 4 queries have no judgements, left out of the measures",
         "RR@10: looks deeper than the 2 hits that were retrieved",
         "few: 2 (q2, q3) judged queries got no hits and count 0",
         "few: 4 (s1, s2, s3, ...) queries of the run are not among those to be judged and are left out; the first "
-        "stands in few.run:3",
+        "is in few.run:3",
         "1 (q1) queries have equal scores, ordered by document id, the largest first, as trec_eval does",
         "made is judged otherwise",
         "1 (q3) of 3 judged queries have no relevant document; they count",
@@ -58,7 +58,7 @@ def test_ties_of_all_runs_are_one_sentence() -> None:
         rankings = {
             name: replace(found.runs.get(name, Run({}, ())), tied_queries=queries) for name, queries in of.items()
         }
-        return run_notes.of_ties(replace(found, runs=rankings))
+        return evaluate_runs.tie_notes(replace(found, runs=rankings))
 
     assert said(**tied) == (f"2 of 3 runs have queries with equal scores (b 2, a 1 of 3), {how}",), "q4 is not judged"
     assert said(**tied | {"b": ()}) == (f"a: 1 (q1) queries have equal scores, {how}",)
@@ -77,15 +77,15 @@ def test_stored_runs_were_cut_and_keep_their_order() -> None:
 
 
 def test_hits_that_were_all_judged_by_their_texts_have_no_unjudged_ones() -> None:
-    found = replace(runs(all=("q1", "q2", "q3")), hits_alone=True, said=("said",))
-    assert run_notes.unjudged_of(found, MEASURES) == {}
-    assert run_notes.of_unjudged(found, MEASURES) == () and run_notes.of_judgements(found) == ("said",)
+    found = replace(runs(all=("q1", "q2", "q3")), hits_alone=True, notes=("said",))
+    assert evaluate_runs.count_unjudged_hits(found, MEASURES) == {}
+    assert not any("Unjudged" in note for note in every(found)) and evaluate_runs.qrels_notes(found) == ("said",)
 
 
 def test_the_depth_is_that_of_the_first_measure_that_has_one() -> None:
     found = runs(all=("q1", "q2", "q3"))
-    assert run_notes.unjudged_of(found, measure_names.parse(["AP", "P@1", "RR@10"]))["all"].depth == 1
-    (said,) = run_notes.of_unjudged(found, measure_names.parse(["P@1"]))
+    assert evaluate_runs.count_unjudged_hits(found, measure_names.parse(["AP", "P@1", "RR@10"]))["all"].depth == 1
+    said = evaluate_runs.evaluate_runs(found, measure_names.parse(["P@1"])).common_notes[-1]
     assert said.startswith("Unjudged among the first hits on made: all 100%;")
-    assert run_notes.unjudged_of(found, measure_names.parse(["AP"]))["all"].depth == 2
-    assert run_notes.of_unjudged(replace(found, runs={"none": Run({}, ())}), MEASURES) == ()
+    assert evaluate_runs.count_unjudged_hits(found, measure_names.parse(["AP"]))["all"].depth == 2
+    assert not any("Unjudged" in note for note in every(replace(found, runs={"none": Run({}, ())})))

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from harness.evaluation import evaluate, measure_names, trec
-from harness.evaluation.trec import Lines, Qrels, Run
+from harness.evaluation.trec import FlaggedLines, Qrels, Run
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 TREC_EVAL = DATA / "trec_eval"
@@ -35,7 +35,8 @@ def names(rel: int) -> dict[str, str]:
     """trec_eval's names of measures -> ours, all that both have.
 
     But for iprec_at_recall: these outputs are of trec_eval 10, which rounds a share of the relevant documents to the
-    nearest one; pytrec_eval has the code of trec_eval 9, which took the next one from a tenth on (docs/method/measures.md).
+    nearest one; pytrec_eval has the code of trec_eval 9, which took the next one from a tenth on
+    (docs/method/measures.md).
     """
     at = "" if rel == 1 else f"(rel={rel})"
     plain = {
@@ -90,7 +91,7 @@ def test_trec_evals_own_test_set_gives_its_own_figures(agreed: tuple[str, evalua
 
 
 def test_tags_with_blanks_are_read_and_told() -> None:
-    assert trec.read_scored_run(TREC_EVAL / "results.trunc.gz").longer == Lines(5, 1)
+    assert trec.read_scored_run(TREC_EVAL / "results.trunc.gz").longer == FlaggedLines(5, 1)
 
 
 def test_a_query_without_results_counts_zero_as_with_c() -> None:

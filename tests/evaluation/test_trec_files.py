@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.errors import FileError
-from harness.evaluation import trec, trec_parser
-from harness.evaluation.trec import Lines
+from harness.evaluation import trec, trec_lines
+from harness.evaluation.trec import FlaggedLines
 
 Reader = Callable[[Path], object]
 READERS: dict[str, Reader] = {
@@ -94,26 +94,26 @@ def test_blanks_comments_and_line_ends_make_no_difference(tmp_path: Path, conten
 # What is refused.
 
 WRONG_RUNS = [
-    (b"q Q0 d 3 1.0", "4: 5 fields, must be 6 (query Q0 document rank score tag), and the file ends there: cut off?"),
-    (b"q Q0 d 3 1.0\n", "4: 5 fields, must be 6 (query Q0 document rank score tag); mend the line"),
+    (b"q Q0 d 3 1.0", "4: 5 fields, must be 6 (query Q0 document rank score tag), and the file ends there: truncated?"),
+    (b"q Q0 d 3 1.0\n", "4: 5 fields, must be 6 (query Q0 document rank score tag); correct the line"),
     (
         b"q,Q0,d,3,1.0,x\n",
-        "4: 1 fields, must be 6 (query Q0 document rank score tag), with blanks or tabs between, not",
+        "4: 1 fields, must be 6 (query Q0 document rank score tag), separated by blanks or tabs, not",
     ),
     (
         b"q;Q0;d;3;1,0;x\n",
-        "4: 1 fields, must be 6 (query Q0 document rank score tag), with blanks or tabs between, not",
+        "4: 1 fields, must be 6 (query Q0 document rank score tag), separated by blanks or tabs, not",
     ),
     (b"q Q0 my doc 3 1.0 x\n", "4: 7 fields, must be 6 (query Q0 document rank score tag)"),
-    (b"q Q0 d 3 nan x\n", "4: score 'nan' is no finite number; mend or remove the line"),
-    (b"q Q0 d 3 -inf x\n", "4: score '-inf' is no finite number"),
-    (b"q Q0 d 3 1e400 x\n", "4: score '1e400' is no finite number"),
-    (b"q Q0 d 3 1_0 x\n", "4: score '1_0' is no finite number"),
-    (b"q Q0 d 3 0x1p3 x\n", "4: score '0x1p3' is no finite number"),
+    (b"q Q0 d 3 nan x\n", "4: score 'nan' is not a finite number; correct or remove the line"),
+    (b"q Q0 d 3 -inf x\n", "4: score '-inf' is not a finite number"),
+    (b"q Q0 d 3 1e400 x\n", "4: score '1e400' is not a finite number"),
+    (b"q Q0 d 3 1_0 x\n", "4: score '1_0' is not a finite number"),
+    (b"q Q0 d 3 0x1p3 x\n", "4: score '0x1p3' is not a finite number"),
     (b"q Q0 a 3 0.5 x\n", "4: document 'a'"),
     (b"q Q0 \xe9 3 1.0 x\n", "4: not UTF-8: "),
-    (b"q Q0 d\0 3 1.0 x\n", "4: a NUL or a mark of UTF-16: no UTF-8 text; save the file as UTF-8"),
-    (b"\xef\xbb\xbfq Q0 d 3 1.0 x\n", "4: a byte order mark within the file, as joined files have; remove it"),
+    (b"q Q0 d\0 3 1.0 x\n", "4: a NUL or a UTF-16 mark: not UTF-8 text; save the file as UTF-8"),
+    (b"\xef\xbb\xbfq Q0 d 3 1.0 x\n", "4: a byte order mark inside the file, as joined files have; remove it"),
 ]
 
 
@@ -128,25 +128,25 @@ def test_a_wrong_line_of_a_run_is_named(tmp_path: Path, line: bytes, what: str, 
 def test_what_stands_behind_the_tag_is_of_the_tag_where_scores_decide(tmp_path: Path) -> None:
     content = b"q Q0 a 1 1.5 x\nq Q0 b 2 2.5 my own tag\nq Q0 c 3 0.5 k1 0.9 b 4\nq Q0 d 4 -1 tag 3 0.5\n"
     found = trec.read_scored_run(write(tmp_path, content))
-    assert found.rankings == {"q": ("b", "a", "c", "d")} and found.longer == Lines(3, 2)
+    assert found.rankings == {"q": ("b", "a", "c", "d")} and found.longer == FlaggedLines(3, 2)
     assert trec.read_scored_run(write(tmp_path, b"q Q0 a 1 1.5 x\n")).longer is None
     assert str(said(trec.read_run, write(tmp_path, content))).endswith(
-        ":2: 8 fields, must be 6 (query Q0 document rank score tag); mend the line"
+        ":2: 8 fields, must be 6 (query Q0 document rank score tag); correct the line"
     ), "harness writes no such tag"
 
 
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ("q Q0 my doc 3 1.0 x", "rank 'doc' is no whole number, or one that 64 bits do not hold; is there a blank in"),
-        ("my q Q0 doc 3 1.0 x", "rank 'doc' is no whole number"),
-        ("q Q0 d 3 high x y", "score 'high' is no finite number"),
-        ("q Q0 d - 1.5 x y", "rank '-' is no whole number"),
+        ("q Q0 my doc 3 1.0 x", "rank 'doc' is not a whole number of at most 64 bits; is there a blank in"),
+        ("my q Q0 doc 3 1.0 x", "rank 'doc' is not a whole number"),
+        ("q Q0 d 3 high x y", "score 'high' is not a finite number"),
+        ("q Q0 d - 1.5 x y", "rank '-' is not a whole number"),
         ("q Q0 d 12 3 1.5 x", "'d 12' may be one id with a blank"),
         ("q Q0 d 12 13 3 1.5 x", "'d 12' may be one id with a blank"),
         ("q Q0 ISBN 12 3.4 1 9.5 x", "'ISBN 12 3.4' may be one id with a blank, or a line's end is missing"),
         ("q Q0 d 1 2.5 xq1 Q0 c 1 9.5 x", "'d 1 2.5 xq1 Q0 c' may be one id with a blank, or a line's end"),
-        ("q,1 Q0 a b c d e", "rank 'b' is no whole number"),
+        ("q,1 Q0 a b c d e", "rank 'b' is not a whole number"),
     ],
 )
 def test_columns_that_are_shifted_are_no_tags(tmp_path: Path, line: str, why: str) -> None:
@@ -159,21 +159,21 @@ def test_columns_that_are_shifted_are_no_tags(tmp_path: Path, line: str, why: st
 def test_a_score_beyond_32_bits_is_refused_where_scores_decide(tmp_path: Path) -> None:
     path = write(tmp_path, b"q Q0 a 1 1e39 x\n")
     assert said(trec.read_scored_run, path) == (
-        f"{path}:1: score '1e39' is beyond the 32 bits that trec_eval keeps of a score; mend or remove the line"
+        f"{path}:1: score '1e39' does not fit into the 32 bits of trec_eval's scores; correct or remove the line"
     )
     assert trec.read_run(path).rankings == {"q": ("a",)}
 
 
 WRONG_QRELS = [
-    (b"q 0 d yes\n", "2: relevance 'yes' is no whole number"),
-    (b"q 0 d 1.0\n", "2: relevance '1.0' is no whole number"),
-    (b"q 0 d 1_0\n", "2: relevance '1_0' is no whole number"),
-    (b"q 0 d \xd9\xa3\n", "2: relevance '\u0663' is no whole number"),
+    (b"q 0 d yes\n", "2: relevance 'yes' is not a whole number"),
+    (b"q 0 d 1.0\n", "2: relevance '1.0' is not a whole number"),
+    (b"q 0 d 1_0\n", "2: relevance '1_0' is not a whole number"),
+    (b"q 0 d \xd9\xa3\n", "2: relevance '\u0663' is not a whole number"),
     (b"q 0 1 8841823\n", "2: relevance '8841823' is beyond 65,535: is it an id?"),
-    (b"q 0 1 99999999999999999999\n", "2: relevance '99999999999999999999' is no whole number, or one that 64 bits"),
-    (b"q 0 d\n", "2: 3 fields, must be 4 (query iteration document relevance); mend the line"),
-    (b"q\t0,d,1\n", "2: 2 fields, must be 4 (query iteration document relevance), with blanks or tabs between, not"),
-    (b"q 0 a 2\n", "2: 'a' is judged in two ways for query 'q'; remove one line"),
+    (b"q 0 1 99999999999999999999\n", "2: relevance '99999999999999999999' is not a whole number of at most 64 bits"),
+    (b"q 0 d\n", "2: 3 fields, must be 4 (query iteration document relevance); correct the line"),
+    (b"q\t0,d,1\n", "2: 2 fields, must be 4 (query iteration document relevance), separated by blanks or tabs, not"),
+    (b"q 0 a 2\n", "2: 'a' has two grades for query 'q'; remove one line"),
 ]
 
 
@@ -190,8 +190,10 @@ def test_grades_below_zero_are_taken_as_they_stand(tmp_path: Path) -> None:
 
 def test_lines_with_grades_below_zero_are_counted(tmp_path: Path) -> None:
     content = b"p 0 a 1\nq 0 a 1\nq 0 b -1\np 0 b -2\np 0 c -1\n"
-    assert trec.read_judgements(write(tmp_path, content)).below == Lines(3, 3)
-    assert trec.read_judgements(write(tmp_path, b"q 0 a 0\n")).below is None
+    path = write(tmp_path, content)
+    (note,) = trec.read_qrels_file(path).notes
+    assert note.startswith(f"3 grades are below 0, the first in {path}:3: ")
+    assert trec.read_qrels_file(write(tmp_path, b"q 0 a 0\n")).notes == ()
 
 
 @pytest.mark.parametrize("read", READERS.values(), ids=READERS)
@@ -202,18 +204,16 @@ def test_how_a_file_begins_says_what_it_is(tmp_path: Path, read: Reader) -> None
     assert said(read, zipped) == said(read, write(tmp_path, content)), "a .gz that lost its ending"
     named = tmp_path / "text.gz"
     named.write_bytes(content)
-    assert str(said(read, named)).startswith(f"{named}: damaged, or named wrongly: it is called .gz and holds")
+    assert str(said(read, named)).startswith(f"{named}: damaged or misnamed: it ends in .gz but is not")
     assert said(read, tmp_path) == f"{tmp_path}: is a folder; name a file"
     for magic, kind in ((b"PK\x03\x04..", "zip"), (b"\x28\xb5\x2f\xfd..", "zstd"), (b"BZh9", "bzip2")):
         packed = write(tmp_path, magic, "packed")
-        assert said(read, packed) == f"{packed}: is packed by {kind}; unpack it, or gzip what it holds"
+        assert said(read, packed) == f"{packed}: a {kind} archive; unpack it, or use gzip"
 
 
 def test_utf_16_is_named(tmp_path: Path) -> None:
     path = write(tmp_path, "q 0 a 1\n".encode("utf-16"))
-    assert said(trec.read_qrels, path) == (
-        f"{path}:1: a NUL or a mark of UTF-16: no UTF-8 text; save the file as UTF-8"
-    )
+    assert said(trec.read_qrels, path) == (f"{path}:1: a NUL or a UTF-16 mark: not UTF-8 text; save the file as UTF-8")
 
 
 def test_a_file_that_is_one_endless_line_is_refused(tmp_path: Path) -> None:
@@ -228,8 +228,8 @@ def test_of_two_wrong_lines_the_first_is_named_wherever_blocks_end(
     lines[300], lines[700] = b"q30 Q0 d301 1 1.5 x\n", b"q70 Q0 d701 1 1.5 x\n"  # each stands again in the next line
     path = write(tmp_path, b"".join(lines))
     for size in (64, 1000, 1 << 16):
-        monkeypatch.setattr(trec_parser, "BLOCK_BYTES", size)
-        assert str(said(trec.read_scored_run, path)).startswith(f"{path}:302: document 'd301' stands twice")
+        monkeypatch.setattr(trec_lines, "BLOCK_BYTES", size)
+        assert str(said(trec.read_scored_run, path)).startswith(f"{path}:302: document 'd301' appears twice")
 
 
 # Lines at once, and one by one: the same.
@@ -284,9 +284,9 @@ def test_blocks_and_single_lines_give_the_same(
 ) -> None:
     path = write(tmp_path_factory.mktemp("read"), content)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trec_parser, "BLOCK_BYTES", size)
+        patch.setattr(trec_lines, "BLOCK_BYTES", size)
         found = {name: told(said(read, path)) for name, read in READERS.items()}
-        patch.setattr(trec_parser, "_at_once", lambda *_: None)
+        patch.setattr(trec_lines, "_at_once", lambda *_: None)
         assert {name: told(said(read, path)) for name, read in READERS.items()} == found
 
 
@@ -299,7 +299,7 @@ def told(found: object) -> object:
 def test_lines_that_a_carriage_return_alone_ends_are_refused(tmp_path: Path, read: Reader) -> None:
     line = "q Q0 a 1 2.5 x" if read == trec.read_scored_run else "q 0 a 1"
     path = write(tmp_path, f"{line}\r{line.replace(' a ', ' b ')}\r".encode())
-    assert str(said(read, path)).startswith(f"{path}:1: a carriage return within the line")
+    assert str(said(read, path)).startswith(f"{path}:1: a carriage return inside the line")
     assert read(write(tmp_path, f"{line}\r\n".encode())) == read(write(tmp_path, f"{line}\n".encode()))
 
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import shutil
 import sys
-from io import StringIO
 
 import pytest
-from rich.console import Console
 
 from harness.experiments.conformance import Check, examine
 from harness.launch import process
 from harness.launch.fake import FakeLauncher
 from harness.launch.images import catalog
 from harness.launch.process import ProcessLauncher
-from harness.progress import Screen
 from harness.records import Envelope
 from tests.conftest import PLANTED, Bench
 
@@ -58,7 +55,7 @@ def checks(bench: Bench, name: str) -> list[Check]:
     launcher = ProcessLauncher(bench.cache)
     folder = bench.folder / "conformance"
     folder.mkdir()
-    return list(examine(launcher, catalog.system(name), ENVELOPE, folder, Screen(Console(file=StringIO()))))
+    return list(examine(launcher, catalog.system(name), ENVELOPE, folder))
 
 
 def speaker(bench: Bench, order: int = 1) -> None:
@@ -154,6 +151,6 @@ def test_with_gpus_the_image_for_them_searches_what_the_other_built(bench: Bench
     folder = bench.folder / "conformance"
     folder.mkdir()
     gpu = Envelope("gpu1-cpu1-mem1", 1, 1 << 30, 1)
-    list(examine(launcher, system, gpu, folder, Screen(Console(file=StringIO()))))
+    list(examine(launcher, system, gpu, folder))
     ran = [(job.spec.kind, job.spec.envelope.gpus, job.prepared.system.image) for job in launcher.launched]
     assert ran == [("build", 0, "planted"), ("search", 1, "planted-cuda"), ("search", 1, "planted-cuda")]

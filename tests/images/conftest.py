@@ -97,7 +97,7 @@ def probe(engine: docker.DockerClient, warmth: Warmth, tmp_path: Path) -> Probe:
 
     def run(name: str, lines: str, *, memory: str | None = None, models: Path | None = None) -> list[Any]:
         system = catalog.system(name)
-        image = builder.ensure(engine, system, cache=CACHE, models=models, report=print)
+        image = builder.ensure(engine, system, cache=CACHE, models=models)
         job, index = tmp_path / "job", tmp_path / "index"
         job.mkdir(exist_ok=True)  # a test may have put files there
         (job / "probe.py").write_text(PRELUDE + lines)
@@ -127,13 +127,13 @@ def ask(engine: docker.DockerClient, warmth: Warmth, sparse_models: Path, tmp_pa
     """Run lines in the image of the engine of learned sparse retrieval; see ``impact.asker``."""
     from tests.images import impact
 
-    image = builder.ensure_engine(engine, catalog.system("bt-splade-l"), cache=CACHE, report=print)
+    image = builder.ensure_engine(engine, catalog.system("bt-splade-l"), cache=CACHE)
     return impact.asker(warmth.of(image.digest, IMPORTS["impact"]), GIVEN, sparse_models, tmp_path)
 
 
 @pytest.fixture(scope="session")
 def colbert_image(engine: docker.DockerClient) -> builder.Image:
-    return builder.ensure_engine(engine, catalog.system("colbertv2-s"), cache=CACHE, report=print)
+    return builder.ensure_engine(engine, catalog.system("colbertv2-s"), cache=CACHE)
 
 
 @pytest.fixture(scope="session")
@@ -141,7 +141,7 @@ def colbert_models(
     engine: docker.DockerClient, colbert_image: builder.Image, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     minilm = catalog.system("minilm")
-    tree = assets.fetch("minilm", minilm.system_assets, CACHE, None, print)
+    tree = assets.fetch("minilm", minilm.system_assets, CACHE, None)
     folder = tmp_path_factory.mktemp("models")
     return make_models(engine, colbert_image.digest, folder, tree / minilm.system_assets[0].folder)
 

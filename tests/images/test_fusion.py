@@ -6,20 +6,17 @@ import gzip
 import json
 import shutil
 from collections import defaultdict
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from rich.console import Console
 
 from harness.cli import main
 from harness.experiments import conformance
 from harness.launch.base import Launcher
 from harness.launch.images import catalog
 from harness.launch.process import ProcessLauncher
-from harness.progress import Screen
 from harness.records import Envelope, Hit, Outcome
 from harness.results.reader import read_jobs
 from harness.results.schema import Result
@@ -130,8 +127,7 @@ def test_a_fused_system_keeps_the_contract(bench: Bench) -> None:
     folder = bench.folder / "conformance"
     folder.mkdir()
     envelope = Envelope("cpu1-mem1", 1, 1 << 30)
-    screen = Screen(Console(file=StringIO()))
-    checks = conformance.examine(ProcessLauncher(bench.cache), catalog.system("both"), envelope, folder, screen)
+    checks = conformance.examine(ProcessLauncher(bench.cache), catalog.system("both"), envelope, folder)
     found = {check.what: check for check in checks}
     # Ten documents that a toy tells apart by their words: what is asked here is that batches, trials and threads agree.
     assert [check for check in found.values() if not check.ok] == []

@@ -85,7 +85,7 @@ def test_all_means_have_one_recipe() -> None:
     few = paired_differences.difference("latency", (0.0, 0.1), (values[:29] * 0, values[:29])).over_queries
     assert few.reason == "an interval needs 30 queries, there are 29"
     by_query = {f"q{n:02}": abs(float(value)) for n, value in enumerate(values)}
-    assert evaluate.mean(by_query) == stats.mean(np.abs(values), floor=0.0, ceiling=1.0)
+    assert evaluate.mean_estimate(by_query) == stats.mean(np.abs(values), floor=0.0, ceiling=1.0)
 
 
 @pytest.mark.parametrize(
@@ -98,15 +98,15 @@ def test_all_means_have_one_recipe() -> None:
     ],
 )
 def test_measures_of_0_or_1_have_the_exact_interval(values: list[float], low: float, high: float) -> None:
-    found = evaluate.mean({f"q{n:02}": value for n, value in enumerate(values)})
+    found = evaluate.mean_estimate({f"q{n:02}": value for n, value in enumerate(values)})
     assert (found.low, found.high) == pytest.approx((low, high))
 
 
 def test_no_measure_has_an_interval_of_no_width() -> None:
     for value in (0.0, 0.25, 0.5, 1.0):
         for others in range(5):
-            found = evaluate.mean({f"q{n:02}": value if n >= others else 0.75 for n in range(30)})
+            found = evaluate.mean_estimate({f"q{n:02}": value if n >= others else 0.75 for n in range(30)})
             assert found.value is not None and found.low is not None and found.high is not None
             assert found.high - found.low > 0.05 and found.low <= found.value <= found.high
-    counts = evaluate.mean({f"q{n:02}": 3.0 for n in range(30)})
+    counts = evaluate.mean_estimate({f"q{n:02}": 3.0 for n in range(30)})
     assert (counts.low, counts.high, counts.reason) == (None, None, "every query has the same value: no interval")

@@ -122,7 +122,7 @@ def test_an_engine_that_is_restarted_in_the_middle_of_a_job(
     assert holding.stdin is not None and holding.stdout is not None
     bench.plant("restarted", service_s=0.3)
     launcher = DockerLauncher(bench.cache)
-    image = launcher.prepare(catalog.systems(bench.folder / "engines")["restarted"], print)
+    image = launcher.prepare(catalog.systems(bench.folder / "engines")["restarted"])
     launcher.close()
     own = docker.DockerClient(reach["DOCKER_HOST"])
     (name,) = (tag for tag in engine.images.get(image.digest).tags if tag.startswith("harness-restarted:"))

@@ -224,7 +224,7 @@ class Engine:
         raise APIError("no registry")
 
 base_image.lock = lambda *_: Path(sys.argv[2])
-base_image.ensure(Engine(), Path(sys.argv[1]), print)
+base_image.ensure(Engine(), Path(sys.argv[1]))
 """
 
 

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
-from rich.console import Console
 
 from harness import datasets
 from harness.cli import embed, launchers, main
@@ -25,7 +24,7 @@ from harness.jobs.encode import EncodingSetup, TextSet
 from harness.launch.base import Ended, LaunchRequest, Limits
 from harness.launch.fake import FakeLauncher
 from harness.launch.images import catalog
-from harness.progress import Screen, Step
+from harness.progress import Progress
 from tests.conftest import TOPICS, Bench, write_dataset
 
 SYSTEM = catalog.system("minilm")
@@ -48,7 +47,7 @@ def write_index(folder: Path, ids: list[str], vectors: Any, **facts: object) -> 
 class Encoder(FakeLauncher):
     """Builds an index of what a text is long."""
 
-    def launch(self, job: LaunchRequest, progress: Callable[[Step], None]) -> Ended:
+    def launch(self, job: LaunchRequest, progress: Progress) -> Ended:
         ended = super().launch(job, progress)
         lines = (job.corpus_dir / "corpus.jsonl").read_text(encoding="utf-8").splitlines()
         found = [json.loads(line) for line in lines]
@@ -66,7 +65,7 @@ def launcher() -> Encoder:
 
 @pytest.fixture
 def workshop(bench: Bench, launcher: Encoder) -> EncodingSetup:
-    return EncodingSetup(launcher, bench.cache, Screen(Console(quiet=True)), Limits())
+    return EncodingSetup(launcher, bench.cache, Limits())
 
 
 def wanted(bench: Bench, *ids: str) -> TextSet:
@@ -76,7 +75,7 @@ def wanted(bench: Bench, *ids: str) -> TextSet:
 
 def test_vectors_are_kept_once_and_added_to(bench: Bench, workshop: EncodingSetup, launcher: Encoder) -> None:
     def into(made: Embeddings) -> Path:
-        return embeddings.place(bench.results, made)
+        return embeddings.embeddings_path(bench.results, made)
 
     first = encode.encode(SYSTEM, wanted(bench, "d3", "d1"), into, workshop)
     assert (first.added, set(first.found.ids)) == (2, {"d1", "d3"})
@@ -90,9 +89,9 @@ def test_vectors_are_kept_once_and_added_to(bench: Bench, workshop: EncodingSetu
     every = encode.encode(SYSTEM, wanted(bench), into, workshop)
     assert every.added == 7 and every.found.source == wanted(bench).corpus.sha256
     assert every.path.name.startswith(f"{'c' * 16}-document-{every.found.source[:16]}-")
-    assert embeddings.kept(bench.results, "document", every.found.source) == (every.path,)
-    assert embeddings.kept(bench.results / "suite", "document", every.found.source) == (every.path,)
-    assert embeddings.kept(bench.results, "query", every.found.source) == ()
+    assert embeddings.find_embeddings(bench.results, "document", every.found.source) == (every.path,)
+    assert embeddings.find_embeddings(bench.results / "suite", "document", every.found.source) == (every.path,)
+    assert embeddings.find_embeddings(bench.results, "query", every.found.source) == ()
 
 
 def test_an_id_that_no_text_has_is_refused(bench: Bench, workshop: EncodingSetup) -> None:
@@ -212,7 +211,7 @@ def test_from_a_run_to_its_distances(bench: Bench, harness: Callable[..., Result
     assert lacking.exit_code == 2 and "no vector of minilm" in lacking.output and "DATASET" in lacking.output
     harness("embed", "minilm", "./tiny", "--all", "-o", "all")
     beside = harness("frechet", *files, "all", "-k", "1", "--measures", "RR@10 R@2kt")
-    assert beside.exit_code == 0 and beside.stderr.count("more.trec: R@2kt: needs a dataset that has answers") == 1
+    assert beside.exit_code == 0 and beside.stderr.count("more.trec: R@2kt: needs a dataset with answers") == 1
     other = harness("frechet", "results", "--encoder", "other")
     assert other.exit_code == 2 and "no vectors by 'other'" in other.output
 

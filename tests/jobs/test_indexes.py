@@ -19,7 +19,7 @@ from harness.launch.base import Ended, Launcher, LaunchRequest, Limits
 from harness.launch.fake import FakeLauncher
 from harness.launch.images import catalog
 from harness.launch.process import ProcessLauncher
-from harness.progress import Step
+from harness.progress import Progress, silent
 from harness.records import Envelope, Outcome
 from tests.conftest import Bench
 
@@ -33,14 +33,14 @@ class Builder(FakeLauncher):
         super().__init__()
         self.mischief = mischief
 
-    def launch(self, job: LaunchRequest, progress: Callable[[Step], None]) -> Ended:
+    def launch(self, job: LaunchRequest, progress: Progress) -> Ended:
         ended = super().launch(job, progress)
         self.mischief(job.index_dir)
         return ended
 
 
 def build(bench: Bench, launcher: Launcher, key: str = "key", system: str = "planted") -> indexes.Index:
-    prepared = launcher.prepare(catalog.system(system), lambda _: None)
+    prepared = launcher.prepare(catalog.system(system))
     corpus = datasets.load(bench.folder / "tiny", bench.cache).corpus
     return indexes.build(
         launcher,
@@ -50,7 +50,7 @@ def build(bench: Bench, launcher: Launcher, key: str = "key", system: str = "pla
         envelope=ENVELOPE,
         limits=Limits(),
         cache=bench.cache,
-        progress=lambda _: None,
+        progress=silent,
     )
 
 
@@ -85,7 +85,7 @@ class Full(FakeLauncher):
         super().__init__(lambda _: outcome)
         self.words = words
 
-    def launch(self, job: LaunchRequest, progress: Callable[[Step], None]) -> Ended:
+    def launch(self, job: LaunchRequest, progress: Progress) -> Ended:
         return replace(super().launch(job, progress), log=self.words)
 
 

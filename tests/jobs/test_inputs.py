@@ -13,8 +13,9 @@ from harness.datasets import prepare
 from harness.errors import UsageError
 from harness.jobs import inputs, suite
 from harness.jobs.inputs import Inputs, RunOptions
+from harness.jobs.plan import plan_here
 from harness.launch.fake import FakeLauncher
-from harness.progress import Screen
+from harness.progress import shown
 from tests.conftest import Bench, write_dataset
 
 Gather = Callable[..., Inputs]
@@ -51,13 +52,10 @@ def test_queries_lent_for_warm_up_are_said_once_and_leave_fewer_to_time(bench: B
     (bench.folder / "tiny" / "queries.jsonl").write_text("".join(json.dumps(each) + "\n" for each in topics))
     (bench.folder / "tiny" / "qrels.trec").write_text("".join(f"q{n} 0 d1 1\n" for n in range(20)))
     text = StringIO()
-    found = inputs.gather(
-        suite.load(bench.suite("[protocol]\nwarmup_queries = 5\n")),
-        options(bench),
-        Screen(Console(file=text, width=200)),
-    )
+    with shown(Console(file=text, width=200)):
+        found = inputs.gather(suite.load(bench.suite("[protocol]\nwarmup_queries = 5\n")), options(bench))
     assert "  tiny: 4 of 20 queries warm the systems up; they are judged, not timed" in text.getvalue()
-    job = inputs.planned(found, options(bench), FakeLauncher())[0]
+    job = plan_here(found, options(bench), FakeLauncher())[0]
     assert (job.spec.sample_size, job.spec.timed_queries, job.spec.warmup_queries) == (20, 16, 4)
 
 
@@ -144,15 +142,15 @@ def test_planning_runs_nothing_and_sees_what_is_stored(bench: Bench) -> None:
     path = bench.suite(profiles=["cpu1-mem256m", "cpu2-mem4"])
     launcher = FakeLauncher()
     found = inputs.gather(suite.load(path), options(bench))
-    assert [job.done for job in inputs.planned(found, options(bench), launcher)] == [False, False]
+    assert [job.done for job in plan_here(found, options(bench), launcher)] == [False, False]
     assert launcher.launched == [] and not bench.results.exists()
     bench.run(FakeLauncher(), path, only="cpu2-mem4")
-    assert [job.done for job in inputs.planned(found, options(bench), launcher)] == [False, True]
-    assert [job.done for job in inputs.planned(found, options(bench, fresh=True), launcher)] == [False, False]
+    assert [job.done for job in plan_here(found, options(bench), launcher)] == [False, True]
+    assert [job.done for job in plan_here(found, options(bench, fresh=True), launcher)] == [False, False]
 
 
 def test_a_profile_that_the_host_cannot_give_is_planned_with_its_reason(bench: Bench, gather: Gather) -> None:
-    (job,) = inputs.planned(gather(profiles=["gpu1-cpu1-mem4"]), options(bench), FakeLauncher())
+    (job,) = plan_here(gather(profiles=["gpu1-cpu1-mem4"]), options(bench), FakeLauncher())
     assert job.cannot == "the fake launcher has no GPU"
     assert job.why == "not applicable: the fake launcher has no GPU"
 
@@ -176,7 +174,8 @@ def test_a_large_corpus_in_the_making_is_shown_and_one_that_is_ready_is_not(
     said = []
     for _ in range(2):
         text = StringIO()
-        inputs.gather(suite.load(bench.suite()), options(bench), Screen(Console(file=text, width=200)))
+        with shown(Console(file=text, width=200)):
+            inputs.gather(suite.load(bench.suite()), options(bench))
         said.append(text.getvalue())
     empty = "  tiny: 1 of 11 documents are empty\n"
     assert said == [f"  tiny: corpus ...\n{empty}", empty]
@@ -186,7 +185,8 @@ def test_judgements_of_documents_that_there_are_not_are_said_and_taken(bench: Be
     with (bench.folder / "tiny" / "qrels.trec").open("a") as file:
         file.write("q1 0 d77 1\nq2 0 d77 0\n")
     text = StringIO()
-    found = inputs.gather(suite.load(bench.suite()), options(bench), Screen(Console(file=text, width=300)))
+    with shown(Console(file=text, width=300)):
+        found = inputs.gather(suite.load(bench.suite()), options(bench))
     assert text.getvalue() == (
         "  tiny: 2 judgements are of documents that its corpus has not, such as 'd77' for query 'q1'; "
         "no system can find them\n"

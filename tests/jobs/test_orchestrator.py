@@ -430,12 +430,12 @@ def test_an_index_that_another_run_reads_is_not_built_again_for_a_crash(bench: B
 def test_where_no_folder_can_be_locked_a_broken_index_is_still_built_again(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def locks_nothing(_descriptor: int, _kind: int) -> None:
+    def locks_nothing(*_: object, **_options: object) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     bench.run(FakeLauncher(lambda job: Outcome.CRASH if job.spec.kind == "search" else Outcome.OK))
     launcher = FakeLauncher(lambda job: Outcome.CRASH if job.spec.kind == "search" else Outcome.OK)
-    monkeypatch.setattr(indexes, "fcntl", SimpleNamespace(LOCK_SH=1, LOCK_EX=2, LOCK_NB=4, flock=locks_nothing))
+    monkeypatch.setattr(indexes, "filesystem", SimpleNamespace(**vars(indexes.filesystem) | {"lock": locks_nothing}))
     bench.run(launcher, fresh=True)
     assert _kinds(launcher) == ["search", "build", "search"]
 

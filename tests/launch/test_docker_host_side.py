@@ -13,7 +13,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +28,7 @@ from harness.launch import cpu_placement
 from harness.launch import docker as module
 from harness.launch.base import Ended, LaunchRequest, Limits, Prepared, Stopped
 from harness.launch.docker import DockerLauncher
-from harness.progress import Step
+from harness.progress import Progress, silent
 from harness.records import Envelope, Outcome, Phase
 from harness.results.reader import read_jobs
 from harness.results.schema import Counters
@@ -83,7 +82,7 @@ class Rig:
         self,
         script: str,
         memory_mib: int = 256,
-        seen: Callable[[Step], None] = lambda _: None,
+        seen: Progress = silent,
         limits: Limits = LIMITS,
         corpus: Path | None = None,
     ) -> Ended:
@@ -93,7 +92,7 @@ class Rig:
             (folder / name).mkdir(parents=True)
         (folder / "spec.json").write_text("{}")
         spec = replace(FULL_SPEC, envelope=Envelope("cpu1", 1, memory_mib << 20), pause=True)
-        prepared: Prepared = self.launcher.prepare(self.system, lambda _: None)
+        prepared: Prepared = self.launcher.prepare(self.system)
         job = LaunchRequest(spec, prepared, folder, corpus or folder / "corpus", folder / "index", limits)
         return self.launcher.launch(job, seen)
 
@@ -168,8 +167,8 @@ def test_a_spinning_job_uses_its_cpu_and_a_rival_on_it_is_seen(rig: Rig, monkeyp
 def test_a_quota_that_is_set_while_a_job_runs_is_counted(rig: Rig, engine: docker.DockerClient) -> None:
     throttled: list[str] = []
 
-    def throttle(progress: Step) -> None:
-        if progress.phase == "trial-0" and not throttled:  # told again after the end of the job, which is too late
+    def throttle(_done: int, _total: int = 0, phase: str = "", /) -> None:
+        if phase == "trial-0" and not throttled:  # told again after the end of the job, which is too late
             for each in ours(engine):
                 each.update(cpu_period=100_000, cpu_quota=5_000)
                 throttled.append(each.id)
@@ -200,8 +199,8 @@ def test_a_job_that_is_moved_to_other_cpus_while_it_runs_is_stopped(rig: Rig, en
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("one CPU has no other")
 
-    def move(progress: Step) -> None:
-        if progress.phase == "trial-0":
+    def move(_done: int, _total: int = 0, phase: str = "", /) -> None:
+        if phase == "trial-0":
             for each in ours(engine):
                 each.update(cpuset_cpus="0")
 
@@ -328,14 +327,14 @@ def test_an_engine_that_goes_away_ends_the_run_in_one_line_and_the_next_run_clea
     address = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
     if not address.startswith("unix://"):
         pytest.skip("the engine is not behind a socket of this host")
-    rig.launcher.prepare(rig.system, lambda _: None)
+    rig.launcher.prepare(rig.system)
     door = Door(tmp_path / "door.sock", address.removeprefix("unix://"))
     monkeypatch.setenv("DOCKER_HOST", f"unix://{door.path}")
     rig.launcher.close()
     rig.launcher = DockerLauncher(rig.bench.cache)
 
-    def leave(progress: Step) -> None:
-        if progress.phase == "trial-0" and door.path.exists():
+    def leave(_done: int, _total: int = 0, phase: str = "", /) -> None:
+        if phase == "trial-0" and door.path.exists():
             door.shut()
 
     with pytest.raises(EngineError) as raised:

@@ -16,6 +16,7 @@ from harness.launch import docker as module
 from harness.launch import docker_arguments
 from harness.launch.docker import DockerLauncher, _log, group_of
 from harness.launch.docker_arguments import LOG_BYTES, Waiting, arguments
+from harness.progress import silent
 from harness.records import Outcome
 from harness.results.schema import Placement
 from tests.driver.test_cgroup import ID, V1_PROCESS
@@ -173,7 +174,7 @@ def launched(
     launcher._canary = stage  # type: ignore[assignment]
     monkeypatch.setattr(stage, "look", lambda when, placement, folder: None)
     launcher._client = engine or Engine(container)  # type: ignore[assignment]
-    return launcher.launch(stage.job, lambda _: None)
+    return launcher.launch(stage.job, silent)
 
 
 def test_a_job_is_held_to_its_cpus_and_their_memory(tmp_path: Path) -> None:

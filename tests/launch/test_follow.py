@@ -15,7 +15,7 @@ from harness.launch.base import LaunchRequest, Limits, Stopped
 from harness.launch.cpu_placement import place
 from harness.launch.monitor.canary import Canary
 from harness.launch.watch import CanaryLog, JobWatch, follow
-from harness.progress import Step
+from harness.progress import Progress, silent
 from harness.records import Outcome
 from harness.results.schema import CanaryReading, GpuReading, Placement
 from tests.support.job_fixtures import FULL_SPEC, PREPARED
@@ -52,7 +52,7 @@ class Stage:
     def play(
         self,
         script: Callable[[], None],
-        seen: Callable[[Step], None] = lambda _: None,
+        seen: Progress = silent,
         check: Callable[[], Stopped | None] = lambda: None,
     ) -> Stopped | None:
         ended = threading.Event()
@@ -123,7 +123,7 @@ def test_a_phase_that_changes_is_marked_and_shown(stage: Stage) -> None:
             while phase not in seen and time.monotonic() < deadline:
                 time.sleep(0.001)
 
-    assert stage.play(script, lambda progress: seen.append(progress.phase)) is None
+    assert stage.play(script, lambda _done, _total=0, phase="": seen.append(phase)) is None
     assert stage.happened == ["mark", "mark"]
 
 

@@ -36,7 +36,7 @@ def test_packages_of_an_engine_and_of_its_part_are_installed_together(
     places = {toy.lock: tmp_path / "own", part / "requirements.lock": tmp_path / "theirs"}
     monkeypatch.setattr(assets, "wheels", lambda lock, *_: places[lock])
     launcher = ProcessLauncher(tmp_path / "cache")
-    made = launcher.prepare(toy.model_copy(update={"shared": (part,)}), print)
+    made = launcher.prepare(toy.model_copy(update={"shared": (part,)}))
     assert {path.name for path in (Path(made.reference) / "packages").glob("*.py")} == {
         "only_here.py",
         "with_others.py",

@@ -44,7 +44,7 @@ def test_prepare_is_told_its_parameters_and_none_of_our_secrets(
     import json
 
     monkeypatch.setenv("HF_TOKEN", "secret")
-    ready = ProcessLauncher(bench.cache, bench.folder / "models").prepare(prepared, lambda _: None)
+    ready = ProcessLauncher(bench.cache, bench.folder / "models").prepare(prepared)
     assets = Path(ready.reference) / "assets" / "model"
     assert [path.name for path in assets.iterdir()] == ["made"], "what was made takes the place of what was given"
     told, environment = json.loads((assets / "made").read_text())
@@ -57,5 +57,5 @@ def test_prepare_is_told_its_parameters_and_none_of_our_secrets(
 def test_its_complaint_is_one_harmless_line(bench: Bench, prepared: System) -> None:
     wrong = prepared.model_copy(update={"search_params": {"say": "nonsense"}})
     with pytest.raises(ImageError, match="its files could not be made ready: no good") as caught:
-        ProcessLauncher(bench.cache, bench.folder / "models").prepare(wrong, lambda _: None)
+        ProcessLauncher(bench.cache, bench.folder / "models").prepare(wrong)
     assert str(caught.value).isprintable()

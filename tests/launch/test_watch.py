@@ -11,8 +11,7 @@ import pytest
 
 from harness.launch import watch
 from harness.launch.base import Handed, LaunchRequest, Limits, Stopped
-from harness.launch.watch import FollowedFile, JobWatch
-from harness.progress import Step
+from harness.launch.watch import FollowedFile, JobWatch, Step
 from harness.records import Cpuset, Outcome, Query, ScenarioParams, spec_from_json
 from tests.support.job_fixtures import FULL_SPEC, PREPARED
 

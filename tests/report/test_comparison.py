@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,8 +20,8 @@ from harness.analysis.table import Row, Validity
 from harness.errors import UnknownName
 from harness.evaluation.per_query import PerQuery
 from harness.records import Outcome
-from harness.report import headline
-from harness.report.comparison import render
+from harness.report import writers
+from harness.report.comparison import comparison_document, summary
 from harness.stats import Estimate
 from tests.support import sample_records
 
@@ -28,6 +29,12 @@ COUNT = 300
 IDS = tuple(f"q{number:03}" for number in range(COUNT))
 RNG = np.random.default_rng(5)
 BASE = RNG.uniform(0, 0.5, COUNT)
+
+
+def render(pairs: Sequence[Comparison], form: str) -> str:
+    return writers.write(comparison_document(pairs), form)
+
+
 PRICE = sample_records.price("a1.large", 0.051, 2, 4 << 30)
 
 
@@ -91,7 +98,7 @@ SLOW = {"trial_means_s": (0.12, 0.1201, 0.1199)}
     ],
 )
 def test_the_headline_is_one_sentence(made: Comparison, said: str) -> None:
-    assert re.fullmatch(said, headline.sentence(made, 2)), headline.sentence(made, 2)
+    assert re.fullmatch(said, summary(made, 2)), summary(made, 2)
 
 
 def test_a_cost_that_rests_on_a_latency_that_is_not_shown_says_so() -> None:
@@ -109,7 +116,7 @@ def test_a_cost_that_rests_on_a_latency_that_is_not_shown_says_so() -> None:
             )
         ]
     )
-    assert headline.sentence(made, 2).startswith(
+    assert summary(made, 2).startswith(
         "B costs 1.0x (of its latency: no difference that this sample can show) and wins 10.0 points"
     )
 
@@ -118,7 +125,7 @@ def test_published_figures_are_weighed_without_a_test() -> None:
     a, b = row("a"), row("b", measures={"RR@10": Estimate(0.45)}, latency_mean_s=Estimate(0.05))
     (made,) = comparison.corrected([comparison.compare(a, b, None, None, ("RR@10",))])
     said = "B takes 2.5x, with -5.0 points RR@10, which nothing tests: published, or not measured by query."
-    assert headline.sentence(made, 0) == said
+    assert summary(made, 0) == said
     assert "randomisation" not in render([made], "md")
 
 
@@ -127,7 +134,7 @@ def test_counting_measures_are_not_given_in_points() -> None:
     ours = found("a", np.full(COUNT, 1.0), measure="NumRelRet")
     theirs = found("b", np.full(COUNT, 3.0), measure="NumRelRet")
     (made,) = comparison.corrected([comparison.compare(a, b, ours, theirs, ("NumRelRet",))])
-    assert "wins 2.0 NumRelRet a query (every query differs by the same: no interval)" in headline.sentence(made, 2)
+    assert "wins 2.0 NumRelRet a query (every query differs by the same: no interval)" in summary(made, 2)
     assert "+2 a query" in render([made], "md")
 
 
@@ -148,9 +155,9 @@ def test_what_one_interval_claims_is_taken_back_among_many() -> None:
     assert taken.p_holm is not None and taken.p_holm > 0.05 and taken.over_queries == rr.over_queries
     latency = among.of("latency")
     assert latency is not None and latency.verdict is ComparisonVerdict.SLOWER, "what is clear stays claimed"
-    said = headline.sentence(among, 14)
+    said = summary(among, 14)
     assert "no difference that holds among 14 comparisons (Holm's p " in said
-    assert "no difference that a randomisation test bears out (p " in headline.sentence(among, 1)
+    assert "no difference that a randomisation test bears out (p " in summary(among, 1)
     assert "no difference that holds among all comparisons made" in render([among], "md")
 
 

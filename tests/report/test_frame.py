@@ -16,7 +16,7 @@ from harness import api
 from harness.analysis import results_folder
 from harness.errors import FileError, UsageError
 from harness.pricing import prices
-from harness.report import columns, csv_json
+from harness.report import columns, render
 from harness.report.job_columns import JOBS, SAMPLES, Kind
 from harness.results import reader
 from scripts.docs import generate
@@ -27,7 +27,7 @@ SHIPPED = Path(__file__).parents[2] / "results" / "published" / "santhanam2023"
 
 def test_the_frame_is_the_csv_with_types(results: Path) -> None:
     made = harness.load(results, measures=["RR@10", "P@1"], as_of="2022-12-05")
-    text = csv_json.render_csv(api.table(results, "RR@10 P@1", as_of="2022-12-05"))
+    text = render(api.table(results, "RR@10 P@1", as_of="2022-12-05"), "csv")
     lines = list(csv.reader(io.StringIO(text)))
     assert list(made.columns) == lines[0]
     assert len(made) == len(lines) - 1 == 6
@@ -134,5 +134,5 @@ def test_every_column_is_documented_with_unit_and_meaning(results: Path) -> None
 
 def test_the_csv_has_no_column_that_the_list_has_not(results: Path) -> None:
     table = results_folder.priced(results_folder.rows_of(results), api.row_pricing.tariff(prices.snapshot()))
-    header = csv_json.render_csv(table).splitlines()[0].split(",")
+    header = render(table, "csv").splitlines()[0].split(",")
     assert header == [each.name for each in columns.of(table)]

@@ -5,14 +5,20 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from harness.errors import UnknownName
-from harness.evaluation.frechet.systems import Distance, Distances, Settings
-from harness.report import frechet
+from harness.evaluation.frechet import Distance, Distances, Settings
+from harness.report import writers
+from harness.report.frechet import FRECHET_VERSION, Sample, frechet_document, taus
 from harness.stats import Estimate
+
+
+def render(samples: Sequence[Sample], form: str) -> str:
+    return writers.write(frechet_document(samples), form)
 
 
 def distance(value: float | None, *, k: int = 10, unlabelled: bool = False, short: int = 0) -> Distance:
@@ -37,7 +43,7 @@ VALUES = {"near": {"RR@10": 0.7}, "far": {"RR@10": 0.6}, "none": {"RR@10": None}
 
 
 def test_the_nearest_come_first_with_intervals_and_measures_beside() -> None:
-    text = frechet.render([(MADE, VALUES)], "md")
+    text = render([(MADE, VALUES)], "md")
     rows = [line.replace(" ", "") for line in text.splitlines() if line.startswith("|")]
     assert rows[0] == "|system|FD@10|RR@10|"
     assert rows[2:5] == ["|near|0.200(0.150–0.250)|0.700|", "|far|0.500(0.450–0.550)|0.600|", "|none|—|—|"]
@@ -55,27 +61,27 @@ def test_the_nearest_come_first_with_intervals_and_measures_beside() -> None:
 def test_differences_from_a_system_have_a_column_and_an_interval_of_their_own() -> None:
     far = replace(distance(0.5), against="near", difference=Estimate(0.3, 0.28, 0.32))
     made = replace(MADE, systems={"far": (far,), "near": (distance(0.2),)})
-    text = frechet.render([(made, {"far": {}, "near": {}})], "md")
+    text = render([(made, {"far": {}, "near": {}})], "md")
     rows = [line.replace(" ", "") for line in text.splitlines() if line.startswith("|")]
     assert rows[0] == "|system|FD@10|FD@10lessnear's|"
     assert rows[2:] == ["|near|0.200(0.150–0.250)|—|", "|far|0.500(0.450–0.550)|0.300(0.280–0.320)|"]
     assert "the interval of the paired difference" in text
-    row, _ = csv.DictReader(io.StringIO(frechet.render([(made, {"far": {}, "near": {}})], "csv")))
+    row, _ = csv.DictReader(io.StringIO(render([(made, {"far": {}, "near": {}})], "csv")))
     assert (row["system"], row["against"], row["difference"], row["difference_high"]) == ("far", "near", "0.3", "0.32")
 
 
 def test_a_tie_of_equal_documents_is_no_order() -> None:
     tied = replace(MADE, systems={"far": (distance(0.2 + 1e-12),), "near": (distance(0.2),)})
-    assert frechet.taus(tied, VALUES) == {"FD@10": {"RR@10": None}}
+    assert taus(tied, VALUES) == {"FD@10": {"RR@10": None}}
 
 
 def test_csv_and_json_hold_every_digit_and_nothing_for_what_is_missing() -> None:
-    rows = list(csv.DictReader(io.StringIO(frechet.render([(MADE, VALUES)], "csv"))))
+    rows = list(csv.DictReader(io.StringIO(render([(MADE, VALUES)], "csv"))))
     found = {(row["system"], row["measure"]): row for row in rows}
     assert len(rows) == 6 and found["near", "FD@10"]["value"] == "0.2" and found["near", "RR@10"]["value"] == "0.7"
     assert found["none", "FD@10"]["value"] == "" and "two documents" in found["none", "FD@10"]["reason"]
-    told = json.loads(frechet.render([(MADE, VALUES)], "json"))
-    assert told["frechet_version"] == frechet.FRECHET_VERSION
+    told = json.loads(render([(MADE, VALUES)], "json"))
+    assert told["frechet_version"] == FRECHET_VERSION
     (sample,) = told["samples"]
     assert sample["tau"] == {"FD@10": {"RR@10": 1.0}} and sample["settings"]["most_judged"] == 5
     assert sample["systems"][-1]["distances"][0]["figure"]["value"] is None
@@ -83,4 +89,4 @@ def test_csv_and_json_hold_every_digit_and_nothing_for_what_is_missing() -> None
 
 def test_an_unknown_format_is_named() -> None:
     with pytest.raises(UnknownName, match="unknown format 'xml'"):
-        frechet.render([], "xml")
+        render([], "xml")

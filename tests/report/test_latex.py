@@ -21,7 +21,8 @@ from harness.config import data_root
 from harness.pricing import prices
 from harness.records import Outcome
 from harness.report import latex
-from harness.report import leaderboard as leaderboard_report
+from harness.report.document import Grid
+from harness.report.leaderboard import leaderboard_document
 from tests.report.conftest import measured
 
 pytestmark = pytest.mark.latex
@@ -46,6 +47,13 @@ HOSTILE = (
     "-" * 60,
 )
 ARTICLE = r"\documentclass{article}"
+
+
+def floating(
+    headers: Sequence[str], numeric: Sequence[bool], cells: Sequence[Sequence[str]], caption: str, label: str
+) -> str:
+    grid = Grid(caption, tuple(headers), tuple(numeric), tuple(tuple(row) for row in cells))
+    return latex.captioned(grid, label, floating=True)
 
 
 def compiled(folder: Path, fragments: Sequence[str], head: str = ARTICLE, packages: str = latex.PACKAGES) -> str:
@@ -100,8 +108,8 @@ def test_hostile_names_compile_and_open_nothing(table: Table, tmp_path: Path, he
 
 def test_names_stand_first_in_a_row_a_header_a_caption_and_an_item(tmp_path: Path) -> None:
     cells = [(latex.escape(name), latex.escape(name)) for name in HOSTILE]
-    grids = [latex.grid(HOSTILE[:6], [False] * 6, [row * 3 for row in cells], cells[0][0], HOSTILE[0])]
-    grids += [latex.grid((name, name), (False, True), cells, latex.escape(name), name) for name in HOSTILE]
+    grids = [floating(HOSTILE[:6], [False] * 6, [row * 3 for row in cells], cells[0][0], HOSTILE[0])]
+    grids += [floating((name, name), (False, True), cells, latex.escape(name), name) for name in HOSTILE]
     compiled(tmp_path, [*(f"{each}\n\\clearpage" for each in grids), latex.listed([first for first, _ in cells])])
 
 
@@ -119,7 +127,7 @@ def test_every_pair_of_special_characters_and_every_letter_of_the_first_blocks_c
 
 
 def _listed(texts: Sequence[str]) -> str:
-    grid = latex.grid(("text",), (False,), [(latex.escape(text),) for text in texts], "texts", "tab:texts")
+    grid = floating(("text",), (False,), [(latex.escape(text),) for text in texts], "texts", "tab:texts")
     return f"{grid}\n{latex.listed([latex.escape(text) for text in texts])}"
 
 
@@ -160,7 +168,7 @@ def _commands(text: str) -> list[str]:
 def test_no_column_is_lost_and_each_part_of_a_wide_table_names_its_rows() -> None:
     headers = tuple(f"column {number}" for number in range(30))
     cells = [tuple(f"cell {row}.{number};" for number in range(30)) for row in range(3)]
-    text = latex.grid(headers, [True] * 30, cells, "wide", "tab:wide")
+    text = floating(headers, [True] * 30, cells, "wide", "tab:wide")
     parts = text.split(r"\begin{minipage}")[1:]
     assert len(parts) > 1 and text.count(r"\label{tab:wide}") == 1
     assert all(f"cell {row}.0;" in part for part in parts for row in range(3))
@@ -169,7 +177,7 @@ def test_no_column_is_lost_and_each_part_of_a_wide_table_names_its_rows() -> Non
 
 def test_no_row_is_lost_of_a_table_that_is_longer_than_a_page(tmp_path: Path) -> None:
     cells = [(f"system {number}.", f"{number}") for number in range(2000)]
-    text = latex.grid(("system", "rank"), (False, True), cells, "long", "tab:long")
+    text = floating(("system", "rank"), (False, True), cells, "long", "tab:long")
     assert re.findall(r"system \d+\.", text) == [name for name, _ in cells]
     log = compiled(tmp_path, [text])
     assert "Float too large" not in log and int(re.findall(r"Output written on paper.pdf \((\d+) pages", log)[0]) > 20
@@ -179,10 +187,10 @@ def test_a_leaderboard_is_one_table_that_floats(tmp_path: Path) -> None:
     folder = data_root() / "results" / "published" / "santhanam2023"
     rows = results_folder.priced(results_folder.rows_of(folder), row_pricing.tariff(prices.snapshot()))
     board = leaderboard.build(rows, {}, leaderboard.LeaderboardQuery("msmarco", "RR@10"))
-    text = latex.written(leaderboard_report.lay_out(board, latex.escape), "tab:msmarco")
+    text = latex.write_sections(leaderboard_document(board).sections(latex.escape), "tab:msmarco")
     assert text.count(r"\label{tab:msmarco}") == 1 and "weights \\ensuremath{\\pm}" in text
     compiled(tmp_path, [text])
-    one = latex.grid(("system", "rank"), (False, True), [("bm25", "1")], "A caption", "tab:one")
+    one = floating(("system", "rank"), (False, True), [("bm25", "1")], "A caption", "tab:one")
     assert one.startswith("\\begin{table}[htbp]\n\\caption{A caption}\n\\label{tab:one}\n")
 
 

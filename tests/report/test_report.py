@@ -12,7 +12,7 @@ import pytest
 from harness import report, untrusted
 from harness.analysis.table import Table
 from harness.errors import UnknownName
-from harness.report import layout, markdown
+from harness.report import document, main_table, writers
 from harness.stats import Estimate
 
 COLUMNS = [
@@ -64,7 +64,7 @@ def test_report_refuses_an_unknown_format(table: Table) -> None:
 
 
 def test_columns_stand_in_their_order(table: Table) -> None:
-    assert list(layout.lay_out(table, untrusted.one_line).headers) == COLUMNS
+    assert list(main_table.table_section(table, untrusted.one_line).grids[0].headers) == COLUMNS
     header = report.render(table, "csv").partition("\n")[0].split(",")
     visible = ["system", "hardware_profile", "instance_type", "RR@10", "Success@10", "nDCG@10", "latency_mean_ms"]
     visible += [
@@ -82,10 +82,11 @@ def test_columns_stand_in_their_order(table: Table) -> None:
 
 
 def test_gpu_memory_has_a_column_only_where_there_is_a_gpu(table: Table) -> None:
-    assert not any("GPU" in header for header in layout.lay_out(table, str).headers)
+    assert not any("GPU" in header for header in main_table.table_section(table, str).grids[0].headers)
     with_gpu = dataclasses.replace(table.rows[2], gpus=1, peak_gpu_bytes=3 << 30)
     unread = dataclasses.replace(table.rows[3], gpus=1)
-    sheet = layout.lay_out(dataclasses.replace(table, rows=(with_gpu, unread, table.rows[4])), str)
+    section = main_table.table_section(dataclasses.replace(table, rows=(with_gpu, unread, table.rows[4])), str)
+    sheet = section.grids[0]
     column = sheet.headers.index("peak GPU, MiB")
     first, second, third = (row[column] for row in sheet.cells)
     assert first == "3072"
@@ -94,15 +95,17 @@ def test_gpu_memory_has_a_column_only_where_there_is_a_gpu(table: Table) -> None
 
 
 def test_validity_stands_in_every_table(table: Table) -> None:
-    sheet = layout.lay_out(table, untrusted.one_line)
+    section = main_table.table_section(table, untrusted.one_line)
+    sheet = section.grids[0]
     shown = [dict(zip(sheet.headers, row, strict=True))["validity"].partition(" ")[0] for row in sheet.cells]
     assert shown == ["—", "—", "clean", "clean", "noisy", "clean"]
     mark = sheet.cells[4][-1].removeprefix("noisy ")
-    assert sheet.footnotes[int(mark.strip("[]")) - 1].startswith("the slowest trial's mean is 1.49")
+    assert section.footnotes[int(mark.strip("[]")) - 1].startswith("the slowest trial's mean is 1.49")
 
 
 def test_people_see_one_interval_of_a_latency(table: Table) -> None:
-    sheet = layout.lay_out(table, untrusted.one_line)
+    section = main_table.table_section(table, untrusted.one_line)
+    sheet = section.grids[0]
     row = dict(zip(sheet.headers, sheet.cells[2], strict=True))
     assert row["latency mean (95 %), ms"] == "1.63 (1.56–1.72)"
     assert not any("these" in header for header in sheet.headers)
@@ -110,7 +113,8 @@ def test_people_see_one_interval_of_a_latency(table: Table) -> None:
 
 def test_a_row_of_the_papers_warm_up_says_so_in_its_cell(table: Table) -> None:
     rows = (*table.rows[:2], dataclasses.replace(table.rows[2], one_pass_warmup=10), *table.rows[3:])
-    sheet = layout.lay_out(dataclasses.replace(table, rows=rows), untrusted.one_line)
+    section = main_table.table_section(dataclasses.replace(table, rows=rows), untrusted.one_line)
+    sheet = section.grids[0]
     cells = [dict(zip(sheet.headers, row, strict=True))["latency mean (95 %), ms"] for row in sheet.cells]
     assert cells[2] == "1.63 (1.56–1.72) after 10 warm-up queries"
     assert not any("warm-up" in cell for cell in (*cells[:2], *cells[3:]))
@@ -118,23 +122,25 @@ def test_a_row_of_the_papers_warm_up_says_so_in_its_cell(table: Table) -> None:
 
 def test_rows_of_one_process_say_so(table: Table) -> None:
     said = "one process: the intervals do not know how processes differ"
-    assert not any(said in each for each in (*layout.lay_out(table, str).notes, *layout.lay_out(table, str).footnotes))
+    several = main_table.table_section(table, str)
+    assert not any(said in each for each in (*several.notes, *several.footnotes))
     alone = dataclasses.replace(table, rows=tuple(dataclasses.replace(row, jobs=1) for row in table.rows))
-    sheet = layout.lay_out(alone, str)
-    assert any(said in each for each in (*sheet.notes, *sheet.footnotes))
+    section = main_table.table_section(alone, str)
+    assert any(said in each for each in (*section.notes, *section.footnotes))
 
 
 def test_throughput_has_a_column_only_where_a_scenario_has_one(table: Table) -> None:
-    assert not any("throughput" in header for header in layout.lay_out(table, str).headers)
+    assert not any("throughput" in header for header in main_table.table_section(table, str).grids[0].headers)
     batches = Estimate(812.25, 800.0, 825.0, reason="interval for these queries, over 5 jobs")
     offline = dataclasses.replace(table.rows[2], scenario="offline", throughput_qps=batches)
     none = dataclasses.replace(table.rows[3], scenario="server", throughput_qps=Estimate(None, reason="no rate"))
     one_end = dataclasses.replace(none, throughput_qps=Estimate(55.5, None, 60.0, reason="in 1 of 5 jobs no rate"))
-    sheet = layout.lay_out(dataclasses.replace(table, rows=(offline, none, one_end, table.rows[4])), str)
+    section = main_table.table_section(dataclasses.replace(table, rows=(offline, none, one_end, table.rows[4])), str)
+    sheet = section.grids[0]
     column = sheet.headers.index("throughput (interval), queries/s")
     cells = [row[column].partition(" [")[0] for row in sheet.cells]
     assert cells == ["812 (800–825)", "—", "55.5 (?–60.0)", "—"]
-    assert {"interval for these queries, over 5 jobs", "no rate", "in 1 of 5 jobs no rate"} <= set(sheet.footnotes)
+    assert {"interval for these queries, over 5 jobs", "no rate", "in 1 of 5 jobs no rate"} <= set(section.footnotes)
 
 
 def test_each_cost_has_a_named_column_and_the_saturated_one_only_where_a_scenario_has_it(table: Table) -> None:
@@ -147,24 +153,24 @@ def test_each_cost_has_a_named_column_and_the_saturated_one_only_where_a_scenari
     single = dataclasses.replace(
         table.rows[3], usd_per_million_saturated=Estimate(None, reason="measure scenario server")
     )
-    sheet = layout.lay_out(dataclasses.replace(table, rows=(offline, single)), str)
+    section = main_table.table_section(dataclasses.replace(table, rows=(offline, single)), str)
+    sheet = section.grids[0]
     first, second = (dict(zip(sheet.headers, row, strict=True)) for row in sheet.cells)
     one, other = (f"US$ per million queries (interval), {name}" for name in ("sequential", "saturated"))
     assert (first[other].partition(" [")[0], first[one].partition(" ")[0]) == ("0.0123 (0.0120–0.0126)", "—")
     assert (second[one], second[other].partition(" ")[0]) == ("0.0868 (0.0826–0.0911)", "—")
-    assert {"no latency target", "batches price no query", "measure scenario server"} <= set(sheet.footnotes)
+    assert {"no latency target", "batches price no query", "measure scenario server"} <= set(section.footnotes)
 
 
 def test_each_index_stands_once_below_the_rows(table: Table) -> None:
-    below = layout.lay_out(table, str).below
-    assert below is not None
+    below = main_table.table_section(table, str).grids[1]
     assert [row[:2] for row in below.cells] == [("bm25", "scifact"), ("minilm †", "scifact")]
     row = dict(zip(below.headers, below.cells[0], strict=True))
     # 12.5 s at US$ 0.051 an hour, for 5,183 documents.
     assert (row["build, s"], row["US$ per million documents"]) == ("12.5", "0.0342")
     assert row["storage, US$ per month"].startswith("— [")
     bare = tuple(dataclasses.replace(row, build_envelope=None) for row in table.rows)
-    assert layout.lay_out(dataclasses.replace(table, rows=bare), str).below is None
+    assert len(main_table.table_section(dataclasses.replace(table, rows=bare), str).grids) == 1
 
 
 def test_csv_names_both_statements_bounds_spread_and_stages(table: Table) -> None:
@@ -206,12 +212,12 @@ def test_markdown_lets_no_stranger_out_of_a_cell(table: Table) -> None:
     ],
 )
 def test_markdown_escapes_special_characters(raw: str, safe: str) -> None:
-    assert markdown.escape(raw) == safe
+    assert writers.markdown_escape(raw) == safe
 
 
 def test_long_texts_are_cut_visibly() -> None:
-    assert untrusted.one_line("x" * 500, 500) == "x" * 500
-    assert untrusted.one_line("x" * 501, 500) == "x" * 499 + "…"
+    assert untrusted.one_line("x" * 500, untrusted.MAX_TEXT) == "x" * 500
+    assert untrusted.one_line("x" * 501, untrusted.MAX_TEXT) == "x" * 499 + "…"
 
 
 @pytest.mark.parametrize(
@@ -230,7 +236,7 @@ def test_long_texts_are_cut_visibly() -> None:
     ],
 )
 def test_numbers_have_three_digits(value: float, written: str) -> None:
-    assert layout.number(value) == written
+    assert document.number(value) == written
 
 
 @pytest.mark.parametrize("width", [1, 60, 80, 120, 200, 400])
@@ -240,30 +246,30 @@ def test_terminal_keeps_to_its_width_and_loses_no_cell(table: Table, width: int)
     assert all(len(line) <= max(width, 40) for line in shown.splitlines())
     assert all(character == "\n" or character.isprintable() for character in shown)
     if width >= 80:  # below, long names wrap
-        for row in layout.lay_out(sane, untrusted.one_line).cells:
+        for row in main_table.table_section(sane, untrusted.one_line).grids[0].cells:
             assert all(cell in shown for cell in row)
 
 
 def test_missing_figures_are_marked_with_their_reason(table: Table) -> None:
-    sheet = layout.lay_out(table, untrusted.one_line)
+    section = main_table.table_section(table, untrusted.one_line)
+    sheet = section.grids[0]
     row = dict(zip(sheet.headers, sheet.cells[2], strict=True))
     mark = row["p99, ms"].removeprefix("— ")
-    assert sheet.footnotes[int(mark.strip("[]")) - 1] == "p99 needs 662 queries, timed 300"
+    assert section.footnotes[int(mark.strip("[]")) - 1] == "p99 needs 662 queries, timed 300"
     failed = dict(zip(sheet.headers, sheet.cells[0], strict=True))
     mark = failed["outcome"].removeprefix("oom ")
-    assert sheet.footnotes[int(mark.strip("[]")) - 1].startswith("oom: killed by the kernel")
+    assert section.footnotes[int(mark.strip("[]")) - 1].startswith("oom: killed by the kernel")
     assert all(failed[name] == "—" for name in (*COLUMNS[3:-2], "validity"))
 
 
 def test_a_stand_in_is_marked_wherever_its_system_is_named(table: Table) -> None:
-    for escape in (untrusted.one_line, markdown.escape):
-        sheet = layout.lay_out(table, escape)
-        assert sheet.below is not None
-        shown = [row[0] for cells in (sheet.cells, sheet.below.cells) for row in cells]
+    for escape in (untrusted.one_line, writers.markdown_escape):
+        section = main_table.table_section(table, escape)
+        shown = [row[0] for grid in section.grids for row in grid.cells]
         assert set(shown) >= {"minilm †", "bm25"} and not {"minilm", "bm25 †"} & set(shown)
         said = "† minilm: not the published checkpoint but a stand-in: MiniLM | of two layers, trained for a minute"
-        assert sheet.notes[0] == escape(said), "once for all its rows"
-        assert sum("†" in note for note in sheet.notes) == 1
+        assert section.notes[0] == escape(said), "once for all its rows"
+        assert sum("†" in note for note in section.notes) == 1
     read = list(csv.DictReader(io.StringIO(report.render(table, "csv"))))
     assert {(line["system"], line["stand_in"]) for line in read if line["system"] in ("bm25", "minilm")} == {
         ("bm25", ""),
@@ -308,7 +314,8 @@ def test_report_as_json_holds_every_field(table: Table) -> None:
 
 def test_several_datasets_have_a_column(table: Table) -> None:
     other = dataclasses.replace(table.rows[2], dataset="arg|uana")
-    sheet = layout.lay_out(dataclasses.replace(table, rows=(table.rows[2], other)), markdown.escape)
+    section = main_table.table_section(dataclasses.replace(table, rows=(table.rows[2], other)), writers.markdown_escape)
+    sheet = section.grids[0]
     assert sheet.caption == "suite quickstart, scenario single_stream"
     assert sheet.headers[:3] == ("system", "dataset", "hardware profile")
     assert [row[1] for row in sheet.cells] == ["scifact", r"arg\|uana"]
@@ -318,9 +325,9 @@ def test_several_datasets_have_a_column(table: Table) -> None:
 def test_machines_that_differ_are_told_at_their_rows(table: Table) -> None:
     other = dataclasses.replace(table.rows[4].machine, cpu_model="Other CPU")
     rows = (table.rows[2], dataclasses.replace(table.rows[4], machine=other))
-    sheet = layout.lay_out(dataclasses.replace(table, rows=rows), untrusted.one_line)
-    assert not any(note.startswith("Measured on") for note in sheet.notes)
-    told = [note for note in sheet.footnotes if note.startswith("Measured on")]
+    section = main_table.table_section(dataclasses.replace(table, rows=rows), untrusted.one_line)
+    assert not any(note.startswith("Measured on") for note in section.notes)
+    told = [note for note in section.footnotes if note.startswith("Measured on")]
     assert [note.split(" (")[0] for note in told] == ["Measured on: AMD EPYC 9B14", "Measured on: Other CPU"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +24,8 @@ from harness.aws.errors import aws_errors, concealed
 from harness.errors import UsageError
 from harness.jobs.plan import Planned
 from harness.pricing import hardware_profiles
+
+log = logging.getLogger(__name__)
 
 # The largest array that Batch takes.
 _MAXIMUM_ARRAY = 10_000
@@ -71,7 +74,7 @@ class BatchBackend:
     ) -> None:
         self._suite, self._work = context.request.suite, context.request.work
         self._connections, self._region = context.connections, context.region
-        self._known, self._say = context.known, context.say
+        self._known = context.known
         self._sleep, self._clock = sleep, clock
         self._role = ""  # begins the box id of each attempt
         self._jobs: dict[str, _Job] = defaultdict(_Job)
@@ -260,12 +263,12 @@ class BatchBackend:
         suite = self._suite.name
         found = cloudformation.find(self._connections, suite_stack.stack(suite))
         if found is not None and inventory.jobs(self._connections, found):
-            self._say(f"other jobs of {suite} are not finished; their instances go on")
+            log.info(f"other jobs of {suite} are not finished; their instances go on")
             return []
         machines = partial(inventory.machines, self._connections, suite)
         left = machines()
         if left:
-            self._say(f"waiting until AWS Batch has ended {len(left)} instances; Ctrl-C leaves that to it")
+            log.info(f"waiting until AWS Batch has ended {len(left)} instances; Ctrl-C leaves that to it")
         try:
             return instances.wait(machines, self._sleep, self._clock)
         except KeyboardInterrupt:

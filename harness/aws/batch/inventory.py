@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,6 +13,8 @@ from harness.aws.clients import Connections
 from harness.aws.cloudformation import Stack
 from harness.aws.ec2 import instances
 from harness.aws.errors import aws_errors
+
+log = logging.getLogger(__name__)
 
 # Instances of Batch have this beside the suite's tag, which boxes of EC2 have too.
 LAUNCHER_TAG, LAUNCHER = "harness:launcher", "batch"
@@ -100,12 +103,12 @@ def terminate(connections: Connections, job_id: str, reason: str) -> None:
         connections.client("batch").terminate_job(jobId=job_id, reason=reason)
 
 
-def cancel(connections: Connections, stack: Stack, say: Callable[[str], None]) -> tuple[int, int]:
+def cancel(connections: Connections, stack: Stack) -> tuple[int, int]:
     """End a suite's jobs and wait; return how many, and the rest."""
     found = jobs(connections, stack)
     for job in found:
         terminate(connections, job.job_id, _CANCELLED)
-        say(f"ending  {job.name}")
+        log.info(f"ending  {job.name}")
     children = [f"{job.job_id}:{number}" for job in found if job.parts > 1 for number in range(job.parts)]
     if children:
         time.sleep(_GRACE_S)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,12 +14,13 @@ from harness.aws import clients, cloudformation
 from harness.aws.batch import inventory, job_definition
 from harness.aws.batch.job_definition import Requirements
 from harness.aws.clients import Connections
-from harness.aws.cloudformation import Say
 from harness.aws.ec2 import instances, region
 from harness.aws.ec2.account import Account, resource
 from harness.aws.objects import Objects
 from harness.errors import UsageError
 from harness.pricing.instances import Instance
+
+log = logging.getLogger(__name__)
 
 # MERGED harness.aws.batch.suite_stack: Names of a suite's things in AWS Batch, fixed for all commands.
 
@@ -164,9 +166,7 @@ def _queue(suite: str, instance_type: str) -> Resource:
     )
 
 
-def up(
-    connections: Connections, wanted: Requirements, account: Account, owner: str, subnets: Sequence[str], say: Say
-) -> None:
+def up(connections: Connections, wanted: Requirements, account: Account, owner: str, subnets: Sequence[str]) -> None:
     """Deploy the stack and wait; refuse to change machines under unfinished jobs."""
     name, text = stack(wanted.suite), template(wanted)
     found = cloudformation.find(connections, name)
@@ -188,7 +188,7 @@ def up(
         )
     own = {clients.SUITE: wanted.suite, clients.OWNER: parameters["Owner"]}
     store = Objects(connections, wanted.options.work)
-    cloudformation.deploy(connections, name, text, parameters, own, say, store=store)
+    cloudformation.deploy(connections, name, text, parameters, own, store=store)
 
 
 def _changes_machines(found: cloudformation.Stack, text: str, parameters: Mapping[str, str]) -> bool:
@@ -196,12 +196,12 @@ def _changes_machines(found: cloudformation.Stack, text: str, parameters: Mappin
     return not same or any(found.parameters.get(key) != parameters[key] for key in parameters if key != _WORKER_ROLE)
 
 
-def down(connections: Connections, suite: str, say: Say) -> list[str]:
+def down(connections: Connections, suite: str) -> list[str]:
     """Delete the stack; return a line for each instance still alive."""
     name = stack(suite)
     found = cloudformation.find(connections, name)
     if found and (jobs := inventory.jobs(connections, found)):
         raise UsageError(f"{len(jobs)} jobs of {suite} are not finished; end them: `harness batch cancel {suite}`")
-    if not cloudformation.delete(connections, name, say):
-        say(f"not there: stack {name}")
+    if not cloudformation.delete(connections, name):
+        log.info(f"not there: stack {name}")
     return inventory.machines(connections, suite)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -23,19 +24,21 @@ from harness.aws.objects import Objects
 from harness.errors import AwsError, HarnessError, ImageError, UsageError
 from harness.jobs import indexes, machines
 from harness.jobs.indexes import Index
-from harness.jobs.inputs import RunOptions, gather, plan_on
+from harness.jobs.inputs import RunOptions, gather
 from harness.jobs.machines import MachineChoice
 from harness.jobs.orchestrator import RunSummary, keep_inputs
-from harness.jobs.plan import Planned
+from harness.jobs.plan import Planned, plan
 from harness.jobs.suite import Suite
 from harness.launch.base import Launcher, Prepared
 from harness.pricing import instances, prices, storage_prices
 from harness.pricing.instances import Instance
-from harness.progress import Screen
+from harness.progress import console, task
 from harness.records import Outcome, digest
 from harness.results.reader import read_jobs
 from harness.results.schema import Result
 from harness.results.store import Store
+
+log = logging.getLogger(__name__)
 
 # Estimates that differ by less are the same.
 _CENT = 0.01
@@ -69,7 +72,6 @@ class Context:
     known: dict[str, Instance]
     clock: AwsTime
     owner: str
-    say: Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,6 @@ class Client:
     connections: Connections
     launcher: Launcher
     shipper: Callable[[Objects], Shipper]
-    screen: Screen
     agree: Callable[[str], None]
     pace: Pace = field(default_factory=Pace)
     patience: Patience = field(default_factory=Patience)
@@ -152,10 +153,10 @@ class SuiteRun:
         # A wrong machine is known before a dataset is loaded.
         choice = MachineChoice(request.instance, request.burstable, request.architecture)
         self.machines = machines.of_suite(request.suite, self.snapshot, choice)
-        self.inputs = gather(request.suite, request.options, client.screen)
+        self.inputs = gather(request.suite, request.options)
         self.store = Store(request.options.results, request.suite.name, request.options.shelf)
         self.owner = clients.owner(client.connections, config.cache_folder())
-        context = Context(request, client.connections, region, self.known, self.clock, self.owner, client.screen.say)
+        context = Context(request, client.connections, region, self.known, self.clock, self.owner)
         self.backend = service.open(context)
         self.complaints: list[str] = []
         shelf = request.options.shelf
@@ -195,11 +196,11 @@ class SuiteRun:
         made = {}
         for name, system in self.inputs.images(self.inputs.cells).items():
             try:
-                with self.client.screen.task(f"{name}: image"):
-                    made[name] = self.client.launcher.prepare(system, self.client.screen.say)
+                with task(f"{name}: image"):
+                    made[name] = self.client.launcher.prepare(system)
             except ImageError as error:
                 self.complaints.append(f"{name}: {error}")
-                self.client.screen.say(f"{name}: {error}")
+                log.info(f"{name}: {error}")
         return made
 
     def draft(self, images: dict[str, Prepared], found: Run | None) -> Draft:
@@ -222,7 +223,8 @@ class SuiteRun:
         types = {name: machine.name for name, machine in self.machines.items()}
         digests = {name: prepared.digest for name, prepared in images.items()}
         isolation = self.client.launcher.isolation
-        return plan_on(self.inputs, isolation, digests, stored, self.request.options.fresh, types, {})
+        fresh = self.request.options.fresh
+        return plan(self.inputs, isolation, digests, stored, fresh=fresh, instance_types=types)
 
     def home(self, images: dict[str, Prepared], stored: Iterable[Result]) -> Home:
         """Return the jobs of a run with these images, against the store."""
@@ -255,7 +257,7 @@ class SuiteRun:
         if draft.run:
             notes.append(f"goes on with the open run {draft.run.run_id}")
         cap = self._cap(draft.run)
-        quote.show(draft.parts, notes, self.machines, cap, self.client.screen.console)
+        quote.show(draft.parts, notes, self.machines, cap, console())
         expected = costs.expected_usd(draft.parts)
         if draft.run is None and cap is not None and expected > cap:
             raise UsageError(
@@ -294,7 +296,7 @@ class SuiteRun:
         self.inputs = replace(self.inputs, cells=cells)
         after, worst = self.draft(images, None), partial(costs.worst_usd, cap_usd=self.request.cap_usd)
         if any(usd(after.parts) - usd(draft.parts) > _CENT / 2 for usd in (costs.expected_usd, worst)):
-            self.client.screen.say("now that the images are made, it is more:")
+            log.info("now that the images are made, it is more:")
             self.quote(after)
             self._agree(after)
         return after
@@ -316,9 +318,9 @@ class SuiteRun:
             if first.run_id != begun.run_id:
                 book.close()
                 raise UsageError(f"another command began {first.run_id} meanwhile; give yours again to go on with it")
-            self.client.screen.say(f"run {begun.run_id}")
+            log.info(f"run {begun.run_id}")
         jobs = sum(len(part.jobs) for part in begun.parts)
-        board = Board(self.client.screen, run_id, jobs, costs.expected_usd(begun.parts))
+        board = Board(run_id, jobs, costs.expected_usd(begun.parts))
         backend, shipper, known, clock = self.backend, self.shipper, self.known, self.clock
         terms = (self.request.most, self._cap(draft.run), self.client.patience, self.client.pace)
         watch = Watch(self.work, book, home, backend, shipper, put_part, known, clock, board, *terms)
@@ -349,7 +351,7 @@ class SuiteRun:
         except (KeyboardInterrupt, HarnessError):
             if watch.launched:
                 last = datetime.fromtimestamp(max(each.at + each.limit_s for each in watch.launched), UTC)
-                self.client.screen.say(
+                log.info(
                     f"{len(watch.launched)} launches go on, and end by themselves by {last:%Y-%m-%d %H:%M} UTC; the"
                     f" same command goes on from here, {self.backend.ending} ends them"
                 )
@@ -365,7 +367,7 @@ class SuiteRun:
         after = self._plan(draft.images, results.values())
         keys = {job.latest.key for job in after if job.latest and job.latest.outcome is job.expected}
         self.complaints += watch.given_up
-        self.client.screen.say(f"at most US$ {watch.budget.committed_usd:.2f} spent, at the dated price")
+        log.info(f"at most US$ {watch.budget.committed_usd:.2f} spent, at the dated price")
         if alive:
             self.complaints.append(
                 f"STILL ALIVE AND COSTING MONEY: {', '.join(alive)}; end them with {self.backend.ending}"

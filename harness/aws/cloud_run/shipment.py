@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -31,10 +32,12 @@ from harness.errors import AwsError, ImageError, JobError, UsageError
 from harness.jobs import indexes
 from harness.jobs.indexes import Index
 from harness.jobs.inputs import Inputs
-from harness.launch.base import Prepared, Report
+from harness.launch.base import Prepared
 from harness.launch.docker_errors import engine_errors
 from harness.launch.images import builder
 from harness.records import digest, to_json
+
+log = logging.getLogger(__name__)
 
 # Of the packed form; a change ships everything anew.
 _FORMAT = 1
@@ -55,7 +58,7 @@ class Shipper:
     Inputs that are whole in S3 are not packed again; those that the bucket's rule would soon delete are renewed.
     """
 
-    def __init__(self, work: Objects, engine: docker.DockerClient, cache: Path, say: Report) -> None:
+    def __init__(self, work: Objects, engine: docker.DockerClient, cache: Path) -> None:
         """Refuse an engine whose images have other ids on boxes."""
         with engine_errors():
             status = engine.info().get("DriverStatus") or []
@@ -64,7 +67,7 @@ class Shipper:
                 "this Docker engine uses the containerd image store, which names images otherwise than the instances'"
                 ' engines do; switch it off ("features": {"containerd-snapshotter": false} in its daemon.json)'
             )
-        self._work, self._engine, self._cache, self._say = work, engine, cache, say
+        self._work, self._engine, self._cache = work, engine, cache
         self._shipped: dict[tuple[str, str], Any] = {}
 
     def bundle(self) -> Input:
@@ -176,7 +179,7 @@ class Shipper:
 
     def _ship(self, name: str, what: str, pack: Callable[[Path], None]) -> Input:
         found = self._kept(name)
-        return found or _record(self._work, name, _upload(self._work, name, what, pack, self._cache, self._say))
+        return found or _record(self._work, name, _upload(self._work, name, what, pack, self._cache))
 
     def _kept(self, name: str) -> Input | None:
         """Find an input; renew it before the bucket's rule deletes it."""
@@ -191,18 +194,18 @@ def index_name(key: str) -> str:
     return f"{records.INPUTS}/{records.index(key)}"
 
 
-def upload_index(work: Objects, box_id: str, key: str, index: Index, cache: Path, say: Report) -> None:
+def upload_index(work: Objects, box_id: str, key: str, index: Index, cache: Path) -> None:
     """Upload an index that this box built to the box's own folder."""
     name = f"{records.box(box_id)}/{records.index(key)}"
-    made = _upload(work, name, f"the index {key}", lambda path: _pack_index(path, index), cache, say)
+    made = _upload(work, name, f"the index {key}", lambda path: _pack_index(path, index), cache)
     work.put_new(f"{name}.json", dump(made))
 
 
 class Fetcher:
     """Fetches shipped inputs to this box, each checked against its record."""
 
-    def __init__(self, work: Objects, cache: Path, say: Report) -> None:
-        self._work, self._cache, self._say = work, cache, say
+    def __init__(self, work: Objects, cache: Path) -> None:
+        self._work, self._cache = work, cache
 
     def image(self, engine: docker.DockerClient, shipped: ShippedImage) -> None:
         """Load an image under its tag, unless the engine has it."""
@@ -255,7 +258,7 @@ class Fetcher:
     @contextmanager
     def _downloaded(self, shipped: Input, what: str) -> Iterator[IO[bytes]]:
         """Open the content of an input, downloaded and checked against its record."""
-        self._say(f"fetching {what}, {shipped.size_bytes / 2**20:.1f} MiB")
+        log.info(f"fetching {what}, {shipped.size_bytes / 2**20:.1f} MiB")
         place = self._work.place.below(shipped.name)
         with filesystem.scratch_folder(self._cache / "shipping", "fetched") as folder:
             path = folder / "it"
@@ -301,13 +304,13 @@ def _find(work: Objects, name: str) -> Input | None:
     return found if found is not None and work.size(found.name) == found.size_bytes else None
 
 
-def _upload(work: Objects, name: str, what: str, pack: Callable[[Path], None], cache: Path, say: Report) -> Input:
+def _upload(work: Objects, name: str, what: str, pack: Callable[[Path], None], cache: Path) -> Input:
     """Pack an input and upload its bytes, without a record."""
     with filesystem.scratch_folder(cache / "shipping", "packed") as folder:
         path = folder / "packed"
         pack(path)
         made = _input(name, _sha256(path), path.stat().st_size)
-        say(f"uploading {what}, {made.size_bytes / 2**20:.1f} MiB")
+        log.info(f"uploading {what}, {made.size_bytes / 2**20:.1f} MiB")
         work.upload(made.name, path)
     return made
 

@@ -5,6 +5,7 @@ All that it knows is in S3 and in the backend's service, so any later command ca
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -27,9 +28,11 @@ from harness.aws.objects import Objects
 from harness.errors import AwsError, HarnessError
 from harness.jobs import orchestrator
 from harness.pricing.instances import Instance
-from harness.progress import Screen
+from harness.progress import console
 from harness.records import Outcome
 from harness.results.schema import Result
+
+log = logging.getLogger(__name__)
 
 # MERGED harness.aws.cloud_run.watch: Show a run to the person who waits: a table that is drawn anew on a terminal, lines
 # elsewhere.
@@ -41,8 +44,7 @@ Line = tuple[str, str, str, str]
 class Board:
     """One line for each machine, and one for each job that comes home."""
 
-    def __init__(self, screen: Screen, title: str, jobs: int, expected_usd: float) -> None:
-        self._screen = screen
+    def __init__(self, title: str, jobs: int, expected_usd: float) -> None:
         self._title = title
         self._jobs = jobs
         self._expected_usd = expected_usd
@@ -51,8 +53,8 @@ class Board:
         self._home = 0
 
     def __enter__(self) -> Board:
-        if self._screen.console.is_terminal:
-            self._live = Live(console=self._screen.console, refresh_per_second=2, transient=True)
+        if console().is_terminal:
+            self._live = Live(console=console(), refresh_per_second=2, transient=True)
             self._live.start()
         return self
 
@@ -63,14 +65,10 @@ class Board:
             self._live.stop()
             self._live = None
 
-    def say(self, text: str) -> None:
-        """Print a line that stays."""
-        self._screen.say(text)
-
     def came(self, result: Result, expected: Outcome) -> None:
         """Print that a job is home."""
         self._home += 1
-        self.say(orchestrator.line(self._home, self._jobs, result, expected))
+        log.info(orchestrator.line(self._home, self._jobs, result, expected))
 
     def update(self, lines: list[Line], committed_usd: float) -> None:
         """Show how it stands; without a terminal only what has changed."""
@@ -86,7 +84,7 @@ class Board:
         for name, machine, state, _ in lines:
             if state not in ("waiting", self._shown.get(name)):
                 self._shown[name] = state
-                self.say(f"{name} ({machine}): {state}  ({money})")
+                log.info(f"{name} ({machine}): {state}  ({money})")
 
 
 # They speak of one job; after all others it may still come home.
@@ -160,11 +158,11 @@ class Watch:
         for launch in self.journal.launches.values():
             self._promise(launch)
         with self.board:
-            while not until_answered(self._tick, self.board.say, self._wait):
+            while not until_answered(self._tick, self._wait):
                 self._wait()
-        alive = until_answered(self.backend.alive, self.board.say, self._wait)
+        alive = until_answered(self.backend.alive, self._wait)
         if not alive:
-            until_answered(self.journal.close, self.board.say, self._wait)
+            until_answered(self.journal.close, self._wait)
         return alive
 
     def _promise(self, launch: Launch) -> None:
@@ -260,7 +258,7 @@ class Watch:
 
     def _damage(self, key: str, error: AwsError) -> None:
         self._damaged[key] = str(error)
-        self.board.say(f"{key}: {error}")
+        log.info(f"{key}: {error}")
 
     def _part(self, part: PlannedPart, state: State) -> None:
         """See to one launched part."""
@@ -281,7 +279,7 @@ class Watch:
             self._finish(part, state)
         elif now - last > self.patience.again_s:
             if not done and part.name not in self._ending:
-                self.board.say(f"{self._name(part, state)}: ended, because {why}")
+                log.info(f"{self._name(part, state)}: ended, because {why}")
             self._ending[part.name] = (first, now, why)
             self.backend.end(part.name, state, why)
 
@@ -314,7 +312,7 @@ class Watch:
             reasons.append(self.backend.last_words(state))
         why = "; ".join(dict.fromkeys(filter(None, reasons))) or ("its box left it out" if end else "its box went away")
         if unbuilt and (missing or not part.jobs):
-            self.board.say(f"{self._name(part, state)}: {len(unbuilt)} indexes are not built ({why})")
+            log.info(f"{self._name(part, state)}: {len(unbuilt)} indexes are not built ({why})")
         if not missing:
             return
         # Of a box that ended by itself nothing was interrupted, unless it says so.
@@ -330,7 +328,7 @@ class Watch:
 
     def _give_up(self, line: str) -> None:
         self.given_up.append(f"{line}; the same command plans them anew")
-        self.board.say(line)
+        log.info(line)
 
     def _settle(self, launch: Launch) -> None:
         """Write down that a launch is over and what it has cost."""

@@ -10,13 +10,14 @@ The other process measures, and uploads each job and index to the box's folder o
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
@@ -33,14 +34,14 @@ from harness.aws.errors import aws_errors, concealed
 from harness.aws.objects import Objects
 from harness.errors import AwsError, FileError, HarnessError, JobError, UsageError
 from harness.jobs import environment, indexes, orchestrator, suite
-from harness.jobs.assignment import AssignedJob, AssignedWork, RunCallbacks
-from harness.jobs.inputs import RunOptions
+from harness.jobs.inputs import AssignedJob, AssignedWork, RunCallbacks, RunOptions, gather
 from harness.jobs.suite import Suite
-from harness.launch.base import Launcher, Report
+from harness.launch.base import Launcher
 from harness.launch.docker_errors import engine_errors
-from harness.progress import Screen
 from harness.results.reader import StoredJob
 from harness.results.schema import job_key
+
+log = logging.getLogger(__name__)
 
 HOME_VARIABLE = "HARNESS_BOX_HOME"
 INTERVAL_VARIABLE = "HARNESS_BEAT_S"
@@ -86,6 +87,31 @@ class Status:
     troubles: tuple[str, ...] = ()
 
 
+class _BoxLog(logging.Handler):
+    """Writes messages to the box's log."""
+
+    def __init__(self, log_file: IO[bytes]) -> None:
+        super().__init__()
+        self._file = log_file
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._file.write(f"box: {record.getMessage()}\n".encode("utf-8", "replace"))
+        self._file.flush()
+
+
+@contextlib.contextmanager
+def _messages_to(log_file: IO[bytes]) -> Iterator[None]:
+    logger, handler = logging.getLogger("harness"), _BoxLog(log_file)
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        logger.removeHandler(handler)
+
+
 class Worker:
     """One box, which does one part."""
 
@@ -102,6 +128,10 @@ class Worker:
 
     def live(self) -> bool:
         """Do the part, report every failure, return whether all is done."""
+        with _messages_to(self._log):
+            return self._live()
+
+    def _live(self) -> bool:
         self._status_file.unlink(missing_ok=True)
         found = environment.ec2_instance()
         self._beat = replace(self._beat, instance_id=found.instance_id if found else _UNKNOWN)
@@ -124,7 +154,7 @@ class Worker:
             self._write_beat()  # the state at the end
             if detail and self._beat.notice:
                 detail = f"{detail}; EC2 announced: {self._beat.notice}"
-            self._say(f"end: {detail or 'all is done'}")
+            log.info(f"end: {detail or 'all is done'}")
             self._end(detail, cut_off=asked or self._beat.notice is not None or _ENGINE_LOST in detail)
         return not detail
 
@@ -143,7 +173,7 @@ class Worker:
 
     def _fetch(self, part: Part) -> None:
         self._cache.mkdir(parents=True, exist_ok=True)
-        fetcher = shipment.Fetcher(self._work, self._cache, self._say)
+        fetcher = shipment.Fetcher(self._work, self._cache)
         if part.images:
             with engine_errors(), contextlib.closing(docker.from_env(timeout=_ENGINE_S)) as engine:
                 for image in part.images:
@@ -216,10 +246,6 @@ class Worker:
         with contextlib.suppress(AwsError):  # a beat that S3 does not take is left out
             self._box.put(records.BEAT, dump(self._beat))
 
-    def _say(self, text: str) -> None:
-        self._log.write(f"box: {text}\n".encode("utf-8", "replace"))
-        self._log.flush()
-
     def _upload_log(self) -> None:
         with contextlib.suppress(AwsError, OSError):  # a log that cannot be uploaded stops nothing
             self._box.put(records.LOG, concealed(self._log_tail()).encode())
@@ -234,7 +260,7 @@ class Worker:
                 self._box.put_new(records.END, dump(end))
                 return
             except AwsError as error:
-                self._say(f"the end could not be told: {error}")
+                log.info(f"the end could not be told: {error}")
                 time.sleep(_WAIT_S)
 
 
@@ -259,24 +285,25 @@ def suite_of(part: Part, file: Path) -> Suite:
     return suite.parse({**part.suite, "datasets": [f"./{_DATASETS}/{name}" for name in dict.fromkeys(names)]}, file)
 
 
-def run_part(file: Path, given: RunOptions, launcher: Launcher, screen: Screen) -> bool:
+def run_part(file: Path, given: RunOptions, launcher: Launcher) -> bool:
     """Run the part that the agent wrote to a file; return whether every job is uploaded."""
     assignment = read_assignment(file)
     loaded = suite_of(assignment.part, file)
     work = Objects(Connections(), parse_uri(assignment.work))
-    uploader = Uploader(assignment, work, given.cache, screen.say)
+    uploader = Uploader(assignment, work, given.cache)
     try:
-        orchestrator.run(loaded, options(given, loaded, assignment.part, uploader), launcher, screen)
+        part_options = options(given, loaded, assignment.part, uploader)
+        orchestrator.run_suite(gather(loaded, part_options), part_options, launcher)
     finally:
         uploader.finish()  # after an error too, because measured jobs are worth uploading
     return not uploader.status.troubles
 
 
-def options(usual: RunOptions, suite: Suite, part: Part, follower: RunCallbacks) -> RunOptions:
+def options(usual: RunOptions, suite: Suite, part: Part, callbacks: RunCallbacks) -> RunOptions:
     """Return the options of a run that does one part alone."""
     jobs = {(job.cell, job.job): AssignedJob(job.repetition, job.key) for job in part.jobs}
     types = dict.fromkeys(suite.profiles, part.instance_type)
-    return replace(usual, share=AssignedWork(jobs, follower, part.builds), instance_types=types)
+    return replace(usual, assigned=AssignedWork(jobs, callbacks, part.builds), instance_types=types)
 
 
 class Uploader(RunCallbacks):
@@ -285,10 +312,8 @@ class Uploader(RunCallbacks):
     A failed upload is tried again after the next job, and at the end for ``patience_s``.
     """
 
-    def __init__(
-        self, assignment: Assignment, work: Objects, cache: Path, say: Report, *, patience_s: float = _PATIENCE_S
-    ) -> None:
-        self._work, self._box_id, self._cache, self._say = work, assignment.box_id, cache, say
+    def __init__(self, assignment: Assignment, work: Objects, cache: Path, *, patience_s: float = _PATIENCE_S) -> None:
+        self._work, self._box_id, self._cache = work, assignment.box_id, cache
         self._box = work.below(records.box(assignment.box_id))
         self._patience_s, self._sleep, self._file = patience_s, time.sleep, Path(assignment.status)
         self._waiting: list[tuple[str, Callable[[], None]]] = []
@@ -342,7 +367,7 @@ class Uploader(RunCallbacks):
             try:
                 upload()
             except AwsError as error:
-                self._say(f"{name} waits to be handed over: {error}")
+                log.info(f"{name} waits to be handed over: {error}")
                 return error
             del self._waiting[0]
         return None
@@ -355,10 +380,10 @@ class Uploader(RunCallbacks):
     def _upload_index(self, key: str) -> None:
         found = indexes.find(self._cache, key)
         if found is not None:
-            shipment.upload_index(self._work, self._box_id, key, found, self._cache, self._say)
+            shipment.upload_index(self._work, self._box_id, key, found, self._cache)
 
     def _trouble(self, text: str) -> None:
-        self._say(text)
+        log.info(text)
         self._note(troubles=(*self.status.troubles, text))
 
     def _note(self, **changes: Any) -> None:
@@ -379,8 +404,8 @@ def main(arguments: list[str]) -> int:
         home.mkdir(parents=True, exist_ok=True)
         connections = Connections()
         work = Objects(connections, parse_uri(arguments[0]))
-        with (home / "log.txt").open("ab") as log:
-            worker = Worker(work, box_id(connections), arguments[1], arguments[2], home, log)
+        with (home / "log.txt").open("ab") as log_file:
+            worker = Worker(work, box_id(connections), arguments[1], arguments[2], home, log_file)
             return 0 if worker.live() else 1
     except HarnessError as error:
         sys.stderr.write(f"harness: {error}\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -14,13 +15,14 @@ from typing import Any
 from harness.aws import clients, cloudformation
 from harness.aws.clients import Connections, S3Uri
 from harness.aws.cloud_run import records, user_data
-from harness.aws.cloudformation import Say
 from harness.aws.ec2 import instances, policies
 from harness.aws.ec2 import region as regions
 from harness.aws.ec2.policies import Policy
 from harness.aws.errors import aws_errors
 from harness.aws.objects import Objects
 from harness.errors import AwsError, UsageError
+
+log = logging.getLogger(__name__)
 
 # Inputs and traces of runs are of no use after that: results are fetched.
 EXPIRES_DAYS = 90
@@ -85,7 +87,6 @@ def up(
     region: str,
     owner: str,
     types: Sequence[str],
-    say: Say,
     *,
     subnet: str | None = None,
     agent_image: str | None = None,
@@ -106,17 +107,17 @@ def up(
     if made and ours is None:  # CloudFormation would see no difference
         raise UsageError(f"the bucket {work.bucket} is gone; make all of it anew: `harness ec2 down {work}`, then `up`")
     if ours is False:
-        say(f"left as it is: bucket {work.bucket}, which harness did not make; see that it is private")
-    _linked_roles(connections, say)
-    _boundary(connections, work, region, say)
+        log.info(f"left as it is: bucket {work.bucket}, which harness did not make; see that it is private")
+    _linked_roles(connections)
+    _boundary(connections, work, region)
     makes = "yes" if made or ours is None else "no"
     parameters = {"Vpc": vpc, "InstanceTypes": ",".join(sorted(types)), "MakeBucket": makes}
     text = template(work, region, types, agent_image)
-    cloudformation.deploy(connections, name, text, parameters, {clients.OWNER: owner}, say, named_iam=True)
-    say(f"attach the policy {name}-runner to whoever runs")
+    cloudformation.deploy(connections, name, text, parameters, {clients.OWNER: owner}, named_iam=True)
+    log.info(f"attach the policy {name}-runner to whoever runs")
 
 
-def down(connections: Connections, work: S3Uri, region: str, owner: str, say: Say, *, results_too: bool) -> None:
+def down(connections: Connections, work: S3Uri, region: str, owner: str, *, results_too: bool) -> None:
     """Remove the account stack, and an empty bucket that harness made.
 
     Refuses while instances that use it are alive; ``results_too``: delete the objects below the work place first.
@@ -124,11 +125,11 @@ def down(connections: Connections, work: S3Uri, region: str, owner: str, say: Sa
     connections = _at(connections, region)
     connections.expect_owner(work.bucket)
     _refuse_alive(connections, work, owner, region)
-    if cloudformation.delete(connections, name := stack_name(work, region), say):
-        say(f"kept: policy {name}-boundary, which costs nothing and is an administrator's")
+    if cloudformation.delete(connections, name := stack_name(work, region)):
+        log.info(f"kept: policy {name}-boundary, which costs nothing and is an administrator's")
     else:
-        say(f"not there: stack {name}")
-    _remove_objects(connections, work, say, results_too)
+        log.info(f"not there: stack {name}")
+    _remove_objects(connections, work, results_too)
 
 
 def template(work: S3Uri, region: str, types: Iterable[str], agent_image: str | None = None) -> str:
@@ -267,15 +268,15 @@ def _is_ours(connections: Connections, bucket: str) -> bool | None:
     return _MADE in found
 
 
-def _linked_roles(connections: Connections, say: Say) -> None:
+def _linked_roles(connections: Connections) -> None:
     """Make the services' own roles: who runs has no right to."""
     for service in policies.LINKED:
         with _errors_but(f"making the role of {service}", "InvalidInput", "EntityAlreadyExists"):  # it exists
             connections.client("iam").create_service_linked_role(AWSServiceName=service)
-            say(f"made: the role of {service}")
+            log.info(f"made: the role of {service}")
 
 
-def _boundary(connections: Connections, work: S3Uri, region: str, say: Say) -> None:
+def _boundary(connections: Connections, work: S3Uri, region: str) -> None:
     """Make the boundary where it is missing, which the keeper may not."""
     name, client = f"{stack_name(work, region)}-boundary", connections.client("iam")
     with aws_errors("asking AWS which account this is"):
@@ -288,7 +289,7 @@ def _boundary(connections: Connections, work: S3Uri, region: str, say: Say) -> N
     with aws_errors(f"making the policy {name}, which takes an administrator"):
         arn = client.create_policy(PolicyName=name, PolicyDocument=json.dumps(document))["Policy"]["Arn"]
         client.get_waiter("policy_exists").wait(PolicyArn=arn)
-    say(f"made: policy {name}")
+    log.info(f"made: policy {name}")
 
 
 def _refuse_alive(connections: Connections, work: S3Uri, owner: str, region: str) -> None:
@@ -307,20 +308,20 @@ def _refuse_alive(connections: Connections, work: S3Uri, owner: str, region: str
         )
 
 
-def _remove_objects(connections: Connections, work: S3Uri, say: Say, results_too: bool) -> None:
+def _remove_objects(connections: Connections, work: S3Uri, results_too: bool) -> None:
     if (ours := _is_ours(connections, work.bucket)) is None:
         return
     objects = Objects(connections, work)
     names = [each.name for folder in FOLDERS for each in objects.list(f"{folder}/")]
     if names and not results_too:
-        say(f"kept: {len(names)} objects below {work}, which cost their storage; --results-too deletes them")
+        log.info(f"kept: {len(names)} objects below {work}, which cost their storage; --results-too deletes them")
         return
     if names:
-        say(f"removed: {objects.delete(names)} objects below {work}")
+        log.info(f"removed: {objects.delete(names)} objects below {work}")
     if not ours:
         return
     with _errors_but(f"removing the bucket {work.bucket}", "BucketNotEmpty"):
         connections.client("s3").delete_bucket(Bucket=work.bucket)
-        say(f"removed: bucket {work.bucket}")
+        log.info(f"removed: bucket {work.bucket}")
         return
-    say(f"kept: bucket {work.bucket}, which holds other objects")
+    log.info(f"kept: bucket {work.bucket}, which holds other objects")

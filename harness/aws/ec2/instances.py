@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +13,8 @@ from harness.aws import clients
 from harness.aws.clients import Connections
 from harness.aws.errors import aws_errors, concealed
 from harness.errors import AwsError
+
+log = logging.getLogger(__name__)
 
 # An instance that was told to end may take this long.
 WAIT_S, POLL_S = 900.0, 5.0
@@ -195,14 +198,14 @@ def wait(
     return stay
 
 
-def end_all(connections: Connections, found: Found, say: Callable[[str], None]) -> list[str]:
+def end_all(connections: Connections, found: Found) -> list[str]:
     """End all of it and wait; return a line for each rest."""
     left: list[str] = []
     ids = {box.instance_id for box in found.instances}
     places = sorted({box.region for box in found.instances} | {volume.region for volume in found.volumes})
     for region in places:
         if here := sorted(box.instance_id for box in found.instances if box.region == region):
-            say(f"ending {len(here)} instances in {region}")
+            log.info(f"ending {len(here)} instances in {region}")
             try:
                 end(connections, region, here)
             except AwsError as error:
@@ -213,17 +216,17 @@ def end_all(connections: Connections, found: Found, say: Callable[[str], None]) 
 
     left += [f"{box.instance_id} in {box.region} is still {box.state}" for box in wait(staying)]
     for volume in found.volumes:
-        left += _delete(connections, volume, say)
+        left += _delete(connections, volume)
     return left
 
 
-def _delete(connections: Connections, volume: Volume, say: Callable[[str], None]) -> list[str]:
+def _delete(connections: Connections, volume: Volume) -> list[str]:
     try:
         with aws_errors(f"deleting {volume.volume_id}"):
             connections.client("ec2", volume.region).delete_volume(VolumeId=volume.volume_id)
     except AwsError as error:
         return [] if error.code == "InvalidVolume.NotFound" else [str(error)]
-    say(f"deleted the disk {volume.volume_id} in {volume.region}")
+    log.info(f"deleted the disk {volume.volume_id} in {volume.region}")
     return []
 
 

@@ -16,12 +16,11 @@ from harness import datasets
 from harness.datasets import Dataset, QuerySample
 from harness.experiments.calibration.case import Case, Group
 from harness.experiments.calibration.truths import Ends
-from harness.jobs import plan
 from harness.jobs.inputs import Inputs
 from harness.jobs.suite import Suite
-from harness.launch.base import Ended, Launcher, LaunchRequest, Prepared, Report
+from harness.launch.base import Ended, Launcher, LaunchRequest, Prepared
 from harness.launch.images.catalog import System
-from harness.progress import Step
+from harness.progress import Progress
 from harness.records import Envelope, Isolation, Outcome
 
 _DATASET = "planted"
@@ -90,7 +89,7 @@ def inputs(group: Group, base: System, planted: Dataset) -> Inputs:
     warmup = planted.queries[_MOST_QUERIES:][: suite.protocol.warmup_queries]
     return Inputs(
         suite=suite,
-        cells=plan.cells(suite),
+        cells=suite.cells(),
         systems={case.name: _system(case, base) for case in group.cases},
         profiles={envelope.name: envelope for envelope in (group.envelope, _BUILD)},
         datasets={_DATASET: planted},
@@ -149,21 +148,21 @@ class PlantingLauncher:
         self._image = self._image or self._inner.find(self._base)
         return replace(self._image, system=system) if self._image else None
 
-    def prepare(self, system: System, report: Report) -> Prepared:
+    def prepare(self, system: System) -> Prepared:
         """The shared image under the case's name."""
-        self._image = self._image or self._inner.prepare(self._base, report)
+        self._image = self._image or self._inner.prepare(self._base)
         return replace(self._image, system=system)
 
-    def launch(self, job: LaunchRequest, progress: Callable[[Step], None]) -> Ended:
+    def launch(self, job: LaunchRequest, progress: Progress) -> Ended:
         """Run it; the quota comes once the envelope was verified and the first trial runs."""
         if job.spec.kind != "search":
             return self._inner.launch(job, progress)
         self._started(job.spec.system)
         waiting = [self._quotas[job.spec.system]] if job.spec.system in self._quotas else []
 
-        def watched(step: Step) -> None:
-            progress(step)
-            if waiting and step.phase.startswith("trial-"):
+        def watched(done: int, total: int = 0, phase: str = "", /) -> None:
+            progress(done, total, phase)
+            if waiting and phase.startswith("trial-"):
                 self._throttle(job, waiting.pop())
 
         with busy() if self._rivals.get(job.spec.system) == job.spec.first_trial else nullcontext():

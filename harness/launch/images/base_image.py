@@ -5,10 +5,10 @@ Each is pulled by digest if a registry answers, else bootstrapped here.  The dig
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import docker
@@ -20,6 +20,8 @@ from harness.errors import ImageError
 from harness.launch.images import emulation, platforms
 from harness.launch.images.catalog import images_dir
 from harness.records import digest
+
+log = logging.getLogger(__name__)
 
 # The label with the origin of a base.
 ORIGIN_LABEL = "harness.base"
@@ -57,7 +59,6 @@ def lock(name: str, platform: str) -> Path:
 def ensure(
     client: docker.DockerClient,
     cache: Path,
-    report: Callable[[str], None],
     name: str = "base",
     platform: str | None = None,
 ) -> str:
@@ -79,9 +80,9 @@ def ensure(
                 with filesystem.cache_lock(
                     cache, "base-images"
                 ):  # one digest is all platforms': the last pulled has its name
-                    remark = _pull(client, base, folder, tag, platform=platform, report=report)
+                    remark = _pull(client, base, folder, tag, platform=platform)
                 if remark:
-                    _bootstrap(client, base, name, tag, platform=platform, cache=cache, remark=remark, report=report)
+                    _bootstrap(client, base, name, tag, platform=platform, cache=cache, remark=remark)
     return tag
 
 
@@ -93,11 +94,9 @@ def _is_there(client: docker.DockerClient, tag: str) -> bool:
     return True
 
 
-def _pull(
-    client: docker.DockerClient, base: BaseFile, folder: Path, tag: str, *, platform: str, report: Callable[[str], None]
-) -> str | None:
+def _pull(client: docker.DockerClient, base: BaseFile, folder: Path, tag: str, *, platform: str) -> str | None:
     """Pull the official image and tag it; return ``None``, or the reason of a failure."""
-    report(f"pulling the base image {base.image}:{base.tag} for {platform}")
+    log.info(f"pulling the base image {base.image}:{base.tag} for {platform}")
     official = f"{base.image}@{base.digest}"
     try:
         client.images.pull(official, platform=platform)
@@ -126,7 +125,6 @@ def _bootstrap(
     platform: str,
     cache: Path,
     remark: str,
-    report: Callable[[str], None],
 ) -> None:
     """Bootstrap a base from its pinned packages with mmdebstrap, which needs root."""
     cannot = f"the base image cannot be pulled ({remark})"
@@ -136,13 +134,13 @@ def _bootstrap(
         raise ImageError(f"{cannot}, and this host does not run programs of {platform} to bootstrap one: install qemu")
     with filesystem.cache_lock(cache, "mmdebstrap"):
         if shutil.which("mmdebstrap") is None:
-            _install_mmdebstrap(cannot, report)
+            _install_mmdebstrap(cannot)
     took = "about a minute" if platform == platforms.host() else "some minutes, emulated"
-    report(f"bootstrapping Debian {base.suite} as {tag.partition(':')[0]} for {platform} ({took})")
+    log.info(f"bootstrapping Debian {base.suite} as {tag.partition(':')[0]} for {platform} ({took})")
     (cache / "logs").mkdir(parents=True, exist_ok=True)
-    log = cache / "logs" / f"{tag.replace(':', '-')}.log"
+    log_file = cache / "logs" / f"{tag.replace(':', '-')}.log"
     # Device nodes and foreign owners: a plain temporary folder of root's, outside a cache that may be on NFS.
-    with filesystem.temporary_folder("base") as work, log.open("wb") as sink:
+    with filesystem.temporary_folder("base") as work, log_file.open("wb") as sink:
         tar = work / "rootfs.tar"
         script = images_dir() / "base" / _SCRIPT
         pinned = lock(name, platform)
@@ -150,8 +148,8 @@ def _bootstrap(
         command = [*_namespaces(), "bash", str(script), *wanted, str(work), str(tar)]
         done = subprocess.run(command, stdout=sink, stderr=subprocess.STDOUT, check=False)
         if done.returncode != 0:
-            filesystem.raise_if_disk_full(f"{work}: mmdebstrap failed", _tail(log))
-            raise ImageError(f"{cannot}, and mmdebstrap failed: {_tail(log)}; the whole log is {log}")
+            filesystem.raise_if_disk_full(f"{work}: mmdebstrap failed", _tail(log_file))
+            raise ImageError(f"{cannot}, and mmdebstrap failed: {_tail(log_file)}; the whole log is {log_file}")
         sha256 = filesystem.sha256(pinned)
         _import(client, tar, tag, platform, f"mmdebstrap-{base.suite}-{sha256[:12]}")
 
@@ -183,16 +181,16 @@ def _namespaces() -> list[str]:
     return apart if done.returncode == 0 else []
 
 
-def _install_mmdebstrap(cannot: str, report: Callable[[str], None]) -> None:
+def _install_mmdebstrap(cannot: str) -> None:
     if not emulation.can_install():
         raise ImageError(f"{cannot}, and mmdebstrap is missing: install mmdebstrap, or connect to a registry")
-    report("installing mmdebstrap with apt-get, as root: it bootstraps the base image")
+    log.info("installing mmdebstrap with apt-get, as root: it bootstraps the base image")
     failure = emulation.install_packages("mmdebstrap")
     if failure:
         filesystem.raise_if_disk_full("apt-get", failure)
         raise ImageError(f"{cannot}, and {failure}; install mmdebstrap by hand")
 
 
-def _tail(log: Path) -> str:
+def _tail(file: Path) -> str:
     """Return the last lines of a log as one line."""
-    return " | ".join(log.read_text(encoding="utf-8", errors="replace").split("\n")[-4:]).strip(" |")
+    return " | ".join(file.read_text(encoding="utf-8", errors="replace").split("\n")[-4:]).strip(" |")

@@ -8,12 +8,13 @@ emulation.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -28,6 +29,8 @@ from harness.launch.images import assets, base_image, emulation, platforms, reci
 from harness.launch.images.catalog import System
 from harness.launch.images.recipes import engine_recipe, recipe
 from harness.untrusted import MAX_TEXT, one_line
+
+log = logging.getLogger(__name__)
 
 RECIPE_LABEL = "harness.recipe"
 ENGINE_LABEL = "harness.engine"
@@ -75,7 +78,6 @@ def ensure(
     *,
     cache: Path,
     models: Path | None,
-    report: Callable[[str], None],
     platform: str | None = None,
 ) -> Image:
     """Return the image of a system, after building what is missing: base, engine, components, image.
@@ -93,8 +95,8 @@ def ensure(
     if present is not None:
         return present
     _check_made_for(system)
-    emulation.ensure(client, system.platform, cache, report)
-    return _Builder(client, cache, models, report).system(system)
+    emulation.ensure(client, system.platform, cache)
+    return _Builder(client, cache, models).system(system)
 
 
 def ensure_engine(
@@ -102,7 +104,6 @@ def ensure_engine(
     system: System,
     *,
     cache: Path,
-    report: Callable[[str], None],
     platform: str | None = None,
 ) -> Image:
     """Return the image of a system's engine, without weights; otherwise like :func:`ensure`."""
@@ -111,8 +112,8 @@ def ensure_engine(
     if present is not None:
         return present
     _check_made_for(system)
-    emulation.ensure(client, system.platform, cache, report)
-    return _Builder(client, cache, None, report).engine(system)
+    emulation.ensure(client, system.platform, cache)
+    return _Builder(client, cache, None).engine(system)
 
 
 def _on_platform(client: docker.DockerClient, system: System, platform: str | None) -> System:
@@ -152,13 +153,10 @@ class _Target:
 class _Builder:
     """Builds images after those that they are made of."""
 
-    def __init__(
-        self, client: docker.DockerClient, cache: Path, models: Path | None, report: Callable[[str], None]
-    ) -> None:
+    def __init__(self, client: docker.DockerClient, cache: Path, models: Path | None) -> None:
         self._client = client
         self._cache = cache
         self._models = models
-        self._report = report
 
     def system(self, system: System) -> Image:
         target = _Target.system(system)
@@ -176,7 +174,7 @@ class _Builder:
 
     def _new_system(self, system: System, target: _Target) -> Image:
         with filesystem.cache_lock(self._cache, _ASSETS_LOCK):
-            files = assets.fetch(system.name, system.system_assets, self._cache, self._models, self._report)
+            files = assets.fetch(system.name, system.system_assets, self._cache, self._models)
         images = [self.system(component) for component in system.components]
         arguments = {"ENGINE": self.engine(system).reference}
         arguments |= {name: image.reference for name, image in zip(("FIRST", "SECOND"), images, strict=False)}
@@ -185,7 +183,7 @@ class _Builder:
         if images:
             arguments["NAME"] = system.engine
         components = recipes.components_json(system, [self._environment(image) for image in images])
-        self._report(f"building the image of {system.image} for {system.platform}")
+        log.info(f"building the image of {system.image} for {system.platform}")
         with tempfile.TemporaryFile() as packed:
             recipes.write_system_context(packed, system, files, components)
             self._check_same(f"system {system.name!r}", recipe(system), target)
@@ -206,18 +204,17 @@ class _Builder:
     def _new_engine(self, system: System, target: _Target) -> Image:
         what, platform = f"engine {system.engine!r}", system.platform
         wheels = {
-            lock: assets.wheels(lock, system.extra_indexes, self._cache, self._report, platform)
+            lock: assets.wheels(lock, system.extra_indexes, self._cache, platform)
             for lock in (*system.shared_locks.values(), system.lock)
         }
         with filesystem.cache_lock(self._cache, _ASSETS_LOCK):
-            files = assets.fetch(system.engine, system.engine_assets, self._cache, self._models, self._report)
+            files = assets.fetch(system.engine, system.engine_assets, self._cache, self._models)
         with engine_errors():
             bases = {"BASE": "base", **({"TOOLCHAIN": "toolchain"} if system.toolchain else {})}
             arguments = {
-                key: base_image.ensure(self._client, self._cache, self._report, name, platform)
-                for key, name in bases.items()
+                key: base_image.ensure(self._client, self._cache, name, platform) for key, name in bases.items()
             }
-        self._report(f"building the image of the engine {system.engine_image} for {platform}")
+        log.info(f"building the image of the engine {system.engine_image} for {platform}")
         with tempfile.TemporaryFile() as packed:
             recipes.write_engine_context(packed, system, wheels, files)
             self._check_same(what, engine_recipe(system), target)
@@ -286,10 +283,10 @@ def build_image(
         EngineError: the Docker engine does not answer.
         StoreError: the engine's disk is full.
     """
-    log = cache / "logs" / f"{tag.replace(':', '-')}.log"
-    log.parent.mkdir(parents=True, exist_ok=True)
+    log_file = cache / "logs" / f"{tag.replace(':', '-')}.log"
+    log_file.parent.mkdir(parents=True, exist_ok=True)
     step, last, room, failed = "the start", deque[str](maxlen=10), _LOG_CHARS, False
-    with engine_errors(), log.open("w", encoding="utf-8") as sink:
+    with engine_errors(), log_file.open("w", encoding="utf-8") as sink:
         events = client.api.build(
             fileobj=context,
             custom_context=True,
@@ -319,7 +316,7 @@ def build_image(
         if filesystem.reports_full_disk(words):
             filesystem.raise_if_disk_full(what, words if _little_room(client) else last[-1])
         output = " | ".join(last)[-2000:]
-        raise ImageError(f"{what}: its image failed at {step[:80]!r}: {output}; its log is {log}")
+        raise ImageError(f"{what}: its image failed at {step[:80]!r}: {output}; its log is {log_file}")
 
 
 def _little_room(client: docker.DockerClient) -> bool:

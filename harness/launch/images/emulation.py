@@ -6,12 +6,12 @@ Only builds and checks of images use it; nothing is measured under emulation.
 from __future__ import annotations
 
 import io
+import logging
 import os
 import shutil
 import struct
 import subprocess
 import tarfile
-from collections.abc import Callable
 from pathlib import Path
 
 import docker
@@ -21,6 +21,8 @@ from harness import filesystem
 from harness.errors import ImageError
 from harness.launch.docker_errors import engine_errors
 from harness.launch.images import platforms
+
+log = logging.getLogger(__name__)
 
 
 def can_install() -> bool:
@@ -57,8 +59,6 @@ _EXIT = {
     platforms.ARM64: (183, bytes.fromhex("000080d2 a80b80d2 010000d4")),  # mov x0,#0; mov x8,#93; svc #0
 }
 
-Report = Callable[[str], None]
-
 
 def native(client: docker.DockerClient) -> str:
     """Return the Docker engine's own platform.
@@ -70,7 +70,7 @@ def native(client: docker.DockerClient) -> str:
         return platforms.of_machine(str(client.version()["Arch"]))
 
 
-def ensure(client: docker.DockerClient, platform: str, cache: Path, report: Report) -> None:
+def ensure(client: docker.DockerClient, platform: str, cache: Path) -> None:
     """Make sure that the Docker engine runs programs of a platform; as root on Debian, install an emulator.
 
     Raises:
@@ -83,7 +83,7 @@ def ensure(client: docker.DockerClient, platform: str, cache: Path, report: Repo
     with filesystem.cache_lock(cache, "emulation"):
         if engine_runs(client, platform):
             return
-        failure = _install_emulator(platform, report)
+        failure = _install_emulator(platform)
         if not engine_runs(client, platform):
             short = platforms.debian(platform)
             raise ImageError(
@@ -149,13 +149,13 @@ def _context(platform: str) -> bytes:
     return packed.getvalue()
 
 
-def _install_emulator(platform: str, report: Report) -> str | None:
+def _install_emulator(platform: str) -> str | None:
     """Install an emulator on this host and register it; return None, or the reason of a failure."""
     if not can_install():
         return "only root on Debian or Ubuntu can install one here"
     listed = _BINFMT_CONFIG / f"qemu-{platforms.kernel(platform)}.conf"
     if not listed.is_file():
-        report("installing qemu-user-static")
+        log.info("installing qemu-user-static")
         failure = install_packages("qemu-user-static")
         if failure:
             return failure
@@ -163,7 +163,7 @@ def _install_emulator(platform: str, report: Report) -> str | None:
         if not (_BINFMT / "register").exists():
             subprocess.run(["mount", "-t", "binfmt_misc", "binfmt_misc", str(_BINFMT)], check=True, capture_output=True)
         if not (_BINFMT / listed.stem).exists():
-            report(f"this host now runs programs of {platform} with qemu, until 'echo -1 > {_BINFMT / listed.stem}'")
+            log.info(f"this host now runs programs of {platform} with qemu, until 'echo -1 > {_BINFMT / listed.stem}'")
             (_BINFMT / "register").write_bytes(listed.read_bytes().strip())
     except (OSError, subprocess.CalledProcessError) as error:
         return f"qemu cannot be listed with the kernel: {error}"

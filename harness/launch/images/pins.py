@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+import logging
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,15 +16,15 @@ from harness.errors import FileError, ImageError, UsageError
 from harness.launch.images.catalog import Asset, System, images_dir, own_images_dir
 from harness.untrusted import one_line
 
+log = logging.getLogger(__name__)
+
 if TYPE_CHECKING:
     from huggingface_hub.hf_api import ModelInfo, RepoSibling
 
 _HUB_TIMEOUT_S = 15.0
 
-Report = Callable[[str], None]
 
-
-def look_up(system: System, models: Path | None, *, newest: bool, report: Report) -> list[Asset]:
+def look_up(system: System, models: Path | None, *, newest: bool) -> list[Asset]:
     """Pin all assets of a system from a local folder if given, else from the hub.
 
     Raises:
@@ -37,15 +38,14 @@ def look_up(system: System, models: Path | None, *, newest: bool, report: Report
         )
     if models is not None:
         return [from_folder(asset, models) for asset in system.system_assets]
-    return [from_hub(asset, newest=newest, report=report) for asset in system.system_assets]
+    return [from_hub(asset, newest=newest) for asset in system.system_assets]
 
 
-def from_hub(asset: Asset, *, newest: bool, report: Report) -> Asset:
+def from_hub(asset: Asset, *, newest: bool) -> Asset:
     """Pin an asset by the hub: weights by the hub's sha256, small files by their content.
 
     Args:
         newest: take the newest commit even if the asset names a revision.
-        report: receives differences of licence, and pins that the newest commit changes.
 
     Raises:
         UsageError: the asset names no model of the hub.
@@ -63,13 +63,13 @@ def from_hub(asset: Asset, *, newest: bool, report: Report) -> Asset:
                 f"the hub's {asset.hub} has no {', '.join(missing)} at {(info.sha or 'its newest commit')[:12]}, it"
                 f" has {present}; mend the names of {asset.folder!r}, or choose another revision"
             )
-        _compare_licences(asset, info, report)
+        _compare_licences(asset, info)
         with filesystem.temporary_folder("pin") as scratch:
             checked = {name: _hub_sha256(asset.hub, info.sha, files[name], scratch) for name in asset.names}
     for name, changed in _changed(asset, checked).items():
         if not newest:
             raise ImageError(f"the hub's {asset.hub} at {info.sha[:12]}: {changed}; mend {name!r}, or add --newest")
-        report(f"{asset.folder}: {changed}")
+        log.info(f"{asset.folder}: {changed}")
     return asset.pinned(info.sha, checked)
 
 
@@ -118,10 +118,10 @@ def _hub_sha256(hub: str, revision: str, file: RepoSibling, scratch: Path) -> st
     return filesystem.sha256(Path(hf_hub_download(hub, file.rfilename, revision=revision, local_dir=scratch)))
 
 
-def _compare_licences(asset: Asset, info: ModelInfo, report: Report) -> None:
+def _compare_licences(asset: Asset, info: ModelInfo) -> None:
     licence = getattr(info.card_data, "license", None)
     if isinstance(licence, str) and licence.casefold() != asset.licence.casefold():
-        report(
+        log.info(
             f"{asset.folder}: the hub gives the licence of {asset.hub} as {licence!r}, the file as {asset.licence!r}"
         )
 

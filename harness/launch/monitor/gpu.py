@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pynvml
 
 from harness.errors import EngineError
@@ -132,10 +132,6 @@ def _numbered_as_the_host() -> bool:
 
 
 def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except PermissionError:
-        return True
-    except (ProcessLookupError, OverflowError):
-        return False
-    return pid > 0
+    with suppress(OverflowError):  # NVML's numbers are unsigned
+        return psutil.pid_exists(pid)
+    return False

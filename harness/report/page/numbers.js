@@ -1,4 +1,4 @@
-// How numbers are written: three significant digits, "—" for what is missing; as harness/report/sheet.py does.
+// How numbers are written: three significant digits, "—" for what is missing; as harness/report/document.py does.
 (function (page) {
   "use strict";
 

@@ -83,7 +83,7 @@ _CONFIG = "[default]\ncredential_process = python3 /opt/credentials.py\n"
 @contextmanager
 def image(engine: docker.DockerClient, told: dict[str, str]) -> Iterator[str]:
     """An image whose containers have this environment, but for credentials; its name."""
-    base = base_image.ensure(engine, config.default_cache_folder().expanduser(), print)
+    base = base_image.ensure(engine, config.default_cache_folder().expanduser())
     own_keys = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
     told = {name: value for name, value in told.items() if name not in own_keys}
     told |= {"AWS_CONFIG_FILE": "/opt/aws-config", "HARNESS_BOX_HOME": str(HOST)}

@@ -25,8 +25,8 @@ from harness.aws.cloud_run.run import Context
 from harness.aws.ec2 import account as accounts
 from harness.aws.ec2.account import Account
 from harness.errors import AwsError, UsageError
-from harness.jobs.assignment import IndexBuild
 from harness.jobs.estimates import DurationEstimate
+from harness.jobs.inputs import IndexBuild
 from harness.jobs.machines import ChosenMachine
 from harness.jobs.plan import Planned
 from harness.pricing import instances
@@ -75,30 +75,23 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture
-def said() -> list[str]:
-    return []
-
-
-def backend_of(
-    connections: Connections, clock: Clock | None = None, say: Callable[[str], None] = print
-) -> BatchBackend:
+def backend_of(connections: Connections, clock: Clock | None = None) -> BatchBackend:
     """The backend of one more command for the same run."""
     clock = clock or Clock()
     request: Any = SimpleNamespace(suite=SimpleNamespace(name="quick", build_profile="cpu1-mem1"), work=WORK)
     unused: Any = None
-    made = BatchBackend(Context(request, connections, server.REGION, KNOWN, unused, "owner", say), clock.sleep, clock)
+    made = BatchBackend(Context(request, connections, server.REGION, KNOWN, unused, "owner"), clock.sleep, clock)
     made.begin(Run("run", "batch", "quick", "r", "owner", server.REGION, ()), BUNDLE)
     return made
 
 
 @pytest.fixture
 def begun(
-    connections: Connections, account: Account, clock: Clock, said: list[str], monkeypatch: pytest.MonkeyPatch
+    connections: Connections, account: Account, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[], BatchBackend]:
     """Makes the backend of one more command for the same run."""
     monkeypatch.setattr(accounts, "find", lambda *_: account)
-    return lambda: backend_of(connections, clock, said.append)
+    return lambda: backend_of(connections, clock)
 
 
 @pytest.fixture
@@ -187,7 +180,7 @@ def test_an_array_is_not_larger_than_batch_takes(backend: BatchBackend) -> None:
 def made(aws: str, connections: Connections, wanted: Make, account: Account) -> Iterator[Connections]:
     """A suite's stack that is up; Batch ends jobs at once."""
     configure(aws, use_docker=False)
-    suite_stack.up(connections, wanted(), account, "owner", (), lambda _: None)
+    suite_stack.up(connections, wanted(), account, "owner", ())
     yield connections
     configure(aws, use_docker=True)
 
@@ -463,7 +456,7 @@ def start(connections: Connections, **tags: str) -> str:
 
 
 def test_the_end_waits_for_batchs_own_instances_alone(
-    connections: Connections, backend: BatchBackend, said: list[str], monkeypatch: pytest.MonkeyPatch
+    connections: Connections, backend: BatchBackend, logged: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine = start(connections, suite="quick", launcher="batch")
     start(connections, suite="quick")
@@ -477,7 +470,7 @@ def test_the_end_waits_for_batchs_own_instances_alone(
     monkeypatch.setattr(backend, "_sleep", sleep)
     assert backend.alive() == []
     assert len(waited) == 1
-    assert "ended 1 instances" in said[0]
+    assert "ended 1 instances" in logged[0]
 
 
 def test_an_instance_that_does_not_end_is_returned(connections: Connections, backend: BatchBackend) -> None:
@@ -487,12 +480,12 @@ def test_an_instance_that_does_not_end_is_returned(connections: Connections, bac
 
 
 def test_instances_of_another_runs_jobs_are_left(
-    made: Connections, backend: BatchBackend, said: list[str], monkeypatch: pytest.MonkeyPatch
+    made: Connections, backend: BatchBackend, logged: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start(made, suite="quick", launcher="batch")
     monkeypatch.setattr(inventory, "jobs", lambda *_: [inventory.Job("j", "j", "RUNNING")])
     assert backend.alive() == []
-    assert "other jobs of quick are not finished" in said[0]
+    assert "other jobs of quick are not finished" in logged[0]
 
 
 def test_an_array_is_ended_by_one_request_and_its_stragglers_one_by_one(
@@ -511,7 +504,7 @@ def test_an_array_is_ended_by_one_request_and_its_stragglers_one_by_one(
 
     monkeypatch.setattr(client, "describe_jobs", described)
     found: Any = None
-    assert inventory.cancel(connections, found, lambda _: None) == (1, 0)
+    assert inventory.cancel(connections, found) == (1, 0)
     assert ended == ["j", "j:240"]
 
 
@@ -528,7 +521,7 @@ def test_a_suite_without_a_stack_names_the_command(connections: Connections, bac
 def test_a_stack_of_another_work_place_is_refused(
     made: Connections, wanted: Make, account: Account, backend: BatchBackend
 ) -> None:
-    suite_stack.up(made, wanted(work=parse_uri("s3://bucket/other")), account, "owner", (), lambda _: None)
+    suite_stack.up(made, wanted(work=parse_uri("s3://bucket/other")), account, "owner", ())
     with pytest.raises(UsageError, match=r"is for another work place than s3://bucket/work; change it: `harness batch"):
         backend.check([part("001")])
 
@@ -556,7 +549,7 @@ def test_agents_of_another_harness_are_refused(
 def test_another_copy_of_the_agents_image_and_shared_hosts_will_do(
     made: Connections, wanted: Make, account: Account, backend: BatchBackend
 ) -> None:
-    suite_stack.up(made, wanted(shared=True), account, "owner", (), lambda _: None)
+    suite_stack.up(made, wanted(shared=True), account, "owner", ())
     assert backend.check([part("001")]) == []
 
 

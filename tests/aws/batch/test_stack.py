@@ -19,6 +19,7 @@ from harness.errors import AwsError, UsageError
 from harness.pricing import hardware_profiles, instances
 from tests.aws import server
 from tests.aws.batch.conftest import AGENT, Make
+from tests.support.messages import messages
 
 LINT = Path(sys.executable).with_name("cfn-lint")
 KNOWN = instances.read("aws")
@@ -193,23 +194,24 @@ def everything(connections: Connections) -> dict[str, Any]:
 
 
 def up(connections: Connections, made: Requirements, account: Account, *subnets: str, owner: str = OWNER) -> list[str]:
-    said: list[str] = []
-    suite_stack.up(connections, made, account, owner, subnets, said.append)
-    return said
+    with messages() as lines:
+        suite_stack.up(connections, made, account, owner, subnets)
+    return lines
 
 
-def test_made_once_unchanged_then_gone(connections: Connections, wanted: Make, account: Account) -> None:
+def test_made_once_unchanged_then_gone(
+    logged: list[str], connections: Connections, wanted: Make, account: Account
+) -> None:
     assert "made" in up(connections, wanted(), account)[-1]
     assert "unchanged" in up(connections, wanted(), account)[-1]
     there = {kind: len(each) for kind, each in everything(connections).items()}
     assert there == {"environments": 2, "queues": 2, "definitions": 2, "templates": 1, "stacks": 1, "instances": 0}
-    said: list[str] = []
-    assert suite_stack.down(connections, "quick", said.append) == []
-    assert "removed" in said[-1]
+    assert suite_stack.down(connections, "quick") == []
+    assert "removed" in logged[-1]
     assert not any(everything(connections).values())
-    assert suite_stack.down(connections, "quick", said.append) == []
-    assert "not there" in said[-1]
-    assert not [secret for secret in server.SECRETS if secret in "".join(said)]
+    assert suite_stack.down(connections, "quick") == []
+    assert "not there" in logged[-1]
+    assert not [secret for secret in server.SECRETS if secret in "".join(logged)]
 
 
 def test_a_deletion_that_failed_halfway_can_be_given_again(
@@ -226,7 +228,7 @@ def test_a_deletion_that_failed_halfway_can_be_given_again(
     assert found is not None and name in inventory.queues(found)
     deleted: list[str] = []
     monkeypatch.setattr(cloudformation, "delete", lambda _, stack, say: not deleted.append(stack))
-    assert suite_stack.down(connections, "quick", print) == [] and deleted == [found.name]
+    assert suite_stack.down(connections, "quick") == [] and deleted == [found.name]
 
 
 def test_the_stack_is_tagged_and_says_what_it_is_for(connections: Connections, wanted: Make, account: Account) -> None:
@@ -273,7 +275,7 @@ def test_machines_do_not_change_under_jobs(
     with pytest.raises(UsageError, match="2 jobs of quick are not finished"):
         up(connections, wanted(), account, subnet["SubnetId"])
     with pytest.raises(UsageError, match=r"2 jobs of quick are not finished; end them"):
-        suite_stack.down(connections, "quick", print)
+        suite_stack.down(connections, "quick")
     up(connections, wanted(shared=True), account)  # jobs alone
     assert "unchanged" in up(connections, wanted(shared=True), account)[-1]
 
@@ -293,6 +295,6 @@ def test_subnets_are_of_the_account_stacks_vpc(connections: Connections, wanted:
 def test_two_suites_keep_apart(connections: Connections, wanted: Make, account: Account) -> None:
     up(connections, wanted(), account)
     up(connections, wanted(suite="other"), account)
-    suite_stack.down(connections, "quick", print)
+    suite_stack.down(connections, "quick")
     assert [each.tags["harness:suite"] for each in inventory.stacks(connections)] == ["other"]
     assert "unchanged" in up(connections, wanted(suite="other"), account)[-1]

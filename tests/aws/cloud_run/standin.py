@@ -94,7 +94,7 @@ def ground(engine: docker.DockerClient) -> Ground:
     if os.geteuid() != 0:
         pytest.skip("a stand-in instance needs root: namespaces and bind mounts")
     cache = config.cache_folder()
-    tag = base_image.ensure(engine, cache, lambda _: None)
+    tag = base_image.ensure(engine, cache)
     folder = cache / "stand-ins"
     root = folder / f"root-{tag.rpartition(':')[2]}"
     with filesystem.cache_lock(cache, "stand-ins"):

@@ -29,8 +29,8 @@ from harness.aws.objects import Objects
 from harness.datasets import Dataset, answers
 from harness.errors import AwsError, ImageError, UsageError
 from harness.jobs import environment, indexes
-from harness.jobs.assignment import IndexBuild
 from harness.jobs.indexes import Index
+from harness.jobs.inputs import IndexBuild
 from harness.launch.base import Prepared
 from harness.launch.docker import DockerLauncher
 from harness.launch.fake import FakeLauncher
@@ -46,12 +46,12 @@ ROOT = Path(__file__).resolve().parents[3]
 KEY = "0123456789abcdef01234567"
 
 
-def shipper(work: Objects, cache: Path, said: list[str] | None = None) -> Shipper:
-    return Shipper(work, Engine().client, cache, [].append if said is None else said.append)
+def shipper(work: Objects, cache: Path) -> Shipper:
+    return Shipper(work, Engine().client, cache)
 
 
 def fetcher(work: Objects, cache: Path) -> Fetcher:
-    return Fetcher(work, cache, lambda _: None)
+    return Fetcher(work, cache)
 
 
 def find(work: Objects, key: str) -> Input | None:
@@ -77,10 +77,10 @@ def content(objects: Objects, shipped: Input) -> bytes:
 
 
 def test_the_bundle_is_a_checkout_that_runs(
-    work: Objects, said: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    work: Objects, logged: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("HARNESS_IMAGES", raising=False)
-    shipped = shipper(work, tmp_path, said).bundle()
+    shipped = shipper(work, tmp_path).bundle()
     place = tmp_path / "bundle"
     with tarfile.open(fileobj=io.BytesIO(content(work, shipped))) as tar:
         found = tar.getnames()
@@ -105,7 +105,7 @@ def test_the_bundle_is_a_checkout_that_runs(
 
 
 def test_a_bundle_is_shipped_once_and_again_when_something_changed(
-    work: Objects, said: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    work: Objects, logged: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = tmp_path / "own"
     (own / "mine" / "systems").mkdir(parents=True)
@@ -114,14 +114,14 @@ def test_a_bundle_is_shipped_once_and_again_when_something_changed(
     (own / "letters" / "private.txt").write_text("x")
     (own / "mine" / ".secret").write_text("x")
     monkeypatch.setenv("HARNESS_IMAGES", str(own))
-    first = shipper(work, tmp_path, said).bundle()
+    first = shipper(work, tmp_path).bundle()
     before = names(work)
-    assert shipper(work, tmp_path, said).bundle() == first
-    assert names(work) == before and len(before) == 2 and len(said) == 1
+    assert shipper(work, tmp_path).bundle() == first
+    assert names(work) == before and len(before) == 2 and len(logged) == 1
     with tarfile.open(fileobj=io.BytesIO(content(work, first))) as tar:
         assert [name for name in tar.getnames() if name.startswith("own")] == ["own-images/mine/engine.toml"]
     (own / "mine" / "engine.toml").chmod(0o755)
-    assert shipper(work, tmp_path, said).bundle() != first and len(said) == 2
+    assert shipper(work, tmp_path).bundle() != first and len(logged) == 2
     assert not list((tmp_path / "shipping").iterdir()), "nothing is left in the cache"
 
 
@@ -320,31 +320,31 @@ def _refusing(code: str) -> Callable[..., str]:
 
 @pytest.mark.docker
 def test_an_image_is_the_same_after_the_engine_has_lost_it(
-    work: Objects, tmp_path: Path, said: list[str], engine: docker.DockerClient, toy: System
+    work: Objects, tmp_path: Path, logged: list[str], engine: docker.DockerClient, toy: System
 ) -> None:
     cache, launcher = tmp_path / "cache", DockerLauncher(tmp_path / "cache")
-    prepared = launcher.prepare(toy, said.append)
-    ships = Shipper(work, launcher.client, cache, said.append)
+    prepared = launcher.prepare(toy)
+    ships = Shipper(work, launcher.client, cache)
     try:
         shipped = ships.image(prepared)
         assert ships.image(prepared) == shipped
         assert (shipped.digest, shipped.image) == (prepared.digest, toy.image) and shipped.file
-        assert sum("uploading the image" in line for line in said) == 1
+        assert sum("uploading the image" in line for line in logged) == 1
         engine.images.remove(shipped.reference, force=True)
         assert launcher.find(toy) is None
         with pytest.raises(ImageError, match="made anew or removed"):
             ships.image(prepared)
-        Fetcher(work, cache, said.append).image(engine, shipped)
+        Fetcher(work, cache).image(engine, shipped)
         assert launcher.find(toy) == prepared
         engine.images.get(shipped.digest).tag("another-name", "x")
         engine.images.remove(shipped.reference)
         work.delete([shipped.file.name])
-        Fetcher(work, cache, said.append).image(engine, shipped)  # only its tag was missing
+        Fetcher(work, cache).image(engine, shipped)  # only its tag was missing
         assert launcher.find(toy) == prepared
         engine.images.remove(shipped.reference)
         engine.images.remove("another-name:x")
         with pytest.raises(AwsError, match="is not there"):
-            Fetcher(work, cache, said.append).image(engine, shipped)
+            Fetcher(work, cache).image(engine, shipped)
     finally:
         launcher.close()
         for tag in ("another-name:x", shipped.reference):
@@ -354,14 +354,14 @@ def test_an_image_is_the_same_after_the_engine_has_lost_it(
 
 @pytest.mark.docker
 def test_an_image_with_another_id_is_refused(
-    work: Objects, tmp_path: Path, said: list[str], engine: docker.DockerClient, toy: System
+    work: Objects, tmp_path: Path, logged: list[str], engine: docker.DockerClient, toy: System
 ) -> None:
     launcher = DockerLauncher(tmp_path / "cache")
-    prepared = launcher.prepare(toy, said.append)
-    shipped = Shipper(work, launcher.client, tmp_path, said.append).image(prepared)
+    prepared = launcher.prepare(toy)
+    shipped = Shipper(work, launcher.client, tmp_path).image(prepared)
     try:
         with pytest.raises(AwsError, match="containerd image store"):
-            Fetcher(work, tmp_path, said.append).image(engine, replace(shipped, digest="sha256:" + "0" * 64))
+            Fetcher(work, tmp_path).image(engine, replace(shipped, digest="sha256:" + "0" * 64))
     finally:
         launcher.close()
         engine.images.remove(shipped.reference, force=True)
@@ -383,10 +383,10 @@ def made_index(cache: Path, text: str = "postings") -> Index:
     return found
 
 
-def test_an_index_is_found_there(work: Objects, tmp_path: Path, said: list[str]) -> None:
+def test_an_index_is_found_there(work: Objects, tmp_path: Path, logged: list[str]) -> None:
     built = made_index(tmp_path / "cache")
     assert find(work, KEY) is None
-    shipped = shipper(work, tmp_path, said).index(KEY, built)
+    shipped = shipper(work, tmp_path).index(KEY, built)
     assert find(work, KEY) == shipped
     other = tmp_path / "other"
     fetcher(work, other).index(KEY, shipped)
@@ -398,21 +398,21 @@ def test_an_index_is_found_there(work: Objects, tmp_path: Path, said: list[str])
     fetcher(work, other).index(KEY, shipped)  # the cache has it, so it is not fetched
     assert indexes.find(other, KEY) == found
     assert find(work, KEY) is None, "without its bytes it is not whole"
-    assert shipper(work, tmp_path, said).index(KEY, built) == shipped, "and is shipped again"
+    assert shipper(work, tmp_path).index(KEY, built) == shipped, "and is shipped again"
 
 
-def test_of_two_indexes_of_one_key_the_first_stays(work: Objects, tmp_path: Path, said: list[str]) -> None:
-    first = shipper(work, tmp_path, said).index(KEY, made_index(tmp_path / "a"))
-    second = shipper(work, tmp_path, said).index(KEY, made_index(tmp_path / "b", "others"))
+def test_of_two_indexes_of_one_key_the_first_stays(work: Objects, tmp_path: Path, logged: list[str]) -> None:
+    first = shipper(work, tmp_path).index(KEY, made_index(tmp_path / "a"))
+    second = shipper(work, tmp_path).index(KEY, made_index(tmp_path / "b", "others"))
     assert second == first
     fetcher(work, tmp_path / "c").index(KEY, first)
     assert (indexes.folder(tmp_path / "c", KEY) / "data" / "sub" / "part").read_text() == "postings"
 
 
-def test_an_index_that_is_not_as_its_facts_say_is_refused(work: Objects, tmp_path: Path, said: list[str]) -> None:
+def test_an_index_that_is_not_as_its_facts_say_is_refused(work: Objects, tmp_path: Path, logged: list[str]) -> None:
     built = made_index(tmp_path / "cache")
     (built.folder / "x").write_text("MORE")
-    shipped = shipper(work, tmp_path, said).index(KEY, built)
+    shipped = shipper(work, tmp_path).index(KEY, built)
     with pytest.raises(AwsError, match="holds another index"):
         fetcher(work, tmp_path / "other").index(KEY, shipped)
     assert indexes.find(tmp_path / "other", KEY) is None
@@ -463,7 +463,7 @@ def test_a_record_whose_bytes_are_gone_makes_way(work: Objects, tmp_path: Path) 
     assert ships._kept(shipment.index_name(KEY)) == made
     work.delete([made.name])
     assert ships.find_index(KEY) is None and ships._kept(shipment.index_name(KEY)) is None
-    shipment.upload_index(work, BOX, KEY, made_index(tmp_path / "cache"), tmp_path, lambda _: None)
+    shipment.upload_index(work, BOX, KEY, made_index(tmp_path / "cache"), tmp_path)
     adopted = ships.adopt_index(BOX, KEY)
     assert adopted not in (None, made) and ships.find_index(KEY) == adopted
 
@@ -472,17 +472,17 @@ def test_an_engine_whose_images_boxes_would_not_find_is_refused_before_anything_
     work: Objects, tmp_path: Path
 ) -> None:
     with pytest.raises(UsageError, match=r"containerd image store.*daemon\.json") as caught:
-        Shipper(work, Engine("io.containerd.snapshotter.v1").client, tmp_path, lambda _: None)
+        Shipper(work, Engine("io.containerd.snapshotter.v1").client, tmp_path)
     assert "\n" not in str(caught.value)
 
 
 # ---- indexes that boxes built
 
 
-def test_an_index_of_a_box_is_adopted_once(work: Objects, tmp_path: Path, said: list[str]) -> None:
+def test_an_index_of_a_box_is_adopted_once(work: Objects, tmp_path: Path, logged: list[str]) -> None:
     built = made_index(tmp_path / "cache")
     assert adopt(work, BOX, KEY) is None, "the box has none yet"
-    shipment.upload_index(work, BOX, KEY, built, tmp_path, said.append)
+    shipment.upload_index(work, BOX, KEY, built, tmp_path)
     assert all(name.startswith(f"boxes/{BOX}/indexes/{KEY}.") for name in names(work)) and len(names(work)) == 2
     adopted = shipper(work, tmp_path).adopt_index(BOX, KEY)
     assert adopted is not None and adopted.name.startswith(f"inputs/indexes/{KEY}.")
@@ -492,13 +492,13 @@ def test_an_index_of_a_box_is_adopted_once(work: Objects, tmp_path: Path, said: 
     fetched = indexes.find(tmp_path / "other", KEY)
     assert fetched and fetched.facts == built.facts and indexes.content(fetched.folder) == indexes.content(built.folder)
     other = made_index(tmp_path / "another", "others")
-    shipment.upload_index(work, f"{BOX}-2", KEY, other, tmp_path, said.append)
+    shipment.upload_index(work, f"{BOX}-2", KEY, other, tmp_path)
     assert adopt(work, f"{BOX}-2", KEY) == adopted, "the first one stays"
 
 
 def test_an_index_that_is_shipped_from_home_is_what_a_boxs_would_be(work: Objects, tmp_path: Path) -> None:
     built = made_index(tmp_path / "cache")
-    shipment.upload_index(work, BOX, KEY, built, tmp_path, lambda _: None)
+    shipment.upload_index(work, BOX, KEY, built, tmp_path)
     adopted = adopt(work, BOX, KEY)
     work.delete([f"{shipment.index_name(KEY)}.json"])
     assert shipper(work, tmp_path).index(KEY, built) == adopted
@@ -546,7 +546,7 @@ def test_a_record_that_is_none_is_refused(work: Objects, record: bytes) -> None:
 @pytest.mark.parametrize("ending", ["json", "tar.gz"])
 def test_an_index_in_an_archive_is_refused(work: Objects, tmp_path: Path, ending: str) -> None:
     """A box that puts an object chooses its storage class: then nobody reads it."""
-    shipment.upload_index(work, BOX, KEY, made_index(tmp_path / "cache"), tmp_path, lambda _: None)
+    shipment.upload_index(work, BOX, KEY, made_index(tmp_path / "cache"), tmp_path)
     (name,) = [name for name in names(work) if name.endswith(ending)]
     body, key = work.get(name, 1 << 20), work.place.key(name)
     work.client.put_object(Bucket=work.place.bucket, Key=key, Body=body, StorageClass="GLACIER")
@@ -559,7 +559,7 @@ def test_an_outage_says_nothing_about_an_index(work: Objects, tmp_path: Path, mo
     def away(*_: object) -> None:
         raise AwsError("AWS is busy", "Busy")
 
-    shipment.upload_index(work, BOX, KEY, made_index(tmp_path / "cache"), tmp_path, lambda _: None)
+    shipment.upload_index(work, BOX, KEY, made_index(tmp_path / "cache"), tmp_path)
     with monkeypatch.context() as patch, pytest.raises(AwsError, match="AWS is busy") as caught:
         patch.setattr(Objects, "copy", away)
         adopt(work, BOX, KEY)
@@ -579,7 +579,7 @@ def test_an_index_is_adopted_only_with_the_content_that_its_record_names(work: O
 
 
 def test_an_index_that_is_larger_than_its_boxs_disk_is_refused(work: Objects, tmp_path: Path) -> None:
-    shipment.upload_index(work, BOX, KEY, made_index(tmp_path / "cache"), tmp_path, lambda _: None)
+    shipment.upload_index(work, BOX, KEY, made_index(tmp_path / "cache"), tmp_path)
     before = names(work)
     with pytest.raises(AwsError, match="too large") as caught:
         shipper(work, tmp_path).adopt_index(BOX, KEY, most_bytes=99)
@@ -587,7 +587,7 @@ def test_an_index_that_is_larger_than_its_boxs_disk_is_refused(work: Objects, tm
 
 
 def test_an_index_whose_bytes_are_cut_or_gone_is_not_adopted(work: Objects, tmp_path: Path) -> None:
-    shipment.upload_index(work, BOX, KEY, made_index(tmp_path / "cache"), tmp_path, lambda _: None)
+    shipment.upload_index(work, BOX, KEY, made_index(tmp_path / "cache"), tmp_path)
     (packed,) = [name for name in names(work) if name.endswith(".tar.gz")]
     for spoil in (lambda: work.put(packed, b"cut"), lambda: work.delete([packed])):
         spoil()
@@ -635,7 +635,7 @@ def test_a_part_names_all_that_its_jobs_need(bench: Bench, work: Objects, tmp_pa
     assert first.suite == planning.inputs.suite.model_dump(mode="json")
     assert read_record(Part, "part", dump(first)) == first
     built = made_index(tmp_path / "box")
-    shipment.upload_index(work, BOX, build.key, built, tmp_path, lambda _: None)
+    shipment.upload_index(work, BOX, build.key, built, tmp_path)
     adopted = ships.adopt_index(BOX, build.key)
     second = part({}, jobs[1:])
     assert (second.jobs, second.builds, second.indexes) == (jobs[1:], (), {build.key: adopted})

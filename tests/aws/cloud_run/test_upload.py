@@ -9,11 +9,9 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from io import StringIO
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from harness.aws.cloud_run import archive, local_results, records, worker
 from harness.aws.cloud_run.records import Input, Part, dump, read
@@ -21,9 +19,8 @@ from harness.aws.cloud_run.worker import Assignment, Status, Uploader
 from harness.aws.objects import Objects
 from harness.errors import AwsError, FileError
 from harness.jobs import orchestrator, suite
-from harness.jobs.inputs import RunOptions
+from harness.jobs.inputs import RunOptions, gather
 from harness.launch.fake import FakeLauncher
-from harness.progress import Screen
 from harness.results.reader import StoredJob, read_jobs
 from harness.results.schema import job_key
 from harness.results.store import Store
@@ -42,14 +39,14 @@ class OneBox:
     """Does a part in this process, with results and a cache of its own."""
 
     def __init__(self, planning: Planning, part: Part, folder: Path) -> None:
-        self.folder, self.planning, self.said = folder, planning, list[str]()
+        self.folder, self.planning = folder, planning
         self.assignment = Assignment(str(planning.work.place), BOX, part, str(folder / "status.json"))
         self.waited: list[float] = []
         folder.mkdir()
 
     def follower(self, work: Objects | None = None, patience_s: float = 1000.0) -> Uploader:
         where = work or self.planning.work
-        made = Uploader(self.assignment, where, self.folder / "cache", self.said.append, patience_s=patience_s)
+        made = Uploader(self.assignment, where, self.folder / "cache", patience_s=patience_s)
         made._sleep = self.waited.append
         return made
 
@@ -58,7 +55,7 @@ class OneBox:
         usual = RunOptions(self.folder / "results", self.folder / "cache", bench.folder)
         loaded = suite.load(bench.folder / "test-suite.toml")
         options = worker.options(usual, loaded, self.assignment.part, follower)
-        orchestrator.run(loaded, options, FakeLauncher(), Screen(Console(file=StringIO())))
+        orchestrator.run_suite(gather(loaded, options), options, FakeLauncher())
         follower.finish()
 
     @property
@@ -82,7 +79,7 @@ def test_each_job_is_handed_over_before_the_next_one_starts(planning: Planning, 
             super().starts(key)
             seen.append((len(box.stored), len(arrived(planning)), box.status.uploaded, box.status.current == key))
 
-    box.run(Watching(box.assignment, planning.work, tmp_path / "cache", box.said.append))
+    box.run(Watching(box.assignment, planning.work, tmp_path / "cache"))
     assert seen == [(0, 0, 0, True), (1, 1, 1, True), (2, 2, 2, True)]
     assert arrived(planning) == sorted(planning.specs)
     assert (box.status.phase, box.status.uploaded, box.status.troubles) == ("finishing", 3, ())
@@ -124,7 +121,7 @@ def test_an_index_that_is_asked_for_is_handed_over_before_the_first_job(planning
         def starts(self, key: str) -> None:
             there.append(planning.box.size(f"{records.index(part.builds[0].key)}.json"))
 
-    box.run(Watching(box.assignment, planning.work, box.folder / "cache", box.said.append))
+    box.run(Watching(box.assignment, planning.work, box.folder / "cache"))
     assert len(part.builds) == 1 and len(there) == 3 and None not in there
 
 
@@ -182,11 +179,13 @@ def flaky(work: Objects, writes: int) -> Objects:
 
 
 @pytest.mark.parametrize("failing", [1, 2, 5, 9])
-def test_s3_that_does_not_answer_stops_no_job_and_loses_none(planning: Planning, tmp_path: Path, failing: int) -> None:
+def test_s3_that_does_not_answer_stops_no_job_and_loses_none(
+    logged: list[str], planning: Planning, tmp_path: Path, failing: int
+) -> None:
     box = OneBox(planning, planning.part(), tmp_path / "box")
     box.run(box.follower(flaky(planning.work, failing)))
     assert arrived(planning) == sorted(planning.specs) and box.status.troubles == ()
-    assert any("waits to be handed over: S3 is busy" in line for line in box.said)
+    assert any("waits to be handed over: S3 is busy" in line for line in logged)
     # Each of three jobs tries once, then the end as often as it takes, waiting longer each time.
     assert box.waited == [2.0, 4.0, 8.0, 16.0, 32.0, 60.0][: max(0, failing - 3)]
 

@@ -25,9 +25,9 @@ from harness.aws.cloud_run.records import Beat, End, Input, Launch, PartJob, Pla
 from harness.aws.cloud_run.watch import Board, Pace, Patience, Watch
 from harness.aws.objects import Objects, Stored
 from harness.errors import AwsError
-from harness.jobs.assignment import IndexBuild
+from harness.jobs.inputs import IndexBuild
 from harness.pricing import instances
-from harness.progress import Screen
+from harness.progress import shown
 from harness.records import Outcome
 from harness.results.reader import read_jobs
 from harness.results.schema import Ec2Instance, Result, ResultSpec, job_key
@@ -146,7 +146,7 @@ class Scene:
             lambda part, jobs: self.written.append((part.name, tuple(job.key for job in jobs))),
             instances.read("aws"),
             self.clock,
-            Board(Screen(Console(file=self.screen, width=300)), "s-1", 3, 1.0),
+            Board("s-1", 3, 1.0),
             terms.pop("most", 8),
             terms.pop("cap_usd", None),
             Patience(**terms),
@@ -181,7 +181,9 @@ class Scene:
 def scene(work: Objects, tmp_path: Path) -> Iterator[Scene]:
     store = Store(tmp_path / "results", "s")
     with store.held():
-        yield Scene(work, store)
+        scene = Scene(work, store)
+        with shown(Console(file=scene.screen, width=300)):
+            yield scene
 
 
 def test_jobs_come_home_while_the_box_lives_and_it_is_ended_once_done(scene: Scene) -> None:

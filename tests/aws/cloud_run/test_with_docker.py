@@ -42,13 +42,12 @@ class Shipped:
     """A suite of one planted system, planned and shipped; ``whole``: with its image, which most boxes need."""
 
     def __init__(self, bench: Bench, work: Objects, trials: int, whole: bool, **params: float) -> None:
-        said: list[str] = []
         self.image: ShippedImage | None = None
         bench.plant("shipped", **params)
         # An image of its own: a test beside this one may keep another name for an equal one.
         with (bench.folder / "engines" / "planted" / "adapter.py").open("a") as adapter:
             adapter.write(f"# {bench.folder}\n")
-        self.bundle = Shipper(work, Engine().client, bench.cache, said.append).bundle()
+        self.bundle = Shipper(work, Engine().client, bench.cache).bundle()
         path = bench.suite(protocol(trials), systems=["shipped"])
         if not whole:
             self.planning = Planning(bench, path, FakeLauncher(), work)
@@ -57,8 +56,8 @@ class Shipped:
         try:
             first = Planning(bench, path, launcher, work)
             system = first.inputs.system(first.planned[0].cell)
-            prepared = launcher.prepare(system, said.append)
-            self.image = Shipper(work, launcher.client, bench.cache, said.append).image(prepared)
+            prepared = launcher.prepare(system)
+            self.image = Shipper(work, launcher.client, bench.cache).image(prepared)
             self.planning = Planning(bench, path, launcher, work)  # with its image at hand
         finally:
             launcher.close()

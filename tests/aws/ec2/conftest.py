@@ -25,7 +25,7 @@ from harness.jobs.indexes import Index
 from harness.jobs.inputs import RunOptions
 from harness.launch.base import Prepared
 from harness.launch.fake import FakeLauncher
-from harness.progress import Screen
+from harness.progress import shown
 from harness.results.reader import read_jobs
 from harness.results.schema import Result
 from tests.aws import server
@@ -73,6 +73,7 @@ class Field:
     changes: dict[str, Any] = field(default_factory=dict)
     text: str = PROTOCOL
     suite_keys: dict[str, Any] = field(default_factory=dict)
+    console: Console | None = None
 
     def __post_init__(self) -> None:
         for name in self.systems[1:]:
@@ -90,7 +91,6 @@ class Field:
             connections=connections or Connections(REGION),
             launcher=FakeLauncher(),
             shipper=FakeShipper,
-            screen=Screen(Console(file=self.screen, width=200)),
             agree=lambda _question: None,
             pace=Pace(interval_s=0.1),
             patience=QUICK,
@@ -98,13 +98,14 @@ class Field:
         return replace(client, **changes)
 
     def run(self, client: Client | None = None, **changes: Any) -> Done:
-        done = run.run(self.request(**changes), client or self.client(), SERVICE)
+        with shown(self.console or Console(file=self.screen, width=200)):
+            done = run.run(self.request(**changes), client or self.client(), SERVICE)
         assert done is not None
         return done
 
     def suite_run(self, **changes: Any) -> SuiteRun:
         """Return a command that was not run yet."""
-        return SuiteRun(self.request(**changes), self.client(screen=Screen(Console(file=StringIO()))), SERVICE)
+        return SuiteRun(self.request(**changes), self.client(), SERVICE)
 
     def home(self) -> Home:
         """Return the user's side of a run, planned."""
@@ -146,7 +147,7 @@ def launched_and_terminated(*regions: str) -> tuple[int, int]:
 
 @pytest.fixture
 def ground(aws: str) -> None:
-    account.up(Connections(REGION), WORK, REGION, "0123456789ab", TYPES, lambda _line: None)
+    account.up(Connections(REGION), WORK, REGION, "0123456789ab", TYPES)
 
 
 @pytest.fixture

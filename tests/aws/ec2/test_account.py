@@ -336,7 +336,7 @@ def test_an_account_stack_of_another_version_is_none(aws: str) -> None:
     body = {"Resources": {"Group": {"Type": "AWS::EC2::SecurityGroup", "Properties": {}}}}
     vpc = boto3.client("ec2").describe_vpcs()["Vpcs"][0]["VpcId"]
     body["Resources"]["Group"]["Properties"] = {"GroupDescription": "x", "VpcId": vpc}
-    cloudformation.deploy(Connections(REGION), NAME, json.dumps(body), {}, {}, print)
+    cloudformation.deploy(Connections(REGION), NAME, json.dumps(body), {}, {})
     assert account.find(Connections(REGION), WORK, REGION) is None
     assert account.find(Connections(REGION), S3Uri("other"), REGION) is None
 

@@ -442,7 +442,7 @@ def test_a_disabled_rule_keeps_no_finished_job_from_coming_home(plain: Field) ->
 def test_an_account_stack_that_is_made_anew_loses_no_finished_job(plain: Field) -> None:
     """The new role has another id, and boxes' folders the old one."""
     handed_over(plain)
-    account.down(Connections(REGION), WORK, REGION, "0123456789ab", lambda _line: None, results_too=False)
-    account.up(Connections(REGION), WORK, REGION, "0123456789ab", TYPES, lambda _line: None)
+    account.down(Connections(REGION), WORK, REGION, "0123456789ab", results_too=False)
+    account.up(Connections(REGION), WORK, REGION, "0123456789ab", TYPES)
     plain.run()
     assert len(plain.stored) == 18

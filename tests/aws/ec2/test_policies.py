@@ -33,7 +33,7 @@ class Account:
     def __init__(self, endpoint: str) -> None:
         self.endpoint = endpoint
         connections = Connections(REGION)
-        account.up(connections, WORK, REGION, OWNER[clients.OWNER], ["m6i.large"], lambda _line: None)
+        account.up(connections, WORK, REGION, OWNER[clients.OWNER], ["m6i.large"])
         found = account.find(connections, WORK, REGION)
         assert found is not None
         self.made = found
@@ -204,7 +204,7 @@ def suite_stack(there: Account, **more: Any) -> str:
 def deploy(monkeypatch: pytest.MonkeyPatch, name: str, body: str, key: str) -> Callable[[], Any]:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", key)
     connections = Connections(REGION)
-    return lambda: cloudformation.deploy(connections, name, body, {}, OWNER, lambda _: None, named_iam=True)
+    return lambda: cloudformation.deploy(connections, name, body, {}, OWNER, named_iam=True)
 
 
 def test_who_runs_deploys_changes_and_deletes_a_suites_stack(
@@ -222,7 +222,7 @@ def test_who_runs_deploys_changes_and_deletes_a_suites_stack(
     assert runner(deploy(monkeypatch, name, json.dumps(changed), server.RUNNER_KEY)) == []
     made = cloudformation.find(Connections(REGION), name)
     assert made and made.status == "UPDATE_COMPLETE"
-    assert runner(lambda: cloudformation.delete(Connections(REGION), name, lambda _: None)) == []
+    assert runner(lambda: cloudformation.delete(Connections(REGION), name)) == []
     assert cloudformation.find(Connections(REGION), name) is None
 
 
@@ -259,10 +259,10 @@ def test_who_sets_up_may_do_so_but_for_the_boundary(
     connections = Connections(REGION)
 
     def up(work: S3Uri, types: list[str]) -> Callable[[], Any]:
-        return lambda: account.up(connections, work, REGION, OWNER[clients.OWNER], types, lambda _: None)
+        return lambda: account.up(connections, work, REGION, OWNER[clients.OWNER], types)
 
     def down() -> None:
-        account.down(connections, WORK, REGION, OWNER[clients.OWNER], lambda _: None, results_too=True)
+        account.down(connections, WORK, REGION, OWNER[clients.OWNER], results_too=True)
 
     assert keeper(up(WORK, ["m6i.large"])) == []
     assert set(keeper(up(WORK, ["m6i.xlarge"]))) == {"iam:CreatePolicyVersion"}

@@ -26,7 +26,7 @@ NAME = account.stack_name(WORK, REGION)
 @pytest.fixture
 def made(aws: str) -> account.Account:
     connections = Connections(REGION)
-    account.up(connections, WORK, REGION, "0123456789ab", ["m6i.large"], lambda _line: None)
+    account.up(connections, WORK, REGION, "0123456789ab", ["m6i.large"])
     found = account.find(connections, WORK, REGION)
     assert found is not None
     return found

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from harness.errors import UsageError
+from harness.evaluation import frechet, frechet_distance
 from harness.evaluation.embeddings import Embeddings
-from harness.evaluation.frechet import distance, systems
-from harness.evaluation.frechet.systems import Settings
+from harness.evaluation.frechet import Settings
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.trec import Run
 from harness.stats import Estimate
@@ -34,7 +34,7 @@ FEW = Settings(resamples=50)
 
 
 def test_a_system_that_finds_what_is_judged_is_nearer() -> None:
-    made = systems.distances(RUNS, FOUND, (1, 2), replace(FEW, unlabelled=True))
+    made = frechet.distances(RUNS, FOUND, (1, 2), replace(FEW, unlabelled=True))
     good, bad = made.systems["good"], made.systems["bad"]
     assert [(each.k, each.unlabelled) for each in good] == [(1, False), (2, False), (1, True), (2, True)]
     assert good[0].figure.value == pytest.approx(0, abs=1e-6)
@@ -43,16 +43,16 @@ def test_a_system_that_finds_what_is_judged_is_nearer() -> None:
         assert one.figure.value < other.figure.value
     assert (made.queries, made.judged, made.left_out, made.dimensions) == (30, 30, ("alone",), 8)
     # All that is left of the good one is what is near; that of two there is one.
-    assert good[2].figure.value == pytest.approx(distance.of_points(_VECTORS[:30], _VECTORS[30:60]))
+    assert good[2].figure.value == pytest.approx(frechet_distance.distance_of_points(_VECTORS[:30], _VECTORS[30:60]))
     assert (good[3].retrieved, good[3].short, good[3].without) == (30, 30, 0)
     assert bad[3].retrieved == 30, "as many of each query as the other has"
     assert bad[2].figure == bad[0].figure, "none of it was judged"
 
 
 def test_the_interval_is_around_the_value_and_the_same_again() -> None:
-    one = systems.figure(BAD, RUNS.qrels, RUNS.query_ids, FOUND, 1, FEW)
-    assert one == systems.figure(BAD, RUNS.qrels, RUNS.query_ids, FOUND, 1, FEW)
-    assert one != systems.figure(BAD, RUNS.qrels, RUNS.query_ids, FOUND, 1, replace(FEW, seed=1))
+    one = frechet.run_distance(BAD, RUNS.qrels, RUNS.query_ids, FOUND, 1, FEW)
+    assert one == frechet.run_distance(BAD, RUNS.qrels, RUNS.query_ids, FOUND, 1, FEW)
+    assert one != frechet.run_distance(BAD, RUNS.qrels, RUNS.query_ids, FOUND, 1, replace(FEW, seed=1))
     assert one.value is not None and one.low is not None and one.high is not None
     assert 0 < one.low < one.value < one.high
 
@@ -60,7 +60,7 @@ def test_the_interval_is_around_the_value_and_the_same_again() -> None:
 def test_a_run_and_the_same_one_dealt_to_other_queries_are_equal() -> None:
     """What it cannot see: for which query a document was retrieved."""
     dealt = Run({f"q{n}": GOOD.rankings[f"q{(n + 1) % 30}"] for n in range(30)}, ())
-    one, other = (systems.figure(run, RUNS.qrels, RUNS.query_ids, FOUND, 2, FEW).value for run in (GOOD, dealt))
+    one, other = (frechet.run_distance(run, RUNS.qrels, RUNS.query_ids, FOUND, 2, FEW).value for run in (GOOD, dealt))
     assert one == pytest.approx(other, abs=1e-9)
 
 
@@ -69,39 +69,39 @@ def test_documents_without_vectors_are_refused_and_not_dropped() -> None:
     with pytest.raises(
         UsageError, match=r"2 documents have no vector of minilm, e.g. 'x28'; .* harness embed minilm DATASET"
     ):
-        systems.distances(RUNS, known, (1,), FEW)
-    with pytest.raises(UsageError, match="vectors of query texts are no documents'"):
-        systems.distances(RUNS, replace(FOUND, role="query"), (1,), FEW)
+        frechet.distances(RUNS, known, (1,), FEW)
+    with pytest.raises(UsageError, match="vectors of query texts, not of documents"):
+        frechet.distances(RUNS, replace(FOUND, role="query"), (1,), FEW)
 
 
 def test_vectors_that_no_encoder_gives_are_refused() -> None:
     for scale, finite in ((1e10, True), (1e36, False)):
         known = replace(FOUND, vectors=(FOUND.vectors * scale).astype(np.float32))
         if finite:
-            made = systems.figure(BAD, RUNS.qrels, RUNS.query_ids, known, 2, FEW)
+            made = frechet.run_distance(BAD, RUNS.qrels, RUNS.query_ids, known, 2, FEW)
             assert made.value is not None and np.isfinite([made.value, made.low, made.high]).all()
             continue
         with pytest.raises(
-            UsageError, match=r"vectors of minilm have numbers as large as \d\S+e\+36, which no encoder"
+            UsageError, match=r"vectors of minilm have numbers as large as \d\S+e\+36, too large for a distance"
         ):
-            systems.distances(RUNS, known, (1,), FEW)
+            frechet.distances(RUNS, known, (1,), FEW)
 
 
 def test_judgements_of_hits_alone_are_no_reference() -> None:
     with pytest.raises(UsageError, match="relevant documents that no system chose"):
-        systems.distances(replace(RUNS, hits_alone=True), FOUND, (1,), FEW)
+        frechet.distances(replace(RUNS, hits_alone=True), FOUND, (1,), FEW)
 
 
 def test_what_cannot_be_worked_out_says_why() -> None:
     one = Run({"q0": ("r0",)}, ())
-    found = systems.figure(one, RUNS.qrels, RUNS.query_ids, FOUND, 1, FEW)
+    found = frechet.run_distance(one, RUNS.qrels, RUNS.query_ids, FOUND, 1, FEW)
     assert (found.value, found.reason) == (None, "a covariance takes two documents on each side")
-    few = systems.figure(GOOD, RUNS.qrels, QUERIES[:5], FOUND, 2, FEW)
+    few = frechet.run_distance(GOOD, RUNS.qrels, QUERIES[:5], FOUND, 2, FEW)
     assert few.value is not None and few.low is None
     assert few.reason == "no interval: 5 queries, it takes 11"
-    none = systems.figure(GOOD, RUNS.qrels, QUERIES, FOUND, 2, replace(FEW, resamples=0))
+    none = frechet.run_distance(GOOD, RUNS.qrels, QUERIES, FOUND, 2, replace(FEW, resamples=0))
     assert none.value is not None and none.low is none.reason is None
-    empty = systems.figure(Run({}, ()), {}, QUERIES, FOUND, 2, FEW)
+    empty = frechet.run_distance(Run({}, ()), {}, QUERIES, FOUND, 2, FEW)
     assert empty.value is None and empty.reason
 
 
@@ -116,36 +116,36 @@ def test_a_run_that_answers_half_of_the_queries_is_as_near_as_the_whole_one() ->
     half = Run({f"q{n}": (f"n{n}",) for n in range(22)}, ())
     qrels = {f"q{n}": {f"r{n}": 1} for n in range(43)}
     both = JudgedRuns("toy", dict.fromkeys(qrels, ""), qrels, {"whole": whole, "half": half})
-    made = systems.distances(both, known, (1,), FEW).systems
+    made = frechet.distances(both, known, (1,), FEW).systems
     assert made["whole"][0].figure == made["half"][0].figure
     assert (made["half"][0].queries, made["half"][0].judged, made["half"][0].without) == (22, 22, 21)
     assert made["whole"][0].difference == Estimate(0.0, 0.0, 0.0)
-    alone = systems.figure(whole, qrels, tuple(qrels), known, 1, Settings(resamples=0)).value
+    alone = frechet.run_distance(whole, qrels, tuple(qrels), known, 1, Settings(resamples=0)).value
     assert alone is not None and alone < 0.8 * (made["half"][0].figure.value or 0), "over all of its queries"
 
 
 def test_a_run_of_one_query_leaves_no_covariance_to_any() -> None:
     one = Run({"q0": ("r0",)}, ())
-    made = systems.distances(replace(RUNS, runs={"good": GOOD, "one": one}), FOUND, (1,), FEW).systems
+    made = frechet.distances(replace(RUNS, runs={"good": GOOD, "one": one}), FOUND, (1,), FEW).systems
     assert all(each.figure.reason == "a covariance takes two documents on each side" for (each,) in made.values())
 
 
 def test_grades_below_the_threshold_are_not_relevant() -> None:
     qrels = {f"q{n}": {f"r{n}": 2, f"x{n}": 1} for n in range(30)}
-    strict = systems.distances(replace(RUNS, qrels=qrels), FOUND, (1,), replace(FEW, relevant_from=2))
+    strict = frechet.distances(replace(RUNS, qrels=qrels), FOUND, (1,), replace(FEW, relevant_from=2))
     assert strict.judged == 30 and strict.systems["good"][0].figure.value == pytest.approx(0, abs=1e-6)
-    assert systems.distances(replace(RUNS, qrels=qrels), FOUND, (1,), FEW).judged == 60
+    assert frechet.distances(replace(RUNS, qrels=qrels), FOUND, (1,), FEW).judged == 60
 
 
 def test_differences_are_from_the_nearest_or_the_system_named() -> None:
-    made = systems.distances(RUNS, FOUND, (1,), FEW).systems
+    made = frechet.distances(RUNS, FOUND, (1,), FEW).systems
     (good,), (bad,) = made["good"], made["bad"]
     assert (good.against, good.difference, bad.against) == (None, Estimate(None), "good")
     assert bad.difference.value == pytest.approx((bad.figure.value or 0) - (good.figure.value or 0))
-    turned = systems.distances(RUNS, FOUND, (1,), replace(FEW, against="bad")).systems["good"][0].difference
+    turned = frechet.distances(RUNS, FOUND, (1,), replace(FEW, against="bad")).systems["good"][0].difference
     assert bad.difference.low is not None and turned.high == pytest.approx(-bad.difference.low)
     with pytest.raises(UsageError, match="toy: no system 'none'; there are bad, good"):
-        systems.distances(RUNS, FOUND, (1,), replace(FEW, against="none"))
+        frechet.distances(RUNS, FOUND, (1,), replace(FEW, against="none"))
 
 
 def test_the_paired_interval_covers_the_difference_and_is_narrower_than_two_apart() -> None:
@@ -164,7 +164,7 @@ def test_the_paired_interval_covers_the_difference_and_is_narrower_than_two_apar
         }
         qrels = {f"q{n}": {str(each): 1} for n, each in enumerate(chosen)}
         settings = Settings(resamples=resamples, against="one")
-        made = systems.distances(JudgedRuns("", dict.fromkeys(qrels, ""), qrels, runs), known, (1,), settings).systems
+        made = frechet.distances(JudgedRuns("", dict.fromkeys(qrels, ""), qrels, runs), known, (1,), settings).systems
         widths.append(sum(_width(each.figure) ** 2 for (each,) in made.values()) ** 0.5)
         return made["other"][0].difference
 
@@ -182,10 +182,10 @@ def test_the_paired_interval_covers_the_difference_and_is_narrower_than_two_apar
 
 def test_vectors_of_another_collection_are_refused() -> None:
     known = replace(RUNS, corpus_sha256="s")
-    assert systems.distances(known, FOUND, (1,), Settings(resamples=0)).source_checked
-    assert not systems.distances(RUNS, FOUND, (1,), Settings(resamples=0)).source_checked
+    assert frechet.distances(known, FOUND, (1,), Settings(resamples=0)).source_checked
+    assert not frechet.distances(RUNS, FOUND, (1,), Settings(resamples=0)).source_checked
     with pytest.raises(UsageError, match=r"vectors of other texts \(s\) than the documents of toy \(z\); make those"):
-        systems.distances(replace(RUNS, corpus_sha256="z"), FOUND, (1,), Settings(resamples=0))
+        frechet.distances(replace(RUNS, corpus_sha256="z"), FOUND, (1,), Settings(resamples=0))
 
 
 def test_the_interval_covers_what_other_samples_of_as_many_queries_have() -> None:
@@ -205,14 +205,14 @@ def test_the_interval_covers_what_other_samples_of_as_many_queries_have() -> Non
 
     queries = [f"q{n}" for n in range(60)]
     values = [
-        systems.figure(run, qrels, queries, known, 1, Settings(resamples=0)).value or 0
+        frechet.run_distance(run, qrels, queries, known, 1, Settings(resamples=0)).value or 0
         for run, qrels in (drawn() for _ in range(100))
     ]
     expected = float(np.mean(values))
     covered = 0
     for _ in range(20):
         run, qrels = drawn()
-        found = systems.figure(run, qrels, queries, known, 1, Settings(resamples=60))
+        found = frechet.run_distance(run, qrels, queries, known, 1, Settings(resamples=60))
         assert found.low is not None and found.high is not None
         covered += found.low <= expected <= found.high
     assert covered >= 18

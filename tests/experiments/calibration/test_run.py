@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from io import StringIO
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from harness.errors import UsageError
 from harness.experiments.calibration import cases, fixtures, run
@@ -20,7 +18,7 @@ from harness.experiments.calibration.truths import Ends, Mean
 from harness.jobs.inputs import RunOptions
 from harness.launch.base import Ended, LaunchRequest
 from harness.launch.fake import FakeLauncher
-from harness.progress import Screen, Step
+from harness.progress import Progress
 from harness.records import Isolation, Outcome
 from harness.results.reader import read_jobs
 
@@ -32,9 +30,9 @@ class Planted(FakeLauncher):
 
     isolation = Isolation.CONTAINER
 
-    def launch(self, job: LaunchRequest, progress: Callable[[Step], None]) -> Ended:
+    def launch(self, job: LaunchRequest, progress: Progress) -> Ended:
         for phase in ("load", "trial-0", "trial-0", "trial-1"):
-            progress(Step(phase, 0, 0))
+            progress(0, 0, phase)
         return super().launch(job, progress)
 
 
@@ -49,7 +47,7 @@ def groups(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 def calibrate(folder: Path, launcher: FakeLauncher, wanted: Wanted = ONCE) -> list[Line]:
     options = RunOptions(folder / "results", folder / "cache", folder)
-    return run.calibrate(options, wanted, launcher, Screen(Console(file=StringIO())))
+    return run.calibrate(options, wanted, launcher)
 
 
 def near(seconds: float) -> Case:
@@ -111,7 +109,7 @@ def test_a_quota_is_set_once_when_the_first_trial_runs(tmp_path: Path) -> None:
         group, run.catalog.system("calibration"), fixtures.dataset(tmp_path / "data", tmp_path / "cache")
     )
     options = RunOptions(tmp_path / "results", tmp_path / "cache", tmp_path)
-    run.orchestrator.run_inputs(inputs, options, launcher, Screen(Console(quiet=True)))
+    run.orchestrator.run_suite(inputs, options, launcher)
     assert throttled == [("throttled", (50_000, 100_000))]
     assert sorted(begun) == ["free", "throttled"]
 
@@ -120,7 +118,7 @@ def test_a_rival_runs_beside_its_job_alone(tmp_path: Path, groups: Callable[...,
     seen: dict[tuple[str, int], list[int]] = {}
 
     class Watching(Planted):
-        def launch(self, job: LaunchRequest, progress: Callable[[Step], None]) -> Ended:
+        def launch(self, job: LaunchRequest, progress: Progress) -> Ended:
             if job.spec.kind == "search":
                 seen[job.spec.system, job.spec.first_trial] = _children()
             return super().launch(job, progress)
@@ -147,7 +145,7 @@ def test_all_cases_share_one_image(tmp_path: Path) -> None:
     base = run.catalog.system("calibration")
     launcher = fixtures.PlantingLauncher(Planted(), base, lambda job, quota: None, {}, lambda case: None)
     renamed = base.model_copy(update={"name": "other", "search_params": {"service_ms": 1}})
-    one, other = launcher.prepare(base, print), launcher.find(renamed)
+    one, other = launcher.prepare(base), launcher.find(renamed)
     assert other is not None and one.digest == other.digest
     assert other.system == renamed
 

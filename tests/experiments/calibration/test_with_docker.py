@@ -9,13 +9,11 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import defaultdict
-from io import StringIO
 from pathlib import Path
 
 import docker
 import pytest
 from click.testing import CliRunner, Result
-from rich.console import Console
 
 from harness.cli import main
 from harness.cli.systems import calibrate
@@ -26,7 +24,6 @@ from harness.experiments.calibration.table import Line
 from harness.experiments.calibration.truths import Bare, Clean, Ends, Mean, Memory, Reason
 from harness.jobs.inputs import RunOptions
 from harness.launch.docker import DockerLauncher
-from harness.progress import Screen
 from tests.support.chance import chance
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("real_looks")]
@@ -145,6 +142,6 @@ def _calibrate(folder: Path, wanted: Wanted) -> list[Line]:
     options = RunOptions(folder / "results", CACHE, folder)
     launcher = DockerLauncher(CACHE)
     try:
-        return run.calibrate(options, wanted, launcher, Screen(Console(file=StringIO())))
+        return run.calibrate(options, wanted, launcher)
     finally:
         launcher.close()

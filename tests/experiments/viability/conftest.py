@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from io import StringIO
 
@@ -16,7 +17,7 @@ from harness.launch.base import Ended, LaunchRequest
 from harness.launch.fake import FakeLauncher
 from harness.launch.images import catalog
 from harness.launch.monitor.memory import MemoryTrace
-from harness.progress import Screen, Step
+from harness.progress import Progress, shown
 from harness.records import Outcome
 from harness.results.schema import CanaryReading
 from tests.conftest import Bench
@@ -54,7 +55,7 @@ class Scripted(FakeLauncher):
     def __post_init__(self) -> None:
         super().__init__()
 
-    def launch(self, job: LaunchRequest, progress: Callable[[Step], None]) -> Ended:
+    def launch(self, job: LaunchRequest, progress: Progress) -> Ended:
         if job.spec.kind == "build":
             return super().launch(job, progress)
         mib = job.spec.envelope.memory_bytes // MIB
@@ -83,6 +84,7 @@ class Asker:
 
     bench: Bench
     said: StringIO = field(default_factory=StringIO)
+    stack: ExitStack = field(default_factory=ExitStack)
 
     def __call__(
         self, script: Script, question: Question | None = None, *, fresh: bool = False, **facts: int
@@ -90,17 +92,20 @@ class Asker:
         launcher = Scripted(script, **facts)
         self.said = StringIO()
         about = subject(catalog.system("planted"), self.bench.folder / "tiny", self.bench.cache, 4)
-        screen = Screen(Console(file=self.said, width=300))
-        probing = Probing(about, self.bench.results, self.bench.cache, launcher, screen, fresh=fresh)
+        self.stack.close()
+        self.stack.enter_context(shown(Console(file=self.said, width=300)))
+        probing = Probing(about, self.bench.results, self.bench.cache, launcher, fresh=fresh)
         return Viability(probing, question or Question()), launcher
 
 
 @pytest.fixture
-def ask(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Asker:
+def ask(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Iterator[Asker]:
     # A host of 16 GiB and two CPUs, whatever this one is.
     monkeypatch.setattr("harness.launch.host.memory_bytes", lambda: 16 << 30)
     monkeypatch.setattr("harness.launch.host.cpus", lambda: 2)
-    return Asker(bench)
+    asker = Asker(bench)
+    with asker.stack:
+        yield asker
 
 
 def needs(mib: int, **otherwise: object) -> Script:

@@ -18,7 +18,7 @@ from harness.experiments.viability.verdict import Verdict
 from harness.launch.base import Ended, LaunchRequest
 from harness.pricing import prices
 from harness.records import Outcome
-from harness.report import verify
+from harness.report.verify import verify_results
 from harness.results.reader import read_jobs
 from tests.experiments.viability.conftest import STIRRED, Asker, Life, Scripted, needs
 
@@ -324,11 +324,11 @@ def test_verify_names_each_edit_of_a_verdict(ask: Asker) -> None:
         raw = json.loads(whole)
         edit(raw)
         path.write_text(json.dumps(raw))
-        found = verify.verify(results, cache=ask.bench.cache).mismatches
+        found = verify_results(results, cache=ask.bench.cache).mismatches
         below = [each.place.removeprefix(str(path.relative_to(results))).removeprefix(": ") for each in found]
         assert place in below, (name, list(map(str, found)))
     path.write_text(json.dumps(json.loads(whole)))
-    assert verify.verify(results, cache=ask.bench.cache).mismatches == ()
+    assert verify_results(results, cache=ask.bench.cache).mismatches == ()
 
 
 def test_a_container_killed_above_the_limit_in_any_stored_job_moves_it_above_that(ask: Asker) -> None:

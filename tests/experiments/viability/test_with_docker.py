@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from io import StringIO
 from pathlib import Path
 
 import docker
 import pytest
-from rich.console import Console
 
 from harness.datasets import QuerySample
 from harness.experiments.calibration import fixtures
@@ -24,7 +22,6 @@ from harness.experiments.viability.smallest import smallest
 from harness.experiments.viability.verdict import Verdict
 from harness.launch.docker import DockerLauncher
 from harness.launch.images import catalog
-from harness.progress import Screen
 from harness.records import Scalar
 from tests.experiments.calibration.test_with_docker import CACHE
 from tests.support.chance import chance
@@ -59,8 +56,7 @@ def planted(
     launcher = PlantingLauncher(DockerLauncher(CACHE), base, fixtures.throttle_container, {}, lambda _: None)
     subject = Subject(system, dataset, sample, trials=1, warmup_cap=WARMUP)
     try:
-        screen = Screen(Console(file=StringIO()))
-        yield Viability(Probing(subject, folder / "results", CACHE, launcher, screen), question or Question())
+        yield Viability(Probing(subject, folder / "results", CACHE, launcher), question or Question())
     finally:
         launcher.close()
 

@@ -45,36 +45,32 @@ def _offline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(assets, "_pip_download", lambda *_: "no network")
 
 
-def says(lines: list[str]) -> assets.Report:
-    return lines.append
-
-
 @pytest.mark.parametrize("place", ["model", "someone/model-v1"])
 def test_a_local_folder_is_named_by_the_asset_or_by_the_hub_id(tmp_path: Path, place: str) -> None:
     write(tmp_path / "models" / place)
     toy = asset(hub="someone/model-v1", revision="0" * 40)
-    tree = assets.fetch("toy", toy, tmp_path / "cache", tmp_path / "models", says([]))
+    tree = assets.fetch("toy", toy, tmp_path / "cache", tmp_path / "models")
     assert {path.name: path.read_bytes() for path in (tree / "model").iterdir()} == FILES
 
 
 def test_a_second_call_needs_no_source(tmp_path: Path) -> None:
     write(tmp_path / "models" / "model")
-    first = assets.fetch("toy", asset(), tmp_path / "cache", tmp_path / "models", says([]))
-    assert assets.fetch("toy", asset(), tmp_path / "cache", None, says([])) == first
+    first = assets.fetch("toy", asset(), tmp_path / "cache", tmp_path / "models")
+    assert assets.fetch("toy", asset(), tmp_path / "cache", None) == first
 
 
 def test_a_file_that_went_bad_in_the_cache_is_fetched_again(tmp_path: Path) -> None:
     write(tmp_path / "models" / "model")
-    tree = assets.fetch("toy", asset(), tmp_path / "cache", tmp_path / "models", says([]))
+    tree = assets.fetch("toy", asset(), tmp_path / "cache", tmp_path / "models")
     (tree / "model" / "config.json").write_bytes(b"[]")
-    again = assets.fetch("toy", asset(), tmp_path / "cache", tmp_path / "models", says([]))
+    again = assets.fetch("toy", asset(), tmp_path / "cache", tmp_path / "models")
     assert (again / "model" / "config.json").read_bytes() == b"{}"
 
 
 def test_a_wrong_checksum_names_file_expected_and_found(tmp_path: Path) -> None:
     write(tmp_path / "models" / "model", {**FILES, "weights.bin": b"other"})
     with pytest.raises(ImageError) as caught:
-        assets.fetch("toy", asset(), tmp_path / "cache", tmp_path / "models", says([]))
+        assets.fetch("toy", asset(), tmp_path / "cache", tmp_path / "models")
     message = str(caught.value)
     assert "model/weights.bin" in message
     assert sha256(b"other") in message
@@ -87,7 +83,7 @@ def test_a_wrong_checksum_names_file_expected_and_found(tmp_path: Path) -> None:
 def test_nowhere_to_be_found_names_all_that_was_tried(tmp_path: Path) -> None:
     toy = asset(hub="someone/model", revision="0" * 40, package="toy==1", package_sha256="a" * 64)
     with pytest.raises(ImageError) as caught:
-        assets.fetch("toy", toy, tmp_path / "cache", tmp_path, says([]))
+        assets.fetch("toy", toy, tmp_path / "cache", tmp_path)
     for part in ("toy: ", "config.json, weights.bin", "hub does not answer", "not in the local folder", "no network"):
         assert part in str(caught.value)
 
@@ -98,7 +94,7 @@ def test_what_is_not_pinned_is_refused_before_anything_is_asked(tmp_path: Path) 
     bare = Asset(folder="model", licence="MIT", hub="someone/model", files=tuple(FILES))
     line = "system 'toy': files of model have no sha256 yet, so their content is unknown; run 'harness pin toy --write' where"
     with pytest.raises(ImageError, match=line):
-        assets.fetch("toy", (pinned, bare), tmp_path / "cache", tmp_path / "models", says([]))
+        assets.fetch("toy", (pinned, bare), tmp_path / "cache", tmp_path / "models")
     assert not (tmp_path / "cache").exists()
 
 
@@ -115,7 +111,7 @@ def test_the_hub_comes_first_and_fills_the_rest_from_elsewhere(tmp_path: Path, m
     write(tmp_path / "models" / "model")
     (tmp_path / "models" / "model" / "config.json").write_bytes(b"not looked at")
     toy = asset(hub="someone/model", revision="a" * 40)
-    assets.fetch("toy", toy, tmp_path / "cache", tmp_path / "models", says([]))
+    assets.fetch("toy", toy, tmp_path / "cache", tmp_path / "models")
     assert asked[0] == ["someone/model", "a" * 40]
     assert asked[1][3:] == ["config.json", "weights.bin"]
 
@@ -146,7 +142,7 @@ def test_members_come_out_of_a_distribution_and_nothing_else(
 
     monkeypatch.setattr(assets, "_pip_download", download)
     toy = asset(package="toy==1", package_folder="toy/data", package_sha256="b" * 64)
-    tree = assets.fetch("toy", toy, tmp_path / "cache", None, says([]))
+    tree = assets.fetch("toy", toy, tmp_path / "cache", None)
     assert {path.name: path.read_bytes() for path in (tree / "model").iterdir()} == FILES
     assert not list(tmp_path.rglob("evil"))
     assert "--require-hashes" in options  # checked before any code of the package could run
@@ -161,7 +157,7 @@ def test_a_link_in_an_sdist_is_no_file(tmp_path: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(assets, "_pip_download", download)
     with pytest.raises(ImageError, match=r"cannot find config\.json"):
-        assets.fetch("toy", asset(package="toy==1", package_sha256="a" * 64), tmp_path / "cache", None, says([]))
+        assets.fetch("toy", asset(package="toy==1", package_sha256="a" * 64), tmp_path / "cache", None)
 
 
 def test_a_hub_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,10 +188,10 @@ def test_extra_indexes_are_asked_only_after_a_failure(tmp_path: Path, monkeypatc
         return None if calls[-1] else "No matching distribution found for toy==1"
 
     monkeypatch.setattr(assets, "_pip_download", download)
-    place = assets.wheels(lock(tmp_path / "toys"), ("https://wheels.example/cpu",), tmp_path / "cache", says([]))
+    place = assets.wheels(lock(tmp_path / "toys"), ("https://wheels.example/cpu",), tmp_path / "cache")
     assert calls == [False, True]
     assert [path.name for path in place.iterdir()] == ["toy.whl"]
-    assets.wheels(tmp_path / "toys" / "requirements.lock", (), tmp_path / "cache", says([]))
+    assets.wheels(tmp_path / "toys" / "requirements.lock", (), tmp_path / "cache")
     assert len(calls) == 2
 
 
@@ -208,9 +204,7 @@ def test_each_platform_gets_wheels_of_its_own(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(assets, "_pip_download", download)
     place = lock(tmp_path / "toys")
-    x86, arm = (
-        assets.wheels(place, (), tmp_path / "cache", says([]), platform) for platform in ("linux/amd64", "linux/arm64")
-    )
+    x86, arm = (assets.wheels(place, (), tmp_path / "cache", platform) for platform in ("linux/amd64", "linux/arm64"))
     assert arm.name == f"{x86.name}-arm64"
     assert {"manylinux_2_36_x86_64", "manylinux2014_x86_64", "manylinux1_x86_64", "linux_x86_64"} < asked[0]
     assert {"manylinux_2_36_aarch64", "manylinux2014_aarch64", "linux_aarch64"} < asked[1]
@@ -222,7 +216,7 @@ def test_a_failed_download_names_the_lock_and_the_requirement_and_leaves_nothing
 ) -> None:
     monkeypatch.setattr(assets, "_pip_download", lambda *_: "No matching distribution found for toy==1")
     with pytest.raises(ImageError, match=r"packages of 'toys'.*toy==1.*check disk, network"):
-        assets.wheels(lock(tmp_path / "toys"), (), tmp_path / "cache", says([]))
+        assets.wheels(lock(tmp_path / "toys"), (), tmp_path / "cache")
     assert not list((tmp_path / "cache" / "wheels").iterdir())
 
 
@@ -233,7 +227,7 @@ def test_an_interrupted_download_leaves_nothing(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(assets, "_pip_download", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        assets.wheels(lock(tmp_path / "toys"), (), tmp_path / "cache", says([]))
+        assets.wheels(lock(tmp_path / "toys"), (), tmp_path / "cache")
     assert not list((tmp_path / "cache" / "wheels").iterdir())
 
 
@@ -264,11 +258,11 @@ def test_pip_itself_checks_the_hashes(tmp_path: Path, monkeypatch: pytest.Monkey
     digest = sha256(wheel.read_bytes()) if right else "0" * 64
     engine = lock(tmp_path / "toys", f"toy==1 --hash=sha256:{digest}\n")
     if right:
-        place = assets.wheels(engine, (), tmp_path / "cache", says([]))
+        place = assets.wheels(engine, (), tmp_path / "cache")
         assert [path.name for path in place.iterdir()] == [wheel.name]
     else:
         with pytest.raises(ImageError, match="pip cannot download"):
-            assets.wheels(engine, (), tmp_path / "cache", says([]))
+            assets.wheels(engine, (), tmp_path / "cache")
 
 
 @pytest.mark.slow
@@ -280,7 +274,7 @@ def test_what_pip_did_not_foresee_is_told_by_its_last_line(tmp_path: Path, monke
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
     try:
         with pytest.raises(ImageError, match=r"for linux/amd64: OSError: \[Errno 27\] File too large"):
-            assets.wheels(engine, (), tmp_path / "cache", says([]))
+            assets.wheels(engine, (), tmp_path / "cache")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
@@ -294,11 +288,11 @@ def test_a_download_onto_a_full_disk_is_the_hosts_failure(
     done = subprocess.CompletedProcess([], 1, stdout="", stderr=words)
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: done)
     with pytest.raises(StoreError, match=f"{os.strerror(code)}: '/x'; make room"):
-        assets.wheels(lock(tmp_path / "toys"), (), tmp_path / "cache", says([]))
+        assets.wheels(lock(tmp_path / "toys"), (), tmp_path / "cache")
     assert not list((tmp_path / "cache" / "wheels").iterdir())
 
 
 def test_an_engine_without_packages_has_an_empty_wheelhouse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    place = assets.wheels(lock(tmp_path / "toys", ""), (), tmp_path / "cache", says([]))
+    place = assets.wheels(lock(tmp_path / "toys", ""), (), tmp_path / "cache")
     assert not list(place.iterdir())

@@ -46,7 +46,7 @@ class Client:
 
 
 def ensure(client: Client, cache: Path) -> str:
-    return base_image.ensure(cast(docker.DockerClient, client), cache, lambda _: None)
+    return base_image.ensure(cast(docker.DockerClient, client), cache)
 
 
 @pytest.mark.parametrize("architecture", ["amd64", "arm64"])
@@ -181,7 +181,7 @@ def test_the_base_is_decided_by_its_folder(tmp_path: Path) -> None:
 
 @pytest.mark.docker
 def test_the_base_names_what_is_in_it_and_nothing_of_the_host(engine: docker.DockerClient, tmp_path: Path) -> None:
-    tag = base_image.ensure(engine, tmp_path, lambda _: None)
+    tag = base_image.ensure(engine, tmp_path)
     script = "python3 --version && grep ^libc6 /opt/harness/base-packages.txt && cat /etc/apt/sources.list"
     output = engine.containers.run(tag, ["sh", "-c", f"{script} || true"], remove=True, network_mode="none")
     lines = output.decode().splitlines()
@@ -206,13 +206,13 @@ def compiles(engine: docker.DockerClient, image: str) -> list[str]:
 
 @pytest.mark.docker
 def test_no_process_in_a_base_compiles_python(engine: docker.DockerClient, tmp_path: Path) -> None:
-    assert compiles(engine, base_image.ensure(engine, tmp_path, lambda _: None)) == []
+    assert compiles(engine, base_image.ensure(engine, tmp_path)) == []
 
 
 @pytest.mark.docker
 def test_the_dockerfile_of_a_pulled_base_works(engine: docker.DockerClient, tmp_path: Path) -> None:
     # The bootstrapped base stands in for the pulled one: both are Debian with Python.
-    local = base_image.ensure(engine, tmp_path, lambda _: None)
+    local = base_image.ensure(engine, tmp_path)
     folder = catalog.images_dir() / "base"
     tag, stripped = "harness-base:test-pulled", "harness-base:test-stripped"
     # As the official image is: without bytecode.

@@ -139,7 +139,7 @@ def test_what_has_no_image_on_a_platform_says_why_before_anything_is_made(toy: S
             return {"Arch": "ppc64le"}
 
     def ensure(system: System, **options: Any) -> None:
-        builder.ensure(cast(docker.DockerClient, Empty()), system, cache=tmp_path, models=None, report=print, **options)
+        builder.ensure(cast(docker.DockerClient, Empty()), system, cache=tmp_path, models=None, **options)
 
     stated = NotFor(platform="linux/arm64", reason="its compiler knows x86-64 alone")
     bound = toy.model_copy(update={"not_for": (stated,)})
@@ -163,16 +163,15 @@ def built(engine: docker.DockerClient, toy: System) -> Iterator[docker.DockerCli
 
 
 @pytest.mark.docker
-def test_an_image_is_built_once(built: docker.DockerClient, toy: System, tmp_path: Path) -> None:
-    said: list[str] = []
+def test_an_image_is_built_once(logged: list[str], built: docker.DockerClient, toy: System, tmp_path: Path) -> None:
     assert builder.find(built, toy) is None
-    image = builder.ensure(built, toy, cache=tmp_path, models=None, report=said.append)
+    image = builder.ensure(built, toy, cache=tmp_path, models=None)
     assert image.reference == f"harness-{toy.name}:{recipe(toy)[:12]}"
     assert image.digest.startswith("sha256:")
     assert image.size_bytes > 1 << 20
-    said.clear()
-    assert builder.ensure(built, toy, cache=tmp_path, models=None, report=said.append) == image
-    assert said == []
+    logged.clear()
+    assert builder.ensure(built, toy, cache=tmp_path, models=None) == image
+    assert logged == []
     command = "python3 -c 'import harness.driver.driver' ; cat /opt/harness/base-packages.txt"
     output = built.containers.run(
         image.digest, ["sh", "-c", command], remove=True, environment={"PYTHONPATH": "/opt/harness"}, network="none"
@@ -182,7 +181,7 @@ def test_an_image_is_built_once(built: docker.DockerClient, toy: System, tmp_pat
 
 @pytest.mark.docker
 def test_systems_of_one_engine_share_its_layers_and_equal_ones_their_image(
-    built: docker.DockerClient, toy: System, tmp_path: Path
+    logged: list[str], built: docker.DockerClient, toy: System, tmp_path: Path
 ) -> None:
     (tmp_path / "models" / "model").mkdir(parents=True)
     (tmp_path / "models" / "model" / "file").write_text("weights")
@@ -190,14 +189,13 @@ def test_systems_of_one_engine_share_its_layers_and_equal_ones_their_image(
     twin = heavy.model_copy(update={"name": f"{toy.name}-twin", "search_params": {"k": 1}})
 
     def ensure(system: System) -> builder.Image:
-        return builder.ensure(built, system, cache=tmp_path, models=tmp_path / "models", report=said.append)
+        return builder.ensure(built, system, cache=tmp_path, models=tmp_path / "models")
 
     def layers(image: builder.Image) -> list[str]:
         return list(built.images.get(image.digest).attrs["RootFS"]["Layers"])
 
-    said: list[str] = []
     plain, weighted, same = ensure(toy), ensure(heavy), ensure(twin)
-    assert sum(line.startswith("building the image of the engine") for line in said) == 1
+    assert sum(line.startswith("building the image of the engine") for line in logged) == 1
     assert layers(weighted)[:-1] == layers(plain), "the weights are the last layer"
     assert same.digest == weighted.digest and same.reference != weighted.reference
     output = built.containers.run(same.digest, ["sh", "-c", "cat /opt/assets/model/file; echo"], remove=True)
@@ -222,7 +220,7 @@ def test_what_prepares_the_assets_runs_at_the_build_and_its_complaint_is_told(
 
     def ensure(word: str) -> builder.Image:
         system = toy.model_copy(update={"build_params": {"say": word, "other": 1}})
-        return builder.ensure(built, system, cache=tmp_path, models=tmp_path / "models", report=lambda _: None)
+        return builder.ensure(built, system, cache=tmp_path, models=tmp_path / "models")
 
     image = ensure("converted")
     command = ["sh", "-c", "id -u; ls /opt/assets/model; cat /opt/assets/model/*; echo"]
@@ -233,15 +231,16 @@ def test_what_prepares_the_assets_runs_at_the_build_and_its_complaint_is_told(
 
 
 @pytest.mark.docker
-def test_two_at_once_build_one_image(built: docker.DockerClient, toy: System, tmp_path: Path) -> None:
+def test_two_at_once_build_one_image(
+    logged: list[str], built: docker.DockerClient, toy: System, tmp_path: Path
+) -> None:
     def ensure(_: int) -> builder.Image:
-        return builder.ensure(built, toy, cache=tmp_path, models=None, report=said.append)
+        return builder.ensure(built, toy, cache=tmp_path, models=None)
 
-    said: list[str] = []
     with ThreadPoolExecutor(2) as pool:
         first, second = pool.map(ensure, range(2))
     assert first == second
-    built_now = [line for line in said if line.startswith("building")]
+    built_now = [line for line in logged if line.startswith("building")]
     wanted = [f"the image of the engine {toy.engine}", f"the image of {toy.name}"]
     assert built_now == [f"building {each} for {emulation.native(built)}" for each in wanted]
 
@@ -249,7 +248,7 @@ def test_two_at_once_build_one_image(built: docker.DockerClient, toy: System, tm
 @pytest.mark.docker
 def test_an_image_in_the_making_holds_up_no_other(built: docker.DockerClient, toy: System, tmp_path: Path) -> None:
     with filesystem.cache_lock(tmp_path, "harness-engine-other"), filesystem.cache_lock(tmp_path, "harness-other"):
-        assert builder.ensure(built, toy, cache=tmp_path, models=None, report=lambda _: None).size_bytes
+        assert builder.ensure(built, toy, cache=tmp_path, models=None).size_bytes
 
 
 @pytest.mark.docker
@@ -260,7 +259,7 @@ def test_a_build_has_no_network_and_a_failed_one_does_not_count(
     with (toy.engine_dir / "Dockerfile").open("a") as file:
         file.write("RUN cat /proc/net/route | tail -n +2 | grep . || { echo no route at all; exit 3; }\n")
     with pytest.raises(ImageError, match=r"RUN cat /proc/net/route.*no route at all.*code: 3"):
-        builder.ensure(built, toy, cache=tmp_path, models=None, report=lambda _: None)
+        builder.ensure(built, toy, cache=tmp_path, models=None)
     assert builder.find(built, toy) is None
     left = [each for each in built.containers.list(all=True, ignore_removed=True) if each.id not in before]
     assert not [each for each in left if "no route at all" in str(each.attrs["Config"]["Cmd"])]
@@ -268,7 +267,7 @@ def test_a_build_has_no_network_and_a_failed_one_does_not_count(
 
 @pytest.mark.docker
 def test_a_tag_of_another_recipe_does_not_count(built: docker.DockerClient, toy: System, tmp_path: Path) -> None:
-    base = base_image.ensure(built, tmp_path, lambda _: None)
+    base = base_image.ensure(built, tmp_path)
     repository, _, tag = f"harness-{toy.name}:{recipe(toy)[:12]}".partition(":")
     built.images.get(base).tag(repository, tag)
     assert builder.find(built, toy) is None

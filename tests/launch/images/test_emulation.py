@@ -14,6 +14,7 @@ from docker.errors import APIError
 
 from harness.errors import ImageError
 from harness.launch.images import emulation
+from tests.support.messages import messages
 
 ARM64 = "linux/arm64"
 
@@ -52,9 +53,9 @@ def listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def ensure(engine: Engine, cache: Path, platform: str = ARM64) -> list[str]:
-    said: list[str] = []
-    emulation.ensure(cast(docker.DockerClient, engine), platform, cache, said.append)
-    return said
+    with messages() as lines:
+        emulation.ensure(cast(docker.DockerClient, engine), platform, cache)
+    return lines
 
 
 def test_the_engines_own_platform_takes_nothing(listed: Path, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import yaml
 
 from harness.errors import FileError, UsageError
 from harness.evaluation import measure_names
-from harness.report import export as result_exports
+from harness.report.ir_metadata import Actor, export_ir_metadata
 from harness.results import reader
 from tests.support.results_folders import change, job, put
 
@@ -20,7 +20,7 @@ SECTIONS = {"platform", "implementation", "resources", "method", "research goal"
 
 def exported(results: Path, out: str = "meta", **options: Any) -> dict[str, dict[str, Any]]:
     jobs = reader.read_jobs(results)
-    assert result_exports.ir_metadata(results, jobs, measure_names.DEFAULT, Path(out), **options) == len(jobs)
+    assert export_ir_metadata(results, jobs, measure_names.DEFAULT, Path(out), **options) == len(jobs)
     return {path.parent.name: yaml.safe_load(path.read_text()) for path in Path(out).rglob("ir-metadata.yml")}
 
 
@@ -63,7 +63,7 @@ def holes(value: Any) -> Any:
 
 
 def test_actors_are_those_that_say_so(results: Path) -> None:
-    found = exported(results, actor=result_exports.Actor(team="Our team"))
+    found = exported(results, actor=Actor(team="Our team"))
     assert {str(made["actor"]) for made in found.values()} == {"{'team': 'Our team'}"}
 
 
@@ -103,12 +103,12 @@ def test_a_folder_that_holds_something_is_left_alone(results: Path) -> None:
 
 def test_a_failed_export_leaves_no_file(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="unknown measure"):
-        result_exports.ir_metadata(results, reader.read_jobs(results), ("none@1",), Path("meta"))
+        export_ir_metadata(results, reader.read_jobs(results), ("none@1",), Path("meta"))
 
     def stop(done: int) -> None:
         if done == 3:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        result_exports.ir_metadata(results, reader.read_jobs(results), (), Path("meta"), done=stop)
+        export_ir_metadata(results, reader.read_jobs(results), (), Path("meta"), done=stop)
     assert not Path("meta").exists() and not list(Path().glob("meta*"))

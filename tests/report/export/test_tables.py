@@ -14,7 +14,7 @@ import harness
 from harness import api
 from harness.analysis.table import Row, Table, Timing
 from harness.errors import FileError, StoreError
-from harness.report import export as result_exports
+from harness.report.export import export_csv, export_parquet, export_sqlite
 from harness.results import reader
 from harness.stats import Estimate
 
@@ -25,7 +25,7 @@ def table(results: Path) -> Table:
 
 
 def test_parquet_is_the_frame_with_units_at_its_columns(table: Table, results: Path) -> None:
-    result_exports.parquet(table, Path("out.parquet"))
+    export_parquet(table, Path("out.parquet"))
     pd.testing.assert_frame_equal(pd.read_parquet("out.parquet"), harness.load(results))
     field = pq.read_schema("out.parquet").field("usd_per_million_queries")
     assert field.metadata[b"unit"] == b"US$" and b"a million queries" in field.metadata[b"meaning"]
@@ -33,7 +33,7 @@ def test_parquet_is_the_frame_with_units_at_its_columns(table: Table, results: P
 
 def test_sqlite_has_types_and_documents_itself(table: Table, results: Path) -> None:
     jobs = reader.read_jobs(results)
-    result_exports.sqlite(table, jobs, Path("out.db"), samples=True)
+    export_sqlite(table, jobs, Path("out.db"), samples=True)
     connection = sqlite3.connect("out.db")
     rows = pd.read_sql("select * from rows", connection)
     assert list(rows.columns) == list(harness.load(results).columns)
@@ -57,16 +57,16 @@ def test_sqlite_has_types_and_documents_itself(table: Table, results: Path) -> N
 
 
 def test_csv_is_that_of_the_report(table: Table) -> None:
-    result_exports.csv(table, Path("out.csv"))
+    export_csv(table, Path("out.csv"))
     assert len(pd.read_csv("out.csv")) == len(table.rows)
 
 
 def test_exported_tables_overwrite_nothing(table: Table) -> None:
     Path("out.csv").write_text("mine")
     with pytest.raises(FileError, match=r"out\.csv: is there already, and nothing is overwritten"):
-        result_exports.csv(table, Path("out.csv"))
+        export_csv(table, Path("out.csv"))
     with pytest.raises(FileError, match=r"none/out\.csv: there is no folder"):
-        result_exports.parquet(table, Path("none") / "out.csv")
+        export_parquet(table, Path("none") / "out.csv")
     assert Path("out.csv").read_text() == "mine"
 
 
@@ -77,7 +77,7 @@ def with_stages(row: Row, *names: str) -> Row:
 def test_what_a_database_cannot_hold_leaves_none_behind(table: Table) -> None:
     twice = dataclasses.replace(table, rows=(with_stages(table.rows[0], "Encode", "encode"),))
     with pytest.raises(StoreError, match="SQLite cannot hold it"):
-        result_exports.sqlite(twice, (), Path("out.db"))
+        export_sqlite(twice, (), Path("out.db"))
     assert not Path("out.db").exists() and not list(Path().glob("out.db*"))
-    result_exports.parquet(twice, Path("out.parquet"))
+    export_parquet(twice, Path("out.parquet"))
     assert pd.read_parquet("out.parquet").stage_Encode_mean_ms.tolist() == [100.0]

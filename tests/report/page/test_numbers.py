@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Page
 
 from harness.analysis import axes, dynascore, leaderboard, pareto_front, results_folder, row_pricing
-from harness.analysis.dynascore import Entry, Weighing
+from harness.analysis.dynascore import DynascoreOptions, Entry
 from harness.analysis.leaderboard import Leaderboard, LeaderboardQuery
 from harness.analysis.row_pricing import Tariff
 from harness.evaluation.per_query import PerQuery
@@ -191,7 +191,7 @@ def test_exchange_rates_of_many_ties(shared: Page, mode: str) -> None:
     for _ in range(150):
         entries = sorted(_entries(rng, rng.randrange(0, 12)), key=lambda entry: entry.name)
         cutoff = rng.choice((0.0, 0.5, 5.0))
-        weighing = Weighing(
+        weighing = DynascoreOptions(
             {"accuracy": 0.5, "latency": 0.25, "throughput": 0.25}, frozenset({"throughput"}), mode, cutoff
         )
         rates = dynascore.rates(entries, weighing)

@@ -18,7 +18,8 @@ from harness.analysis import axes, rows
 from harness.analysis.table import Cause
 from harness.errors import FileError, StoreError, UsageError
 from harness.records import Outcome
-from harness.report import render, verify
+from harness.report import render
+from harness.report.verify import verify_results
 from harness.results import merge as merge_results
 from harness.results import merge as module
 from harness.results import origins, reader, seals
@@ -257,7 +258,7 @@ def test_a_kill_in_the_midst_leaves_nothing_that_looks_finished(two: tuple[Path,
     assert not Path("out").exists() and list(Path().glob("out-*.partial"))
     assert merge("ours", "theirs").new
     assert not list(Path().glob("out*.partial")), "what the dead one left is gone"
-    assert not verify.verify(Path("out"), cache=Path("cache").absolute()).mismatches
+    assert not verify_results(Path("out"), cache=Path("cache").absolute()).mismatches
 
 
 def test_a_changed_name_of_an_origin_makes_rows_anew(two: tuple[Path, Path]) -> None:

@@ -14,14 +14,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from harness.report import verify as verify_report
+from harness.report.verify import verify_results
 from harness.results import integrity, origins, reader, seals
 from tests.support import sample_records
 from tests.support.results_folders import job, put, relist
 
 
 def verify(results: Path) -> list[str]:
-    return [str(each) for each in verify_report.verify(results, cache=results.parent / "cache").mismatches]
+    return [str(each) for each in verify_results(results, cache=results.parent / "cache").mismatches]
 
 
 def record(edit: Callable[[dict[str, Any]], object]) -> Callable[[Path], object]:

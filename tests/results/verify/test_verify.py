@@ -18,10 +18,9 @@ from harness.analysis import leaderboard as boards
 from harness.analysis import results_folder, row_cache
 from harness.errors import FileError, UsageError
 from harness.evaluation import per_query
-from harness.report import kept_reports, render, study
-from harness.report import leaderboard as leaderboard_report
-from harness.report import verify as verify_report
-from harness.report.verify import Mismatch
+from harness.report import render, study, writers
+from harness.report.leaderboard import leaderboard_document
+from harness.report.verify import Mismatch, compare_rows, verify_results
 from harness.results import merge as merge_results
 from harness.results import origins, reader, seals
 from tests.support.results_folders import change, job, put, replace
@@ -30,11 +29,11 @@ SHIPPED = Path(__file__).parents[3] / "results" / "published" / "santhanam2023"
 
 
 def verify(results: Path, against: Path | None = None) -> tuple[Mismatch, ...]:
-    return verify_report.verify(results, cache=results.parent / "cache", against=against).mismatches
+    return verify_results(results, cache=results.parent / "cache", against=against).mismatches
 
 
 def test_sound_results_verify(results: Path) -> None:
-    found = verify_report.verify(results, cache=results.parent / "cache")
+    found = verify_results(results, cache=results.parent / "cache")
     assert found.mismatches == () and found.looked_at == "12 jobs, 36 files"
 
 
@@ -293,8 +292,8 @@ def test_figures_that_were_kept_by_another_way_are_named(results: Path) -> None:
 def test_overheads_of_one_profile_are_compared_each_with_itself() -> None:
     """The null system of several scenarios, in another order."""
     overhead = [{"suite": "s", "profile": "cpu1-mem1", "isolation": "container", "key": key} for key in ("1", "2")]
-    assert not list(kept_reports.compared("kept", {"overhead": overhead}, {"overhead": overhead[::-1]}))
-    assert list(kept_reports.compared("kept", {"overhead": overhead}, {"overhead": overhead[:1]}))
+    assert not list(compare_rows("kept", {"overhead": overhead}, {"overhead": overhead[::-1]}))
+    assert list(compare_rows("kept", {"overhead": overhead}, {"overhead": overhead[:1]}))
 
 
 def report(results: Path, **market: Any) -> Path:
@@ -326,7 +325,7 @@ def leaderboard(results: Path, **asked: Any) -> Path:
     found = results_folder.per_query_of(results, ("RR@10",))
     board = boards.build(table, found, boards.LeaderboardQuery("msmarco", "RR@10", **asked))
     path = Path("board.json").absolute()
-    path.write_text(leaderboard_report.as_json(board))
+    path.write_text(writers.write(leaderboard_document(board), "json"))
     return path
 
 

@@ -23,13 +23,13 @@ from harness.analysis.table import Table
 from harness.errors import UnknownName
 from harness.pricing.offers import Offer
 from harness.pricing.prices import Snapshot
+from harness.report.document import MISSING, Escape, Section, grid_section
 from harness.report.latex import HEAD
-from harness.report.sections import LATEX, MARKDOWN, Dialect, Section
-from harness.report.sheet import MISSING, Escape
 from harness.stats import Estimate
 
 from . import paper_records
 from .costs import Rent, RepricedCost, costs, decimal, rents, reprice
+from .dialects import LATEX, MARKDOWN, Dialect
 from .errata import find_errata
 
 FORMATS = ("md", "csv", "json", "latex")
@@ -80,7 +80,7 @@ def sections(published: Published, follows: Snapshot, now: Snapshot, escape: Esc
 def recomputed(published: Published, follows: Snapshot, escape: Escape) -> Section:
     """Show every cost beside the one that follows from its latency and its instance's price."""
     every = costs(published, follows)
-    return Section(
+    return grid_section(
         "Costs, made again",
         (
             f"Prices: {escape(str(follows))}. {escape(_COST)}. A latency printed as 19 ms stands for"
@@ -112,7 +112,7 @@ def recomputed(published: Published, follows: Snapshot, escape: Escape) -> Secti
 
 def rented(published: Published, follows: Snapshot, now: Snapshot, escape: Escape) -> Section:
     """Show the price per hour of each hardware at both dates."""
-    return Section(
+    return grid_section(
         f"The same hardware, {follows.as_of} and {now.as_of}",
         (
             f"{escape('US$ per hour')}, {escape(str(follows))} and {escape(str(now))}. Cheapest:"
@@ -141,7 +141,7 @@ def rented(published: Published, follows: Snapshot, now: Snapshot, escape: Escap
 
 def repriced(published: Published, follows: Snapshot, now: Snapshot, escape: Escape) -> Section:
     """Show every cost with the rents of the later date."""
-    return Section(
+    return grid_section(
         f"Costs, {follows.as_of} to {now.as_of}",
         (
             f"{escape('US$ per million queries')} with the prices of {escape(str(now))}. On another type than"
@@ -230,11 +230,11 @@ def listed(wrong: tuple[Erratum, ...], escape: Escape) -> Section:
         f" Printed: {escape(each.printed)}. What follows: {escape(each.follows)}. Evidence: {escape(each.evidence)}."
         for number, each in enumerate(wrong, start=1)
     )
-    return Section("Errata", items=tuple(lines))
+    return Section("Errata", notes=tuple(lines))
 
 
 def _table1(published: Published, escape: Escape) -> Section:
-    return Section(
+    return grid_section(
         "Table 1: what other papers report, each on its own machine",
         (),
         ("system", "reported by", "GPU", "CPU", "RAM, GiB", "RR@10, %", "latency, ms", "index, GiB"),
@@ -265,7 +265,7 @@ def _table2(published: Published, marks: dict[tuple[str, int], str], escape: Esc
                 escape(origin),
             )
         )
-    return Section(
+    return grid_section(
         "Table 2: the least hardware that each is said to need",
         ("The last column is not the paper's: it says whose latency of Table 1 the cost follows from.",),
         ("system", "GPU", "CPU", "RAM, GiB", "instance type", "US$ per million queries", "latency taken from"),
@@ -284,7 +284,7 @@ def _table3(published: Published, dataset: PaperDataset, marks: dict[tuple[str, 
         cost = f"{line.cost_usd_per_million}{marks[dataset.table3, number]}"
         cells.append((*where, escape(line.system), str(line.latency_ms), cost))
         before = line
-    return Section(
+    return grid_section(
         f"Table {escape(dataset.table3)}: {escape(dataset.label)}, measured in one protocol",
         (),
         ("GPU", "CPU", "RAM, GiB", "instance type", "system", "latency, ms", "US$ per million queries"),
@@ -302,7 +302,7 @@ def _table3c(published: Published, escape: Escape) -> Section:
         figures = [_cell(each) for line in found for each in _both(line)]
         cells.append((escape(system), *figures))
     headers = [f"{each.label} {name}, %" for each in datasets for name in ("RR@10", "Success@10")]
-    return Section("Table 3c: accuracy", (), ("system", *headers), (False, *(True for _ in headers)), tuple(cells))
+    return grid_section("Table 3c: accuracy", (), ("system", *headers), (False, *(True for _ in headers)), tuple(cells))
 
 
 def _both(line: Accuracy | None) -> tuple[Printed | None, Printed | None]:
@@ -361,7 +361,7 @@ def _section(published: Published, dataset: PaperDataset, board: Leaderboard, es
         cells.append((str(line.rank), escape(line.system), escape(line.hardware), str(line.dynascore), *again))
     rates = ", ".join(f"{name} {rate:g}" for name, rate in dataset.amrs.items())
     weights = ", ".join(f"{name} {weight:g}" for name, weight in board.query.weights.items())
-    return Section(
+    return grid_section(
         f"Table {escape(dataset.table4)}: {escape(dataset.label)}, Dynascores made again",
         (
             f"Weights: {escape(weights)}. AMRS: {escape(rates)} (units for a point of RR@10). Made of accuracies,"

@@ -11,7 +11,7 @@ from harness.analysis.published import Printed, Published, TableLine
 from harness.pricing.offers import Offer
 from harness.pricing.prices import Snapshot
 from harness.report.columns import Value
-from harness.report.csv_json import written
+from harness.report.writers import csv_cell
 
 from .costs import RepricedCost, reprice
 from .errata import find_errata
@@ -56,7 +56,7 @@ def as_csv(published: Published, follows: Snapshot, now: Snapshot) -> str:
     columns = ("table", "row", "dataset", *_PRINTED, *_COST, "errata")
     writer.writerow(columns)
     for row in _rows(published, follows, now):
-        writer.writerow([written(row.get(column)) for column in columns])
+        writer.writerow([csv_cell(row.get(column)) for column in columns])
     return stream.getvalue()
 
 

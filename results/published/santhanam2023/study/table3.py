@@ -14,13 +14,24 @@ from harness.analysis.table import Row, Table, Validity
 from harness.errors import UnknownName
 from harness.pricing.cost import BUILD_FORMULA, GIB, STORAGE_FORMULA
 from harness.records import Isolation, Outcome
+from harness.report.document import (
+    MIB,
+    MISSING,
+    Escape,
+    Footnotes,
+    Section,
+    decimals_of,
+    grid_section,
+    named,
+    number,
+    stand_ins,
+)
 from harness.report.latex import HEAD
-from harness.report.layout import shared_notes
-from harness.report.sections import LATEX, MARKDOWN, Dialect, Section
-from harness.report.sheet import MIB, MISSING, Escape, Footnotes, decimals_of, named, number, stand_ins
+from harness.report.main_table import shared_notes
 from harness.stats import Estimate
 
 from . import table3_records
+from .dialects import LATEX, MARKDOWN, Dialect
 from .table3_records import Block, blocks, left_out, ordered, scale
 
 FORMATS = ("md", "csv", "json", "latex")
@@ -66,7 +77,7 @@ def _written(table: Table, dialect: Dialect) -> str:
     ]
     kept = (note for note in table.notes if not note.startswith(_NOT_SHOWN))
     marked = (f"[{place}] {text}" for place, text in enumerate(footnotes.texts, start=1))
-    below = Section("", items=(*marked, *(escape(note) for note in (*stand_ins(rows), *left_out(table), *kept))))
+    below = Section(notes=(*marked, *(escape(note) for note in (*stand_ins(rows), *left_out(table), *kept))))
     return "\n\n".join(dialect.write(part, 2) for part in (*parts, below)) + "\n"
 
 
@@ -99,7 +110,9 @@ def _latencies(block: Block, notes: Footnotes, escape: Escape) -> Section:
         numeric.append(True)
     title = f"{escape(block.label)}: latency and cost"
     after = " ".join(escape(note if note.endswith(".") else f"{note}.") for note in (*common, *said))
-    return Section(title, (), tuple(headers), tuple(numeric), tuple(cells), (after,) if after else (), keys=5)
+    return grid_section(
+        title, (), tuple(headers), tuple(numeric), tuple(cells), after=(after,) if after else (), keys=5
+    )
 
 
 def _hardware(row: Row, notes: Footnotes, escape: Escape) -> tuple[str, ...]:
@@ -168,7 +181,7 @@ def _accuracy(found: Sequence[Block], measures: Sequence[str], notes: Footnotes,
             line.append(_one(of_it, read, why, notes, escape))
         cells.append(tuple(line))
     title = "Accuracy" + ("" if several else f" on {escape(found[0].label)}")
-    return Section(title, (), tuple(headers), (False, *(True for _ in readers)), tuple(cells))
+    return grid_section(title, (), tuple(headers), (False, *(True for _ in readers)), tuple(cells))
 
 
 # A row's number in a column, as shown, or the reason why it is missing.

@@ -14,7 +14,7 @@ from typing import Any
 from harness.analysis.table import Row, Table
 from harness.pricing.cost import GIB
 from harness.report.columns import MIB, Get
-from harness.report.csv_json import written
+from harness.report.writers import csv_cell
 from harness.stats import Estimate
 
 # Version of the JSON and CSV formats.
@@ -91,7 +91,7 @@ def as_csv(table: Table) -> str:
     writer = csv.writer(stream, lineterminator="\n")
     columns = _columns(table)
     writer.writerow(name for name, _ in columns)
-    writer.writerows([written(get(row)) for _, get in columns] for block in blocks(table) for row in block.rows)
+    writer.writerows([csv_cell(get(row)) for _, get in columns] for block in blocks(table) for row in block.rows)
     return stream.getvalue()
 
 

@@ -1,88 +1,87 @@
-"""What people see: columns, cells, footnotes; shared by Markdown and the terminal.
-
-Texts that come from results (names, details) pass through ``escape``: results may come from strangers.
-"""
+"""The table of results: a row for each cell with all that is known of it, and what the indexes cost."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import dataclasses
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 
 from harness.analysis.table import Row, Table, Validity
 from harness.records import Isolation, Outcome
-from harness.report.sheet import MIB, MISSING, Column, Escape, Footnotes, Grid, Sheet, bounded, named, number, stand_ins
+from harness.report import columns
+from harness.report.document import (
+    MIB,
+    MISSING,
+    Document,
+    Escape,
+    Footnotes,
+    Grid,
+    GridColumn,
+    Section,
+    bounded,
+    grid_of,
+    named,
+    number,
+    stand_ins,
+)
 from harness.stats import Estimate
 
-# MERGED harness.report.layout: The smaller table below the rows: what the indexes cost to build and to keep,
-# once for each.
+# Version of the JSON.
+REPORT_VERSION = 1
 
 
-def lay_out_index_costs(table: Table, notes: Footnotes, escape: Escape) -> Grid | None:
-    """What the indexes cost, once for each; ``None`` where no build is known."""
-    rows = indexes(table.rows)
-    if not rows:
-        return None
-
-    def figure(item: Estimate) -> str:
-        return MISSING + notes.mark(item.reason) if item.value is None else number(item.value)
-
-    def built_on(row: Row) -> str:
-        price = row.build_price
-        return MISSING if price is None else f"{escape(price.instance_type)} ({price.usd_per_hour:g})"
-
-    columns: list[Column] = [
-        ("index of system", False, lambda row: named(row, escape)),
-        ("dataset", False, lambda row: escape(row.dataset)),
-        ("documents", True, lambda row: MISSING if row.corpus_documents is None else f"{row.corpus_documents}"),
-        ("build, s", True, lambda row: MISSING if row.index_build_s is None else number(row.index_build_s)),
-        ("built with", False, lambda row: escape(row.build_envelope.name) if row.build_envelope else MISSING),
-        (f"instance type (US$/h, {table.price_date})", False, built_on),
-        ("US$ per million documents", True, lambda row: figure(row.usd_build_per_million_documents)),
-        ("index, MiB", True, lambda row: MISSING if row.index_bytes is None else number(row.index_bytes / MIB)),
-        ("storage, US$ per month", True, lambda row: figure(row.usd_storage_per_month)),
-    ]
-    return Grid(
-        caption="What the indexes cost",
-        headers=tuple(header for header, _, _ in columns),
-        numeric=tuple(numeric for _, numeric, _ in columns),
-        cells=tuple(tuple(cell(row) for _, _, cell in columns) for row in rows),
-        keys=2,
+def table_document(table: Table) -> Document:
+    """Return the document of a priced table; LaTeX has a table for each dataset, suite and scenario."""
+    shown = columns.of(table)
+    return Document(
+        sections=lambda escape: (table_section(table, escape),),
+        lines=lambda: (
+            [column.name for column in shown],
+            *([column.get(row) for column in shown] for row in table.rows),
+        ),
+        # JSON has the field names of `harness.analysis.table`; units as in the names.
+        content=lambda: {"report_version": REPORT_VERSION, **dataclasses.asdict(table)},
+        printed=lambda escape: _by_scenario(table, escape),
+        padded=False,
     )
 
 
-def indexes(rows: Sequence[Row]) -> tuple[Row, ...]:
-    """One row for each index whose build is known; the same index stands in many rows."""
-    known = [row for row in rows if row.index_bytes is not None and row.build_envelope is not None]
-    found = {(row.system, row.dataset, row.corpus_sha256, row.index_bytes, row.index_build_s): row for row in known}
-    return tuple(found.values())
+def _by_scenario(table: Table, escape: Escape) -> Iterator[Section]:
+    groups: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
+    for row in table.rows:
+        groups[row.dataset, row.suite, row.scenario].append(row)
+    if not groups:
+        yield table_section(table, escape)
+        return
+    for rows in groups.values():
+        yield table_section(dataclasses.replace(table, rows=tuple(rows), notes=()), escape)
+    yield Section(notes=tuple(escape(note) for note in table.notes))
 
 
-def lay_out(table: Table, escape: Escape) -> Sheet:
-    """Arrange a table for people.
-
-    Args:
-        table: the rows and notes.
-        escape: makes a stranger's text harmless where it will stand.
-    """
+def table_section(table: Table, escape: Escape) -> Section:
+    """Return the grid of rows, that of the index costs, and their footnotes and notes."""
+    if not table.rows:
+        return Section(lead=("No stored results.",))
     footnotes = Footnotes(escape)
     caption, keys = names(table.rows, escape)
     shared, machine_of = shared_notes(table.rows)
-    columns = [*keys, *_columns(table, footnotes, escape, machine_of)]
-    cells = tuple(tuple(cell(row) for _, _, cell in columns) for row in table.rows)
-    return Sheet(
-        caption=caption,
-        headers=tuple(header for header, _, _ in columns),
-        numeric=tuple(numeric for _, numeric, _ in columns),
-        cells=cells,
+    grid = grid_of(
+        table.rows,
+        [*keys, *_columns(table, footnotes, escape, machine_of)],
+        caption=caption or "All stored results",
         keys=len(keys) + 1,  # the first of the other columns is the hardware profile
-        below=lay_out_index_costs(table, footnotes, escape),
+    )
+    costs = _index_costs(table, footnotes, escape)
+    return Section(
+        grids=(grid, costs) if costs else (grid,),
         footnotes=footnotes.texts,
         notes=tuple(escape(note) for note in (*stand_ins(table.rows), *shared, *table.notes)),
     )
 
 
-def names(rows: Sequence[Row], escape: Escape) -> tuple[str, list[Column]]:
+def names(rows: Sequence[Row], escape: Escape) -> tuple[str, list[GridColumn[Row]]]:
     """Suite, dataset and scenario stand in the caption if there is one each, else in columns; origins in a column."""
-    keys: list[Column] = [("system", False, lambda row: named(row, escape))]
+    keys: list[GridColumn[Row]] = [("system", False, lambda row: named(row, escape))]
     parts: list[str] = []
     getters: dict[str, Callable[[Row], str]] = {
         "dataset": lambda row: row.dataset,
@@ -100,11 +99,13 @@ def names(rows: Sequence[Row], escape: Escape) -> tuple[str, list[Column]]:
     return ", ".join(parts), keys
 
 
-def _name_column(header: str, get: Callable[[Row], str], escape: Escape) -> Column:
+def _name_column(header: str, get: Callable[[Row], str], escape: Escape) -> GridColumn[Row]:
     return header, False, lambda row: escape(get(row))
 
 
-def _columns(table: Table, notes: Footnotes, escape: Escape, machine_of: Callable[[Row], str | None]) -> list[Column]:
+def _columns(
+    table: Table, notes: Footnotes, escape: Escape, machine_of: Callable[[Row], str | None]
+) -> list[GridColumn[Row]]:
     def figure(row: Row, item: Estimate, scale: float = 1.0, decimals: int | None = None) -> str:
         if item.value is None:
             return MISSING + (notes.mark(item.reason) if row.outcome is Outcome.OK else "")
@@ -113,10 +114,10 @@ def _columns(table: Table, notes: Footnotes, escape: Escape, machine_of: Callabl
     def plain(row: Row, value: float | None, scale: float = 1.0) -> str:
         return figure(row, Estimate(value, reason="not measured"), scale)
 
-    def measure(name: str) -> Column:
+    def measure(name: str) -> GridColumn[Row]:
         return name, True, lambda row: figure(row, row.measures.get(name, Estimate(None)), decimals=3)
 
-    columns: list[Column] = [
+    columns: list[GridColumn[Row]] = [
         ("hardware profile", False, lambda row: _profile(row, escape)),
         (f"instance type (US$/h, {table.price_date})", False, lambda row: _instance(row, notes, escape)),
     ]
@@ -245,3 +246,37 @@ def _machine(row: Row) -> str:
     commit = f" ({head[:12]}{' with changes' if changed else ''})" if head else ""
     parts.append(f"harness {machine.harness_version}{commit}")
     return "Measured on: " + ", ".join(parts)
+
+
+def _index_costs(table: Table, notes: Footnotes, escape: Escape) -> Grid | None:
+    """Return what each index costs to build and to keep; ``None`` where no build is known."""
+    rows = _indexes(table.rows)
+    if not rows:
+        return None
+
+    def figure(item: Estimate) -> str:
+        return MISSING + notes.mark(item.reason) if item.value is None else number(item.value)
+
+    def built_on(row: Row) -> str:
+        price = row.build_price
+        return MISSING if price is None else f"{escape(price.instance_type)} ({price.usd_per_hour:g})"
+
+    shown: list[GridColumn[Row]] = [
+        ("index of system", False, lambda row: named(row, escape)),
+        ("dataset", False, lambda row: escape(row.dataset)),
+        ("documents", True, lambda row: MISSING if row.corpus_documents is None else f"{row.corpus_documents}"),
+        ("build, s", True, lambda row: MISSING if row.index_build_s is None else number(row.index_build_s)),
+        ("built with", False, lambda row: escape(row.build_envelope.name) if row.build_envelope else MISSING),
+        (f"instance type (US$/h, {table.price_date})", False, built_on),
+        ("US$ per million documents", True, lambda row: figure(row.usd_build_per_million_documents)),
+        ("index, MiB", True, lambda row: MISSING if row.index_bytes is None else number(row.index_bytes / MIB)),
+        ("storage, US$ per month", True, lambda row: figure(row.usd_storage_per_month)),
+    ]
+    return grid_of(rows, shown, caption="What the indexes cost", keys=2)
+
+
+def _indexes(rows: Sequence[Row]) -> tuple[Row, ...]:
+    """Return one row for each index whose build is known; many rows share an index."""
+    known = [row for row in rows if row.index_bytes is not None and row.build_envelope is not None]
+    unique = {(row.system, row.dataset, row.corpus_sha256, row.index_bytes, row.index_build_s): row for row in known}
+    return tuple(unique.values())

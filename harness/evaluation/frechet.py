@@ -1,0 +1,351 @@
+"""Measure systems by Frechet distance, for sparse labels: from the relevant to the retrieved documents' vectors.
+
+Arabzadeh and Clarke, *Frechet Distance for Offline Evaluation of Information Retrieval Systems with Sparse Labels*
+(EACL 2024).  See docs/method/frechet.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.errors import UsageError
+from harness.evaluation import frechet_distance
+from harness.evaluation.embeddings import Embeddings
+from harness.evaluation.frechet_distance import VectorRows
+from harness.evaluation.judged_runs import JudgedRuns
+from harness.evaluation.trec import Qrels, Run
+from harness.stats import CONFIDENCE, INTERVAL_MIN_QUERIES, Estimate
+
+Floats = NDArray[np.float64]
+_Progress = Callable[[int, int], None]
+
+CUTOFFS = (1, 10)
+RESAMPLES = 1000
+MOST_JUDGED = 10
+# Fourth powers of numbers up to this, and sums of millions of squares in single precision, are finite.
+_LARGEST = 1e12
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Options of a measurement.
+
+    ``most_judged``: the most judged documents of a query, ``None``: all.  ``unlabelled``: judged documents are skipped
+    before ``k`` are taken (the paper's URR).  No ``resamples``: no intervals.  ``relevant_from``: the lowest grade of a
+    relevant document.  ``against``: the system that is subtracted from the others, ``None``: the nearest.
+    """
+
+    most_judged: int | None = MOST_JUDGED
+    unlabelled: bool = False
+    resamples: int = RESAMPLES
+    seed: int = 2024
+    relevant_from: int = 1
+    against: str | None = None
+
+
+@dataclass(frozen=True)
+class Distance:
+    """One system's distance at one cutoff, over the queries for which every compared system retrieved a document.
+
+    ``queries`` are these, ``judged`` their relevant documents.  For each query, every system counts with as many
+    documents as the system with the fewest, ``retrieved`` in all: a smaller cloud is farther by itself.  Of all queries
+    with a relevant document, ``short`` ones have fewer than ``k`` documents of this system, ``without`` ones none.
+    ``difference`` is the distance less that of the system ``against``, by the same resamples.
+    """
+
+    k: int
+    unlabelled: bool
+    figure: Estimate
+    queries: int
+    judged: int
+    retrieved: int
+    short: int
+    without: int
+    against: str | None = None
+    difference: Estimate = field(default_factory=lambda: Estimate(None))
+
+
+@dataclass(frozen=True)
+class Distances:
+    """Distances of all systems of one sample under one encoder.
+
+    ``queries`` have a relevant document, ``judged`` such documents stand for relevance; ``left_out`` queries have none.
+    ``source`` is the hash of the vectors' texts; ``source_checked``: they are the documents of these runs.  ``notes``:
+    sentences about the files.
+    """
+
+    dataset: str
+    encoder: str
+    checkpoint_sha256: str
+    dimensions: int
+    settings: Settings
+    queries: int
+    left_out: tuple[str, ...]
+    judged: int
+    systems: Mapping[str, tuple[Distance, ...]]
+    notes: tuple[str, ...] = ()
+    source: str = ""
+    source_checked: bool = False
+
+
+@dataclass(frozen=True)
+class DocumentSets:
+    """Documents of each query, in the order of the queries; a document of several queries counts for each."""
+
+    documents: tuple[tuple[str, ...], ...]
+
+    def cut(self, depths: Sequence[int]) -> DocumentSets:
+        """Return the first documents of each query down to its depth; leave out queries of depth 0."""
+        pairs = zip(self.documents, depths, strict=True)
+        return DocumentSets(tuple(documents[:depth] for documents, depth in pairs if depth))
+
+    @property
+    def size(self) -> int:
+        """Number of documents."""
+        return sum(map(len, self.documents))
+
+    def fewer_than(self, k: int) -> int:
+        """Return the number of queries with fewer than ``k`` documents."""
+        return sum(len(documents) < k for documents in self.documents)
+
+    def names(self) -> Iterator[str]:
+        """Yield every document, as often as it counts."""
+        return (name for documents in self.documents for name in documents)
+
+
+def queries_with_relevant(qrels: Qrels, queries: Sequence[str], relevant_from: int) -> tuple[str, ...]:
+    """Return the queries with a document of at least that grade."""
+    return tuple(query for query in queries if any(grade >= relevant_from for grade in qrels.get(query, {}).values()))
+
+
+def relevant_documents(
+    qrels: Qrels, queries: Sequence[str], maximum: int | None, seed: int, relevant_from: int
+) -> DocumentSets:
+    """Return the relevant documents of each query.
+
+    Args:
+        qrels: judgements.
+        queries: their ids.
+        maximum: the most documents of a query, ``None``: all.  The best grades come first; among equal grades, chance
+            decides by ``seed``, for each query alone: other queries or another order of the file change nothing.
+        seed: of that chance.
+        relevant_from: the lowest grade of a relevant document.
+    """
+    return DocumentSets(tuple(_best(qrels.get(query, {}), query, maximum, seed, relevant_from) for query in queries))
+
+
+def _best(grades: Mapping[str, int], query: str, maximum: int | None, seed: int, relevant_from: int) -> tuple[str, ...]:
+    def shuffle_key(document: str) -> bytes:
+        return hashlib.sha256(f"{seed}\n{query}\n{document}".encode("utf-8", "surrogatepass")).digest()
+
+    relevant = [document for document, grade in grades.items() if grade >= relevant_from]
+    return tuple(sorted(relevant, key=lambda document: (-grades[document], shuffle_key(document), document))[:maximum])
+
+
+def retrieved_documents(run: Run, qrels: Qrels, queries: Sequence[str], k: int, *, unlabelled: bool) -> DocumentSets:
+    """Return the first ``k`` retrieved documents of each query.
+
+    ``unlabelled``: skip every judged document of the query before ``k`` are taken (the paper's URR).
+    """
+    sets = []
+    for query in queries:
+        skipped = qrels.get(query, {}) if unlabelled else {}
+        sets.append(tuple(name for name in run.rankings.get(query, ()) if name not in skipped)[:k])
+    return DocumentSets(tuple(sets))
+
+
+def run_distance(
+    run: Run, qrels: Qrels, queries: Sequence[str], embeddings: Embeddings, k: int, settings: Settings | None = None
+) -> Estimate:
+    """Return ``FD@k`` of one run: smaller is better; raise UsageError if a document has no vector."""
+    runs = JudgedRuns("", dict.fromkeys(queries, ""), qrels, {"": run})
+    return distances(runs, embeddings, (k,), settings or Settings()).systems[""][0].figure
+
+
+def distances(
+    runs: JudgedRuns,
+    embeddings: Embeddings,
+    cutoffs: Sequence[int] = CUTOFFS,
+    settings: Settings | None = None,
+    progress: _Progress = lambda _done, _total: None,
+) -> Distances:
+    """Return the distances of all systems at each cutoff; with ``settings.unlabelled`` also those of the URR.
+
+    Args:
+        runs: runs over one sample, and its judgements.
+        embeddings: vectors of the documents, by one encoder.
+        cutoffs: each ``k``.
+        settings: options.
+        progress: gets the amounts of finished work and of all.
+
+    Raises:
+        UsageError: a document has no vector, the vectors are of other texts, or only hits are judged.
+    """
+    settings = settings or Settings()
+    if runs.hits_alone:
+        raise UsageError(
+            f"{runs.dataset}: only what its systems retrieved was judged, by the answers in the texts; a Frechet"
+            " distance needs relevant documents that no system chose"
+        )
+    check_source(runs, embeddings)
+    if settings.against not in (None, *runs.runs):
+        raise UsageError(f"{runs.dataset}: no system {settings.against!r}; there are {', '.join(sorted(runs.runs))}")
+    queries = queries_with_relevant(runs.qrels, runs.query_ids, settings.relevant_from)
+    reference = relevant_documents(runs.qrels, queries, settings.most_judged, settings.seed, settings.relevant_from)
+    kinds = [(k, unlabelled) for unlabelled in (False, True)[: 1 + settings.unlabelled] for k in cutoffs]
+    sets = {
+        (k, unlabelled): {
+            name: retrieved_documents(run, runs.qrels, queries, k, unlabelled=unlabelled)
+            for name, run in runs.runs.items()
+        }
+        for k, unlabelled in kinds
+    }
+    retrieved = (documents for of_kind in sets.values() for documents in of_kind.values())
+    _check_vectors(embeddings, (reference, *retrieved), runs.dataset if runs.corpus_sha256 else "DATASET")
+    by_system: dict[str, list[Distance]] = {name: [] for name in runs.runs}
+    for number, (kind, of_kind) in enumerate(sets.items()):
+
+        def kind_progress(done: int, total: int, before: int = number) -> None:
+            progress(before * total + done, len(kinds) * total)
+
+        for name, distance in _compared(embeddings, reference, kind, of_kind, settings, kind_progress).items():
+            by_system[name].append(distance)
+    return Distances(
+        dataset=runs.dataset,
+        encoder=embeddings.encoder,
+        checkpoint_sha256=embeddings.checkpoint_sha256,
+        dimensions=embeddings.vectors.shape[1],
+        settings=settings,
+        queries=len(queries),
+        left_out=tuple(sorted(set(runs.query_ids) - set(queries))),
+        judged=reference.size,
+        systems={name: tuple(of_system) for name, of_system in by_system.items()},
+        notes=runs.notes,
+        source=embeddings.source,
+        source_checked=runs.corpus_sha256 is not None,
+    )
+
+
+def check_source(runs: JudgedRuns, embeddings: Embeddings) -> None:
+    """Raise UsageError if the vectors are of queries, or of another corpus than the runs'."""
+    if embeddings.role != "document":
+        raise UsageError(f"vectors of {embeddings.role} texts, not of documents; make those with harness embed")
+    if runs.corpus_sha256 not in (None, embeddings.source):
+        raise UsageError(
+            f"vectors of other texts ({embeddings.source[:12]}) than the documents of {runs.dataset}"
+            f" ({str(runs.corpus_sha256)[:12]}); make those with harness embed {embeddings.encoder} {runs.dataset}"
+        )
+
+
+def _check_vectors(embeddings: Embeddings, sets: Sequence[DocumentSets], dataset: str) -> None:
+    missing = embeddings.missing(name for documents in sets for name in documents.names())
+    if missing:
+        raise UsageError(
+            f"{len(missing)} documents have no vector of {embeddings.encoder}, e.g. {missing[0]!r}; add them with"
+            f" harness embed {embeddings.encoder} {dataset} (--all: the whole corpus)"
+        )
+
+    # abs() would take as much memory again.
+    largest = max(float(embeddings.vectors.max(initial=0.0)), -float(embeddings.vectors.min(initial=0.0)))
+    if largest > _LARGEST:
+        raise UsageError(
+            f"vectors of {embeddings.encoder} have numbers as large as {largest:.3g}, too large for a distance and for "
+            "any encoder; make them again with harness embed"
+        )
+
+
+def _compared(
+    embeddings: Embeddings,
+    reference: DocumentSets,
+    kind: tuple[int, bool],
+    sets: Mapping[str, DocumentSets],
+    settings: Settings,
+    progress: _Progress,
+) -> dict[str, Distance]:
+    """Return the distances of all systems at one cutoff, over common queries at common depths."""
+    depths = [min(map(len, of_query)) for of_query in zip(*(each.documents for each in sets.values()), strict=True)]
+    relevant = DocumentSets(
+        tuple(documents for documents, depth in zip(reference.documents, depths, strict=True) if depth)
+    )
+    common = {name: documents.cut(depths) for name, documents in sets.items()}
+    estimates, drawn = _estimates(embeddings, relevant, list(common.values()), settings, progress)
+    values = {name: each.value for name, each in zip(sets, estimates, strict=True) if each.value is not None}
+    against = settings.against or min(values, key=lambda name: (values[name], name), default=None)
+    index = {name: number for number, name in enumerate(sets)}
+    results = {}
+    for name, documents in sets.items():
+        difference = Estimate(None)
+        if against in values and name in values and name != against:
+            resamples = None if drawn is None else drawn[index[name]] - drawn[index[against]]
+            difference = _shifted(values[name] - values[against], resamples)
+        results[name] = Distance(
+            *kind,
+            estimates[index[name]],
+            len(relevant.documents),
+            relevant.size,
+            common[name].size,
+            documents.fewer_than(kind[0]),
+            documents.fewer_than(1),
+            None if name == against else against,
+            difference,
+        )
+    return results
+
+
+def _estimates(
+    embeddings: Embeddings,
+    reference: DocumentSets,
+    sets: Sequence[DocumentSets],
+    settings: Settings,
+    progress: _Progress,
+) -> tuple[list[Estimate], Floats | None]:
+    """Return the estimate of each set, and the resampled distances, shape (sets, resamples), if any."""
+    one, others = _vector_rows(embeddings, reference), [_vector_rows(embeddings, each) for each in sets]
+    values = [_value(embeddings, one, other) for other in others]
+    queries = len(reference.documents)
+    if queries < INTERVAL_MIN_QUERIES or not settings.resamples or None in values:
+        few = f"no interval: {queries} queries, it takes {INTERVAL_MIN_QUERIES}" if settings.resamples else None
+        return [Estimate(value, reason=_missing_reason(value) or few) for value in values], None
+    # Other processes get only the vectors that they need.
+    used = np.unique(np.concatenate([one.rows, *(other.rows for other in others)]))
+    moved = [VectorRows(np.searchsorted(used, each.rows), each.query) for each in (one, *others)]
+    weights = frechet_distance.draw_weights(queries, settings.resamples, settings.seed)
+    pairs = [(moved[0], each) for each in moved[1:]]
+    drawn = frechet_distance.resample_distances(embeddings.vectors[used], pairs, weights, progress)
+    estimates = [_shifted(value, row, 0.0) for value, row in zip(values, drawn, strict=True) if value is not None]
+    return estimates, drawn
+
+
+def _shifted(value: float, drawn: Floats | None, least: float = -np.inf) -> Estimate:
+    """Return the value with the spread of its resamples, shifted so that their mean is the value.
+
+    A distance falls with the number of different vectors, and a resample has fewer: all of its distances are above the
+    value.  So neither the resamples' own quantiles nor those reflected at the value (the "basic" interval) say
+    anything of samples of this size; docs/method/frechet.md has the coverage of all three.
+    """
+    if drawn is None:
+        return Estimate(value)
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(drawn, (tail, 1 - tail)) - drawn.mean()
+    return Estimate(value, max(value + float(low), least), value + float(high))
+
+
+def _value(embeddings: Embeddings, one: VectorRows, other: VectorRows) -> float | None:
+    if min(len(one.rows), len(other.rows)) < 2:
+        return None
+    return frechet_distance.distance_of_points(embeddings.vectors[one.rows], embeddings.vectors[other.rows])
+
+
+def _missing_reason(value: float | None) -> str | None:
+    return "a covariance takes two documents on each side" if value is None else None
+
+
+def _vector_rows(embeddings: Embeddings, sets: DocumentSets) -> VectorRows:
+    rows = np.asarray([embeddings.places[name] for name in sets.names()], dtype=np.int64)
+    sizes = [len(documents) for documents in sets.documents]
+    return VectorRows(rows, np.repeat(np.arange(len(sizes), dtype=np.int64), sizes))

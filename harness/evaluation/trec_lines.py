@@ -1,0 +1,369 @@
+"""Read the lines of TREC files, plain or gzipped, in blocks; name file and line of the first wrong one.
+
+A block of regular lines is parsed as a whole.  Any other block is parsed line by line, with the same result or an
+error.  Only ASCII white space separates fields (blanks, tabs, and so CRLF): other white space may be part of an id.
+Empty lines and comments (first field ``#``, as in trec_eval's own files) are skipped.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import re
+import zlib
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, cast
+
+from harness.errors import FileError
+from harness.untrusted import FileLimits, open_regular, unpacked
+
+# Small blocks stay in the processor's caches: blocks of 4 MiB take three times as long.
+BLOCK_BYTES = 1 << 16
+# trec_eval keeps a count for each grade up to the largest; a larger number is an id in the wrong column.
+MAX_GRADE = 65_535
+_MAX_LINE_BYTES = 1 << 20
+_BOM = b"\xef\xbb\xbf"
+_COMMENT = b"#"
+_NO_SPACE = bytes(code for code in range(256) if not bytes([code]).isspace())
+_GZIP = b"\x1f\x8b"
+# First bytes of archives that harness does not read.
+_ARCHIVES = {b"PK\x03\x04": "zip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ": "xz"}
+_MAGIC_BYTES = max(map(len, (_GZIP, *_ARCHIVES)))
+
+# Called after each block with the bytes of the file (compressed or not) read so far.
+Progress = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class NumberColumn:
+    """Column of numbers: ``code`` is its array's type; ``read`` parses one, or raises ValueError with the reason."""
+
+    what: str
+    column: int
+    code: str
+    read: Callable[[bytes], float]
+
+
+@dataclass(frozen=True)
+class LineLayout:
+    """Fields of a line.
+
+    ``tail``: the line may have further fields, which belong to the last one; these numbers prove that no earlier field
+    is misplaced.  Without a tail, a line has exactly ``names``.
+    """
+
+    names: str
+    query: int
+    document: int
+    numbers: tuple[NumberColumn, ...]
+    tail: tuple[NumberColumn, ...] = ()
+
+    @property
+    def fields(self) -> int:
+        """Number of fields."""
+        return len(self.names.split())
+
+
+@dataclass(frozen=True)
+class LineBlock:
+    """Columns of some lines, and their line numbers in the file; ``longer`` lines have further fields."""
+
+    queries: Sequence[bytes]
+    documents: Sequence[str]
+    numbers: tuple[array[Any], ...]
+    lines: Sequence[int]
+    longer: Sequence[int] = ()
+
+
+def read_blocks(
+    path: Path, layout: LineLayout, progress: Progress | None = None, bound: FileLimits | None = None
+) -> Iterator[LineBlock]:
+    """Yield the lines of a file in blocks; ``bound`` limits a stored file.
+
+    Raises:
+        FileError: the file is missing or damaged, or a line is wrong; names the first such line.
+    """
+    number = 1
+    with open_input(path, bound) as (raw, stream):
+        seekable = raw.seekable()  # a pipe does not report its position
+        try:
+            for lines in _whole_lines(path, stream.read):
+                content = lines.removeprefix(_BOM) if number == 1 else lines
+                yield _parse_block(layout, number, content) or _parse_lines(path, layout, number, content)
+                number += content.count(b"\n")
+                if bound is not None and number > bound.lines + 1:
+                    raise FileError(f"{path}: more than {bound.lines:,} lines, which make no sense; restore it")
+                if progress is not None and seekable:
+                    progress(raw.tell())
+        except (OSError, EOFError, zlib.error) as error:
+            raise FileError(f"{path}: damaged after line {number - 1}: {error}; restore or recreate it") from error
+
+
+@contextmanager
+def open_input(path: Path, bound: FileLimits | None = None) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+    """Open a file or pipe; yield it as stored and its content.
+
+    A file is gzipped if its first bytes say so, whatever its name.  ``bound`` is for stored files, which another
+    person may have made: such a file must be a regular one.
+
+    Raises:
+        FileError: the file cannot be opened, or is an archive that harness does not read.
+    """
+    raw: IO[bytes]
+    try:
+        raw = path.open("rb") if bound is None else open_regular(path, bound.file_bytes)
+    except FileNotFoundError:
+        raise FileError(f"{path}: no such file; restore it, or name the right one") from None
+    except IsADirectoryError:
+        raise FileError(f"{path}: is a folder; name a file") from None
+    except OSError as error:
+        raise FileError(f"{path}: cannot be read: {error.strerror}; name a readable file") from error
+    with raw:
+        begin = raw.read(_MAGIC_BYTES)
+        raw = _from_start(raw, begin)
+        archive = next((name for magic, name in _ARCHIVES.items() if begin.startswith(magic)), None)
+        if archive is not None:
+            raise FileError(f"{path}: a {archive} archive; unpack it, or use gzip")
+        if begin.startswith(_GZIP):
+            packed = cast(IO[bytes], gzip.GzipFile(fileobj=raw, mode="rb"))
+            yield raw, packed if bound is None else unpacked(raw, bound.unpacked_bytes)
+        elif begin and path.suffix == ".gz":
+            raise FileError(f"{path}: damaged or misnamed: it ends in .gz but is not gzipped; restore or rename it")
+        else:
+            yield raw, raw
+
+
+def _from_start(raw: IO[bytes], begin: bytes) -> IO[bytes]:
+    """Return a file at its first byte again, after ``begin`` was read from it."""
+    if not raw.seekable():
+        return io.BufferedReader(_Prefixed(begin, raw))
+    raw.seek(0)
+    return raw
+
+
+class _Prefixed(io.RawIOBase):
+    """Bytes already read from a pipe, followed by the rest of the pipe."""
+
+    def __init__(self, begin: bytes, rest: IO[bytes]) -> None:
+        self._begin, self._rest = begin, rest
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        piece = self._begin or self._rest.read(len(buffer))
+        piece, self._begin = piece[: len(buffer)], piece[len(buffer) :]
+        buffer[: len(piece)] = piece
+        return len(piece)
+
+
+def is_readable(path: Path) -> bool:
+    """Return whether the path is a file or a pipe, not a folder."""
+    return path.exists() and not path.is_dir()
+
+
+def refuse_pipe(path: Path) -> None:
+    """Raise FileError for a pipe: its content would be lost after the first of several reads."""
+    if is_readable(path) and not path.is_file():
+        raise FileError(f"{path}: is a pipe, but harness reads it more than once; write it to a file first")
+
+
+def parse_integer(text: bytes) -> int:
+    """Parse an integer as trec_eval writes it; raise ValueError for ``1_000`` and ``1.0`` too."""
+    if not re.fullmatch(rb"[+-]?[0-9]{1,19}", text) or not -(1 << 63) <= int(text) < 1 << 63:
+        raise ValueError("is not a whole number of at most 64 bits")
+    return int(text)
+
+
+def parse_grade(text: bytes) -> int:
+    """Parse a relevance grade; a negative one is as irrelevant as 0."""
+    value = parse_integer(text)
+    if abs(value) > MAX_GRADE:
+        raise ValueError(f"is beyond {MAX_GRADE:,}: is it an id?")
+    return value
+
+
+def parse_score(text: bytes) -> float:
+    """Parse a finite number."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if value - value != 0 or b"_" in text:
+        raise ValueError("is not a finite number")
+    return value
+
+
+def parse_score_32(text: bytes) -> float:
+    """Parse a number that is finite in 32 bits, as trec_eval stores scores."""
+    value = parse_score(text)
+    if (kept := array("f", [value])[0]) - kept != 0:
+        raise ValueError("does not fit into the 32 bits of trec_eval's scores")
+    return value
+
+
+def _whole_lines(path: Path, read: Callable[[int], bytes]) -> Iterator[bytes]:
+    """Yield the content in pieces that end at a line end."""
+    rest = b""
+    while piece := read(BLOCK_BYTES):
+        end = piece.rfind(b"\n") + 1
+        if end:
+            yield rest + piece[:end]
+            rest = piece[end:]
+        else:
+            rest += piece
+        if len(rest) > _MAX_LINE_BYTES:
+            raise FileError(f"{path}: a line has more than {len(rest):,} bytes; this is no TREC file")
+    if rest:
+        yield rest
+
+
+def _parse_block(layout: LineLayout, first: int, content: bytes) -> LineBlock | None:
+    """Parse all lines at once; return ``None`` if any of them is irregular."""
+    split = None if b"\0" in content or _BOM in content else _split_block(layout, first, content)
+    if split is None:
+        return None
+    columns, lines, longer = split
+    if _COMMENT in content and _COMMENT in columns[0]:
+        return None
+    try:
+        if not content.isascii():
+            content.decode("utf-8")
+        documents = b"\n".join(columns[layout.document]).decode("utf-8").split("\n")
+        numbers = tuple(_parse_column(number, columns[number.column]) for number in layout.numbers)
+    except (ValueError, OverflowError):
+        return None
+    return LineBlock(columns[layout.query], documents, numbers, lines, longer)
+
+
+def _split_block(
+    layout: LineLayout, first: int, content: bytes
+) -> tuple[Sequence[Sequence[bytes]], Sequence[int], Sequence[int]] | None:
+    """Return a block's columns, line numbers and longer lines; ``None`` if a line has a wrong number of fields."""
+    count, lines = layout.fields, content.count(b"\n")
+    # With one separator between fields and one line end, no line can have too many fields, so the total proves each.
+    spaces = content.translate(None, _NO_SPACE)
+    pattern = spaces[:count]
+    if pattern.find(b"\n") == count - 1 and spaces == pattern * lines:
+        fields = content.split()
+        columns = [fields[column::count] for column in range(count)]
+        return (columns, range(first, first + lines), ()) if len(fields) == count * lines else None
+    numbered = [(number, row) for number, line in enumerate(content.split(b"\n"), start=first) if (row := line.split())]
+    longer = [number for number, row in numbered if len(row) != count]
+    if not numbered or (longer and not all(len(row) == count or _has_tail(layout, row) for _, row in numbered)):
+        return None
+    cut = [row[:count] for _, row in numbered] if longer else [row for _, row in numbered]
+    return list(zip(*cut, strict=True)), [number for number, _ in numbered], longer
+
+
+def _has_tail(layout: LineLayout, row: Sequence[bytes]) -> bool:
+    """Return whether a line clearly has further fields and no misplaced one; unclear lines are parsed alone."""
+    if not layout.tail or len(row) < layout.fields:
+        return False
+    first, value = layout.tail[0].column, row[layout.tail[-1].column]
+    further = row[first + 1 : first + 1 + len(row) - layout.fields]  # the first number may also be here
+    integer_further = any(field.lstrip(b"+-").isdigit() for field in further)
+    return row[first].isdigit() and len(row[first]) < 19 and b"." in value and not integer_further
+
+
+def _parse_column(number: NumberColumn, column: Sequence[bytes]) -> array[Any]:
+    """Parse a column at once; raise ValueError wherever ``number.read`` would, and perhaps elsewhere."""
+    import numpy as np
+
+    if b"_" in b"".join(column):
+        raise ValueError("_")
+    values = array(number.code, map(float if number.code in "fd" else int, column))
+    numbers = np.frombuffer(values, dtype=number.code)
+    if number.read is parse_grade and len(numbers) and np.abs(numbers).max() > MAX_GRADE:
+        raise ValueError("grade")
+    if number.code in "fd" and not np.isfinite(numbers).all():
+        raise ValueError("not finite")
+    return values
+
+
+def _parse_lines(path: Path, layout: LineLayout, first: int, content: bytes) -> LineBlock:
+    """Parse a block line by line; raise FileError at the first wrong line."""
+    queries: list[bytes] = []
+    documents: list[str] = []
+    numbers: tuple[array[Any], ...] = tuple(array(number.code) for number in layout.numbers)
+    line_numbers: list[int] = []
+    longer: list[int] = []
+    ended = content.endswith(b"\n")
+    lines = content.split(b"\n")
+    for line_number, line in enumerate(lines, start=first):
+        fields = line.split()
+        where = f"{path}:{line_number}"
+        _check_text(where, line)
+        if not fields or fields[0] == _COMMENT:
+            continue
+        if len(fields) != layout.fields and b"\r" in line.rstrip():
+            raise FileError(f"{where}: a carriage return inside the line; save the file with line feeds")
+        if len(fields) > layout.fields and layout.tail:
+            if reason := _misplaced(layout, fields):
+                raise FileError(f"{where}: {_field_count(layout, fields)}: {reason}; correct the line")
+            longer.append(line_number)
+        elif len(fields) != layout.fields:
+            last = not ended and line_number == first + len(lines) - 1
+            raise FileError(f"{where}: {_wrong_count(layout, fields, line, last=last)}")
+        for number, values in zip(layout.numbers, numbers, strict=True):
+            text = fields[number.column]
+            try:
+                values.append(number.read(text))
+            except ValueError as error:
+                message = f"{where}: {number.what} {text.decode()!r} {error}; correct or remove the line"
+                raise FileError(message) from None
+        queries.append(fields[layout.query])
+        documents.append(fields[layout.document].decode())
+        line_numbers.append(line_number)
+    return LineBlock(queries, documents, numbers, line_numbers, longer)
+
+
+def _misplaced(layout: LineLayout, fields: list[bytes]) -> str | None:
+    """Return why the further fields of a line may belong to an id; ``None`` if they belong to the last field."""
+    for number in layout.tail:
+        if reason := _fault(number, fields[number.column]):
+            return f"{number.what} {fields[number.column].decode()!r} {reason}; is there a blank in an id"
+    first = layout.tail[0]
+    for more in range(1, len(fields) - layout.fields + 1):
+        if not any(_fault(number, fields[number.column + more]) for number in layout.tail):
+            text = " ".join(field.decode() for field in fields[layout.document : first.column + more])
+            return f"{text!r} may be one id with a blank, or a line's end is missing"
+    return None
+
+
+def _fault(number: NumberColumn, text: bytes) -> str | None:
+    """Return why a field is not a number of its column, if it is not."""
+    try:
+        number.read(text)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def _check_text(where: str, line: bytes) -> None:
+    if b"\0" in line or line.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise FileError(f"{where}: a NUL or a UTF-16 mark: not UTF-8 text; save the file as UTF-8")
+    if _BOM in line:
+        raise FileError(f"{where}: a byte order mark inside the file, as joined files have; remove it")
+    try:
+        line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise FileError(f"{where}: not UTF-8: {error}; correct the line") from error
+
+
+def _wrong_count(layout: LineLayout, fields: list[bytes], line: bytes, *, last: bool) -> str:
+    count = _field_count(layout, fields)
+    separator = next((name for sign, name in ((b",", "commas"), (b";", "semicolons")) if sign in line), None)
+    if len(fields) < layout.fields and separator is not None:
+        return f"{count}, separated by blanks or tabs, not {separator}; correct the line"
+    if len(fields) < layout.fields and last:
+        return f"{count}, and the file ends there: truncated? restore it, or remove the line"
+    return f"{count}; correct the line"
+
+
+def _field_count(layout: LineLayout, fields: list[bytes]) -> str:
+    return f"{len(fields)} fields, must be {layout.fields} ({layout.names})"

@@ -1,0 +1,181 @@
+"""The model of a report: sections of grids for people, one flat table and one object for programs.
+
+Each report module builds a :class:`Document`; :mod:`harness.report.writers` writes it in every format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from harness.analysis.table import Row
+from harness.stats import Estimate
+
+MISSING = "—"
+# Marks a system whose checkpoint is not the published one.
+STAND_IN = "†"
+MIB = 2**20
+
+# Makes foreign text inert in one format.
+Escape = Callable[[str], str]
+# A cell for programs.
+Value = str | int | float | bool | None
+
+Item = TypeVar("Item")
+# A column of a grid: its header, whether it is right-aligned, and the finished cell of an item.
+GridColumn = tuple[str, bool, Callable[[Item], str]]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Columns of finished texts under a caption; ``numeric`` columns are right-aligned.
+
+    ``keys`` leading columns name the row.  Headers are plain texts, which the writer escapes.
+    """
+
+    caption: str
+    headers: tuple[str, ...]
+    numeric: tuple[bool, ...]
+    cells: tuple[tuple[str, ...], ...]
+    keys: int = 1
+
+
+@dataclass(frozen=True)
+class Section:
+    """A title, paragraphs, grids, further paragraphs, and a list of footnotes and notes.
+
+    Every text is finished: escaped for the format that it is written in.  Cells refer to footnotes by ``[1]``.
+    """
+
+    title: str = ""
+    lead: tuple[str, ...] = ()
+    grids: tuple[Grid, ...] = ()
+    after: tuple[str, ...] = ()
+    footnotes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def grid_section(
+    title: str,
+    lead: tuple[str, ...],
+    headers: tuple[str, ...],
+    numeric: tuple[bool, ...],
+    cells: tuple[tuple[str, ...], ...],
+    *,
+    after: tuple[str, ...] = (),
+    keys: int = 1,
+) -> Section:
+    """Return a section with one grid and no caption."""
+    return Section(title, lead, (Grid("", headers, numeric, cells, keys),), after)
+
+
+@dataclass(frozen=True)
+class Document:
+    """A report in three shapes, each built when it is written.
+
+    Args:
+        sections: build the sections for people with the escape of a format.
+        lines: build the lines of the CSV, the header first.
+        content: build the object of the JSON.
+        printed: build the sections for LaTeX, where they differ.
+        padded: the columns of Markdown grids line up in a terminal.
+        dense: JSON has a line for each member of a list, as indenting 10,000 rows would cost a second.
+    """
+
+    sections: Callable[[Escape], Iterable[Section]]
+    lines: Callable[[], Iterable[Sequence[Value]]]
+    content: Callable[[], Mapping[str, Any]]
+    printed: Callable[[Escape], Iterable[Section]] | None = None
+    padded: bool = True
+    dense: bool = False
+
+
+def grid_of(items: Sequence[Item], columns: Sequence[GridColumn[Item]], *, caption: str = "", keys: int = 1) -> Grid:
+    """Return a grid with a row for each item; cells are made row by row, so that footnotes are numbered in order."""
+    return Grid(
+        caption,
+        tuple(header for header, _, _ in columns),
+        tuple(numeric for _, numeric, _ in columns),
+        tuple(tuple(cell(item) for _, _, cell in columns) for item in items),
+        keys,
+    )
+
+
+@dataclass
+class Footnotes:
+    """Sentences numbered in the order of their first use; equal sentences share a number."""
+
+    escape: Escape
+    numbers: dict[str, int] = field(default_factory=dict)
+    _marks: dict[tuple[str | None, ...], str] = field(default_factory=dict)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The sentences, from number 1."""
+        return tuple(self.numbers)
+
+    def mark(self, *texts: str | None) -> str:
+        """Return `` [1] [3]`` for the given sentences, or nothing."""
+        if texts not in self._marks:
+            self._marks[texts] = self._mark(*texts)
+        return self._marks[texts]
+
+    def _mark(self, *texts: str | None) -> str:
+        marks = []
+        for text in dict.fromkeys(self.escape(text) for text in texts if text):
+            number = self.numbers.setdefault(text, len(self.numbers) + 1)
+            marks.append(f" [{number}]")
+        return "".join(marks)
+
+
+def named(row: Row, escape: Escape) -> str:
+    """Return a row's system, marked where its checkpoint is a stand-in (:func:`stand_ins` explains the mark)."""
+    return escape(row.system) + (f" {STAND_IN}" if row.stand_in else "")
+
+
+def stand_ins(rows: Iterable[Row]) -> tuple[str, ...]:
+    """Return one sentence for each stand-in checkpoint, with the systems that used it."""
+    by_text: dict[str, dict[str, None]] = {}
+    for row in rows:
+        if row.stand_in:
+            by_text.setdefault(row.stand_in, {})[row.system] = None
+    return tuple(
+        f"{STAND_IN} {', '.join(systems)}: not the published checkpoint but a stand-in: {text}"
+        for text, systems in by_text.items()
+    )
+
+
+def number(value: float) -> str:
+    """Return three significant digits without exponent: ``0.0116``, ``1.63``, ``12.3``, ``1024``."""
+    return f"{value:.{decimals_of(value)}f}"
+
+
+def fixed(estimate: Estimate, decimals: int) -> str:
+    """Return an estimate in fixed decimals, with its interval if it has one: ``0.643 (0.612–0.674)``."""
+    if estimate.value is None:
+        return MISSING
+    shown = f"{estimate.value:.{decimals}f}"
+    if estimate.low is None or estimate.high is None:
+        return shown
+    return f"{shown} ({estimate.low:.{decimals}f}–{estimate.high:.{decimals}f})"
+
+
+def bounded(estimate: Estimate, scale: float = 1.0) -> str:
+    """Return a known number and its interval in the number's decimals: ``1.63 (1.56–1.72)``; ``?``: no such end."""
+    assert estimate.value is not None
+    value = estimate.value * scale
+    decimals = decimals_of(value)
+    shown = f"{value:.{decimals}f}"
+    if estimate.low is None and estimate.high is None:
+        return shown
+    low, high = ("?" if end is None else f"{end * scale:.{decimals}f}" for end in (estimate.low, estimate.high))
+    return f"{shown} ({low}–{high})"
+
+
+def decimals_of(value: float) -> int:
+    """Return the decimals that show three significant digits; none from 100 on."""
+    if value == 0 or abs(value) >= 100:
+        return 0
+    exponent = int(f"{value:.2e}".partition("e")[2])
+    return min(2 - exponent, 12)

@@ -1,0 +1,227 @@
+"""Write a report as Markdown, CSV, JSON, LaTeX or text for a terminal.
+
+The same document always gives the same bytes: nothing here reads the clock, the machine or the environment.
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+import io
+import json
+import re
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from harness.errors import UnknownName
+from harness.report import latex
+from harness.report.document import Document, Grid, Section, Value
+from harness.untrusted import MAX_TEXT, one_line
+
+FORMATS = ("md", "csv", "json", "latex", "terminal")
+_NARROWEST = 40
+_GAP = 2
+
+
+def write(document: Document, format: str, *, width: int = 80) -> str:
+    """Return the document in one of ``FORMATS`` as text that ends with a newline; ``width``: of the terminal.
+
+    Raises:
+        UnknownName: the format is unknown.
+    """
+    if format == "terminal":
+        return write_terminal(document, width)
+    writers = {"md": write_markdown, "csv": write_csv, "json": write_json, "latex": write_latex}
+    if format not in writers:
+        raise UnknownName("format", format, FORMATS)
+    return writers[format](document)
+
+
+def write_markdown(document: Document) -> str:
+    """Return the sections as Markdown (GitHub's dialect), one below the other."""
+    sections = document.sections(markdown_escape)
+    return "\n\n".join(markdown_section(section, padded=document.padded) for section in sections) + "\n"
+
+
+def markdown_section(section: Section, *, padded: bool = True, heading: str = "**{}**") -> str:
+    """Return a finished section as Markdown without a last newline; ``heading`` formats its title."""
+    blocks = [heading.format(section.title)] if section.title else []
+    blocks += section.lead
+    for grid in section.grids:
+        blocks += [f"**{grid.caption}**"] if grid.caption else []
+        blocks.append("\n".join(markdown_grid(grid.headers, grid.numeric, grid.cells, padded=padded)))
+    blocks += section.after
+    marked = [f"[{number}] {text}" for number, text in enumerate(section.footnotes, start=1)]
+    blocks += ["\n".join(f"- {text}" for text in (*marked, *section.notes))] if marked or section.notes else []
+    return "\n\n".join(blocks)
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def markdown_escape(text: str) -> str:
+    """Return foreign text as inert Markdown on one line: no table bars, HTML, links, code or emphasis."""
+    text = one_line(text, MAX_TEXT).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    text = re.sub(r"([\\`*|~\[\]])", r"\\\1", text)
+    # An underscore inside a word is no emphasis in this dialect; escaped, it would only be hard to read.
+    return re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", text)
+
+
+def markdown_grid(
+    headers: Sequence[str], numeric: Sequence[bool], cells: Sequence[Sequence[str]], *, padded: bool = False
+) -> list[str]:
+    """Return the lines of a table.
+
+    Args:
+        headers: any texts.
+        numeric: the right-aligned columns.
+        cells: rows of finished texts, already escaped.
+        padded: columns line up, so that the table is readable where nothing renders it.
+    """
+    rows = [[markdown_escape(header) for header in headers], *cells]
+    if not padded:
+        rules = ["---:" if right else "---" for right in numeric]
+        return [f"| {' | '.join(row)} |" for row in (rows[0], rules, *rows[1:])]
+    widths = [max(3, *(len(row[column]) for row in rows)) for column in range(len(headers))]
+    rules = ["-" * (width - 1) + ":" if right else "-" * width for width, right in zip(widths, numeric, strict=True)]
+    lined = [
+        [
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(row, widths, numeric, strict=True)
+        ]
+        for row in rows
+    ]
+    return [f"| {' | '.join(row)} |" for row in (lined[0], rules, *lined[1:])]
+
+
+def write_csv(document: Document) -> str:
+    """Return the lines as CSV: RFC 4180, but lines end with a newline alone."""
+    stream = io.StringIO()
+    csv.writer(stream, lineterminator="\n").writerows([csv_cell(value) for value in line] for line in document.lines())
+    return stream.getvalue()
+
+
+def csv_cell(value: Value) -> str:
+    """Return a cell: a number that reads back unchanged, a text on one line that no spreadsheet takes for a formula."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        text = one_line(value)
+        return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
+    return repr(value)
+
+
+def write_json(document: Document) -> str:
+    """Return the content as JSON in ASCII, so that foreign control characters reach no terminal; texts are whole."""
+    content = document.content()
+    if not document.dense:
+        return json.dumps(content, indent=2, ensure_ascii=True, allow_nan=False) + "\n"
+    return "{\n" + ",\n".join(f"{json.dumps(name)}: {_dense(value)}" for name, value in content.items()) + "\n}\n"
+
+
+def _dense(value: object) -> str:
+    def one(part: object) -> str:
+        return json.dumps(part, ensure_ascii=True, allow_nan=False)
+
+    if isinstance(value, list) and value:
+        return "[\n" + ",\n".join(one(part) for part in value) + "\n]"
+    return one(value)
+
+
+def write_latex(document: Document) -> str:
+    """Return the sections as a LaTeX fragment, numbered ``tab:harness-1`` and on; a single one may float."""
+    return latex.write_sections((document.printed or document.sections)(latex.escape))
+
+
+def write_terminal(document: Document, width: int = 80) -> str:
+    """Return plain text without colours; columns that do not fit follow in panels that repeat the row's name.
+
+    Args:
+        document: what to write.
+        width: of the terminal, characters; below 40 lines may be longer than it.
+    """
+    from rich.console import Console
+    from rich.text import Text
+
+    width = max(width, _NARROWEST)
+    # A fixed, colourless console: the text must not depend on the environment it is made in.
+    stream = io.StringIO()
+    console = Console(
+        file=stream, width=width, color_system=None, force_terminal=False, legacy_windows=False, _environ={}
+    )
+    for section in document.sections(lambda text: one_line(text, MAX_TEXT)):
+        for paragraph in (section.title, *section.lead):
+            if paragraph:
+                console.print(Text(paragraph))
+        for grid in section.grids:
+            console.print(Text(grid.caption))
+            for columns in _panels(grid, width):
+                console.print()
+                console.print(_panel(grid, columns, width))
+            console.print()
+        for paragraph in section.after:
+            console.print(Text(paragraph))
+        for number, text in enumerate(section.footnotes, start=1):
+            console.print(_hanging(f"[{number}]", text))
+        for note in section.notes:
+            console.print(_hanging("-", note))
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
+
+
+def _panels(grid: Grid, width: int) -> list[list[int]]:
+    """Return the column numbers of each panel: the naming columns, then as many others as fit."""
+    keys = list(range(grid.keys))
+    widths = [_width(grid, column, width) for column in range(len(grid.headers))]
+    room = width - sum(widths[column] + _GAP for column in keys)
+    panels: list[list[int]] = []
+    left = 0
+    for column in range(grid.keys, len(grid.headers)):
+        if widths[column] + _GAP > left or not panels:
+            panels.append(list(keys))
+            left = room
+        panels[-1].append(column)
+        left -= widths[column] + _GAP
+    return panels
+
+
+def _width(grid: Grid, column: int, width: int) -> int:
+    """Return the widest cell or header word.  Headers wrap; of cells only names longer than a quarter of a line do."""
+    from rich.cells import cell_len
+
+    cells = max(cell_len(row[column]) for row in grid.cells)
+    if column < grid.keys:
+        cells = min(cells, width // 4)
+    return max(cells, *(cell_len(word) for word in grid.headers[column].split()))
+
+
+def _panel(grid: Grid, columns: list[int], width: int) -> Any:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    # The box puts one space between columns; the padding makes it two.
+    panel = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, _GAP - 1, 0, 0), show_edge=False)
+    for column in columns:
+        justify: Literal["left", "right"] = "right" if grid.numeric[column] else "left"
+        panel.add_column(
+            Text(grid.headers[column], justify=justify),
+            justify=justify,
+            width=_width(grid, column, width),
+            vertical="bottom",
+            overflow="fold",
+        )
+    for row in grid.cells:
+        panel.add_row(*(Text(row[column]) for column in columns))
+    return panel
+
+
+def _hanging(mark: str, text: str) -> Any:
+    """Return a paragraph whose further lines stand under its first word."""
+    from rich.table import Table
+    from rich.text import Text
+
+    paragraph = Table.grid(padding=(0, 1, 0, 0))
+    paragraph.add_column(no_wrap=True)
+    paragraph.add_column(overflow="fold")
+    paragraph.add_row(Text(mark), Text(text))
+    return paragraph
