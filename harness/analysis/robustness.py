@@ -51,7 +51,10 @@ class RobustnessOptions:
 
 @dataclass(frozen=True)
 class RankedSystem:
-    """A system with its value and rank; over resampled queries, the rank's 95 % interval and the share of first ranks."""
+    """A system with its value and rank; ``low``, ``high`` and ``first`` are over resampled queries.
+
+    They are the 95 % interval of its rank, and the share of draws in which it is first.
+    """
 
     system: str
     value: float
@@ -263,18 +266,18 @@ def _too_few(board: _Board) -> str:
 
 def _condition(cause: ConditionKind, name: str, board: _Board, drawn: Floats, tau: float | None = None) -> Condition:
     """Compare drawn values, of shape (draws, systems), with the leaderboard."""
-    known = drawn[np.isfinite(drawn).all(axis=1)]
+    finite = drawn[np.isfinite(drawn).all(axis=1)]
     ours = rank_correlation.signs(board.values[np.newaxis, :])[0]
     flips = np.full(ours.shape, np.nan)
     # A draw of opposite sign is a flip, a tie half of one.
     for one in range(len(board.systems)):
-        theirs = rank_correlation.signs(known, one)
+        theirs = rank_correlation.signs(finite, one)
         flips[one] = np.where(ours[one] == 0, np.nan, ((1 - ours[one] * theirs) / 2).mean(axis=0))
-    taus = [rank_correlation.kendall_tau(_by_name(board, board.values), _by_name(board, draw)) for draw in known]
+    taus = [rank_correlation.kendall_tau(_by_name(board, board.values), _by_name(board, draw)) for draw in finite]
     return Condition(
         cause=cause,
         name=name,
-        draws=len(known),
+        draws=len(finite),
         flips=tuple(tuple(None if np.isnan(share) else float(share) for share in line) for line in flips),
         tau=_range([value for value in taus if value is not None]),
         tau_whole=tau,

@@ -15,8 +15,8 @@ from harness.analysis import leaderboard as boards
 from harness.analysis.leaderboard import Bound, LeaderboardQuery
 from harness.cli.locations import mirrored
 from harness.cli.options import PriceSelection, cache_option, price_options, record_options, results_argument
-from harness.cli.output import PAGE, PICTURES, draw, format_option, picture_output_option, show, show_page
-from harness.cli.stored_results import StoredResults, judging_options, measures_for
+from harness.cli.output import PAGE, PICTURES, format_option, picture_output_option, show, show_page
+from harness.cli.stored_results import StoredResults, draw, judging_options, measures_for
 from harness.errors import UsageError
 from harness.report import page as html_page
 from harness.report import writers

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
+from harness import datasets
 from harness.analysis import published, rejudge, results_folder, row_pricing
+from harness.analysis.leaderboard import LeaderboardQuery
 from harness.analysis.rejudge import Instead
 from harness.analysis.stored_runs import runs_of_results
 from harness.analysis.table import Measurements, Table
 from harness.cli.locations import absolute, readable
 from harness.cli.options import DEFAULT_PRICES, Command, PriceSelection, only_option, results_path
+from harness.datasets import Dataset
 from harness.errors import UsageError
 from harness.evaluation import judged_runs, measure_names, trec_lines
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.per_query import PerQuery
 from harness.evaluation.trec_lines import Progress as TrecProgress
+from harness.progress import bar
 from harness.report import page as html_page
 from harness.report.page import KnownRates
+from harness.report.plots import KINDS, album
+from harness.untrusted import one_line
 
 measures_option = click.option(
     "--measures", default=" ".join(measure_names.DEFAULT), show_default=True, help="As ir_measures writes them."
@@ -115,6 +122,37 @@ class StoredResults:
             view=view,
         )
         return html_page.render(html_page.of(content))
+
+
+def draw(
+    table: Table,
+    per_query: Mapping[str, PerQuery],
+    query: LeaderboardQuery,
+    form: str,
+    output: Path | None,
+    kinds: Sequence[str] = KINDS,
+) -> None:
+    """Draw a table's pictures into a folder; print a line on stderr for each missing one."""
+    if output is None:
+        raise UsageError(f"--format {form} writes several files; name a folder for them with -o")
+    drawn = album.album(table, per_query, query, kinds)
+    for reason in drawn.missing:
+        click.echo(one_line(reason), err=True)
+    for path in album.write(drawn.pictures, output, form):
+        click.echo(one_line(str(path)))
+    if not drawn.pictures:
+        sys.exit(1)
+
+
+def load_dataset(name: str, cache: Path) -> Dataset:
+    """Load a dataset by its name or folder, with a bar while a large corpus is prepared.
+
+    Raises:
+        UnknownName: there is no such dataset.
+        FileError: a file of it is missing or wrong.
+    """
+    with bar(f"{name}: corpus", "documents", line=True) as step:
+        return datasets.load(datasets.find(name, Path.cwd()), absolute(cache), step)
 
 
 def measures_for(measure: str) -> tuple[str, ...]:

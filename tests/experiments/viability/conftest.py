@@ -10,7 +10,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from harness.experiments.viability.probe import MIB, Probing, subject
+from harness.experiments.viability.probe import MIB, SubjectJobs, subject
 from harness.experiments.viability.session import Question, Viability
 from harness.launch import fake
 from harness.launch.base import Ended, LaunchRequest
@@ -94,7 +94,7 @@ class Asker:
         about = subject(catalog.system("planted"), self.bench.folder / "tiny", self.bench.cache, 4)
         self.stack.close()
         self.stack.enter_context(shown(Console(file=self.said, width=300)))
-        probing = Probing(about, self.bench.results, self.bench.cache, launcher, fresh=fresh)
+        probing = SubjectJobs(about, self.bench.results, self.bench.cache, launcher, fresh=fresh)
         return Viability(probing, question or Question()), launcher
 
 
