@@ -22,8 +22,7 @@ from harness.errors import UsageError
 from harness.evaluation import judged_runs, measure_names, trec_lines
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.per_query import PerQuery
-from harness.evaluation.trec_lines import Progress as TrecProgress
-from harness.progress import bar
+from harness.progress import Progress, bar
 from harness.report import page as html_page
 from harness.report.page import PublishedRates
 from harness.report.plots import KINDS, album
@@ -205,7 +204,7 @@ def of_files(
     runs: Sequence[Path],
     queries: Mapping[str, str] | None,
     without_queries: Path | None,
-    watch: Callable[[Path], TrecProgress | None] = lambda _: None,
+    watch: Callable[[Path], Progress | None] = lambda _: None,
 ) -> tuple[JudgedRuns]:
     """Read run files and their qrels; ``watch`` gives the progress callback of each file."""
     override = rejudge.read(None, without_queries)

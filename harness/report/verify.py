@@ -20,6 +20,7 @@ from harness.errors import FileError, HarnessError, UsageError
 from harness.evaluation.per_query import PerQuery
 from harness.pricing import prices
 from harness.pricing.prices import Snapshot
+from harness.progress import Progress, silent
 from harness.report import study, writers
 from harness.report.leaderboard import LEADERBOARD_VERSION, leaderboard_document
 from harness.report.main_table import REPORT_VERSION, table_document
@@ -288,9 +289,6 @@ def _paper(reported: WrittenReport, known: Study, published: Published, follows:
 
 
 # Told how many of how many jobs are done.
-Progress = Callable[[int, int], None]
-
-
 @dataclass(frozen=True)
 class Verified:
     """What was looked at, in words, and what does not follow."""
@@ -299,9 +297,7 @@ class Verified:
     mismatches: tuple[Mismatch, ...]
 
 
-def verify_results(
-    root: Path, *, cache: Path, against: Path | None = None, progress: Progress = lambda _done, _total: None
-) -> Verified:
+def verify_results(root: Path, *, cache: Path, against: Path | None = None, progress: Progress = silent) -> Verified:
     """Recompute every checksum, every fact that follows from others, and every derived figure that is kept.
 
     Args:

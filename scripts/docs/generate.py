@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 
 from harness import cli
 from harness.jobs.suite import Ec2Settings, Expectation, Offline, Restriction, Server, Suite, SuiteProtocol
-from harness.launch.images.system_files import Asset, EngineFile, NotFor, SystemFile
+from harness.launch.images.catalog import Asset, EngineFile, NotFor, SystemFile
 from harness.report import columns
 from harness.report.columns import ColumnMeaning
 from harness.results import reader

@@ -16,6 +16,7 @@ from harness.experiments.viability.session import MAXIMUM_JOBS, Session, Viabili
 from harness.experiments.viability.smallest import architecture
 from harness.records import Outcome, digest
 from harness.report.plots import style
+from harness.report.plots.style import plain_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
