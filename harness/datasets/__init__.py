@@ -12,10 +12,11 @@ from harness.config import data_root
 from harness.datasets import formats as _formats
 from harness.datasets import ir_datasets
 from harness.datasets.answers import Answers
-from harness.datasets.corpus import PreparedCorpus, Progress, prepare_corpus
+from harness.datasets.corpus import PreparedCorpus, prepare_corpus
 from harness.datasets.dataset import Dataset, QuerySample, draw_sample
 from harness.datasets.ir_datasets import IrDataset
 from harness.errors import UnknownName
+from harness.progress import Progress, silent
 
 __all__ = [
     "Answers",
@@ -55,7 +56,7 @@ def find(name: str, beside: Path) -> DatasetLocation:
     raise UnknownName("dataset", name, [*names, nearest] if nearest else names)
 
 
-def load(location: DatasetLocation, cache: Path, progress: Progress | None = None) -> Dataset:
+def load(location: DatasetLocation, cache: Path, progress: Progress = silent) -> Dataset:
     """Read and check a dataset; stream the corpus into the cache once.
 
     Args:

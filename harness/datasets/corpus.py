@@ -12,7 +12,7 @@ import json
 import os
 import time
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from harness import filesystem
 from harness.datasets.source import DocumentStream, check_id
 from harness.errors import FileError
+from harness.progress import Progress, silent
 from harness.records import corpus_line, digest
 
 CORPUS = "corpus.jsonl"
@@ -35,9 +36,6 @@ _FORMAT = 2  # of the prepared corpus; a change prepares all of them again
 _PROGRESS_STEP = 2000
 # A file may change again within one tick of the clock that stamps it.
 _SETTLED_NS = 2_000_000_000
-
-# Gets the numbers of prepared documents and of all (0: unknown).
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -95,7 +93,7 @@ def _read_line(file: IO[bytes], offset: int) -> dict[str, str]:
     return document
 
 
-def prepare_corpus(documents: DocumentStream, cache: Path, progress: Progress | None = None) -> PreparedCorpus:
+def prepare_corpus(documents: DocumentStream, cache: Path, progress: Progress = silent) -> PreparedCorpus:
     """Check a corpus and write it for jobs, unless one of this content is ready.
 
     Raises:
@@ -106,7 +104,7 @@ def prepare_corpus(documents: DocumentStream, cache: Path, progress: Progress | 
         partial = filesystem.staging_path(folder)
         partial.mkdir(parents=True)
         try:
-            _write(documents, partial, progress or (lambda _done, _total: None))
+            _write(documents, partial, progress)
             for path in partial.iterdir():
                 path.chmod(0o644)  # a job's user must read it
             partial.chmod(0o755)

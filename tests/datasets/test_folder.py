@@ -40,7 +40,7 @@ def test_every_format_has_an_example() -> None:
 @pytest.mark.parametrize("name", [each.NAME for each in formats.FORMATS])
 def test_each_example_fits_its_own_format_alone(example: Example, name: str) -> None:
     path = example(name)
-    assert [each.NAME for each in formats.FORMATS if not each.missing(path)] == [name]
+    assert [each.NAME for each in formats.FORMATS if not formats._missing(each, path)] == [name]
 
 
 def test_a_folder_that_fits_two_formats_is_refused(example: Example) -> None:
@@ -54,9 +54,7 @@ def test_a_folder_that_fits_none_says_what_was_looked_for(tmp_path: Path) -> Non
     path.mkdir()
     (path / "notes.md").write_text("x")
     text = said(path)
-    assert text.startswith(
-        f"{path}: not a known dataset format; looked for harness: corpus.jsonl, queries.jsonl"
-    )
+    assert text.startswith(f"{path}: not a known dataset format; looked for harness: corpus.jsonl, queries.jsonl")
     assert "passage-collection/passage2id.map.json" in text and "*_w100.tsv" in text
 
 
@@ -68,8 +66,7 @@ def test_what_is_lacking_is_said_for_the_formats_that_are_near(example: Example)
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert (
-        said(tmp_path / "absent")
-        == f"{tmp_path / 'absent'}: no such folder; give one with corpus, queries and qrels"
+        said(tmp_path / "absent") == f"{tmp_path / 'absent'}: no such folder; give one with corpus, queries and qrels"
     )
 
 

@@ -154,7 +154,10 @@ def test_a_quote_that_swallows_lines_is_named(example: Example) -> None:
     swap(path / "psgs_w100.tsv", "d2\tGlaciers are slow rivers of ice.", 'd2\t"Glaciers')
     with (path / "psgs_w100.tsv").open("a") as file:
         file.write('d3\tIce." it goes\tIce\n')
-    assert said(path) == f"{path}/psgs_w100.tsv: line 4: a quote before this line swallows whole lines; close it or double it"
+    assert (
+        said(path)
+        == f"{path}/psgs_w100.tsv: line 4: a quote before this line swallows whole lines; close it or double it"
+    )
 
 
 def test_questions_without_translations_are_not_asked_in_their_own_languages(example: Example) -> None:
