@@ -31,7 +31,7 @@ ENVELOPE = Envelope("bench", 1, 1 << 30)
 
 ENGINE = """
 import random
-from harness.measure.adapter import Adapter
+from harness.driver.adapter import Adapter
 from harness.records import Hit
 
 class Ready(Adapter):
