@@ -16,8 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from harness.driver import envelope
 from harness.driver.output import MEASUREMENT, WARMUP_TRIAL
-from harness.jobs import claims, job_samples
-from harness.jobs.job_samples import Sample
+from harness.jobs.job_samples import Sample, clock_contradiction, incomplete, read_samples, worked_s
 from harness.jobs.plan import Planned
 from harness.launch.base import Ended, LaunchRequest, Stopped
 from harness.records import JobSpec, Measurement, Outcome, to_json
@@ -143,13 +142,13 @@ def collect(job: LaunchRequest, ended: Ended, unknown_ids: Callable[[set[str]], 
         unknown_ids: says which of some document ids the corpus does not have.
     """
     measurement, unreadable = _measurement(job)
-    found, doc_ids, wrong = job_samples.read(job)
+    found, doc_ids, wrong = read_samples(job)
     outcome, detail = _judge(job, ended, measurement, unreadable)
     if outcome is Outcome.OK and measurement is not None:
         if job.spec.kind == "search":
-            wrong = wrong or job_samples.incomplete(job.spec, measurement, found) or _unknown(doc_ids, unknown_ids)
+            wrong = wrong or incomplete(job.spec, measurement, found) or _unknown(doc_ids, unknown_ids)
         wrong = wrong or _impossible(job.spec, measurement, found, ended.wall_s)
-        wrong = wrong or claims.contradiction(job.spec, ended.handed, found, ended.counters.readings)
+        wrong = wrong or clock_contradiction(job.spec, ended.handed, found, ended.counters.readings)
         if wrong:
             outcome, detail = Outcome.BAD_OUTPUT, wrong
     negative = _negative(measurement)
@@ -338,7 +337,7 @@ def _unknown(doc_ids: set[str], unknown_ids: Callable[[set[str]], set[str]]) -> 
 def _impossible(spec: JobSpec, measurement: Measurement, found: list[Sample], wall_s: float) -> str | None:
     """Times that do not fit into the time that we saw pass."""
     here_s = (measurement.build_s or 0) - (measurement.resumed_s or 0)  # the rest was spent by earlier attempts
-    inside_s = (measurement.load_s or 0) + here_s + job_samples.worked_s(spec, found)
+    inside_s = (measurement.load_s or 0) + here_s + worked_s(spec, found)
     if inside_s <= wall_s + _CLOCK_SLACK_S:
         return None
     return f"the image says it worked {inside_s:.3f} s in a {spec.kind} job that lasted {wall_s:.3f} s"

@@ -20,17 +20,26 @@ from harness.driver import cgroup
 from harness.driver.procfs import OpenFiles, read_text
 from harness.errors import EngineError, ImageError
 from harness.filesystem import has_died
-from harness.launch import cpu_placement, docker_arguments, host, limit_check
+from harness.launch import cpu_placement, host
 from harness.launch.base import Ended, LaunchRequest, Prepared, Stopped
-from harness.launch.docker_arguments import LABEL, LOG_BYTES, NOBODY, Waiting, arguments
+from harness.launch.container import (
+    LABEL,
+    LOG_BYTES,
+    NOBODY,
+    ContainerWait,
+    create_arguments,
+    limit_change,
+    limit_mismatch,
+    refuse_emulation,
+)
 from harness.launch.docker_errors import engine_errors
 from harness.launch.images import builder, emulation
 from harness.launch.images.catalog import System
 from harness.launch.monitor import gpu
 from harness.launch.monitor.canary import Canary
-from harness.launch.monitor.counters import CgroupCounters, CounterTrace
-from harness.launch.monitor.memory import CgroupMemory, MemoryTrace
 from harness.launch.monitor.sampler import Sampler
+from harness.launch.monitor.sources import CgroupCounters, CgroupMemory
+from harness.launch.monitor.traces import CounterTrace, MemoryTrace
 from harness.launch.watch import CanaryLog, JobWatch, follow
 from harness.progress import Progress
 from harness.records import Envelope, Isolation, Outcome
@@ -115,7 +124,7 @@ class DockerLauncher:
             ImageError: its image is for another platform than the engine's.
         """
         if not self._emulated:
-            docker_arguments.refuse(self.client, job.prepared)
+            refuse_emulation(self.client, job.prepared)
         envelope = job.spec.envelope
         with ExitStack() as stack:
             placement = stack.enter_context(cpu_placement.placed(envelope.cpus))
@@ -132,12 +141,12 @@ class DockerLauncher:
             refused = _start(container)
             if refused:
                 return Ended(None, False, None, None, refused, MemoryTrace(), 0.0, b"", placement=placement)
-            waiting = Waiting(container)
+            waiting = ContainerWait(container)
             group = _group(container)
             with _sampling(group, placement, gpus) as sampler:
                 watch = JobWatch(job)
-                stopped = limit_check.refusal(group, envelope, placement.cpuset) or follow(
-                    watch, waiting.ended, progress, canary, sampler, lambda: limit_check.moved(group, placement.cpuset)
+                stopped = limit_mismatch(group, envelope, placement.cpuset) or follow(
+                    watch, waiting.ended, progress, canary, sampler, lambda: limit_change(group, placement.cpuset)
                 )
                 if stopped:
                     _kill(container)
@@ -182,7 +191,7 @@ class DockerLauncher:
 def _created(client: docker.DockerClient, job: LaunchRequest, placement: Placement) -> Iterator[Container]:
     """Create the job's container; remove it at the end, whatever happens."""
     with _deferred_interrupts():  # else a container might be made that nobody knows of
-        container = client.containers.create(**arguments(job, placement))
+        container = client.containers.create(**create_arguments(job, placement))
     try:
         yield container
     except BaseException:

@@ -29,9 +29,8 @@ from harness.launch.images.catalog import System
 from harness.launch.images.recipes import driver_files, engine_files, recipe, shared_files
 from harness.launch.monitor import gpu
 from harness.launch.monitor.canary import Canary
-from harness.launch.monitor.counters import ProcessCounters
-from harness.launch.monitor.memory import ProcessMemory
 from harness.launch.monitor.sampler import Sampler
+from harness.launch.monitor.sources import ProcessCounters, ProcessMemory
 from harness.launch.watch import CanaryLog, JobWatch, follow
 from harness.progress import Progress
 from harness.records import Envelope, Isolation, Outcome
