@@ -161,14 +161,14 @@ def leaderboard(
         bounds=_bounds(at_most, at_least),
     )
     if form == PAGE:
-        html_page.check(query)
+        html_page.check_view(query)
     per_query = stored.per_query()
     board = boards.build(table, per_query, query)
     if form in PICTURES:
         rows = tuple(row for row in table.rows if axes.of(row) == board.place)
         draw(replace(table, rows=rows), per_query, query, form, output, ("ranks", "winners", "cost"))
     elif form == PAGE:
-        show_page(stored.page(html_page.fragment(query, board.place)), output)
+        show_page(stored.page(html_page.view_fragment(query, board.place)), output)
     else:
         show(writers.write(leaderboard_document(board), form), output)
 
