@@ -11,11 +11,10 @@ from typing import Any
 
 from harness import records
 from harness.aws.clients import S3Uri
-from harness.aws.cloud_run import archive, costs, user_data
+from harness.aws.cloud_run import archive, costs, machines, user_data
+from harness.aws.cloud_run.machines import MachineChoice
 from harness.config import read_toml, validate
 from harness.errors import UsageError
-from harness.jobs import machines
-from harness.jobs.machines import MachineChoice
 from harness.jobs.suite import Suite
 from harness.launch.images import catalog
 from harness.launch.images.base_image import BaseFile

@@ -1,13 +1,102 @@
-"""Price machines, and limit how long each may live, so that all together never cost more than the cap.  Pure."""
+"""Estimate how long jobs take, price machines, and limit their lives so that all cost at most the cap.  Pure.
+
+Durations come from stored results, else from the assumptions below.
+"""
 
 from __future__ import annotations
 
+import statistics
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from harness.aws.cloud_run.backend import Submission
 from harness.aws.cloud_run.records import Launch, PlannedPart
-from harness.jobs.estimates import DurationEstimate
+from harness.records import Outcome
+from harness.results.schema import Cell, Result, ResultSpec
+
+# A job of the demo beside its queries: start a container, load a small system, read the canary twice.
+JOB_S = 30.0
+# A query of the slower systems of the published tables takes a tenth of a second on one CPU.
+QUERY_S = 0.1
+# The `server` scenario finds its rate in some ten probes of a sample each.
+PROBES = 10
+# BM25 indexes thousands of documents a second, a small encoder on CPUs tens: one in between.
+DOCUMENT_S = 0.01
+BUILD_S = 60.0
+# From launch to the first job: boot, engine, packages.
+SETUP_S = 300.0
+# A small instance reads from S3 and unpacks this much a second.
+BYTES_PER_S = 50e6
+
+
+@dataclass(frozen=True)
+class DurationEstimate:
+    """Expected seconds; ``worst_s`` is the protocol's time-out, ``measured`` is false where any is assumed."""
+
+    seconds: float
+    worst_s: float
+    measured: bool
+
+    def __add__(self, other: DurationEstimate) -> DurationEstimate:
+        return DurationEstimate(
+            self.seconds + other.seconds, self.worst_s + other.worst_s, self.measured and other.measured
+        )
+
+
+NOTHING = DurationEstimate(0.0, 0.0, True)
+
+
+class DurationModel:
+    """Estimates by job and by build, from earlier results."""
+
+    def __init__(self, stored: Iterable[Result], *, job_timeout_s: float, build_timeout_s: float) -> None:
+        self._job_timeout_s = job_timeout_s
+        self._build_timeout_s = build_timeout_s
+        self._by_cell: dict[Cell, list[float]] = defaultdict(list)
+        # Seconds by query, of other profiles.
+        self._by_system: dict[tuple[str, str, str], list[float]] = defaultdict(list)
+        self._builds: dict[tuple[str, str], list[float]] = defaultdict(list)
+        for result in stored:
+            self._take(result)
+
+    def _take(self, result: Result) -> None:
+        cell = result.spec.cell
+        if result.outcome is Outcome.INTERRUPTED or result.wall_s <= 0:
+            return
+        self._by_cell[cell].append(result.wall_s / _query_count(result.spec))
+        if result.outcome is Outcome.OK:
+            self._by_system[cell.system, cell.dataset, cell.scenario].append(result.wall_s / _query_count(result.spec))
+        if result.index is not None:
+            self._builds[cell.system, cell.dataset].append(result.index.build_s)
+
+    def job(self, spec: ResultSpec) -> DurationEstimate:
+        """Estimate one job of that spec."""
+        cell, worst = spec.cell, self._job_timeout_s
+        known = self._by_cell.get(cell) or self._by_system.get((cell.system, cell.dataset, cell.scenario))
+        if known:
+            return DurationEstimate(min(worst, statistics.median(known) * _query_count(spec)), worst, True)
+        return DurationEstimate(min(worst, JOB_S + QUERY_S * _query_count(spec)), worst, False)
+
+    def build(self, system: str, dataset: str, documents: int) -> DurationEstimate:
+        """Estimate one index build."""
+        known, worst = self._builds.get((system, dataset)), self._build_timeout_s
+        if known:
+            return DurationEstimate(min(worst, statistics.median(known)), worst, True)
+        return DurationEstimate(min(worst, BUILD_S + DOCUMENT_S * documents), worst, False)
+
+
+def setup_estimate(shipped_bytes: int) -> DurationEstimate:
+    """Estimate the time from launch to the first job."""
+    seconds = SETUP_S + shipped_bytes / BYTES_PER_S
+    return DurationEstimate(seconds, 3 * seconds, True)
+
+
+def _query_count(spec: ResultSpec) -> int:
+    """Return the number of queries of a job."""
+    passes = spec.trials * (PROBES if spec.cell.scenario == "server" else 1)
+    return spec.warmup_queries + spec.timed_queries * passes + 2 * spec.repeats
+
 
 # EC2 bills by the second, at least these.
 LEAST_BILLED_S = 60.0

@@ -9,12 +9,11 @@ from typing import TypeVar
 
 from harness import filesystem
 from harness.aws.cloud_run import costs
+from harness.aws.cloud_run.costs import DurationEstimate, DurationModel, setup_estimate
+from harness.aws.cloud_run.machines import ChosenMachine
 from harness.aws.cloud_run.records import PartJob, PlannedPart
-from harness.jobs import estimates
-from harness.jobs.estimates import DurationEstimate, DurationModel
 from harness.jobs.indexes import Index
 from harness.jobs.inputs import IndexBuild, Inputs
-from harness.jobs.machines import ChosenMachine
 from harness.jobs.plan import Planned, index_key, order
 from harness.launch.base import Prepared
 from harness.results.schema import Result, job_key
@@ -108,7 +107,7 @@ def _part(
     own = {each.build.key for each in builds}
     needs = sorted({job.spec.index_key for job in jobs} & missing.keys() - own)
     shipped, disk_gib = _shipped(jobs, builds, how.sizes, bool(gpus))
-    total = estimates.setup(shipped)
+    total = setup_estimate(shipped)
     for estimate in (*map(how.estimate, jobs), *(each.estimate for each in builds)):
         total += estimate
     return PlannedPart(

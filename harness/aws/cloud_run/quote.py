@@ -10,8 +10,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from harness.aws.cloud_run import costs
+from harness.aws.cloud_run.machines import ChosenMachine
 from harness.aws.cloud_run.records import PlannedPart
-from harness.jobs.machines import ChosenMachine
 
 # More rows than these are joined by instance type.
 _MOST_ROWS = 24

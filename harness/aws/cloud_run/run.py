@@ -12,20 +12,20 @@ from functools import partial
 from harness import config
 from harness.aws import clients
 from harness.aws.clients import Connections, S3Uri
-from harness.aws.cloud_run import costs, journal, partition, quote
+from harness.aws.cloud_run import costs, journal, machines, partition, quote
 from harness.aws.cloud_run.backend import Backend
 from harness.aws.cloud_run.journal import AwsTime, Journal
 from harness.aws.cloud_run.local_results import Home
+from harness.aws.cloud_run.machines import MachineChoice
 from harness.aws.cloud_run.partition import Grouping
 from harness.aws.cloud_run.records import PartJob, PlannedPart, Run
 from harness.aws.cloud_run.shipment import Shipper
 from harness.aws.cloud_run.watch import Board, Pace, Patience, Watch
 from harness.aws.objects import Objects
 from harness.errors import AwsError, HarnessError, ImageError, UsageError
-from harness.jobs import indexes, machines
+from harness.jobs import indexes
 from harness.jobs.indexes import Index
 from harness.jobs.inputs import RunOptions, gather
-from harness.jobs.machines import MachineChoice
 from harness.jobs.orchestrator import RunSummary, keep_inputs
 from harness.jobs.plan import Planned, plan
 from harness.jobs.suite import Suite

@@ -19,15 +19,15 @@ from harness.aws.batch.backend import BatchBackend, parts
 from harness.aws.clients import Connections, parse_uri
 from harness.aws.cloud_run import costs
 from harness.aws.cloud_run.backend import Backend, State, Submission
+from harness.aws.cloud_run.costs import DurationEstimate
+from harness.aws.cloud_run.machines import ChosenMachine
 from harness.aws.cloud_run.partition import Grouping, Missing
 from harness.aws.cloud_run.records import Input, Launch, PartJob, PlannedPart, Run
 from harness.aws.cloud_run.run import Context
 from harness.aws.ec2 import account as accounts
 from harness.aws.ec2.account import Account
 from harness.errors import AwsError, UsageError
-from harness.jobs.estimates import DurationEstimate
 from harness.jobs.inputs import IndexBuild
-from harness.jobs.machines import ChosenMachine
 from harness.jobs.plan import Planned
 from harness.pricing import instances
 from harness.results.schema import Cell

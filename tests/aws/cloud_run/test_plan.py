@@ -10,14 +10,12 @@ from hypothesis import strategies as st
 
 from harness.aws.cloud_run import costs
 from harness.aws.cloud_run.backend import Submission
-from harness.aws.cloud_run.costs import Budget
+from harness.aws.cloud_run.costs import NOTHING, Budget, DurationEstimate, DurationModel
+from harness.aws.cloud_run.machines import ChosenMachine
 from harness.aws.cloud_run.partition import Grouping, Missing, Sizes
 from harness.aws.cloud_run.records import Launch, PlannedPart
 from harness.aws.ec2 import backend as ec2
-from harness.jobs import estimates
-from harness.jobs.estimates import DurationEstimate, DurationModel
 from harness.jobs.inputs import IndexBuild
-from harness.jobs.machines import ChosenMachine
 from harness.pricing import instances
 from harness.records import Outcome
 from tests.support import sample_records
@@ -117,7 +115,7 @@ def test_a_limit_is_above_the_estimate_and_below_the_time_outs() -> None:
     sure, assumed = DurationEstimate(10_000, 10**6, True), DurationEstimate(10_000, 10**6, False)
     assert sure.seconds < costs.need_s(sure) < costs.usual_limit_s(sure) < costs.usual_limit_s(assumed) < 10**6
     assert costs.usual_limit_s(replace(assumed, worst_s=20_000)) == 20_000
-    assert costs.usual_limit_s(estimates.NOTHING) >= 3600
+    assert costs.usual_limit_s(NOTHING) >= 3600
 
 
 PART = PlannedPart("p", "m6i.large", 0.36, 30, expected_s=3600, worst_s=40_000, measured=True)
