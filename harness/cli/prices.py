@@ -32,20 +32,18 @@ from harness.report.repricing import repricing_document
 
 
 @click.command()
-@click.option("--cpu", type=click.IntRange(1), required=True, help="At least so many vCPUs.")
-@click.option("--memory", type=click.FloatRange(0, 1e6, min_open=True), required=True, help="At least so many GiB.")
-@click.option("--gpu", type=click.IntRange(0), default=0, show_default=True, help="At least so many NVIDIA GPUs.")
+@click.option("--cpu", type=click.IntRange(1), required=True, help="Minimum vCPUs.")
+@click.option("--memory", type=click.FloatRange(0, 1e6, min_open=True), required=True, help="Minimum GiB.")
+@click.option("--gpu", type=click.IntRange(0), default=0, show_default=True, help="Minimum NVIDIA GPUs.")
 @click.option("--arch", type=click.Choice(["x86_64", "arm64"]), help="Only this architecture.  [default: any]")
 @click.option(
     "--reserve/--no-reserve",
     default=False,
     show_default=True,
-    help="The memory must be there beside what the host needs for itself (instance_profiles/defaults.toml).",
+    help="Require the memory beside the host's reserve (instance_profiles/defaults.toml).",
 )
-@click.option(
-    "--limit", type=click.IntRange(1), default=20, show_default=True, help="Show so many of the fitting ones."
-)
-@click.option("--left-out", is_flag=True, help="Name each type that was left out, not only how many.")
+@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Number of types to show.")
+@click.option("--left-out", is_flag=True, help="Name every type that was left out.")
 @price_options
 def instances(
     cpu: int,
@@ -57,9 +55,9 @@ def instances(
     left_out: bool,
     selection: PriceSelection,
 ) -> None:
-    """List the instance types that provide so many CPUs and so much memory, cheapest first.
+    """List the instance types with enough CPUs and memory, cheapest first.
 
-    Says how many others were left out, and why.
+    Also prints how many other types were left out, and why.
     """
     if math.isnan(memory):
         raise UsageError("--memory is no number; write GiB, e.g. 32")
