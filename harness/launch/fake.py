@@ -1,4 +1,4 @@
-"""A launcher that runs nothing: it writes what a job would, from a script.  For tests of everything around it."""
+"""A launcher without containers: it writes a job's output from a script, for tests of all around it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _always_ok(_job: LaunchRequest) -> Outcome:
 
 
 class FakeLauncher:
-    """Every job takes no time and says it took some; ``script`` decides how each ends."""
+    """Launcher whose jobs take no time and claim some; ``script`` decides their outcomes."""
 
     isolation = Isolation.FAKE
 
@@ -48,28 +48,28 @@ class FakeLauncher:
         self.launched: list[LaunchRequest] = []
 
     def check(self) -> None:
-        """Always there."""
+        """Do nothing: it is always available."""
 
     def engine_version(self) -> str | None:
-        """There is no engine."""
+        """Return None: there is no engine."""
         return None
 
     def cannot(self, envelope: Envelope) -> str | None:
-        """GPUs are the one thing that even a fake does not pretend to have."""
+        """Refuse only GPUs."""
         return "the fake launcher has no GPU" if envelope.gpus else None
 
     def find(self, system: System) -> Prepared | None:
-        """Always ready."""
+        """Return the system: it is always ready."""
         return Prepared(system, "fake:" + digest([system.image, system.params]), system.image)
 
     def prepare(self, system: System) -> Prepared:
-        """Always ready."""
+        """Return the system: it is always ready."""
         found = self.find(system)
         assert found is not None
         return found
 
     def launch(self, job: LaunchRequest, progress: Progress) -> Ended:
-        """Write what the script says."""
+        """Write the scripted output."""
         self.launched.append(job)
         outcome = self._script(job)
         handed: tuple[Handed, ...] = ()
@@ -99,11 +99,11 @@ class FakeLauncher:
         )
 
     def sweep(self) -> int:
-        """Nothing is ever left."""
+        """Return 0: nothing is ever left."""
         return 0
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no connection is open."""
 
     def _write(self, job: LaunchRequest) -> tuple[Handed, ...]:
         spec = job.spec

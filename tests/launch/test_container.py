@@ -20,7 +20,7 @@ from harness.progress import silent
 from harness.records import Outcome
 from harness.results.schema import Placement
 from tests.driver.test_cgroup import ID, V1_PROCESS
-from tests.launch.test_follow import Stage
+from tests.launch.test_watch_follow import Stage
 
 NAMES = ("cpu", "cpuacct", "cpuset", "memory", "pids")
 
