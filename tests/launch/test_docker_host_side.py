@@ -70,9 +70,11 @@ class Rig:
     def __init__(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
         self.bench, self.script = bench, ""
         self.launcher = DockerLauncher(bench.cache)
-        arguments = module.arguments
+        create_arguments = module.create_arguments
         monkeypatch.setattr(
-            module, "arguments", lambda *asked: {**arguments(*asked), "entrypoint": ["python3", "-c", self.script]}
+            module,
+            "create_arguments",
+            lambda *given: {**create_arguments(*given), "entrypoint": ["python3", "-c", self.script]},
         )
         from harness.launch.images import catalog
 
@@ -345,8 +347,8 @@ def test_an_engine_that_goes_away_ends_the_run_in_one_line_and_the_next_run_clea
     assert len(ours(engine)) == 1, "nobody could remove it"
     door.open()
     # To a later process, this one is dead; all others are what they are.
-    dead = module.dead
-    monkeypatch.setattr(module, "dead", lambda owner: owner == this_process() or dead(owner))
+    has_died = module.has_died
+    monkeypatch.setattr(module, "has_died", lambda owner: owner == this_process() or has_died(owner))
     try:
         assert rig.launcher.sweep() >= 1
     finally:
