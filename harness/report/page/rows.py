@@ -82,8 +82,8 @@ def all_tariffs(chosen: Tariff) -> tuple[Tariff, ...]:
     """
     found = [
         row_pricing.tariff(snapshot, chosen.root)
-        for file in prices.files(chosen.root)
-        for snapshot in prices.read(file, chosen.root).values()
+        for file in prices.snapshot_files(chosen.root)
+        for snapshot in prices.read_snapshots(file, chosen.root).values()
     ]
     if not any(_snapshot_key(each.snapshot) == _snapshot_key(chosen.snapshot) for each in found):
         found.append(chosen)
