@@ -14,17 +14,17 @@ from harness.analysis.resampling import RESAMPLES
 from harness.analysis.table import Row, Validity
 from harness.report.document import (
     MISSING,
-    Document,
     Escape,
     Footnotes,
     Grid,
     GridColumn,
+    ReportDocument,
     Section,
     Value,
     bounded,
     grid_of,
-    named,
     stand_ins,
+    system_name,
 )
 from harness.report.main_table import shared_notes
 from harness.stats import Estimate
@@ -34,9 +34,9 @@ LEADERBOARD_VERSION = 1
 _DOUBTED = (Validity.NOISY, Validity.INVALID)
 
 
-def leaderboard_document(board: Leaderboard) -> Document:
+def leaderboard_document(board: Leaderboard) -> ReportDocument:
     """Return the document of a leaderboard: ranked rows, what the ranks depend on, and the rows left out."""
-    return Document(
+    return ReportDocument(
         sections=lambda escape: (_section(board, escape),),
         lines=lambda: _lines(board),
         content=lambda: _content(board),
@@ -61,7 +61,7 @@ def _section(board: Leaderboard, escape: Escape) -> Section:
 
 
 def _caption(board: Leaderboard, escape: Escape) -> str:
-    """What is ranked, and by what."""
+    """Return the dataset, the scenario, the criterion and the bounds."""
     asked = board.query
     kept = "".join(
         f", {word} {limit:g} {axis}"
@@ -83,7 +83,7 @@ def _columns(board: Leaderboard, notes: Footnotes, escape: Escape) -> list[GridC
     scored = board.query.rank_by is None
     columns: list[GridColumn[RankedRow]] = [
         ("rank", True, lambda each: MISSING if each.rank is None else str(each.rank)),
-        ("system", False, lambda each: named(each.row, escape)),
+        ("system", False, lambda each: system_name(each.row, escape)),
     ]
     if board.has_origins:
         columns.append(("origin", False, lambda each: _origin(each.row, escape)))
@@ -144,7 +144,7 @@ def _left_out(board: Leaderboard, escape: Escape) -> Grid | None:
     if not board.left_out:
         return None
     columns: list[GridColumn[ExcludedRow]] = [
-        ("system", False, lambda each: named(each.row, escape)),
+        ("system", False, lambda each: system_name(each.row, escape)),
         *([("origin", False, lambda each: _origin(each.row, escape))] if board.has_origins else []),
         ("hardware profile", False, lambda each: escape(each.row.profile)),
         ("suite", False, lambda each: escape(each.row.suite)),
@@ -154,7 +154,7 @@ def _left_out(board: Leaderboard, escape: Escape) -> Grid | None:
 
 
 def _method(board: Leaderboard) -> tuple[str, ...]:
-    """What the ranks depend on: weights, rates, the set of systems; and how the spans were made."""
+    """Return what the ranks depend on: weights, rates, the set of systems; and how intervals were made."""
     asked = board.query
     said = [
         f"Accuracy: {asked.measure} x 100, in points. Intervals are 95 %; those of latency and cost hold both, for "
@@ -188,7 +188,7 @@ def _method(board: Leaderboard) -> tuple[str, ...]:
 
 
 def _rates(board: Leaderboard) -> str:
-    """The AMRS values, each with its unit, and the pairs that it was made of or its status."""
+    """Return the AMRS values with their units and their numbers of pairs or their status."""
     units = {axis.name: axis.unit for axis in board.shown}
     parts = []
     for name, rate in board.rates.items():

@@ -12,17 +12,17 @@ from harness.report import columns
 from harness.report.document import (
     MIB,
     MISSING,
-    Document,
     Escape,
     Footnotes,
     Grid,
     GridColumn,
+    ReportDocument,
     Section,
     bounded,
     grid_of,
-    named,
     number,
     stand_ins,
+    system_name,
 )
 from harness.stats import Estimate
 
@@ -30,10 +30,10 @@ from harness.stats import Estimate
 REPORT_VERSION = 1
 
 
-def table_document(table: Table) -> Document:
+def table_document(table: Table) -> ReportDocument:
     """Return the document of a priced table; LaTeX has a table for each dataset, suite and scenario."""
-    shown = columns.of(table)
-    return Document(
+    shown = columns.table_columns(table)
+    return ReportDocument(
         sections=lambda escape: (table_section(table, escape),),
         lines=lambda: (
             [column.name for column in shown],
@@ -63,7 +63,7 @@ def table_section(table: Table, escape: Escape) -> Section:
     if not table.rows:
         return Section(lead=("No stored results.",))
     footnotes = Footnotes(escape)
-    caption, keys = names(table.rows, escape)
+    caption, keys = name_columns(table.rows, escape)
     shared, machine_of = shared_notes(table.rows)
     grid = grid_of(
         table.rows,
@@ -79,9 +79,9 @@ def table_section(table: Table, escape: Escape) -> Section:
     )
 
 
-def names(rows: Sequence[Row], escape: Escape) -> tuple[str, list[GridColumn[Row]]]:
-    """Suite, dataset and scenario stand in the caption if there is one each, else in columns; origins in a column."""
-    keys: list[GridColumn[Row]] = [("system", False, lambda row: named(row, escape))]
+def name_columns(rows: Sequence[Row], escape: Escape) -> tuple[str, list[GridColumn[Row]]]:
+    """Return the caption and the naming columns: suite, dataset and scenario are columns where they differ."""
+    keys: list[GridColumn[Row]] = [("system", False, lambda row: system_name(row, escape))]
     parts: list[str] = []
     getters: dict[str, Callable[[Row], str]] = {
         "dataset": lambda row: row.dataset,
@@ -181,7 +181,7 @@ def _throughput(row: Row, notes: Footnotes) -> str:
 
 
 def _cost(row: Row, item: Estimate, notes: Footnotes) -> str:
-    """A cost with its interval; the reasons of a latency's interval stand at the latency, not here once more."""
+    """Return a cost with its interval; the notes on a latency's interval are at the latency."""
     if item.value is None:
         return MISSING + (notes.mark(item.reason) if row.outcome is Outcome.OK else "")
     return bounded(item) + (notes.mark(item.reason) if row.scenario != "single_stream" else "")
@@ -201,13 +201,13 @@ def _outcome(row: Row, notes: Footnotes, escape: Escape) -> str:
 
 
 def _validity(row: Row, notes: Footnotes) -> str:
-    """A row without numbers has none to trust; what is said of it stands here all the same."""
+    """Return the validity, missing for a row without figures, with the row's notes."""
     text = row.validity.value if row.outcome is Outcome.OK or row.validity is not Validity.CLEAN else MISSING
     return text + notes.mark(*row.notes)
 
 
 def shared_notes(rows: Sequence[Row]) -> tuple[list[str], Callable[[Row], str | None]]:
-    """What holds for all measured rows, once; and what must be said at each row because they differ."""
+    """Return notes on all measured rows, and a function for the notes in which rows differ."""
     measured = [row for row in rows if row.outcome is Outcome.OK]
     shared, differing = [], []
     for describe in (_timed, _machine):
@@ -262,7 +262,7 @@ def _index_costs(table: Table, notes: Footnotes, escape: Escape) -> Grid | None:
         return MISSING if price is None else f"{escape(price.instance_type)} ({price.usd_per_hour:g})"
 
     shown: list[GridColumn[Row]] = [
-        ("index of system", False, lambda row: named(row, escape)),
+        ("index of system", False, lambda row: system_name(row, escape)),
         ("dataset", False, lambda row: escape(row.dataset)),
         ("documents", True, lambda row: MISSING if row.corpus_documents is None else f"{row.corpus_documents}"),
         ("build, s", True, lambda row: MISSING if row.index_build_s is None else number(row.index_build_s)),

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from harness.analysis.robustness import Condition, RankedSystem, Robustness
-from harness.report.document import MISSING, Document, Escape, Grid, GridColumn, Section, Value, grid_of
+from harness.report.document import MISSING, Escape, Grid, GridColumn, ReportDocument, Section, Value, grid_of
 
 # Version of the JSON.
 ROBUSTNESS_VERSION = 1
@@ -30,9 +30,9 @@ METHOD = (
 )
 
 
-def robustness_document(boards: Sequence[Robustness]) -> Document:
+def robustness_document(boards: Sequence[Robustness]) -> ReportDocument:
     """Return the document of what moves some leaderboards; CSV has a line for each pair under each condition."""
-    return Document(
+    return ReportDocument(
         sections=lambda escape: (*(_section(board, escape) for board in boards), Section(notes=METHOD)),
         lines=lambda: _lines(boards),
         content=lambda: {
@@ -76,14 +76,14 @@ def _rank_interval(standing: RankedSystem) -> str:
     return f"{standing.low:g}" if standing.low == standing.high else f"{standing.low:g} to {standing.high:g}"
 
 
-def name(each: Condition) -> str:
-    """What a condition is called."""
+def condition_name(each: Condition) -> str:
+    """Return a condition's name."""
     return f"{each.cause.value}: {each.name}"
 
 
 def _condition(board: Robustness, each: Condition, escape: Escape) -> tuple[str, ...]:
     if not each.flips:
-        return escape(name(each)), MISSING, MISSING, MISSING, MISSING, escape(each.reason or "")
+        return escape(condition_name(each)), MISSING, MISSING, MISSING, MISSING, escape(each.reason or "")
     pairs = [
         (share, one, other)
         for one, line in enumerate(each.flips)
@@ -96,11 +96,11 @@ def _condition(board: Robustness, each: Condition, escape: Escape) -> tuple[str,
     most = f"{both}: {percent(share)} %" if share else "none"
     error = share_error(each.draws)
     shown = MISSING if error is None else f"{100 * error:.2g}"
-    return escape(name(each)), f"{each.draws:,}", shown, _tau(each), f"{often:,} of {len(pairs):,}", most
+    return escape(condition_name(each)), f"{each.draws:,}", shown, _tau(each), f"{often:,} of {len(pairs):,}", most
 
 
 def _tau(each: Condition) -> str:
-    """``0.87 (0.33 to 1.00)``; of another measure what it is over all queries first."""
+    """Return ``0.87 (0.33 to 1.00)``; of another measure tau over all queries first."""
     tau = each.tau
     if tau.value is None:
         return MISSING
@@ -110,7 +110,7 @@ def _tau(each: Condition) -> str:
 
 
 def share_error(draws: int) -> float | None:
-    """Within so much of what endlessly many draws would give a share of one half lies, the worst (95 %).
+    """Return the sampling error (95 %) of a share of one half, the largest; ``None``: nothing was drawn at random.
 
     ``None``: nothing was drawn at random.
     """
@@ -118,7 +118,7 @@ def share_error(draws: int) -> float | None:
 
 
 def percent(share: float) -> str:
-    """A share in per cent, in which never is 0 and seldom is not."""
+    """Return a share in per cent; only never is ``0``, and only always is ``100``."""
     if 0 < share < 0.01:
         return "<1"
     return ">99" if 0.99 < share < 1 else f"{100 * share:.0f}"
@@ -136,7 +136,7 @@ def _matrix(board: Robustness, condition: Condition, escape: Escape) -> Grid:
         for number in range(1, count)
     )
     headers = ("flips, % of draws", *(str(number) for number in range(1, count)))
-    return Grid(escape(name(condition)), headers, (False, *(True,) * (count - 1)), cells)
+    return Grid(escape(condition_name(condition)), headers, (False, *(True,) * (count - 1)), cells)
 
 
 def _lines(boards: Sequence[Robustness]) -> Iterator[Sequence[Value]]:

@@ -25,11 +25,12 @@ _LARGEST = 2**16 - 1
 
 
 @dataclass(frozen=True)
-class Relation:
-    """How the accuracies of runs compare, pair by pair.
+class AccuracyRelation:
+    """Comparisons of the accuracies of runs, pair by pair.
 
-    ``runs`` gives the number of a row's run by :func:`harness.evaluation.per_query.per_query_key`.  ``pairs`` has ``b`` (better), ``w``
-    (worse), ``e`` (equal) or ``u`` (undecided) for the first against the second, at first x runs + second.
+    ``runs`` gives the number of a row's run by :func:`harness.evaluation.per_query.per_query_key`.  ``pairs`` has
+    ``b`` (better), ``w`` (worse), ``e`` (equal) or ``u`` (undecided) for the first against the second, at
+    first x runs + second.
     """
 
     runs: Mapping[str, int]
@@ -44,7 +45,7 @@ class Draws:
 
 
 @dataclass(frozen=True)
-class KnownRates:
+class PublishedRates:
     """Exchange rates (AMRS) that somebody published: units of each metric for a point of ``measure``."""
 
     name: str
@@ -54,60 +55,60 @@ class KnownRates:
 
 
 @dataclass(frozen=True)
-class Weighing:
-    """What rankings need beside the rows.
+class RankingData:
+    """Data that rankings need beside the rows.
 
     ``presets`` are weights by name; ``cutoffs`` the robust mode's, in points, by group and measure; ``relations``
-    how accuracies compare, by group and measure; ``resampled`` accuracies (points) over resampled queries, by group and
+    the comparisons of accuracies, by group and measure; ``resampled`` accuracies (points) over resampled queries, by group and
     measure; ``slower`` how many times the mean a row's latency is over the same resamples.
     """
 
     presets: tuple[tuple[str, Mapping[str, float]], ...]
     cutoffs: Mapping[tuple[Place, str], float] = field(default_factory=dict)
-    relations: Mapping[tuple[Place, str], Relation] = field(default_factory=dict)
+    relations: Mapping[tuple[Place, str], AccuracyRelation] = field(default_factory=dict)
     resampled: Mapping[tuple[Place, str], Draws] = field(default_factory=dict)
     slower: Mapping[Place, Draws] = field(default_factory=dict)
-    rates: tuple[KnownRates, ...] = ()
+    rates: tuple[PublishedRates, ...] = ()
 
 
-def numbered(rows: Iterable[Row]) -> dict[Place, int]:
-    """Groups in the order in which their first rows stand."""
+def group_numbers(rows: Iterable[Row]) -> dict[Place, int]:
+    """Return the numbers of the groups, in the order of their first rows."""
     found: dict[Place, int] = {}
     for row in rows:
         found.setdefault(axes.of(row), len(found))
     return found
 
 
-def ident(where: Place) -> str:
-    """Names a group; the same in every page of the same results, so that a view fits a page that was made again."""
+def group_id(where: Place) -> str:
+    """Return a group's id: the same in every page of the same results, so that views stay valid."""
     return digest(json.dumps(where))[:8]
 
 
-def of(
-    found: Mapping[Place, int], measures: Sequence[str], rows: Mapping[str, int], weighing: Weighing
+def group_records(
+    found: Mapping[Place, int], measures: Sequence[str], rows: Mapping[str, int], ranking: RankingData
 ) -> list[dict[str, Any]]:
-    """Each group.
+    """Return the record of each group.
 
     Args:
         found: the groups and their numbers.
         measures: names.
         rows: the numbers of rows, by :func:`harness.evaluation.per_query.per_query_key`.
-        weighing: see there.
+        ranking: see there.
     """
-    return [_group(each, found, measures, rows, weighing) for each in found]
+    return [_group(each, found, measures, rows, ranking) for each in found]
 
 
 def _group(
-    each: Place, found: Mapping[Place, int], measures: Sequence[str], rows: Mapping[str, int], weighing: Weighing
+    each: Place, found: Mapping[Place, int], measures: Sequence[str], rows: Mapping[str, int], ranking: RankingData
 ) -> dict[str, Any]:
-    known = {name: weighing.relations.get((each, name)) for name in measures}
-    drawn = {name: weighing.resampled.get((each, name)) for name in measures}
+    known = {name: ranking.relations.get((each, name)) for name in measures}
+    drawn = {name: ranking.resampled.get((each, name)) for name in measures}
     return {
-        "id": ident(each),
+        "id": group_id(each),
         "dataset": one_line(each.dataset),
         "scenario": each.scenario,
         "label": one_line(_label(each, [other for other in found if other.dataset == each.dataset])),
-        "cutoffs": {name: weighing.cutoffs[each, name] for name in measures if (each, name) in weighing.cutoffs},
+        "cutoffs": {name: ranking.cutoffs[each, name] for name in measures if (each, name) in ranking.cutoffs},
         "relations": {
             name: {
                 "runs": {str(rows[key]): run for key, run in relation.runs.items() if key in rows},
@@ -117,17 +118,17 @@ def _group(
             if relation is not None
         },
         "resampled": {name: _packed(draws, rows) for name, draws in drawn.items() if draws is not None},
-        "slower": _packed(weighing.slower[each], rows) if each in weighing.slower else None,
+        "slower": _packed(ranking.slower[each], rows) if each in ranking.slower else None,
         "rates": [
             {"name": known_as.name, "measure": known_as.measure, "values": dict(known_as.values)}
-            for known_as in weighing.rates
+            for known_as in ranking.rates
             if known_as.dataset == each.dataset and known_as.measure in measures
         ],
     }
 
 
 def _packed(draws: Draws, rows: Mapping[str, int]) -> dict[str, Any]:
-    """Draws as whole numbers of two bytes, in units of ``scale``."""
+    """Return draws as whole numbers of two bytes, in units of ``scale``."""
     scale = max((float(values.max()) for values in draws.values.values()), default=0.0) / _LARGEST or 1.0
     return {
         "scale": scale,
@@ -140,7 +141,7 @@ def _packed(draws: Draws, rows: Mapping[str, int]) -> dict[str, Any]:
 
 
 def _label(each: Place, others: Sequence[Place]) -> str:
-    """The scenario, the isolation, and whatever tells it from the other groups of its dataset."""
+    """Return the scenario, the isolation, and the facts in which groups of the dataset differ."""
     parts = [each.scenario, each.isolation, f"top {each.k}"]
     if each.suite is not None:
         parts.append(f"table {each.suite}")
@@ -155,10 +156,6 @@ def _label(each: Place, others: Sequence[Place]) -> str:
     return ", ".join(parts)
 
 
-# MERGED harness.report.page.groups: What a page is weighed with: presets, and what the queries say of how far
-# accuracies can be told apart.
-
-
 _LETTERS = {BETTER: "b", EQUAL: "e", WORSE: "w"}
 # Of a leaderboard's 1,000 resamples and sets of weights, so many; none of larger groups: a file to send is small.
 DRAWS, MOST_ROWS = 200, 1000
@@ -166,8 +163,8 @@ DRAWS, MOST_ROWS = 200, 1000
 _NEEDED = (ACCURACY, "cost", "latency")
 
 
-def weighing(table: Table, found: Mapping[str, PerQuery], rates: tuple[KnownRates, ...] = ()) -> Weighing:
-    """As a leaderboard of each comparison group weighs, at the prices of this table.
+def ranking_data(table: Table, found: Mapping[str, PerQuery], rates: tuple[PublishedRates, ...] = ()) -> RankingData:
+    """Return the data that a leaderboard of each comparison group ranks with, at this table's prices.
 
     Args:
         table: priced rows.
@@ -178,7 +175,7 @@ def weighing(table: Table, found: Mapping[str, PerQuery], rates: tuple[KnownRate
     for row in table.rows:
         by_place[axes.of(row)].append(row)
     cutoffs: dict[tuple[Place, str], float] = {}
-    relations: dict[tuple[Place, str], Relation] = {}
+    relations: dict[tuple[Place, str], AccuracyRelation] = {}
     resampled: dict[tuple[Place, str], Draws] = {}
     slower: dict[Place, Draws] = {}
     for where, rows in by_place.items():
@@ -198,13 +195,13 @@ def weighing(table: Table, found: Mapping[str, PerQuery], rates: tuple[KnownRate
                 resampled[where, measure] = _draws(keys, known.resampled.accuracy)
                 slower.setdefault(where, _draws(keys, leaderboard.latency_factors(known.resampled)))
     presets = tuple((preset.name, preset.weights) for preset in PRESETS)
-    return Weighing(presets, cutoffs, relations, resampled, slower, rates)
+    return RankingData(presets, cutoffs, relations, resampled, slower, rates)
 
 
 def _draws(keys: Sequence[str], values: NDArray[np.float64]) -> Draws:
-    """The first draws of each row; all of its accuracies are known, and a latency that is not stays as it is."""
+    """Return the first draws of each row; accuracies are complete, and an unknown latency counts as unchanged."""
     return Draws(dict(zip(keys, np.nan_to_num(values[:DRAWS]).T, strict=True)))
 
 
-def _short(relations: PairedSigns) -> Relation:
-    return Relation(relations.group, "".join(_LETTERS.get(int(sign), "u") for sign in relations.signs.ravel()))
+def _short(relations: PairedSigns) -> AccuracyRelation:
+    return AccuracyRelation(relations.group, "".join(_LETTERS.get(int(sign), "u") for sign in relations.signs.ravel()))

@@ -1,0 +1,283 @@
+"""The look of all plots: styles of systems, names, titles, small print, legends, axes, and the files they become.
+
+No display, no settings of the user, no clock: the same plot always gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness import filesystem
+from harness.records import digest
+from harness.untrusted import one_line
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+FORMATS = ("png", "svg", "pdf")
+DPI = 150
+_LONGEST_NAME = 60
+WIDTH = 6.0
+_SMALL = 7
+# What a file would say of the time at which it was made.
+_UNDATED: dict[str, dict[str, Any]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
+# Names hold "$": nothing is mathematics.  Fonts in PDFs are those that publishers take.
+_SETTINGS: dict[Any, Any] = {
+    "font.family": "DejaVu Sans",
+    "text.parse_math": False,
+    "svg.hashsalt": "harness",
+    "pdf.fonttype": 42,
+    "axes.axisbelow": True,
+}
+
+
+@contextmanager
+def settings(font_size: float = 10) -> Iterator[None]:
+    """Apply matplotlib's defaults and ours, whatever the user's settings are."""
+    import matplotlib
+
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update({**_SETTINGS, "font.size": font_size})
+        yield
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """Return an empty figure (in inches) with constrained layout, outside of pyplot."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def settle(figure: Figure) -> None:
+    """Lay the figure out for good, once it holds all its axes.
+
+    The solver behind the layout may differ in the last digits from one time to the next: they are cut off.
+    """
+    if figure.get_layout_engine() is None:
+        return
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    for axes in figure.axes:
+        axes.set_position(tuple(round(float(each), 4) for each in axes.get_position(original=True).bounds))  # type: ignore[arg-type]
+
+
+def save(figure: Figure, path: Path) -> Path:
+    """Write a figure in the format of the path's suffix; the file is whole or absent, its folder is made.
+
+    Raises:
+        FileError, StoreError: it cannot be written.
+    """
+    form = path.suffix[1:]
+    settle(figure)
+    with filesystem.atomic_write(path) as partial:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(partial, format=form, dpi=DPI, metadata=_UNDATED[form])
+    return path
+
+
+def file_name(text: str) -> str:
+    """Return a name that is safe in every file system; a changed one ends with a hash."""
+    safe = re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip("-._")[:_LONGEST_NAME]
+    return safe if safe and safe == text.lower() else f"{safe or 'dataset'}-{digest(text)[:8]}"
+
+
+# Okabe and Ito (2008), without the yellow, which white paper swallows.  The counts below have no common divisor, so
+# that pairs repeat late.
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h")
+_DASHES: tuple[tuple[int, tuple[float, ...]], ...] = (
+    (0, ()),
+    (0, (5, 1.5)),
+    (0, (1.2, 1.2)),
+    (0, (6, 1.5, 1.2, 1.5)),
+    (0, (9, 2)),
+)
+_HATCHES = ("", "///", "...", "\\\\\\", "xxx", "---", "+++", "ooo")
+GREY, INK = "#666666", "#222222"
+# The longest name that is written out; and how many are listed.
+_LONGEST, _LISTED = 24, 8
+# Characters of small print in a line of a picture.
+_LINE = 100
+
+
+@dataclass(frozen=True)
+class SystemStyle:
+    """Style of a system: colour, marker, dash and hatch."""
+
+    colour: str
+    marker: str
+    dash: tuple[int, tuple[float, ...]]
+    hatch: str
+
+
+def system_styles(systems: Iterable[str]) -> dict[str, SystemStyle]:
+    """Return a style for each system of a table's rows, always the same for the same rows.
+
+    The most frequent come first, so that systems that are often seen together share no colour.
+    """
+    times = Counter(systems)
+    return {
+        system: SystemStyle(
+            _COLOURS[place % len(_COLOURS)],
+            _MARKERS[place % len(_MARKERS)],
+            _DASHES[place % len(_DASHES)],
+            _HATCHES[place % len(_HATCHES)],
+        )
+        for place, system in enumerate(sorted(times, key=lambda name: (-times[name], name)))
+    }
+
+
+def plain_text(name: str, longest: int = 500) -> str:
+    """Return foreign text on one line, with code points for characters that the font lacks."""
+    known = _glyphs()
+    shown = "".join(each if ord(each) in known else f"[U+{ord(each):04X}]" for each in one_line(name))
+    shown = shown if len(shown) <= longest else f"{shown[: longest - 1]}…"
+    # A legend leaves out what begins with an underscore.
+    return f" {shown}" if shown.startswith("_") else shown
+
+
+def short_names(names: Iterable[str]) -> dict[str, str]:
+    """Return a unique label for each name, cut where it is long."""
+    found: dict[str, str] = {}
+    for name in dict.fromkeys(names):
+        cut = label = plain_text(name, _LONGEST)
+        number = 2
+        while label in found.values():
+            label, number = f"{cut} ({number})", number + 1
+        found[name] = label
+    return found
+
+
+def first_of(items: Iterable[str]) -> str:
+    """Return the first of many items, with the number of the others."""
+    every = list(items)
+    more = f" and {len(every) - _LISTED} more" if len(every) > _LISTED else ""
+    return "; ".join(every[:_LISTED]) + more
+
+
+def small_print(sentences: Iterable[str]) -> list[str]:
+    """Return sentences in lines that fit below a plot."""
+    return [line for each in sentences for line in textwrap.wrap(plain_text(each, 1200), _LINE)]
+
+
+@functools.cache
+def _glyphs() -> frozenset[int]:
+    from matplotlib.font_manager import findfont, get_font
+
+    return frozenset(get_font(findfont("DejaVu Sans")).get_charmap())
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What stands around a picture: ``title``, and sentences of small print below it.
+
+    ``styles`` are of all systems of the table, by name: a system looks the same in every picture.
+    """
+
+    title: str
+    notes: tuple[str, ...]
+    styles: Mapping[str, SystemStyle]
+
+
+@dataclass(frozen=True)
+class Canvas:
+    """A figure with a title on top and small print below; ``legend_top``: where a legend begins (0 below, 1 on top)."""
+
+    figure: Figure
+    legend_top: float
+
+
+def new_canvas(frame: Frame, height: float, entries: int = 0, columns: int = 3) -> Canvas:
+    """Return a figure with title and small print; its axes are laid out between them.
+
+    Args:
+        frame: what stands there.
+        height: inches of what is drawn, with its axes' labels.
+        entries: how many a legend below will have, in so many ``columns``.
+        columns: see there.
+    """
+    lines = small_print(frame.notes)
+    title, named = 0.3, 0.18 * math.ceil(entries / columns) + 0.06 * bool(entries)
+    below = 0.13 * len(lines) + 0.1
+    whole = title + height + named + below
+    figure = new_figure(WIDTH, whole)
+    engine: Any = figure.get_layout_engine()
+    engine.set(w_pad=0.08, rect=(0, (below + named) / whole, 1, height / whole))
+    figure.text(0.5, 1 - 0.08 / whole, plain_text(frame.title, 90), ha="center", va="top", fontsize=10)
+    small: dict[str, Any] = {"ha": "left", "va": "top", "fontsize": _SMALL, "color": INK}
+    figure.text(0.012, (below - 0.04) / whole, "\n".join(lines), **small)
+    return Canvas(figure, (below + named) / whole)
+
+
+def add_legend(canvas: Canvas, entries: Sequence[tuple[Any, str]], columns: int = 3) -> None:
+    """Add handles and their names between axes and small print."""
+    handles, names = zip(*entries, strict=True)
+    drawn = canvas.figure.legend(
+        handles,
+        names,
+        loc="upper center",
+        bbox_to_anchor=(0.5, canvas.legend_top),
+        borderaxespad=0,
+        ncols=columns,
+        fontsize=7.5,
+        frameon=False,
+        handlelength=2.6,
+    )
+    drawn.set_in_layout(False)  # its room is kept free already
+
+
+def system_entries(names: Iterable[str], styles: Mapping[str, SystemStyle], **drawn: Any) -> list[tuple[Any, str]]:
+    """Return legend entries: each system's marker, or its line with ``linestyle``."""
+    from matplotlib.lines import Line2D
+
+    called = short_names(sorted(set(names)))
+    found = []
+    for name, label in called.items():
+        look = styles[name]
+        settings = {"marker": look.marker, "linestyle": "none", "markersize": 6, **drawn}
+        if drawn.get("linestyle") == "dash":
+            settings["linestyle"] = look.dash
+        found.append((Line2D([], [], color=look.colour, **settings), label))
+    return found
+
+
+def set_number_axis(axis: Any, values: Iterable[float], *, from_zero: bool = True, narrow: bool = False) -> bool:
+    """Set an axis up for numbers: logarithmic where they span more than a decade.  True if it is.
+
+    ``narrow``: there is room for few of them.
+    """
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    known = [value for value in values if value is not None]
+    wide = bool(known) and min(known) > 0 and max(known) > 10 * min(known)
+    name = axis.axis_name
+    axes = axis.axes
+    if wide:
+        getattr(axes, f"set_{name}scale")("log")
+        decades = math.log10(max(known) / min(known))
+        axis.set_major_locator(LogLocator(subs=(1.0,) if decades > (1.3 if narrow else 3) else (1.0, 2.0, 5.0)))
+        axis.set_minor_formatter(NullFormatter())
+    elif from_zero and known and min(known) >= 0:
+        getattr(axes, f"set_{name}lim")(**{"left" if name == "x" else "bottom": 0})
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    return wide
+
+
+def add_grid(axes: Axes, which: Any = "both") -> None:
+    """Draw faint lines, and no box."""
+    axes.grid(axis=which, color="#dddddd", linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
