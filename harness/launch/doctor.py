@@ -122,7 +122,7 @@ def _canary() -> HostCheck:
     placement, canary = cpu_placement.place(1), Canary()
     canary.prepare(placement)
     with host.aside(placement):
-        readings = [canary.look("before", placement, None) for _ in range(_CANARY_READINGS)]
+        readings = [canary.read("before", placement, None) for _ in range(_CANARY_READINGS)]
     spreads = {
         name: max(values) / min(values) - 1
         for name, values in {

@@ -14,7 +14,7 @@ from harness.driver.cgroup import UNLIMITED
 from harness.driver.output import REPEAT_TRIAL, WARMUP_TRIAL, Output
 from harness.driver.rate_search import ServedQuery, Unreachable, arrivals_ns, highest_rate, judge_probe, out_of_reach
 from harness.driver.scenarios import repeat_queries, trial_order
-from harness.launch.base import Ended, Handed, LaunchRequest, Prepared, Stopped
+from harness.launch.base import LaunchEnd, LaunchRequest, Prepared, StopReason, TrialTimes
 from harness.launch.images.catalog import System
 from harness.launch.monitor.traces import MemoryTrace
 from harness.progress import Progress
@@ -68,11 +68,11 @@ class FakeLauncher:
         assert found is not None
         return found
 
-    def launch(self, job: LaunchRequest, progress: Progress) -> Ended:
+    def launch(self, job: LaunchRequest, progress: Progress) -> LaunchEnd:
         """Write the scripted output."""
         self.launched.append(job)
         outcome = self._script(job)
-        handed: tuple[Handed, ...] = ()
+        handed: tuple[TrialTimes, ...] = ()
         progress(1, 1, job.spec.kind)
         if outcome is Outcome.OK:
             handed = self._write(job)
@@ -86,12 +86,12 @@ class FakeLauncher:
             source="fake",
             interval_s=1.0,
         )
-        return Ended(
+        return LaunchEnd(
             exit_code=0 if outcome is Outcome.OK else 137 if outcome is Outcome.OOM else 1,
             oom_killed=outcome is Outcome.OOM,
             oom_kills=int(outcome is Outcome.OOM),
             throttled_periods=0,
-            stopped=Stopped(outcome, "scripted timeout") if outcome is Outcome.TIMEOUT else None,
+            stopped=StopReason(outcome, "scripted timeout") if outcome is Outcome.TIMEOUT else None,
             memory=trace,
             wall_s=60.0,
             log=b"fake log\n",
@@ -105,7 +105,7 @@ class FakeLauncher:
     def close(self) -> None:
         """Do nothing: no connection is open."""
 
-    def _write(self, job: LaunchRequest) -> tuple[Handed, ...]:
+    def _write(self, job: LaunchRequest) -> tuple[TrialTimes, ...]:
         spec = job.spec
         if spec.kind == "build":
             (job.index_dir / "index").write_text("fake\n", encoding="utf-8")
@@ -113,7 +113,7 @@ class FakeLauncher:
         with closing(Output(job.out)) as out:
             return self._say(spec, out, doc_ids)
 
-    def _say(self, spec: JobSpec, out: Output, doc_ids: list[str]) -> tuple[Handed, ...]:
+    def _say(self, spec: JobSpec, out: Output, doc_ids: list[str]) -> tuple[TrialTimes, ...]:
         written = _Samples(spec, out, [(doc_id, float(spec.k - rank)) for rank, doc_id in enumerate(doc_ids)])
         measurement = Measurement(
             Outcome.OK,
@@ -140,7 +140,7 @@ class _Samples:
         self._out = out
         self._hits = hits
         self._probes: list[Probe] = []
-        self.handed: list[Handed] = []
+        self.handed: list[TrialTimes] = []
 
     def scenario(self) -> dict[str, Any]:
         """Warm up, then what the spec's scenario asks for; returns what it says in the measurement."""
@@ -162,7 +162,7 @@ class _Samples:
 
     def _saw(self, trial: int, lasted_ns: int, claimed_ns: int) -> None:
         """Note a trial as a host would see it, by the scripted times."""
-        self.handed.append(Handed(f"trial-{trial}", 0, lasted_ns, lasted_ns, lasted_ns, claimed_ns))
+        self.handed.append(TrialTimes(f"trial-{trial}", 0, lasted_ns, lasted_ns, lasted_ns, claimed_ns))
 
     def _one_by_one(self, trial: int, queries: list[Query]) -> int:
         for query in queries:

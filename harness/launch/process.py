@@ -23,7 +23,7 @@ from harness import filesystem
 from harness.driver.procfs import OpenFiles
 from harness.errors import ImageError
 from harness.launch import cpu_placement, host
-from harness.launch.base import Ended, LaunchRequest, Prepared, Stopped, thread_environment
+from harness.launch.base import LaunchEnd, LaunchRequest, Prepared, StopReason, thread_environment
 from harness.launch.images import assets, platforms, recipes
 from harness.launch.images.catalog import System
 from harness.launch.images.recipes import driver_files, engine_files, recipe, shared_files
@@ -124,7 +124,7 @@ class ProcessLauncher:
         partial.rename(folder)
         return prepared
 
-    def launch(self, job: LaunchRequest, progress: Progress) -> Ended:
+    def launch(self, job: LaunchRequest, progress: Progress) -> LaunchEnd:
         """Run one child to its end; its whole process group goes with it."""
         with (
             cpu_placement.placed(job.spec.envelope.cpus) as placement,
@@ -134,8 +134,8 @@ class ProcessLauncher:
         ):
             job.write_spec(placement.cpuset)
             before = _entries(job)
-            looks = CanaryLog(self._canary, placement, job, gpus)
-            looks.look("before")
+            canary_log = CanaryLog(self._canary, placement, job, gpus)
+            canary_log.take("before")
             started = time.monotonic()
             child = subprocess.Popen(
                 [self._python or sys.executable, "-c", _start(job, placement)],
@@ -151,7 +151,7 @@ class ProcessLauncher:
             watch = JobWatch(job)
             with _sampling(child.pid, placement, gpus) as sampler:
                 try:
-                    stopped = follow(watch, ended, progress, looks, sampler)
+                    stopped = follow(watch, ended, progress, canary_log, sampler)
                 finally:
                     _kill_group(child)
             wall_s = time.monotonic() - started
@@ -159,10 +159,10 @@ class ProcessLauncher:
                 stopped = stopped or changed
                 # Without facts.json the changed index does not count as built (harness.jobs.indexes).
                 (job.index_dir.parent / "facts.json").unlink(missing_ok=True)
-            looks.look("after")
+            canary_log.take("after")
             log.seek(max(0, log.seek(0, os.SEEK_END) - _LOG_BYTES))  # its end tells most
             text = log.read(_LOG_BYTES)
-        return Ended(
+        return LaunchEnd(
             exit_code=child.returncode,
             oom_killed=False,
             oom_kills=None,
@@ -173,7 +173,7 @@ class ProcessLauncher:
             log=text,
             counters=sampler.counters(),
             gpus=sampler.gpus(),
-            canary=tuple(looks.taken),
+            canary=tuple(canary_log.taken),
             placement=placement,
             handed=tuple(watch.handed),
         )
@@ -285,13 +285,13 @@ def _entries(job: LaunchRequest) -> dict[str, tuple[int, int]]:
     return {os.path.relpath(path, job.index_dir): (seen.st_size, seen.st_mtime_ns) for path, seen in found}
 
 
-def _changed(before: dict[str, tuple[int, int]], after: dict[str, tuple[int, int]]) -> Stopped | None:
+def _changed(before: dict[str, tuple[int, int]], after: dict[str, tuple[int, int]]) -> StopReason | None:
     """Return the error where a search wrote into its index."""
     if before == after:
         return None
     name = min(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
     what = f"the search wrote into its index ({one_line(name, MAX_TEXT)}), which is read-only in a container"
-    return Stopped(Outcome.BAD_OUTPUT, f"{what}; the next run builds it anew")
+    return StopReason(Outcome.BAD_OUTPUT, f"{what}; the next run builds it anew")
 
 
 def _wait(child: subprocess.Popen[bytes], ended: threading.Event) -> None:

@@ -172,7 +172,7 @@ def launched(
     (folder / "spec.json").write_text("{}")
     launcher = launcher or DockerLauncher(folder)
     launcher._canary = stage  # type: ignore[assignment]
-    monkeypatch.setattr(stage, "look", lambda when, placement, folder: None)
+    monkeypatch.setattr(stage, "read", lambda when, placement, folder: None)
     launcher._client = engine or Engine(container)  # type: ignore[assignment]
     return launcher.launch(stage.job, silent)
 
