@@ -16,7 +16,7 @@ from harness.analysis import pareto_front
 from harness.aws.batch.backend import SERVICE as BATCH
 from harness.aws.clients import Connections, parse_uri
 from harness.aws.cloud_run import worker
-from harness.aws.cloud_run.run import Client, Request
+from harness.aws.cloud_run.run import ClientContext, CloudRequest
 from harness.aws.cloud_run.run import run as run_in_cloud
 from harness.aws.cloud_run.shipment import Shipper
 from harness.aws.ec2.backend import SERVICE as EC2
@@ -218,7 +218,7 @@ def _run_in_cloud(
         raise UsageError(
             f"--retry-noisy is not for --launcher {launcher}; run it again with --contested or --fresh --only"
         )
-    request = Request(
+    request = CloudRequest(
         suite=suite,
         options=options,
         work=parse_uri(cloud.work),
@@ -233,7 +233,7 @@ def _run_in_cloud(
         dry_run=cloud.dry_run,
     )
     with closing(DockerLauncher(options.cache, models, platform=platforms.parse(cloud.architecture))) as docker:
-        client = Client(
+        client = ClientContext(
             connections=Connections(cloud.region),
             launcher=docker,
             shipper=lambda work: Shipper(work, docker.client, options.cache),
