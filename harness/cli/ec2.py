@@ -111,7 +111,7 @@ def _types(suites: tuple[Path, ...], named: tuple[str, ...], region: str) -> lis
 @ec2.command()
 @_work_argument
 @_region_option
-@click.option("--results-too", is_flag=True, help="Delete the objects below the work place too: inputs, runs, boxes.")
+@click.option("--results-too", is_flag=True, help="Delete the objects below the work place too: inputs, runs, workers.")
 def down(work: str, region: str | None, results_too: bool) -> None:
     """Remove what `harness ec2 up` made.  Refuses while an instance is alive, in any region."""
     connections = Connections(region)

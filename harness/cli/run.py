@@ -148,7 +148,7 @@ cloud_options = record_options(
 @cloud_options
 @cache_option
 @models_option
-@click.option("--part", type=click.Path(path_type=Path), hidden=True, help="For boxes: what their agent wrote.")
+@click.option("--part", type=click.Path(path_type=Path), hidden=True, help="For workers: what their agent wrote.")
 @mirrored("contested")
 def run(
     suite: Path | None,

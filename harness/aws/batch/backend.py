@@ -79,7 +79,7 @@ class BatchBackend:
         self._connections, self._region = context.connections, context.region
         self._known = context.known
         self._sleep, self._clock = sleep, clock
-        self._role = ""  # begins the box id of each attempt
+        self._role = ""  # begins the worker id of each attempt
         self._jobs: dict[str, _LaunchedJob] = defaultdict(_LaunchedJob)
         self._ids: dict[str, str] = {}  # part -> the job that does it
         self.ending = f"`harness batch cancel {self._suite.name}`"

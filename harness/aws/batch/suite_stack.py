@@ -39,7 +39,7 @@ from harness.records import Envelope
 
 log = logging.getLogger(__name__)
 
-# Instances of Batch have this beside the suite's tag, which boxes of EC2 have too.
+# Instances of Batch have this beside the suite's tag, which workers of EC2 have too.
 LAUNCHER_TAG, LAUNCHER = "harness:launcher", "batch"
 # The output of a suite's stack that names its queues.
 QUEUES = "Queues"

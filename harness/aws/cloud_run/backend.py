@@ -40,13 +40,13 @@ class PartState:
     """A launched part as the service shows it.
 
     ``phase``: ``unknown`` (it may not have been launched), ``waiting``, ``running``, or ``ended`` (nothing more comes
-    of it).  ``boxes`` are the ids of all machines that it has had, the oldest first.  ``seconds`` are billed, where
-    that is known.  ``launched`` is AWS' own time; where there is one, signs of life are expected.
+    of it).  ``workers`` are the ids of all machines that it has had, the oldest first.  ``seconds`` are billed, where
+    that is known.  ``launched`` is AWS' own time; where there is one, heartbeats are expected.
     """
 
     phase: str
     words: str
-    boxes: tuple[str, ...] = ()
+    workers: tuple[str, ...] = ()
     attempts: int = 0
     reason: str = ""
     seconds: float | None = None
@@ -72,7 +72,7 @@ class Backend(Protocol):
         """
 
     def begin(self, run: CloudRun, bundle: ShippedInput) -> None:
-        """Take note of the run that parts are launched for, and of the harness that boxes are to run."""
+        """Take note of the run that parts are launched for, and of the harness that workers are to run."""
 
     def launch(self, launch: Launch, submission: Submission, note: Callable[[Launch], None]) -> None:
         """Launch; asked again while it is unknown whether it was.  ``note`` writes down what must not be forgotten.

@@ -1,4 +1,4 @@
-"""A run as it is written down in S3, so that any later command can go on with it; and the signs of its boxes."""
+"""Journal of a run in S3, from which any later command resumes it; and the records of its workers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from harness.errors import AwsError
 
 T = TypeVar("T", Heartbeat, WorkerEnd)
 _READERS = 16
-# Of one box: whoever writes more is not read to the end.
+# Read of one worker at most.
 _MOST_OBJECTS = 100_000
 _MOST_CHARACTERS = 1000
 
@@ -76,7 +76,7 @@ def find(work: Objects, launcher: str, suite: str, results: str, owner: str) -> 
 
 @dataclass
 class WorkerRecords:
-    """The records that one box has written; ``beat_at`` is S3's own time, in seconds since 1970."""
+    """The records that one worker has written; ``beat_at`` is S3's own time, in seconds since 1970."""
 
     beat: Heartbeat | None = None
     beat_at: float | None = None
@@ -86,7 +86,7 @@ class WorkerRecords:
 
 
 class Journal:
-    """One run's records, and the folders of its boxes."""
+    """One run's records, and the folders of its workers."""
 
     def __init__(self, work: Objects, run: CloudRun) -> None:
         self.run = run
@@ -109,7 +109,7 @@ class Journal:
             self.launches = {launch.name: launch for launch in found if launch is not None}
 
     def look(self, boxes: Iterable[str]) -> None:
-        """Read what these boxes have written since the last look.
+        """Read what these workers have written since the last look.
 
         Raises:
             AwsError: S3 refuses or is not reached.
@@ -148,7 +148,7 @@ class Journal:
         return found and replace(found, **{key: _plain(text) for key, text in vars(found).items()})
 
     def put_part(self, part: WorkerPart) -> None:
-        """Write what a box is to do."""
+        """Write what a worker is to do."""
         self.objects.put(records.part(part.name), dump(part))
 
     def new_launch(self, launch: Launch) -> Launch:

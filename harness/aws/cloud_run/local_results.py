@@ -94,7 +94,7 @@ def pack(folder: Path) -> bytes:
 
 
 def fetch_job(work: Objects, box_id: str, key: str, expected: ResultSpec, store: Store) -> Result:
-    """Store a box's uploaded job; this process holds the store.
+    """Store a worker's uploaded job; this process holds the store.
 
     Raises:
         AwsError: with code ``BadJob``: it is not whole, or not as ``expected``; or S3 refuses.

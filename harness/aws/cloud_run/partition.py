@@ -32,14 +32,14 @@ MINIMUM_BILLED_S = 60.0
 HOURS_A_MONTH = 730.0
 # A public IPv4 address (aws.amazon.com/vpc/pricing, since 2024-02-01, all regions); in a default VPC each has one.
 ADDRESS_USD_PER_HOUR = 0.005
-# The rule on AWS's side looks for boxes past their deadline this often.
+# The rule on AWS's side looks for workers past their deadline this often.
 REAPER_EVERY_S = 300.0
-# What a box may live beyond its limit: a minute to the tag's deadline, the rule's period, a minute until it is ended.
+# A worker may outlive its limit by a minute to the tag's deadline, the rule's period, and a minute until it is ended.
 BEYOND_LIMIT_S = 60.0 + REAPER_EVERY_S + 60.0
-# An estimate from measurements may be off by so much before a box counts as stuck; an assumed one by more.
+# An estimate from measurements may be off by so much before a worker counts as stuck; an assumed one by more.
 _SLACK_MEASURED, _SLACK_ASSUMED = 3.0, 8.0
 _LEAST_LIMIT_S = 3600.0
-# No box is launched for less than its estimate and this share of it.
+# No worker is launched for less than its estimate and this share of it.
 _NEED = 1.25
 # How often a machine that is lost is replaced where the service does that; with a cap never.
 ATTEMPTS = 3
@@ -47,7 +47,7 @@ T = TypeVar("T")
 GIB = 1 << 30
 # Operating system, engine, Python and its packages, logs; the AMI for GPUs is that large by itself.
 _SYSTEM_GIB, _GPU_SYSTEM_GIB, _LEAST_GIB = 20, 45, 30
-# A box has an image as the file that was shipped and unpacked in the engine; the like for data.
+# A worker has an image as the file that was shipped and unpacked in the engine; the like for data.
 _IMAGE_FACTOR, _DATA_FACTOR = 3.0, 2.5
 # More rows than these are joined by instance type.
 _MOST_ROWS = 24
@@ -69,23 +69,23 @@ def expected_usd(parts: Iterable[PlannedPart]) -> float:
 
 
 def usual_limit_s(estimate: DurationEstimate) -> float:
-    """Return how long a box may live where no cap says less."""
+    """Return how long a worker may live where no cap says less."""
     slack = _SLACK_MEASURED if estimate.measured else _SLACK_ASSUMED
     return min(max(slack * estimate.seconds, _LEAST_LIMIT_S), max(estimate.worst_s, _LEAST_LIMIT_S))
 
 
 def least_limit_s(estimate: DurationEstimate) -> float:
-    """Return the least time that a box is launched for."""
+    """Return the least time that a worker is launched for."""
     return min(_NEED * estimate.seconds, usual_limit_s(estimate))
 
 
 def most_usd(usd_per_hour: float, limit_s: float) -> float:
-    """Return the most that a box with that time limit costs, whoever dies."""
+    """Return the most that a worker with that time limit costs, whoever dies."""
     return usd_per_hour * (limit_s + BEYOND_LIMIT_S) / 3600
 
 
 def worst_usd(parts: Iterable[PlannedPart], cap_usd: float | None) -> float:
-    """Return what parts cost if every box lives as long as it may."""
+    """Return what parts cost if every worker lives as long as it may."""
     limits = sum(most_usd(part.usd_per_hour, usual_limit_s(part_estimate(part))) for part in parts)
     return limits if cap_usd is None else min(limits, cap_usd)
 

@@ -1,4 +1,4 @@
-"""JSON objects that the orchestrator and its boxes exchange through S3."""
+"""Records that the orchestrator and its workers exchange through S3, and the names of their objects."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from harness.results.schema import Cell
 
 INPUTS = "inputs"
 BUNDLES, IMAGES, DATASETS = f"{INPUTS}/bundles", f"{INPUTS}/images", f"{INPUTS}/datasets"
-RUNS, OPEN, WORKERS = "runs", "open", "boxes"
+RUNS, OPEN, WORKERS = "runs", "open", "workers"
 # Below a run's folder.
 RUN, PARTS, LAUNCHES = "run.json", "parts", "launches"
-# Below a box's folder.
-HEARTBEAT, END, LOG, JOBS = "beat.json", "end.json", "log.txt", "jobs"
-# Below the folder of inputs, and below a box's.
+# Below a worker's folder.
+HEARTBEAT, END, LOG, JOBS = "heartbeat.json", "end.json", "log.txt", "jobs"
+# Below the folder of inputs, and below a worker's.
 INDEXES = "indexes"
 ARCHIVE = ".tar.gz"
 # Of all records here: both sides run one bundle, so another version is a stranger's.
@@ -51,17 +51,17 @@ def launch(name: str) -> str:
 
 
 def worker(box_id: str) -> str:
-    """Return a box's folder."""
+    """Return a worker's folder."""
     return f"{WORKERS}/{box_id}"
 
 
 def job(key: str) -> str:
-    """Name a finished job, below its box."""
+    """Name a finished job, below its worker."""
     return f"{JOBS}/{key}.tar"
 
 
 def index(key: str) -> str:
-    """Name an index, below the inputs or its box."""
+    """Name an index, below the inputs or its worker."""
     return f"{INDEXES}/{key}{ARCHIVE}"
 
 
@@ -86,7 +86,7 @@ class ShippedImage:
 
 @dataclass(frozen=True)
 class PartJob:
-    """One job of a plan; boxes must plan it under its key."""
+    """One job of a plan; workers must plan it under its key."""
 
     cell: Cell
     job: int
@@ -155,7 +155,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class WorkerPart:
-    """The work of one box: builds, then jobs.
+    """The work of one worker: builds, then jobs.
 
     ``suite`` is the suite as JSON, ``indexes`` are those in S3 already.  The orchestrator rewrites the file before a
     further attempt at the part.
@@ -174,7 +174,7 @@ class WorkerPart:
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """A box's sign of life; S3's time of the object says when.
+    """A worker's heartbeat, dated by S3.
 
     ``phase`` is ``installing``, ``fetching``, ``building``, ``measuring`` or ``finishing``; ``current`` the running
     job's key; ``notice`` a spot interruption that EC2 announced.
@@ -190,7 +190,7 @@ class Heartbeat:
 
 @dataclass(frozen=True)
 class WorkerEnd:
-    """The end of a box: ``ok``, or the cause in ``detail``, one line.
+    """The end of a worker: ``ok``, or the cause in ``detail``, one line.
 
     ``cut_off``: the machine failed or was taken away, so the job that ran last says nothing about its system.
     """

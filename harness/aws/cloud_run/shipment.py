@@ -1,4 +1,4 @@
-"""Inputs in S3: the orchestrator ships them, a box fetches them.
+"""Inputs in S3: the orchestrator ships them, a worker fetches them.
 
 An input is packed into a temporary file of the cache and uploaded under a name that its bytes decide; then its record
 (:class:`Input`) is written.  If two ship the same at once, one record stays and both use it.
@@ -69,7 +69,7 @@ class Shipper:
     """
 
     def __init__(self, work: Objects, engine: docker.DockerClient, cache: Path) -> None:
-        """Refuse an engine whose images have other ids on boxes."""
+        """Refuse an engine whose images have other ids on workers."""
         with engine_errors():
             status = engine.info().get("DriverStatus") or []
         if any("io.containerd.snapshotter" in str(value) for pair in status for value in pair):
@@ -125,9 +125,9 @@ class Shipper:
         return _find(self._work, index_name(key))
 
     def adopt_index(self, box_id: str, key: str, most_bytes: int = 1 << 40) -> ShippedInput | None:
-        """Copy a box's index to the inputs, unless its key is there.
+        """Copy a worker's index to the inputs, unless its key is there.
 
-        An `AwsError` of code ``BadInput``: what the box wrote is no index, whatever is wrong with it.
+        An `AwsError` of code ``BadInput``: what the worker wrote is no index, whatever is wrong with it.
         """
         found = self.find_index(key)
         if found is not None:
@@ -144,7 +144,7 @@ class Shipper:
                 raise AwsError(f"{place}: names no index of this box, or one that is cut or too large")
             ours = _input(index_name(key), built.sha256, size)
             self._work.copy(built.name, ours.name)
-            # Of the copy: the box may write to its own object at any time.
+            # Of the copy: the worker may write to its own object at any time.
             if self._work.sha256(ours.name) != ours.sha256:
                 self._work.delete([ours.name])
                 raise AwsError(f"{place}: names another content than its index has")
@@ -205,14 +205,14 @@ def index_name(key: str) -> str:
 
 
 def upload_index(work: Objects, box_id: str, key: str, index: Index, cache: Path) -> None:
-    """Upload an index that this box built to the box's own folder."""
+    """Upload an index that this worker built to the worker's own folder."""
     name = f"{records.worker(box_id)}/{records.index(key)}"
     made = _upload(work, name, f"the index {key}", lambda path: _pack_index(path, index), cache)
     work.put_new(f"{name}.json", dump(made))
 
 
 class Fetcher:
-    """Fetches shipped inputs to this box, each checked against its record."""
+    """Fetches shipped inputs to this worker, each checked against its record."""
 
     def __init__(self, work: Objects, cache: Path) -> None:
         self._work, self._cache = work, cache
@@ -277,7 +277,7 @@ class Fetcher:
             try:
                 found = self._work.download(shipped.name, path)
             except AwsError as error:
-                if error.code not in MISSING | {"AccessDenied"}:  # which it is for boxes, that may not list
+                if error.code not in MISSING | {"AccessDenied"}:  # which it is for workers, that may not list
                     raise
                 raise AwsError(f"{place}: cannot be read, or is not there; run again", "BadInput") from error
             if found != shipped.sha256:

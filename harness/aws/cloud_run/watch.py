@@ -1,4 +1,4 @@
-"""Watches a run's boxes in AWS and S3: launches what is ready, brings jobs home, ends what is done, until all is over.
+"""Watch a run's workers in AWS and S3: launch ready parts, fetch jobs, end workers, until the run is over.
 
 All that it knows is in S3 and in the backend's service, so any later command can go on.  All times are AWS' own.
 """
@@ -88,7 +88,7 @@ class RunDisplay:
 
 @dataclass(frozen=True)
 class Timeouts:
-    """Seconds to wait: ``first_beat_s`` for the first sign of life after a launch, boot and engine included; ``beat_s``
+    """Seconds to wait: ``first_beat_s`` for the first heartbeat after a launch, boot and engine included; ``beat_s``
     for each further one; ``again_s`` before a machine is told once more to end, ``linger_s`` until it is left so.
     """
 
@@ -108,10 +108,9 @@ class PollInterval:
 
 @dataclass
 class RunWatch:
-    """One run, from wherever it is to its end.
+    """One run, from its present state to its end.
 
-    ``put_part`` ships a part's inputs and writes what its box is to do; ``most``: launches at once; ``cap_usd``: what
-    all may cost.
+    ``put_part`` ships a part's inputs and its record; ``most``: launches at once; ``cap_usd``: what all may cost.
     """
 
     work: Objects
@@ -183,7 +182,7 @@ class RunWatch:
         """Look and act once; return whether all is over."""
         heard, self._heard = self._heard, None
         self.work.size(records.is_open(self.journal.run.run_id))  # any answer says the time
-        # AWS first: what S3 shows after a box was seen to be gone is all that it ever handed over.
+        # AWS first: what S3 shows after a worker is gone is all that it ever uploaded.
         self._states |= self.backend.look(self.launched, self._submissions)
         for launch in self.launched:
             instance = self._states[launch.parts[0]].instance
@@ -192,7 +191,7 @@ class RunWatch:
         open_parts = [part for launch in self.launched for part in self._submissions[launch.name].parts]
         live = [part for part in open_parts if part.name not in self._finished]
         states = {part.name: self._states[part.name] for part in live}
-        self.journal.look(box for state in states.values() if state.phase in (RUNNING, ENDED) for box in state.boxes)
+        self.journal.look(box for state in states.values() if state.phase in (RUNNING, ENDED) for box in state.workers)
         self._heard = heard or self.clock.now
         self._arrivals(live)
         for part in live:
@@ -204,17 +203,17 @@ class RunWatch:
         return self._over >= self._submissions.keys()
 
     def _last(self, state: PartState) -> WorkerRecords:
-        """Return what the last box of a part that wrote anything has written."""
-        written = [self.journal.signs[box] for box in state.boxes if box in self.journal.signs]
+        """Return the records of the last worker of a part that wrote any."""
+        written = [self.journal.signs[box] for box in state.workers if box in self.journal.signs]
         return next((signs for signs in reversed(written) if signs.beat or signs.end), WorkerRecords())
 
     def _arrivals(self, parts: list[PlannedPart]) -> None:
-        """Bring home what boxes have handed over: indexes to the shared inputs, jobs into the store."""
+        """Fetch what workers uploaded: indexes into the shared inputs, jobs into the store."""
         wanted: dict[str, tuple[PartJob, str]] = {}
         for part in parts:
             builds = {build.key for build in part.builds} - self._indexes - self._damaged.keys()
             jobs = {job.key: job for job in part.jobs if job.key not in self.home.keys | self._damaged.keys()}
-            for box in self._states[part.name].boxes:
+            for box in self._states[part.name].workers:
                 signs = self.journal.signs.get(box, WorkerRecords())
                 for key in builds & signs.indexes:
                     self._adopt(box, key, part.disk_gib << 30)
@@ -278,7 +277,7 @@ class RunWatch:
             self.backend.end(part.name, state, why)
 
     def _wrong(self, state: PartState) -> str | None:
-        """Return why a box must go that has not said that it is done."""
+        """Return why an unfinished worker must be ended, or None."""
         if state.launched is None or state.phase == UNKNOWN:
             return None
         if state.reason:
@@ -288,7 +287,7 @@ class RunWatch:
             return f"EC2 takes it away: {last.beat.notice}"
         # Until harness is there, nothing beats.
         installs = last.beat is None or last.beat.phase == "installing"
-        # While S3 did not answer, no box could write.
+        # While S3 did not answer, no worker could write.
         silent = self.clock.now - max(last.beat_at or state.launched, self._heard or 0.0)
         most = patience.first_beat_s if installs else patience.beat_s
         return f"no sign of life for {silent / 60:.0f} min" if silent > most else None
@@ -309,7 +308,7 @@ class RunWatch:
             log.info(f"{self._name(part, state)}: {len(unbuilt)} indexes are not built ({why})")
         if not missing:
             return
-        # Of a box that ended by itself nothing was interrupted, unless it says so.
+        # A worker that ended by itself interrupted no job, unless its record says so.
         current = beat.current if beat is not None and (end is None or end.cut_off) else None
         for job in missing:
             reason = self._damaged.get(job.key) or (why if job.key == current else None)

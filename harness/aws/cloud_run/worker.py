@@ -1,10 +1,10 @@
-"""A box: its agent (``python -m harness.aws.cloud_run.worker``) and ``harness run --part``.
+"""Run one part on a rented machine: the agent (``python -m harness.aws.cloud_run.worker``) and ``run --part``.
 
-The agent fetches the inputs of its part, runs ``harness run --part`` in a process of its own, and writes to the box's
-folder in S3: a beat every half minute, and at the end how it went, whatever happened.  Exit code 0: every job is
-uploaded; 1: not all, as its end says; 2: the agent could not begin and has written nothing.
+The agent fetches the inputs of its part, runs ``harness run --part`` in a process of its own, and writes to the
+worker's folder in S3: a heartbeat every half minute, and an end record, whatever happened.  Exit code 0: every job is
+uploaded; 1: some are not, as the end record says; 2: the agent could not begin and has written nothing.
 
-The other process measures, and uploads each job and index to the box's folder once it is stored.
+The other process measures, and uploads each job and index to the worker's folder once it is stored.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _LOG_EVERY = 10
 _NICE = 10
 # In the agent's home, beside the assignment.
 _DATASETS = "datasets"
-# How long S3 may be out of reach at the end of a part; the jobs are safe on disk until the box's time limit.
+# How long S3 may be out of reach at the end of a part; the jobs are safe on disk until the worker's time limit.
 _PATIENCE_S = 4 * 3600.0
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 2.0, 60.0
 
@@ -89,14 +89,14 @@ class WorkerStatus:
 
 
 class _BoxLog(logging.Handler):
-    """Writes messages to the box's log."""
+    """Writes messages to the worker's log."""
 
     def __init__(self, log_file: IO[bytes]) -> None:
         super().__init__()
         self._file = log_file
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._file.write(f"box: {record.getMessage()}\n".encode("utf-8", "replace"))
+        self._file.write(f"worker: {record.getMessage()}\n".encode("utf-8", "replace"))
         self._file.flush()
 
 
@@ -114,7 +114,7 @@ def _messages_to(log_file: IO[bytes]) -> Iterator[None]:
 
 
 class Worker:
-    """One box, which does one part."""
+    """One worker, which does one part."""
 
     def __init__(
         self, work: Objects, box_id: str, run_id: str, part: str, home: Path, log: IO[bytes], launcher: str = "docker"
@@ -266,7 +266,7 @@ class Worker:
 
 
 def box_id(connections: Connections) -> str:
-    """Return this box's ``aws:userid``: IAM lets it write to that folder."""
+    """Return this worker's ``aws:userid``: IAM lets it write to that folder."""
     with aws_errors("asking AWS for this box's id"):
         return str(connections.client("sts").get_caller_identity()["UserId"])
 
@@ -308,7 +308,7 @@ def options(usual: RunOptions, suite: Suite, part: WorkerPart, callbacks: RunCal
 
 
 class Uploader(RunCallbacks):
-    """Uploads stored jobs and the part's indexes to the box's folder.
+    """Uploads stored jobs and the part's indexes to the worker's folder.
 
     A failed upload is tried again after the next job, and at the end for ``patience_s``.
     """
@@ -374,7 +374,7 @@ class Uploader(RunCallbacks):
         return None
 
     def _upload_job(self, key: str, folder: Path) -> None:
-        # Refused where it is there already: only an earlier try of this box can have written it.
+        # Refused where it is there already: only an earlier try of this worker can have written it.
         self._box.put_new(records.job(key), pack(folder))
         self._note(uploaded=self.status.uploaded + 1)
 

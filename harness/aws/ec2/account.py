@@ -31,7 +31,7 @@ _STACKS = "CreateStack DeleteStack DescribeStackEvents DescribeStacks TagResourc
 # A bucket of the same name in another account gets and gives nothing.
 _OWN_ACCOUNT = {"StringEquals": {"aws:ResourceAccount": "${aws:PrincipalAccount}"}}
 _ECR = re.compile(r"(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(?:\.cn)?/(?P<name>[^:@]+)")
-# Services whose own roles boxes, spot boxes and compute environments need.
+# Services whose own roles workers, spot workers and compute environments need.
 LINKED = ("batch.amazonaws.com", "ecs.amazonaws.com", "spot.amazonaws.com")
 # Inputs and traces of runs are of no use after that: results are fetched.
 EXPIRES_DAYS = 90
@@ -68,13 +68,13 @@ def find(connections: Connections, work: S3Uri, region: str) -> Account | None:
 
 
 def check_reaper(connections: Connections, region: str, account: Account) -> None:
-    """Refuse to launch where AWS would not end late boxes."""
+    """Refuse to launch where AWS would not end late workers."""
     rule, state = account.reaper_rule, "missing"
     with _errors_but(f"looking at the rule {rule}", "ResourceNotFoundException"):
         state = connections.client("events", region).describe_rule(Name=rule)["State"].lower()
     if state != "enabled":
         raise UsageError(
-            f"the rule {rule}, by which AWS ends late boxes, is {state};"
+            f"the rule {rule}, by which AWS ends late workers, is {state};"
             " enable it, or put it back as `harness ec2 template` prints it"
         )
 
@@ -102,8 +102,8 @@ def up(
 ) -> None:
     """Deploy the account stack, and what must be there before it.
 
-    Boxes may be of these types; the security group is for the subnet's VPC, or the default one; ``agent_image`` is that
-    of Batch's agents, if hosts fetch it from ECR.
+    Workers may be of these types; the security group is for the subnet's VPC, or the default one; ``agent_image`` is
+    that of Batch's agents, if hosts fetch it from ECR.
     """
     bundle.refuse_accounts(work)
     connections = _at(connections, region)
@@ -182,7 +182,7 @@ def template(work: S3Uri, region: str, types: Iterable[str], agent_image: str | 
         "AWSTemplateFormatVersion": "2010-09-09",
         "Description": f"ir-harness: what runs through {work} need in {region}; costs nothing but the bucket's content",
         "Parameters": {
-            "Vpc": {"Type": "AWS::EC2::VPC::Id", "Description": "where boxes live; the default VPC will do"},
+            "Vpc": {"Type": "AWS::EC2::VPC::Id", "Description": "where workers live; the default VPC will do"},
             "InstanceTypes": {"Type": "CommaDelimitedList", "Default": ",".join(sorted(types))},
             "MakeBucket": {"Type": "String", "AllowedValues": ["yes", "no"], "Default": "yes"},
         },
@@ -302,7 +302,7 @@ def _boundary(connections: Connections, work: S3Uri, region: str) -> None:
 
 
 def _refuse_alive(connections: Connections, work: S3Uri, owner: str, region: str) -> None:
-    """Refuse while boxes of any region or user need the bucket."""
+    """Refuse while workers of any region or user need the bucket."""
     found, failed = instances.everywhere(connections, partial(instances.alive, connections))
     for unseen in failed:
         if not unseen.denied or unseen.region == region:
@@ -342,12 +342,13 @@ def trust_policy(*services: str) -> Policy:
 
 
 def worker_policy(work: S3Uri) -> Policy:
-    """Let a box read what is shipped and write its own folder.
+    """Let a worker read inputs and write its own folder.
 
-    ``aws:userid`` is ``<role id>:<instance or task id>``.  A box lists nothing, so S3 answers 403 for a missing object.
+    ``aws:userid`` is ``<role id>:<instance or task id>``.  A worker may not
+    list, so S3 answers 403 for a missing object.
     """
     read = [_s3(work, work.key(name, "*")) for name in ("inputs", records.RUNS)]
-    own = _s3(work, f"{work.key('boxes')}/${{aws:userid}}/*")
+    own = _s3(work, f"{work.key(records.WORKERS)}/${{aws:userid}}/*")
     return _document(
         _allow("ReadInputsAndRuns", "s3", "GetObject", read, _OWN_ACCOUNT),
         _allow("WriteItsOwnFolder", "s3", "PutObject", own, _OWN_ACCOUNT),
@@ -409,7 +410,7 @@ def runner_policy(work: S3Uri, name: str, instance_types: Any, security_group: s
     """Let a user run suites, look, end, and deploy suite stacks.
 
     Nothing here changes what a role may do; of IAM there is ``PassRole`` on the worker's and the hosts' role.
-    ``instance_types`` is a list, or a reference in a template; boxes have no other security group.
+    ``instance_types`` is a list, or a reference in a template; workers have no other security group.
     """
     look = "DescribeImages DescribeInstanceTypeOfferings DescribeInstances DescribeLaunchTemplateVersions"
     look += " DescribeLaunchTemplates DescribeRegions DescribeSubnets DescribeVolumes GetConsoleOutput"

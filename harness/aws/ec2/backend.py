@@ -27,7 +27,7 @@ from harness.results.schema import Ec2Instance
 
 # Until EC2 shows an instance that it said was launched.
 SHOWN_S = 300.0
-# The deadline that the rule on AWS's side keeps, beyond the box's own limit.
+# The deadline that the rule on AWS's side keeps, beyond the worker's own limit.
 _GRACE_S = 60.0
 # A launch that was noted longer ago, and not asked for, gets its whole time anew.
 _FRESH_S = 60.0
@@ -128,7 +128,7 @@ class Ec2Backend:
             if self._clock.now - launch.at > _FRESH_S:  # who noted it died before it asked
                 launch = replace(launch, at=round(self._clock.now))
         refusals: list[AwsError] = []
-        for subnet in asked + others:  # a lost box may have taken the last address of where it was asked for
+        for subnet in asked + others:  # a lost worker may have taken the last address of where it was asked for
             if launch.zone != subnet.zone:
                 launch = replace(launch, zone=subnet.zone, role=self._account.worker_role_id)
                 note(launch)
@@ -179,7 +179,7 @@ class Ec2Backend:
             "DeviceIndex": 0,
             "SubnetId": subnet.subnet_id,
             "Groups": [self._account.security_group],
-            # Whatever the subnet gives: without an address a box reaches neither S3 nor packages.
+            # Whatever the subnet gives: without an address a worker reaches neither S3 nor packages.
             "AssociatePublicIpAddress": True,
             "DeleteOnTermination": True,
         }
@@ -236,7 +236,7 @@ class Ec2Backend:
         return PartState(
             RUNNING if box.alive else ENDED,
             "booting" if box.state in ("pending", "running") else box.state,
-            boxes=(self._box_id(launch, box.instance_id),),
+            workers=(self._box_id(launch, box.instance_id),),
             attempts=1,
             reason=reason,
             seconds=min(lived, most),

@@ -251,7 +251,7 @@ def test_each_child_of_a_large_array_has_its_state_and_its_box(made: Connections
     launch(backend, large)
     states = ended(backend, large)
     assert {state.words for state in states.values()} == {"succeeded"}
-    boxes = {box for state in states.values() for box in state.boxes}
+    boxes = {box for state in states.values() for box in state.workers}
     assert len(boxes) == 130 and all(box.startswith(f"{ROLE_ID}:") for box in boxes)
 
 
@@ -379,7 +379,7 @@ def test_every_attempt_has_its_box_and_the_reason_is_the_last_ones(
     reason = f"Host EC2 of arn:aws:iam::{server.ACCOUNT}:role/x terminated."
     shown[0] |= {"status": "FAILED", "statusReason": reason, "container": {"taskArn": task("two"), "exitCode": 1}}
     over = look(backend, ONE)["001"]
-    assert (over.boxes, over.attempts, over.seconds) == (running.boxes, 2, 90.0 + 2 * partition.BEYOND_LIMIT_S)
+    assert (over.workers, over.attempts, over.seconds) == (running.workers, 2, 90.0 + 2 * partition.BEYOND_LIMIT_S)
     assert over.reason == "Host EC2 of arn:aws:iam::<account>:role/x terminated.; exit code 1"
 
 
@@ -484,7 +484,7 @@ def test_instances_of_another_runs_jobs_are_left(
     made: Connections, backend: BatchBackend, logged: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start(made, suite="quick", launcher="batch")
-    monkeypatch.setattr(suite_stack, "jobs", lambda *_: [suite_stack.BatchJob("j", "j", "RUNNING")])
+    monkeypatch.setattr(suite_stack, "unfinished_jobs", lambda *_: [suite_stack.BatchJob("j", "j", "RUNNING")])
     assert backend.alive() == []
     assert "other jobs of quick are not finished" in logged[0]
 
@@ -497,7 +497,7 @@ def test_an_array_is_ended_by_one_request_and_its_stragglers_one_by_one(
     monkeypatch.setattr(suite_stack, "_GRACE_S", 0)
     monkeypatch.setattr(client, "terminate_job", lambda jobId, reason: ended.append(jobId))
     job = suite_stack.BatchJob("j", "j", "PENDING", parts=250)
-    monkeypatch.setattr(suite_stack, "jobs", lambda *_: [] if "j:240" in ended else [job])
+    monkeypatch.setattr(suite_stack, "unfinished_jobs", lambda *_: [] if "j:240" in ended else [job])
 
     def described(jobs: list[str]) -> dict[str, Any]:
         assert len(jobs) <= 100

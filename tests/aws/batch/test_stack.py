@@ -269,7 +269,7 @@ def test_machines_do_not_change_under_jobs(
     connections: Connections, wanted: Make, account: Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     up(connections, wanted(), account)
-    monkeypatch.setattr(suite_stack, "jobs", lambda *_: [suite_stack.BatchJob("j", "j", "RUNNING")] * 2)
+    monkeypatch.setattr(suite_stack, "unfinished_jobs", lambda *_: [suite_stack.BatchJob("j", "j", "RUNNING")] * 2)
     for changed in (wanted(disk_gib=300), wanted(max_instances=9), wanted(spot=True)):
         with pytest.raises(UsageError, match=r"2 jobs of quick are not finished, and their machines would change"):
             up(connections, changed, account)

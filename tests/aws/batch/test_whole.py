@@ -111,7 +111,7 @@ def stored_in_s3(connections: Connections, bucket: str) -> dict[str, bytes]:
     """Return what runs and boxes have left in a bucket, by object name."""
     s3 = connections.client("s3")
     listed = s3.list_objects_v2(Bucket=bucket).get("Contents", [])
-    names = [each["Key"] for each in listed if each["Key"].startswith(("runs/", "boxes/"))]
+    names = [each["Key"] for each in listed if each["Key"].startswith(("runs/", "workers/"))]
     return {name: s3.get_object(Bucket=bucket, Key=name)["Body"].read() for name in names}
 
 
@@ -134,7 +134,7 @@ def check_measured(bench: Bench, connections: Connections, bucket: str) -> None:
     assert sorted(each.get("arrayProperties", {}).get("size", 1) for each in submitted(connections)) == [1, 2]
     no_secrets(bench.results)
     left = stored_in_s3(connections, bucket)
-    boxes = {name.split("/")[1] for name in left if name.startswith("boxes/")}
+    boxes = {name.split("/")[1] for name in left if name.startswith("workers/")}
     assert len(boxes) == 3, "an index build, and two parts"
     for name, content in left.items():
         assert not [secret for secret in SECRETS if secret.encode() in content], name

@@ -123,7 +123,7 @@ def test_a_lie_is_named_and_not_stored(job: Path, work: Objects, store: Store, l
     with pytest.raises(AwsError, match=says) as caught:
         local_results.fetch_job(work, BOX, job.name, result().spec, store)
     assert caught.value.code == "BadJob" and "\n" not in str(caught.value)
-    assert f"boxes/{BOX}/jobs/{job.name}.tar" in str(caught.value)
+    assert f"workers/{BOX}/jobs/{job.name}.tar" in str(caught.value)
     assert read_jobs(store.folder) == () and not list(store.staging.iterdir())
 
 

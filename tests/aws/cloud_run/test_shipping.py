@@ -482,7 +482,7 @@ def test_an_index_of_a_box_is_adopted_once(work: Objects, tmp_path: Path, logged
     built = made_index(tmp_path / "cache")
     assert adopt(work, BOX, KEY) is None, "the box has none yet"
     shipment.upload_index(work, BOX, KEY, built, tmp_path)
-    assert all(name.startswith(f"boxes/{BOX}/indexes/{KEY}.") for name in names(work)) and len(names(work)) == 2
+    assert all(name.startswith(f"workers/{BOX}/indexes/{KEY}.") for name in names(work)) and len(names(work)) == 2
     adopted = shipper(work, tmp_path).adopt_index(BOX, KEY)
     assert adopted is not None and adopted.name.startswith(f"inputs/indexes/{KEY}.")
     assert find(work, KEY) == adopted
@@ -504,11 +504,11 @@ def test_an_index_that_is_shipped_from_home_is_what_a_boxs_would_be(work: Object
 
 
 LIES = {
-    "another box's": f"boxes/{BOX}-2/indexes/{KEY}.{{hash}}.tar.gz",
+    "another box's": f"workers/{BOX}-2/indexes/{KEY}.{{hash}}.tar.gz",
     "an input": f"inputs/indexes/{KEY}.{{hash}}.tar.gz",
-    "another file of the box": f"boxes/{BOX}/jobs/0123456789abcdef.tar",
-    "a way out": f"boxes/{BOX}/indexes/../../../inputs/images/{{hash}}.tar.gz",
-    "another key": f"boxes/{BOX}/indexes/{KEY[:-1]}0.{{hash}}.tar.gz",
+    "another file of the box": f"workers/{BOX}/jobs/0123456789abcdef.tar",
+    "a way out": f"workers/{BOX}/indexes/../../../inputs/images/{{hash}}.tar.gz",
+    "another key": f"workers/{BOX}/indexes/{KEY[:-1]}0.{{hash}}.tar.gz",
 }
 
 
@@ -602,7 +602,7 @@ class Shipping(Shipper):
     """Ships no image, and notes what it ships."""
 
     def __init__(self, work: Objects, cache: Path) -> None:
-        super().__init__(work, Engine().client, cache, lambda _: None)
+        super().__init__(work, Engine().client, cache)
         self.shipped: list[str] = []
 
     def image(self, prepared: Prepared) -> ShippedImage:

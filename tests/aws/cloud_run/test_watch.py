@@ -100,7 +100,7 @@ class FakeBackend:
             self.run(each.name)
 
     def run(self, name: str, box: str = "", **changes: Any) -> None:
-        boxes = (*self.states.get(name, PartState(WAITING, "")).boxes, f"{ROLE}:{box or name}")
+        boxes = (*self.states.get(name, PartState(WAITING, "")).workers, f"{ROLE}:{box or name}")
         instance = Ec2Instance(f"i-{name}", "m6i.large")
         state = PartState(RUNNING, "running", boxes, len(boxes), launched=NOW, instance=instance)
         self.states[name] = replace(state, **changes)
@@ -244,7 +244,7 @@ def test_a_part_waits_for_the_index_that_another_builds(scene: Scene) -> None:
     watch = scene.watch(builder, part("p", needs=(key,)))
     watch._tick()
     assert [launch.name for launch in scene.backend.launched] == ["builds"]
-    content, folder = b"index", f"boxes/{ROLE}:builds/indexes"
+    content, folder = b"index", f"workers/{ROLE}:builds/indexes"
     sha256 = hashlib.sha256(content).hexdigest()
     scene.work.put(f"{folder}/{key}.{sha256[:12]}.tar.gz", content)
     scene.box("builds").put_new(

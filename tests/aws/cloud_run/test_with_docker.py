@@ -165,7 +165,7 @@ def test_user_data_makes_a_box_whose_jobs_come_home(
     beat = read(Heartbeat, "beat", written(work, 1, records.HEARTBEAT))
     assert (beat.phase, beat.current, beat.instance_id) == ("finishing", None, id_)
     said = written(work, 1, records.LOG).decode()
-    assert "fetching the image of shipped" in said and "box: end: all is done" in said
+    assert "fetching the image of shipped" in said and "worker: end: all is done" in said
     check_rights(aws, 1)
     check_no_secrets(work, user_data, log, json.dumps(engine.images.get(image.digest).attrs))
 

@@ -99,7 +99,7 @@ def test_up_makes_all_of_it_and_a_second_call_changes_nothing(aws: str) -> None:
     assert all(blocked.values()) and len(blocked) == 4
     rules = s3.get_bucket_lifecycle_configuration(Bucket=WORK.bucket)["Rules"]
     assert {rule["Filter"]["Prefix"]: rule["Expiration"]["Days"] for rule in rules} == {
-        f"some/prefix/{folder}/": 90 for folder in ("inputs", "runs", "open", "boxes")
+        f"some/prefix/{folder}/": 90 for folder in ("inputs", "runs", "open", "workers")
     }
     encryption = s3.get_bucket_encryption(Bucket=WORK.bucket)["ServerSideEncryptionConfiguration"]
     assert encryption["Rules"][0]["ApplyServerSideEncryptionByDefault"]["SSEAlgorithm"] == "AES256"

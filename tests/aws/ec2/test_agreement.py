@@ -77,7 +77,7 @@ def test_who_goes_on_without_a_cap_keeps_that_of_the_beginning(
         caps.append(made.cap_usd)
         return made
 
-    monkeypatch.setattr(run, "Watch", noted)
+    monkeypatch.setattr(run, "RunWatch", noted)
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(RunWatch, "run", _interrupted)
         plain.run(cap_usd=1.5)

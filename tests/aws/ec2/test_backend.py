@@ -73,7 +73,7 @@ def launched(plain: Field) -> Iterator[Launched]:
     """After every test all that was launched is ended, and nothing is left."""
     connections = Connections(REGION)
     made = plain.suite_run()
-    context = BackendContext(made.request, connections, REGION, KNOWN, made.clock, made.owner, [].append)
+    context = BackendContext(made.request, connections, REGION, KNOWN, made.clock, made.owner)
     made.work.size("runs")  # any answer says the time
     yield Launched(plain, connections, Ec2Backend(context), at=round(made.clock.now))
     ids = [box.instance_id for box in ec2_instances.find(connections, REGION) if box.alive]
@@ -249,7 +249,7 @@ def test_a_type_that_no_zone_here_offers_is_refused(
 
 def test_user_data_that_ec2_would_refuse_is_refused_here(launched: Launched, monkeypatch: pytest.MonkeyPatch) -> None:
     launched.begin()
-    monkeypatch.setattr(bundle, "MOST_BYTES", 1000)
+    monkeypatch.setattr(bundle, "MAXIMUM_USER_DATA_BYTES", 1000)
     with pytest.raises(UsageError, match="user data of"):
         launched()
     assert launched_and_terminated() == (0, 0)

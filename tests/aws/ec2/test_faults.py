@@ -125,11 +125,11 @@ def test_a_job_that_arrives_damaged_is_not_taken(plain: Field) -> None:
 
 
 def test_another_runs_box_cannot_hand_a_job_over(plain: Field) -> None:
-    """What lies below boxes/ under another id is never read."""
+    """What lies below workers/ under another id is never read."""
     with plain.boxes() as boxes:
         made = plain.suite_run()
         draft = made.draft(made.found_images(), None)
-        stranger = Objects(Connections(REGION), WORK).below("boxes", f"{boxes.role_id}:i-stranger", "jobs")
+        stranger = Objects(Connections(REGION), WORK).below("workers", f"{boxes.role_id}:i-stranger", "jobs")
         for part in draft.parts:
             for job in part.jobs:
                 stranger.put(f"{job.key}.tar", b"forged")
@@ -417,7 +417,7 @@ def handed_over(plain: Field) -> None:
 
 def _indexes_alone(watch: Any, parts: Any) -> None:
     for part in parts:
-        for box in watch._states[part.name].boxes:
+        for box in watch._states[part.name].workers:
             for key in {build.key for build in part.builds}:
                 if key in getattr(watch.journal.signs.get(box), "indexes", ()):
                     watch.shipper.adopt_index(box, key)

@@ -335,28 +335,28 @@ def box(action: str, name: str, **context: str) -> bool:
 
 
 def test_a_box_writes_its_own_folder_alone() -> None:
-    assert box("s3:PutObject", "/some/prefix/boxes/AROAROLE:i-1/jobs/k.tar")
-    others = ("boxes/AROAROLE:i-2/beat.json", "boxes/AROAROLE:i-11/x", "boxes/x", "runs/r/run.json")
-    for name in (*others, "inputs/indexes/k.tar.gz", "inputs/bundles/b.tar.gz", "boxes/AROAROLE:i-1"):
+    assert box("s3:PutObject", "/some/prefix/workers/AROAROLE:i-1/jobs/k.tar")
+    others = ("workers/AROAROLE:i-2/heartbeat.json", "workers/AROAROLE:i-11/x", "workers/x", "runs/r/run.json")
+    for name in (*others, "inputs/indexes/k.tar.gz", "inputs/bundles/b.tar.gz", "workers/AROAROLE:i-1"):
         assert not box("s3:PutObject", f"/some/prefix/{name}"), name
-    assert not box("s3:PutObject", "/other/boxes/AROAROLE:i-1/x")
-    assert not box("s3:DeleteObject", "/some/prefix/boxes/AROAROLE:i-1/x")
+    assert not box("s3:PutObject", "/other/workers/AROAROLE:i-1/x")
+    assert not box("s3:DeleteObject", "/some/prefix/workers/AROAROLE:i-1/x")
 
 
 def test_a_box_reads_inputs_and_runs_and_lists_nothing() -> None:
     assert box("s3:GetObject", "/some/prefix/inputs/images/i.tar.gz") and box(
         "s3:GetObject", "/some/prefix/runs/r/run.json"
     )
-    assert not box("s3:GetObject", "/some/prefix/boxes/AROAROLE:i-2/log.txt")
+    assert not box("s3:GetObject", "/some/prefix/workers/AROAROLE:i-2/log.txt")
     assert not box("s3:GetObject", "/elsewhere/inputs/x")
-    for prefix in ("", "some/prefix/runs/", "some/prefix/boxes/", "some/prefix/inputs/"):
+    for prefix in ("", "some/prefix/runs/", "some/prefix/workers/", "some/prefix/inputs/"):
         assert not box("s3:ListBucket", "", s3_prefix=prefix)
 
 
 def test_a_bucket_of_another_account_gets_and_gives_nothing() -> None:
     """Somebody may have taken a bucket's name after it was deleted."""
     away = {"aws_resourceaccount": "210987654321"}
-    assert not box("s3:PutObject", "/some/prefix/boxes/AROAROLE:i-1/x", **away)
+    assert not box("s3:PutObject", "/some/prefix/workers/AROAROLE:i-1/x", **away)
     assert not box("s3:GetObject", "/some/prefix/inputs/x", **away)
     given = account.resolve_policy(account.runner_policy(WORK, NAME, []), "aws", REGION, ACCOUNT)
     key = "arn:aws:s3:::harness-work/some/prefix/inputs/x"
