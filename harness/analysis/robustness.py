@@ -5,7 +5,7 @@ The reference order is that of one measure over all queries and all judgements.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
@@ -19,11 +19,10 @@ from harness.evaluation import evaluate_runs, measure_names, qrels_subsample
 from harness.evaluation.evaluate_runs import EvaluatedRuns
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.qrels_subsample import KeepRule
+from harness.progress import Progress, part_of, silent
 from harness.stats import CONFIDENCE, INTERVAL_MIN_QUERIES, Estimate
 
 Floats = NDArray[np.float64]
-Step = Callable[[int, int], None]
-
 RESAMPLES, DRAWS, SEED = 1000, 100, 2023
 NO_MEAN = "it is no mean over queries"
 _RESAMPLED = "resampled"
@@ -112,7 +111,7 @@ class QueryScores:
     unfit: Mapping[str, str] = field(default_factory=dict)
 
 
-def examine(runs: JudgedRuns, options: RobustnessOptions, step: Step = lambda _done, _total: None) -> Robustness:
+def examine(runs: JudgedRuns, options: RobustnessOptions, step: Progress = silent) -> Robustness:
     """Make the leaderboard of some runs and examine its robustness.
 
     Args:
@@ -130,14 +129,14 @@ def examine(runs: JudgedRuns, options: RobustnessOptions, step: Step = lambda _d
     main, *others = measure_names.parse((options.measure, *options.against))
     options = replace(options, measure=str(main), against=tuple(map(str, others)))
     turns = 1 + len(options.keeps)
-    judged = evaluate_runs.evaluate_runs(runs, (main, *others), _turn(step, 0, turns))
+    judged = evaluate_runs.evaluate_runs(runs, (main, *others), part_of(step, 0, turns))
     values = _values(judged)
     if options.measure in values.unfit:
         reason = values.unfit[options.measure]
         raise UsageError(f"{runs.dataset}: {main} makes no leaderboard: {reason}; choose another with --measure")
     board = _board(values, options.measure)
     fewer = [
-        _fewer_judgements(runs, board, main, keep, options, _turn(step, turn, turns))
+        _fewer_judgements(runs, board, main, keep, options, part_of(step, turn, turns))
         for turn, keep in enumerate(options.keeps, start=1)
     ]
     return replace(
@@ -190,11 +189,6 @@ def _board(values: QueryScores, measure: str) -> _Board:
     return _Board(tuple(names[index] for index in order), order, means[list(order)], columns[:, list(order)])
 
 
-def _turn(step: Step, turn: int, turns: int) -> Step:
-    """Report the steps of one turn as steps of all turns."""
-    return lambda done, total: step(turn * total + done, turns * total)
-
-
 def _values(judged: EvaluatedRuns) -> QueryScores:
     unfit = {measure: reason for measure in judged.measures if (reason := _unfit(judged, measure))}
     columns = {
@@ -228,7 +222,7 @@ def _other_queries(board: _Board, resampled: Floats | None) -> Condition:
 
 
 def _fewer_judgements(
-    runs: JudgedRuns, board: _Board, measure: Any, keep: KeepRule, options: RobustnessOptions, step: Step
+    runs: JudgedRuns, board: _Board, measure: Any, keep: KeepRule, options: RobustnessOptions, step: Progress
 ) -> Condition:
     if runs.hits_alone:
         reason = "documents were judged by the answers in their texts: there are no judgements to take away"

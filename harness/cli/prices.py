@@ -1,37 +1,49 @@
-"""`harness instances` and `prices`: instance types that provide an envelope, at dated prices."""
+"""`harness instances`, `prices` and `reprice`: instance types that provide an envelope, and dated prices."""
 
 from __future__ import annotations
 
+import datetime
 import math
-from datetime import UTC, date, datetime
+from pathlib import Path
 
 import click
 
-from harness.cli.options import PriceSelection, price_options
-from harness.cli.output import columns
+from harness.analysis import reprice as repricing
+from harness.analysis import row_pricing
+from harness.cli.locations import mirrored
+from harness.cli.options import (
+    PriceSelection,
+    cache_option,
+    date_option,
+    parse_measures,
+    price_options,
+    results_argument,
+)
+from harness.cli.output import FORMATS, columns, format_option, output_option, show
+from harness.cli.stored_results import StoredResults, measures_option
 from harness.errors import UsageError
 from harness.pricing import offers
 from harness.pricing import prices as stored
 from harness.pricing.instances import Instance
 from harness.pricing.offers import LeftOut
 from harness.records import Envelope
+from harness.report import writers
+from harness.report.repricing import repricing_document
 
 
 @click.command()
-@click.option("--cpu", type=click.IntRange(1), required=True, help="At least so many vCPUs.")
-@click.option("--memory", type=click.FloatRange(0, 1e6, min_open=True), required=True, help="At least so many GiB.")
-@click.option("--gpu", type=click.IntRange(0), default=0, show_default=True, help="At least so many NVIDIA GPUs.")
+@click.option("--cpu", type=click.IntRange(1), required=True, help="Minimum vCPUs.")
+@click.option("--memory", type=click.FloatRange(0, 1e6, min_open=True), required=True, help="Minimum GiB.")
+@click.option("--gpu", type=click.IntRange(0), default=0, show_default=True, help="Minimum NVIDIA GPUs.")
 @click.option("--arch", type=click.Choice(["x86_64", "arm64"]), help="Only this architecture.  [default: any]")
 @click.option(
     "--reserve/--no-reserve",
     default=False,
     show_default=True,
-    help="The memory must be there beside what the host needs for itself (instance_profiles/defaults.toml).",
+    help="Require the memory beside the host's reserve (instance_profiles/defaults.toml).",
 )
-@click.option(
-    "--limit", type=click.IntRange(1), default=20, show_default=True, help="Show so many of the fitting ones."
-)
-@click.option("--left-out", is_flag=True, help="Name each type that was left out, not only how many.")
+@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Number of types to show.")
+@click.option("--left-out", is_flag=True, help="Name every type that was left out.")
 @price_options
 def instances(
     cpu: int,
@@ -43,9 +55,9 @@ def instances(
     left_out: bool,
     selection: PriceSelection,
 ) -> None:
-    """List the instance types that provide so many CPUs and so much memory, cheapest first.
+    """List the instance types with enough CPUs and memory, cheapest first.
 
-    Says how many others were left out, and why.
+    Also prints how many other types were left out, and why.
     """
     if math.isnan(memory):
         raise UsageError("--memory is no number; write GiB, e.g. 32")
@@ -120,5 +132,38 @@ def prices() -> None:
             )
 
 
-def _today() -> date:
-    return datetime.now(UTC).date()
+def _today() -> datetime.date:
+    return datetime.datetime.now(datetime.UTC).date()
+
+
+@click.command()
+@results_argument
+@price_options
+@date_option(
+    "--against",
+    "Compare with the prices of this date.  [default: the newest, or those before the ones asked for]",
+)
+@format_option(*FORMATS)
+@output_option
+@measures_option
+@cache_option
+@mirrored("results")
+def reprice(
+    results: Path,
+    selection: PriceSelection,
+    against: datetime.date | None,
+    form: str,
+    output: Path | None,
+    measures: str,
+    cache: Path,
+) -> None:
+    """Price the stored RESULTS (a folder; default: results) at two dates, and show what changes.  Runs nothing.
+
+    Each row at the other date's prices, on that same instance at the new ones, and on the cheapest instance of the new
+    date; then the verdicts that flip, and the instance types that are gone.
+    """
+    now = selection.snapshot()
+    before = repricing.other_prices(now, against)
+    rows = StoredResults(results, parse_measures(measures), cache).rows(for_prices=True)
+    repriced = repricing.compare(rows, row_pricing.tariff(before), row_pricing.tariff(now))
+    show(writers.write(repricing_document(repriced), form), output)

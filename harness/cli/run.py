@@ -6,17 +6,18 @@ import math
 import sys
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 
 from harness.analysis import pareto_front
 from harness.aws.batch.backend import SERVICE as BATCH
 from harness.aws.clients import Connections, parse_uri
 from harness.aws.cloud_run import worker
-from harness.aws.cloud_run.run import ClientContext, CloudRequest
+from harness.aws.cloud_run.run import ClientContext, CloudOptions, CloudRequest
 from harness.aws.cloud_run.run import run as run_in_cloud
 from harness.aws.cloud_run.shipment import Shipper
 from harness.aws.ec2.backend import SERVICE as EC2
@@ -49,36 +50,6 @@ from harness.results.schema import Cell
 SERVICES = {"ec2": EC2, "batch": BATCH}
 
 
-@dataclass(frozen=True)
-class CloudOptions:
-    """The options about machines elsewhere."""
-
-    work: str | None = None
-    region: str | None = None
-    instance: str | None = None
-    max_usd: float | None = None
-    max_instances: int = 8
-    spot: bool = False
-    burstable: bool = False
-    architecture: str = "x86_64"
-    subnet: str | None = None
-    yes: bool = False
-    dry_run: bool = False
-
-    def refuse(self, launcher: str, *understood: str) -> None:
-        """Refuse options that a launcher does not understand.
-
-        Raises:
-            UsageError: one of them is given.
-        """
-        # The work place may stand in the environment for good.
-        given = replace(self, work=None)
-        for name, value in vars(given).items():
-            if value != getattr(CloudOptions(), name) and name not in understood:
-                option = f"--{name.replace('_', '-')}"
-                raise UsageError(f"{option} is for --launcher ec2, this is --launcher {launcher}; leave it out")
-
-
 def _finite(_context: click.Context, _option: click.Parameter, value: float | None) -> float | None:
     """Refuse a cap that would be none: nothing is more than nan."""
     if value is not None and not math.isfinite(value):
@@ -86,33 +57,34 @@ def _finite(_context: click.Context, _option: click.Parameter, value: float | No
     return value
 
 
+work_option = click.option(
+    "--work",
+    metavar="s3://BUCKET[/PREFIX]",
+    envvar="HARNESS_WORK",
+    help="ec2, batch: folder in S3 through which machines exchange files.  [env: HARNESS_WORK]",
+)
+yes_option = click.option("--yes", is_flag=True, help="ec2, batch: do not ask whether to go on.")
 cloud_options = record_options(
     "cloud",
     CloudOptions,
-    click.option(
-        "--work",
-        metavar="s3://BUCKET[/PREFIX]",
-        envvar="HARNESS_WORK",
-        help="ec2, batch: where this machine and those exchange everything.  [env: HARNESS_WORK]",
-    ),
-    click.option("--region", help="ec2, batch: the region.  [default: the one that AWS is configured for]"),
+    click.option("--region", help="ec2, batch: AWS region.  [default: the AWS configuration's]"),
     click.option("--instance", metavar="TYPE", help="ec2, batch: this instance type for all hardware profiles."),
     click.option(
         "--max-usd",
+        "cap_usd",
         type=click.FloatRange(min=0, min_open=True),
         callback=_finite,
-        help="ec2, batch: never spend more, whatever happens.",
+        help="ec2, batch: never spend more.",
     ),
     click.option(
         "--max-instances",
+        "most",
         type=click.IntRange(1, 1000),
         default=8,
         show_default=True,
         help="ec2: at most this many at once; 1: one hardware profile after the other.",
     ),
-    click.option(
-        "--spot", is_flag=True, help="ec2: spot capacity; the same command measures again what it interrupts."
-    ),
+    click.option("--spot", is_flag=True, help="ec2: spot capacity; the same command measures interrupted jobs again."),
     click.option(
         "--burstable", is_flag=True, help="ec2, batch: allow burstable types, whose latency depends on CPU credits."
     ),
@@ -121,13 +93,10 @@ cloud_options = record_options(
         type=click.Choice(["x86_64", "arm64"]),
         default="x86_64",
         show_default=True,
-        help="ec2, batch: of the instances, and of the images that are made for them.",
+        help="ec2, batch: architecture of the instances and of their images.",
     ),
     click.option("--subnet", help="ec2: this subnet.  [default: those of the default VPC]"),
-    click.option("--yes", is_flag=True, help="ec2, batch: do not ask whether to go on."),
-    click.option(
-        "--dry-run", is_flag=True, help="ec2, batch: show what would be launched and what it costs, and stop."
-    ),
+    click.option("--dry-run", is_flag=True, help="ec2, batch: show the instances and their cost, and stop."),
 )
 
 
@@ -135,17 +104,19 @@ cloud_options = record_options(
 @click.argument("suite", type=click.Path(path_type=Path), required=False)
 @results_option
 @only_option
-@click.option("--fresh", is_flag=True, help="Measure again, also what is done; earlier results stay.")
+@click.option("--fresh", is_flag=True, help="Measure finished jobs again too; earlier results stay.")
 @click.option(
     "--contested",
     metavar="RESULTS",
     type=results_path,
-    help="Measure again those cells stored there whose place on the Pareto front (accuracy, cost, latency) is "
-    "contested, and no others.",
+    help="Measure only the cells of these results again whose place on the Pareto front (accuracy, cost, latency) "
+    "is undecided.",
 )
-@retry_option(0, "Measure noisy cells again, at most N times, where the reason may pass.")
+@retry_option(0, "Measure noisy cells again, at most N times, if the cause may pass.")
 @run_launcher_option
+@work_option
 @cloud_options
+@yes_option
 @cache_option
 @models_option
 @click.option("--part", type=click.Path(path_type=Path), hidden=True, help="For workers: what their agent wrote.")
@@ -161,12 +132,14 @@ def run(
     cache: Path,
     models: Path | None,
     part: Path | None,
+    work: str | None,
     cloud: CloudOptions,
+    yes: bool,
 ) -> None:
-    """Run what SUITE (a TOML file) declares and is not done yet, then print the table.
+    """Run the jobs of SUITE (a TOML file) that are not done yet, then print the table.
 
-    Each job is stored as it ends; the same command again goes on from there.  Exit code 1 if a cell ended otherwise
-    than the suite foresees.
+    Each job is stored when it ends, so that the same command resumes a stopped run.  Exit code 1 if a cell has another
+    outcome than the suite expects.
     """
     cells = None
     if contested is not None:
@@ -186,12 +159,12 @@ def run(
     if launcher in SERVICES:
         of_suite(results, loaded.name, cache, "RECORDS")  # stored jobs decide what is launched
     else:
-        cloud.refuse(launcher)
+        _refuse_cloud_options(launcher)
     with writable(results, cache) as location:
         options = run_options(suite, location.folder, only, fresh or cells is not None, cache)
         options = replace(options, retry_noisy=retry_noisy, cells=cells, shelf=location.shelf)
         if launcher in SERVICES:
-            summary, errors = _run_in_cloud(launcher, loaded, options, cloud, models)
+            summary, errors = _run_in_cloud(launcher, _request(launcher, loaded, options, work, cloud), models, yes)
         else:
             with closing(chosen_launcher(launcher, options.cache, models)) as chosen:
                 summary = orchestrator.run_suite(inputs.gather(loaded, options), options, chosen)
@@ -203,13 +176,21 @@ def run(
     sys.exit(1 if errors else 0)
 
 
-def _run_in_cloud(
-    launcher: str, suite: Suite, options: RunOptions, cloud: CloudOptions, models: Path | None
-) -> tuple[RunSummary | None, Sequence[str]]:
-    """Run a suite on EC2 or Batch; return its summary, if it has any job, and its errors."""
+def _refuse_cloud_options(launcher: str, *understood: str) -> None:
+    """Refuse options on the command line that this launcher does not understand."""
+    context = click.get_current_context()
+    names = {*CloudOptions.__dataclass_fields__, "yes"} - set(understood)
+    for parameter in context.command.params:
+        name = str(parameter.name)
+        if name in names and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise UsageError(f"{parameter.opts[0]} is for --launcher ec2, this is --launcher {launcher}; leave it out")
+
+
+def _request(launcher: str, suite: Suite, options: RunOptions, work: str | None, cloud: CloudOptions) -> CloudRequest:
     if launcher == "batch":
-        cloud.refuse("batch", "region", "instance", "max_usd", "burstable", "architecture", "yes", "dry_run")
-    if cloud.work is None:
+        _refuse_cloud_options("batch", "region", "instance", "cap_usd", "burstable", "architecture", "yes", "dry_run")
+        cloud = replace(cloud, most=sys.maxsize)
+    if work is None:
         raise UsageError(
             f"--launcher {launcher} needs a place in S3: give --work s3://BUCKET, which `harness ec2 up s3://BUCKET`"
             " makes"
@@ -218,26 +199,20 @@ def _run_in_cloud(
         raise UsageError(
             f"--retry-noisy is not for --launcher {launcher}; run it again with --contested or --fresh --only"
         )
-    request = CloudRequest(
-        suite=suite,
-        options=options,
-        work=parse_uri(cloud.work),
-        region=cloud.region,
-        instance=cloud.instance,
-        cap_usd=cloud.max_usd,
-        most=cloud.max_instances if launcher == "ec2" else sys.maxsize,
-        spot=cloud.spot,
-        burstable=cloud.burstable,
-        architecture=cloud.architecture,
-        subnet=cloud.subnet,
-        dry_run=cloud.dry_run,
-    )
-    with closing(DockerLauncher(options.cache, models, platform=platforms.parse(cloud.architecture))) as docker:
+    return CloudRequest(suite=suite, options=options, work=parse_uri(work), **vars(cloud))
+
+
+def _run_in_cloud(
+    launcher: str, request: CloudRequest, models: Path | None, yes: bool
+) -> tuple[RunSummary | None, Sequence[str]]:
+    """Run a suite on EC2 or Batch; return its summary, if it has any job, and its errors."""
+    cache, platform = request.options.cache, platforms.parse(request.architecture)
+    with closing(DockerLauncher(cache, models, platform=platform)) as docker:
         client = ClientContext(
-            connections=Connections(cloud.region),
+            connections=Connections(request.region),
             launcher=docker,
-            shipper=lambda work: Shipper(work, docker.client, options.cache),
-            agree=lambda question: agree(cloud.yes, question),
+            shipper=lambda work: Shipper(work, docker.client, cache),
+            agree=lambda question: agree(yes, question),
         )
         done = run_in_cloud(request, client, SERVICES[launcher])
     if done is None:
@@ -285,14 +260,14 @@ def _contested(suite: Path | None, folder: Path, cache: Path) -> tuple[Path | No
 @click.argument("suite", type=click.Path(path_type=Path))
 @results_option
 @only_option
-@click.option("--fresh", is_flag=True, help="As if nothing were done.")
+@click.option("--fresh", is_flag=True, help="Plan as if no job were done.")
 @launcher_option
 @cache_option
 @models_option
 def plan(
     suite: Path, results: Path | str, only: str | None, fresh: bool, launcher: str, cache: Path, models: Path | None
 ) -> None:
-    """Show what `harness run SUITE` would run and what is done, and run nothing."""
+    """List the jobs of SUITE, done and to do.  Runs nothing."""
     loaded = load(suite)
     with named_as_given(cache):
         options = run_options(suite, of_suite(results, loaded.name, cache, "RECORDS"), only, fresh, cache)

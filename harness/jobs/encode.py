@@ -1,7 +1,6 @@
-"""Texts -> vectors: a dense system builds an exact index of them in its container, and the vectors are read from that.
+"""Encode texts: build a dense system's exact index of them in its container, and read the vectors from the index.
 
-So an encoder runs in the same envelope, and as closed in, as for any index; and where the index was built already, for
-a run, nothing runs at all.
+So an encoder runs in the same envelope and isolation as for any index, and not at all where a run built the index.
 """
 
 from __future__ import annotations
@@ -10,28 +9,36 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from harness import filesystem
 from harness.datasets import native, prepare
 from harness.datasets.corpus import Corpus
 from harness.errors import FileError, JobError, UsageError
 from harness.evaluation import embeddings
-from harness.evaluation.embeddings import Embeddings
+from harness.evaluation.embeddings import Embeddings, Vectors
 from harness.evaluation.judged_runs import JudgedRuns
-from harness.jobs import flat_index, indexes
+from harness.jobs import indexes
 from harness.jobs.plan import index_key
 from harness.launch import host
 from harness.launch.base import Launcher, Limits
 from harness.launch.images.catalog import System
 from harness.progress import task
-from harness.records import Envelope, Outcome, Scalar
+from harness.records import Envelope, Outcome, Scalar, digest
+from harness.untrusted import open_regular, read_start
 
-DOCUMENT, QUERY = "document", "query"
+ENGINE = "dense"
+KIND = "flat"
+_FACTS_BYTES = 1 << 20
+# Facts about the amount, which decide no vector.
+_OF_SIZE = ("documents",)
 
 
 @dataclass(frozen=True)
 class TextSet:
-    """What is to be encoded: the texts of ``corpus`` with these ids (``None``: all), called ``name`` for people."""
+    """Texts to encode: those of ``corpus`` with these ids (``None``: all), called ``name`` for people."""
 
     name: str
     corpus: Corpus
@@ -41,7 +48,7 @@ class TextSet:
 
 @dataclass(frozen=True)
 class VectorFile:
-    """Where the vectors are, and how many texts were added to those that had been there."""
+    """File of vectors, and the number of texts added to it."""
 
     path: Path
     found: Embeddings
@@ -50,7 +57,7 @@ class VectorFile:
 
 @dataclass(frozen=True)
 class EncodingSetup:
-    """With what, and where, an index is built; no ``envelope``: that of index builds where a suite names none."""
+    """Launcher, cache and limits of an encoding; without ``envelope``, that of index builds by default."""
 
     launcher: Launcher
     cache: Path
@@ -58,24 +65,24 @@ class EncodingSetup:
     envelope: Envelope | None = None
 
 
-def check(system: System) -> None:
-    """Whether a system keeps its vectors as they are.
+def check_exact_index(system: System) -> None:
+    """Refuse a system that does not keep its vectors as they are.
 
     Raises:
-        UsageError: it does not.
+        UsageError: its engine has no single vectors, or its index changes them.
     """
-    if system.engine != flat_index.ENGINE:
+    if system.engine != ENGINE:
         raise UsageError(f"{system.name} is of the engine {system.engine!r}: one vector a text is what 'dense' makes")
-    kind = system.params.get("index", flat_index.KIND)
-    if kind != flat_index.KIND:
+    kind = system.params.get("index", KIND)
+    if kind != KIND:
         raise UsageError(
             f"{system.name} keeps its vectors in an index {kind!r}, which changes them; name a system with an exact"
-            f" one ({flat_index.KIND!r})"
+            f" one ({KIND!r})"
         )
 
 
 def needed(runs: Iterable[JudgedRuns], depth: int) -> frozenset[str]:
-    """Every judged document, of each query the first ``depth`` hits, and as many that are not judged."""
+    """Return every judged document, and of each query the first ``depth`` hits and unjudged hits."""
     found: set[str] = set()
     for each in runs:
         for query, grades in each.qrels.items():
@@ -89,21 +96,21 @@ def needed(runs: Iterable[JudgedRuns], depth: int) -> frozenset[str]:
 
 
 def texts_of(queries: Mapping[str, str], cache: Path) -> Corpus:
-    """Queries as a small corpus in the cache.
+    """Prepare queries as a small corpus in the cache.
 
     Raises:
         FileError: there are none.
     """
     with filesystem.temporary_folder("texts") as folder:
         path = folder / "texts.jsonl"
-        # As ASCII, which holds half a character too: the corpus has a mark in its place.
+        # As ASCII, which can hold a lone surrogate; the corpus replaces it.
         lines = (json.dumps({"_id": name, "text": text}) for name, text in queries.items())
         path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         return prepare.prepare(native.json_documents(path), cache)
 
 
 def as_documents(system: System) -> System:
-    """The same system with its query encoder in the place of its document encoder.
+    """Return the system with its query encoder as document encoder.
 
     Raises:
         UsageError: it has none.
@@ -125,24 +132,27 @@ def as_documents(system: System) -> System:
 
 
 def encode(system: System, texts: TextSet, into: Callable[[Embeddings], Path], bench: EncodingSetup) -> VectorFile:
-    """Vectors of these texts, kept beside those of the same file that were made before.
+    """Encode texts into a file, beside the vectors that it has already.
 
     Args:
-        system: the encoder.
-        texts: what is wanted.
-        into: says which file they are kept in.
-        bench: see :class:`EncodingSetup`.
+        into: returns the file's path, given empty embeddings of the system.
 
     Raises:
-        ImageError: its image cannot be made.
+        ImageError: the image cannot be built.
         JobError: the index cannot be built, or is damaged.
-        UsageError: a text is not there.
-        FileError: the file that is there holds something else.
+        UsageError: an id names no text.
+        FileError: the file holds other vectors.
     """
-    check(system)
-    index = flat_index.read(_built(system, texts, bench))
+    check_exact_index(system)
+    index = read_flat_index(_built(system, texts, bench))
     empty = Embeddings(
-        (), _nothing(index), system.name, index.checkpoint_sha256, texts.role, texts.corpus.sha256, index.made_with
+        (),
+        np.zeros((0, index.dimensions), np.float32),
+        system.name,
+        index.checkpoint_sha256,
+        texts.role,
+        texts.corpus.sha256,
+        index.made_with,
     )
     path = into(empty)
     before = _before(path, empty)
@@ -163,17 +173,11 @@ def encode(system: System, texts: TextSet, into: Callable[[Embeddings], Path], b
     return VectorFile(path, found, len(ids) - len(have))
 
 
-def _nothing(index: flat_index.FlatIndex) -> embeddings.Vectors:
-    import numpy as np
-
-    return np.zeros((0, index.dimensions), dtype=np.float32)
-
-
 def _before(path: Path, asked: Embeddings) -> Embeddings | None:
-    """What is in the file.
+    """Read the vectors that the file has already.
 
     Raises:
-        FileError: that is of other texts, another encoder or another role.
+        FileError: they are of other texts, another encoder or another role.
     """
     if not path.exists():
         return None
@@ -186,13 +190,13 @@ def _before(path: Path, asked: Embeddings) -> Embeddings | None:
 
 
 def _built(system: System, texts: TextSet, bench: EncodingSetup) -> Path:
-    """The index' folder: from the cache, else built."""
+    """Return the index folder, from the cache or built now."""
     chosen = bench.envelope or indexes.build_envelope(host.cpus(), host.memory_bytes())
     builder = (as_documents(system) if texts.role == QUERY else system).on(chosen.gpus)
     launcher = bench.launcher
     launcher.check()
     with task(f"{system.name}: image"):
-        # The image is the system's own: it has both encoders, whichever is asked for.
+        # The image is the system's own: it has both encoders.
         image = launcher.prepare(system.on(chosen.gpus))
     prepared = replace(image, system=builder)
     key = index_key(builder, image.digest, texts.corpus.sha256)
@@ -219,7 +223,7 @@ def _built(system: System, texts: TextSet, bench: EncodingSetup) -> Path:
 
 
 def of_runs(found: Collection[JudgedRuns], corpus: Corpus, name: str) -> Iterator[JudgedRuns]:
-    """Those of one collection.
+    """Return the runs of one collection.
 
     Raises:
         UsageError: there are none.
@@ -228,3 +232,81 @@ def of_runs(found: Collection[JudgedRuns], corpus: Corpus, name: str) -> Iterato
     if not ours:
         raise UsageError(f"no stored run is over the documents of {name}; run a suite over it first, or ask for --all")
     yield from ours
+
+
+@dataclass(frozen=True)
+class FlatIndex:
+    """Exact index of the engine ``dense``, from an untrusted image; ``made_with`` hashes all that decides a vector."""
+
+    folder: Path
+    documents: int
+    dimensions: int
+    checkpoint_sha256: str
+    made_with: str
+
+    def take(self, wanted: Collection[str] | None) -> tuple[tuple[str, ...], Vectors]:
+        """Return ids and vectors of these texts (``None``: all) that it has, in index order.
+
+        Raises:
+            JobError: the index is damaged, or a vector of it is not finite.
+        """
+        try:
+            known = None if wanted is None else set(wanted)
+            rows, ids = [], []
+            for row, name in enumerate(self._ids()):
+                if known is None or name in known:
+                    rows.append(row)
+                    ids.append(name)
+            with open_regular(self.folder / "vectors.f32") as file:
+                shape = (self.documents, self.dimensions)
+                vectors = np.array(np.memmap(file, dtype="<f4", mode="r", shape=shape)[rows], dtype=np.float32)
+        except (OSError, ValueError) as error:
+            raise _damaged(self.folder, error) from error
+        if not np.isfinite(vectors).all():
+            raise _damaged(self.folder, "a vector is not finite")
+        return tuple(ids), vectors
+
+    def _ids(self) -> Iterator[str]:
+        with open_regular(self.folder / "ids.npy") as file:
+            ends: Any = np.load(file, allow_pickle=False)
+        if ends.shape != (self.documents,):
+            raise ValueError(f"{ends.shape} ids for {self.documents} vectors")
+        start = 0
+        with open_regular(self.folder / "ids.bin") as file:
+            for end in ends.tolist():
+                yield file.read(max(end - start, 0)).decode("utf-8")
+                start = end
+
+
+def read_flat_index(folder: Path) -> FlatIndex:
+    """Read the facts of an exact index.
+
+    Raises:
+        JobError: it is damaged, or of another kind.
+    """
+    try:
+        told: dict[str, Any] = json.loads(read_start(folder / "built-with.json", _FACTS_BYTES))
+        if (told["engine"], told["index"]) != (ENGINE, KIND):
+            raise ValueError(f"an index {told['index']!r} of {told['engine']!r}")
+        found = FlatIndex(
+            folder,
+            int(told["documents"]),
+            int(told["dimensions"]),
+            str(told["checkpoint_sha256"]),
+            digest({name: value for name, value in told.items() if name not in _OF_SIZE}),
+        )
+        with open_regular(folder / "vectors.f32") as file:
+            size = file.seek(0, 2)
+        if found.documents < 1 or found.dimensions < 1 or size != 4 * found.documents * found.dimensions:
+            raise ValueError(f"{size} bytes for {found.documents} vectors of {found.dimensions}")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise _damaged(folder, error) from error
+    return found
+
+
+def _damaged(folder: Path, why: object) -> JobError:
+    said = f"{folder}: no vectors can be read from this index ({why}); remove its folder, and it is built again"
+    return JobError(Outcome.BAD_OUTPUT, said)
+
+
+DOCUMENT, QUERY = "document", "query"

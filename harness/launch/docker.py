@@ -20,24 +20,33 @@ from harness.driver import cgroup
 from harness.driver.procfs import OpenFiles, read_text
 from harness.errors import EngineError, ImageError
 from harness.filesystem import has_died
-from harness.launch import cpu_placement, docker_arguments, host, limit_check
+from harness.launch import cpu_placement, host
 from harness.launch.base import Ended, LaunchRequest, Prepared, Stopped
-from harness.launch.docker_arguments import LABEL, LOG_BYTES, NOBODY, Waiting, arguments
+from harness.launch.container import (
+    LABEL,
+    LOG_BYTES,
+    NOBODY,
+    ContainerWait,
+    create_arguments,
+    limit_change,
+    limit_mismatch,
+    refuse_emulation,
+)
 from harness.launch.docker_errors import engine_errors
 from harness.launch.images import builder, emulation
 from harness.launch.images.catalog import System
 from harness.launch.monitor import gpu
 from harness.launch.monitor.canary import Canary
-from harness.launch.monitor.counters import CgroupCounters, CounterTrace
-from harness.launch.monitor.memory import CgroupMemory, MemoryTrace
 from harness.launch.monitor.sampler import Sampler
+from harness.launch.monitor.sources import CgroupCounters, CgroupMemory
+from harness.launch.monitor.traces import CounterTrace, MemoryTrace
 from harness.launch.watch import CanaryLog, JobWatch, follow
 from harness.progress import Progress
 from harness.records import Envelope, Isolation, Outcome
 from harness.results.schema import Placement
 
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-# What the engine says when the fault is the image's (its entry point, its user), not its own.
+# Words of the engine when the fault is the image's (its entry point, its user).
 _NO_START = ("OCI runtime", "executable file not found", "no such file or directory", "permission denied", "No command")
 
 
@@ -68,7 +77,7 @@ class DockerLauncher:
 
     @property
     def client(self) -> docker.DockerClient:
-        """The connection, made at first use."""
+        """Return the connection, made at first use."""
         if self._client is None:
             with engine_errors():
                 self._client = docker.from_env(timeout=120)
@@ -76,7 +85,7 @@ class DockerLauncher:
         return self._client
 
     def engine_version(self) -> str | None:
-        """The engine's version."""
+        """Return the engine's version."""
         with engine_errors():
             return str(self.client.version()["Version"])
 
@@ -85,13 +94,13 @@ class DockerLauncher:
         return host.cannot_provide(envelope)
 
     def find(self, system: System) -> Prepared | None:
-        """The image, if it was built from exactly this recipe."""
+        """Return the image, if it was built from exactly this recipe."""
         with engine_errors():
             image = builder.find(self.client, system, platform=self._platform)
         return _prepared(system, image) if image else None
 
     def prepare(self, system: System) -> Prepared:
-        """Build the image where it is missing."""
+        """Return the image, built where it is missing."""
         if self._emulated and self._platform:  # the image may be there from before a reboot, what runs it not
             emulation.ensure(self.client, self._platform, self._cache)
         with engine_errors():
@@ -104,7 +113,7 @@ class DockerLauncher:
             )
             volumes = self.client.images.get(image.digest).attrs["Config"].get("Volumes")
         if volumes:
-            # The engine would give each a writable folder on the host's disk, under a root that is to be read-only.
+            # The engine would give each a writable folder on the host's disk, under a read-only root.
             raise ImageError(f"system {system.name!r}: its image declares VOLUME {', '.join(volumes)}; remove it")
         return _prepared(system, image)
 
@@ -115,7 +124,7 @@ class DockerLauncher:
             ImageError: its image is for another platform than the engine's.
         """
         if not self._emulated:
-            docker_arguments.refuse(self.client, job.prepared)
+            refuse_emulation(self.client, job.prepared)
         envelope = job.spec.envelope
         with ExitStack() as stack:
             placement = stack.enter_context(cpu_placement.placed(envelope.cpus))
@@ -132,12 +141,12 @@ class DockerLauncher:
             refused = _start(container)
             if refused:
                 return Ended(None, False, None, None, refused, MemoryTrace(), 0.0, b"", placement=placement)
-            waiting = Waiting(container)
+            waiting = ContainerWait(container)
             group = _group(container)
             with _sampling(group, placement, gpus) as sampler:
                 watch = JobWatch(job)
-                stopped = limit_check.refusal(group, envelope, placement.cpuset) or follow(
-                    watch, waiting.ended, progress, canary, sampler, lambda: limit_check.moved(group, placement.cpuset)
+                stopped = limit_mismatch(group, envelope, placement.cpuset) or follow(
+                    watch, waiting.ended, progress, canary, sampler, lambda: limit_change(group, placement.cpuset)
                 )
                 if stopped:
                     _kill(container)
@@ -163,7 +172,7 @@ class DockerLauncher:
             )
 
     def sweep(self) -> int:
-        """Remove containers whose harness process is dead for certain."""
+        """Remove containers whose harness process is certainly dead."""
         removed = 0
         with engine_errors():
             for container in self.client.containers.list(all=True, filters={"label": LABEL}, ignore_removed=True):
@@ -182,7 +191,7 @@ class DockerLauncher:
 def _created(client: docker.DockerClient, job: LaunchRequest, placement: Placement) -> Iterator[Container]:
     """Create the job's container; remove it at the end, whatever happens."""
     with _deferred_interrupts():  # else a container might be made that nobody knows of
-        container = client.containers.create(**arguments(job, placement))
+        container = client.containers.create(**create_arguments(job, placement))
     try:
         yield container
     except BaseException:
@@ -230,7 +239,7 @@ def _kill(container: Container) -> None:
 
 
 def _group(container: Container) -> cgroup.Cgroup | None:
-    """The container's cgroup; None where the host does not show it."""
+    """Return the container's cgroup; None where the host hides it."""
     container.reload()
     pid = container.attrs["State"]["Pid"]
     membership = (read_text(Path(f"/proc/{pid}/cgroup")) or "") if pid else ""
@@ -239,7 +248,7 @@ def _group(container: Container) -> cgroup.Cgroup | None:
 
 @contextmanager
 def _sampling(group: cgroup.Cgroup | None, placement: Placement, gpus: gpu.JobGpus | None) -> Iterator[Sampler | None]:
-    """Sample the container's cgroup from the host; None where there is none to be seen."""
+    """Sample the container's cgroup from the host; None where the host hides it."""
     if group is None:
         yield None
         return
@@ -250,10 +259,10 @@ def _sampling(group: cgroup.Cgroup | None, placement: Placement, gpus: gpu.JobGp
 
 
 def group_of(container_id: str, membership: str) -> cgroup.Cgroup | None:
-    """A container's cgroup, or None where this is not certain.
+    """Return a container's cgroup, or None where that is uncertain.
 
-    A remote engine's pids are not ours.  And a process that is just exiting shows as one of the root cgroup, on v1 for
-    one controller after the other: reading that would charge the whole host's memory to the job.
+    A remote engine's pids are not ours.  A process that is exiting shows as one of the root cgroup, on v1 for one
+    controller after the other: reading that would charge the whole host's memory to the job.
     """
     group = cgroup.of_process(membership)
     if group is None:
@@ -262,7 +271,7 @@ def group_of(container_id: str, membership: str) -> cgroup.Cgroup | None:
 
 
 def _log(container: Container) -> bytes:
-    """The end of what the container said, at most so many bytes: never held whole, whatever the engine kept."""
+    """Return the end of the container's log, bounded: it is never held whole."""
     chunks: deque[bytes] = deque()
     held = 0
     for chunk in container.logs(stdout=True, stderr=True, stream=True, follow=False):

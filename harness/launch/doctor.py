@@ -88,7 +88,7 @@ def _cgroup() -> HostCheck:
 def _cpus() -> HostCheck:
     usable, online = host.cpus(), os.cpu_count() or 0
     fact = f"{usable} usable of {online}, {platform.machine()}"
-    if platforms.here() not in platforms.PLATFORMS:
+    if platforms.host() not in platforms.PLATFORMS:
         return HostCheck(
             Level.FAIL, "CPUs", fact, f"images are made for {' and '.join(platforms.PLATFORMS)}; take such"
         )

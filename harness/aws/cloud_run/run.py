@@ -46,12 +46,9 @@ _CENT = 0.01
 
 
 @dataclass(frozen=True)
-class CloudRequest:
-    """The user's wishes.  ``most``: machines at once; ``cap_usd``: ``--max-usd``."""
+class CloudOptions:
+    """Options of a run on EC2 or Batch.  ``most``: machines at once; ``cap_usd``: the most that it may cost."""
 
-    suite: Suite
-    options: RunOptions
-    work: S3Uri
     region: str | None = None
     instance: str | None = None
     cap_usd: float | None = None
@@ -61,6 +58,15 @@ class CloudRequest:
     subnet: str | None = None
     dry_run: bool = False
     architecture: str = "x86_64"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CloudRequest(CloudOptions):
+    """A suite to run on EC2 or Batch, and the folder in S3 through which machines exchange files."""
+
+    suite: Suite
+    options: RunOptions
+    work: S3Uri
 
 
 @dataclass(frozen=True)

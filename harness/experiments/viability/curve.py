@@ -15,8 +15,8 @@ from harness.experiments.viability.search import TRIES, ProbeFinding, Purpose
 from harness.experiments.viability.session import MAXIMUM_JOBS, Session, Viability
 from harness.experiments.viability.smallest import architecture
 from harness.records import Outcome, digest
-from harness.report.plots import theme
-from harness.report.plots.theme import text
+from harness.report.plots import style
+from harness.report.plots.style import plain_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -198,13 +198,13 @@ def plot_name(cpus: int, gpus: int, queries: int, limits: Sequence[int]) -> str:
 
 def draw_curve(curve: Curve, stem: Path) -> tuple[Path, ...]:
     """Draw a curve into ``<stem>.png`` and ``<stem>.svg``."""
-    with theme.settings():
-        figure = theme.blank(8, 4.8)
+    with style.settings():
+        figure = style.new_figure(8, 4.8)
         axes = figure.add_subplot()
         _draw_points(axes, curve)
         _draw_marks(axes, curve)
         _draw_frame(axes, curve)
-        return tuple(theme.save(figure, stem.with_name(f"{stem.name}.{form}")) for form in FORMATS)
+        return tuple(style.save(figure, stem.with_name(f"{stem.name}.{form}")) for form in FORMATS)
 
 
 def _draw_points(axes: Axes, curve: Curve) -> None:
@@ -265,7 +265,7 @@ def _draw_frame(axes: Axes, curve: Curve) -> None:
     axes.set_ylabel("latency, ms")
     knee = "" if curve.knee_bytes else " (no knee)"
     name = f"{curve.system} on {curve.dataset}, {curve.cpus} CPU{'s' if curve.cpus > 1 else ''}{knee}"
-    axes.set_title(text(name, 90))
+    axes.set_title(plain_text(name, 90))
     axes.grid(axis="y", color="#dddddd", linewidth=0.6)
     axes.legend(loc="best", fontsize=8)
 

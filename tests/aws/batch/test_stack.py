@@ -229,7 +229,7 @@ def test_a_deletion_that_failed_halfway_can_be_given_again(
     found = cloudformation.find(connections, suite_stack.stack_name("quick"))
     assert found is not None and name in suite_stack.queues(found)
     deleted: list[str] = []
-    monkeypatch.setattr(cloudformation, "delete", lambda _, stack, say: not deleted.append(stack))
+    monkeypatch.setattr(cloudformation, "delete", lambda _, stack: not deleted.append(stack))
     assert suite_stack.down(connections, "quick") == [] and deleted == [found.name]
 
 

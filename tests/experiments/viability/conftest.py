@@ -16,7 +16,7 @@ from harness.launch import fake
 from harness.launch.base import Ended, LaunchRequest
 from harness.launch.fake import FakeLauncher
 from harness.launch.images import catalog
-from harness.launch.monitor.memory import MemoryTrace
+from harness.launch.monitor.traces import MemoryTrace
 from harness.progress import Progress, shown
 from harness.records import Outcome
 from harness.results.schema import CanaryReading
