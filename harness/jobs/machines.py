@@ -16,7 +16,7 @@ from harness.records import Envelope
 
 @dataclass(frozen=True)
 class ChosenMachine:
-    """An instance type with its price; ``remark`` says why it differs from the priced type."""
+    """An instance type with its price; ``remark``: why it is not the type that the profile is priced on."""
 
     instance: Instance
     usd_per_hour: float
@@ -24,13 +24,13 @@ class ChosenMachine:
 
     @property
     def name(self) -> str:
-        """Return the instance type."""
+        """The instance type."""
         return self.instance.instance_type
 
 
 @dataclass(frozen=True)
 class MachineChoice:
-    """Choice of the command line: ``instance`` for all profiles, and the images' architecture (``None``: any)."""
+    """The command line's choice: ``instance`` for all profiles, and what images are made for (``None``: any)."""
 
     instance: str | None = None
     burstable: bool = False
@@ -61,7 +61,7 @@ def choose(
         asked = choice.instance or declared.get(name)
         if asked:
             check_known(asked, known)
-            chosen[name] = _check_named(known[asked], envelope, snapshot, reserve, choice)
+            chosen[name] = _named(known[asked], envelope, snapshot, reserve, choice)
         else:
             chosen[name] = _cheapest(envelope, snapshot, bootable, reserve, choice.architecture)
     return chosen
@@ -107,7 +107,7 @@ def _cheapest(
     return ChosenMachine(found.instance, found.usd_per_hour, remark)
 
 
-def _check_named(
+def _named(
     instance: Instance, envelope: Envelope, snapshot: Snapshot, reserve: HostReserve, choice: MachineChoice
 ) -> ChosenMachine:
     name, usd = instance.instance_type, snapshot.price_of(instance.instance_type)

@@ -1,0 +1,94 @@
+"""Estimate how long jobs and builds take, from stored results or else from stated assumptions.  Pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from harness.records import Outcome
+from harness.results.schema import Cell, Result, ResultSpec
+
+# Starting a container, loading a small system, two looks at the machine, handing over: what jobs of the demo take
+# beside their queries.
+JOB_S = 30.0
+# A query of the slower systems of the published tables takes a tenth of a second on one CPU.
+QUERY_S = 0.1
+# The `server` scenario finds its rate in some ten probes of a sample each.
+PROBES = 10
+# BM25 indexes thousands of documents a second, a small encoder on CPUs tens: one in between.
+DOCUMENT_S = 0.01
+BUILD_S = 60.0
+# From launch to the first job: boot, engine, packages.
+SETUP_S = 300.0
+# What one instance reads from S3 and unpacks a second, on small types.
+BYTES_PER_S = 50e6
+
+
+@dataclass(frozen=True)
+class DurationEstimate:
+    """Seconds; ``worst_s`` is what the protocol's time-outs allow, ``measured`` says that none of it is assumed."""
+
+    seconds: float
+    worst_s: float
+    measured: bool
+
+    def __add__(self, other: DurationEstimate) -> DurationEstimate:
+        return DurationEstimate(
+            self.seconds + other.seconds, self.worst_s + other.worst_s, self.measured and other.measured
+        )
+
+
+NOTHING = DurationEstimate(0.0, 0.0, True)
+
+
+class DurationModel:
+    """Estimates by job and by build, from earlier results."""
+
+    def __init__(self, stored: Iterable[Result], *, job_timeout_s: float, build_timeout_s: float) -> None:
+        self._job_timeout_s = job_timeout_s
+        self._build_timeout_s = build_timeout_s
+        self._by_cell: dict[Cell, list[float]] = defaultdict(list)
+        # Seconds by query, of other profiles.
+        self._by_system: dict[tuple[str, str, str], list[float]] = defaultdict(list)
+        self._builds: dict[tuple[str, str], list[float]] = defaultdict(list)
+        for result in stored:
+            self._take(result)
+
+    def _take(self, result: Result) -> None:
+        cell = result.spec.cell
+        if result.outcome is Outcome.INTERRUPTED or result.wall_s <= 0:
+            return
+        self._by_cell[cell].append(result.wall_s / _queries(result.spec))
+        if result.outcome is Outcome.OK:
+            self._by_system[cell.system, cell.dataset, cell.scenario].append(result.wall_s / _queries(result.spec))
+        if result.index is not None:
+            self._builds[cell.system, cell.dataset].append(result.index.build_s)
+
+    def job(self, spec: ResultSpec) -> DurationEstimate:
+        """One job of that spec."""
+        cell, worst = spec.cell, self._job_timeout_s
+        known = self._by_cell.get(cell) or self._by_system.get((cell.system, cell.dataset, cell.scenario))
+        if known:
+            return DurationEstimate(min(worst, statistics.median(known) * _queries(spec)), worst, True)
+        return DurationEstimate(min(worst, JOB_S + QUERY_S * _queries(spec)), worst, False)
+
+    def build(self, system: str, dataset: str, documents: int) -> DurationEstimate:
+        """One index."""
+        known, worst = self._builds.get((system, dataset)), self._build_timeout_s
+        if known:
+            return DurationEstimate(min(worst, statistics.median(known)), worst, True)
+        return DurationEstimate(min(worst, BUILD_S + DOCUMENT_S * documents), worst, False)
+
+
+def setup(shipped_bytes: int) -> DurationEstimate:
+    """From the launch to the first job."""
+    seconds = SETUP_S + shipped_bytes / BYTES_PER_S
+    return DurationEstimate(seconds, 3 * seconds, True)
+
+
+def _queries(spec: ResultSpec) -> int:
+    """Return how often a job asks its system."""
+    passes = spec.trials * (PROBES if spec.cell.scenario == "server" else 1)
+    return spec.warmup_queries + spec.timed_queries * passes + 2 * spec.repeats
