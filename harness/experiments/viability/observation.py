@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.analysis import cell_summary
+from harness.analysis import cell_summary, pooling
 from harness.analysis.validity import machine_speed
 from harness.errors import StoreError
 from harness.evaluation import evaluate, trec
@@ -57,21 +57,22 @@ def look(job: StoredJob, measures: Sequence[Any], levels: machine_speed.Levels |
     """
     if job.result.outcome is not Outcome.OK:
         return Seen(job)
-    found = cell_summary.measure([job], levels=levels, rankings=False)
-    if found.latency is None:
-        raise StoreError(f"{job.folder}: {found.why_not}; move the folder away and measure again")
+    summary = cell_summary.summarise([job], rankings=False)
+    if summary.latency is None:
+        raise StoreError(f"{job.folder}: {summary.reason}; move the folder away and measure again")
     samples = job.samples()
     timed = [trial >= 0 for trial in samples.column("trial").to_pylist()]
     latency = samples.column("latency_ns").to_numpy()[timed] / 1e9
-    figures = {MEAN: found.latency.mean_s}
-    figures |= {name: percentile(latency, name, found.latency.queries) for name in MIN_QUERIES}
+    figures = {MEAN: summary.latency.mean_s}
+    figures |= {name: percentile(latency, name, summary.latency.queries) for name in MIN_QUERIES}
     run = read_job_run(job) if job.run_path else trec.Run({}, ())
     values: dict[str, float | None] = {}
     if measures:
         path = job.qrels_path()
         qrels, hits_alone = trec.read_stored_qrels(path), judges_hits_alone(path)
         values = evaluate.evaluate(run, qrels, job.sample_ids(), measures, hits_alone=hits_alone).values
-    doubts = [each.text for each in found.verdict.findings if each.transient]
+    verdict = cell_summary.assess(pooling.pool([job]), summary.facts, None, levels)
+    doubts = [finding.text for finding in verdict.findings if finding.transient]
     return Seen(
         job,
         {name: figure for name, figure in figures.items() if figure.value is not None},

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from harness.analysis.axes import Place
+from harness.analysis.axes import ComparisonGroup
 from harness.analysis.leaderboard import LeaderboardQuery
 from harness.errors import UsageError
 from harness.report.page import groups
@@ -139,7 +139,7 @@ def check(asked: LeaderboardQuery) -> None:
             )
 
 
-def fragment(asked: LeaderboardQuery, where: Place) -> str:
+def fragment(asked: LeaderboardQuery, where: ComparisonGroup) -> str:
     """The fragment of the view that shows a leaderboard's rows, measure, weights, mode and fixed rates."""
     chosen = {
         "g": groups.ident(where),

@@ -16,7 +16,7 @@ import numpy as np
 import harness
 from harness.analysis import axes, leaderboard
 from harness.analysis.row_pricing import Tariff
-from harness.analysis.table import Machine, Measurements, Overhead, Row, per_query_key
+from harness.analysis.table import Machine, Overhead, Row, Table
 from harness.pricing import cost
 from harness.report.page import groups, prices, row_details
 from harness.report.page.compact import Texts, figure
@@ -32,12 +32,12 @@ class Page:
     """What a page is made of.
 
     ``tariff`` has the prices that it opens with; ``quantiles_s`` those of a row's samples, by
-    :func:`harness.evaluation.per_query.per_query_key`; ``notes`` are sentences about methods; ``about`` says what the results are, in one
+    :attr:`Row.per_query_key`; ``notes`` are sentences about methods; ``about`` says what the results are, in one
     line each.  ``view`` is the URL fragment of what it opens with, where that is not the usual.
     """
 
     title: str
-    measured: Measurements
+    measured: Table
     tariff: Tariff
     weighing: Weighing
     quantiles_s: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
@@ -58,7 +58,9 @@ def of(page: Page) -> dict[str, Any]:
     # Equal scores stand in this order; the page has it from here, as JavaScript orders texts in another way.
     rows = sorted(page.measured.rows, key=_order)
     lines = [
-        row_details.of(row, found[axes.of(row)], measures, page.quantiles_s.get(per_query_key(row)) or None, shared)
+        row_details.of(
+            row, found[axes.comparison_group(row)], measures, page.quantiles_s.get(row.per_query_key) or None, shared
+        )
         for row in rows
     ]
     known = prices.tariffs(page.tariff)
@@ -78,7 +80,7 @@ def of(page: Page) -> dict[str, Any]:
         "snapshot": prices.default(page.tariff, known),
         "view": page.view,
         "groups": groups.of(
-            found, measures, {per_query_key(row): number for number, row in enumerate(rows)}, page.weighing
+            found, measures, {row.per_query_key: number for number, row in enumerate(rows)}, page.weighing
         ),
         "machines": [_machine(each, texts) for each in shared.machines],
         "overhead": [_overhead(each, texts) for each in page.measured.overhead],
@@ -89,7 +91,7 @@ def of(page: Page) -> dict[str, Any]:
 
 
 def _order(row: Row) -> tuple[str, str, str]:
-    return row.system, row.profile, per_query_key(row)
+    return row.system, row.profile, row.per_query_key
 
 
 def _axis(axis: axes.Axis) -> dict[str, Any]:

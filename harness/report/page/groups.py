@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.analysis import axes, leaderboard, pareto_front
-from harness.analysis.axes import ACCURACY, Place
+from harness.analysis.axes import ACCURACY, ComparisonGroup
 from harness.analysis.leaderboard import PRESETS
 from harness.analysis.resampling import BETTER, EQUAL, WORSE, PairedSigns
-from harness.analysis.table import Row, Table, per_query_key
+from harness.analysis.table import Row, Table
 from harness.evaluation.per_query import PerQuery
 from harness.records import digest
 from harness.untrusted import one_line
@@ -28,7 +28,7 @@ _LARGEST = 2**16 - 1
 class Relation:
     """How the accuracies of runs compare, pair by pair.
 
-    ``runs`` gives the number of a row's run by :func:`harness.evaluation.per_query.per_query_key`.  ``pairs`` has ``b`` (better), ``w``
+    ``runs`` gives the number of a row's run by :attr:`Row.per_query_key`.  ``pairs`` has ``b`` (better), ``w``
     (worse), ``e`` (equal) or ``u`` (undecided) for the first against the second, at first x runs + second.
     """
 
@@ -63,42 +63,46 @@ class Weighing:
     """
 
     presets: tuple[tuple[str, Mapping[str, float]], ...]
-    cutoffs: Mapping[tuple[Place, str], float] = field(default_factory=dict)
-    relations: Mapping[tuple[Place, str], Relation] = field(default_factory=dict)
-    resampled: Mapping[tuple[Place, str], Draws] = field(default_factory=dict)
-    slower: Mapping[Place, Draws] = field(default_factory=dict)
+    cutoffs: Mapping[tuple[ComparisonGroup, str], float] = field(default_factory=dict)
+    relations: Mapping[tuple[ComparisonGroup, str], Relation] = field(default_factory=dict)
+    resampled: Mapping[tuple[ComparisonGroup, str], Draws] = field(default_factory=dict)
+    slower: Mapping[ComparisonGroup, Draws] = field(default_factory=dict)
     rates: tuple[KnownRates, ...] = ()
 
 
-def numbered(rows: Iterable[Row]) -> dict[Place, int]:
+def numbered(rows: Iterable[Row]) -> dict[ComparisonGroup, int]:
     """Groups in the order in which their first rows stand."""
-    found: dict[Place, int] = {}
+    found: dict[ComparisonGroup, int] = {}
     for row in rows:
-        found.setdefault(axes.of(row), len(found))
+        found.setdefault(axes.comparison_group(row), len(found))
     return found
 
 
-def ident(where: Place) -> str:
+def ident(where: ComparisonGroup) -> str:
     """Names a group; the same in every page of the same results, so that a view fits a page that was made again."""
     return digest(json.dumps(where))[:8]
 
 
 def of(
-    found: Mapping[Place, int], measures: Sequence[str], rows: Mapping[str, int], weighing: Weighing
+    found: Mapping[ComparisonGroup, int], measures: Sequence[str], rows: Mapping[str, int], weighing: Weighing
 ) -> list[dict[str, Any]]:
     """Each group.
 
     Args:
         found: the groups and their numbers.
         measures: names.
-        rows: the numbers of rows, by :func:`harness.evaluation.per_query.per_query_key`.
+        rows: the numbers of rows, by :attr:`Row.per_query_key`.
         weighing: see there.
     """
     return [_group(each, found, measures, rows, weighing) for each in found]
 
 
 def _group(
-    each: Place, found: Mapping[Place, int], measures: Sequence[str], rows: Mapping[str, int], weighing: Weighing
+    each: ComparisonGroup,
+    found: Mapping[ComparisonGroup, int],
+    measures: Sequence[str],
+    rows: Mapping[str, int],
+    weighing: Weighing,
 ) -> dict[str, Any]:
     known = {name: weighing.relations.get((each, name)) for name in measures}
     drawn = {name: weighing.resampled.get((each, name)) for name in measures}
@@ -139,7 +143,7 @@ def _packed(draws: Draws, rows: Mapping[str, int]) -> dict[str, Any]:
     }
 
 
-def _label(each: Place, others: Sequence[Place]) -> str:
+def _label(each: ComparisonGroup, others: Sequence[ComparisonGroup]) -> str:
     """The scenario, the isolation, and whatever tells it from the other groups of its dataset."""
     parts = [each.scenario, each.isolation, f"top {each.k}"]
     if each.suite is not None:
@@ -171,16 +175,16 @@ def weighing(table: Table, found: Mapping[str, PerQuery], rates: tuple[KnownRate
 
     Args:
         table: priced rows.
-        found: what they are made of, by :func:`harness.evaluation.per_query.per_query_key`.
+        found: what they are made of, by :attr:`Row.per_query_key`.
         rates: exchange rates that somebody published.
     """
-    by_place: dict[Place, list[Row]] = defaultdict(list)
+    by_place: dict[ComparisonGroup, list[Row]] = defaultdict(list)
     for row in table.rows:
-        by_place[axes.of(row)].append(row)
-    cutoffs: dict[tuple[Place, str], float] = {}
-    relations: dict[tuple[Place, str], Relation] = {}
-    resampled: dict[tuple[Place, str], Draws] = {}
-    slower: dict[Place, Draws] = {}
+        by_place[axes.comparison_group(row)].append(row)
+    cutoffs: dict[tuple[ComparisonGroup, str], float] = {}
+    relations: dict[tuple[ComparisonGroup, str], Relation] = {}
+    resampled: dict[tuple[ComparisonGroup, str], Draws] = {}
+    slower: dict[ComparisonGroup, Draws] = {}
     for where, rows in by_place.items():
         for measure in table.measures:
             needed = [axes.axis(name, measure) for name in _NEEDED]
@@ -194,7 +198,7 @@ def weighing(table: Table, found: Mapping[str, PerQuery], rates: tuple[KnownRate
             if known.relations is not None:
                 relations[where, measure] = _short(known.relations)
             if known.resampled is not None and len(ranked) <= MOST_ROWS:
-                keys = [per_query_key(row) for row in ranked]
+                keys = [row.per_query_key for row in ranked]
                 resampled[where, measure] = _draws(keys, known.resampled.accuracy)
                 slower.setdefault(where, _draws(keys, leaderboard.latency_factors(known.resampled)))
     presets = tuple((preset.name, preset.weights) for preset in PRESETS)

@@ -73,7 +73,7 @@ def snapshots(needs: dict[Need, Row], known: Sequence[Tariff], texts: Texts) -> 
 
 
 def _place(row: Row, tariff: Tariff, texts: Texts) -> dict[str, Any]:
-    price, note = row_pricing.place(row, tariff)
+    price, note = row_pricing.choose_machine(row, tariff)
     placed: dict[str, Any] = {"note": texts.number(note)}
     if price is None:
         return placed

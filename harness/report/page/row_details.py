@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.analysis.table import Machine, Row, Timing, per_query_key
+from harness.analysis.table import Machine, Row, Timing
 from harness.records import Outcome
 from harness.report.page import prices
 from harness.report.page.compact import Short, Texts, figure, numbers, rounded
@@ -62,7 +62,7 @@ def of(
 def _identity(row: Row, place: int, shared: Shared) -> dict[str, Any]:
     texts = shared.texts
     return {
-        "key": one_line(per_query_key(row)),
+        "key": one_line(row.per_query_key),
         "origin": texts.number(row.origin),
         "keys": [one_line(key) for key in row.keys or (row.key,)],
         "place": place,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.analysis import axes as places
-from harness.analysis.axes import Place
+from harness.analysis.axes import ComparisonGroup
 from harness.analysis.leaderboard import LeaderboardQuery
 from harness.analysis.table import Table
 from harness.errors import UnknownName
@@ -32,7 +32,7 @@ class Picture:
 
     name: str
     kind: str
-    place: Place
+    place: ComparisonGroup
     draw: Callable[[], Figure]
 
 
@@ -54,7 +54,7 @@ def album(
 
     Args:
         table: priced rows.
-        found: what rows are made of, by :func:`harness.evaluation.per_query.per_query_key`; published rows have none.
+        found: what rows are made of, by :attr:`Row.per_query_key`; published rows have none.
         asked: how rows are ranked, whatever their dataset.
         kinds: of :data:`harness.report.plots.KINDS`.
 
@@ -63,9 +63,9 @@ def album(
     """
     if asked.measure not in table.measures:
         raise UnknownName("measure", asked.measure, table.measures)
-    grouped: dict[Place, list[int]] = defaultdict(list)
+    grouped: dict[ComparisonGroup, list[int]] = defaultdict(list)
     for number, row in enumerate(table.rows):
-        grouped[places.of(row)].append(number)
+        grouped[places.comparison_group(row)].append(number)
     looks = theme.looks(row.system for row in table.rows)
     called = _names(list(grouped))
     pictures, missing = [], []
@@ -92,10 +92,10 @@ def write(pictures: Sequence[Picture], folder: Path, form: str) -> Iterator[Path
             yield theme.save(picture.draw(), folder / f"{picture.name}.{form}")
 
 
-def _names(every: Sequence[Place]) -> dict[Place, tuple[str, str]]:
+def _names(every: Sequence[ComparisonGroup]) -> dict[ComparisonGroup, tuple[str, str]]:
     """For each place the start of its files' names, and what people call it: its dataset, and what sets it apart."""
     parts = {place: _apart(place, [other for other in every if other.dataset == place.dataset]) for place in every}
-    found: dict[Place, tuple[str, str]] = {}
+    found: dict[ComparisonGroup, tuple[str, str]] = {}
     for place, words in parts.items():
         stem = file_name("-".join(words))
         same = sum(file_name("-".join(other)) == stem for other in parts.values()) > 1
@@ -103,7 +103,7 @@ def _names(every: Sequence[Place]) -> dict[Place, tuple[str, str]]:
     return found
 
 
-def _apart(place: Place, same: Sequence[Place]) -> tuple[str, ...]:
+def _apart(place: ComparisonGroup, same: Sequence[ComparisonGroup]) -> tuple[str, ...]:
     """A place's dataset, and what tells it from the dataset's other places in words."""
     fields = (place.suite or "measured", place.scenario, place.isolation)
     others = [(other.suite or "measured", other.scenario, other.isolation) for other in same]

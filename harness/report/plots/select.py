@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from harness.analysis import axes, leaderboard, pareto_front
 from harness.analysis.dynascore import RateStatus
 from harness.analysis.leaderboard import Leaderboard
-from harness.analysis.table import Row, Validity, per_query_key
+from harness.analysis.table import Row, Validity
 from harness.errors import UsageError
 from harness.records import Outcome
 from harness.report.plots import cost, frame, memory, order_flips, ranks, row_plots, theme, winners
@@ -175,7 +175,7 @@ def _distributions(rows: Rows) -> Drawing:
     kept, others = rows.usable()
     drawn, without = [], []
     for row in kept:
-        of = rows.found.get(per_query_key(row))
+        of = rows.found.get(row.per_query_key)
         if of is None or not of.quantiles_s:
             without.append((row, "no samples of latency"))
         else:
