@@ -16,7 +16,7 @@ from harness.driver import subprocess_adapter
 from harness.driver.adapter import Adapter, Corpus
 from harness.driver.output import SAMPLES, Output
 from harness.driver.scenarios import closed_loop
-from harness.jobs.job_samples import read
+from harness.jobs.job_samples import read_samples
 from harness.launch.base import LaunchRequest, Prepared
 from harness.launch.images import catalog
 from harness.records import Hit
@@ -114,7 +114,7 @@ def _driver(adapter: Adapter, folder: Path) -> list[int]:
         job = LaunchRequest(spec(QUERIES), no_image, Path(place), Path(place), Path(place))
         Path(place, "out").mkdir()
         Path(place, SAMPLES).rename(Path(place, "out", SAMPLES))
-        found, _ids, wrong = read(job)
+        found, _ids, wrong = read_samples(job)
     if wrong:
         raise SystemExit(wrong)
     return [sample.latency_ns for sample in found if sample.trial == 0]

@@ -16,7 +16,7 @@ from pathlib import Path
 from benchmarks.spec import ENVELOPE, spec
 from benchmarks.table import Line
 from harness.jobs import orchestrator, suite
-from harness.jobs.inputs import RunOptions
+from harness.jobs.inputs import RunOptions, gather
 from harness.launch.docker import DockerLauncher
 from harness.launch.images import catalog
 from harness.records import Isolation, to_json
@@ -71,7 +71,7 @@ def _harness_jobs(path: Path, cache: Path, launcher: DockerLauncher) -> list[flo
     """Seconds from the start of each job to the start of the next: everything that harness does for one."""
     loaded = suite.load(path)
     options = RunOptions(path.parent / "results", cache, path.parent, fresh=True)
-    summary = orchestrator.run(loaded, options, launcher)
+    summary = orchestrator.run_suite(gather(loaded, options), options, launcher)
     if summary.unforeseen:
         raise SystemExit(summary.complaints[0])
     starts = sorted(datetime.fromisoformat(result.started_at) for result, _expected in summary.jobs)

@@ -24,7 +24,7 @@ _BUILD = """
 import gzip, json, os, statistics, time
 from pathlib import Path
 import adapter
-from harness.measure.adapter import Corpus
+from harness.driver.adapter import Corpus
 from harness.records import Envelope
 
 params = json.loads(Path("/job/params.json").read_text())

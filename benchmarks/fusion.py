@@ -31,7 +31,7 @@ ENVELOPE = Envelope("bench", 1, 1 << 30)
 
 ENGINE = """
 import random
-from harness.measure.adapter import Adapter
+from harness.driver.adapter import Adapter
 from harness.records import Hit
 
 class Ready(Adapter):
@@ -99,8 +99,8 @@ def _fusion(place: Path, depth: int) -> Adapter:
     adapter = _module(folder / "adapter.py")
     variables = {"PYTHONPATH": os.pathsep.join([str(folder.parent.parent), str(place)]), "PATH": os.defpath}
     sha = hashlib.sha256((place / "adapter.py").read_bytes()).hexdigest()
-    told = [adapter.component.Told(name, "ready", sha, False, variables) for name in ("first", "second")]
-    adapter.component.told = lambda: told
+    facts = [adapter.component.ComponentFacts(name, "ready", sha, False, variables) for name in ("first", "second")]
+    adapter.component.read_components = lambda: facts
     params = {"method": "rrf", "depth": depth, "first.seed": 0, "second.seed": 1}
     made: Adapter = adapter.ENGINE(params, ENVELOPE, place)
     index = place / f"index-{depth}"

@@ -19,9 +19,9 @@ _SCRIPT = """
 import gzip, json, os, statistics, time
 from pathlib import Path
 import adapter
-from harness.measure import warmup
-from harness.measure.adapter import Corpus
-from harness.measure.compilers import CompilerClock
+from harness.driver import scenarios
+from harness.driver.adapter import Corpus
+from harness.driver.procfs import CompilerClock
 from harness.records import Envelope
 from jvm import runtime
 
@@ -54,7 +54,7 @@ def look(more, shared):
     load_s = time.perf_counter() - start
     first_ms = asked(system, [first])[0] / 1e6
     start = time.perf_counter()
-    _, steady = warmup.warm_up(lambda: sum(asked(system, warm)), 1 << 30, compilers)
+    _, steady = scenarios.warm_up(lambda: sum(asked(system, warm)), len(warm), 1 << 30, compilers)
     warm_s, before_ns, start = time.perf_counter() - start, compilers(), time.perf_counter_ns()
     took = sorted(each for _ in range(5) for each in asked(system, timed))
     compiling = (compilers() - before_ns) / (time.perf_counter_ns() - start)

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from benchmarks.table import verdict
 from harness.jobs import orchestrator, suite
-from harness.jobs.inputs import RunOptions
+from harness.jobs.inputs import RunOptions, gather
 from harness.launch.fake import FakeLauncher
 from harness.records import Isolation, to_json
 from harness.results.reader import RESULT, StoredJob, cell_path, read_jobs
@@ -75,7 +75,7 @@ def _measured(folder: Path) -> Sequence[StoredJob]:
     path = folder / "bench.toml"
     path.write_text(_SUITE)
     options = RunOptions(folder / "model", folder / "cache", folder, None, False)
-    orchestrator.run(suite.load(path), options, FakeLauncher())
+    orchestrator.run_suite(gather(suite.load(path), options), options, FakeLauncher())
     return read_jobs(folder / "model")
 
 

@@ -95,7 +95,7 @@ def _tokens(vocabulary: Iterable[str]) -> list[str]:
 
 
 def _write_tokenizer(folder: Path, tokens: list[str]) -> None:
-    """The four files that BERT's tokeniser is published as."""
+    """Write the four files of a published BERT tokeniser."""
     from tokenizers import BertWordPieceTokenizer
 
     (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in tokens), encoding="utf-8")

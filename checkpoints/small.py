@@ -173,7 +173,7 @@ def _note(models: Path, kind: Kind, key: str, params: dict[str, Any]) -> None:
 
 
 def _made(models: Path, kind: Kind) -> str | None:
-    """The key of what is there, or ``None`` where it is not whole."""
+    """Return the key of the stored checkpoint, or ``None`` if it is incomplete."""
     with suppress(OSError, ValueError, KeyError):
         noted = json.loads(_note_file(models, kind).read_text(encoding="utf-8"))
         if all(stand_in.checksums(models / name) == found for name, found in noted["folders"].items()):

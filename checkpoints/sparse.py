@@ -70,7 +70,7 @@ def make(
 
 
 def write_wordpieces(folder: Path, pieces: list[str], positions: int, kind: str) -> None:
-    """The tokenizer's files as BERT's checkpoints have them."""
+    """Write the tokenizer's files as BERT's checkpoints have them."""
     from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers, processors
     from tokenizers.models import WordPiece
 

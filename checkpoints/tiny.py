@@ -27,7 +27,7 @@ _MADE_IN = "dense"
 
 
 def recipe(system: System, folder: str) -> tuple[str, str]:
-    """The module of this folder that makes an asset of a system, and the kind it is asked for.
+    """Return the module of this folder that makes an asset of a system, and its kind.
 
     Raises:
         UnknownName: nothing here makes what the system's parameters say; add it, so that the system can be tried.

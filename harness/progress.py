@@ -46,6 +46,15 @@ def silent(_done: int, _total: int = 0, _phase: str = "", /) -> None:
     """Show no step."""
 
 
+def part_of(progress: Progress, number: int, count: int) -> Progress:
+    """Report the steps of one of ``count`` equal parts as steps of the whole."""
+
+    def step(done: int, total: int = 0, phase: str = "", /) -> None:
+        progress(number * total + done, count * total, phase)
+
+    return step
+
+
 @contextmanager
 def shown(screen: Console) -> Iterator[None]:
     """Show the messages of ``harness`` and bars on this console."""

@@ -25,7 +25,7 @@ Scalar = str | int | float | bool
 
 
 class Outcome(str, Enum):
-    """How a job ended.  Every cell has one; none is ever blank.
+    """Outcome of a job; every cell has one.
 
     ``interrupted``: its machine was taken away (spot capacity, a failed host), which says nothing of the system.
     """
@@ -41,7 +41,7 @@ class Outcome(str, Enum):
 
 
 class Isolation(str, Enum):
-    """What held the envelope around a job.  Results of different isolation are never mixed unmarked.
+    """Enforcement of a job's envelope.  Results of different isolation are never mixed unmarked.
 
     ``published``: somebody else's figures, taken from the literature; nothing of them was measured by harness.
     """
@@ -73,7 +73,7 @@ class Cpuset:
 
 @dataclass(frozen=True)
 class ScenarioParams:
-    """What a scenario needs beyond its name: ``offline`` a batch size, ``server`` a latency target.
+    """Parameters of a scenario: ``offline`` has a batch size, ``server`` a latency target.
 
     The target reads: ``latency_percentile`` per cent of the queries answered within ``latency_target_s`` of their
     scheduled arrival.
@@ -102,7 +102,7 @@ class Hit:
 
 @dataclass(frozen=True)
 class JobSpec:
-    """What the driver inside the image is told: the content of ``/job/spec.json``.
+    """Input of the driver inside the image: the content of ``/job/spec.json``.
 
     ``kind`` is ``build`` or ``search``.  ``params`` belong to the adapter and are opaque to us.
     A build job has no queries; a search job has warm-up queries and a sample that share no query id.  Warm-up
@@ -188,7 +188,7 @@ class Probe:
 
 @dataclass(frozen=True)
 class Measurement:
-    """What the driver says at the end of a job: the content of ``out/measurement.json``.
+    """Output of the driver at the end of a job: the content of ``out/measurement.json``.
 
     ``outcome`` is the driver's own view; the host may know better (an OOM kill, a time-out).
     ``peak_cgroup_bytes`` is the kernel's own high-water mark, ``throttled_periods`` and ``oom_kills``
@@ -224,7 +224,7 @@ def to_json(record: Any, *, indent: int | None = None) -> str:
 
 
 def _fields(record: Any) -> dict[str, Any]:
-    """The fields of a record as they are; ``dataclasses.asdict`` would copy all that is in them first.
+    """Return a record's fields as they are, because ``dataclasses.asdict`` would copy all of them first.
 
     Raises:
         TypeError: it is no record.
@@ -261,6 +261,6 @@ def spec_from_json(text: str) -> JobSpec:
 
 
 def corpus_line(doc_id: str, title: str, text: str) -> bytes:
-    """A prepared document; the hash of a corpus is that of all its lines."""
+    """Write a prepared document; the hash of a corpus is that of all its lines."""
     document = {"_id": doc_id, "title": title, "text": text}
     return json.dumps(document, ensure_ascii=False).encode("utf-8", "replace") + b"\n"

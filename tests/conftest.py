@@ -23,7 +23,7 @@ from rich.console import Console
 from xdist.scheduler import LoadScopeScheduling
 
 from harness.jobs import orchestrator, suite
-from harness.jobs.inputs import RunOptions
+from harness.jobs.inputs import RunOptions, gather
 from harness.jobs.orchestrator import RunSummary
 from harness.launch.base import Launcher
 from harness.launch.images.catalog import System
@@ -293,7 +293,7 @@ class Bench:
         options = RunOptions(self.results, self.cache, path.parent, only, fresh, retry_noisy)
         self.screen = StringIO()
         with shown(Console(file=self.screen, width=200)):
-            return orchestrator.run(suite.load(path), options, launcher)
+            return orchestrator.run_suite(gather(suite.load(path), options), options, launcher)
 
 
 def make_bench(folder: Path) -> Bench:

@@ -17,7 +17,7 @@ from harness.analysis.table import Cause
 from harness.cli import main
 from harness.jobs import suite
 from harness.launch.fake import FakeLauncher
-from harness.launch.images import catalog, system_files
+from harness.launch.images import catalog
 from harness.launch.images.recipes import driver_files
 from harness.pricing import hardware_profiles, prices
 from harness.results import reader
@@ -48,9 +48,9 @@ def test_every_key_that_people_write_is_described() -> None:
         suite.Server,
         suite.Restriction,
         suite.Expectation,
-        system_files.SystemFile,
-        system_files.EngineFile,
-        system_files.Asset,
+        catalog.SystemFile,
+        catalog.EngineFile,
+        catalog.Asset,
     ):
         for name, field in model.model_fields.items():
             assert field.description, f"{model.__name__}.{name}"

@@ -102,7 +102,7 @@ def write_colbert(folder: Path, model: Colbert, origin: Path) -> None:
 
 
 def _plain(module: Any, part: str = "") -> Tensors:
-    """A module's tensors by name, no two of them sharing memory."""
+    """Return a module's tensors by name, without shared memory."""
     chosen = getattr(module, part) if part else module
     kept = {name: tensor for name, tensor in chosen.state_dict().items() if not name.endswith("position_ids")}
     return {name: tensor.detach().contiguous().clone() for name, tensor in kept.items()}
@@ -115,7 +115,7 @@ def _config(bert: Any) -> dict[str, Any]:
 
 
 def _as_distilbert(config: Any, weights: Tensors) -> tuple[dict[str, Any], Tensors]:
-    """The same transformer in DistilBERT's names.  It has no token types: the first is added to all positions."""
+    """Rename a transformer to DistilBERT's names; add the first token type to all positions, as it has none."""
     renamed: Tensors = {}
     for name, tensor in weights.items():
         if not name.startswith("encoder.layer."):
@@ -145,7 +145,7 @@ def _as_distilbert(config: Any, weights: Tensors) -> tuple[dict[str, Any], Tenso
 
 
 def _roles(folder: Path, kind: str) -> None:
-    """The two small files of a BERT tokenizer."""
+    """Return the two small files of a BERT tokenizer."""
     roles = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), SPECIAL, strict=True))
     _json(folder / "special_tokens_map.json", roles)
     told = {**roles, "do_lower_case": True, "model_max_length": 512, "tokenizer_class": kind}

@@ -48,12 +48,12 @@ def train(
 
 
 def contrast(scores: torch.Tensor) -> torch.Tensor:
-    """Each query's own document against the others of the batch, and each document's own query likewise."""
+    """Contrast each query's document with the batch's others, and each document's query likewise."""
     own = torch.arange(len(scores))
     entropy = torch.nn.functional.cross_entropy
     return (entropy(scores, own) + entropy(scores.T, own)) / 2
 
 
 def say(what: str, done: int, of: int, loss: float) -> None:
-    """A line of progress for the host."""
+    """Print a line of progress for the host."""
     print(json.dumps({"what": what, "done": done, "of": of, "loss": round(loss, 4)}), flush=True)

@@ -24,7 +24,7 @@ _OWN_LOGIT, _SCALE = 6.0, 0.25
 
 
 def vocabulary(known: list[texts.Document], tokenizer: Any, size: int) -> list[str]:
-    """The start's special tokens, its single characters, and the word pieces that most documents hold, by number.
+    """Select the start's special tokens, single characters, and most frequent word pieces, by number.
 
     A small vocabulary is what lets the head, nearly all of the work, be trained in a minute.
     """

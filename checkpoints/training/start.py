@@ -1,4 +1,4 @@
-"""Where training starts: some layers of a real, pretrained BERT (all-MiniLM-L6-v2)."""
+"""The start of training: some layers of a pretrained BERT (all-MiniLM-L6-v2)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 
 
 def tokenizer(folder: Path) -> Any:
-    """The tokenizer of the start, which neither pads nor cuts."""
+    """Return the start's tokenizer, without padding and truncation."""
     from tokenizers import Tokenizer
 
     read = Tokenizer.from_file(str(folder / "tokenizer.json"))
@@ -21,7 +21,7 @@ def tokenizer(folder: Path) -> Any:
 
 
 def bert(folder: Path, layers: tuple[int, ...]) -> Any:
-    """A ``BertModel`` of the start's embeddings and of those of its layers, in this order."""
+    """Return a ``BertModel`` of the start's embeddings and of the given layers, in order."""
     from transformers import BertModel
 
     model = BertModel.from_pretrained(folder, local_files_only=True, add_pooling_layer=False)
@@ -40,7 +40,7 @@ def padded(texts: list[list[int]], before: list[int], after: list[int], pad: int
 
 
 def smaller(tokenizer: Any, pieces: list[str]) -> Any:
-    """The same tokenizer with fewer word pieces; what has none any more is spelt with shorter ones."""
+    """Return the tokenizer with fewer word pieces; words without one are spelt with shorter ones."""
     told = json.loads(tokenizer.to_str())
     numbers = {piece: number for number, piece in enumerate(pieces)}
     told["model"]["vocab"] = numbers
@@ -64,5 +64,5 @@ def keep_words(bert: Any, numbers: list[int]) -> None:
 
 
 def cpus() -> int:
-    """Those that this process may use."""
+    """Return the number of CPUs of this process."""
     return len(os.sched_getaffinity(0))

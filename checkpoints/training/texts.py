@@ -23,7 +23,7 @@ class Document:
 
 
 def documents(path: Path, tokenizer: Any) -> list[Document]:
-    """The documents of a ``corpus.jsonl.gz`` that have a title and at least two sentences."""
+    """Read the documents of a ``corpus.jsonl.gz`` that have a title and at least two sentences."""
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         rows = [json.loads(line) for line in lines]
     parts = [[row["title"], *_SENTENCE_ENDS.split(row["text"])] for row in rows]

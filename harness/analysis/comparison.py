@@ -29,7 +29,7 @@ Test = tuple[Hashable, frozenset[str], str, str]
 
 @dataclass(frozen=True)
 class ComparisonSide:
-    """One side of a comparison: its name and row (``None``: it is a run file, whose cost is unknown).
+    """One side of a comparison: its name, and its row unless it is a run file.
 
     ``flagged``: the flagged queries of a run file.
     """
@@ -59,7 +59,9 @@ class Comparison:
 
 
 def pairs(a_rows: Sequence[Row], b_rows: Sequence[Row], a: str, b: str) -> list[tuple[Row, Row]]:
-    """Pair the rows of one comparison group and profile; else the only row of each glob, if they share the group.
+    """Pair the rows that two globs match.
+
+    Rows pair if they share group and profile; without such a pair, the only row of each glob if they share the group.
 
     Args:
         a_rows: the rows that ``a`` may match.

@@ -1,4 +1,6 @@
-"""Dynascore: accuracy and its costs in one number (Ma et al. 2021; Santhanam et al. 2023, equations 1 and 2).
+"""Dynascore: accuracy and its costs in one number.
+
+Sources: Ma et al. 2021; Santhanam et al. 2023, equations 1 and 2.
 
 A score is the sum over metrics of weight x value / AMRS; metrics that are better when smaller are negated.  The AMRS
 (average marginal rate of substitution) is the amount of a metric that one point of accuracy is worth, so that
@@ -47,7 +49,7 @@ class RateStatus(str, Enum):
 
 @dataclass(frozen=True)
 class Rate:
-    """AMRS of a metric: its units for a point of accuracy; ``None`` under a status that gives the reason.
+    """AMRS of a metric, in its units for a point of accuracy; ``None``: see the status.
 
     ``pairs`` counts the pairs of neighbouring rows or groups behind it.
     """
@@ -75,9 +77,10 @@ class Entry:
 
 @dataclass(frozen=True)
 class DynascoreOptions:
-    """Options of a Dynascore: ``weights`` by metric (they sum to 1), ``higher`` metrics that are better when larger.
+    """Options of a Dynascore.
 
-    ``mode`` is one of ``MODES``; only ``robust`` uses ``cutoff`` (points of accuracy).  ``given`` holds fixed rates.
+    ``weights`` by metric sum to 1; ``higher`` names the metrics that are better when larger.  ``mode`` is one of
+    ``MODES``; only ``robust`` uses ``cutoff`` (points of accuracy).  ``given`` holds fixed rates.
     """
 
     weights: Mapping[str, float]

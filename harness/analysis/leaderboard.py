@@ -1,6 +1,6 @@
-"""Leaderboard of a dataset: the rows that may be compared, their scores and ranks, and how far the ranks hold.
+"""Leaderboard of a dataset: comparable rows, scores, ranks, and how far the ranks hold.
 
-A rank holds as far as three things leave it: other queries (resampled), another set of systems, other weights.
+A rank has intervals under three changes: other queries (resampled), another set of systems, other weights.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class RankInterval:
 
 @dataclass(frozen=True)
 class RankedRow:
-    """A row with its figures by axis, its score (``None``: it has none), its rank and the rank's intervals.
+    """A row with its figures by axis, score, rank and rank intervals.
 
     ``by_queries``: over resampled queries; ``by_systems``: without each other system; ``by_weights``: under other
     weights.  ``state``: its position on the Pareto front; ``None``: an axis of it is missing.
@@ -357,7 +357,7 @@ def _slowed(values: Mapping[str, float], factor: float, timed: Collection[str]) 
 
 
 def intervals_by_systems(entries: Sequence[Entry], scorer: Scorer) -> list[RankInterval]:
-    """Return how far each row moves among the others when one other system is removed with all of its rows.
+    """Return the ranks of each row when one other system is removed.
 
     Removing better rows moves nobody: a row's rank is compared with its rank among the same rest before.
     """
@@ -376,7 +376,7 @@ def intervals_by_systems(entries: Sequence[Entry], scorer: Scorer) -> list[RankI
 def intervals_by_weights(
     entries: Sequence[Entry], weighing: DynascoreOptions, rates: Mapping[str, Rate]
 ) -> list[RankInterval]:
-    """Return 95 % of the ranks when each weight moves at random by up to 0.1, and they sum to 1 again."""
+    """Return 95 % of the ranks when weights move at random by up to 0.1 (their sum stays 1)."""
     names = [name for name, weight in weighing.weights.items() if weight]
     base = np.asarray([weighing.weights[name] for name in names])
     drawn = np.clip(base + weight_shifts(len(names)), 1e-9, None)

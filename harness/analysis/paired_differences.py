@@ -1,4 +1,4 @@
-"""Paired differences of two systems over queries: the verdict that they bear, and the queries that differ most."""
+"""Paired differences of two systems over queries: verdicts, and the queries that differ most."""
 
 from __future__ import annotations
 
@@ -40,11 +40,12 @@ class ComparisonVerdict(str, Enum):
 
 @dataclass(frozen=True)
 class Difference:
-    """B less A in one metric (latency in seconds, a measure in its own unit), over their common queries.
+    """B less A in one metric over their common queries.
 
-    ``over_queries`` has the paired 95 % interval, for queries like these: of a measure that of the test (from
-    :func:`with_test` on), of latency Hall's.  ``again`` has the same difference with a 95 % Welch interval over repeated
-    measurements of these queries; only latency has one.  ``interval`` is the one that reports show.  ``ratio`` is B / A.
+    Latency is in seconds, a measure in its own unit.  ``over_queries`` has the paired 95 % interval, for queries like
+    these: of a measure that of the test (from :func:`with_test` on), of latency Hall's.  ``again`` has the same
+    difference with a 95 % Welch interval over repeated measurements of these queries; only latency has one.
+    ``interval`` is the one that reports show.  ``ratio`` is B / A.
     ``needed`` is the number of such queries that would show a difference of this size (95 % confidence, power 80 %).
     ``tested`` is the test, ``p_holm`` its p, corrected for all comparisons (both ``None`` before :func:`with_test`).
     ``column`` holds the queries' differences, ``fingerprint`` identifies them.
@@ -195,7 +196,7 @@ class QueryChange:
 
 @dataclass(frozen=True)
 class QueryChoice:
-    """Options of the list of queries: the measure, the number in each direction, the texts of queries by id."""
+    """Options of the list of queries: measure, number in each direction, texts by id."""
 
     by: str
     count: int
@@ -203,8 +204,9 @@ class QueryChoice:
 
 
 def largest_changes(a: PerQuery, b: PerQuery, choice: QueryChoice) -> tuple[QueryChange, ...]:
-    """Return at most ``count`` queries that B does better, and as many that it does worse, largest change first.
+    """Return the queries that differ most, largest change first.
 
+    These are at most ``count`` that B does better, and as many that it does worse.
     Ties are in the order of ids; equal values are no change.  Without values of the measure in both there are none.
     """
     measure, count = choice.by, choice.count

@@ -39,7 +39,7 @@ class FrontState(str, Enum):
 
 @dataclass(frozen=True)
 class FrontPoint:
-    """A row: its key, its system, and its figure on each axis by name, none of them missing."""
+    """A row's key, system, and figures by axis, none of them missing."""
 
     key: str
     system: str
@@ -83,7 +83,7 @@ def reason_not_ranked(row: Row, needed: Sequence[Axis]) -> str | None:
 
 
 def contested_cells(table: Table, by_query: Mapping[str, PerQuery], measure: str) -> frozenset[Cell]:
-    """Return the cells that are contested on the front of accuracy, cost and latency of their comparison group.
+    """Return the cells that are contested on the default front of their group.
 
     Args:
         table: priced rows.
@@ -109,7 +109,10 @@ def contested_cells(table: Table, by_query: Mapping[str, PerQuery], measure: str
 def front_states(
     rows: Sequence[Row], front_axes: Sequence[Axis], relations: PairedSigns | None
 ) -> dict[str, FrontState]:
-    """Place rows by :func:`harness.analysis.table.per_query_key`; leave out rows without a figure on some axis."""
+    """Place rows with respect to the front, by :func:`harness.analysis.table.per_query_key`.
+
+    Rows without a figure on some axis are left out.
+    """
     points = []
     for row in rows:
         figures = {axis.name: axis.read(row) for axis in front_axes}

@@ -1,4 +1,4 @@
-"""Published tables as a source of rows: the figures that a paper prints, and a reason for each that it does not.
+"""Published tables as a source of rows: printed figures, and reasons for missing ones.
 
 A folder of them holds ``published.toml``, one CSV file a table, and ``errata.csv`` where contradictions were found.
 A paper prints means and no samples, so every figure that needs samples is missing with that reason.
@@ -82,7 +82,7 @@ class PaperDataset(ConfigModel):
 
 
 class LatencySource(ConfigModel):
-    """The row of Table 1 that gives a row of Table 2 its latency, and its system in Table 3 (if known)."""
+    """Row of Table 1 that gives Table 2 a latency, and its system in Table 3."""
 
     system: str
     of: str
@@ -119,7 +119,7 @@ class About(ConfigModel):
 
 @dataclass(frozen=True)
 class Printed:
-    """A number as printed: its last digit is rounded, so it stands for every number that rounds to it."""
+    """A number as printed; it stands for every number that rounds to it."""
 
     text: str
 
@@ -191,7 +191,7 @@ class Reported(TableLine):
 
 @dataclass(frozen=True)
 class Hardware:
-    """GPUs, CPUs and memory that a system had, or is said to need."""
+    """GPUs, CPUs and memory that a system had or needs."""
 
     gpus: int
     cpus: int
@@ -232,7 +232,7 @@ class MachineLine(TableLine):
 
 
 class Viable(MachineLine):
-    """Row of Table 2: the smallest machine that a system is said to need, and a million queries' cost there."""
+    """Row of Table 2: a system's smallest machine, and its cost there."""
 
     cost_usd_per_million: Figure
 
@@ -263,7 +263,7 @@ class Scored(TableLine):
 
 
 class Erratum(TableLine):
-    """A contradiction: the printed text of a row, the text that follows from other figures, and the evidence.
+    """A contradiction: a row's printed text, the text that follows, the evidence.
 
     ``number`` counts the rows of the table from 1; ``row`` names it.
     """
@@ -296,7 +296,7 @@ class Published:
         return prices.snapshot(printed.as_of, region=f"{printed.provider}/{printed.region}", term=printed.term)
 
     def lines(self) -> list[tuple[str, int, Viable | TimedSystem]]:
-        """List the rows that have a machine and a cost: the table's number, the row's number, the row."""
+        """List table number, row number and row of Tables 2 and 3."""
         lines: list[tuple[str, int, Viable | TimedSystem]] = [
             ("2", number, line) for number, line in enumerate(self.table2, 1)
         ]
@@ -310,7 +310,7 @@ class Published:
         return next(lines, None)
 
     def latency_of(self, line: Viable | TimedSystem) -> tuple[Printed, Reported | None]:
-        """Return the latency behind a cost, and the row of Table 1 that gives it (``None``: Table 3 has its own).
+        """Return the latency behind a cost, and its row of Table 1, if any.
 
         Raises:
             FileError: ``published.toml`` names no row of Table 1 for it, or one without latency.
@@ -341,7 +341,7 @@ class Published:
 
 
 def is_in(folder: Path) -> bool:
-    """Return whether a folder holds published tables; a broken ``published.toml`` counts, so that reading says so."""
+    """Return whether a folder holds ``published.toml``, broken or not."""
     return os.path.lexists(folder / NAME)
 
 
@@ -395,7 +395,7 @@ def _lines(model: type[Model], path: Path, decimals: dict[str, int]) -> tuple[Mo
 
 
 def _check_digits(place: str, column: str, cell: object, decimals: dict[str, int]) -> None:
-    """Raise FileError if a figure has not the printed digits, which decide what it may stand for."""
+    """Raise FileError if a figure lacks printed digits or has more."""
     if not isinstance(cell, Printed):
         return
     if column not in decimals:
@@ -408,7 +408,7 @@ def _check_digits(place: str, column: str, cell: object, decimals: dict[str, int
 
 
 def published_table(published: Published, follows: Snapshot) -> Table:
-    """Turn Tables 2 and 3 into rows that any prices can be applied to, with the errata as notes.
+    """Turn Tables 2 and 3 into rows without prices, with errata as notes.
 
     Table 3 is the suite of the paper's name, Table 2 the suite ``<name>-table2``: its latencies were not measured on
     the machines that price them. Measures are fractions (0.187), where the paper prints per cent (18.7).
@@ -460,7 +460,7 @@ def _timed(published: Published, dataset: PaperDataset, number: int, line: Timed
 
 
 def _viable(published: Published, number: int, line: Viable, follows: Snapshot) -> Row:
-    """Build the row of a line of Table 2, with the latency, accuracy and index of its row of Table 1."""
+    """Build the row of a line of Table 2, with its figures of Table 1."""
     latency, reported = published.latency_of(line)
     assert reported is not None, "every latency of Table 2 is from Table 1"
     return _row(

@@ -30,7 +30,7 @@ SAME, CHEAPEST = "same instance", "cheapest type"
 
 @dataclass(frozen=True)
 class PricedRow:
-    """A row's machine, cost and rank (from 1, cheapest first; ``None``: no cost, or its numbers are invalid)."""
+    """A row's machine, cost and rank (1: cheapest; ``None``: no valid cost)."""
 
     price: Price | None
     note: str | None
@@ -40,9 +40,9 @@ class PricedRow:
 
 @dataclass(frozen=True)
 class RowChange:
-    """A row at both dates: ``before`` and ``same`` on its own instance, and on the cheapest type of each date.
+    """A row at both dates, on its own instance and on the cheapest type of each date.
 
-    Its own instance is its published one, else the cheapest of the earlier date.
+    ``before`` and ``same`` are on its own instance: its published one, else the cheapest of the earlier date.
     """
 
     row: Row
@@ -131,7 +131,7 @@ _PRICED = ("before", "same", "cheapest_before", "cheapest")
 
 
 def other_prices(now: Snapshot, against: datetime.date | None = None) -> Snapshot:
-    """Choose the prices to compare with: those of a date, else the newest, else the ones before the newest.
+    """Choose the prices to compare with: of a date, else the newest, else the ones before.
 
     Raises:
         UsageError: there are none of that region and term, or no others.

@@ -77,9 +77,9 @@ def resample(accuracy: Floats, latency_s: Floats, seed: int, resamples: int = RE
 
 def _means(weights: Floats, values: Floats) -> Floats:
     """Return weighted means of each column; a query without a value has no weight there."""
-    known = np.isfinite(values)
+    finite = np.isfinite(values)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray((weights @ np.where(known, values, 0.0)) / (weights @ known), dtype=np.float64)
+        return np.asarray((weights @ np.where(finite, values, 0.0)) / (weights @ finite), dtype=np.float64)
 
 
 def cutoff(accuracy: Floats) -> float:
@@ -96,9 +96,9 @@ def cutoff(accuracy: Floats) -> float:
     for one in range(distinct.shape[1]):
         differences = distinct[:, one + 1 :] - distinct[:, [one]]
         for column in differences.T:
-            known = column[np.isfinite(column)]
-            if len(known) > 1:
-                halves.append(_Z * float(np.std(known, ddof=1)) / len(known) ** 0.5)
+            finite = column[np.isfinite(column)]
+            if len(finite) > 1:
+                halves.append(_Z * float(np.std(finite, ddof=1)) / len(finite) ** 0.5)
     return float(np.median(halves)) if halves else 0.0
 
 

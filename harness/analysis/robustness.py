@@ -5,7 +5,7 @@ The reference order is that of one measure over all queries and all judgements.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
@@ -20,11 +20,10 @@ from harness.evaluation import evaluate_runs, measure_names, qrels_subsample
 from harness.evaluation.evaluate_runs import EvaluatedRuns
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.qrels_subsample import KeepRule
+from harness.progress import Progress, part_of, silent
 from harness.stats import CONFIDENCE, INTERVAL_MIN_QUERIES, Estimate
 
 Floats = NDArray[np.float64]
-Step = Callable[[int, int], None]
-
 RESAMPLES, DRAWS, SEED = 1000, 100, 2023
 NO_MEAN = "it is no mean over queries"
 _RESAMPLED = "resampled"
@@ -52,7 +51,10 @@ class RobustnessOptions:
 
 @dataclass(frozen=True)
 class RankedSystem:
-    """A system with its value and rank; over resampled queries, the rank's 95 % interval and the share of first ranks."""
+    """A system with its value and rank; ``low``, ``high`` and ``first`` are over resampled queries.
+
+    They are the 95 % interval of its rank, and the share of draws in which it is first.
+    """
 
     system: str
     value: float
@@ -110,7 +112,7 @@ class QueryScores:
     unfit: Mapping[str, str] = field(default_factory=dict)
 
 
-def examine(runs: JudgedRuns, options: RobustnessOptions, step: Step = lambda _done, _total: None) -> Robustness:
+def examine(runs: JudgedRuns, options: RobustnessOptions, step: Progress = silent) -> Robustness:
     """Make the leaderboard of some runs and examine its robustness.
 
     Args:
@@ -128,14 +130,14 @@ def examine(runs: JudgedRuns, options: RobustnessOptions, step: Step = lambda _d
     main, *others = measure_names.parse((options.measure, *options.against))
     options = replace(options, measure=str(main), against=tuple(map(str, others)))
     turns = 1 + len(options.keeps)
-    judged = evaluate_runs.evaluate_runs(runs, (main, *others), _turn(step, 0, turns))
+    judged = evaluate_runs.evaluate_runs(runs, (main, *others), part_of(step, 0, turns))
     values = _values(judged)
     if options.measure in values.unfit:
         reason = values.unfit[options.measure]
         raise UsageError(f"{runs.dataset}: {main} makes no leaderboard: {reason}; choose another with --measure")
     board = _board(values, options.measure)
     fewer = [
-        _fewer_judgements(runs, board, main, keep, options, _turn(step, turn, turns))
+        _fewer_judgements(runs, board, main, keep, options, part_of(step, turn, turns))
         for turn, keep in enumerate(options.keeps, start=1)
     ]
     return replace(
@@ -188,11 +190,6 @@ def _board(values: QueryScores, measure: str) -> _Board:
     return _Board(tuple(names[index] for index in order), order, means[list(order)], columns[:, list(order)])
 
 
-def _turn(step: Step, turn: int, turns: int) -> Step:
-    """Report the steps of one turn as steps of all turns."""
-    return lambda done, total: step(turn * total + done, turns * total)
-
-
 def _values(judged: EvaluatedRuns) -> QueryScores:
     unfit = {measure: reason for measure in judged.measures if (reason := _unfit(judged, measure))}
     columns = {
@@ -226,7 +223,7 @@ def _other_queries(board: _Board, resampled: Floats | None) -> Condition:
 
 
 def _fewer_judgements(
-    runs: JudgedRuns, board: _Board, measure: Any, keep: KeepRule, options: RobustnessOptions, step: Step
+    runs: JudgedRuns, board: _Board, measure: Any, keep: KeepRule, options: RobustnessOptions, step: Progress
 ) -> Condition:
     if runs.hits_alone:
         reason = "documents were judged by the answers in their texts: there are no judgements to take away"
@@ -264,18 +261,18 @@ def _too_few(board: _Board) -> str:
 
 def _condition(cause: ConditionKind, name: str, board: _Board, drawn: Floats, tau: float | None = None) -> Condition:
     """Compare drawn values, of shape (draws, systems), with the leaderboard."""
-    known = drawn[np.isfinite(drawn).all(axis=1)]
+    finite = drawn[np.isfinite(drawn).all(axis=1)]
     ours = rank_correlation.signs(board.values[np.newaxis, :])[0]
     flips = np.full(ours.shape, np.nan)
     # A draw of opposite sign is a flip, a tie half of one.
     for one in range(len(board.systems)):
-        theirs = rank_correlation.signs(known, one)
+        theirs = rank_correlation.signs(finite, one)
         flips[one] = np.where(ours[one] == 0, np.nan, ((1 - ours[one] * theirs) / 2).mean(axis=0))
-    taus = [rank_correlation.kendall_tau(_by_name(board, board.values), _by_name(board, draw)) for draw in known]
+    taus = [rank_correlation.kendall_tau(_by_name(board, board.values), _by_name(board, draw)) for draw in finite]
     return Condition(
         cause=cause,
         name=name,
-        draws=len(known),
+        draws=len(finite),
         flips=tuple(tuple(None if np.isnan(share) else float(share) for share in line) for line in flips),
         tau=_range([value for value in taus if value is not None]),
         tau_whole=tau,

@@ -78,7 +78,7 @@ def paired(columns: Sequence[Floats], seed: int = _SEED, draws: int | None = Non
 
 
 def _all_flips(column: Floats, seed: int) -> tuple[Floats, Floats]:
-    """Return sums and sizes of all sets of differences with turned signs; differences of 0 are drawn at random."""
+    """Return sums and sizes of all sets of differences with turned signs (0s at random)."""
     moved = column[column != 0]
     sums, sizes = np.zeros(1), np.zeros(1)
     for difference in moved:

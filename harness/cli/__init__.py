@@ -44,7 +44,7 @@ COMMANDS = {
     "prices": "harness.cli.prices:prices",
     "qrels": "harness.cli.qrels:qrels",
     "report": "harness.cli.report:report",
-    "reprice": "harness.cli.reprice:reprice",
+    "reprice": "harness.cli.prices:reprice",
     "robustness": "harness.cli.robustness:robustness",
     "run": "harness.cli.run:run",
     "systems": "harness.cli.systems:systems",

@@ -77,7 +77,7 @@ def embed(
     that index is in the cache.  With --role query: DATASET's queries, or those of --texts.
     """
     declared, folder = catalog.system(system), absolute(cache)
-    encode.check(declared)
+    encode.check_exact_index(declared)
     if isinstance(results, str) and output is None:
         raise UsageError(f"{results}: vectors are kept on this disk; name a file with -o")
     envelope = hardware_profiles.profile(profile) if profile else None

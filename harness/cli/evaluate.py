@@ -15,7 +15,7 @@ from harness.cli.options import parse_measures
 from harness.cli.output import FORMATS, format_option, output_option, show
 from harness.cli.stored_results import measures_option, of_files, without_queries_option
 from harness.evaluation import evaluate_runs, judged_runs, measure_names
-from harness.evaluation.trec_lines import Progress
+from harness.progress import Progress
 from harness.report import writers
 from harness.report.evaluation import evaluation_document
 
@@ -59,7 +59,7 @@ def evaluate(
 
 
 @contextmanager
-def _watching() -> Iterator[tuple[Callable[[Path], Progress], Callable[[int, int], None]]]:
+def _watching() -> Iterator[tuple[Callable[[Path], Progress], Progress]]:
     """Show bars on a terminal: the bytes read of each file, and the runs evaluated."""
     console = Console(stderr=True)
     with Bars(console=console, transient=True, disable=not console.is_terminal) as bars:
@@ -68,6 +68,13 @@ def _watching() -> Iterator[tuple[Callable[[Path], Progress], Callable[[int, int
         def reading(path: Path) -> Progress:
             size = path.stat().st_size if path.is_file() else None
             task = bars.add_task(escape(path.name), total=size)
-            return lambda read: bars.update(task, completed=read)
 
-        yield reading, lambda done, total: bars.update(evaluating, completed=done, total=total)
+            def read(done: int, _total: int = 0, _phase: str = "", /) -> None:
+                bars.update(task, completed=done)
+
+            return read
+
+        def step(done: int, total: int = 0, _phase: str = "", /) -> None:
+            bars.update(evaluating, completed=done, total=total)
+
+        yield reading, step

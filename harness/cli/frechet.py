@@ -19,7 +19,7 @@ from harness.evaluation.embeddings import Embeddings
 from harness.evaluation.evaluate import evaluate
 from harness.evaluation.frechet import Distances, Settings, check_source, distances
 from harness.evaluation.judged_runs import JudgedRuns
-from harness.progress import task
+from harness.progress import bar
 from harness.report import writers
 from harness.report.frechet import frechet_document
 from harness.untrusted import one_line
@@ -196,6 +196,6 @@ def _measured(
     reasons = [f"{name}: {why}" for evaluation in evaluations.values() for name, why in evaluation.reasons.items()]
     for reason in dict.fromkeys(reasons):
         click.echo(one_line(f"{runs.dataset}: {reason}"), err=True)
-    with task(f"{runs.dataset}: {vectors.encoder}") as step:
-        made = distances(runs, vectors, cutoffs, settings, lambda done, total: step(done, total, "resamples"))
+    with bar(f"{runs.dataset}: {vectors.encoder}", "resamples", line=True) as step:
+        made = distances(runs, vectors, cutoffs, settings, step)
     return made, values

@@ -1,4 +1,4 @@
-"""Launchers of the commands that run jobs, and datasets that they load."""
+"""Launchers of the commands that run jobs."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ from pathlib import Path
 
 import click
 
-from harness import datasets
 from harness.cli.locations import absolute
-from harness.datasets import Dataset
 from harness.errors import UsageError
 from harness.jobs.inputs import RunOptions
 from harness.launch import docker, fake, process
 from harness.launch.base import Launcher
-from harness.progress import bar
 
 _LOCAL = (
     "docker: containers with enforced limits. process: plain child processes, CPU affinity alone is held."
@@ -53,14 +50,3 @@ def chosen_launcher(name: str, cache: Path, models: Path | None, emulated: str |
 def run_options(suite: Path, results: Path, only: str | None, fresh: bool, cache: Path) -> RunOptions:
     """Return a run's options, with absolute paths."""
     return RunOptions(results.absolute(), absolute(cache), suite.absolute().parent, only, fresh)
-
-
-def load_dataset(name: str, cache: Path) -> Dataset:
-    """Load a dataset by its name or folder, with a bar while a large corpus is prepared.
-
-    Raises:
-        UnknownName: there is no such dataset.
-        FileError: a file of it is missing or wrong.
-    """
-    with bar(f"{name}: corpus", "documents", line=True) as step:
-        return datasets.load(datasets.find(name, Path.cwd()), absolute(cache), step)

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from harness import filesystem
-from harness.analysis.leaderboard import LeaderboardQuery
-from harness.analysis.table import Table
 from harness.cli.options import Decorator
 from harness.errors import UsageError
-from harness.evaluation.per_query import PerQuery
-from harness.report.plots import KINDS, album
-from harness.untrusted import one_line
 
 FORMATS = ("md", "csv", "json")
 PAGE = "html"
@@ -50,26 +45,6 @@ def show_page(text: str, output: Path | None) -> None:
     if output is None and sys.stdout.isatty():
         raise UsageError("--format html: a page is no text for a terminal; name a file for it with -o page.html")
     show(text, output)
-
-
-def draw(
-    table: Table,
-    per_query: Mapping[str, PerQuery],
-    query: LeaderboardQuery,
-    form: str,
-    output: Path | None,
-    kinds: Sequence[str] = KINDS,
-) -> None:
-    """Draw a table's pictures into a folder; print a line on stderr for each missing one."""
-    if output is None:
-        raise UsageError(f"--format {form} writes several files; name a folder for them with -o")
-    drawn = album.album(table, per_query, query, kinds)
-    for reason in drawn.missing:
-        click.echo(one_line(reason), err=True)
-    for path in album.write(drawn.pictures, output, form):
-        click.echo(one_line(str(path)))
-    if not drawn.pictures:
-        sys.exit(1)
 
 
 def write(path: Path, text: str) -> None:

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import click
 
-from harness.cli.launchers import load_dataset
 from harness.cli.options import cache_option
 from harness.cli.output import output_option, show
-from harness.cli.stored_results import judged, runs_arguments
+from harness.cli.stored_results import judged, load_dataset, runs_arguments
 from harness.datasets import Dataset
 from harness.errors import UnknownName, UsageError
 from harness.evaluation import evaluate_runs, judged_runs, trec_lines

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import click
 
-from harness.cli.launchers import load_dataset
 from harness.cli.options import cache_option
 from harness.cli.output import output_option, show
+from harness.cli.stored_results import load_dataset
 from harness.datasets import Dataset
 from harness.errors import UnknownName, UsageError
 from harness.evaluation import pool, qrels_merge, trec_lines
@@ -159,10 +159,8 @@ def show_qrels(file: Path, form: str, output: Path | None) -> None:
 def _shown(file: Path, facts: Mapping[str, object], merges: tuple[MergeRecord, ...]) -> str:
     counts = facts["grades"]
     assert isinstance(counts, dict)
-    out = [
-        f"**{markdown_escape(str(file))}**: {facts['judgements']:,} judgements of {facts['queries']:,} queries, SHA-256 "
-    ]
-    out[0] += f"{str(facts['sha256'])[:16]}"
+    size = f"{facts['judgements']:,} judgements of {facts['queries']:,} queries"
+    out = [f"**{markdown_escape(str(file))}**: {size}, SHA-256 {str(facts['sha256'])[:16]}"]
     grades = [(grade, f"{count:,}") for grade, count in counts.items()]
     out += ["", *markdown_grid(("grade", "judgements"), (True, True), grades, padded=True)]
     per_query = facts["judged_per_query"], facts["relevant_per_query"]

@@ -10,8 +10,8 @@ from harness.analysis import published, rejudge
 from harness.analysis.leaderboard import LeaderboardQuery
 from harness.cli.locations import mirrored
 from harness.cli.options import PriceSelection, cache_option, parse_measures, price_options, results_argument
-from harness.cli.output import FORMATS, PAGE, PICTURES, draw, format_option, picture_output_option, show, show_page
-from harness.cli.stored_results import StoredResults, judging_options
+from harness.cli.output import FORMATS, PAGE, PICTURES, format_option, picture_output_option, show, show_page
+from harness.cli.stored_results import StoredResults, draw, judging_options
 from harness.errors import UsageError
 from harness.evaluation import measure_names
 from harness.report import render, study

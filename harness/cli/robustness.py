@@ -110,7 +110,7 @@ def _draw(examined: Sequence[Robustness], output: Path, form: str) -> None:
             if condition.reason:
                 text = f"{sample.dataset}: no matrix of {condition.cause.value}, {condition.name}: {condition.reason}"
                 click.echo(one_line(text), err=True)
-    paths = [*order_flips.write(examined, output, form)]
+    paths = [*order_flips.write_flips(examined, output, form)]
     for path in paths:
         click.echo(one_line(str(path)))
     if not paths:

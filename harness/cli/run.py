@@ -6,17 +6,18 @@ import math
 import sys
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 
 from harness.analysis import pareto_front
 from harness.aws.batch.backend import SERVICE as BATCH
 from harness.aws.clients import Connections, parse_uri
 from harness.aws.cloud_run import worker
-from harness.aws.cloud_run.run import Client, Request
+from harness.aws.cloud_run.run import Client, CloudOptions, Request
 from harness.aws.cloud_run.run import run as run_in_cloud
 from harness.aws.cloud_run.shipment import Shipper
 from harness.aws.ec2.backend import SERVICE as EC2
@@ -39,7 +40,7 @@ from harness.evaluation import measure_names
 from harness.jobs import inputs, orchestrator
 from harness.jobs.inputs import RunOptions
 from harness.jobs.orchestrator import RunSummary
-from harness.jobs.plan import states
+from harness.jobs.plan import plan_here, states
 from harness.jobs.suite import Suite, load
 from harness.launch.docker import DockerLauncher
 from harness.launch.images import platforms
@@ -49,36 +50,6 @@ from harness.results.schema import Cell
 SERVICES = {"ec2": EC2, "batch": BATCH}
 
 
-@dataclass(frozen=True)
-class CloudOptions:
-    """The options about machines elsewhere."""
-
-    work: str | None = None
-    region: str | None = None
-    instance: str | None = None
-    max_usd: float | None = None
-    max_instances: int = 8
-    spot: bool = False
-    burstable: bool = False
-    architecture: str = "x86_64"
-    subnet: str | None = None
-    yes: bool = False
-    dry_run: bool = False
-
-    def refuse(self, launcher: str, *understood: str) -> None:
-        """Refuse options that a launcher does not understand.
-
-        Raises:
-            UsageError: one of them is given.
-        """
-        # The work place may stand in the environment for good.
-        given = replace(self, work=None)
-        for name, value in vars(given).items():
-            if value != getattr(CloudOptions(), name) and name not in understood:
-                option = f"--{name.replace('_', '-')}"
-                raise UsageError(f"{option} is for --launcher ec2, this is --launcher {launcher}; leave it out")
-
-
 def _finite(_context: click.Context, _option: click.Parameter, value: float | None) -> float | None:
     """Refuse a cap that would be none: nothing is more than nan."""
     if value is not None and not math.isfinite(value):
@@ -86,25 +57,28 @@ def _finite(_context: click.Context, _option: click.Parameter, value: float | No
     return value
 
 
+work_option = click.option(
+    "--work",
+    metavar="s3://BUCKET[/PREFIX]",
+    envvar="HARNESS_WORK",
+    help="ec2, batch: where this machine and those exchange everything.  [env: HARNESS_WORK]",
+)
+yes_option = click.option("--yes", is_flag=True, help="ec2, batch: do not ask whether to go on.")
 cloud_options = record_options(
     "cloud",
     CloudOptions,
-    click.option(
-        "--work",
-        metavar="s3://BUCKET[/PREFIX]",
-        envvar="HARNESS_WORK",
-        help="ec2, batch: where this machine and those exchange everything.  [env: HARNESS_WORK]",
-    ),
     click.option("--region", help="ec2, batch: the region.  [default: the one that AWS is configured for]"),
     click.option("--instance", metavar="TYPE", help="ec2, batch: this instance type for all hardware profiles."),
     click.option(
         "--max-usd",
+        "cap_usd",
         type=click.FloatRange(min=0, min_open=True),
         callback=_finite,
         help="ec2, batch: never spend more, whatever happens.",
     ),
     click.option(
         "--max-instances",
+        "most",
         type=click.IntRange(1, 1000),
         default=8,
         show_default=True,
@@ -124,7 +98,6 @@ cloud_options = record_options(
         help="ec2, batch: of the instances, and of the images that are made for them.",
     ),
     click.option("--subnet", help="ec2: this subnet.  [default: those of the default VPC]"),
-    click.option("--yes", is_flag=True, help="ec2, batch: do not ask whether to go on."),
     click.option(
         "--dry-run", is_flag=True, help="ec2, batch: show what would be launched and what it costs, and stop."
     ),
@@ -145,7 +118,9 @@ cloud_options = record_options(
 )
 @retry_option(0, "Measure noisy cells again, at most N times, where the reason may pass.")
 @run_launcher_option
+@work_option
 @cloud_options
+@yes_option
 @cache_option
 @models_option
 @click.option("--part", type=click.Path(path_type=Path), hidden=True, help="For boxes: what their agent wrote.")
@@ -161,7 +136,9 @@ def run(
     cache: Path,
     models: Path | None,
     part: Path | None,
+    work: str | None,
     cloud: CloudOptions,
+    yes: bool,
 ) -> None:
     """Run what SUITE (a TOML file) declares and is not done yet, then print the table.
 
@@ -186,15 +163,15 @@ def run(
     if launcher in SERVICES:
         of_suite(results, loaded.name, cache, "RECORDS")  # stored jobs decide what is launched
     else:
-        cloud.refuse(launcher)
+        _refuse_cloud_options(launcher)
     with writable(results, cache) as location:
         options = run_options(suite, location.folder, only, fresh or cells is not None, cache)
         options = replace(options, retry_noisy=retry_noisy, cells=cells, shelf=location.shelf)
         if launcher in SERVICES:
-            summary, errors = _run_in_cloud(launcher, loaded, options, cloud, models)
+            summary, errors = _run_in_cloud(launcher, _request(launcher, loaded, options, work, cloud), models, yes)
         else:
             with closing(chosen_launcher(launcher, options.cache, models)) as chosen:
-                summary = orchestrator.run(loaded, options, chosen)
+                summary = orchestrator.run_suite(inputs.gather(loaded, options), options, chosen)
             errors = summary.complaints
         if summary is not None:
             _finish(location, loaded.name, loaded.measures, summary)
@@ -203,13 +180,21 @@ def run(
     sys.exit(1 if errors else 0)
 
 
-def _run_in_cloud(
-    launcher: str, suite: Suite, options: RunOptions, cloud: CloudOptions, models: Path | None
-) -> tuple[RunSummary | None, Sequence[str]]:
-    """Run a suite on EC2 or Batch; return its summary, if it has any job, and its errors."""
+def _refuse_cloud_options(launcher: str, *understood: str) -> None:
+    """Refuse options on the command line that this launcher does not understand."""
+    context = click.get_current_context()
+    names = {*CloudOptions.__dataclass_fields__, "yes"} - set(understood)
+    for parameter in context.command.params:
+        name = str(parameter.name)
+        if name in names and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise UsageError(f"{parameter.opts[0]} is for --launcher ec2, this is --launcher {launcher}; leave it out")
+
+
+def _request(launcher: str, suite: Suite, options: RunOptions, work: str | None, cloud: CloudOptions) -> Request:
     if launcher == "batch":
-        cloud.refuse("batch", "region", "instance", "max_usd", "burstable", "architecture", "yes", "dry_run")
-    if cloud.work is None:
+        _refuse_cloud_options("batch", "region", "instance", "cap_usd", "burstable", "architecture", "yes", "dry_run")
+        cloud = replace(cloud, most=sys.maxsize)
+    if work is None:
         raise UsageError(
             f"--launcher {launcher} needs a place in S3: give --work s3://BUCKET, which `harness ec2 up s3://BUCKET`"
             " makes"
@@ -218,26 +203,20 @@ def _run_in_cloud(
         raise UsageError(
             f"--retry-noisy is not for --launcher {launcher}; run it again with --contested or --fresh --only"
         )
-    request = Request(
-        suite=suite,
-        options=options,
-        work=parse_uri(cloud.work),
-        region=cloud.region,
-        instance=cloud.instance,
-        cap_usd=cloud.max_usd,
-        most=cloud.max_instances if launcher == "ec2" else sys.maxsize,
-        spot=cloud.spot,
-        burstable=cloud.burstable,
-        architecture=cloud.architecture,
-        subnet=cloud.subnet,
-        dry_run=cloud.dry_run,
-    )
-    with closing(DockerLauncher(options.cache, models, platform=platforms.parse(cloud.architecture))) as docker:
+    return Request(suite=suite, options=options, work=parse_uri(work), **vars(cloud))
+
+
+def _run_in_cloud(
+    launcher: str, request: Request, models: Path | None, yes: bool
+) -> tuple[RunSummary | None, Sequence[str]]:
+    """Run a suite on EC2 or Batch; return its summary, if it has any job, and its errors."""
+    cache, platform = request.options.cache, platforms.parse(request.architecture)
+    with closing(DockerLauncher(cache, models, platform=platform)) as docker:
         client = Client(
-            connections=Connections(cloud.region),
+            connections=Connections(request.region),
             launcher=docker,
-            shipper=lambda work: Shipper(work, docker.client, options.cache),
-            agree=lambda question: agree(cloud.yes, question),
+            shipper=lambda work: Shipper(work, docker.client, cache),
+            agree=lambda question: agree(yes, question),
         )
         done = run_in_cloud(request, client, SERVICES[launcher])
     if done is None:
@@ -298,7 +277,7 @@ def plan(
         options = run_options(suite, of_suite(results, loaded.name, cache, "RECORDS"), only, fresh, cache)
     with closing(chosen_launcher(launcher, options.cache, models)) as chosen:
         gathered = inputs.gather(loaded, options)
-        jobs = inputs.planned(gathered, options, chosen)
+        jobs = plan_here(gathered, options, chosen)
     columns(
         ("system", "dataset", "scenario", "profile", "state"),
         [(cell.system, cell.dataset, cell.scenario, cell.profile, state) for cell, state in states(jobs)],

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
+from harness import datasets
 from harness.analysis import published, rejudge, results_folder, row_pricing
+from harness.analysis.leaderboard import LeaderboardQuery
 from harness.analysis.rejudge import QrelsOverride
 from harness.analysis.stored_runs import read_stored_runs
 from harness.analysis.table import Table
 from harness.cli.locations import absolute, readable
 from harness.cli.options import DEFAULT_PRICES, Command, PriceSelection, only_option, results_path
+from harness.datasets import Dataset
 from harness.errors import UsageError
 from harness.evaluation import judged_runs, measure_names, trec_lines
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.per_query import PerQuery
-from harness.evaluation.trec_lines import Progress as TrecProgress
+from harness.progress import Progress, bar
 from harness.report import page as html_page
-from harness.report.page import KnownRates
+from harness.report.page import PublishedRates
+from harness.report.plots import KINDS, album
+from harness.untrusted import one_line
 
 measures_option = click.option(
     "--measures", default=" ".join(measure_names.DEFAULT), show_default=True, help="As ir_measures writes them."
@@ -104,17 +110,48 @@ class StoredResults:
         rows, per_query = self.rows(), self.per_query()
         table = row_pricing.price(rows, tariff)
         title, about, rates = _paper(self.folder)
-        content = html_page.Page(
+        content = html_page.PageSource(
             title=title or f"Results in {self.folder.resolve().name}",
             about=about,
             measured=rows,
             tariff=tariff,
-            weighing=html_page.weighing(table, per_query, rates),
+            ranking=html_page.ranking_data(table, per_query, rates),
             quantiles_s={key: values.quantiles_s for key, values in per_query.items()},
             notes=table.notes,
             view=view,
         )
-        return html_page.render(html_page.of(content))
+        return html_page.render_page(html_page.page_content(content))
+
+
+def draw(
+    table: Table,
+    per_query: Mapping[str, PerQuery],
+    query: LeaderboardQuery,
+    form: str,
+    output: Path | None,
+    kinds: Sequence[str] = KINDS,
+) -> None:
+    """Draw a table's pictures into a folder; print a line on stderr for each missing one."""
+    if output is None:
+        raise UsageError(f"--format {form} writes several files; name a folder for them with -o")
+    drawn = album.plots_of(table, per_query, query, kinds)
+    for reason in drawn.missing:
+        click.echo(one_line(reason), err=True)
+    for path in album.write_plots(drawn.pictures, output, form):
+        click.echo(one_line(str(path)))
+    if not drawn.pictures:
+        sys.exit(1)
+
+
+def load_dataset(name: str, cache: Path) -> Dataset:
+    """Load a dataset by its name or folder, with a bar while a large corpus is prepared.
+
+    Raises:
+        UnknownName: there is no such dataset.
+        FileError: a file of it is missing or wrong.
+    """
+    with bar(f"{name}: corpus", "documents", line=True) as step:
+        return datasets.load(datasets.find(name, Path.cwd()), absolute(cache), step)
 
 
 def measures_for(measure: str) -> tuple[str, ...]:
@@ -167,7 +204,7 @@ def of_files(
     runs: Sequence[Path],
     queries: Mapping[str, str] | None,
     without_queries: Path | None,
-    watch: Callable[[Path], TrecProgress | None] = lambda _: None,
+    watch: Callable[[Path], Progress | None] = lambda _: None,
 ) -> tuple[JudgedRuns]:
     """Read run files and their qrels; ``watch`` gives the progress callback of each file."""
     override = rejudge.read(None, without_queries)
@@ -180,11 +217,11 @@ def _is_results(runs: tuple[Path | str, ...]) -> bool:
     return len(runs) == 1 and (isinstance(runs[0], str) or runs[0].is_dir())
 
 
-def _paper(folder: Path) -> tuple[str | None, tuple[str, ...], tuple[KnownRates, ...]]:
+def _paper(folder: Path) -> tuple[str | None, tuple[str, ...], tuple[PublishedRates, ...]]:
     """Return the title, citation and exchange rates of the paper whose tables a folder holds."""
     if not published.is_in(folder):
         return None, (), ()
     paper = published.read(folder).about
-    rates = tuple(KnownRates("the paper's", data.name, "RR@10", data.amrs) for data in paper.datasets if data.amrs)
+    rates = tuple(PublishedRates("the paper's", data.name, "RR@10", data.amrs) for data in paper.datasets if data.amrs)
     who = f"{paper.authors[0].split()[-1]} et al." if len(paper.authors) > 2 else " and ".join(paper.authors)
     return f"{who} {paper.year}, as published", (paper.citation(), f"Licence of the figures: {paper.licence}"), rates

@@ -18,7 +18,6 @@ from harness.cli.options import cache_option, models_option, platform_option, re
 from harness.cli.output import columns, write
 from harness.errors import UsageError
 from harness.experiments.calibration import run as calibration
-from harness.experiments.calibration import table
 from harness.experiments.conformance import examine
 from harness.launch import doctor as host
 from harness.launch.images import catalog, pins
@@ -113,7 +112,7 @@ def calibrate(
     launcher: str,
     cache: Path,
 ) -> None:
-    """Measure planted truths, and show how far what is reported is off.
+    """Measure injected values, and show how far the reported ones are off.
 
     A system that does exactly what its parameters say is measured as any other; about three minutes.  Exit code 1 if a
     figure is off by more than the instrument promises.
@@ -122,10 +121,10 @@ def calibrate(
     with writable(results, cache) as location:
         options = replace(run_options(Path(), location.folder, None, True, cache), shelf=location.shelf)
         with closing(chosen_launcher(launcher, options.cache, None)) as chosen:
-            cases = calibration.Wanted(only, repeats, retry_noisy)
+            cases = calibration.CaseSelection(only, repeats, retry_noisy)
             lines = calibration.calibrate(options, cases, chosen)
-    remark = table.summary(lines, time.monotonic() - started)
-    click.echo(table.render(lines, remark, form), nl=False)
+    remark = calibration.summary(lines, time.monotonic() - started)
+    click.echo(calibration.render(lines, remark, form), nl=False)
     if output is not None:
-        write(output, table.render(lines, remark, "md"))
+        write(output, calibration.render(lines, remark, "md"))
     sys.exit(0 if all(line.ok for line in lines) else 1)

@@ -25,10 +25,10 @@ from harness.cli.options import (
     results_option,
 )
 from harness.errors import HarnessError
-from harness.experiments.viability import acceptance, plot, render, validation
+from harness.experiments.viability import acceptance, render, validation
 from harness.experiments.viability import curve as curves
 from harness.experiments.viability.acceptance import Criteria
-from harness.experiments.viability.probe import SUITE, Probing, subject
+from harness.experiments.viability.probe import SUITE, SubjectJobs, subject
 from harness.experiments.viability.session import Question, Viability
 from harness.experiments.viability.smallest import check_step, smallest
 from harness.launch.images import catalog
@@ -58,8 +58,8 @@ class Bench:
             closing(chosen_launcher(self.launcher, cache, self.models)) as launcher,
         ):
             results = of_suite(self.results, SUITE, cache).absolute()
-            probing = Probing(about, results, cache, launcher, fresh=self.fresh, shelf=location.shelf)
-            yield Viability(probing, question)
+            jobs = SubjectJobs(about, results, cache, launcher, fresh=self.fresh, shelf=location.shelf)
+            yield Viability(jobs, question)
 
 
 bench_options = record_options(
@@ -102,7 +102,7 @@ def criteria_options(command: Command) -> Command:
     )
     @wraps(command)
     def wrapped(*, max_latency: tuple[str, ...], least: tuple[str, ...], **given: Any) -> None:
-        command(**given, criteria=acceptance.criteria(max_latency, least))
+        command(**given, criteria=acceptance.parse_criteria(max_latency, least))
 
     return wrapped
 
@@ -130,8 +130,8 @@ def viable(
     Each probe is a stored job, so the same command goes on where it was stopped, and shows what it found at once when
     it comes again.  Exit code 1 where no limit could be confirmed.
     """
-    counts = acceptance.whole_numbers(cpus, "--cpus")
-    question = Question(criteria, gpus, acceptance.size(step, "--step"))
+    counts = acceptance.parse_whole_numbers(cpus, "--cpus")
+    question = Question(criteria, gpus, acceptance.parse_size(step, "--step"))
     snapshot = selection.snapshot()  # before anything costs time
     found, errors = [], []
     with bench.ask(question) as asking:
@@ -142,9 +142,9 @@ def viable(
                 found.append(smallest(asking, count))
             except HarnessError as error:  # the other CPU counts may do
                 errors.append(error)
-    click.echo(render.verdicts(found, snapshot, form), nl=False)
+    click.echo(render.render_verdicts(found, snapshot, form), nl=False)
     for refused in errors:
-        text = f"harness: {one_line(str(refused))}; evidence: {asking.probing.folder}"
+        text = f"harness: {one_line(str(refused))}; evidence: {asking.jobs.folder}"
         click.echo(as_given(text, bench.cache), err=True)
     if errors:
         sys.exit(max(refused.exit_code for refused in errors))
@@ -163,11 +163,11 @@ def validate(bench: Bench, instance: str, provider: str | None, gpus: int, crite
 
     Exit code 1 where it does not.
     """
-    named = validation.find(instance, provider)
+    named = validation.find_instance(instance, provider)
     validation.check_host(named, gpus)
     with bench.ask(Question(criteria, gpus)) as asking:
         found = validation.validate(asking, named)
-    click.echo(render.claim(found, form), nl=False)
+    click.echo(render.render_validation(found, form), nl=False)
     sys.exit(0 if found.holds else 1)
 
 
@@ -185,12 +185,12 @@ def validate(bench: Bench, instance: str, provider: str | None, gpus: int, crite
 @_format_option
 def curve(bench: Bench, cpus: int, gpus: int, limits: str | None, output: Path | None, form: str) -> None:
     """Measure SYSTEM under a ladder of memory limits: a table and a plot, with the knee marked."""
-    rungs = tuple(acceptance.size(limit, "--limits") for limit in limits.split(",")) if limits is not None else ()
+    rungs = tuple(acceptance.parse_size(limit, "--limits") for limit in limits.split(",")) if limits is not None else ()
     with bench.ask(Question(gpus=gpus)) as asking:
-        found = curves.measure(asking, cpus, rungs)
-    name = plot.default_name(cpus, gpus, len(asking.probing.subject.queries.sample), rungs)
-    paths = plot.draw(found, output or asking.probing.folder / name)
+        found = curves.measure_curve(asking, cpus, rungs)
+    name = curves.plot_name(cpus, gpus, len(asking.jobs.subject.queries.sample), rungs)
+    paths = curves.draw_curve(found, output or asking.jobs.folder / name)
     for path in paths if output is None else ():
-        asking.probing.publish(path)
-    click.echo(render.curve(found, form), nl=False)
+        asking.jobs.publish(path)
+    click.echo(render.render_curve(found, form), nl=False)
     click.echo(as_given(f"plots: {' '.join(map(str, paths))}", bench.cache), err=True)

@@ -15,10 +15,10 @@ from harness.datasets import prepare as _prepare
 from harness.datasets.answers import Answers
 from harness.datasets.corpus import Corpus
 from harness.datasets.ir_datasets import Registered
-from harness.datasets.prepare import Progress
 from harness.datasets.query_sample import draw
 from harness.datasets.records import Dataset, QuerySample
 from harness.errors import UnknownName
+from harness.progress import Progress, silent
 
 __all__ = [
     "Answers",
@@ -58,7 +58,7 @@ def find(name: str, beside: Path) -> Place:
     raise UnknownName("dataset", name, [*known, found] if found else known)
 
 
-def load(place: Place, cache: Path, progress: Progress | None = None) -> Dataset:
+def load(place: Place, cache: Path, progress: Progress = silent) -> Dataset:
     """Read and check a dataset; the corpus is streamed into the cache once.
 
     Args:

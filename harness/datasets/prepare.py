@@ -11,7 +11,7 @@ import itertools
 import json
 import re
 from array import array
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import IO
 
@@ -24,6 +24,7 @@ from harness.datasets.corpus import Corpus
 from harness.datasets.records import Documents
 from harness.driver.adapter import MAX_ID_CHARS
 from harness.errors import FileError
+from harness.progress import Progress, silent
 from harness.records import Query, corpus_line
 
 # MERGED harness.datasets.prepare: What holds for the ids, topics and judgements of every format.
@@ -85,13 +86,11 @@ def judgements(
 
 
 # Documents done, and in all (0: unknown).
-Progress = Callable[[int, int], None]
-
 _FORMAT = 2  # of the prepared corpus; a change makes all of them again
 _STEP = 2000
 
 
-def prepare(documents: Documents, cache: Path, progress: Progress | None = None) -> Corpus:
+def prepare(documents: Documents, cache: Path, progress: Progress = silent) -> Corpus:
     """Check the corpus and write it where jobs can read it; done once for each content.
 
     Raises:
@@ -102,7 +101,7 @@ def prepare(documents: Documents, cache: Path, progress: Progress | None = None)
         partial = filesystem.staging_path(folder)
         partial.mkdir(parents=True)
         try:
-            _write(documents, partial, progress or (lambda _done, _total: None))
+            _write(documents, partial, progress)
             for made in partial.iterdir():
                 made.chmod(0o644)  # a job's user must read it
             partial.chmod(0o755)

@@ -94,8 +94,8 @@ class Cgroup:
     def cpu_quota(self) -> float | None:
         """Read the CPUs that the bandwidth quota allows; :data:`UNLIMITED` without a quota.
 
-        None: the cpu controller is not visible (v2: not delegated to this cgroup, or the root; v1: not mounted), so that
-        a quota further up could be in force.
+        None: the cpu controller is not visible (v2: not delegated to this cgroup, or the root; v1: not mounted), so
+        that a quota further up could be in force.
         """
         if self.version == 2:
             text = self.read(self.cpu / "cpu.max")

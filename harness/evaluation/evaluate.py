@@ -9,7 +9,7 @@ three traps of the providers: a lost query, an endless loop, and one failure tha
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from subprocess import SubprocessError
 from typing import Any
@@ -21,6 +21,7 @@ from harness.errors import UsageError
 from harness.evaluation.answer_recall import AnswerRecall, TruncatedHits
 from harness.evaluation.measure_names import MAX_GDEVAL_GRADE, OF_HITS_ALONE, F1AtCutoff, SetAtCutoff
 from harness.evaluation.trec import Qrels, Run
+from harness.progress import Progress, silent
 from harness.stats import Estimate
 
 INTERVAL_METHOD = (
@@ -198,7 +199,7 @@ def compute_runs(
     judged: Qrels,
     runs: Sequence[Rankings],
     query_of: Mapping[str, str] | None = None,
-    step: Callable[[int, int], None] = lambda _done, _total: None,
+    step: Progress = silent,
 ) -> list[ProviderValues]:
     """Compute measures of several runs; providers read the judgements once for all of them.
 
@@ -227,7 +228,7 @@ class _Judgements:
 
     judged: Qrels
     query_of: Mapping[str, str] | None
-    step: Callable[[int, int], None]
+    step: Progress
 
     def query(self, name: str) -> str:
         return name if self.query_of is None else self.query_of[name]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -11,6 +11,7 @@ from harness.evaluation import measure_names, per_query
 from harness.evaluation.evaluate import Evaluation, evaluate
 from harness.evaluation.judged_runs import UNJUDGED_DEPTH, JudgedRuns, UnjudgedHits, UnknownQueries, count_unjudged
 from harness.evaluation.per_query import PerQuery
+from harness.progress import Progress, silent
 
 _TIES = "ordered by document id, the largest first, as trec_eval does"
 _TIES_STORED = "judged in the order that was returned"
@@ -69,9 +70,7 @@ class EvaluatedRuns:
         return (*shared, *own, *self.common_notes)
 
 
-def evaluate_runs(
-    runs: JudgedRuns, measures: Sequence[Any], step: Callable[[int, int], None] = lambda _done, _total: None
-) -> EvaluatedRuns:
+def evaluate_runs(runs: JudgedRuns, measures: Sequence[Any], step: Progress = silent) -> EvaluatedRuns:
     """Evaluate each run over all queries.
 
     Args:

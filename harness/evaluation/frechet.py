@@ -7,7 +7,7 @@ Arabzadeh and Clarke, *Frechet Distance for Offline Evaluation of Information Re
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,11 +19,10 @@ from harness.evaluation.embeddings import Embeddings
 from harness.evaluation.frechet_distance import VectorRows
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.trec import Qrels, Run
+from harness.progress import Progress, part_of, silent
 from harness.stats import CONFIDENCE, INTERVAL_MIN_QUERIES, Estimate
 
 Floats = NDArray[np.float64]
-_Progress = Callable[[int, int], None]
-
 CUTOFFS = (1, 10)
 RESAMPLES = 1000
 MOST_JUDGED = 10
@@ -172,7 +171,7 @@ def distances(
     embeddings: Embeddings,
     cutoffs: Sequence[int] = CUTOFFS,
     settings: Settings | None = None,
-    progress: _Progress = lambda _done, _total: None,
+    progress: Progress = silent,
 ) -> Distances:
     """Return the distances of all systems at each cutoff; with ``settings.unlabelled`` also those of the URR.
 
@@ -209,11 +208,8 @@ def distances(
     _check_vectors(embeddings, (reference, *retrieved), runs.dataset if runs.corpus_sha256 else "DATASET")
     by_system: dict[str, list[Distance]] = {name: [] for name in runs.runs}
     for number, (kind, of_kind) in enumerate(sets.items()):
-
-        def kind_progress(done: int, total: int, before: int = number) -> None:
-            progress(before * total + done, len(kinds) * total)
-
-        for name, distance in _compared(embeddings, reference, kind, of_kind, settings, kind_progress).items():
+        step = part_of(progress, number, len(kinds))
+        for name, distance in _compared(embeddings, reference, kind, of_kind, settings, step).items():
             by_system[name].append(distance)
     return Distances(
         dataset=runs.dataset,
@@ -265,7 +261,7 @@ def _compared(
     kind: tuple[int, bool],
     sets: Mapping[str, DocumentSets],
     settings: Settings,
-    progress: _Progress,
+    progress: Progress,
 ) -> dict[str, Distance]:
     """Return the distances of all systems at one cutoff, over common queries at common depths."""
     depths = [min(map(len, of_query)) for of_query in zip(*(each.documents for each in sets.values()), strict=True)]
@@ -302,7 +298,7 @@ def _estimates(
     reference: DocumentSets,
     sets: Sequence[DocumentSets],
     settings: Settings,
-    progress: _Progress,
+    progress: Progress,
 ) -> tuple[list[Estimate], Floats | None]:
     """Return the estimate of each set, and the resampled distances, shape (sets, resamples), if any."""
     one, others = _vector_rows(embeddings, reference), [_vector_rows(embeddings, each) for each in sets]

@@ -22,7 +22,7 @@ import math
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,6 +33,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from harness import filesystem
+from harness.progress import Progress, silent
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -115,7 +116,7 @@ def resample_distances(
     vectors: NDArray[np.float32],
     pairs: Sequence[tuple[VectorRows, VectorRows]],
     weights: Ints,
-    progress: Callable[[int, int], None] = lambda _done, _total: None,
+    progress: Progress = silent,
 ) -> Floats:
     """Return the distance of each pair under each row of weights, shape (pairs, resamples).
 

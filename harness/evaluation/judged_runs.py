@@ -11,7 +11,7 @@ from pathlib import Path
 from harness.errors import FileError, UsageError
 from harness.evaluation import trec
 from harness.evaluation.trec import FlaggedLines, Qrels, Run
-from harness.evaluation.trec_lines import Progress
+from harness.progress import Progress
 
 # Other suffixes may be part of a name: ``bm25-0.9``, or ``input.bbn1`` of TREC itself.
 _SUFFIXES = (".run", ".trec", ".txt", ".res", ".tsv")

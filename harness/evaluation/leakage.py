@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from harness.errors import UsageError
 from harness.evaluation.embeddings import Embeddings, sha256_of_texts
 from harness.evaluation.evaluate import evaluate, mean_estimate
 from harness.evaluation.judged_runs import JudgedRuns
+from harness.progress import Progress, silent
 from harness.stats import Estimate
 
 MOST_PAIRS = 1_000_000
@@ -83,7 +84,7 @@ def find_leaks(
     training: Mapping[str, str],
     vectors: tuple[Embeddings, Embeddings] | None,
     threshold: float,
-    progress: Callable[[int, int], None] = lambda _done, _total: None,
+    progress: Progress = silent,
 ) -> tuple[Leak, ...]:
     """Return each leaking pair once, the nearest first.
 
@@ -186,7 +187,7 @@ def near_pairs(
     sample: Embeddings,
     training: Embeddings,
     threshold: float,
-    progress: Callable[[int, int], None] = lambda _done, _total: None,
+    progress: Progress = silent,
 ) -> tuple[Leak, ...]:
     """Return pairs of queries whose cosine is at least ``threshold``, in the order of the sample.
 

@@ -6,7 +6,7 @@ Draws share most subsets of a query's judgements: each distinct subset is evalua
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from harness.evaluation import measure_names
 from harness.evaluation.evaluate import compute_runs
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.trec import Qrels
+from harness.progress import Progress, silent
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -125,9 +126,7 @@ def _draw_once(
         yield query, tuple(document for document, flag in zip(qrels[query], flags, strict=True) if flag)
 
 
-def mean_per_draw(
-    runs: JudgedRuns, draws: QrelsDraws, measure: Any, step: Callable[[int, int], None] = lambda _done, _total: None
-) -> Floats:
+def mean_per_draw(runs: JudgedRuns, draws: QrelsDraws, measure: Any, step: Progress = silent) -> Floats:
     """Return each run's mean over the queries that a draw still judges, shape (draws, systems); ``nan``: none.
 
     Args:

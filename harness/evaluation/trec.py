@@ -12,7 +12,8 @@ from typing import Any
 from harness.errors import FileError
 from harness.evaluation import trec_lines
 from harness.evaluation.answer_recall import AnswerDepths
-from harness.evaluation.trec_lines import LineLayout, NumberColumn, Progress
+from harness.evaluation.trec_lines import LineLayout, NumberColumn
+from harness.progress import Progress
 from harness.untrusted import FileLimits
 
 # query id -> document id -> relevance

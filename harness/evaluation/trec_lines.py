@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from harness.errors import FileError
+from harness.progress import Progress
 from harness.untrusted import FileLimits, open_regular, unpacked
 
 # Small blocks stay in the processor's caches: blocks of 4 MiB take three times as long.
@@ -35,7 +36,6 @@ _ARCHIVES = {b"PK\x03\x04": "zip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2",
 _MAGIC_BYTES = max(map(len, (_GZIP, *_ARCHIVES)))
 
 # Called after each block with the bytes of the file (compressed or not) read so far.
-Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True)

@@ -9,64 +9,23 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import TypeAdapter, ValidationError
 
 from harness.driver import envelope
 from harness.driver.output import MEASUREMENT, WARMUP_TRIAL
-from harness.jobs import claims, job_samples
-from harness.jobs.job_samples import Sample
+from harness.jobs.job_samples import Sample, clock_contradiction, incomplete, read_samples, worked_s
+from harness.jobs.plan import Planned
 from harness.launch.base import Ended, LaunchRequest, Stopped
 from harness.records import JobSpec, Measurement, Outcome, to_json
 from harness.results.reader import check_facts
-from harness.results.schema import Counters, GpuUse, Memory
+from harness.results.schema import Counters, Environment, GpuUse, IndexFacts, Memory, Result, job_key
 from harness.untrusted import MAX_TEXT, max_trials, one_line, read_start
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-
-# MERGED harness.jobs.collect: A job out of memory that the kernel does not kill: file pages can always be dropped, and
-# are read back at once.
-
-
-# Of the limit: the kernel's own (page tables, slabs) and the last file pages take the rest.
-_ANON_SHARE = 0.8
-# Seen of a job that had stopped getting anywhere: 50 to 200.  One that reads an index from disk has more, but its
-# memory is no anonymous memory.
-_FAULTS_PER_S = 10
-_STRETCH_S = 20
-
-
-def at_limit(ended: Ended, memory_bytes: int) -> str | None:
-    """What a job that had to be stopped did at its memory limit; ``None``: it was not there, or not for lack of it.
-
-    Args:
-        ended: how it was seen to end.
-        memory_bytes: its limit.
-    """
-    if ended.memory.peak_cgroup_bytes is None or not ended.memory.anon:
-        return None  # no limit was in force
-    # The very last one may be of what is left after the kill.
-    until_ns = ended.memory.anon[-1][0]
-    anon_bytes = max(value for t_ns, value in ended.memory.anon if until_ns - t_ns <= _STRETCH_S * 1e9)
-    known = [reading for reading in ended.counters.readings if reading.major_faults is not None]
-    if anon_bytes < _ANON_SHARE * memory_bytes or not known:
-        return None
-    last = known[-1]
-    before = [reading for reading in known if last.t_ns - reading.t_ns >= _STRETCH_S * 1e9]
-    if not before:
-        return None
-    seconds = (last.t_ns - before[-1].t_ns) / 1e9
-    faults_per_s = ((last.major_faults or 0) - (before[-1].major_faults or 0)) / seconds
-    if faults_per_s < _FAULTS_PER_S:
-        return None
-    return (
-        f"{anon_bytes >> 20} of {memory_bytes >> 20} MiB were anonymous, and the rest was read from disk over and over "
-        f"({faults_per_s:,.0f} major faults a second)"
-    )
 
 
 _MEASUREMENT = TypeAdapter(Measurement)
@@ -76,6 +35,13 @@ _KILLED = 137  # 128 + SIGKILL
 _AT_LIMIT = 0.98
 _CLOCK_SLACK_S = 0.05
 _OTHER_PHASES = 8  # load, warm-up, close or build, and some to spare
+# A job out of memory that the kernel does not kill: its file pages are dropped and read back at once.
+# Of the limit: the kernel's own (page tables, slabs) and the last file pages take the rest.
+_ANON_SHARE = 0.8
+# Seen of a job that had stopped getting anywhere: 50 to 200.  One that reads an index from disk has more, but its
+# memory is no anonymous memory.
+_FAULTS_PER_S = 10
+_STRETCH_S = 20
 
 
 @dataclass(frozen=True)
@@ -89,6 +55,11 @@ class Collected:
     samples: tuple[Sample, ...]
     counters: Counters = field(default_factory=Counters)
     gpu: GpuUse | None = None
+
+    @classmethod
+    def not_launched(cls, outcome: Outcome, detail: str) -> Self:
+        """Return the outcome of a job that was never launched."""
+        return cls(outcome, detail, None, Memory(), ())
 
     @property
     def first_query_s(self) -> float | None:
@@ -171,13 +142,13 @@ def collect(job: LaunchRequest, ended: Ended, unknown_ids: Callable[[set[str]], 
         unknown_ids: says which of some document ids the corpus does not have.
     """
     measurement, unreadable = _measurement(job)
-    found, doc_ids, wrong = job_samples.read(job)
+    found, doc_ids, wrong = read_samples(job)
     outcome, detail = _judge(job, ended, measurement, unreadable)
     if outcome is Outcome.OK and measurement is not None:
         if job.spec.kind == "search":
-            wrong = wrong or job_samples.incomplete(job.spec, measurement, found) or _unknown(doc_ids, unknown_ids)
+            wrong = wrong or incomplete(job.spec, measurement, found) or _unknown(doc_ids, unknown_ids)
         wrong = wrong or _impossible(job.spec, measurement, found, ended.wall_s)
-        wrong = wrong or claims.contradiction(job.spec, ended.handed, found, ended.counters.readings)
+        wrong = wrong or clock_contradiction(job.spec, ended.handed, found, ended.counters.readings)
         if wrong:
             outcome, detail = Outcome.BAD_OUTPUT, wrong
     negative = _negative(measurement)
@@ -193,6 +164,62 @@ def collect(job: LaunchRequest, ended: Ended, unknown_ids: Callable[[set[str]], 
         ended.counters.summary(phases),
         ended.gpus.summary(phases) if ended.gpus else None,
     )
+
+
+def build_result(
+    job: Planned,
+    started_at: str,
+    collected: Collected,
+    ended: Ended | None,
+    index: IndexFacts | None,
+    environment: Environment,
+    corpus_documents: int | None = None,
+) -> Result:
+    """Join the plan, the job's own measurement and the launcher's observations."""
+    measured = collected.measurement
+    memory = collected.memory
+    if measured and measured.peak_cgroup_bytes and ended:
+        # Read inside at the very end, the kernel's own peak is at least what was sampled outside.
+        memory = replace(memory, peak_cgroup_bytes=_most(measured.peak_cgroup_bytes, memory.peak_cgroup_bytes))
+    return Result(
+        key=job_key(job.spec),
+        spec=job.spec,
+        outcome=collected.outcome,
+        detail=collected.detail,
+        started_at=started_at,
+        wall_s=ended.wall_s if ended else 0.0,
+        environment=environment,
+        effective=measured.effective if measured else None,
+        index=index,
+        corpus_documents=corpus_documents,
+        memory=memory,
+        load_s=measured.load_s if measured else None,
+        first_query_s=collected.first_query_s,
+        phases=measured.phases if measured else (),
+        throttled_periods=_most(
+            ended.throttled_periods if ended else None, measured.throttled_periods if measured else None
+        ),
+        # A sampler outside may miss the last kill; a dying job inside says nothing.
+        oom_kills=_most(ended.oom_kills if ended else None, measured.oom_kills if measured else None),
+        exit_code=ended.exit_code if ended else None,
+        device=measured.device if measured else None,
+        libraries=measured.libraries if measured else {},
+        warmup_done=collected.warmup_done,
+        warmup_steady=measured.warmup_steady if measured else None,
+        trials_finished=collected.trials_finished(job.spec.timed_queries),
+        ranking_disagreements=collected.ranking_disagreements(),
+        canary=ended.canary if ended else (),
+        counters=collected.counters,
+        gpu=collected.gpu,
+        placement=ended.placement if ended else None,
+        probes=measured.probes if measured else (),
+        rate_qps=measured.rate_qps if measured else None,
+        compiled_s=measured.compiled_s if measured else None,
+    )
+
+
+def _most(*counts: int | None) -> int | None:
+    return max((count for count in counts if count is not None), default=None)
 
 
 def _negative(measurement: Measurement | None) -> str | None:
@@ -254,6 +281,35 @@ def _stopped(job: LaunchRequest, ended: Ended, stopped: Stopped) -> tuple[Outcom
     return Outcome.OOM, f"{stopped.detail} at the memory limit: {starved}"
 
 
+def at_limit(ended: Ended, memory_bytes: int) -> str | None:
+    """What a job that had to be stopped did at its memory limit; ``None``: it was not there, or not for lack of it.
+
+    Args:
+        ended: how it was seen to end.
+        memory_bytes: its limit.
+    """
+    if ended.memory.peak_cgroup_bytes is None or not ended.memory.anon:
+        return None  # no limit was in force
+    # The very last one may be of what is left after the kill.
+    until_ns = ended.memory.anon[-1][0]
+    anon_bytes = max(value for t_ns, value in ended.memory.anon if until_ns - t_ns <= _STRETCH_S * 1e9)
+    known = [reading for reading in ended.counters.readings if reading.major_faults is not None]
+    if anon_bytes < _ANON_SHARE * memory_bytes or not known:
+        return None
+    last = known[-1]
+    before = [reading for reading in known if last.t_ns - reading.t_ns >= _STRETCH_S * 1e9]
+    if not before:
+        return None
+    seconds = (last.t_ns - before[-1].t_ns) / 1e9
+    faults_per_s = ((last.major_faults or 0) - (before[-1].major_faults or 0)) / seconds
+    if faults_per_s < _FAULTS_PER_S:
+        return None
+    return (
+        f"{anon_bytes >> 20} of {memory_bytes >> 20} MiB were anonymous, and the rest was read from disk over and over "
+        f"({faults_per_s:,.0f} major faults a second)"
+    )
+
+
 def _measurement(job: LaunchRequest) -> tuple[Measurement | None, str | None]:
     try:
         text = read_start(job.out / MEASUREMENT, _MEASUREMENT_BYTES)
@@ -281,7 +337,7 @@ def _unknown(doc_ids: set[str], unknown_ids: Callable[[set[str]], set[str]]) -> 
 def _impossible(spec: JobSpec, measurement: Measurement, found: list[Sample], wall_s: float) -> str | None:
     """Times that do not fit into the time that we saw pass."""
     here_s = (measurement.build_s or 0) - (measurement.resumed_s or 0)  # the rest was spent by earlier attempts
-    inside_s = (measurement.load_s or 0) + here_s + job_samples.worked_s(spec, found)
+    inside_s = (measurement.load_s or 0) + here_s + worked_s(spec, found)
     if inside_s <= wall_s + _CLOCK_SLACK_S:
         return None
     return f"the image says it worked {inside_s:.3f} s in a {spec.kind} job that lasted {wall_s:.3f} s"

@@ -10,21 +10,110 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from harness import filesystem
 from harness.datasets import native, prepare
 from harness.datasets.corpus import Corpus
 from harness.errors import FileError, JobError, UsageError
 from harness.evaluation import embeddings
-from harness.evaluation.embeddings import Embeddings
+from harness.evaluation.embeddings import Embeddings, Vectors
 from harness.evaluation.judged_runs import JudgedRuns
-from harness.jobs import flat_index, indexes
+from harness.jobs import indexes
 from harness.jobs.plan import index_key
 from harness.launch import host
 from harness.launch.base import Launcher, Limits
 from harness.launch.images.catalog import System
 from harness.progress import task
-from harness.records import Envelope, Outcome, Scalar
+from harness.records import Envelope, Outcome, Scalar, digest
+from harness.untrusted import open_regular, read_start
+
+# MERGED harness.jobs.encode: The vectors of an exact index, as the engine ``dense`` keeps them.
+
+
+ENGINE = "dense"
+KIND = "flat"
+_FACTS_BYTES = 1 << 20
+# They say how much there is, not what a vector is.
+_OF_SIZE = ("documents",)
+
+
+@dataclass(frozen=True)
+class FlatIndex:
+    """``documents`` vectors of ``dimensions``; ``made_with`` names all that decides a vector besides its text."""
+
+    folder: Path
+    documents: int
+    dimensions: int
+    checkpoint_sha256: str
+    made_with: str
+
+    def take(self, wanted: Collection[str] | None) -> tuple[tuple[str, ...], Vectors]:
+        """Ids and vectors of these texts as far as they are there, in the order of the index; ``None``: of all.
+
+        Raises:
+            JobError: the index is damaged, or a vector of it is not finite.
+        """
+        try:
+            known = None if wanted is None else set(wanted)
+            rows, ids = [], []
+            for row, name in enumerate(self._ids()):
+                if known is None or name in known:
+                    rows.append(row)
+                    ids.append(name)
+            with open_regular(self.folder / "vectors.f32") as file:
+                shape = (self.documents, self.dimensions)
+                vectors = np.array(np.memmap(file, dtype="<f4", mode="r", shape=shape)[rows], dtype=np.float32)
+        except (OSError, ValueError) as error:
+            raise _damaged(self.folder, error) from error
+        if not np.isfinite(vectors).all():
+            raise _damaged(self.folder, "a vector is not finite")
+        return tuple(ids), vectors
+
+    def _ids(self) -> Iterator[str]:
+        with open_regular(self.folder / "ids.npy") as file:
+            ends: Any = np.load(file, allow_pickle=False)
+        if ends.shape != (self.documents,):
+            raise ValueError(f"{ends.shape} ids for {self.documents} vectors")
+        start = 0
+        with open_regular(self.folder / "ids.bin") as file:
+            for end in ends.tolist():
+                yield file.read(max(end - start, 0)).decode("utf-8")
+                start = end
+
+
+def read_flat_index(folder: Path) -> FlatIndex:
+    """What an index says of itself.
+
+    Raises:
+        JobError: it is damaged, or of another kind.
+    """
+    try:
+        told: dict[str, Any] = json.loads(read_start(folder / "built-with.json", _FACTS_BYTES))
+        if (told["engine"], told["index"]) != (ENGINE, KIND):
+            raise ValueError(f"an index {told['index']!r} of {told['engine']!r}")
+        found = FlatIndex(
+            folder,
+            int(told["documents"]),
+            int(told["dimensions"]),
+            str(told["checkpoint_sha256"]),
+            digest({name: value for name, value in told.items() if name not in _OF_SIZE}),
+        )
+        with open_regular(folder / "vectors.f32") as file:
+            size = file.seek(0, 2)
+        if found.documents < 1 or found.dimensions < 1 or size != 4 * found.documents * found.dimensions:
+            raise ValueError(f"{size} bytes for {found.documents} vectors of {found.dimensions}")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise _damaged(folder, error) from error
+    return found
+
+
+def _damaged(folder: Path, why: object) -> JobError:
+    said = f"{folder}: no vectors can be read from this index ({why}); remove its folder, and it is built again"
+    return JobError(Outcome.BAD_OUTPUT, said)
+
 
 DOCUMENT, QUERY = "document", "query"
 
@@ -58,19 +147,19 @@ class EncodingSetup:
     envelope: Envelope | None = None
 
 
-def check(system: System) -> None:
+def check_exact_index(system: System) -> None:
     """Whether a system keeps its vectors as they are.
 
     Raises:
         UsageError: it does not.
     """
-    if system.engine != flat_index.ENGINE:
+    if system.engine != ENGINE:
         raise UsageError(f"{system.name} is of the engine {system.engine!r}: one vector a text is what 'dense' makes")
-    kind = system.params.get("index", flat_index.KIND)
-    if kind != flat_index.KIND:
+    kind = system.params.get("index", KIND)
+    if kind != KIND:
         raise UsageError(
             f"{system.name} keeps its vectors in an index {kind!r}, which changes them; name a system with an exact"
-            f" one ({flat_index.KIND!r})"
+            f" one ({KIND!r})"
         )
 
 
@@ -139,8 +228,8 @@ def encode(system: System, texts: TextSet, into: Callable[[Embeddings], Path], b
         UsageError: a text is not there.
         FileError: the file that is there holds something else.
     """
-    check(system)
-    index = flat_index.read(_built(system, texts, bench))
+    check_exact_index(system)
+    index = read_flat_index(_built(system, texts, bench))
     empty = Embeddings(
         (), _nothing(index), system.name, index.checkpoint_sha256, texts.role, texts.corpus.sha256, index.made_with
     )
@@ -163,7 +252,7 @@ def encode(system: System, texts: TextSet, into: Callable[[Embeddings], Path], b
     return VectorFile(path, found, len(ids) - len(have))
 
 
-def _nothing(index: flat_index.FlatIndex) -> embeddings.Vectors:
+def _nothing(index: FlatIndex) -> embeddings.Vectors:
     import numpy as np
 
     return np.zeros((0, index.dimensions), dtype=np.float32)

@@ -102,19 +102,19 @@ def build(
     limits: Limits,
     cache: Path,
     progress: Progress,
-    instead: Index | None = None,
+    replacing: Index | None = None,
 ) -> Index:
     """Run one build job and keep what it made.
 
     Args:
-        instead: an index of that key that did not load; it is removed first.
+        replacing: an index of that key that did not load; it is removed first.
 
     Raises:
         JobError: with the build's outcome.  Nothing is kept but what an engine with resumable builds goes on from.
         StoreError: the cache's disk is full.
     """
     home = folder(cache, key)
-    if instead is not None:
+    if replacing is not None:
         found = find(cache, key)
         if found and found.rebuilt:  # another run was faster
             return found
@@ -145,7 +145,7 @@ def build(
         _lend_no_rights(data)
         filesystem.remove_tree(made)
         (place / _CLOCK).unlink()
-        if instead is not None:
+        if replacing is not None:
             (place / _REBUILT).touch()
         (place / "facts.json").write_text(to_json(facts, indent=2), encoding="utf-8")
         found = find(cache, key)

@@ -1,6 +1,6 @@
-"""Everything that a suite names, found and checked; and what of it is done.
+"""Everything that a run needs before it plans: its options, and all that the suite names, loaded and checked.
 
-Costs seconds and runs no job; the one thing it writes are the corpora that it makes ready in the cache.
+Gathering takes seconds and runs no job; it writes nothing but prepared corpora in the cache.
 """
 
 from __future__ import annotations
@@ -12,32 +12,72 @@ from pathlib import Path
 
 from harness import datasets
 from harness.datasets import Dataset, QuerySample
-from harness.errors import UsageError
+from harness.errors import JobError, UsageError
 from harness.evaluation import measure_names
-from harness.jobs.assignment import AssignedWork
-from harness.jobs.plan import DatasetFacts, Planned, cells, plan
 from harness.jobs.suite import Suite, dataset_name
-from harness.launch.base import Launcher, Limits
+from harness.launch.base import Limits
 from harness.launch.images import assets, catalog
 from harness.launch.images.catalog import System
 from harness.pricing import hardware_profiles
 from harness.progress import bar
-from harness.records import Envelope, Isolation
-from harness.results.reader import read_jobs
-from harness.results.schema import Cell, Result
+from harness.records import Envelope
+from harness.results.reader import StoredJob
+from harness.results.schema import Cell
 from harness.results.store import Shelf
 from harness.stats import MIN_QUERIES
 
 log = logging.getLogger(__name__)
 
 
+class RunCallbacks:
+    """Callbacks between jobs, while nothing is measured; the default does nothing."""
+
+    def starts(self, key: str) -> None:
+        """Report that a job is about to run."""
+
+    def stored(self, job: StoredJob) -> None:
+        """Report that a job is stored."""
+
+    def builds(self) -> None:
+        """Report that an index is about to be built."""
+
+    def built(self, key: str, error: JobError | None) -> None:
+        """Report that an index is in the cache, or why it cannot be built."""
+
+
+@dataclass(frozen=True)
+class AssignedJob:
+    """One job of another machine's plan: its repetition and the key that it must have."""
+
+    repetition: int
+    key: str
+
+
+@dataclass(frozen=True)
+class IndexBuild:
+    """One index to build, and its key."""
+
+    key: str
+    system: str
+    dataset: str
+
+
+@dataclass(frozen=True)
+class AssignedWork:
+    """The part of another machine's plan that this machine runs: jobs by cell and number, and indexes."""
+
+    jobs: Mapping[tuple[Cell, int], AssignedJob]
+    callbacks: RunCallbacks
+    builds: tuple[IndexBuild, ...] = ()
+
+
 @dataclass(frozen=True)
 class RunOptions:
     """The options of a run, from the command line.
 
-    ``cells``: these alone, of those that ``only`` matches; ``shelf``: where results go besides ``results``.
-    ``share``: the part of a plan that this machine is to do, and no more.  ``instance_types``: profile -> the machine
-    that its jobs are planned for.
+    ``cells`` restricts the cells that ``only`` matches.  ``shelf`` also receives results, besides ``results``.
+    ``assigned`` restricts the run to a part of another machine's plan.  ``instance_types`` maps a profile to the
+    machine that its jobs are planned for.
     """
 
     results: Path
@@ -48,13 +88,13 @@ class RunOptions:
     retry_noisy: int = 0
     cells: frozenset[Cell] | None = None
     shelf: Shelf | None = None
-    share: AssignedWork | None = None
+    assigned: AssignedWork | None = None
     instance_types: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """Everything a suite names, found and checked before anything costs time."""
+    """Everything that a suite names, loaded and checked."""
 
     suite: Suite
     cells: list[Cell]
@@ -64,21 +104,21 @@ class Inputs:
     samples: dict[str, QuerySample]
 
     def system(self, cell: Cell) -> System:
-        """The system of a cell, with packages that can use the GPUs of its profile."""
+        """Return the system of a cell, with packages for the GPUs of its profile."""
         return self.systems[cell.system].on(self.profiles[cell.profile].gpus)
 
     def builder(self, cell: Cell) -> System:
-        """The same for the build of its index: one index serves all profiles."""
+        """Return the system that builds the cell's index: one index serves all profiles."""
         return self.systems[cell.system].on(self.build_gpus)
 
     @property
     def build_gpus(self) -> int:
-        """GPUs that index builds get."""
+        """Return the number of GPUs of index builds."""
         return self.profiles[self.suite.build_profile].gpus if self.suite.build_profile else 0
 
     @property
     def limits(self) -> Limits:
-        """The time limits of a job, from the protocol."""
+        """Return the time limits of a job, from the protocol."""
         protocol = self.suite.protocol
         return Limits(
             load_s=protocol.load_timeout_s,
@@ -88,7 +128,7 @@ class Inputs:
         )
 
     def cell_of(self, system: str, dataset: str) -> Cell:
-        """Some cell of a system and a dataset.
+        """Return some cell of a system and a dataset.
 
         Raises:
             UsageError: the suite has none.
@@ -99,35 +139,31 @@ class Inputs:
         raise UsageError(f"the suite {self.suite.name} has no cell of {system} on {dataset}; see `harness plan`")
 
     def images(self, cells: Iterable[Cell]) -> dict[str, System]:
-        """All that these cells run or are built by, by image name."""
-        return {each.image: each for cell in cells for each in (self.system(cell), self.builder(cell))}
+        """Return the systems that run these cells or build their indexes, by image name."""
+        return {system.image: system for cell in cells for system in (self.system(cell), self.builder(cell))}
 
 
 def gather(suite: Suite, options: RunOptions) -> Inputs:
-    """Find and check all that the suite names.
-
-    Args:
-        suite: what is declared.
-        options: where things are.
+    """Load and check everything that the suite names.
 
     Raises:
         UsageError: a name or a measure is unknown, a file is wrong, ``only`` matches nothing, or a sample is too small
             for the ``server`` scenario.
     """
-    if options.share is None:  # who does a share makes no table of it
-        measure_names.parse(suite.measures)  # a table that cannot be made is known before what costs
+    if options.assigned is None:  # a worker makes no table
+        measure_names.parse(suite.measures)  # a wrong measure fails before anything costs time
     profiles = {name: hardware_profiles.profile(name) for name in suite.profiles}
     if suite.build_profile is not None:
         profiles[suite.build_profile] = hardware_profiles.profile(suite.build_profile)
-    wanted = cells(suite, options.only)
-    if not wanted:
+    cells = suite.cells(options.only)
+    if not cells:
         raise UsageError(f"--only {options.only!r} matches no cell of the suite {suite.name}; see `harness plan`")
     if options.cells is not None:
-        wanted = [cell for cell in wanted if cell in options.cells]
-        if not wanted:
+        cells = [cell for cell in cells if cell in options.cells]
+        if not cells:
             raise UsageError(f"the suite {suite.name} declares none of the contested cells; name the suite that does")
-    systems = catalog.named(dict.fromkeys((*suite.systems, *(cell.system for cell in wanted))))
-    served = tuple(dict.fromkeys(cell.dataset for cell in wanted if cell.scenario == "server"))
+    systems = catalog.named(dict.fromkeys((*suite.systems, *(cell.system for cell in cells))))
+    served = tuple(dict.fromkeys(cell.dataset for cell in cells if cell.scenario == "server"))
     for name in served:
         _check_proves(suite, name, suite.protocol.sample_size)  # a large corpus takes its time to load
     loaded = {dataset_name(name): _load(name, options) for name in suite.datasets}
@@ -144,27 +180,27 @@ def gather(suite: Suite, options: RunOptions) -> Inputs:
                 f"  {name}: {len(queries.held_out):,} of {len(queries.sample):,} queries warm the systems up;"
                 " they are judged, not timed (the dataset has no others)"
             )
-    return Inputs(suite, wanted, systems, profiles, loaded, samples)
+    return Inputs(suite, cells, systems, profiles, loaded, samples)
 
 
 def _load(declared: str, options: RunOptions) -> Dataset:
     """Load a dataset, with a bar while a large corpus is made ready."""
-    place = datasets.find(declared, options.suite_dir)
+    path = datasets.find(declared, options.suite_dir)
     with bar(f"{dataset_name(declared)}: corpus", "documents", line=True) as step:
-        found = datasets.load(place, options.cache, step)
-    if found.corpus.empty:
-        log.info(f"  {found.name}: {found.corpus.empty:,} of {found.corpus.size:,} documents are empty")
-    if unknown := found.unknown_judged():
+        dataset = datasets.load(path, options.cache, step)
+    if dataset.corpus.empty:
+        log.info(f"  {dataset.name}: {dataset.corpus.empty:,} of {dataset.corpus.size:,} documents are empty")
+    if unknown := dataset.unknown_judged():
         pairs, (query, document) = len(unknown), unknown[0]
         log.info(
-            f"  {found.name}: {pairs:,} judgements are of documents that its corpus has not, such as {document!r} "
+            f"  {dataset.name}: {pairs:,} judgements are of documents that its corpus has not, such as {document!r} "
             f"for query {query!r}; no system can find them"
         )
-    return found
+    return dataset
 
 
 def _check_proves(suite: Suite, dataset: str, queries: int) -> None:
-    """Refuse a sample from which no rate of the ``server`` scenario could ever be shown to keep its target."""
+    """Refuse a sample that is too small to prove any rate of the ``server`` scenario."""
     percentile = suite.server.latency_percentile
     floor = MIN_QUERIES[f"p{percentile}"]
     if queries < floor:
@@ -177,67 +213,7 @@ def _check_proves(suite: Suite, dataset: str, queries: int) -> None:
 
 
 def not_pinned(inputs: Inputs) -> list[str]:
-    """One line for each system whose image cannot be made yet, because its weights are not pinned."""
-    systems = [each for system in inputs.systems.values() for each in (system, *system.components)]
-    lines = [assets.not_pinned(each.name, each.system_assets) for each in systems]
+    """Return a line for each system whose weights are not pinned yet."""
+    systems = [part for system in inputs.systems.values() for part in (system, *system.components)]
+    lines = [assets.not_pinned(system.name, system.system_assets) for system in systems]
     return list(dict.fromkeys(filter(None, lines)))
-
-
-def planned(inputs: Inputs, options: RunOptions, launcher: Launcher) -> list[Planned]:
-    """List the jobs of a suite, done and to do, without changing anything."""
-    folder = options.results / inputs.suite.name
-    stored = [job.result for job in read_jobs(folder)] if folder.is_dir() else []
-    ready = {name: launcher.find(system) for name, system in inputs.images(inputs.cells).items()}
-    digests = {name: found.digest for name, found in ready.items() if found}
-    return plan_with(inputs, launcher, digests, stored, options.fresh, options.instance_types)
-
-
-def plan_with(
-    inputs: Inputs,
-    launcher: Launcher,
-    digests: Mapping[str, str],
-    stored: list[Result],
-    fresh: bool,
-    instance_types: Mapping[str, str] | None = None,
-) -> list[Planned]:
-    """Plan with these image digests (image name -> digest), stored results and machines (profile -> instance type)."""
-    cannot = {name: reason for name, envelope in inputs.profiles.items() if (reason := launcher.cannot(envelope))}
-    return plan_on(inputs, launcher.isolation, digests, stored, fresh, instance_types or {}, cannot)
-
-
-def plan_on(
-    inputs: Inputs,
-    isolation: Isolation,
-    digests: Mapping[str, str],
-    stored: Iterable[Result],
-    fresh: bool,
-    instance_types: Mapping[str, str],
-    cannot: Mapping[str, str],
-) -> list[Planned]:
-    """As :func:`plan_with`, for machines that may be others than this; ``cannot``: profile -> why there is none."""
-    facts = {
-        name: DatasetFacts(
-            corpus_sha256=dataset.corpus.sha256,
-            qrels_sha256=dataset.qrels_sha256,
-            sample_sha256=inputs.samples[name].sample_sha256,
-            warmup_sha256=inputs.samples[name].warmup_sha256,
-            sample_size=len(inputs.samples[name].sample),
-            warmup_queries=len(inputs.samples[name].warmup),
-            held_out=len(inputs.samples[name].held_out),
-        )
-        for name, dataset in inputs.datasets.items()
-    }
-    return plan(
-        inputs.suite,
-        inputs.cells,
-        systems=inputs.systems,
-        profiles=inputs.profiles,
-        datasets=facts,
-        digests=digests,
-        cannot=cannot,
-        isolation=isolation,
-        stored=stored,
-        fresh=fresh,
-        build_gpus=inputs.build_gpus,
-        instance_types=instance_types,
-    )

@@ -1,11 +1,11 @@
-"""The only module that joins the costly half's stages: suite -> plan -> launch -> collect -> store."""
+"""Run a suite: plan, prepare images, build indexes, and take each job from launch to its stored result."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 
 from harness import filesystem
@@ -13,20 +13,17 @@ from harness.analysis import rows
 from harness.datasets import Dataset
 from harness.errors import ImageError, JobError
 from harness.jobs import environment, indexes
-from harness.jobs.assignment import RunCallbacks
-from harness.jobs.collect import Collected, collect
+from harness.jobs.collect import Collected, build_result, collect
 from harness.jobs.indexes import Index
-from harness.jobs.inputs import Inputs, RunOptions, gather, plan_with, planned
-from harness.jobs.job_records import assemble, job_spec, nothing
-from harness.jobs.plan import Planned, index_key, order
-from harness.jobs.suite import Suite
+from harness.jobs.inputs import Inputs, RunCallbacks, RunOptions
+from harness.jobs.plan import Planned, assigned, index_key, order, plan_here
 from harness.launch import host
 from harness.launch.base import Ended, Launcher, LaunchRequest, Prepared
 from harness.launch.images.catalog import System
 from harness.progress import duration, task
-from harness.records import Outcome, to_json
-from harness.results.reader import StoredJob, read_jobs
-from harness.results.schema import Cell, Result, job_key
+from harness.records import MAX_PROBES, JobSpec, Outcome, to_json
+from harness.results.reader import read_jobs
+from harness.results.schema import Cell, Ec2Instance, Environment, Result, job_key
 from harness.results.store import Store, check_room
 
 log = logging.getLogger(__name__)
@@ -34,9 +31,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class RunSummary:
-    """The end of a run: how many cells were done before, and each job of this run against what was foreseen.
+    """The end of a run: jobs done before, and each job of this run with its expected outcome.
 
-    ``keys`` name the stored jobs that answer the suite as it stands now, whatever else lies beside them.
+    ``keys`` name the stored jobs that answer the suite now, whatever else lies beside them.
     """
 
     done_before: int
@@ -45,36 +42,128 @@ class RunSummary:
 
     @property
     def unforeseen(self) -> list[Result]:
-        """Jobs that did not end as foreseen."""
+        """Return the jobs whose outcome was not expected."""
         return [result for result, expected in self.jobs if result.outcome is not expected]
 
     @property
     def complaints(self) -> list[str]:
-        """One line for each of those: what, and why."""
+        """Return a line for each of those jobs: its outcome and the reason."""
         return [
-            f"{_place(result)} ended {result.outcome.value}: {_why(result, expected)}"
+            f"{_named(result)} ended {result.outcome.value}: {_reason(result, expected)}"
             for result, expected in self.jobs
             if result.outcome is not expected
         ]
 
 
-def run(suite: Suite, options: RunOptions, launcher: Launcher) -> RunSummary:
-    """Run what is to do; each job is stored as it ends, and a failure of one stops no other."""
-    return run_inputs(gather(suite, options), options, launcher)
+@dataclass
+class _RunState:
+    """The state of a run: its parts, and the images and indexes that it has so far."""
+
+    inputs: Inputs
+    options: RunOptions
+    launcher: Launcher
+    store: Store
+    callbacks: RunCallbacks
+    instance: Ec2Instance | None
+    environment: Environment
+    prepared: dict[str, Prepared | ImageError] = field(default_factory=dict)
+    indexes: dict[str, Index | JobError] = field(default_factory=dict)
+    built: set[str] = field(default_factory=set)  # keys of indexes that this run has built
 
 
-def run_inputs(inputs: Inputs, options: RunOptions, launcher: Launcher) -> RunSummary:
-    """As :func:`run`, on inputs that are gathered already (calibration plants its own)."""
+def run_suite(inputs: Inputs, options: RunOptions, launcher: Launcher) -> RunSummary:
+    """Run the jobs to do; each is stored as it ends, and a failure of one stops no other."""
     launcher.check()
     store = Store(options.results, inputs.suite.name, options.shelf)
-    # Before the folder is held, which clears what a dead run had staged there: its container may still write into that.
+    # Before the folder is held, which clears a dead run's staging: its container may still write into that.
     swept = launcher.sweep()
     if swept:
         log.info(f"removed {swept} containers that a dead run had left")
     filesystem.remove_all_leftovers(options.cache)
     with store.held():
         keep_inputs(inputs, store)
-        return _Run(inputs, options, launcher, store).run()
+        callbacks = options.assigned.callbacks if options.assigned else RunCallbacks()
+        instance = environment.instance()
+        about = environment.read(launcher.engine_version(), instance)
+        run = _RunState(inputs, options, launcher, store, callbacks, instance, about)
+        jobs, digests = _plan(run)
+        first = todo = order(jobs, inputs.suite.protocol.seed)
+        keys = {job.latest.key for job in jobs if job.done and job.latest}
+        finished: list[tuple[Result, Outcome]] = []
+        for retry in range(options.retry_noisy + 1):
+            if retry:
+                noisy = _noisy(run, jobs, digests, keys)
+                if not noisy:
+                    break
+                cells = len({job.cell for job in noisy})
+                log.info(f"noisy: measuring {cells} cells again ({retry} of at most {options.retry_noisy} times)")
+                todo = order(noisy, inputs.suite.protocol.seed)
+            for job in todo:  # before the first timed job, so that the time left can be told from those
+                builder = run.prepared.get(inputs.builder(job.cell).image)
+                if isinstance(builder, Prepared) and not job.cannot:
+                    _index(run, job.cell, builder)
+            started = time.monotonic()
+            ended: list[tuple[Result, Outcome]] = []
+            for number, job in enumerate(todo, 1):
+                left = (time.monotonic() - started) / (number - 1) * (len(todo) - number + 1) if number > 1 else None
+                part = f"[{number}/{len(todo)}" + (f", about {duration(left)} left]" if left is not None else "]")
+                callbacks.starts(job_key(job.spec))
+                result = run_job(run, job, part)
+                ended.append((result, job.expected))
+                log.info(line(number, len(todo), result, job.expected))
+            finished += ended
+            keys = _answering(run, keys, ended) if retry else keys | _as_expected(ended)
+        return RunSummary(len(jobs) - len(first), tuple(finished), frozenset(keys))
+
+
+def run_job(run: _RunState, job: Planned, part: str) -> Result:
+    """Launch one job, collect what it left and store the result, whatever becomes of it."""
+    inputs, cell = run.inputs, job.cell
+    started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
+    dataset, sample = inputs.datasets[cell.dataset], inputs.samples[cell.dataset]
+    prepared, builder = (run.prepared.get(system.image) for system in (inputs.system(cell), inputs.builder(cell)))
+    ended: Ended | None = None
+    index: Index | JobError | None = None
+    page_cache: str | None = None
+    if job.cannot:
+        collected = Collected.not_launched(Outcome.NOT_APPLICABLE, job.cannot)
+    elif not isinstance(prepared, Prepared) or not isinstance(builder, Prepared):
+        error = builder if isinstance(prepared, Prepared) else prepared
+        collected = Collected.not_launched(Outcome.CRASH, f"no image: {error}")
+    elif isinstance(index := _index(run, cell, builder), JobError):
+        collected = Collected.not_launched(index.outcome, index.detail)
+    else:
+        with run.store.scratch(job_key(job.spec)) as folder:
+            (folder / "out").mkdir()
+            page_cache = host.forget_pages(index.folder)
+            spec = _job_spec(inputs, job, prepared)
+            request = LaunchRequest(spec, prepared, folder, dataset.corpus.folder, index.folder, inputs.limits)
+            label = f"{cell.system} {cell.dataset} {cell.profile}"
+            with index.in_use(), task(label, part) as watcher:
+                ended = run.launcher.launch(request, watcher)
+                collected = collect(request, ended, dataset.corpus.unknown)
+            if collected.outcome is not Outcome.OK:
+                check_room(run.store.folder, collected.detail or "")
+        unexpected = collected.failed_to_load and not ended.stopped and job.expected is not Outcome.CRASH
+        if unexpected and _rebuild(run, cell, builder, index):
+            return run_job(run, job, part)
+    facts = index.facts if isinstance(index, Index) else None
+    result = build_result(job, started_at, collected, ended, facts, run.environment, dataset.corpus.size)
+    result = replace(
+        result,
+        page_cache=page_cache,
+        stand_in=inputs.system(cell).stand_in,
+        instance=run.instance,
+        shared_host=environment.shared_host(),
+        image_bytes=prepared.size_bytes if isinstance(prepared, Prepared) else None,
+    )
+    trec_run = collected.run(cell.system, sample.held_out)
+    judged = dataset.judge(trec_run) if trec_run is not None else None
+    stored = run.store.put(result, collected.table(), trec_run, ended.log if ended else b"", judged)
+    run.callbacks.stored(stored)
+    if collected.outcome is Outcome.OK and isinstance(index, Index):
+        index.has_loaded()
+    return stored.result
 
 
 def keep_inputs(inputs: Inputs, store: Store) -> None:
@@ -86,251 +175,168 @@ def keep_inputs(inputs: Inputs, store: Store) -> None:
         store.keep_inputs(judgements, dataset.qrels_sha256, samples, ending)
 
 
-class _Run:
-    """One run of a suite."""
+def _plan(run: _RunState) -> tuple[list[Planned], dict[str, str]]:
+    """Plan, prepare the images of the jobs to do, and plan again with them; return the image digests too."""
+    inputs, options, work = run.inputs, run.options, run.options.assigned
 
-    def __init__(self, inputs: Inputs, options: RunOptions, launcher: Launcher, store: Store) -> None:
-        self.inputs = inputs
-        self.options = options
-        self.launcher = launcher
-        self.store = store
-        self.follower = options.share.follower if options.share else RunCallbacks()
-        self.instance = environment.instance()
-        self.environment = environment.read(launcher.engine_version(), self.instance)
-        self.prepared: dict[str, Prepared | ImageError] = {}
-        self.indexes: dict[str, Index | JobError] = {}
-        self.built: set[str] = set()  # keys of indexes that this run has built
-        self.finished: list[tuple[Result, Outcome]] = []
+    def ours(jobs: list[Planned]) -> list[Planned]:
+        return assigned(jobs, work, {job.result.key for job in read_jobs(run.store.folder)}) if work else jobs
 
-    def run(self) -> RunSummary:
-        first = self._ours(planned(self.inputs, self.options, self.launcher))
-        self._prepare(self.inputs.images(job.cell for job in first if not job.done and not job.cannot))
-        stored = [job.result for job in read_jobs(self.store.folder)]
-        digests = {name: found.digest for name, found in self.prepared.items() if isinstance(found, Prepared)}
-        # Planned again: with its image at hand a cell may turn out to be done.
-        for name, system in self.inputs.images(self.inputs.cells).items():
-            found = None if name in self.prepared else self.launcher.find(system)
-            if found:
-                digests[name] = found.digest
-        jobs = self._ours(self._plan(digests, stored, self.options.fresh))
-        self._asked_for()
-        todo = order(jobs, self.inputs.suite.protocol.seed)
-        self._jobs(todo)
-        keys = {job.latest.key for job in jobs if job.done and job.latest}
-        keys |= {result.key for result, expected in self.finished if result.outcome is expected}
-        for number in range(1, self.options.retry_noisy + 1):
-            again = self._noisy(jobs, digests, keys)
-            if not again:
-                break
-            cells = len({job.cell for job in again})
-            most = self.options.retry_noisy
-            log.info(f"noisy: measuring {cells} cells again ({number} of at most {most} times)")
-            before = len(self.finished)
-            self._jobs(order(again, self.inputs.suite.protocol.seed))
-            # A cell whose second try went wrong in any part keeps its first whole: tries are not mixed.
-            tried = self.finished[before:]
-            failed = {result.spec.cell for result, expected in tried if result.outcome is not expected}
-            better = {result.key: result.spec.cell for result, _ in tried if result.spec.cell not in failed}
-            replaced = {job.result.key for job in self._stored() if job.result.spec.cell in better.values()}
-            keys = (keys - replaced) | better.keys()
-        return RunSummary(len(jobs) - len(todo), tuple(self.finished), frozenset(keys))
-
-    def _plan(self, digests: Mapping[str, str], stored: list[Result], fresh: bool) -> list[Planned]:
-        return plan_with(self.inputs, self.launcher, digests, stored, fresh, self.options.instance_types)
-
-    def _ours(self, jobs: list[Planned]) -> list[Planned]:
-        """All of them; or those of our share, where another machine made the plan."""
-        share = self.options.share
-        return share.of(jobs, {job.result.key for job in self._stored()}) if share else jobs
-
-    def _asked_for(self) -> None:
-        """The indexes that our share has."""
-        for build in self.options.share.builds if self.options.share else ():
-            cell = self.inputs.cell_of(build.system, build.dataset)
-            builder = self.inputs.builder(cell)
-            if builder.image not in self.prepared:
-                self._prepare({builder.image: builder})
-            prepared = self.prepared[builder.image]
-            if isinstance(prepared, Prepared):
-                self._index(cell, prepared)
-
-    def _stored(self) -> tuple[StoredJob, ...]:
-        return read_jobs(self.store.folder)
-
-    def _noisy(self, jobs: list[Planned], digests: Mapping[str, str], keys: Collection[str]) -> list[Planned]:
-        """The jobs of those cells whose numbers are in doubt for a reason that may pass, planned once more."""
-        stored = self._stored()
-        verdicts, isolation = rows.verdicts(stored, keys), self.launcher.isolation
-        # A cell may lie there measured in another isolation; that is not this run's to mend.
-        judged = {job.cell: verdicts.get((job.cell, isolation)) for job in jobs}
-        doubted = {cell for cell, verdict in judged.items() if verdict and verdict.transient}
-        results = [job.result for job in stored]
-        again = self._plan(digests, results, fresh=True)
-        return [job for job in again if job.cell in doubted]
-
-    def _jobs(self, todo: list[Planned]) -> None:
-        """Run these, each to a stored result."""
-        for job in todo:
-            prepared = self.prepared.get(self.inputs.builder(job.cell).image)
-            if isinstance(prepared, Prepared) and not job.cannot:
-                self._index(
-                    job.cell, prepared
-                )  # before the first timed job, so that what is left can be told from those
-        started = time.monotonic()
-        for number, job in enumerate(todo, 1):
-            left = (time.monotonic() - started) / (number - 1) * (len(todo) - number + 1) if number > 1 else None
-            part = f"[{number}/{len(todo)}" + (f", about {duration(left)} left]" if left is not None else "]")
-            self.follower.starts(job_key(job.spec))
-            result = self._job(job, part)
-            self.finished.append((result, job.expected))
-            log.info(line(number, len(todo), result, job.expected))
-
-    def _prepare(self, systems: Mapping[str, System]) -> None:
-        """Make the systems ready; one that cannot be is remembered, and the others go on."""
-        for name, system in systems.items():
-            try:
-                with task(f"{name}: image"):
-                    self.prepared[name] = self.launcher.prepare(system)
-            except ImageError as error:
-                log.info(f"{name}: {error}")
-                self.prepared[name] = error
-
-    def _job(self, job: Planned, part: str) -> Result:
-        """Run one cell to a stored result, whatever becomes of it."""
-        started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
-        if job.cannot:
-            return self._keep(job, started_at, nothing(Outcome.NOT_APPLICABLE, job.cannot), None, None)
-        prepared, builder = (
-            self.prepared.get(each.image) for each in (self.inputs.system(job.cell), self.inputs.builder(job.cell))
-        )
-        if not isinstance(prepared, Prepared) or not isinstance(builder, Prepared):
-            why = builder if isinstance(prepared, Prepared) else prepared
-            return self._keep(job, started_at, nothing(Outcome.CRASH, f"no image: {why}"), None, None)
-        index = self._index(job.cell, builder)
-        if isinstance(index, JobError):
-            return self._keep(job, started_at, nothing(index.outcome, index.detail), None, None)
-        collected, ended, page_cache = self._measure(job, part, prepared, index)
-        unforeseen = collected.failed_to_load and not ended.stopped and job.expected is not Outcome.CRASH
-        if unforeseen and self._rebuild(job.cell, builder, index):
-            return self._job(job, part)
-        kept = self._keep(job, started_at, collected, ended, index, page_cache)
-        if collected.outcome is Outcome.OK:
-            index.has_loaded()
-        return kept
-
-    def _measure(
-        self, job: Planned, part: str, prepared: Prepared, index: Index
-    ) -> tuple[Collected, Ended, str | None]:
-        """Launch one job on its index; return what came of it, and how the page cache was."""
-        dataset, sample = self.inputs.datasets[job.cell.dataset], self.inputs.samples[job.cell.dataset]
-        spec = job_spec(job, prepared, dataset, sample)
-        with self.store.scratch(job_key(job.spec)) as folder:
-            (folder / "out").mkdir()
-            page_cache = host.forget_pages(index.folder)
-            launched = LaunchRequest(spec, prepared, folder, dataset.corpus.folder, index.folder, self.inputs.limits)
-            label = f"{job.cell.system} {job.cell.dataset} {job.cell.profile}"
-            with index.in_use(), task(label, part) as watcher:
-                ended = self.launcher.launch(launched, watcher)
-                collected = collect(launched, ended, dataset.corpus.unknown)
-            if collected.outcome is not Outcome.OK:
-                check_room(self.store.folder, collected.detail or "")
-        return collected, ended, page_cache
-
-    def _rebuild(self, cell: Cell, builder: Prepared, index: Index) -> bool:
-        """Build the index of an earlier run again, once, because it did not load; return whether there is a new one."""
-        key = index.folder.parent.name
-        until = time.monotonic() + self.inputs.limits.build_s
-        if key in self.built or index.rebuilt or index.used_elsewhere() or index.unchanged_since_loaded(until):
-            return False
-        log.info(f"  {builder.system.name}: the cached index of {cell.dataset} does not load; building it again")
-        self._index(cell, builder, instead=index)
-        return True
-
-    def _index(self, cell: Cell, prepared: Prepared, instead: Index | None = None) -> Index | JobError:
-        """The cell's index, built at its first use or ``instead`` of one; a failed build is not tried again here."""
-        system, dataset = prepared.system, self.inputs.datasets[cell.dataset]
-        key = index_key(system, prepared.digest, dataset.corpus.sha256)
-        if instead is not None or key not in self.indexes:
-            found = None if instead else indexes.find(self.options.cache, key)
-            try:
-                self.indexes[key] = found or self._build_index(prepared, dataset, key, instead)
-                self.follower.built(key, None)
-            except JobError as error:
-                self.indexes[key] = error
-                self.follower.built(key, error)
-        return self.indexes[key]
-
-    def _build_index(self, prepared: Prepared, dataset: Dataset, key: str, instead: Index | None) -> Index:
-        self.follower.builds()
-        self.built.add(key)
-        name = self.inputs.suite.build_profile
-        envelope = self.inputs.profiles[name] if name else indexes.build_envelope(host.cpus(), host.memory_bytes())
-        cannot = self.launcher.cannot(envelope)
-        if cannot:
-            raise JobError(Outcome.NOT_APPLICABLE, f"index build: {cannot}")
-        with task(f"{prepared.system.name}: index of {dataset.name}") as watcher:
-            index = indexes.build(
-                self.launcher,
-                prepared,
-                dataset.corpus,
-                key,
-                envelope=envelope,
-                limits=self.inputs.limits,
-                cache=self.options.cache,
-                progress=watcher,
-                instead=instead,
-            )
-        facts = index.facts
-        earlier = f" ({duration(facts.resumed_s)} of it by an earlier attempt)" if facts.resumed_s else ""
-        log.info(
-            f"  {prepared.system.name}: index of {dataset.name} built in {duration(facts.build_s)}{earlier},"
-            f" {facts.index_bytes / 2**20:.1f} MiB"
-        )
-        return index
-
-    def _keep(
-        self,
-        job: Planned,
-        started_at: str,
-        collected: Collected,
-        ended: Ended | None,
-        index: Index | None,
-        page_cache: str | None = None,
-    ) -> Result:
-        dataset = self.inputs.datasets[job.cell.dataset]
-        result = assemble(job, started_at, collected, ended, index, self.environment, dataset.corpus.size)
-        system = self.inputs.system(job.cell)
-        result = replace(result, page_cache=page_cache, stand_in=system.stand_in)
-        result = replace(result, instance=self.instance, shared_host=environment.shared_host())
-        prepared = self.prepared.get(system.image)
+    todo = ours(plan_here(inputs, options, run.launcher))
+    _prepare(run, inputs.images(job.cell for job in todo if not job.done and not job.cannot))
+    digests = {name: image.digest for name, image in run.prepared.items() if isinstance(image, Prepared)}
+    # Planned again: with its image at hand a cell may turn out to be done.
+    for name, system in inputs.images(inputs.cells).items():
+        image = None if name in run.prepared else run.launcher.find(system)
+        if image:
+            digests[name] = image.digest
+    jobs = ours(plan_here(inputs, options, run.launcher, digests))
+    for build in work.builds if work else ():
+        cell = inputs.cell_of(build.system, build.dataset)
+        builder = inputs.builder(cell)
+        if builder.image not in run.prepared:
+            _prepare(run, {builder.image: builder})
+        prepared = run.prepared[builder.image]
         if isinstance(prepared, Prepared):
-            result = replace(result, image_bytes=prepared.size_bytes)
-        run = collected.run(job.cell.system, self.inputs.samples[job.cell.dataset].held_out)
-        judged = dataset.judge(run) if run is not None else None
-        log = ended.log if ended else b""
-        stored = self.store.put(result, collected.table(), run, log, judged)
-        self.follower.stored(stored)
-        return stored.result
+            _index(run, cell, prepared)
+    return jobs, digests
 
 
-def _place(result: Result) -> str:
+def _prepare(run: _RunState, systems: Mapping[str, System]) -> None:
+    """Prepare the systems' images; remember one that fails, and go on with the others."""
+    for name, system in systems.items():
+        try:
+            with task(f"{name}: image"):
+                run.prepared[name] = run.launcher.prepare(system)
+        except ImageError as error:
+            log.info(f"{name}: {error}")
+            run.prepared[name] = error
+
+
+def _noisy(run: _RunState, jobs: list[Planned], digests: Mapping[str, str], keys: Collection[str]) -> list[Planned]:
+    """Plan again the jobs of cells whose numbers are in doubt for a transient reason."""
+    verdicts, isolation = rows.verdicts(read_jobs(run.store.folder), keys), run.launcher.isolation
+    # The store may hold a cell measured in another isolation; this run does not mend it.
+    judged = {job.cell: verdicts.get((job.cell, isolation)) for job in jobs}
+    doubted = {cell for cell, verdict in judged.items() if verdict and verdict.transient}
+    again = plan_here(run.inputs, replace(run.options, fresh=True), run.launcher, digests)
+    return [job for job in again if job.cell in doubted]
+
+
+def _as_expected(ended: list[tuple[Result, Outcome]]) -> set[str]:
+    return {result.key for result, expected in ended if result.outcome is expected}
+
+
+def _answering(run: _RunState, keys: set[str], retried: list[tuple[Result, Outcome]]) -> set[str]:
+    """Return the keys of the jobs that answer the suite after a retry.
+
+    A cell whose retry went wrong in any part keeps its first attempt whole: attempts are not mixed.
+    """
+    failed = {result.spec.cell for result, expected in retried if result.outcome is not expected}
+    better = {result.key: result.spec.cell for result, _ in retried if result.spec.cell not in failed}
+    stored = read_jobs(run.store.folder)
+    replaced = {job.result.key for job in stored if job.result.spec.cell in better.values()}
+    return (keys - replaced) | better.keys()
+
+
+def _job_spec(inputs: Inputs, job: Planned, prepared: Prepared) -> JobSpec:
+    """Return the spec that the driver inside the container reads."""
+    spec, sample = job.spec, inputs.samples[job.cell.dataset]
+    return JobSpec(
+        kind="search",
+        system=job.cell.system,
+        params=prepared.system.params,
+        envelope=spec.envelope,
+        isolation=spec.isolation,
+        scenario=job.cell.scenario,
+        k=spec.k,
+        trials=spec.trials,
+        first_trial=spec.job * (MAX_PROBES if job.cell.scenario == "server" else spec.trials),
+        repeats=min(spec.repeats, spec.timed_queries),
+        pause=True,
+        scenario_params=spec.scenario_params,
+        seed=spec.seed,
+        corpus_size=inputs.datasets[job.cell.dataset].corpus.size,
+        fewer_hits_ok=prepared.system.fewer_hits_ok,
+        warmup_cap=spec.warmup_cap or 0,
+        warmup=sample.warmup,
+        sample=sample.timed,
+    )
+
+
+def _rebuild(run: _RunState, cell: Cell, builder: Prepared, index: Index) -> bool:
+    """Build an earlier run's index again, once, because it did not load; return whether there is a new one."""
+    key = index.folder.parent.name
+    until = time.monotonic() + run.inputs.limits.build_s
+    if key in run.built or index.rebuilt or index.used_elsewhere() or index.unchanged_since_loaded(until):
+        return False
+    log.info(f"  {builder.system.name}: the cached index of {cell.dataset} does not load; building it again")
+    _index(run, cell, builder, replacing=index)
+    return True
+
+
+def _index(run: _RunState, cell: Cell, prepared: Prepared, replacing: Index | None = None) -> Index | JobError:
+    """Return the cell's index, built at its first use or in place of a broken one; a failed build is not repeated."""
+    system, dataset = prepared.system, run.inputs.datasets[cell.dataset]
+    key = index_key(system, prepared.digest, dataset.corpus.sha256)
+    if replacing is not None or key not in run.indexes:
+        cached = None if replacing else indexes.find(run.options.cache, key)
+        try:
+            run.indexes[key] = cached or _build_index(run, prepared, dataset, key, replacing)
+            run.callbacks.built(key, None)
+        except JobError as error:
+            run.indexes[key] = error
+            run.callbacks.built(key, error)
+    return run.indexes[key]
+
+
+def _build_index(run: _RunState, prepared: Prepared, dataset: Dataset, key: str, replacing: Index | None) -> Index:
+    run.callbacks.builds()
+    run.built.add(key)
+    profile = run.inputs.suite.build_profile
+    envelope = run.inputs.profiles[profile] if profile else indexes.build_envelope(host.cpus(), host.memory_bytes())
+    cannot = run.launcher.cannot(envelope)
+    if cannot:
+        raise JobError(Outcome.NOT_APPLICABLE, f"index build: {cannot}")
+    with task(f"{prepared.system.name}: index of {dataset.name}") as watcher:
+        index = indexes.build(
+            run.launcher,
+            prepared,
+            dataset.corpus,
+            key,
+            envelope=envelope,
+            limits=run.inputs.limits,
+            cache=run.options.cache,
+            progress=watcher,
+            replacing=replacing,
+        )
+    facts = index.facts
+    earlier = f" ({duration(facts.resumed_s)} of it by an earlier attempt)" if facts.resumed_s else ""
+    log.info(
+        f"  {prepared.system.name}: index of {dataset.name} built in {duration(facts.build_s)}{earlier},"
+        f" {facts.index_bytes / 2**20:.1f} MiB"
+    )
+    return index
+
+
+def _named(result: Result) -> str:
     cell = result.spec.cell
-    place = f"{cell.system} {cell.dataset} {cell.profile}"
+    name = f"{cell.system} {cell.dataset} {cell.profile}"
     if cell.scenario != "single_stream":
-        place += f" {cell.scenario}"
-    return f"{place} trial {result.spec.job + 1}/{result.spec.jobs}" if result.spec.jobs > 1 else place
+        name += f" {cell.scenario}"
+    return f"{name} trial {result.spec.job + 1}/{result.spec.jobs}" if result.spec.jobs > 1 else name
 
 
-def _why(result: Result, expected: Outcome) -> str:
-    """Why a job ended as it did, or that it ended well against what the suite foresees."""
+def _reason(result: Result, expected: Outcome) -> str:
+    """Return a job's detail, or that its suite expects another outcome."""
     return result.detail or f"the suite foresees {expected.value}; change its [[expect]]"
 
 
 def line(number: int, total: int, result: Result, expected: Outcome) -> str:
-    """Return how a job ended, for the person who waits."""
-    text = f"  [{number}/{total}] {_place(result)}: {result.outcome.value}"
+    """Return the line that tells the user how a job ended."""
+    text = f"  [{number}/{total}] {_named(result)}: {result.outcome.value}"
     if result.outcome is expected and expected is not Outcome.OK:
         text += " (foreseen)"
     if result.outcome is not expected or result.detail:
-        text += f": {_why(result, expected)}"
+        text += f": {_reason(result, expected)}"
     return f"{text}  [{duration(result.wall_s)}]"

@@ -1,33 +1,27 @@
-"""Suite + catalog + what is stored -> what is done and what is to do.  Pure: nothing is read, built or run."""
+"""The jobs of a suite: which are done, which are to do, and in which order.
+
+:func:`plan` is pure; only :func:`plan_here` looks at the store and at the images of this host.
+"""
 
 from __future__ import annotations
 
-import itertools
 import random
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
-from harness.jobs.suite import Suite, dataset_name
+from harness.datasets import Dataset, QuerySample
+from harness.errors import UsageError
+from harness.jobs.inputs import AssignedWork, Inputs, RunOptions
+from harness.launch.base import Launcher
 from harness.launch.images.catalog import System
-from harness.records import Envelope, Isolation, Outcome, digest
-from harness.results.schema import NULL_SYSTEM, Cell, Result, ResultSpec, matches
+from harness.records import Isolation, Outcome, digest
+from harness.results.reader import read_jobs
+from harness.results.schema import NULL_SYSTEM, Cell, Result, ResultSpec, job_key
 
-# The digest of a system whose image could not be, or was not, made.
+# The digest of a system without an image.
 NO_IMAGE = "none"
-
-
-@dataclass(frozen=True)
-class DatasetFacts:
-    """What the plan must know of a dataset and its sample: names of contents, no contents."""
-
-    corpus_sha256: str
-    qrels_sha256: str
-    sample_sha256: str
-    warmup_sha256: str
-    sample_size: int
-    warmup_queries: int
-    held_out: int
 
 
 @dataclass(frozen=True)
@@ -43,7 +37,7 @@ class Planned:
 
     @property
     def why(self) -> str:
-        """A few words for people."""
+        """Return the job's state in a few words for people."""
         if self.done and self.latest is not None:
             return f"done ({self.latest.outcome.value})"
         if self.cannot:
@@ -53,84 +47,108 @@ class Planned:
         return f"to do again: ended {self.latest.outcome.value}" if self.latest else "to do"
 
 
-def cells(suite: Suite, only: str | None = None) -> list[Cell]:
-    """The product that the suite declares, less what it restricts; or those of it that ``only`` matches.
-
-    Args:
-        only: a glob over ``system/dataset/scenario/profile``; without a slash, over any one of them.
-    """
-    product = itertools.product(suite.systems, suite.datasets, suite.scenarios, suite.profiles)
-    named = [
-        Cell(suite.name, system, dataset_name(dataset), scenario, profile)
-        for system, dataset, scenario, profile in product
-        if suite.allows(system, profile)
-    ]
-    wanted = [cell for cell in named if only is None or matches(cell, only)]
-    profiles = {cell.profile for cell in wanted}
-    return [
-        *wanted,
-        *(each for each in _overhead(suite) if each.profile in profiles or (only is not None and matches(each, only))),
-    ]
-
-
-def _overhead(suite: Suite) -> list[Cell]:
-    """The null system on each profile, once."""
-    if not suite.overhead or NULL_SYSTEM in suite.systems:
-        return []
-    dataset = dataset_name(suite.datasets[0])
-    return [Cell(suite.name, NULL_SYSTEM, dataset, "single_stream", profile) for profile in suite.profiles]
+def plan_here(
+    inputs: Inputs, options: RunOptions, launcher: Launcher, digests: Mapping[str, str] | None = None
+) -> list[Planned]:
+    """Plan a run on this host, against its store; without ``digests``, with the images that it has."""
+    if digests is None:
+        images = {name: launcher.find(system) for name, system in inputs.images(inputs.cells).items()}
+        digests = {name: image.digest for name, image in images.items() if image}
+    folder = options.results / inputs.suite.name
+    stored = [job.result for job in read_jobs(folder)] if folder.is_dir() else []
+    return plan(
+        inputs,
+        launcher.isolation,
+        digests,
+        stored,
+        cannot={name: reason for name, envelope in inputs.profiles.items() if (reason := launcher.cannot(envelope))},
+        fresh=options.fresh,
+        instance_types=options.instance_types,
+    )
 
 
 def plan(
-    suite: Suite,
-    wanted: Iterable[Cell],
-    *,
-    systems: Mapping[str, System],
-    profiles: Mapping[str, Envelope],
-    datasets: Mapping[str, DatasetFacts],
-    digests: Mapping[str, str],
-    cannot: Mapping[str, str],
+    inputs: Inputs,
     isolation: Isolation,
+    digests: Mapping[str, str],
     stored: Iterable[Result],
+    *,
+    cannot: Mapping[str, str] | None = None,
     fresh: bool = False,
-    build_gpus: int = 0,
     instance_types: Mapping[str, str] | None = None,
 ) -> list[Planned]:
-    """Say of each job of each cell whether it is done.
+    """Decide of each job of each cell whether it is done.
 
-    Done means: stored under exactly this spec with the outcome that the suite foresees (``ok``, unless declared).
-    A cell that this host cannot run at all is done once that is stored.
+    Done means: stored under exactly this spec with the outcome that the suite expects (``ok``, unless declared).
+    A cell that the host cannot run at all is done once that is stored.
 
     Args:
-        digests: image name -> image digest, for those that are ready.
-        cannot: profile name -> why this host cannot provide it.
+        digests: image name -> image digest, for the images that exist.
+        cannot: profile name -> why the host cannot provide it.
         fresh: measure again whatever is stored.
-        build_gpus: GPUs that index builds get.
-        instance_types: profile name -> the machine that is asked for, where one is.
+        instance_types: profile name -> the machine that its jobs are planned for.
     """
-    by_spec: dict[str, list[Result]] = {}
+    by_spec: dict[str, list[Result]] = defaultdict(list)
     for result in stored:
-        by_spec.setdefault(_identity(result.spec), []).append(result)
+        by_spec[_identity(result.spec)].append(result)
+    facts = {name: _facts(dataset, inputs.samples[name]) for name, dataset in inputs.datasets.items()}
     planned = []
-    for cell in wanted:
-        reason = cannot.get(cell.profile)
-        # No image takes part in finding out that the hardware is not there.
-        envelope, dataset = profiles[cell.profile], datasets[cell.dataset]
-        system, builder = systems[cell.system].on(envelope.gpus), systems[cell.system].on(build_gpus)
-        image_digest, builder_digest = (
-            NO_IMAGE if reason else digests.get(each.image, NO_IMAGE) for each in (system, builder)
-        )
-        key = index_key(builder, builder_digest, dataset.corpus_sha256)
-        whole = _spec(suite, cell, system, envelope, dataset, image_digest, key, isolation)
-        whole = replace(whole, instance_type=(instance_types or {}).get(cell.profile))
-        expected = suite.expected(cell.system, cell.profile)
-        # A suite may name GPUs that this host has not; a profile that is too large is its author's to mend.
+    for cell in inputs.cells:
+        envelope, reason = inputs.profiles[cell.profile], (cannot or {}).get(cell.profile)
+        spec = _spec(inputs, cell, isolation, {} if reason else digests, facts[cell.dataset])
+        spec = replace(spec, instance_type=(instance_types or {}).get(cell.profile))
+        expected = inputs.suite.expected(cell.system, cell.profile)
+        # A suite may name GPUs that this host lacks; a profile that is too large is its author's to mend.
         if reason and envelope.gpus:
             expected = Outcome.NOT_APPLICABLE
-        for job in range(whole.jobs):
-            attempts = by_spec.get(_identity(replace(whole, job=job)), []) if by_spec else []
-            planned.append(_planned(replace(whole, job=job), attempts, expected, reason, fresh))
+        for job in range(spec.jobs):
+            attempts = by_spec.get(_identity(replace(spec, job=job)), []) if by_spec else []
+            planned.append(_planned(replace(spec, job=job), attempts, expected, reason, fresh))
     return planned
+
+
+def assigned(planned: Iterable[Planned], work: AssignedWork, stored: Collection[str]) -> list[Planned]:
+    """Return the planned jobs that belong to the assigned work, as the attempts that it names.
+
+    Args:
+        stored: keys of the jobs in this host's store; they are done, however they ended.
+
+    Raises:
+        UsageError: a job is not planned here, or differs from the assigned one.
+    """
+    jobs: list[Planned] = []
+    for job in planned:
+        wanted = work.jobs.get((job.cell, job.spec.job))
+        if wanted is not None:
+            attempt = replace(job, spec=replace(job.spec, repetition=wanted.repetition))
+            _check_key(attempt, wanted.key)
+            jobs.append(replace(attempt, done=wanted.key in stored, latest=None))
+    missing = work.jobs.keys() - {(job.cell, job.spec.job) for job in jobs}
+    if missing:
+        cell, number = min(missing, key=str)
+        raise UsageError(f"{_named(cell)} job {number}: the suite here does not declare it; ship the same suite")
+    return jobs
+
+
+def _check_key(job: Planned, key: str) -> None:
+    """Refuse a job that differs from the one that another machine planned under this key."""
+    if job_key(job.spec) == key:
+        return
+    name = f"{_named(job.cell)} job {job.spec.job}"
+    if job.cannot:
+        raise UsageError(f"{name}: this machine cannot run it: {job.cannot}; choose another instance type")
+    if job.spec.image_digest == NO_IMAGE:
+        raise UsageError(f"{name}: its image is not here, or of another recipe; ship image and harness again")
+    if job_key(replace(job.spec, instance_type=None)) == key:
+        raise UsageError(f"{name}: it was planned for no instance type, here it is {job.spec.instance_type}")
+    raise UsageError(
+        f"{name}: would be another job here ({job_key(job.spec)}) than was planned ({key}): its image, dataset,"
+        " parameters, profile, protocol or instance type differ; ship all inputs again"
+    )
+
+
+def _named(cell: Cell) -> str:
+    return f"{cell.system} {cell.dataset} {cell.scenario} {cell.profile}"
 
 
 def _planned(spec: ResultSpec, stored: list[Result], expected: Outcome, cannot: str | None, fresh: bool) -> Planned:
@@ -145,7 +163,7 @@ def _planned(spec: ResultSpec, stored: list[Result], expected: Outcome, cannot: 
 
 
 def states(planned: Iterable[Planned]) -> list[tuple[Cell, str]]:
-    """What to say of each cell: what its jobs have in common, else how many of them are where."""
+    """Return each cell with the state that its jobs share, else with counts of states."""
     by_cell: dict[Cell, list[str]] = defaultdict(list)
     for job in planned:
         by_cell[job.cell].append(job.why)
@@ -158,7 +176,7 @@ def states(planned: Iterable[Planned]) -> list[tuple[Cell, str]]:
 
 
 def order(planned: Iterable[Planned], seed: int) -> list[Planned]:
-    """Jobs to do: round by round, each with one job of every cell, in seeded random order (measuring rule 9).
+    """Order the jobs to do in rounds, one job of every cell each, shuffled by the seed (measuring rule 9).
 
     A machine that drifts then favours no system, and a stop half-way leaves no cell far behind.
     """
@@ -171,43 +189,45 @@ def order(planned: Iterable[Planned], seed: int) -> list[Planned]:
 
 
 def index_key(system: System, image_digest: str, corpus_sha256: str) -> str:
-    """Names an index by all that decides its content: the image is the one that builds it."""
+    """Return the key of an index: all that decides its content, the building image included."""
     return digest([image_digest, corpus_sha256, system.build_params])[:24]
 
 
+def _facts(dataset: Dataset, sample: QuerySample) -> dict[str, Any]:
+    """Return the facts of a dataset that its specs hold; hashing them takes its time."""
+    return {
+        "corpus_sha256": dataset.corpus.sha256,
+        "qrels_sha256": dataset.qrels_sha256,
+        "sample_sha256": sample.sample_sha256,
+        "warmup_sha256": sample.warmup_sha256,
+        "sample_size": len(sample.sample),
+        "held_out": len(sample.held_out),
+        "warmup_queries": len(sample.warmup),
+    }
+
+
 def _spec(
-    suite: Suite,
-    cell: Cell,
-    system: System,
-    envelope: Envelope,
-    dataset: DatasetFacts,
-    image_digest: str,
-    key: str,
-    isolation: Isolation,
+    inputs: Inputs, cell: Cell, isolation: Isolation, digests: Mapping[str, str], facts: Mapping[str, Any]
 ) -> ResultSpec:
+    suite, protocol = inputs.suite, inputs.suite.protocol
+    system, builder = inputs.system(cell), inputs.builder(cell)
     return ResultSpec(
         cell=cell,
-        protocol=suite.protocol.name,
-        envelope=envelope,
+        protocol=protocol.name,
+        envelope=inputs.profiles[cell.profile],
         isolation=isolation,
         params=system.params,
-        image_digest=image_digest,
-        index_key=key,
-        corpus_sha256=dataset.corpus_sha256,
-        qrels_sha256=dataset.qrels_sha256,
-        sample_sha256=dataset.sample_sha256,
-        warmup_sha256=dataset.warmup_sha256,
-        sample_size=dataset.sample_size,
-        held_out=dataset.held_out,
-        warmup_queries=dataset.warmup_queries,
-        warmup_cap=suite.protocol.warmup_cap,
-        trials=suite.protocol.trials_a_job,
-        jobs=1 if cell.system == NULL_SYSTEM and NULL_SYSTEM not in suite.systems else suite.protocol.jobs,
-        repeats=suite.protocol.repeats if cell.scenario == "single_stream" else 0,
+        image_digest=digests.get(system.image, NO_IMAGE),
+        index_key=index_key(builder, digests.get(builder.image, NO_IMAGE), facts["corpus_sha256"]),
+        **facts,
+        warmup_cap=protocol.warmup_cap,
+        trials=protocol.trials_a_job,
+        jobs=1 if cell.system == NULL_SYSTEM and NULL_SYSTEM not in suite.systems else protocol.jobs,
+        repeats=protocol.repeats if cell.scenario == "single_stream" else 0,
         scenario_params=suite.scenario_params(cell.scenario),
         result_cache=system.result_cache,
-        k=suite.protocol.k,
-        seed=suite.protocol.seed,
+        k=protocol.k,
+        seed=protocol.seed,
     )
 
 

@@ -1,7 +1,8 @@
-"""``suites/*.toml`` -> a validated :class:`Suite`."""
+"""Suite files (``suites/*.toml``), checked, and the cells that they declare."""
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 from typing import Any, Literal
@@ -11,8 +12,9 @@ from pydantic import Field, field_validator, model_validator
 from harness.config import NAME_PATTERN, ConfigModel, read_toml, validate
 from harness.errors import FileError, did_you_mean
 from harness.records import Outcome, ScenarioParams
+from harness.results.schema import NULL_SYSTEM, Cell, matches
 
-# What each named protocol says where a suite is silent.
+# Defaults that differ between the named protocols.
 _PROTOCOLS: dict[str, dict[str, Any]] = {
     "interleaved": {"warmup_queries": 20, "warmup_cap": 50_000},
     "santhanam2023": {"warmup_queries": 10, "warmup_cap": None},
@@ -20,7 +22,7 @@ _PROTOCOLS: dict[str, dict[str, Any]] = {
 
 
 class SuiteProtocol(ConfigModel):
-    """How a cell is measured.  A named protocol gives the defaults; each key can be set in the suite."""
+    """Protocol of a suite; the named protocol gives the defaults of all other keys."""
 
     name: Literal["interleaved", "santhanam2023"] = Field(
         default="interleaved",
@@ -56,7 +58,7 @@ class SuiteProtocol(ConfigModel):
     @model_validator(mode="before")
     @classmethod
     def _named(cls, value: Any) -> Any:
-        """Fill in what the named protocol says."""
+        """Fill in the defaults of the named protocol."""
         if not isinstance(value, dict):
             return value
         defaults = _PROTOCOLS.get(value.get("name", "interleaved"), {})
@@ -64,23 +66,23 @@ class SuiteProtocol(ConfigModel):
 
     @property
     def jobs(self) -> int:
-        """Fresh processes that a cell takes."""
+        """Return the number of jobs (fresh processes) of a cell."""
         return self.trials if self.name == "interleaved" else 1
 
     @property
     def trials_a_job(self) -> int:
-        """Timed passes in each of them."""
+        """Return the number of timed passes in each job."""
         return self.trials // self.jobs
 
 
 class Offline(ConfigModel):
-    """The ``offline`` scenario: all queries are there at once, and are handed over in batches."""
+    """Parameters of the ``offline`` scenario: batches of queries."""
 
     batch_size: int = Field(default=32, ge=1, le=100_000, description="queries handed to the system at once")
 
 
 class Server(ConfigModel):
-    """The ``server`` scenario: queries arrive by themselves (Poisson); what rate does the system keep up with?"""
+    """Parameters of the ``server`` scenario: Poisson arrivals and a latency target."""
 
     latency_target_s: float = Field(default=0.05, gt=0, description="latency, from the scheduled arrival, to keep")
     latency_percentile: Literal[50, 90, 95, 99] = Field(
@@ -89,7 +91,7 @@ class Server(ConfigModel):
 
 
 class Expectation(ConfigModel):
-    """Cells whose outcome is foreseen to be another than ``ok``; such an outcome is done, and no failure."""
+    """Cells with an expected outcome that is not ``ok``: it counts as done, not as a failure."""
 
     system: str = Field(description="system name")
     profile: str = Field(description="hardware profile name")
@@ -97,7 +99,7 @@ class Expectation(ConfigModel):
 
 
 class Restriction(ConfigModel):
-    """Hardware profiles that some of the suite's systems alone are measured on."""
+    """Hardware profiles that only some of the suite's systems are measured on."""
 
     profiles: tuple[str, ...] = Field(min_length=1, description="hardware profile names; each in one `[[restrict]]`")
     systems: tuple[str, ...] = Field(min_length=1, description="the only systems that are measured on them")
@@ -109,7 +111,7 @@ class Restriction(ConfigModel):
 
 
 class Ec2Settings(ConfigModel):
-    """What ``--launcher ec2`` and ``--launcher batch`` run on, where it is not to be what profiles are priced on."""
+    """Machines for ``--launcher ec2`` and ``--launcher batch``, where they differ from the priced ones."""
 
     instances: dict[str, str] = Field(
         default={},
@@ -123,7 +125,7 @@ class Ec2Settings(ConfigModel):
 
 
 class Suite(ConfigModel):
-    """A declared set: systems x datasets x scenarios x hardware profiles less what is restricted, and a protocol."""
+    """Systems x datasets x scenarios x hardware profiles, less restrictions, and a protocol."""
 
     name: str = Field(
         pattern=NAME_PATTERN,
@@ -177,8 +179,37 @@ class Suite(ConfigModel):
                 raise ValueError(f"two datasets are called {name!r}; rename a folder")
         return value
 
+    def cells(self, only: str | None = None) -> list[Cell]:
+        """Return the declared product less restrictions, or the part that ``only`` matches.
+
+        Args:
+            only: a glob over ``system/dataset/scenario/profile``; without a slash, over any one of them.
+        """
+        declared = [
+            Cell(self.name, system, dataset_name(dataset), scenario, profile)
+            for system, dataset, scenario, profile in itertools.product(
+                self.systems, self.datasets, self.scenarios, self.profiles
+            )
+            if self.allows(system, profile)
+        ]
+        chosen = [cell for cell in declared if only is None or matches(cell, only)]
+        profiles = {cell.profile for cell in chosen}
+        overhead = [
+            cell
+            for cell in self._overhead_cells()
+            if cell.profile in profiles or (only is not None and matches(cell, only))
+        ]
+        return [*chosen, *overhead]
+
+    def _overhead_cells(self) -> list[Cell]:
+        """Return the null system on each profile, once."""
+        if not self.overhead or NULL_SYSTEM in self.systems:
+            return []
+        dataset = dataset_name(self.datasets[0])
+        return [Cell(self.name, NULL_SYSTEM, dataset, "single_stream", profile) for profile in self.profiles]
+
     def scenario_params(self, scenario: str) -> ScenarioParams:
-        """What a scenario needs beyond its name."""
+        """Return the parameters of a scenario."""
         if scenario == "offline":
             return ScenarioParams(batch_size=self.offline.batch_size)
         if scenario == "server":
@@ -188,11 +219,11 @@ class Suite(ConfigModel):
         return ScenarioParams()
 
     def allows(self, system: str, profile: str) -> bool:
-        """Whether a system is measured on a profile: no ``[[restrict]]`` keeps that profile for others."""
+        """Return whether a system is measured on a profile, given ``[[restrict]]``."""
         return all(system in entry.systems for entry in self.restrict if profile in entry.profiles)
 
     def expected(self, system: str, profile: str) -> Outcome:
-        """The outcome foreseen for a cell."""
+        """Return the expected outcome of a cell."""
         for entry in self.expect:
             if (entry.system, entry.profile) == (system, profile):
                 return entry.outcome
@@ -207,7 +238,7 @@ def _each_once(value: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def dataset_name(declared: str) -> str:
-    """What results call the dataset: the last part of a path, the name itself, or an id with ``-`` for ``/``."""
+    """Return the dataset's name in results: a path's last part, or an id with ``-`` for ``/``."""
     if declared.startswith((".", "/")):
         declared = declared.rstrip("/").rpartition("/")[2]
     return declared.strip("/").replace("/", "-").replace("#", "-")

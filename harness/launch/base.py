@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from harness.launch.images.catalog import System
-from harness.launch.monitor.counters import CounterTrace
-from harness.launch.monitor.gpu_trace import GpuTrace
-from harness.launch.monitor.memory import MemoryTrace
+from harness.launch.monitor.traces import CounterTrace, GpuTrace, MemoryTrace
 from harness.progress import Progress
 from harness.records import Cpuset, Envelope, Isolation, JobSpec, Outcome, to_json
 from harness.results.schema import CanaryReading, Placement

@@ -8,7 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 import docker
@@ -20,17 +20,26 @@ from harness.driver import cgroup
 from harness.driver.procfs import OpenFiles, read_text
 from harness.errors import EngineError, ImageError
 from harness.filesystem import has_died
-from harness.launch import cpu_placement, docker_arguments, host, limit_check
+from harness.launch import cpu_placement, host
 from harness.launch.base import Ended, LaunchRequest, Prepared, Stopped
-from harness.launch.docker_arguments import LABEL, LOG_BYTES, NOBODY, Waiting, arguments
+from harness.launch.container import (
+    LABEL,
+    LOG_BYTES,
+    NOBODY,
+    ContainerWait,
+    create_arguments,
+    limit_change,
+    limit_mismatch,
+    refuse_emulation,
+)
 from harness.launch.docker_errors import engine_errors
 from harness.launch.images import builder, emulation
 from harness.launch.images.catalog import System
 from harness.launch.monitor import gpu
 from harness.launch.monitor.canary import Canary
-from harness.launch.monitor.counters import CgroupCounters, CounterTrace
-from harness.launch.monitor.memory import CgroupMemory, MemoryTrace
 from harness.launch.monitor.sampler import Sampler
+from harness.launch.monitor.sources import CgroupCounters, CgroupMemory
+from harness.launch.monitor.traces import CounterTrace, MemoryTrace
 from harness.launch.watch import CanaryLog, JobWatch, follow
 from harness.progress import Progress
 from harness.records import Envelope, Isolation, Outcome
@@ -115,70 +124,52 @@ class DockerLauncher:
             ImageError: its image is for another platform than the engine's.
         """
         if not self._emulated:
-            docker_arguments.refuse(self.client, job.prepared)
-        with cpu_placement.placed(job.spec.envelope.cpus) as placement:
+            refuse_emulation(self.client, job.prepared)
+        envelope = job.spec.envelope
+        with ExitStack() as stack:
+            placement = stack.enter_context(cpu_placement.placed(envelope.cpus))
             job.write_spec(placement.cpuset)
             _open_to_job_user(job)
-            with host.aside(placement), engine_errors():
-                return self._launch(job, placement, progress)
-
-    def _launch(self, job: LaunchRequest, placement: Placement, progress: Progress) -> Ended:
-        with _deferred_interrupts():  # else a container might be made that nobody knows of
-            container = self.client.containers.create(**arguments(job, placement))
-        try:
+            stack.enter_context(host.aside(placement))
+            stack.enter_context(engine_errors())
+            container = stack.enter_context(_created(self.client, job, placement))
             # GPUs before the start: the baseline is what they hold without the job.
-            with gpu.following(job.spec.envelope.gpus) as gpus:
-                ended = self._run(container, job, placement, progress, gpus)
-        except BaseException:
-            with suppress(EngineError):  # the first error says more, and the next run sweeps
-                _remove(container)
-            raise
-        _remove(container)
-        return ended
-
-    def _run(
-        self,
-        container: Container,
-        job: LaunchRequest,
-        placement: Placement,
-        progress: Progress,
-        gpus: gpu.JobGpus | None,
-    ) -> Ended:
-        looks = CanaryLog(self._canary, placement, job, gpus)
-        looks.look("before")
-        started = time.monotonic()
-        refused = _start(container)
-        if refused:
-            return Ended(None, False, None, None, refused, MemoryTrace(), 0.0, b"", placement=placement)
-        waiting = Waiting(container)
-        group = _group(container)
-        with _sampling(group, placement, gpus) as sampler:
-            watch = JobWatch(job)
-            stopped = limit_check.refusal(group, job.spec.envelope, placement.cpuset) or follow(
-                watch, waiting.ended, progress, looks, sampler, lambda: limit_check.moved(group, placement.cpuset)
+            gpus = stack.enter_context(gpu.following(envelope.gpus))
+            canary = CanaryLog(self._canary, placement, job, gpus)
+            canary.look("before")
+            started = time.monotonic()
+            refused = _start(container)
+            if refused:
+                return Ended(None, False, None, None, refused, MemoryTrace(), 0.0, b"", placement=placement)
+            waiting = ContainerWait(container)
+            group = _group(container)
+            with _sampling(group, placement, gpus) as sampler:
+                watch = JobWatch(job)
+                stopped = limit_mismatch(group, envelope, placement.cpuset) or follow(
+                    watch, waiting.ended, progress, canary, sampler, lambda: limit_change(group, placement.cpuset)
+                )
+                if stopped:
+                    _kill(container)
+            waiting.result()
+            wall_s = time.monotonic() - started
+            container.reload()
+            state = container.attrs["State"]
+            canary.look("after")
+            return Ended(
+                exit_code=state["ExitCode"],
+                oom_killed=bool(state["OOMKilled"]),
+                oom_kills=sampler.oom_kills if sampler else None,
+                throttled_periods=sampler.throttled_periods if sampler else None,
+                stopped=stopped,
+                memory=sampler.memory() if sampler else MemoryTrace(),
+                wall_s=wall_s,
+                log=_log(container),
+                counters=sampler.counters() if sampler else CounterTrace(),
+                gpus=sampler.gpus() if sampler else None,
+                canary=tuple(canary.taken),
+                placement=placement,
+                handed=tuple(watch.handed),
             )
-            if stopped:
-                _kill(container)
-        waiting.result()
-        wall_s = time.monotonic() - started
-        container.reload()
-        state = container.attrs["State"]
-        looks.look("after")
-        return Ended(
-            exit_code=state["ExitCode"],
-            oom_killed=bool(state["OOMKilled"]),
-            oom_kills=sampler.oom_kills if sampler else None,
-            throttled_periods=sampler.throttled_periods if sampler else None,
-            stopped=stopped,
-            memory=sampler.memory() if sampler else MemoryTrace(),
-            wall_s=wall_s,
-            log=_log(container),
-            counters=sampler.counters() if sampler else CounterTrace(),
-            gpus=sampler.gpus() if sampler else None,
-            canary=tuple(looks.taken),
-            placement=placement,
-            handed=tuple(watch.handed),
-        )
 
     def sweep(self) -> int:
         """Remove containers whose harness process is dead for certain."""
@@ -194,6 +185,20 @@ class DockerLauncher:
         """Close the connection."""
         if self._client is not None:
             self._client.close()
+
+
+@contextmanager
+def _created(client: docker.DockerClient, job: LaunchRequest, placement: Placement) -> Iterator[Container]:
+    """Create the job's container; remove it at the end, whatever happens."""
+    with _deferred_interrupts():  # else a container might be made that nobody knows of
+        container = client.containers.create(**create_arguments(job, placement))
+    try:
+        yield container
+    except BaseException:
+        with suppress(EngineError):  # the first error says more, and the next run sweeps
+            _remove(container)
+        raise
+    _remove(container)
 
 
 def _prepared(system: System, image: builder.Image) -> Prepared:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
 
 import docker
+import psutil
 import requests
 
 from harness.driver import cgroup
@@ -73,7 +72,7 @@ def _engine() -> Iterator[HostCheck]:
     for key, what in (("MemoryLimit", "memory limits"), ("PidsLimit", "pids limits"), ("CPUSet", "CPU sets")):
         if not info.get(key, True):
             yield HostCheck(Level.FAIL, "limits", f"the engine cannot enforce {what}", "enable the cgroup controller")
-    if not info.get("SwapLimit", True) and _swap_bytes() != 0:
+    if not info.get("SwapLimit", True) and psutil.swap_memory().total:
         remedy = "boot with swapaccount=1, or turn swap off (`swapoff -a`)"
         yield HostCheck(Level.FAIL, "limits", "the engine cannot limit swap, and the host has some", remedy)
 
@@ -89,7 +88,7 @@ def _cgroup() -> HostCheck:
 def _cpus() -> HostCheck:
     usable, online = host.cpus(), os.cpu_count() or 0
     fact = f"{usable} usable of {online}, {platform.machine()}"
-    if platforms.here() not in platforms.PLATFORMS:
+    if platforms.host() not in platforms.PLATFORMS:
         return HostCheck(
             Level.FAIL, "CPUs", fact, f"images are made for {' and '.join(platforms.PLATFORMS)}; take such"
         )
@@ -140,26 +139,19 @@ def _canary() -> HostCheck:
 
 
 def _memory() -> HostCheck:
-    available = _meminfo("MemAvailable")
-    fact = f"{host.memory_bytes() / 2**30:.1f} GiB"
-    if available is None:
-        return HostCheck(Level.OK, "memory", fact)
-    fact += f", {available / 2**30:.1f} GiB available"
-    if available < 4 << 30:
+    memory = psutil.virtual_memory()
+    fact = f"{memory.total / 2**30:.1f} GiB, {memory.available / 2**30:.1f} GiB available"
+    if memory.available < 4 << 30:
         return HostCheck(Level.WARN, "memory", fact, "profiles above that cannot be held; end other programs")
     return HostCheck(Level.OK, "memory", fact)
 
 
 def _swap() -> HostCheck:
-    swap = _swap_bytes()
-    if swap:
-        return HostCheck(
-            Level.WARN,
-            "swap",
-            f"{swap / 2**30:.1f} GiB",
-            "jobs get none, but the host may; `swapoff -a` while measuring",
-        )
-    return HostCheck(Level.OK, "swap", "none")
+    swap_bytes = psutil.swap_memory().total
+    if not swap_bytes:
+        return HostCheck(Level.OK, "swap", "none")
+    remedy = "jobs get none, but the host may; `swapoff -a` while measuring"
+    return HostCheck(Level.WARN, "swap", f"{swap_bytes / 2**30:.1f} GiB", remedy)
 
 
 def _load() -> HostCheck:
@@ -180,13 +172,3 @@ def _gpu() -> HostCheck:
             return HostCheck(Level.WARN, "GPUs", f"{fact}; {there} on them", remedy)
         return HostCheck(Level.OK, "GPUs", fact)
     return HostCheck(Level.OK, "GPUs", f"none; profiles with GPUs are not_applicable here ({found.reason})")
-
-
-def _swap_bytes() -> int | None:
-    return _meminfo("SwapTotal")
-
-
-def _meminfo(key: str) -> int | None:
-    text = Path("/proc/meminfo").read_text(encoding="ascii")
-    found = re.search(rf"^{key}:\s+(\d+) kB", text, re.MULTILINE)
-    return int(found.group(1)) * 1024 if found else None

@@ -16,7 +16,7 @@ from harness.driver.rate_search import ServedQuery, Unreachable, arrivals_ns, hi
 from harness.driver.scenarios import repeat_queries, trial_order
 from harness.launch.base import Ended, Handed, LaunchRequest, Prepared, Stopped
 from harness.launch.images.catalog import System
-from harness.launch.monitor.memory import MemoryTrace
+from harness.launch.monitor.traces import MemoryTrace
 from harness.progress import Progress
 from harness.records import (
     MAX_PROBES,

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import psutil
+
 from harness.launch.monitor import gpu
 from harness.records import Envelope
 from harness.results.schema import Placement
@@ -25,7 +27,7 @@ def cpus() -> int:
 
 def memory_bytes() -> int:
     """Physical memory of the host."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return psutil.virtual_memory().total
 
 
 def larger_than_host(envelope: Envelope) -> str | None:
@@ -116,4 +118,4 @@ def aside(placement: Placement) -> Iterator[None]:
 
 
 def _threads() -> list[int]:
-    return [int(path.name) for path in Path("/proc/self/task").iterdir()]
+    return [thread.id for thread in psutil.Process().threads()]

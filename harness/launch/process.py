@@ -24,14 +24,13 @@ from harness.driver.procfs import OpenFiles
 from harness.errors import ImageError
 from harness.launch import cpu_placement, host
 from harness.launch.base import Ended, LaunchRequest, Prepared, Stopped, thread_environment
-from harness.launch.images import assets, context, platforms, recipes
+from harness.launch.images import assets, platforms, recipes
 from harness.launch.images.catalog import System
 from harness.launch.images.recipes import driver_files, engine_files, recipe, shared_files
 from harness.launch.monitor import gpu
 from harness.launch.monitor.canary import Canary
-from harness.launch.monitor.counters import ProcessCounters
-from harness.launch.monitor.memory import ProcessMemory
 from harness.launch.monitor.sampler import Sampler
+from harness.launch.monitor.sources import ProcessCounters, ProcessMemory
 from harness.launch.watch import CanaryLog, JobWatch, follow
 from harness.progress import Progress
 from harness.records import Envelope, Isolation, Outcome
@@ -120,7 +119,7 @@ class ProcessLauncher:
         if locks and not self._python:
             self._install(system, locks, partial / "packages")
         self._bring_assets(system, partial)
-        told = recipes.told(system, [_engine_environment(Path(each.reference)) for each in joined])
+        told = recipes.components_json(system, [_engine_environment(Path(each.reference)) for each in joined])
         (partial / "components.json").write_text(told, encoding="utf-8")
         partial.rename(folder)
         return prepared
@@ -188,7 +187,7 @@ class ProcessLauncher:
 
     def _prepared(self, system: System) -> Prepared:
         """The system for this platform and where its environment belongs, made or not."""
-        system = system.made_for(platforms.here())
+        system = system.made_for(platforms.host())
         interpreter = self._python or f"{sys.executable} {sys.version}"
         made_of = hashlib.sha256(f"{recipe(system)} {interpreter}".encode()).hexdigest()
         return Prepared(
@@ -229,7 +228,7 @@ class ProcessLauncher:
 
     def _make_ready(self, system: System, folder: Path) -> None:
         log.info(f"{system.name}: making its files ready")
-        (folder / "system.json").write_text(context.parameters(system), encoding="utf-8")
+        (folder / "system.json").write_text(recipes.prepare_parameters(system), encoding="utf-8")
         command = [self._python or sys.executable, "-m", str(system.prepare), str(folder / "assets")]
         done = subprocess.run(
             [*command, str(folder / "system.json")],

@@ -1,42 +1,65 @@
-"""The columns of a table of rows, for programs: the one list that CSV, frames, exports and docs/reference/columns.md read."""
+"""The columns of tables for programs: rows, stored jobs and samples.
+
+CSV, data frames, exports and docs/reference/columns.md read these lists.
+"""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum
+from typing import Generic
 
 from harness.analysis.table import Row, Table, Timing
-from harness.report.job_columns import Described, Kind
+from harness.report.document import MIB, Item, Value
+from harness.results.reader import StoredJob
 from harness.stats import Estimate
-
-MIB = 2**20
-Value = str | int | float | bool | None
-Get = Callable[[Row], Value]
 
 _PERCENTILES = {"p50": "half", "p95": "95 per cent", "p99": "99 per cent"}
 _SPREADS = {
     "query": "between queries",
     "trial": "between the trials of a job",
     "job": "between jobs, which are fresh processes",
-    "residual": "that neither query, trial nor job explains",
+    "residual": "not explained by query, trial or job",
 }
 
 
+class Kind(str, Enum):
+    """What a column holds; any cell of it may be missing."""
+
+    TEXT = "text"
+    NUMBER = "number"
+    COUNT = "whole number"
+    FLAG = "true or false"
+    TIME = "time"
+    DATE = "date"
+
+
 @dataclass(frozen=True)
-class Column(Described):
-    """A column of rows; ``get`` reads a row's cell, ``None``: missing."""
+class ColumnMeaning:
+    """The name, the kind, the unit (empty: none) and the meaning of a column, on one line."""
 
-    get: Get
+    name: str
+    kind: Kind
+    unit: str
+    meaning: str
 
 
-def of(table: Table) -> tuple[Column, ...]:
+@dataclass(frozen=True)
+class Column(ColumnMeaning, Generic[Item]):
+    """A column of rows or of stored jobs; ``get`` reads a cell, ``None``: missing."""
+
+    get: Callable[[Item], Value]
+
+
+def table_columns(table: Table) -> tuple[Column[Row], ...]:
     """The columns of a table: those that all tables have, and those of its measures, stages and origins."""
     stages = sorted({name for row in table.rows for name in row.stages_s})
-    return listed(table.measures, stages, origins=any(row.origin is not None for row in table.rows))
+    return row_columns(table.measures, stages, origins=any(row.origin is not None for row in table.rows))
 
 
-def listed(measures: Sequence[str], stages: Sequence[str], *, origins: bool) -> tuple[Column, ...]:
+def row_columns(measures: Sequence[str], stages: Sequence[str], *, origins: bool) -> tuple[Column[Row], ...]:
     """The table that people see, in its order; then what else is known of each row.
 
     Args:
@@ -48,19 +71,19 @@ def listed(measures: Sequence[str], stages: Sequence[str], *, origins: bool) -> 
         *_NAMED,
         *(column for name in measures for column in _measure(name)),
         *_latency("latency_mean_ms", "mean over all timed queries", lambda row: row.latency_mean_s),
-        *_latency("p50_ms", "half of the timed queries took at most this", lambda row: row.p50_s),
-        *_latency("p95_ms", "95 per cent of them took at most this", lambda row: row.p95_s),
-        *_latency("p99_ms", "99 per cent of them took at most this", lambda row: row.p99_s),
+        *_latency("p50_ms", "median of the timed queries", lambda row: row.p50_s),
+        *_latency("p95_ms", "95th percentile of the timed queries", lambda row: row.p95_s),
+        *_latency("p99_ms", "99th percentile of the timed queries", lambda row: row.p99_s),
         *_bounded(
             "throughput_qps",
             "queries/s",
-            "queries answered a second; scenarios offline and server alone",
+            "queries answered per second; scenarios offline and server only",
             "interval over repeated measurements",
             lambda row: row.throughput_qps,
         ),
         *_SIZES,
-        *_cost("usd_per_million_queries", "one query after the other", lambda row: row.usd_per_million),
-        *_cost("usd_per_million_queries_saturated", "kept busy", lambda row: row.usd_per_million_saturated),
+        *_cost("usd_per_million_queries", "sequential", lambda row: row.usd_per_million),
+        *_cost("usd_per_million_queries_saturated", "saturated", lambda row: row.usd_per_million_saturated),
         *_JUDGED,
         *(_ORIGIN if origins else ()),
         *_COUNTED,
@@ -72,21 +95,29 @@ def listed(measures: Sequence[str], stages: Sequence[str], *, origins: bool) -> 
     )
 
 
-def _text(name: str, meaning: str, get: Get) -> Column:
+def _text(name: str, meaning: str, get: Callable[[Item], Value]) -> Column[Item]:
     return Column(name, Kind.TEXT, "", meaning, get)
 
 
-def _number(name: str, unit: str, meaning: str, get: Get) -> Column:
+def _number(name: str, unit: str, meaning: str, get: Callable[[Item], Value]) -> Column[Item]:
     return Column(name, Kind.NUMBER, unit, meaning, get)
 
 
-def _count(name: str, unit: str, meaning: str, get: Get) -> Column:
+def _count(name: str, unit: str, meaning: str, get: Callable[[Item], Value]) -> Column[Item]:
     return Column(name, Kind.COUNT, unit, meaning, get)
+
+
+def _mib(name: str, meaning: str, get: Callable[[Item], int | None]) -> Column[Item]:
+    return _number(name, "MiB", meaning, lambda item: None if (size := get(item)) is None else size / MIB)
+
+
+def _seconds(name: str, meaning: str, get: Callable[[Item], Value]) -> Column[Item]:
+    return _number(name, "s", meaning, get)
 
 
 def _bounded(
     name: str, unit: str, meaning: str, interval: str, get: Callable[[Row], Estimate], scale: float = 1
-) -> list[Column]:
+) -> list[Column[Row]]:
     """A figure and the two ends of its interval."""
 
     def scaled(value: float | None) -> float | None:
@@ -99,26 +130,24 @@ def _bounded(
     ]
 
 
-def _measure(name: str) -> list[Column]:
-    meaning = (
-        "effectiveness over the judged queries of the sample, as ir_measures computes it (a fraction, no per cent)"
-    )
-    interval = "95 % interval, for queries like these"
+def _measure(name: str) -> list[Column[Row]]:
+    meaning = "effectiveness over the judged queries of the sample, computed by ir_measures (a fraction)"
+    interval = "95 % interval, for similar queries"
     return _bounded(name, "", meaning, interval, lambda row: row.measures.get(name, Estimate(None)))
 
 
-def _latency(name: str, meaning: str, get: Callable[[Row], Estimate]) -> list[Column]:
-    interval = "95 % interval: measured again, other queries, fresh processes"
+def _latency(name: str, meaning: str, get: Callable[[Row], Estimate]) -> list[Column[Row]]:
+    interval = "95 % interval, for other queries and fresh processes"
     return _bounded(name, "ms", f"latency: {meaning}", interval, get, 1e3)
 
 
-def _parts(name: str) -> list[Column]:
+def _parts(name: str) -> list[Column[Row]]:
     """The two intervals that a latency's one is made of."""
     key = name.removeprefix("latency_").removesuffix("_ms")
-    found: list[Column] = []
+    found: list[Column[Row]] = []
     for part, interval, read in (
-        ("like", "other queries, these processes", lambda row: row.like_queries_s),
-        ("these", "these queries, other processes", lambda row: row.these_queries_s),
+        ("like", "other queries, same processes", lambda row: row.like_queries_s),
+        ("these", "same queries, other processes", lambda row: row.these_queries_s),
     ):
         get = functools.partial(_part, read, key)
         found += _bounded(f"{name}_{part}_queries", "ms", "", f"95 % interval: {interval}", get, 1e3)[1:]
@@ -129,27 +158,31 @@ def _part(read: Callable[[Row], dict[str, Estimate]], key: str, row: Row) -> Est
     return read(row).get(key, Estimate(None))
 
 
-def _cost(name: str, meaning: str, get: Callable[[Row], Estimate]) -> list[Column]:
-    return _bounded(name, "US$", f"cost of a million queries, {meaning}", "interval, that of what it is made of", get)
+def _cost(name: str, meaning: str, get: Callable[[Row], Estimate]) -> list[Column[Row]]:
+    return _bounded(
+        name, "US$", f"cost of a million queries, {meaning}", "interval, from the latency or throughput behind it", get
+    )
 
 
-def _at_most(name: str) -> Column:
+def _at_most(name: str) -> Column[Row]:
     """LoadGen's bound: the percentile is at most this, at confidence 0.99."""
-    meaning = f"latency: {_PERCENTILES[name]} of all such queries take at most this (LoadGen's rule, confidence 0.99)"
+    meaning = f"latency: {_PERCENTILES[name]} of similar queries take at most this (LoadGen's rule, confidence 0.99)"
     return _number(f"{name}_at_most_ms", "ms", meaning, lambda row: _ms(row.at_most_s.get(name, Estimate(None)).value))
 
 
-def _spread(name: str, what: str) -> Column:
+def _spread(name: str, what: str) -> Column[Row]:
     """A component's standard deviation."""
     meaning = f"standard deviation of latency {what}"
     return _number(f"sd_{name}_ms", "ms", meaning, lambda row: _ms(row.spread_s.get(name, Estimate(None)).value))
 
 
-def _stage(name: str) -> list[Column]:
-    return _timings(f"stage_{name}", "what the adapter says of this stage", lambda row: row.stages_s.get(name))
+def _stage(name: str) -> list[Column[Row]]:
+    return _timings(
+        f"stage_{name}", "time of this stage, as the adapter reports it", lambda row: row.stages_s.get(name)
+    )
 
 
-def _timings(name: str, meaning: str, get: Callable[[Row], Timing | None]) -> list[Column]:
+def _timings(name: str, meaning: str, get: Callable[[Row], Timing | None]) -> list[Column[Row]]:
     """Mean and median of a stage or of service time."""
 
     def part(row: Row, which: str) -> float | None:
@@ -162,71 +195,67 @@ def _timings(name: str, meaning: str, get: Callable[[Row], Timing | None]) -> li
     ]
 
 
-def _mib(name: str, meaning: str, get: Callable[[Row], int | None]) -> Column:
-    return _number(name, "MiB", meaning, lambda row: None if (size := get(row)) is None else size / MIB)
-
-
 def _ms(seconds: float | None) -> float | None:
     return None if seconds is None else seconds * 1e3
 
 
-_NAMED = (
-    _text("system", "what was measured", lambda row: row.system),
-    _text("hardware_profile", "the envelope of CPUs, memory and GPUs that it had", lambda row: row.profile),
+_NAMED: tuple[Column[Row], ...] = (
+    _text("system", "name of the system", lambda row: row.system),
+    _text("hardware_profile", "limits of CPUs, memory and GPUs", lambda row: row.profile),
     _text(
         "instance_type",
-        "the instance type that prices the row",
+        "instance type that prices the row",
         lambda row: row.price.instance_type if row.price else None,
     ),
     _number(
         "price_usd_per_hour",
         "US$/hour",
-        "what that type costs",
+        "price of that type",
         lambda row: row.price.usd_per_hour if row.price else None,
     ),
-    Column("price_date", Kind.DATE, "", "when it cost that", lambda row: row.price.date if row.price else None),
+    Column("price_date", Kind.DATE, "", "date of that price", lambda row: row.price.date if row.price else None),
 )
-_SIZES = (
-    _mib("peak_anon_mib", "most anonymous and shared memory at once, no file pages", lambda row: row.peak_anon_bytes),
-    _mib("peak_mapped_mib", "most file pages that the job had mapped at once", lambda row: row.peak_mapped_bytes),
+_SIZES: tuple[Column[Row], ...] = (
+    _mib("peak_anon_mib", "peak of anonymous and shared memory, without file pages", lambda row: row.peak_anon_bytes),
+    _mib("peak_mapped_mib", "peak of mapped file pages", lambda row: row.peak_mapped_bytes),
     _mib(
-        "peak_cgroup_mib", "most that was charged to it at once, page cache included", lambda row: row.peak_cgroup_bytes
+        "peak_cgroup_mib", "peak of the memory charged to the job, with page cache", lambda row: row.peak_cgroup_bytes
     ),
-    _mib("peak_gpu_mib", "most GPU memory at once, all its GPUs together", lambda row: row.peak_gpu_bytes),
+    _mib("peak_gpu_mib", "peak of GPU memory, all GPUs together", lambda row: row.peak_gpu_bytes),
     _number(
         "gpu_energy_j",
         "J",
-        "what the GPUs took while the trials of all its jobs ran, idle draw included",
+        "energy of the GPUs during the trials of all jobs, with idle draw",
         lambda row: row.gpu_energy_j,
     ),
     _mib("index_mib", "size of the index", lambda row: row.index_bytes),
-    _number("load_s", "s", "from the start to the first query; in no latency", lambda row: row.load_s),
+    _number("load_s", "s", "time from the start to the first query; not part of any latency", lambda row: row.load_s),
 )
-_JUDGED = (
-    _text("outcome", "how it ended: ok, oom, timeout, crash ...", lambda row: row.outcome.value),
-    _text(
-        "validity", "how far its numbers can be trusted: clean, noisy, invalid, unknown", lambda row: row.validity.value
-    ),
+_JUDGED: tuple[Column[Row], ...] = (
+    _text("outcome", "how the job ended: ok, oom, timeout, crash ...", lambda row: row.outcome.value),
+    _text("validity", "validity of the figures: clean, noisy, invalid, unknown", lambda row: row.validity.value),
     _text(
         "isolation",
-        "what held the envelope: container, process, fake; published: not measured here",
+        "what enforced the limits: container, process, fake; published: not measured here",
         lambda row: row.isolation.value,
     ),
-    _text("suite", "the suite that asked for it", lambda row: row.suite),
+    _text("suite", "suite of the cell", lambda row: row.suite),
 )
-_ORIGIN = (_text("origin", "of merged results: whose they are", lambda row: row.origin),)
-_COUNTED = (
-    _text("dataset", "corpus, queries and judgements", lambda row: row.dataset),
-    _text("scenario", "how queries came: single_stream, offline, server", lambda row: row.scenario),
-    _count("queries", "queries", "queries that were timed, each once a trial", lambda row: row.queries),
-    _count("trials", "trials", "passes over them, in all jobs together", lambda row: row.trials),
-    _count("queries_judged", "queries", "those of them that the measures are over", lambda row: row.queries_judged),
-    _number("unjudged_share", "fraction", "share of the first hits that nobody judged", lambda row: row.unjudged_share),
-    _count("unjudged_depth", "hits", "how many first hits unjudged_share is of", lambda row: row.unjudged_depth),
-    _text("rejudged", "how it is judged, where not by what was stored", lambda row: "; ".join(row.rejudged) or None),
-    _count("jobs", "jobs", "fresh processes that the row is made of", lambda row: row.jobs),
+_ORIGIN: tuple[Column[Row], ...] = (_text("origin", "origin, in merged results", lambda row: row.origin),)
+_COUNTED: tuple[Column[Row], ...] = (
+    _text("dataset", "dataset: corpus, queries and judgements", lambda row: row.dataset),
+    _text("scenario", "arrival of queries: single_stream, offline, server", lambda row: row.scenario),
+    _count("queries", "queries", "timed queries, each once per trial", lambda row: row.queries),
+    _count("trials", "trials", "passes over the queries, in all jobs together", lambda row: row.trials),
+    _count("queries_judged", "queries", "judged queries, which the measures are over", lambda row: row.queries_judged),
+    _number(
+        "unjudged_share", "fraction", "share of unjudged documents among the first hits", lambda row: row.unjudged_share
+    ),
+    _count("unjudged_depth", "hits", "number of first hits for unjudged_share", lambda row: row.unjudged_depth),
+    _text("rejudged", "judgements, where not the stored ones", lambda row: "; ".join(row.rejudged) or None),
+    _count("jobs", "jobs", "fresh processes pooled in the row", lambda row: row.jobs),
 )
-_SPREAD = (
+_SPREAD: tuple[Column[Row], ...] = (
     *(column for name in ("latency_mean_ms", "p50_ms", "p95_ms", "p99_ms") for column in _parts(name)),
     *(_at_most(name) for name in _PERCENTILES),
     _number(
@@ -234,30 +263,30 @@ _SPREAD = (
     ),
     *(_spread(name, what) for name, what in _SPREADS.items()),
 )
-_BUILT = (
-    _number("first_query_s", "s", "the first query after loading", lambda row: row.first_query_s),
+_BUILT: tuple[Column[Row], ...] = (
+    _number("first_query_s", "s", "latency of the first query after loading", lambda row: row.first_query_s),
     _number(
         "one_pass_warmup",
         "queries",
-        "warm-up queries, where they were one pass",
+        "warm-up queries, where warm-up was one pass",
         lambda row: row.one_pass_warmup,
     ),
-    _number("index_build_s", "s", "what building the index took", lambda row: row.index_build_s),
+    _number("index_build_s", "s", "time to build the index", lambda row: row.index_build_s),
     _text(
         "index_build_profile",
-        "the envelope that it was built in",
+        "limits during the build",
         lambda row: row.build_envelope.name if row.build_envelope else None,
     ),
-    _count("corpus_documents", "documents", "what it was built of", lambda row: row.corpus_documents),
+    _count("corpus_documents", "documents", "documents in the index", lambda row: row.corpus_documents),
     _text(
         "build_instance_type",
-        "the instance type that prices the build",
+        "instance type that prices the build",
         lambda row: row.build_price.instance_type if row.build_price else None,
     ),
     _number(
         "build_price_usd_per_hour",
         "US$/hour",
-        "what that type costs",
+        "price of that type",
         lambda row: row.build_price.usd_per_hour if row.build_price else None,
     ),
     _number(
@@ -267,33 +296,114 @@ _BUILT = (
         lambda row: row.usd_build_per_million_documents.value,
     ),
     _number(
-        "usd_storage_per_month", "US$/month", "cost of keeping the index", lambda row: row.usd_storage_per_month.value
+        "usd_storage_per_month", "US$/month", "cost of storing the index", lambda row: row.usd_storage_per_month.value
     ),
-    _text("price_term", "on-demand, reserved-1y, reserved-3y, spot", lambda row: row.price.term if row.price else None),
     _text(
-        "published_type", "of a published row: the instance type that its paper names", lambda row: row.published_type
+        "price_term",
+        "price term: on-demand, reserved-1y, reserved-3y, spot",
+        lambda row: row.price.term if row.price else None,
     ),
+    _text("published_type", "published rows: instance type in the paper", lambda row: row.published_type),
     _text(
         "price_substitutes",
-        "the type whose place instance_type took, as it had no price then",
+        "type without a price at that date, which instance_type replaces",
         lambda row: row.price.substitutes if row.price else None,
     ),
 )
-_EVIDENCE = (
+_EVIDENCE: tuple[Column[Row], ...] = (
     _text(
         "instance_architecture",
-        "of the instance type that prices the row",
+        "architecture of the instance type",
         lambda row: row.price.architecture if row.price else None,
     ),
     _text(
         "measured_architecture",
-        "of the machine that it was measured on",
+        "architecture of the machine that measured",
         lambda row: row.machine.architecture if row.machine else None,
     ),
-    _text("measured_cpu", "that machine's CPU model", lambda row: row.machine.cpu_model if row.machine else None),
-    Column("started_at", Kind.TIME, "", "when the job began", lambda row: row.started_at),
-    _text("key", "the job whose run is judged; a folder's name", lambda row: row.key),
-    _text("detail", "why it ended otherwise than ok", lambda row: row.detail),
-    _text("stand_in", "what its checkpoint was, where not the published one", lambda row: row.stand_in),
-    _text("notes", "reasons to doubt, and what else is to be said", lambda row: "; ".join(row.notes) or None),
+    _text(
+        "measured_cpu",
+        "CPU model of the machine that measured",
+        lambda row: row.machine.cpu_model if row.machine else None,
+    ),
+    Column("started_at", Kind.TIME, "", "start of the job", lambda row: row.started_at),
+    _text("key", "key of the job whose run is judged (a folder's name)", lambda row: row.key),
+    _text("detail", "reason for an outcome other than ok", lambda row: row.detail),
+    _text("stand_in", "checkpoint, where it is not the published one", lambda row: row.stand_in),
+    _text("notes", "reasons for doubt, and other notes", lambda row: "; ".join(row.notes) or None),
 )
+
+# The texts in front name a job, and stand beside each of its samples.
+JOBS: tuple[Column[StoredJob], ...] = (
+    _text("key", "key of the job: hash of everything that decides the measurement", lambda job: job.result.key),
+    _text("origin", "origin, in merged results", lambda job: job.origin),
+    _text("suite", "suite of the cell", lambda job: job.result.spec.cell.suite),
+    _text("system", "name of the system", lambda job: job.result.spec.cell.system),
+    _text("dataset", "dataset: corpus, queries and judgements", lambda job: job.result.spec.cell.dataset),
+    _text("scenario", "arrival of queries: single_stream, offline, server", lambda job: job.result.spec.cell.scenario),
+    _text("hardware_profile", "limits of CPUs, memory and GPUs", lambda job: job.result.spec.cell.profile),
+    _text(
+        "isolation", "what enforced the limits: container, process, fake", lambda job: job.result.spec.isolation.value
+    ),
+    _text("outcome", "how the job ended: ok, oom, timeout, crash ...", lambda job: job.result.outcome.value),
+    _count("job", "", "number within its cell, from 0", lambda job: job.result.spec.job),
+    _count("jobs", "jobs", "number of jobs in its cell", lambda job: job.result.spec.jobs),
+    _count("repetition", "", "number of the attempt, from 0", lambda job: job.result.spec.repetition),
+    _text("detail", "reason for an outcome other than ok", lambda job: job.result.detail),
+    Column("started_at", Kind.TIME, "", "start of the job", lambda job: job.result.started_at),
+    _seconds("wall_s", "time from start to end", lambda job: job.result.wall_s),
+    _seconds("load_s", "time to load before the first query", lambda job: job.result.load_s),
+    _seconds("first_query_s", "latency of the first query after loading", lambda job: job.result.first_query_s),
+    _count("trials", "trials", "planned passes", lambda job: job.result.spec.trials),
+    _count("trials_finished", "trials", "passes that answered every query", lambda job: job.result.trials_finished),
+    _count("queries", "queries", "size of the query sample, all judged", lambda job: job.result.spec.sample_size),
+    _count("held_out", "queries", "warm-up queries of the sample, never timed", lambda job: job.result.spec.held_out),
+    _count("warmup_done", "queries", "finished warm-up queries", lambda job: job.result.warmup_done),
+    _seconds("compiled_s", "CPU time of JIT compiler threads during the trials", lambda job: job.result.compiled_s),
+    _count("k", "hits", "requested hits", lambda job: job.result.spec.k),
+    _count("cpus", "CPUs", "limit of CPUs", lambda job: job.result.spec.envelope.cpus),
+    _mib("memory_limit_mib", "limit of memory", lambda job: job.result.spec.envelope.memory_bytes),
+    _count("gpus", "GPUs", "number of GPUs", lambda job: job.result.spec.envelope.gpus),
+    _mib("peak_anon_mib", "peak of anonymous and shared memory", lambda job: job.result.memory.peak_anon_bytes),
+    _mib("peak_mapped_mib", "peak of mapped file pages", lambda job: job.result.memory.peak_mapped_bytes),
+    _mib("peak_cgroup_mib", "peak of the memory charged to the job", lambda job: job.result.memory.peak_cgroup_bytes),
+    _mib("peak_gpu_mib", "peak of GPU memory", lambda job: job.result.memory.peak_gpu_bytes),
+    _mib("index_mib", "size of the index", lambda job: job.result.index.index_bytes if job.result.index else None),
+    _seconds(
+        "index_build_s", "time to build the index", lambda job: job.result.index.build_s if job.result.index else None
+    ),
+    Column(
+        "rate_qps",
+        Kind.NUMBER,
+        "queries/s",
+        "scenario server: rate that the job sustained twice",
+        lambda job: job.result.rate_qps,
+    ),
+    _text("measured_cpu", "CPU model of the machine that measured", lambda job: job.result.environment.cpu_model),
+    _text("measured_architecture", "architecture of that machine", lambda job: job.result.environment.architecture),
+    _count("host_cpus", "CPUs", "CPUs available to harness and job", lambda job: job.result.environment.host_cpus),
+    _text("kernel", "kernel of that machine", lambda job: job.result.environment.kernel),
+    _text("harness_commit", "commit of the harness that measured", lambda job: job.result.environment.harness_commit),
+    _text("image_digest", "image of the system", lambda job: job.result.spec.image_digest),
+    _text("stand_in", "checkpoint, where it is not the published one", lambda job: job.result.stand_in),
+)
+
+SAMPLES: tuple[ColumnMeaning, ...] = (
+    *(ColumnMeaning(each.name, each.kind, each.unit, each.meaning) for each in JOBS[:10]),
+    ColumnMeaning("query_id", Kind.TEXT, "", "id of the query"),
+    ColumnMeaning(
+        "trial", Kind.COUNT, "", "number of the pass, from 0 over the jobs of a cell; warm-up -1, repeats -2"
+    ),
+    ColumnMeaning("part", Kind.TEXT, "", "timed, warmup, or repeat (the same query twice in a row)"),
+    ColumnMeaning(
+        "latency_s", Kind.NUMBER, "s", "from query to hits; offline: of the whole batch; server: from the arrival"
+    ),
+    ColumnMeaning("scheduled_s", Kind.NUMBER, "s", "scenario server: arrival, since the start of the trial"),
+    ColumnMeaning("service_s", Kind.NUMBER, "s", "scenario server: latency without the wait in the queue"),
+    ColumnMeaning("batch", Kind.COUNT, "", "scenario offline: number of the batch"),
+)
+
+
+def stage_column(name: str) -> ColumnMeaning:
+    """The column ``stage_<name>_s`` of samples."""
+    return ColumnMeaning(name, Kind.NUMBER, "s", "time of this stage, as the adapter reports it")

@@ -13,7 +13,7 @@ from harness.analysis.paired_differences import LATENCY, POWER, ComparisonVerdic
 from harness.analysis.significance import DRAWS, LEVEL
 from harness.analysis.table import Validity
 from harness.records import Outcome
-from harness.report.document import MISSING, Document, Escape, GridColumn, Section, Value, grid_of, number
+from harness.report.document import MISSING, Escape, GridColumn, ReportDocument, Section, Value, grid_of, number
 from harness.stats import Estimate
 from harness.untrusted import one_line
 
@@ -39,14 +39,14 @@ METHOD = (
 )
 
 
-def comparison_document(pairs: Sequence[Comparison], notes: Sequence[str] = ()) -> Document:
+def comparison_document(pairs: Sequence[Comparison], notes: Sequence[str] = ()) -> ReportDocument:
     """Return the document of comparisons that were corrected together.
 
     Args:
         pairs: of runs or stored rows, by :func:`harness.analysis.comparison.corrected`.
         notes: on all of them.
     """
-    return Document(
+    return ReportDocument(
         sections=lambda escape: _sections(pairs, notes, escape),
         lines=lambda: _lines(pairs),
         content=lambda: _content(pairs, notes),

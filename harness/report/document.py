@@ -71,7 +71,7 @@ def grid_section(
 
 
 @dataclass(frozen=True)
-class Document:
+class ReportDocument:
     """A report in three shapes, each built when it is written.
 
     Args:
@@ -129,7 +129,7 @@ class Footnotes:
         return "".join(marks)
 
 
-def named(row: Row, escape: Escape) -> str:
+def system_name(row: Row, escape: Escape) -> str:
     """Return a row's system, marked where its checkpoint is a stand-in (:func:`stand_ins` explains the mark)."""
     return escape(row.system) + (f" {STAND_IN}" if row.stand_in else "")
 

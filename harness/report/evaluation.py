@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.evaluation import evaluate
 from harness.evaluation.evaluate_runs import EvaluatedRuns
-from harness.report.document import MISSING, Document, Escape, GridColumn, Section, Value, fixed, grid_of
+from harness.report.document import MISSING, Escape, GridColumn, ReportDocument, Section, Value, fixed, grid_of
 from harness.stats import INTERVAL_MIN_QUERIES, Estimate
 
 # Version of the JSON.
@@ -23,7 +23,7 @@ ORDER = "Runs are ordered as trec_eval orders them: by score in 32 bits, then by
 _Estimates = Mapping[str, Mapping[str, Estimate]]
 
 
-def evaluation_document(runs: EvaluatedRuns, *, by_query: bool = False) -> Document:
+def evaluation_document(runs: EvaluatedRuns, *, by_query: bool = False) -> ReportDocument:
     """Return the document of at least one evaluated run.
 
     ``by_query``: show the values of each query instead of their means; JSON has both.
@@ -32,7 +32,7 @@ def evaluation_document(runs: EvaluatedRuns, *, by_query: bool = False) -> Docum
         system: {name: evaluate.estimate(evaluation, name) for name in runs.measures}
         for system, evaluation in runs.evaluations.items()
     }
-    return Document(
+    return ReportDocument(
         sections=lambda escape: (_queries(runs, means, escape) if by_query else _means(runs, means, escape),),
         lines=lambda: _query_lines(runs, means) if by_query else _mean_lines(runs, means),
         content=lambda: _content(runs, means, by_query=by_query),

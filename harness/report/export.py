@@ -19,7 +19,7 @@ from harness import filesystem
 from harness.analysis.table import Table
 from harness.errors import FileError, StoreError
 from harness.report import columns, writers
-from harness.report.job_columns import JOBS, SAMPLES, Described, Kind, stage
+from harness.report.columns import JOBS, SAMPLES, ColumnMeaning, Kind, stage_column
 from harness.report.main_table import table_document
 from harness.results.reader import StoredJob
 
@@ -37,7 +37,7 @@ _NAMES = next(place for place, each in enumerate(JOBS) if each.kind is not Kind.
 
 def rows_frame(table: Table) -> pd.DataFrame:
     """A priced table as a frame; see :func:`load`."""
-    shown = columns.of(table)
+    shown = columns.table_columns(table)
     frame = _frame((column, [column.get(row) for row in table.rows]) for column in shown)
     frame.attrs |= {
         "prices": {
@@ -68,7 +68,7 @@ def samples_frame(jobs: Sequence[StoredJob]) -> pd.DataFrame:
     parts = [_samples(job) for job in jobs]
     whole = pa.concat_tables(parts, promote_options="default")
     stages = sorted(name for name in whole.column_names if name.startswith("stage_"))
-    described = (*SAMPLES, *(stage(name) for name in stages))
+    described = (*SAMPLES, *(stage_column(name) for name in stages))
     # A column that no job has is missing throughout.
     return _frame(
         (each, whole.column(each.name).to_pandas() if each.name in whole.column_names else [None] * len(whole))
@@ -95,7 +95,7 @@ def _samples(job: StoredJob) -> pa.Table:
     return pa.table({**names, **numbers, **found})
 
 
-def _frame(found: Iterable[tuple[Described, Any]]) -> pd.DataFrame:
+def _frame(found: Iterable[tuple[ColumnMeaning, Any]]) -> pd.DataFrame:
     listed = list(found)
     frame = pd.DataFrame({each.name: _typed(values, each.kind) for each, values in listed})
     frame.attrs["units"] = {each.name: each.unit for each, _ in listed}

@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.analysis.rank_correlation import kendall_tau
 from harness.evaluation.frechet import Distance, Distances
-from harness.report.document import MISSING, Document, Escape, Grid, Section, Value, fixed
+from harness.report.document import MISSING, Escape, Grid, ReportDocument, Section, Value, fixed
 
 # Version of the JSON.
 FRECHET_VERSION = 1
@@ -18,9 +18,9 @@ Values = Mapping[str, Mapping[str, float | None]]
 Sample = tuple[Distances, Values]
 
 
-def frechet_document(samples: Sequence[Sample]) -> Document:
+def frechet_document(samples: Sequence[Sample]) -> ReportDocument:
     """Return the document of distances and measures of one or more samples and encoders."""
-    return Document(
+    return ReportDocument(
         sections=lambda escape: (
             *(_section(distances, values, escape) for distances, values in samples),
             Section(notes=tuple(method(samples))),
@@ -30,7 +30,7 @@ def frechet_document(samples: Sequence[Sample]) -> Document:
     )
 
 
-def named(each: Distance) -> str:
+def distance_name(each: Distance) -> str:
     """``FD@10``, or ``FD@10 (URR)`` where judged documents are skipped."""
     return f"FD@{each.k}" + (" (URR)" if each.unlabelled else "")
 
@@ -40,7 +40,7 @@ def taus(made: Distances, values: Values) -> dict[str, dict[str, float | None]]:
     by_name: dict[str, dict[str, float]] = {}
     for system, distances in made.systems.items():
         for each in distances:
-            known = by_name.setdefault(named(each), {})
+            known = by_name.setdefault(distance_name(each), {})
             if each.figure.value is not None:
                 # Equal documents in another order differ in the last digits: that is a tie, and no order.
                 known[system] = -round(each.figure.value, 9)
@@ -90,7 +90,7 @@ def _section(made: Distances, values: Values, escape: Escape) -> Section:
     against = [
         next((each[place].against for _, each in rows if each[place].against), None) for place in range(len(rows[0][1]))
     ]
-    kinds = [named(each) for each in rows[0][1]]
+    kinds = [distance_name(each) for each in rows[0][1]]
     paired = [f"{kind} less {other}'s" for kind, other in zip(kinds, against, strict=True) if other]
     measures = list(dict.fromkeys(measure for row in values.values() for measure in row))
     cells = tuple(
@@ -150,7 +150,7 @@ def notes(made: Distances) -> list[str]:
     for system, distances in made.systems.items():
         for each in distances:
             if each.figure.reason:
-                said.append(f"{system}, {named(each)}: {each.figure.reason}")
+                said.append(f"{system}, {distance_name(each)}: {each.figure.reason}")
     return [*said, *_common(made), *made.notes]
 
 
@@ -164,7 +164,7 @@ def _common(made: Distances) -> Iterator[str]:
         first = each_kind[0]
         few = ", ".join(f"{system} ({each.short:,}, none for {each.without:,})" for system, each in short.items())
         yield (
-            f"{named(first)}: compared on the {first.queries:,} of {made.queries:,} queries for which every system has"
+            f"{distance_name(first)}: compared on the {first.queries:,} of {made.queries:,} queries for which every system has"
             f" a document, each with as many as the system with the fewest; fewer than {first.k} have {few}. Leave a"
             " system out with --only to compare the others over more"
         )

@@ -14,17 +14,17 @@ from harness.analysis.resampling import RESAMPLES
 from harness.analysis.table import Row, Validity
 from harness.report.document import (
     MISSING,
-    Document,
     Escape,
     Footnotes,
     Grid,
     GridColumn,
+    ReportDocument,
     Section,
     Value,
     bounded,
     grid_of,
-    named,
     stand_ins,
+    system_name,
 )
 from harness.report.main_table import shared_notes
 from harness.stats import Estimate
@@ -34,9 +34,9 @@ LEADERBOARD_VERSION = 1
 _DOUBTED = (Validity.NOISY, Validity.INVALID)
 
 
-def leaderboard_document(board: Leaderboard) -> Document:
+def leaderboard_document(board: Leaderboard) -> ReportDocument:
     """Return the document of a leaderboard: ranked rows, what the ranks depend on, and the rows left out."""
-    return Document(
+    return ReportDocument(
         sections=lambda escape: (_section(board, escape),),
         lines=lambda: _lines(board),
         content=lambda: _content(board),
@@ -83,7 +83,7 @@ def _columns(board: Leaderboard, notes: Footnotes, escape: Escape) -> list[GridC
     scored = board.query.rank_by is None
     columns: list[GridColumn[RankedRow]] = [
         ("rank", True, lambda each: MISSING if each.rank is None else str(each.rank)),
-        ("system", False, lambda each: named(each.row, escape)),
+        ("system", False, lambda each: system_name(each.row, escape)),
     ]
     if board.has_origins:
         columns.append(("origin", False, lambda each: _origin(each.row, escape)))
@@ -144,7 +144,7 @@ def _left_out(board: Leaderboard, escape: Escape) -> Grid | None:
     if not board.left_out:
         return None
     columns: list[GridColumn[ExcludedRow]] = [
-        ("system", False, lambda each: named(each.row, escape)),
+        ("system", False, lambda each: system_name(each.row, escape)),
         *([("origin", False, lambda each: _origin(each.row, escape))] if board.has_origins else []),
         ("hardware profile", False, lambda each: escape(each.row.profile)),
         ("suite", False, lambda each: escape(each.row.suite)),

@@ -9,7 +9,7 @@ from typing import Any
 from harness.evaluation.evaluate import INTERVAL_METHOD
 from harness.evaluation.evaluate_runs import count_and_ids
 from harness.evaluation.leakage import Effect, Leak, Leakage
-from harness.report.document import MISSING, Document, Escape, GridColumn, Section, Value, fixed, grid_of
+from harness.report.document import MISSING, Escape, GridColumn, ReportDocument, Section, Value, fixed, grid_of
 from harness.stats import INTERVAL_MIN_QUERIES
 
 # Version of the JSON.
@@ -18,9 +18,9 @@ LEAKAGE_VERSION = 1
 _LISTED = 50
 
 
-def leakage_document(samples: Sequence[Leakage]) -> Document:
+def leakage_document(samples: Sequence[Leakage]) -> ReportDocument:
     """Return the document of the leaked queries of some samples; CSV has the pairs alone."""
-    return Document(
+    return ReportDocument(
         sections=lambda escape: (_section(sample, escape) for sample in samples),
         lines=lambda: _lines(samples),
         content=lambda: {"leakage_version": LEAKAGE_VERSION, "samples": [_record(sample) for sample in samples]},

@@ -12,17 +12,17 @@ from harness.report import columns
 from harness.report.document import (
     MIB,
     MISSING,
-    Document,
     Escape,
     Footnotes,
     Grid,
     GridColumn,
+    ReportDocument,
     Section,
     bounded,
     grid_of,
-    named,
     number,
     stand_ins,
+    system_name,
 )
 from harness.stats import Estimate
 
@@ -30,10 +30,10 @@ from harness.stats import Estimate
 REPORT_VERSION = 1
 
 
-def table_document(table: Table) -> Document:
+def table_document(table: Table) -> ReportDocument:
     """Return the document of a priced table; LaTeX has a table for each dataset, suite and scenario."""
-    shown = columns.of(table)
-    return Document(
+    shown = columns.table_columns(table)
+    return ReportDocument(
         sections=lambda escape: (table_section(table, escape),),
         lines=lambda: (
             [column.name for column in shown],
@@ -63,7 +63,7 @@ def table_section(table: Table, escape: Escape) -> Section:
     if not table.rows:
         return Section(lead=("No stored results.",))
     footnotes = Footnotes(escape)
-    caption, keys = names(table.rows, escape)
+    caption, keys = name_columns(table.rows, escape)
     shared, machine_of = shared_notes(table.rows)
     grid = grid_of(
         table.rows,
@@ -79,9 +79,9 @@ def table_section(table: Table, escape: Escape) -> Section:
     )
 
 
-def names(rows: Sequence[Row], escape: Escape) -> tuple[str, list[GridColumn[Row]]]:
+def name_columns(rows: Sequence[Row], escape: Escape) -> tuple[str, list[GridColumn[Row]]]:
     """Suite, dataset and scenario stand in the caption if there is one each, else in columns; origins in a column."""
-    keys: list[GridColumn[Row]] = [("system", False, lambda row: named(row, escape))]
+    keys: list[GridColumn[Row]] = [("system", False, lambda row: system_name(row, escape))]
     parts: list[str] = []
     getters: dict[str, Callable[[Row], str]] = {
         "dataset": lambda row: row.dataset,
@@ -262,7 +262,7 @@ def _index_costs(table: Table, notes: Footnotes, escape: Escape) -> Grid | None:
         return MISSING if price is None else f"{escape(price.instance_type)} ({price.usd_per_hour:g})"
 
     shown: list[GridColumn[Row]] = [
-        ("index of system", False, lambda row: named(row, escape)),
+        ("index of system", False, lambda row: system_name(row, escape)),
         ("dataset", False, lambda row: escape(row.dataset)),
         ("documents", True, lambda row: MISSING if row.corpus_documents is None else f"{row.corpus_documents}"),
         ("build, s", True, lambda row: MISSING if row.index_build_s is None else number(row.index_build_s)),

@@ -19,11 +19,11 @@ from harness.analysis.reprice import (
 from harness.analysis.table import Row
 from harness.report.document import (
     MISSING,
-    Document,
     Escape,
     Footnotes,
     Grid,
     GridColumn,
+    ReportDocument,
     Section,
     Value,
     bounded,
@@ -31,11 +31,11 @@ from harness.report.document import (
     number,
     stand_ins,
 )
-from harness.report.main_table import names
+from harness.report.main_table import name_columns
 from harness.stats import Estimate
 
 # Version of the JSON and CSV.
-VERSION = 1
+REPRICE_VERSION = 1
 # A table of every pair that flipped says no more than the first few of very many.
 _MOST = 50
 Column = tuple[str, Callable[[RowChange], Value]]
@@ -48,9 +48,9 @@ _WAYS: dict[str, Callable[[RowChange], PricedRow]] = {
 }
 
 
-def repricing_document(repricing: Repricing) -> Document:
+def repricing_document(repricing: Repricing) -> ReportDocument:
     """Return the document of a repricing: the summary, the rows, what flipped and what is gone."""
-    return Document(
+    return ReportDocument(
         sections=lambda escape: _sections(repricing, escape),
         lines=lambda: _lines(repricing),
         content=lambda: _content(repricing),
@@ -76,7 +76,7 @@ def _rows(repricing: Repricing, notes: Footnotes, escape: Escape) -> Grid:
             return MISSING + notes.mark(priced.note)
         return f"{escape(priced.price.instance_type)} ({priced.price.usd_per_hour:g}){notes.mark(priced.note)}"
 
-    caption, keys = names([each.row for each in repricing.changes], escape)
+    caption, keys = name_columns([each.row for each in repricing.changes], escape)
     columns: list[GridColumn[RowChange]] = [(head, numeric, _of_row(cell)) for head, numeric, cell in keys]
     before, now = repricing.before.date, repricing.now.date
     columns += [
@@ -87,7 +87,7 @@ def _rows(repricing: Repricing, notes: Footnotes, escape: Escape) -> Grid:
     if any(each.row.scenario != "single_stream" for each in repricing.changes):
         columns += [
             ("throughput, queries/s", True, lambda each: _number(each.row.throughput_qps)),
-            ("cost model", False, lambda each: model(each.row)),
+            ("cost model", False, lambda each: cost_model(each.row)),
         ]
     columns += [
         (f"instance type {before} (US$/h)", False, lambda each: instance(each.before)),
@@ -227,7 +227,7 @@ def _columns(repricing: Repricing) -> list[Column]:
         *((name, _measure(name)) for name in repricing.measures),
         ("latency_mean_ms", lambda each: _scaled(each.row.latency_mean_s.value, 1e3)),
         ("throughput_qps", lambda each: each.row.throughput_qps.value),
-        ("cost_model", lambda each: model(each.row)),
+        ("cost_model", lambda each: cost_model(each.row)),
     ]
     for way, of in _WAYS.items():
         columns += _priced_columns(way, of, repricing.before.date if way.endswith("before") else repricing.now.date)
@@ -259,14 +259,14 @@ def _scaled(value: float | None, scale: float) -> float | None:
     return None if value is None else value * scale
 
 
-def model(row: Row) -> str:
+def cost_model(row: Row) -> str:
     """The cost model that a row's scenario has."""
     return "sequential" if row.scenario == "single_stream" else "saturated"
 
 
 def _content(repricing: Repricing) -> dict[str, object]:
     """Return all of a repricing; of each row its names and the figures that repricing reads."""
-    content: dict[str, object] = {"reprice_version": VERSION}
+    content: dict[str, object] = {"reprice_version": REPRICE_VERSION}
     for item in dataclasses.fields(repricing):
         value = getattr(repricing, item.name)
         content[item.name] = value if isinstance(value, str) else _parts(value)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from harness.analysis.robustness import Condition, RankedSystem, Robustness
-from harness.report.document import MISSING, Document, Escape, Grid, GridColumn, Section, Value, grid_of
+from harness.report.document import MISSING, Escape, Grid, GridColumn, ReportDocument, Section, Value, grid_of
 
 # Version of the JSON.
 ROBUSTNESS_VERSION = 1
@@ -30,9 +30,9 @@ METHOD = (
 )
 
 
-def robustness_document(boards: Sequence[Robustness]) -> Document:
+def robustness_document(boards: Sequence[Robustness]) -> ReportDocument:
     """Return the document of what moves some leaderboards; CSV has a line for each pair under each condition."""
-    return Document(
+    return ReportDocument(
         sections=lambda escape: (*(_section(board, escape) for board in boards), Section(notes=METHOD)),
         lines=lambda: _lines(boards),
         content=lambda: {
@@ -76,14 +76,14 @@ def _rank_interval(standing: RankedSystem) -> str:
     return f"{standing.low:g}" if standing.low == standing.high else f"{standing.low:g} to {standing.high:g}"
 
 
-def name(each: Condition) -> str:
+def condition_name(each: Condition) -> str:
     """What a condition is called."""
     return f"{each.cause.value}: {each.name}"
 
 
 def _condition(board: Robustness, each: Condition, escape: Escape) -> tuple[str, ...]:
     if not each.flips:
-        return escape(name(each)), MISSING, MISSING, MISSING, MISSING, escape(each.reason or "")
+        return escape(condition_name(each)), MISSING, MISSING, MISSING, MISSING, escape(each.reason or "")
     pairs = [
         (share, one, other)
         for one, line in enumerate(each.flips)
@@ -96,7 +96,7 @@ def _condition(board: Robustness, each: Condition, escape: Escape) -> tuple[str,
     most = f"{both}: {percent(share)} %" if share else "none"
     error = share_error(each.draws)
     shown = MISSING if error is None else f"{100 * error:.2g}"
-    return escape(name(each)), f"{each.draws:,}", shown, _tau(each), f"{often:,} of {len(pairs):,}", most
+    return escape(condition_name(each)), f"{each.draws:,}", shown, _tau(each), f"{often:,} of {len(pairs):,}", most
 
 
 def _tau(each: Condition) -> str:
@@ -136,7 +136,7 @@ def _matrix(board: Robustness, condition: Condition, escape: Escape) -> Grid:
         for number in range(1, count)
     )
     headers = ("flips, % of draws", *(str(number) for number in range(1, count)))
-    return Grid(escape(name(condition)), headers, (False, *(True,) * (count - 1)), cells)
+    return Grid(escape(condition_name(condition)), headers, (False, *(True,) * (count - 1)), cells)
 
 
 def _lines(boards: Sequence[Robustness]) -> Iterator[Sequence[Value]]:

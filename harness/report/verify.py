@@ -22,6 +22,7 @@ from harness.errors import FileError, HarnessError, UsageError
 from harness.evaluation.per_query import PerQuery
 from harness.pricing import prices
 from harness.pricing.prices import Snapshot
+from harness.progress import Progress, silent
 from harness.report import study, writers
 from harness.report.leaderboard import LEADERBOARD_VERSION, leaderboard_document
 from harness.report.main_table import REPORT_VERSION, table_document
@@ -137,7 +138,7 @@ _WROTE = "`harness report` or `harness leaderboard` wrote with --format json"
 
 
 @dataclass(frozen=True)
-class Report:
+class WrittenReport:
     """A report as it was read: where from, and its content."""
 
     path: Path
@@ -156,7 +157,7 @@ class Report:
         return found
 
 
-def read_report(path: Path) -> Report:
+def read_report(path: Path) -> WrittenReport:
     """Read a report.
 
     Raises:
@@ -168,10 +169,10 @@ def read_report(path: Path) -> Report:
         raise FileError(f"{path}: cannot be read: {error}; give what {_WROTE}") from error
     if not isinstance(content, dict):
         raise FileError(f"{path}: is no report; give what {_WROTE}")
-    return Report(path, content)
+    return WrittenReport(path, content)
 
 
-def check_report(report: Report, measured: Measured) -> Iterator[Mismatch]:
+def check_report(report: WrittenReport, measured: Measured) -> Iterator[Mismatch]:
     """The figures of a report that do not follow from these rows.
 
     Raises:
@@ -193,7 +194,7 @@ def check_report(report: Report, measured: Measured) -> Iterator[Mismatch]:
     return compare_rows(report.path.name, report.content, again)
 
 
-def _report(report: Report, measured: Measured) -> dict[str, Any]:
+def _report(report: WrittenReport, measured: Measured) -> dict[str, Any]:
     """``harness report --format json``."""
     stored = report.content
     table = _table(
@@ -205,7 +206,7 @@ def _report(report: Report, measured: Measured) -> dict[str, Any]:
     return again
 
 
-def _leaderboard(report: Report, measured: Measured) -> dict[str, Any]:
+def _leaderboard(report: WrittenReport, measured: Measured) -> dict[str, Any]:
     """``harness leaderboard --format json``."""
     stored, measure = report.content, str(report.content["measure"])
     asked = LeaderboardQuery(
@@ -226,7 +227,7 @@ def _leaderboard(report: Report, measured: Measured) -> dict[str, Any]:
 
 
 # How each kind of report is made again, by the key that tells it, with its version.
-KINDS: dict[str, tuple[int, Callable[[Report, Measured], dict[str, Any]]]] = {
+KINDS: dict[str, tuple[int, Callable[[WrittenReport, Measured], dict[str, Any]]]] = {
     "report_version": (REPORT_VERSION, _report),
     "leaderboard_version": (LEADERBOARD_VERSION, _leaderboard),
 }
@@ -247,7 +248,7 @@ def _table(measures: Sequence[str], market: Mapping[str, Any], measured: Measure
 # can be made again.
 
 
-def check_published(root: Path, reported: Report | None) -> Iterator[Mismatch]:
+def check_published(root: Path, reported: WrittenReport | None) -> Iterator[Mismatch]:
     """Yield the errata, those that are not recorded, and the figures of a report that do not follow.
 
     Raises:
@@ -274,7 +275,7 @@ def check_published(root: Path, reported: Report | None) -> Iterator[Mismatch]:
         yield from check_report(reported, lambda _: RowSet(published_tables.published_table(published, follows)))
 
 
-def _paper(reported: Report, known: Study, published: Published, follows: Snapshot) -> Iterator[Mismatch]:
+def _paper(reported: WrittenReport, known: Study, published: Published, follows: Snapshot) -> Iterator[Mismatch]:
     """What ``harness report`` writes of such a folder."""
     asked = reported.content.get("prices")
     try:
@@ -289,9 +290,6 @@ def _paper(reported: Report, known: Study, published: Published, follows: Snapsh
 
 
 # Told how many of how many jobs are done.
-Progress = Callable[[int, int], None]
-
-
 @dataclass(frozen=True)
 class Verified:
     """What was looked at, in words, and what does not follow."""
@@ -300,9 +298,7 @@ class Verified:
     mismatches: tuple[Mismatch, ...]
 
 
-def verify_results(
-    root: Path, *, cache: Path, against: Path | None = None, progress: Progress = lambda _done, _total: None
-) -> Verified:
+def verify_results(root: Path, *, cache: Path, against: Path | None = None, progress: Progress = silent) -> Verified:
     """Recompute every checksum, every fact that follows from others, and every derived figure that is kept.
 
     Args:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from harness.errors import UnknownName
 from harness.report import latex
-from harness.report.document import Document, Grid, Section, Value
+from harness.report.document import Grid, ReportDocument, Section, Value
 from harness.untrusted import MAX_TEXT, one_line
 
 FORMATS = ("md", "csv", "json", "latex", "terminal")
@@ -23,7 +23,7 @@ _NARROWEST = 40
 _GAP = 2
 
 
-def write(document: Document, format: str, *, width: int = 80) -> str:
+def write(document: ReportDocument, format: str, *, width: int = 80) -> str:
     """Return the document in one of ``FORMATS`` as text that ends with a newline; ``width``: of the terminal.
 
     Raises:
@@ -37,7 +37,7 @@ def write(document: Document, format: str, *, width: int = 80) -> str:
     return writers[format](document)
 
 
-def write_markdown(document: Document) -> str:
+def write_markdown(document: ReportDocument) -> str:
     """Return the sections as Markdown (GitHub's dialect), one below the other."""
     sections = document.sections(markdown_escape)
     return "\n\n".join(markdown_section(section, padded=document.padded) for section in sections) + "\n"
@@ -92,7 +92,7 @@ def markdown_grid(
     return [f"| {' | '.join(row)} |" for row in (lined[0], rules, *lined[1:])]
 
 
-def write_csv(document: Document) -> str:
+def write_csv(document: ReportDocument) -> str:
     """Return the lines as CSV: RFC 4180, but lines end with a newline alone."""
     stream = io.StringIO()
     csv.writer(stream, lineterminator="\n").writerows([csv_cell(value) for value in line] for line in document.lines())
@@ -111,7 +111,7 @@ def csv_cell(value: Value) -> str:
     return repr(value)
 
 
-def write_json(document: Document) -> str:
+def write_json(document: ReportDocument) -> str:
     """Return the content as JSON in ASCII, so that foreign control characters reach no terminal; texts are whole."""
     content = document.content()
     if not document.dense:
@@ -128,12 +128,12 @@ def _dense(value: object) -> str:
     return one(value)
 
 
-def write_latex(document: Document) -> str:
+def write_latex(document: ReportDocument) -> str:
     """Return the sections as a LaTeX fragment, numbered ``tab:harness-1`` and on; a single one may float."""
     return latex.write_sections((document.printed or document.sections)(latex.escape))
 
 
-def write_terminal(document: Document, width: int = 80) -> str:
+def write_terminal(document: ReportDocument, width: int = 80) -> str:
     """Return plain text without colours; columns that do not fit follow in panels that repeat the row's name.
 
     Args:

@@ -5,18 +5,17 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness import filesystem
 from harness.errors import FileError, HarnessError, StoreError, UsageError
+from harness.progress import Progress, silent
 from harness.results import integrity, origins, reader, seals
 from harness.results.origins import Origin
 from harness.untrusted import MAX_FILE_BYTES, read_whole
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -171,7 +170,7 @@ class Merged:
     new: bool
 
 
-def merge(sources: Sequence[Source], out: Path, *, progress: Progress = lambda _done, _total: None) -> Merged:
+def merge(sources: Sequence[Source], out: Path, *, progress: Progress = silent) -> Merged:
     """Put results side by side; every checksum is verified before anything is written.
 
     Files are linked where the disk allows it, and copied elsewhere.  The folder is made beside ``out`` and renamed into

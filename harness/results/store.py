@@ -158,67 +158,56 @@ class Store:
     def put(
         self,
         result: Result,
-        samples: pa.Table | None,
-        run: bytes | None,
-        log: bytes,
+        samples: pa.Table | None = None,
+        run: bytes | None = None,
+        log: bytes = b"",
         judged: Mapping[str, bytes] | None = None,
+        *,
+        whole: Path | None = None,
     ) -> StoredJob:
-        """Store one job for good.
+        """Store one job for good: write its folder beside, then rename it into place.
 
         Args:
-            result: what is known of it; the files' hashes are added.
+            result: the job's record; the files' hashes and the seal are added.
             samples: raw latencies.
             run: a TREC run.
-            log: what the job said.
-            judged: by a file's name, the judgements of the run's own hits, where its dataset has no others.
-
-        Raises:
-            StoreError: no space, no permission, or the key is taken (it never should be).
-        """
-        target = self.folder.parent / cell_path(result.spec.cell) / result.key
-        partial = self.staging / f"put-{result.key}"
-        with _disk_errors(target):
-            partial.mkdir()
-            (partial / LOG).write_bytes(gzip.compress(log, mtime=0))
-            if run is not None:
-                (partial / RUN).write_bytes(gzip.compress(run, mtime=0))
-            for name, content in (judged or {}).items():
-                (partial / name).write_bytes(gzip.compress(content, mtime=0))
-            if samples is not None:
-                import pyarrow.parquet as pq
-
-                pq.write_table(samples, partial / SAMPLES, compression="zstd")
-            files = {path.name: filesystem.sha256(path) for path in sorted(partial.iterdir())}
-            result = replace(result, files=files)
-            result = replace(result, seal=seals.over(result))
-            (partial / RESULT).write_text(to_json(result, indent=2) + "\n", encoding="utf-8")
-        return self.adopt(partial, result)
-
-    def adopt(self, folder: Path, result: Result) -> StoredJob:
-        """Move a whole job's folder, which is checked and on the same disk, to its place.
+            log: the job's output.
+            judged: file name -> judgements of the run's own hits, where its dataset has no others.
+            whole: a checked folder on the same disk that holds the finished job already.
 
         Raises:
             StoreError: no space, no permission, or the key is taken (it never should be).
         """
         target = self.folder.parent / cell_path(result.spec.cell) / result.key
         with _disk_errors(target):
-            for path in folder.iterdir():
+            if whole is None:
+                whole = self.staging / f"put-{result.key}"
+                whole.mkdir()
+                packed = {LOG: log, **(judged or {})} | ({} if run is None else {RUN: run})
+                for name, content in packed.items():
+                    (whole / name).write_bytes(gzip.compress(content, mtime=0))
+                if samples is not None:
+                    import pyarrow.parquet as pq
+
+                    pq.write_table(samples, whole / SAMPLES, compression="zstd")
+                files = {path.name: filesystem.sha256(path) for path in sorted(whole.iterdir())}
+                result = replace(result, files=files)
+                result = replace(result, seal=seals.over(result))
+                (whole / RESULT).write_text(to_json(result, indent=2) + "\n", encoding="utf-8")
+            for path in whole.iterdir():
                 _sync(path)
             target.parent.mkdir(parents=True, exist_ok=True)
             if target.exists():
                 raise StoreError(f"{target}: exists already; nothing is ever overwritten")
-            self._into_place(folder, target)
+            if self._shelf:
+                self._shelf.into_place(whole, target)
+            else:
+                whole.rename(target)
+            _sync(target.parent)
             if result.seal is not None:
                 seals.append(self.folder, target.relative_to(self.folder).as_posix(), result.seal)
                 self._publish_manifest()
         return StoredJob(target, result)
-
-    def _into_place(self, whole: Path, target: Path) -> None:
-        if self._shelf:
-            self._shelf.into_place(whole, target)
-        else:
-            whole.rename(target)
-        _sync(target.parent)
 
     def _list_unlisted(self) -> None:
         """Bring the manifest up to date after a run that was killed between a job's last two steps."""

@@ -111,11 +111,11 @@ class Calibration(Adapter):
         return answers
 
     def stages_s(self) -> dict[str, float]:
-        """How long the last search took by this side's own clock: the truth of a sleep, which nobody can plan."""
+        """Return the last search's time by this side's own clock, the true length of a sleep."""
         return {"planted": self._elapsed_ns / 1e9}
 
     def threads(self) -> dict[str, int]:
-        """As planted."""
+        """Return the injected thread counts."""
         return {"python": int(self.params.get("threads_said", 1))}
 
     def libraries(self) -> dict[str, str]:
@@ -131,7 +131,7 @@ class Calibration(Adapter):
             path.write_text("".join(better), encoding="utf-8")
 
     def answer_ahead(self, queries: list[dict[str, str]]) -> None:
-        """Do the work of these queries now; with ``cache`` they then cost nothing."""
+        """Compute the answers of these queries now; with ``cache`` they then cost nothing."""
         for query in queries:
             self.search(query["text"], 1)
         self._searches = 0
@@ -156,7 +156,7 @@ class Calibration(Adapter):
         return max(0, (number - int(self.params["lead"])) // int(self.params["sample"]))
 
     def _answer(self, number: int, k: int) -> list[Hit]:
-        """The first documents; turned by a place a trial where rankings are to change with it."""
+        """Return the first documents, rotated by trial if rankings are to change."""
         hits = self._hits
         if self.params.get("ranking") != "trial":
             return hits[:k]
@@ -190,7 +190,7 @@ def _anonymous(size: int) -> mmap.mmap | None:
 
 
 def _spender(how: str, workers: int) -> Callable[[int, int], None]:
-    """A function that passes the time from ``start_ns`` to ``deadline_ns`` (``perf_counter_ns``) in this way."""
+    """Return a function that passes the time from ``start_ns`` to ``deadline_ns`` (``perf_counter_ns``) in one way."""
     return {
         "spin": lambda: _spin,
         "sleep": lambda: _sleep,
@@ -223,7 +223,7 @@ def _fork(work: Callable[[], object]) -> int:
 
 
 def _child_spins() -> Callable[[int, int], None]:
-    """The deadline goes to a child, which answers when it has come: the clock is the same for all processes."""
+    """Let a child process answer at the deadline: the clock is the same for all processes."""
     (ask_read, ask_write), (done_read, done_write) = os.pipe(), os.pipe()
 
     def serve() -> None:
@@ -242,7 +242,7 @@ def _child_spins() -> Callable[[int, int], None]:
 
 
 def _threads_hash(workers: int) -> Callable[[int, int], None]:
-    """A pool of threads, all of which hash until the deadline and so wait for each other's CPU."""
+    """Let a pool of threads hash until the deadline and so wait for each other's CPU."""
 
     def work(deadline_ns: int) -> None:
         while perf_counter_ns() < deadline_ns:
@@ -291,7 +291,7 @@ def _oom(answer: list[Hit]) -> list[Hit]:
 
 
 def _oom_child(answer: list[Hit]) -> list[Hit]:
-    """The kernel ends the child, which is the largest process and asks for it; this one goes on as if nothing were."""
+    """Let the kernel kill a child, the largest process; this one continues."""
 
     def grow() -> None:
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
@@ -340,7 +340,7 @@ def _asks(adapter: Calibration) -> None:
 
 
 def _slow_clock() -> Callable[[], int]:
-    """A clock that goes a hundred times too slowly."""
+    """Return a clock that runs a hundred times too slowly."""
     real, start_ns = time.perf_counter_ns, time.perf_counter_ns()
     return lambda: start_ns + (real() - start_ns) // 100
 

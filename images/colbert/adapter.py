@@ -131,11 +131,11 @@ class ColBERT(Adapter):
         return dict(self._stages_s)
 
     def counts(self) -> dict[str, int]:
-        """Of the last search: passages found as ``candidates``, and those ``scored`` in full."""
+        """Count the ``candidates`` of the last search and the passages ``scored`` in full."""
         return dict(self._searcher.counts)
 
     def threads(self) -> dict[str, int]:
-        """What PyTorch, faiss and every BLAS and OpenMP library say; the engine's C++ takes PyTorch's number.
+        """Return the thread counts of PyTorch, faiss and every BLAS and OpenMP library; the C++ code takes PyTorch's.
 
         The tokeniser is held by ``RAYON_NUM_THREADS`` and cannot be asked.
         """
@@ -155,7 +155,7 @@ class ColBERT(Adapter):
         del self._searcher
 
     def _config(self, **settings: Any) -> Any:
-        """The engine's configuration for this system's parameters.
+        """Build the engine's configuration for this system's parameters.
 
         Raises:
             ValueError: texts may be longer than the transformer has positions.
@@ -176,7 +176,7 @@ class ColBERT(Adapter):
         )
 
     def _facts(self) -> dict[str, Scalar]:
-        """All that an index depends on, by name."""
+        """Return all facts that an index depends on."""
         return {
             "engine": f"colbert-ai {version('colbert-ai')}",
             "weights": checkpoint.fingerprint(self._checkpoint),

@@ -129,7 +129,7 @@ class Dense(Adapter):
         return dict(self._stages_s)
 
     def threads(self) -> dict[str, int]:
-        """What the backend, faiss and every BLAS and OpenMP library in this process say.
+        """Return the thread counts of the backend, faiss and every BLAS and OpenMP library in this process.
 
         The tokeniser is held by ``RAYON_NUM_THREADS`` and cannot be asked.
         """
@@ -173,12 +173,12 @@ class Dense(Adapter):
         )
 
     def _encode(self, queries: list[str]) -> Any:
-        """One float32 row a query, on the host."""
+        """Encode queries into float32 rows on the host."""
         assert self._model is not None
         return numpy.ascontiguousarray(self._model(queries, int(self._all["query_tokens"])), dtype=numpy.float32)
 
     def _vectors(self, documents: list[Document], done: Callable[[int], None]) -> Any:
-        """One float32 row a document, in their order."""
+        """Encode documents into float32 rows, in their order."""
         assert self._model is not None
         rows: Any = numpy.empty((len(documents), self._model.dims), dtype=numpy.float32)
         texts = [self._text(document) for document in documents]
@@ -197,7 +197,7 @@ class Dense(Adapter):
         return f"{document.title}{self._all['title_separator']}{document.text}"
 
     def _facts(self) -> dict[str, Scalar]:
-        """All that an index depends on, by name."""
+        """Return all facts that an index depends on."""
         return {
             "engine": _ENGINE,
             "format": _FORMAT,

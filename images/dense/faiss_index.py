@@ -108,7 +108,7 @@ def build(shards: Shards, folder: Path, settings: Settings, added: Callable[[int
 
 
 def load(folder: Path, settings: Settings, dims: int) -> Any:
-    """The index in memory, set for search.
+    """Load an index into memory and set it for search.
 
     Raises:
         ValueError: its file is damaged, or of another kind.
@@ -134,7 +134,7 @@ def load(folder: Path, settings: Settings, dims: int) -> Any:
 
 
 def scores(found: Any, settings: Settings) -> Any:
-    """What faiss returns as scores: the higher, the better."""
+    """Convert faiss's values into scores: the higher, the better."""
     return -found if settings.similarity == "l2" else found
 
 
@@ -145,7 +145,7 @@ def _metric(settings: Settings) -> Any:
 
 
 def _untrained(shards: Shards, settings: Settings) -> Any:
-    """An empty index.  All that faiss draws by chance is drawn from fixed seeds."""
+    """Create an empty index, with fixed seeds for all random draws of faiss."""
     import faiss
 
     metric = _metric(settings)

@@ -85,7 +85,7 @@ _AT_LEAST_ONE = (
 
 
 def complete(given: dict[str, Scalar]) -> dict[str, Any]:
-    """The given parameters with the defaults of the others.
+    """Add the defaults to the given parameters.
 
     Raises:
         ValueError: one is unknown or wrong.
@@ -108,11 +108,11 @@ def complete(given: dict[str, Scalar]) -> dict[str, Any]:
 
 
 def shaping(params: dict[str, Any]) -> dict[str, Scalar]:
-    """Those that an index is made with: another index answers nonsense."""
+    """Select the parameters that shape an index."""
     return {name: params[name] for name in (*_VECTORS, *_BY_KIND[str(params["index"])])}
 
 
 def settings(params: dict[str, Any]) -> faiss_index.Settings:
-    """What the index is made and searched with."""
+    """Return the settings of the index and its search."""
     names = [name for name in faiss_index.Settings.__dataclass_fields__ if name != "kind"]
     return faiss_index.Settings(kind=params["index"], **{name: params[name] for name in names})

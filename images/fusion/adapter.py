@@ -17,20 +17,20 @@ from harness.records import Envelope, Hit, Scalar
 
 _META = "fusion.json"
 _VERSION = 1  # of what lies in an index; a change refuses older ones
-# Of each index that is finished while the other is not: what its build said.  Gone when both are.
+# Replies of finished builds while the other index is not finished.
 _FINISHED = ".building"
 
 
 class Fusion(Adapter):
-    """Each system is a process of its own; both have the whole envelope, and only one works at a time.
+    """Two systems, each in its own process with the whole envelope; only one works at a time.
 
-    Parameters: ``depth`` (hits that each is asked for), ``method`` and the method's own (``rank_fusion.METHODS``); those of
+    Parameters: ``depth`` (hits requested of each), ``method`` and the method's own (``rank_fusion.METHODS``); those of
     the systems under ``<system>.<name>``.
     """
 
     def __init__(self, params: dict[str, Scalar], envelope: Envelope, assets: Path) -> None:
         super().__init__(params, envelope, assets)
-        systems = component.told()
+        systems = component.read_components()
         own, theirs = _divided(params, [each.name for each in systems])
         depth = own.pop("depth", None)
         if type(depth) is not int or depth < 1:
@@ -46,13 +46,13 @@ class Fusion(Adapter):
 
     def build(self, corpus: Corpus, index_dir: Path, progress: Callable[[int], None]) -> None:
         """Build one index after the other, each with the whole envelope; progress is the mean of both."""
-        kept = index_dir / _FINISHED
-        kept.mkdir(exist_ok=True)
+        replies = index_dir / _FINISHED
+        replies.mkdir(exist_ok=True)
         for number, each in enumerate(self._components):
             before = number * len(corpus)
             progress(before // len(self._components))
-            finished = kept / f"{each.name}.json"
-            if finished.exists():  # by an attempt that ended later on
+            finished = replies / f"{each.name}.json"
+            if finished.exists():  # by an earlier attempt
                 self._resumed_s += each.take_over(finished)
                 continue
             folder = index_dir / each.name
@@ -66,49 +66,49 @@ class Fusion(Adapter):
             each.hand_over(finished, time.perf_counter() - start + each.resumed_s())
         facts = {"engine": "fusion", "version": _VERSION, "systems": self._names()}
         (index_dir / _META).write_text(json.dumps(facts), encoding="utf-8")
-        shutil.rmtree(kept)
+        shutil.rmtree(replies)
         progress(len(corpus))
 
     def resumed_s(self) -> float:
-        """What earlier attempts spent on indexes that they finished, and on what a system took over itself."""
+        """Return the seconds that earlier attempts spent on finished indexes and on work that a system took over."""
         return self._resumed_s
 
     def load(self, index_dir: Path) -> None:
-        """Start both, one after the other.
+        """Load both systems, one after the other.
 
         Raises:
-            ValueError: the index is not of these systems in this order, or not one of this engine and version.
+            ValueError: the index is of other systems, another order, engine or version.
         """
         try:
             found = json.loads((index_dir / _META).read_text(encoding="utf-8"))
             made_by, systems = (found["engine"], found["version"]), " and ".join(found["systems"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ValueError(
-                f"the index has no readable {_META}: not made by this engine, or damaged; build it anew"
+                f"the index has no readable {_META}: not made by this engine, or damaged; build it again"
             ) from error
         if made_by != ("fusion", _VERSION):
             raise ValueError(
                 f"the index is of engine {made_by[0]!r}, version {made_by[1]!r}; this is 'fusion', version {_VERSION}:"
-                " build it anew"
+                " build it again"
             )
         if found["systems"] != self._names():
-            raise ValueError(f"the index is of {systems}, not of {' and '.join(self._names())}; build it anew")
+            raise ValueError(f"the index is of {systems}, not of {' and '.join(self._names())}; build it again")
         for each in self._components:
             with each.named():
                 each.load(index_dir / each.name)
 
     def search(self, query: str, k: int) -> Sequence[Hit]:
-        """Ask both for ``depth`` hits and fuse them."""
+        """Get ``depth`` hits of both and fuse them."""
         self._batched = False
         return self._fused(k, lambda each: [each.ranked(query, self._depth)])[0]
 
     def search_batch(self, queries: Sequence[str], k: int) -> Sequence[Sequence[Hit]]:
-        """Ask each for all queries at once, then fuse."""
+        """Send all queries to each at once, then fuse."""
         self._batched = True
         return self._fused(k, lambda each: each.ranked_batch(queries, self._depth))
 
     def stages_s(self) -> dict[str, float]:
-        """Of the last search or batch: each system as a whole, its own stages as ``<system>.<stage>``, and ``fuse``."""
+        """Return the stages of the last search or batch: each system, its own as ``<system>.<stage>``, and ``fuse``."""
         stages = dict(self._stages_s)
         for each in self._components:
             inner = each.stages_in_batch_s() if self._batched else each.stages_s()
@@ -116,28 +116,28 @@ class Fusion(Adapter):
         return stages
 
     def threads(self) -> dict[str, int]:
-        """What each system says, as ``<system>.<pool>``: not added up, as only one works at a time."""
+        """Return each system's threads as ``<system>.<pool>``, not added up because one works at a time."""
         return {f"{each.name}.{pool}": count for each in self._components for pool, count in each.threads().items()}
 
     def libraries(self) -> dict[str, str]:
-        """What each system says, as ``<system>.<library>``."""
+        """Return each system's libraries as ``<system>.<library>``."""
         return {f"{each.name}.{name}": text for each in self._components for name, text in each.libraries().items()}
 
     def device(self) -> str:
-        """Where both work; of each, where they differ."""
+        """Return the device of both systems, or of each if they differ."""
         devices = {each.name: each.device() for each in self._components}
         if len(set(devices.values())) == 1:
             return next(iter(devices.values()))
         return ", ".join(f"{name}: {device}" for name, device in devices.items())
 
     def close(self) -> None:
-        """End both."""
+        """Close both."""
         for each in self._components:
             with each.named():
                 each.close()
 
     def _fused(self, k: int, ask: Callable[[component.Component], list[Ranking]]) -> list[list[Hit]]:
-        """The fused ranking of each query, and how long each step took."""
+        """Fuse the rankings of each query, and time each step."""
         if k > self._depth:
             raise ValueError(f"asked for {k} hits, fused from {self._depth} of each system; set depth to {k} at least")
         clock, stages, answers = time.perf_counter, {}, []
@@ -159,7 +159,7 @@ ENGINE = Fusion
 
 
 def _divided(params: dict[str, Scalar], systems: list[str]) -> tuple[dict[str, Scalar], dict[str, dict[str, Scalar]]]:
-    """The parameters of the fusion itself, and those of each system."""
+    """Divide the parameters into the fusion's own and those of each system."""
     own: dict[str, Scalar] = {}
     theirs: dict[str, dict[str, Scalar]] = {name: {} for name in systems}
     for key, value in params.items():

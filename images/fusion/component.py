@@ -16,13 +16,13 @@ from harness.driver.component import Ranking, unpack
 from harness.driver.subprocess_adapter import EngineFailed, JsonLines
 from harness.records import Envelope, Scalar
 
-# What the launcher sets is for every process of the job; these are an image's own.
+# Variables of an image; the launcher's others are for every process of the job.
 _ITS_OWN = ("PYTHONPATH", "HARNESS_ASSETS")
 
 
 @dataclass(frozen=True)
-class Told:
-    """What ``components.json`` says of a system: written where its image is made."""
+class ComponentFacts:
+    """A system's entry of ``components.json``, written when its image is built."""
 
     name: str
     engine: str
@@ -31,38 +31,46 @@ class Told:
     environment: dict[str, str]
 
 
-def told() -> list[Told]:
-    """The systems that are joined here, in the order of the TOML.
+def read_components() -> list[ComponentFacts]:
+    """Read the joined systems, in the order of the TOML.
 
     Raises:
-        ValueError: there are none: this engine alone is no system.
+        ValueError: there are none.
     """
-    beside = Path(__file__).with_name("components.json")  # of a plain process; in an image, it is the system's
+    beside = Path(__file__).with_name("components.json")  # of a plain process; an image has it in /opt
     path = beside if beside.exists() else Path("/opt/components.json")
-    found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
-    if not found:
+    entries = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    if not entries:
         raise ValueError("nothing is joined here; the system's TOML has to name two 'components'")
-    return [Told(**each) for each in found]
+    return [ComponentFacts(**entry) for entry in entries]
 
 
 class Component(JsonLines):
     """Speaks JSON lines with the adapter of one system.
 
     Args:
-        told: which system.
-        params: its parameters alone, by its own names.
-        last: the system whose environment variables the image has.
+        facts: the system's entry.
+        params: its own parameters, by its own names.
+        last: the entry whose environment the image has.
     """
 
     arguments = (sys.executable, "-m", "harness.driver.component")
 
-    def __init__(self, told: Told, params: dict[str, Scalar], envelope: Envelope, assets: Path, *, last: Told) -> None:
-        super().__init__(params, envelope, Path(told.environment.get("HARNESS_ASSETS", assets)))
-        self.name = told.name
-        self.resumable_builds = told.resumable_builds
+    def __init__(
+        self,
+        facts: ComponentFacts,
+        params: dict[str, Scalar],
+        envelope: Envelope,
+        assets: Path,
+        *,
+        last: ComponentFacts,
+    ) -> None:
+        super().__init__(params, envelope, Path(facts.environment.get("HARNESS_ASSETS", assets)))
+        self.name = facts.name
+        self.resumable_builds = facts.resumable_builds
         # An image that says nothing of PATH gets one from its launcher, unless the joined image says something.
-        self.environment = {"PATH": os.defpath, **environment(os.environ, told.environment, last.environment)}
-        self._adapter_sha256 = told.adapter_sha256
+        self.environment = {"PATH": os.defpath, **environment(os.environ, facts.environment, last.environment)}
+        self._adapter_sha256 = facts.adapter_sha256
 
     @contextlib.contextmanager
     def named(self) -> Iterator[None]:
@@ -107,7 +115,7 @@ class Component(JsonLines):
 
 
 def environment(here: Mapping[str, str], own: Mapping[str, str], last: Mapping[str, str]) -> dict[str, str]:
-    """The variables of a component's process: those of its own image, under what the launcher set.
+    """Merge a component's environment: its own image's variables under those of the launcher.
 
     Args:
         here: this process's variables.

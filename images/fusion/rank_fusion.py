@@ -19,7 +19,7 @@ NORMALISATIONS = ("min-max", "z", "none")
 
 
 def fuse(params: Mapping[str, Scalar]) -> Fuse:
-    """The function that scores every document of two lists.
+    """Return the function that scores every document of two lists.
 
     Args:
         params: ``method``, and the parameters of that method (see ``METHODS``).
@@ -50,7 +50,7 @@ def fuse(params: Mapping[str, Scalar]) -> Fuse:
 
 
 def reciprocal_rank(lists: Sequence[Ranking], k: float) -> dict[str, float]:
-    """The sum of 1 / (k + rank) over the lists that have the document; rank counts from 1.
+    """Sum 1 / (k + rank) over the lists that have the document; rank counts from 1.
 
     Cormack, Clarke and Buettcher, Reciprocal Rank Fusion outperforms Condorcet and individual Rank Learning Methods,
     SIGIR 2009 (k = 60).
@@ -63,7 +63,7 @@ def reciprocal_rank(lists: Sequence[Ranking], k: float) -> dict[str, float]:
 
 
 def weighted_sum(lists: Sequence[Ranking], weights: Sequence[float], normalise: str) -> dict[str, float]:
-    """The weighted sum of each list's normalised scores; a document that a list lacks has that list's lowest score.
+    """Sum each list's weighted normalised scores; a list that lacks a document gives its lowest score.
 
     An empty list adds nothing to any document, and so does one whose scores are all equal where they are normalised.
     """
@@ -79,7 +79,7 @@ def weighted_sum(lists: Sequence[Ranking], weights: Sequence[float], normalise: 
 
 
 def ranked(scores: Mapping[str, float], k: int) -> list[Hit]:
-    """The ``k`` best; equal scores in the order of the ids, so that no list's order and no chance decides."""
+    """Return the ``k`` best hits, equal scores in the order of their ids, independent of the lists' order."""
     # Plain numbers sort much faster than pairs do: only what can be among the best is sorted as pairs.
     least = sorted(scores.values(), reverse=True)[:k][-1:]
     best = [(-score, doc_id) for doc_id, score in scores.items() if score >= least[0]] if least else []
@@ -87,7 +87,7 @@ def ranked(scores: Mapping[str, float], k: int) -> list[Hit]:
 
 
 def _scaling(scores: Sequence[float], normalise: str) -> tuple[float, float]:
-    """What to take off each score of a list, and what to divide by then."""
+    """Return the offset and the divisor that normalise a list's scores."""
     if normalise == "none":
         return 0.0, 1.0
     if normalise == "min-max":

@@ -103,7 +103,7 @@ class Impact(Adapter):
         return dict(self._stages_s)
 
     def threads(self) -> dict[str, int]:
-        """What the JVM and the encoder's backend say."""
+        """Return the thread counts of the JVM and the encoder's backend."""
         return {**runtime.threads(), **(self._queries.model.threads() if self._queries else {})}
 
     def libraries(self) -> dict[str, str]:
@@ -120,7 +120,7 @@ class Impact(Adapter):
         self._queries = None
 
     def _encode(self, corpus: Corpus, building: Path, progress: Callable[[int], None]) -> list[Path]:
-        """The documents' lines, one file a shard."""
+        """Write the documents' lines, one file a shard."""
         from encoder.shards import Shards
 
         shards = Shards(building / "shards", dict(self._facts()), int(self.params["shard_documents"]))
@@ -159,7 +159,7 @@ class Impact(Adapter):
         return options(int(self.params[self._heap]), self.envelope.cpus)
 
     def _facts(self) -> dict[str, Scalar]:
-        """What an index depends on; read off small files, so that a search without an encoder loads none."""
+        """Return all facts that an index depends on, from small files, so that no encoder is loaded."""
         known: dict[str, Scalar] = {
             "engine": "impact",
             "anserini": runtime.anserini_version(self.assets),

@@ -65,7 +65,7 @@ class Expander:
         )
 
     def __call__(self, texts: Sequence[str], name: str) -> list[list[str]]:
-        """The queries of each text.
+        """Generate the queries of each text.
 
         Args:
             texts: documents that go through the model together.

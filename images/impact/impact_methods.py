@@ -1,4 +1,4 @@
-"""What each method makes of documents: the lines that Anserini indexes."""
+"""Methods of learned sparse retrieval: they turn documents into the lines that Anserini indexes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _EXPANDED = ("expansion_model", "expansions", "top_k", "query_length", "document
 
 
 class Method(NamedTuple):
-    """What there is to know of a method before anything is loaded.
+    """A method's facts, known before anything is loaded.
 
     Attributes:
         impact: whether the index holds weights of terms (else text, ranked by BM25).
@@ -52,7 +52,7 @@ METHODS = {
 
 
 def check(params: dict[str, Scalar]) -> Method:
-    """The method that the parameters name.
+    """Return the method that the parameters name.
 
     Raises:
         ValueError: there is none of that name, or the parameters do not go with it.
@@ -97,7 +97,7 @@ def check_vocabularies(place: Path, params: dict[str, Scalar]) -> None:
 
 
 def writer(params: dict[str, Scalar], assets: Path, threads: int, device: str) -> Writer:
-    """What turns documents into lines, with its models loaded."""
+    """Return the writer of a method's lines, with its models loaded."""
     kinds = {"splade": Splade, "unicoil": Unicoil, "deepct": DeepCt, "doct5query": DocT5Query}
     return kinds[str(params["method"])](params, assets, threads, device)
 
@@ -119,7 +119,7 @@ class Writer(ABC):
         self._expander: Any = self._expand_with() if params.get("expansion_model") else None
 
     def lines(self, documents: Sequence[Document], progress: Callable[[int], None]) -> list[Line]:
-        """One line a document, in their order; ``progress`` is told how many are done."""
+        """Yield one line a document, in order; report the number done to ``progress``."""
         texts = [full_text(document) for document in documents]
         found: list[Line] = [{} for _ in documents]
         made = self._lines(texts, [document.doc_id for document in documents])
@@ -162,7 +162,7 @@ class Writer(ABC):
         return Expander(folder, self.params, self._threads, self._device)
 
     def _expansions(self, texts: list[str], ids: list[str]) -> Iterator[tuple[list[int], list[str]]]:
-        """In batches of texts of like length: numbers of texts, and all queries of each as one text."""
+        """Yield batches of texts of similar length: their numbers, and all queries of each as one text."""
         order = sorted(range(len(texts)), key=lambda number: -len(texts[number]))
         for start in range(0, len(order), self._expander.batch):
             numbers = order[start : start + self._expander.batch]

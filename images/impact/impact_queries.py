@@ -37,7 +37,7 @@ class Queries:
         self._left_out = {tokenizer.token_to_id("[CLS]")}
 
     def __call__(self, texts: Sequence[str]) -> list[dict[str, int]]:
-        """The impacts of each text's terms, in one forward pass."""
+        """Return the impacts of each text's terms, by one forward pass."""
         batch = self.model.tokenise(list(texts), self._tokens)
         rows = self.model.run(batch)
         if self._whole:
@@ -49,7 +49,7 @@ class Queries:
         return {self._names[term]: impact for term, impact in zip(kept, impacts, strict=True)}
 
     def _of_tokens(self, batch: Any, rows: Any, number: int) -> dict[str, int]:
-        """A term that stands several times counts as often (uniCOIL's queries; its documents take the largest)."""
+        """Count a repeated term each time (as uniCOIL's queries do; its documents take the largest)."""
         length = int(batch.mask[number].sum())
         weights = impact_terms.by_term(
             batch.ids[number, :length].tolist(), rows[number, :length].tolist(), left_out=self._left_out, add=True

@@ -12,7 +12,7 @@ _LONGEST = 255
 
 
 def names(tokens: Sequence[str]) -> list[str]:
-    """The term of each token id: the token itself, but for those that the indexer would split or cut.
+    """Name the term of each token id: the token, unless the indexer would split or cut it.
 
     Args:
         tokens: the tokeniser's vocabulary, by id.
@@ -55,7 +55,7 @@ def quantised(row: Any, scale: float) -> tuple[list[int], list[int]]:
 
 
 def by_term(ids: Iterable[int], weights: Iterable[float], *, left_out: set[int], add: bool) -> dict[int, float]:
-    """One weight a term from one a token: of several the sum (``add``) or the largest.
+    """Merge the weights of a term's tokens: their sum (``add``) or the largest.
 
     Args:
         ids: token ids of a text, without padding.

@@ -58,7 +58,7 @@ class Lucene(Adapter):
         return self._searcher.search(query, k)
 
     def threads(self) -> dict[str, int]:
-        """What the JVM says."""
+        """Return the JVM's thread counts."""
         return runtime.threads()
 
     def libraries(self) -> dict[str, str]:

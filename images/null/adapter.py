@@ -31,7 +31,7 @@ class Null(Adapter):
         self._answer: list[Hit] = []
 
     def search(self, query: str, k: int) -> Sequence[Hit]:  # noqa: ARG002
-        """The answer, the same object each time."""
+        """Return the same answer each time."""
         if len(self._answer) != min(k, len(self._hits)):
             self._answer = self._hits[:k]
         return self._answer

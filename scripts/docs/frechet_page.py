@@ -9,7 +9,7 @@ from typing import Any
 from PIL import Image
 
 from harness.analysis.rank_correlation import kendall_tau
-from harness.report.plots import theme
+from harness.report.plots import style
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 MOST = "1"  # judged documents of a query: few labels are what it is for
@@ -77,9 +77,9 @@ def _cell(figure: dict[str, float | None]) -> str:
 def draw(sample: dict[str, Any], k: int) -> Any:
     """nDCG@10 against ``FD@k``: all retrieved documents on the left, without the judged ones on the right."""
     systems = sorted(sample["systems"], key=lambda each: str(each["system"]))
-    looks = theme.looks(each["system"] for each in systems)
-    with theme.settings(9):
-        figure = theme.blank(9, 4.2)
+    looks = style.system_styles(each["system"] for each in systems)
+    with style.settings(9):
+        figure = style.new_figure(9, 4.2)
         both = figure.subplots(1, 2, sharey=True)
         for axes, unlabelled in zip(both, (False, True), strict=True):
             for each in systems:
@@ -113,7 +113,7 @@ def main() -> None:
     sample = samples[MOST]
     for k in (1, 10):
         path = DOCS / "assets" / f"frechet-fd{k}.png"
-        with theme.settings(9):
+        with style.settings(9):
             figure = draw(sample, k)
             figure.savefig(path, dpi=130)
         with Image.open(path) as drawn:

@@ -16,9 +16,9 @@ from pydantic.fields import FieldInfo
 
 from harness import cli
 from harness.jobs.suite import Ec2Settings, Expectation, Offline, Restriction, Server, Suite, SuiteProtocol
-from harness.launch.images.system_files import Asset, EngineFile, NotFor, SystemFile
-from harness.report import columns, job_columns
-from harness.report.job_columns import Described
+from harness.launch.images.catalog import Asset, EngineFile, NotFor, SystemFile
+from harness.report import columns
+from harness.report.columns import ColumnMeaning
 from harness.results import reader
 from harness.results.schema import SCHEMA_VERSION
 from scripts.docs import architecture, frechet_page, published_page
@@ -102,10 +102,10 @@ def commands_of(group: click.Group, before: str = "") -> Iterator[tuple[str, cli
 
 def columns_page() -> str:
     """Every column of the tables for programs: CSV, data frames, Parquet, SQLite."""
-    rows = columns.listed(["<measure>"], ["<stage>"], origins=True)
-    stages = (job_columns.stage("stage_<stage>_s"),)
+    rows = columns.row_columns(["<measure>"], ["<stage>"], origins=True)
+    stages = (columns.stage_column("stage_<stage>_s"),)
     return (
-        "# Columns\n\nGenerated from `harness/report/columns.py` and `harness/report/job_columns.py` by `make docs`.\n\n"
+        "# Columns\n\nGenerated from `harness/report/columns.py` by `make docs`.\n\n"
         "Any cell may be missing: empty in CSV, `<NA>` or `NaT` in frames, `NULL` in SQLite; never 0. How figures are"
         " made: [results.md](results.md), [cost.md](../method/cost.md). How to get them: [exchange.md](../guides/exchange.md).\n"
         + _columns(
@@ -117,17 +117,17 @@ def columns_page() -> str:
         + _columns(
             "Jobs",
             "The table `jobs` of `harness export --format sqlite`. One row for each stored job.",
-            job_columns.JOBS,
+            columns.JOBS,
         )
         + _columns(
             "Samples",
             "`harness.load_samples`, and the table `samples` of SQLite. One row for each query of each trial.",
-            (*job_columns.SAMPLES, *stages),
+            (*columns.SAMPLES, *stages),
         )
     )
 
 
-def _columns(title: str, said: str, listed: Sequence[Described]) -> str:
+def _columns(title: str, said: str, listed: Sequence[ColumnMeaning]) -> str:
     lines = [f"\n## {title}\n\n{said}\n\n| column | unit | holds | meaning |\n|---|---|---|---|\n"]
     lines += [f"| `{each.name}` | {each.unit} | {each.kind.value} | {each.meaning} |\n" for each in listed]
     return "".join(lines)

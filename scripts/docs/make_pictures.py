@@ -12,7 +12,7 @@ from harness.analysis import published, results_folder, robustness, row_pricing
 from harness.analysis.leaderboard import LeaderboardQuery
 from harness.config import data_root
 from harness.evaluation import judged_runs, qrels_subsample
-from harness.report.plots import album, order_flips, theme
+from harness.report.plots import album, order_flips, style
 from scripts.docs import example_runs, measures_example
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "assets"
@@ -26,7 +26,7 @@ SHOWN = (
 )
 
 
-def pictures() -> list[album.Picture]:
+def pictures() -> list[album.Plot]:
     """Those that are shown, at the paper's own prices."""
     folder = data_root() / "results" / "published" / "santhanam2023"
     paper = published.read(folder)
@@ -34,7 +34,7 @@ def pictures() -> list[album.Picture]:
     return [
         each
         for dataset in paper.about.datasets
-        for each in album.album(table, {}, LeaderboardQuery("", "RR@10", amrs=dataset.amrs)).pictures
+        for each in album.plots_of(table, {}, LeaderboardQuery("", "RR@10", amrs=dataset.amrs)).pictures
         if each.place.dataset == dataset.name and each.name in SHOWN
     ]
 
@@ -51,13 +51,17 @@ def example() -> robustness.Robustness:
 
 def worked_example() -> Path:
     """What docs/method/measures.md shows."""
-    with theme.settings(9):
-        return theme.save(measures_example.draw(), FOLDER / f"{measures_example.NAME}.png")
+    with style.settings(9):
+        return style.save(measures_example.draw(), FOLDER / f"{measures_example.NAME}.png")
 
 
 def main() -> None:
     """Write them, in so few colours that the repository stays small."""
-    made = (*album.write(pictures(), FOLDER, "png"), *order_flips.write([example()], FOLDER, "png"), worked_example())
+    made = (
+        *album.write_plots(pictures(), FOLDER, "png"),
+        *order_flips.write_flips([example()], FOLDER, "png"),
+        worked_example(),
+    )
     for path in made:
         with Image.open(path) as drawn:
             few = drawn.convert("RGB").quantize(128, dither=Image.Dither.NONE)

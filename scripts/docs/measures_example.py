@@ -57,9 +57,9 @@ def order(of: dict[str, float]) -> str:
 
 def draw() -> Figure:
     """The rankings as strips of six documents, and what five measures make of them."""
-    from harness.report.plots import theme
+    from harness.report.plots import style
 
-    figure = theme.blank(6.0, 2.6)
+    figure = style.new_figure(6.0, 2.6)
     strips, lines = figure.subplots(1, 2, width_ratios=(1, 1.5))
     _strips(strips)
     _lines(lines, values(DRAWN))

@@ -44,7 +44,7 @@ def compare(a: PerQuery | None, b: PerQuery | None, **changes: Any) -> tuple[Dif
     return latency, rr
 
 
-def test_pairing_shows_what_intervals_of_each_alone_would_not() -> None:
+def test_pairing_shows_a_difference_that_single_intervals_hide() -> None:
     noise = RNG.normal(0, 2e-4, COUNT)
     latency, _ = compare(query("a", HARD), query("b", HARD + 4e-4 + noise), trial_means_s=(0.0205, 0.0206, 0.0204))
     found = latency.over_queries
@@ -54,7 +54,7 @@ def test_pairing_shows_what_intervals_of_each_alone_would_not() -> None:
     assert faster.verdict is ComparisonVerdict.FASTER
 
 
-def test_what_repeated_trials_do_not_show_is_not_claimed() -> None:
+def test_difference_is_not_claimed_if_repeated_trials_do_not_show_it() -> None:
     b = query("b", HARD + 4e-4)
     unsteady, _ = compare(query("a", HARD), b, trial_means_s=(0.025, 0.018, 0.0184))
     assert unsteady.verdict is ComparisonVerdict.UNREPEATED
@@ -64,7 +64,7 @@ def test_what_repeated_trials_do_not_show_is_not_claimed() -> None:
     assert once.interval == once.over_queries
 
 
-def test_one_interval_of_a_latency_holds_other_queries_and_other_processes() -> None:
+def test_latency_interval_covers_other_queries_and_other_processes() -> None:
     noise = RNG.normal(0, 2e-3, COUNT)
     latency, rr = compare(query("a", HARD), query("b", HARD + 4e-4 + noise), trial_means_s=(0.0205, 0.0206, 0.0204))
     one, queries, again = latency.interval, latency.over_queries, latency.again
@@ -74,7 +74,7 @@ def test_one_interval_of_a_latency_holds_other_queries_and_other_processes() -> 
     assert rr.interval == rr.over_queries
 
 
-def test_trials_of_one_process_are_not_repetitions_where_there_are_several_processes() -> None:
+def test_jobs_not_trials_are_repetitions_if_there_are_several() -> None:
     b = query("b", HARD + 4e-4)
     # Two processes of three trials each: trials agree, processes do not.
     trials = (0.0300, 0.0301, 0.0299, 0.0110, 0.0111, 0.0109)
@@ -94,7 +94,7 @@ def test_measures_are_better_when_larger() -> None:
     assert found.verdict is ComparisonVerdict.NONE
 
 
-def test_how_many_queries_would_show_it() -> None:
+def test_needed_queries_follow_from_effect_and_spread() -> None:
     """As many as found: a sample of that size shows such a difference in about 80 % of cases."""
     rr = RNG.uniform(0, 0.5, COUNT)
     apart = RNG.normal(0.02, 0.2, COUNT)
@@ -120,7 +120,7 @@ def test_published_rows_have_a_ratio_and_no_verdict() -> None:
     assert latency.over_queries.value is None and latency.over_queries.reason
 
 
-def test_what_stands_against_the_comparison_is_said() -> None:
+def test_notes_name_doubts_about_the_comparison() -> None:
     doubt = Finding(Cause.DRIFT, Validity.NOISY, "drift: 1.5 times", transient=True)
     machine = sample_records.replace(sample_records.MACHINE, cpu_model="Another CPU")
     b = row("b", machine=machine, findings=(doubt,), profile="cpu2-mem4", outcome=Outcome.OOM, detail="killed")
@@ -150,7 +150,7 @@ def test_pairs_share_place_and_profile() -> None:
         ("?", "*", "the same 2 rows"),
     ],
 )
-def test_pairs_that_are_none_are_refused(a: str, b: str, why: str) -> None:
+def test_globs_without_pairs_are_refused(a: str, b: str, why: str) -> None:
     rows = [row("a"), row("b", sample_sha256="other")]
     with pytest.raises(UsageError, match=why):
         comparison.pairs(rows, rows, a, b)

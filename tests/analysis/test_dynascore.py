@@ -66,7 +66,7 @@ def test_robust_takes_the_best_row_of_each_group_and_the_median() -> None:
 
 
 @pytest.mark.parametrize("mode", dynascore.MODES)
-def test_what_is_undefined_has_a_name(mode: str) -> None:
+def test_undefined_rates_have_a_status(mode: str) -> None:
     for rows in ([], [entry("a", 20, 10)], [entry("a", 20, 10), entry("b", 20, 30)]):
         assert latency_rate(rows, mode) == Rate(None, RateStatus.NO_PAIR)
     same = [entry("a", 20, 10), entry("b", 30, 10)]
@@ -76,7 +76,7 @@ def test_what_is_undefined_has_a_name(mode: str) -> None:
     assert latency_rate([entry("a", 0, 10), entry("b", 0, 30)], mode).status is RateStatus.NO_PAIR
 
 
-def test_a_rate_that_is_given_is_taken() -> None:
+def test_given_rate_is_used() -> None:
     given_rates = weighing(given={"latency": 33.0507, "cost": 10.4392})
     row = entry("ColBERTv2-S", 39.40, 51, 8.19)
     found = dynascore.rates([row], given_rates)
@@ -84,7 +84,7 @@ def test_a_rate_that_is_given_is_taken() -> None:
     assert dynascore.score(row, given_rates, found) == pytest.approx(19.118, abs=5e-4)
 
 
-def test_a_metric_without_weight_takes_no_part() -> None:
+def test_metric_without_weight_is_ignored() -> None:
     alone = weighing(weights={"accuracy": 1.0, "cost": 0.0, "latency": 0.0})
     assert dynascore.rates([entry("a", 20, 10)], alone) == {}
     assert dynascore.score(entry("a", 20, 10), alone, {}) == 20
@@ -139,7 +139,7 @@ def stands_for_a_group(row: Entry, rows: Sequence[Entry], cutoff: float) -> bool
 
 
 @given(ROWS, st.data(), st.sampled_from([0.5, 3.0]))
-def test_robust_is_not_moved_by_a_near_tied_row_that_is_no_better(
+def test_robust_ignores_a_near_tied_row_that_is_no_better(
     rows: list[Entry], data: st.DataObject, cutoff: float
 ) -> None:
     leaders = [row for row in rows if stands_for_a_group(row, rows, cutoff)]
@@ -160,7 +160,7 @@ def test_robust_never_divides_by_less_than_the_cutoff(rows: list[Entry], cutoff:
 
 
 @given(ROWS)
-def test_scores_are_finite_or_named(rows: list[Entry]) -> None:
+def test_scores_are_finite_or_have_a_status(rows: list[Entry]) -> None:
     for mode in dynascore.MODES:
         by = weighing(mode, cutoff=0.5)
         rates = dynascore.rates(rows, by)
@@ -171,7 +171,7 @@ def test_scores_are_finite_or_named(rows: list[Entry]) -> None:
             assert score is None or abs(score) < float("inf")
 
 
-def test_a_near_tied_system_blows_up_reference_and_not_robust() -> None:
+def test_near_tied_system_inflates_reference_and_not_robust() -> None:
     rows = [entry("a", 20, 10), entry("b", 30, 30), entry("c", 40, 100)]
     more = [*rows, entry("c'", 40.01, 900)]
     before, after = (latency_rate(each, "reference").value for each in (rows, more))

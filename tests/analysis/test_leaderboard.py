@@ -57,7 +57,7 @@ def test_systems_are_ranked_by_dynascore() -> None:
     assert next(each.score for each in found.ranked_rows if each.row.system == "c") == pytest.approx(by_hand)
 
 
-def test_equal_scores_share_a_rank_and_stand_by_name() -> None:
+def test_equal_scores_share_a_rank_and_are_sorted_by_name() -> None:
     assert ranked(board(row("b", 40, 10), row("a", 40, 10), row("c", 10, 10))) == [(1, "a"), (1, "b"), (3, "c")]
 
 
@@ -81,7 +81,7 @@ def test_equal_scores_share_a_rank_and_stand_by_name() -> None:
         ({"k": 100}, "not to be compared with the others: another number of hits asked for"),
     ],
 )
-def test_what_is_not_ranked_says_why(changes: dict[str, Any], reason: str) -> None:
+def test_excluded_rows_have_a_reason(changes: dict[str, Any], reason: str) -> None:
     found = board(row("a", 40, 10), row("b", 30, 5), row("out", 99, 1, **changes))
     assert [each.row.system for each in found.ranked_rows] == ["a", "b"]
     assert [(each.row.system, each.reason) for each in found.left_out] == [("out", reason)]
@@ -112,7 +112,7 @@ def test_thresholds_and_one_axis() -> None:
     assert cheapest.left_out[0].reason == "RR@10 20 points is below 30"
 
 
-def test_a_row_on_the_threshold_keeps_it() -> None:
+def test_row_on_the_threshold_is_within_it() -> None:
     assert ranked(board(row("a", 40, 50), bounds=(Bound("latency", at_most=50),), rank_by="accuracy")) == [(1, "a")]
 
 
@@ -142,7 +142,7 @@ def measured() -> tuple[Table, dict[str, PerQuery]]:
     return table(*rows), {f"{name}-key": per_query(f"{name}-key", each) for name, each in values.items()}
 
 
-def test_queries_say_how_far_ranks_hold() -> None:
+def test_resampled_queries_give_rank_intervals() -> None:
     made, found = measured()
     by = leaderboard.build(made, found, LeaderboardQuery(made.rows[0].dataset, "RR@10", amrs=AMRS, rank_by="accuracy"))
     spans = {each.row.system: each.by_queries for each in by.ranked_rows}
@@ -154,7 +154,7 @@ def test_queries_say_how_far_ranks_hold() -> None:
     assert by.cutoff > 0 and without.cutoff == 0
 
 
-def test_published_rows_are_as_sure_as_they_are_rounded() -> None:
+def test_cutoff_of_published_rows_is_their_rounding() -> None:
     rows = (row("a", 40, 10), row("b", 30, 5))
     found = leaderboard.build(table(*rows, rounded_to={"RR@10": 0.001}), {}, LeaderboardQuery(rows[0].dataset, "RR@10"))
     assert found.cutoff == pytest.approx(0.1)
@@ -173,7 +173,7 @@ def test_contested_cells_are_named() -> None:
     }
 
 
-def test_the_set_of_systems_is_told() -> None:
+def test_leaderboard_lists_its_systems() -> None:
     assert board(row("b", 40, 10), row("a", 30, 5), replace(row("a", 30, 5), profile="p2")).systems == ("a", "b")
 
 
@@ -201,7 +201,7 @@ def test_ranks_over_queries_follow_accuracy_and_latency() -> None:
     assert moved[:2] == [RankInterval(1, 2), RankInterval(1, 2)]
 
 
-def test_a_cost_that_is_made_of_a_throughput_does_not_move_with_latency() -> None:
+def test_cost_from_throughput_does_not_move_with_latency() -> None:
     by_cost = leaderboard.axis_scorer("cost", higher=False)
     rows = [entry("a", 40, 10), entry("b", 39, 12)]
     slow = resampled([[40.0, 39.0]] * 100, [[0.01, 0.02]] * 50 + [[0.02, 0.01]] * 50)
@@ -212,7 +212,7 @@ def test_a_cost_that_is_made_of_a_throughput_does_not_move_with_latency() -> Non
     ]
 
 
-def test_a_rare_rank_is_no_part_of_the_95_percent() -> None:
+def test_rare_rank_is_outside_the_95_percent() -> None:
     rows = [entry("a", 40, 10), entry("b", 39, 10)]
     rare = [[40.0, 39.0]] * 99 + [[38.0, 39.0]]
     found = leaderboard.intervals_by_queries(
@@ -221,7 +221,7 @@ def test_a_rare_rank_is_no_part_of_the_95_percent() -> None:
     assert found == [RankInterval(1, 1), RankInterval(2, 2)]
 
 
-def test_rows_without_latencies_by_query_keep_theirs() -> None:
+def test_rows_without_latencies_by_query_keep_their_latency() -> None:
     rows = [entry("a", 40, 10), entry("b", 39, 90)]
     nan = float("nan")
     found = leaderboard.intervals_by_queries(
@@ -230,7 +230,7 @@ def test_rows_without_latencies_by_query_keep_theirs() -> None:
     assert found == [RankInterval(1, 1), RankInterval(2, 2)]
 
 
-def test_taking_a_system_out_moves_only_the_order_of_the_rest() -> None:
+def test_removing_a_system_changes_only_the_order_of_the_rest() -> None:
     rows = [entry("a", 40, 10), entry("b", 30, 10), entry("c", 20, 10)]
     fixed = leaderboard.intervals_by_systems(rows, leaderboard.dynascore_scorer(WEIGHING))
     assert fixed == [
@@ -240,7 +240,7 @@ def test_taking_a_system_out_moves_only_the_order_of_the_rest() -> None:
     ]  # with fixed rates no one's score hangs on the others
 
 
-def test_a_system_that_makes_the_rate_moves_others() -> None:
+def test_removing_a_system_that_sets_the_rate_moves_others() -> None:
     free = DynascoreOptions({"accuracy": 0.5, "latency": 0.5}, frozenset())
     rows = [entry("a", 40, 120), entry("b", 30, 20), entry("c", 28, 10), entry("d", 41, 5000)]
     scores = leaderboard.dynascore_scorer(free)(rows)
@@ -253,7 +253,7 @@ def test_a_system_that_makes_the_rate_moves_others() -> None:
     ]
 
 
-def test_other_weights_move_what_they_favour() -> None:
+def test_other_weights_move_the_rows_that_they_favour() -> None:
     rows = [entry("good", 40, 300), entry("fast", 11, 10), entry("bad", 5, 500)]
     rates = dynascore.rates(rows, WEIGHING)
     assert [dynascore.score(row, WEIGHING, rates) for row in rows] == [5.0, 5.0, -22.5]
@@ -264,7 +264,7 @@ def test_other_weights_move_what_they_favour() -> None:
     ]
 
 
-def test_without_a_rate_there_are_no_ranks_and_it_says_so() -> None:
+def test_ranks_are_missing_with_a_reason_without_a_rate() -> None:
     free = DynascoreOptions({"accuracy": 0.5, "latency": 0.5}, frozenset())
     rows = [entry("a", 40, 10)]
     none = [RankInterval(None, None, "no scores")]

@@ -37,7 +37,7 @@ def test_without_intervals_the_figures_decide() -> None:
     assert found == {"a": "front", "b": "dominated", "c": "front", "d": "dominated", "e": "front"}
 
 
-def test_intervals_that_overlap_leave_it_open() -> None:
+def test_overlapping_intervals_make_a_row_contested() -> None:
     assert states(point("a", 30, 10, (1, 1)), point("b", 29, 20, (1, 1)))["b"] == "contested"
     assert states(point("a", 30, 10, (1, 1)), point("b", 27, 20, (1, 1)))["b"] == "dominated"
     # Surely faster, and perhaps as good: better by neither value nor interval in accuracy.
@@ -51,7 +51,7 @@ def test_one_system_on_two_machines_has_one_accuracy() -> None:
     assert states(fast, stranger) == {"a": "front", "b": "contested"}
 
 
-def test_paired_comparisons_decide_what_intervals_do_not() -> None:
+def test_paired_comparisons_decide_if_intervals_do_not() -> None:
     points = (point("a", 30, 10, (5, 1)), point("b", 29, 20, (5, 1)), point("c", 30, 30, (5, 1)))
     signs = np.array([[EQUAL, BETTER, EQUAL], [WORSE, EQUAL, UNDECIDED], [EQUAL, UNDECIDED, EQUAL]], dtype=np.int8)
     paired = PairedSigns({"a": 0, "b": 1, "c": 2}, signs)
@@ -63,7 +63,7 @@ def test_equal_rows_do_not_dominate_each_other() -> None:
     assert set(states(point("a", 30, 10), point("b", 30, 10)).values()) == {"front"}
 
 
-def test_three_axes_and_throughput_the_other_way_round() -> None:
+def test_three_axes_include_throughput_where_larger_is_better() -> None:
     three = (*AXES, axes.OTHERS["throughput"])
     figures = [(30.0, 10.0, 5.0), (30.0, 10.0, 9.0), (29.0, 9.0, 1.0)]
     points = [
@@ -131,7 +131,7 @@ def brute(points: list[FrontPoint]) -> dict[str, str]:
 
 
 @given(POINTS)
-def test_the_front_is_as_its_definition_says(made: list[tuple[float, float, tuple[float, float] | None]]) -> None:
+def test_front_matches_its_definition(made: list[tuple[float, float, tuple[float, float] | None]]) -> None:
     points = [point(str(number), *each) for number, each in enumerate(made)]
     assert states(*points) == brute(points)
     for order in itertools.islice(itertools.permutations(points), 3):

@@ -51,12 +51,12 @@ def test_printed_digits_are_kept() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "-1", "1e3", "nan", "1,5", ".5", "5.", "٣", " 1", "1\n"])
-def test_what_no_paper_prints_is_refused(text: str) -> None:
+def test_malformed_figures_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="no number as papers print them"):
         Printed(text)
 
 
-def test_all_rows_are_there_with_their_digits(published: Published) -> None:
+def test_all_rows_are_read_with_their_digits(published: Published) -> None:
     assert [len(published.table1), len(published.table2), len(published.table3c)] == [15, 10, 12]
     assert {name: len(lines) for name, lines in published.table3.items()} == {"msmarco": 28, "xortydi": 24}
     assert {name: len(lines) for name, lines in published.table4.items()} == {"msmarco": 28, "xortydi": 24}
@@ -64,21 +64,21 @@ def test_all_rows_are_there_with_their_digits(published: Published) -> None:
     assert published.table1[8].latency_ms is None  # RocketQAv2: the paper has none, and none is not 0
 
 
-def test_every_row_of_table_2_takes_a_latency_and_bm25_the_smaller(published: Published) -> None:
+def test_every_row_of_table_2_has_a_latency_of_table_1(published: Published) -> None:
     taken = {line.system: published.latency_of(line) for line in published.table2}
     latency, row = taken["BM25"]
     assert (str(latency), row and row.reference) == ("4", "Lassance and Clinchant 2022")
     assert len(taken) == 10
 
 
-def test_every_hardware_of_table_3_is_a_profile_here(published: Published) -> None:
+def test_every_hardware_of_table_3_is_a_hardware_profile(published: Published) -> None:
     known = hardware_profiles.profiles()
     for line in (each for part in published.table3.values() for each in part):
         profile = known[line.hardware.profile]
         assert (profile.cpus, profile.memory_bytes, profile.gpus) == (line.cpu, line.hardware.memory_bytes, line.gpu)
 
 
-def test_hardware_is_compared_in_every_part() -> None:
+def test_hardware_within_compares_gpus_cpus_and_memory() -> None:
     assert Hardware(0, 1, 4).within(Hardware(0, 1, 4))
     for other in (Hardware(0, 2, 8), Hardware(1, 1, 8), Hardware(1, 2, 4)):
         assert not Hardware(1, 2, 8).within(other)
@@ -111,21 +111,21 @@ def test_hardware_is_compared_in_every_part() -> None:
         ),
     ],
 )
-def test_a_damaged_folder_is_one_line(altered: Spoil, name: str, old: str, new: str, said: str) -> None:
+def test_damaged_folder_raises_one_line(altered: Spoil, name: str, old: str, new: str, said: str) -> None:
     with pytest.raises(FileError) as caught:
         altered(name, old, new)
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_an_empty_table_is_no_table(folder: Path) -> None:
+def test_empty_table_is_refused(folder: Path) -> None:
     path = folder / TABLE_2
     path.write_text(path.read_text(encoding="utf-8").splitlines()[0] + "\n", encoding="utf-8")
     with pytest.raises(FileError, match="holds no row"):
         published_tables.read(folder)
 
 
-def test_a_row_whose_latency_nothing_gives_is_one_line(altered: Spoil) -> None:
+def test_row_without_latency_source_raises_one_line(altered: Spoil) -> None:
     unnamed = altered(TABLE_2, "\nANCE,", "\nAnce,")
     with pytest.raises(FileError, match=r"no \[\[table2\]\] says whose latency 'Ance' has"):
         unnamed.latency_of(unnamed.table2[5])
@@ -134,7 +134,7 @@ def test_a_row_whose_latency_nothing_gives_is_one_line(altered: Spoil) -> None:
         without.latency_of(without.table2[5])
 
 
-def test_a_source_without_latency_is_one_line(altered: Spoil) -> None:
+def test_source_without_latency_raises_one_line(altered: Spoil) -> None:
     without = altered("table1_posthoc.csv", "33.0,12,", "33.0,,")
     with pytest.raises(FileError, match="Table 1 has no latency of 'ANCE'"):
         without.latency_of(without.table2[5])
@@ -149,7 +149,7 @@ def of_table_3(table: Table, dataset: str) -> list[Row]:
     return [row for row in table.rows if (row.suite, row.dataset) == ("santhanam2023", dataset)]
 
 
-def test_every_row_of_table_3_is_there_and_marked(table: Table) -> None:
+def test_every_row_of_table_3_is_marked_published(table: Table) -> None:
     assert len(of_table_3(table, "msmarco")) == 28
     assert len(of_table_3(table, "xortydi")) == 24
     assert sum(row.suite == "santhanam2023-table2" for row in table.rows) == 10
@@ -158,7 +158,7 @@ def test_every_row_of_table_3_is_there_and_marked(table: Table) -> None:
     assert len({row.key for row in table.rows}) == 62
 
 
-def test_a_row_has_what_the_paper_prints_in_the_units_of_a_report(table: Table) -> None:
+def test_row_has_the_printed_figures_in_report_units(table: Table) -> None:
     (row,) = (each for each in of_table_3(table, "xortydi") if each.key == "santhanam2023/table3b/5")
     assert (row.system, row.profile, row.published_type) == ("ColBERTv2-L", "cpu1-mem64", "x2gd.xlarge")
     assert row.latency_mean_s == Estimate(1.107)
@@ -169,7 +169,7 @@ def test_a_row_has_what_the_paper_prints_in_the_units_of_a_report(table: Table) 
     assert row.price is not None and row.price.usd_per_hour == 0.334
 
 
-def test_what_needs_samples_says_that_there_are_none(table: Table) -> None:
+def test_figures_that_need_samples_are_missing_with_a_reason(table: Table) -> None:
     for row in table.rows:
         for figure in (row.p50_s, row.p95_s, row.p99_s, row.throughput_qps):
             assert (figure.value, figure.reason) == (None, published_tables.NO_SAMPLES)
@@ -178,7 +178,7 @@ def test_what_needs_samples_says_that_there_are_none(table: Table) -> None:
         assert row.peak_anon_bytes is None and row.load_s is None
 
 
-def test_table_2_was_not_measured_where_it_is_priced(table: Table) -> None:
+def test_rows_of_table_2_note_the_other_machine(table: Table) -> None:
     (row,) = (each for each in table.rows if each.system == "PLAID ColBERTv2 (CPU)")
     assert row.published_type == "r6a.2xlarge" and row.price is not None and row.price.instance_type == "r6a.2xlarge"
     assert row.notes[1] == (
@@ -189,7 +189,7 @@ def test_table_2_was_not_measured_where_it_is_priced(table: Table) -> None:
     assert row.measures["Success@10"] == Estimate(None, reason="Table 1 does not have it")
 
 
-def test_an_erratum_stands_at_its_row_and_at_no_other(table: Table) -> None:
+def test_errata_are_notes_of_their_rows_only(table: Table) -> None:
     told = {row.key: [note for note in row.notes if note.startswith("erratum")] for row in table.rows}
     assert [len(told[f"santhanam2023/table2/{number}"]) for number in range(1, 11)] == [2, 0, 1, 1, 1, 1, 1, 2, 1, 0]
     marked = {key for key, notes in told.items() if notes and "/table3" in key}
@@ -198,7 +198,7 @@ def test_an_erratum_stands_at_its_row_and_at_no_other(table: Table) -> None:
 
 
 @pytest.mark.slow
-def test_nothing_of_them_can_be_judged(table: Table) -> None:
+def test_validity_of_published_rows_is_unknown(table: Table) -> None:
     assert {row.validity for row in table.rows} == {Validity.UNKNOWN}
     for form in ("md", "csv", "json", "terminal"):
         text = report.render(table, form)

@@ -24,14 +24,14 @@ def test_only_common_systems_count() -> None:
 
 
 @pytest.mark.parametrize(("a", "b"), [({}, {}), ({"x": 1.0}, {"x": 1.0}), ({"x": 1.0, "y": 1.0}, {"x": 1.0, "y": 2.0})])
-def test_where_there_is_no_order_there_is_no_tau(a: dict[str, float], b: dict[str, float]) -> None:
+def test_tau_is_missing_without_an_order(a: dict[str, float], b: dict[str, float]) -> None:
     assert kendall_tau(a, b) is None
     assert kendall_tau(b, a) is None
 
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=2, max_size=8))
-def test_kendalls_tau_is_scipys(values: list[tuple[int, int]]) -> None:
+def test_kendalls_tau_agrees_with_scipy(values: list[tuple[int, int]]) -> None:
     ours, theirs = ([each[side] for each in values] for side in (0, 1))
     found = kendall_tau(*({str(n): float(value) for n, value in enumerate(each)} for each in (ours, theirs)))
     if len(set(ours)) < 2 or len(set(theirs)) < 2:

@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 from harness.analysis import published as published_tables
-from harness.analysis import reprice, row_pricing
+from harness.analysis import reprice, row_cache, row_pricing
 from harness.analysis.reprice import CHEAPEST, SAME, Repricing
-from harness.analysis.row_cache import CellRow, RowCache, RowSet
 from harness.analysis.table import Row, Table, Validity
 from harness.errors import UnknownName, UsageError
 from harness.pricing import prices
@@ -105,7 +104,7 @@ def test_intervals_are_those_of_the_latency(root: Path) -> None:
     assert (first.low, first.high) == (usd(0.054, 0.06), usd(0.066, 0.06))
 
 
-def test_ranks_are_among_rows_with_a_cost_that_can_be_trusted(root: Path) -> None:
+def test_only_valid_rows_with_a_cost_have_ranks(root: Path) -> None:
     found = compare(root).changes
     ranks = [(each.before.rank, each.same.rank, each.cheapest.rank) for each in found]
     assert ranks == [
@@ -135,7 +134,7 @@ def test_rows_of_another_isolation_or_dataset_are_not_ranked_together(root: Path
         {"isolation": Isolation.PROCESS},
     ],
 )
-def test_rows_that_must_not_be_compared_have_ranks_of_their_own(root: Path, other: dict[str, Any]) -> None:
+def test_rows_of_other_groups_have_ranks_of_their_own(root: Path, other: dict[str, Any]) -> None:
     # Together, the two would flip: a.tie gets dearer, small.one stays.
     one, two = (row(*each, latency_target_s=0.05, latency_percentile=99.0) for each in PAIR)
     assert compare(root, one, two).flips
@@ -144,7 +143,7 @@ def test_rows_that_must_not_be_compared_have_ranks_of_their_own(root: Path, othe
     assert (found.flips, found.best) == ((), ())
 
 
-def test_published_tables_are_compared_each_by_itself(root: Path) -> None:
+def test_published_tables_are_ranked_separately(root: Path) -> None:
     paper = {"isolation": Isolation.PUBLISHED, "validity": Validity.UNKNOWN}
     one, two = row("a", 2, 8, 0.06, suite="t2", **paper), row("b", 1, 1, 0.2, suite="t3", **paper)
     assert [each.before.rank for each in compare(root, one, two).changes] == [1, 1]
@@ -152,7 +151,7 @@ def test_published_tables_are_compared_each_by_itself(root: Path) -> None:
     assert [each.before.rank for each in compare(root, *mine).changes] == [1, 2], "two suites, one measurement"
 
 
-def test_sentences_name_what_tells_two_comparisons_apart(root: Path) -> None:
+def test_sentences_name_the_properties_that_distinguish_groups(root: Path) -> None:
     some = [row(name, cpus, gib, mean, k=k) for k in (10, 1000) for name, cpus, gib, mean in PAIR]
     found = compare(root, *some)
     text = render(found, "md")
@@ -179,7 +178,7 @@ def test_verdicts_that_flip_are_named_with_both_costs(root: Path) -> None:
     ]
 
 
-def test_a_flip_within_the_intervals_says_so(root: Path) -> None:
+def test_flip_within_the_intervals_is_marked(root: Path) -> None:
     # a.tie 0.06 -> 0.08, small.one 0.02 and 0.02: US$ 1.00 -> 1.33 against 1.11.
     (flip,) = [each for each in compare(root, row("a", 2, 8, 0.06), row("b", 1, 1, 0.2)).flips if each.way == SAME]
     assert (flip.was_cheaper, flip.is_cheaper, flip.overlap) == ("a", "b", True)
@@ -203,13 +202,13 @@ def test_flips_are_all_pairs_that_a_plain_comparison_finds(root: Path, seed: int
         assert {(each.was_cheaper, each.is_cheaper) for each in found.flips if each.way == way} == plain
 
 
-def test_nothing_changes_where_prices_do_not(root: Path) -> None:
+def test_equal_prices_change_nothing(root: Path) -> None:
     found = compare(root, now=DAY(2024, 6, 1))
     assert (found.flips, found.best, found.gone, found.no_longer_provided) == ((), (), (), ())
     assert all(each.before.cost == each.same.cost == each.cheapest.cost for each in found.changes)
 
 
-def test_gone_types_and_profiles_that_nobody_provides_any_more(root: Path) -> None:
+def test_gone_types_and_lost_profiles_are_listed(root: Path) -> None:
     gone = {each.instance_type: (each.rows, each.successor) for each in compare(root).gone}
     assert gone == {"c.tie": (1, None), "g.one": (1, "g.four")}
     smaller = {name: price for name, price in LATER.items() if name not in ("g.four", "plain.four")}
@@ -230,7 +229,7 @@ def test_the_summary_compares_like_with_like(root: Path) -> None:
     )
 
 
-def test_a_dearer_type_of_its_own_is_no_change_between_dates(root: Path) -> None:
+def test_dearer_own_type_is_no_change_between_dates(root: Path) -> None:
     """The row's published type costs five times the cheapest at both dates: only choosing another gains."""
     one = row("late", 2, 8, 0.1, published_type="plain.four", profile="plain.four")
     (found,) = compare(root, one, now=BEFORE).changes
@@ -244,7 +243,7 @@ def test_a_dearer_type_of_its_own_is_no_change_between_dates(root: Path) -> None
 
 
 @pytest.mark.parametrize("turned", [False, True])
-def test_the_papers_table_at_two_dates_says_the_same_in_both_directions_but_for_more_and_less(turned: bool) -> None:
+def test_paper_at_two_dates_gives_the_same_counts_in_both_directions(turned: bool) -> None:
     """One row of the paper's (a GPU type's cheapest stand-in) costs less now; no rank and no verdict moves."""
     dates = [DAY(2022, 12, 5), DAY(2026, 7, 20)]
     then, now = (row_pricing.tariff(prices.snapshot(each)) for each in (dates[::-1] if turned else dates))
@@ -257,7 +256,7 @@ def test_the_papers_table_at_two_dates_says_the_same_in_both_directions_but_for_
     assert gain.count("38 rows") == 2
 
 
-def test_prices_are_compared_with_the_newest_or_the_day_asked_for(root: Path) -> None:
+def test_other_prices_are_the_newest_or_those_of_the_given_date(root: Path) -> None:
     def other(now: DAY | None, against: DAY | None = None) -> str:
         snapshot = prices.snapshot(now, root=root)
         with pytest.MonkeyPatch.context() as patched:
@@ -283,14 +282,11 @@ def test_reprice_renders_the_golden_files(root: Path, format: str, name: str) ->
 
 
 @pytest.mark.parametrize("format", ("md", "csv", "json"))
-def test_columns_for_pricing_give_the_same_text(root: Path, tmp_path: Path, format: str) -> None:
-    some = tuple(replace(row, notes=("a note",), p50_s=Estimate(0.01)) for row in rows())
-    (tmp_path / "results").mkdir()
-    cache = RowCache(tmp_path / "cache", tmp_path / "results", ())
-    cache.write(RowSet(Table(some, ()), tuple(map(CellRow, some))))
-    table = cache.table(row_pricing.COLUMNS)
-    assert table is not None and table.rows != some
-    assert render(compare(root, *table.rows), format) == render(compare(root, *some), format)
+def test_cached_rows_for_prices_give_the_same_text(root: Path, format: str) -> None:
+    some = tuple(replace(each, notes=("a note",), p50_s=Estimate(0.01)) for each in rows())
+    kept = row_cache.priceable(Table(some, ())).rows
+    assert kept != some
+    assert render(compare(root, *kept), format) == render(compare(root, *some), format)
 
 
 def test_reprice_refuses_an_unknown_format(root: Path) -> None:

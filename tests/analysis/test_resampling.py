@@ -27,7 +27,7 @@ def test_columns_are_aligned_by_query() -> None:
     np.testing.assert_allclose(found[0][:, 0], HARD)
 
 
-def test_a_query_that_one_row_lacks_is_missing_there_alone() -> None:
+def test_query_that_one_row_lacks_is_nan_in_that_row() -> None:
     found = resampling.aligned([per_query("a", HARD), per_query("b", HARD[1:], IDS[1:])], "RR@10")
     assert found is not None
     assert np.isnan(found[0][0, 1]) and not np.isnan(found[0][0, 0])
@@ -41,7 +41,7 @@ def test_without_values_by_query_nothing_is_resampled(found: list[PerQuery | Non
     assert resampling.aligned([per_query("a", HARD)], "nDCG@10") is None
 
 
-def test_means_of_resamples_spread_as_the_standard_error_says() -> None:
+def test_resampled_means_spread_by_the_standard_error() -> None:
     found = resampling.aligned([per_query("a", HARD)], "RR@10")
     assert found is not None
     means = resampling.resample(*found, seed=1).accuracy[:, 0]
@@ -49,7 +49,7 @@ def test_means_of_resamples_spread_as_the_standard_error_says() -> None:
     assert means.std() == pytest.approx(HARD.std() / QUERIES**0.5, rel=0.1)
 
 
-def test_a_small_difference_shows_where_every_query_has_it() -> None:
+def test_small_difference_is_shown_if_every_query_has_it() -> None:
     """Far smaller than either interval: the pairing shows it."""
     better, same = HARD + 0.5 + RNG.normal(0, 0.1, QUERIES), HARD.copy()
     unsure = HARD + RNG.normal(0.0, 30, QUERIES)
@@ -72,7 +72,7 @@ def test_too_many_rankings_are_not_paired(monkeypatch: pytest.MonkeyPatch) -> No
     assert resampling.paired_signs(["a", "b"], columns[0], resampling.resample(*columns, seed=1)) is None
 
 
-def test_the_cutoff_is_what_a_sample_of_that_size_can_show() -> None:
+def test_cutoff_is_half_the_median_interval() -> None:
     noise = RNG.normal(0, 20, (2, QUERIES))
     columns = resampling.aligned([per_query("a", HARD + noise[0]), per_query("b", HARD + noise[1])], "RR@10")
     assert columns is not None

@@ -42,7 +42,7 @@ def condition(found: robustness.Robustness, cause: ConditionKind, name: str = ""
 
 
 @pytest.mark.slow
-def test_a_clear_order_never_flips_and_a_close_one_does_as_often_as_its_distribution_says() -> None:
+def test_clear_order_never_flips_and_close_order_flips_by_its_distribution() -> None:
     # Each query is won by one of the two with 1 to 0: 13 by "a", 11 by "b".
     a = [1] * 13 + [0] * 11
     runs = runs_of(ONE, a=a, b=[1 - each for each in a], bad=[0])
@@ -60,7 +60,7 @@ def test_a_clear_order_never_flips_and_a_close_one_does_as_often_as_its_distribu
     assert [(each.low, each.high) for each in found.standings] == [(1, 2), (1, 2), (3, 3)]
 
 
-def test_systems_that_are_equal_share_their_rank_and_have_no_order_to_lose() -> None:
+def test_equal_systems_share_a_rank_and_have_no_flips() -> None:
     found = robustness.examine(runs_of(ONE, x=[1, 2], y=[2, 1], z=[3]), RobustnessOptions("RR@10", ("Success@10",)))
     assert [each.rank for each in found.standings] == [1.5, 1.5, 3]
     for each in found.conditions:
@@ -71,7 +71,7 @@ def test_systems_that_are_equal_share_their_rank_and_have_no_order_to_lose() -> 
     assert success.flips[2][0] == 0.5 and success.tau_whole is None and success.tau.value is None
 
 
-def test_another_measure_that_orders_the_other_way_round() -> None:
+def test_reversed_measure_flips_every_pair() -> None:
     # "deep" finds each at rank 3, "sharp" half of them at 1.
     found = robustness.examine(
         runs_of(ONE, deep=[3], sharp=[1, 0]), RobustnessOptions("Success@10", ("RR@1", "Success@5", "NumRet"))
@@ -85,7 +85,7 @@ def test_another_measure_that_orders_the_other_way_round() -> None:
     assert counts.flips == () and counts.reason == "it is no mean over queries"
 
 
-def test_fewer_judgements_are_those_of_every_possible_draw() -> None:
+def test_fewer_judgements_match_all_possible_draws() -> None:
     """Two queries with two relevant documents each: four remainders of one each, all as likely."""
     qrels: Qrels = {"q1": {"a": 1, "b": 2, "n": 0}, "q2": {"a": 1, "b": 1}}
     rankings = {"x": ("a", "n", "b"), "y": ("b", "a", "n")}
@@ -111,7 +111,7 @@ def test_fewer_judgements_are_those_of_every_possible_draw() -> None:
         assert share == pytest.approx(len(same) / 4, abs=0.1), (one, two)
 
 
-def test_each_draw_is_what_judging_by_its_judgements_gives() -> None:
+def test_each_draw_matches_evaluating_with_its_judgements() -> None:
     rng = np.random.default_rng(6)
     qrels: Qrels = {
         query: {
@@ -136,7 +136,7 @@ def test_each_draw_is_what_judging_by_its_judgements_gives() -> None:
                 assert sum(map(len, kept.values())) == round(0.3 * 6 * len(QUERIES))
 
 
-def test_a_measure_that_looks_past_the_unjudged_sees_the_whole_ranking() -> None:
+def test_judged_only_measure_reads_the_whole_ranking() -> None:
     qrels: Qrels = {query: {"d9": 1, "d8": 1} for query in QUERIES}
     run = Run({query: tuple(f"d{each}" for each in range(10)) for query in QUERIES}, ())
     runs = JudgedRuns("r", dict.fromkeys(QUERIES, ""), qrels, {"s": run})
@@ -145,7 +145,7 @@ def test_a_measure_that_looks_past_the_unjudged_sees_the_whole_ranking() -> None
     assert qrels_subsample.mean_per_draw(runs, drawn, measure).tolist() == [[1.0], [1.0]]
 
 
-def test_what_the_judging_is_cut_into_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_block_size_of_judging_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = runs_of({query: {"right": 1, "wrong1": 1} for query in QUERIES}, a=[1, 2], b=[3])
     asked = RobustnessOptions("AP", keeps=(KeepRule(relevant=1),), draws=20)
     whole = robustness.examine(runs, asked)
@@ -153,7 +153,7 @@ def test_what_the_judging_is_cut_into_does_not_matter(monkeypatch: pytest.Monkey
     assert robustness.examine(runs, asked) == whole
 
 
-def test_judgements_that_are_left_are_read_once_for_all_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remaining_judgements_are_read_once_for_all_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     import ir_measures
 
     runs = runs_of({query: {"right": 1, "wrong1": 1} for query in QUERIES}, a=[1, 2], b=[3], c=[4, 1])
@@ -171,13 +171,13 @@ def test_judgements_that_are_left_are_read_once_for_all_runs(monkeypatch: pytest
     assert read == [len(drawn.qrels)]
 
 
-def test_where_there_is_nothing_to_take_away_one_draw_says_all() -> None:
+def test_one_draw_is_enough_if_all_draws_are_equal() -> None:
     found = robustness.examine(runs_of(ONE, a=[1], b=[2]), RobustnessOptions("RR@10", keeps=(KeepRule(relevant=1),)))
     once = condition(found, ConditionKind.JUDGEMENTS)
     assert (once.draws, once.flips[1][0]) == (1, 0)
 
 
-def test_what_cannot_be_asked_says_why() -> None:
+def test_impossible_conditions_have_a_reason() -> None:
     few = {query: {"right": 0} for query in QUERIES[:5]}
     found = robustness.examine(
         runs_of(few, a=[1], b=[2]), RobustnessOptions("Judged@1", ("RR@10",), (KeepRule(relevant=1),))
@@ -202,7 +202,7 @@ def test_what_cannot_be_asked_says_why() -> None:
         )
 
 
-def test_a_measure_that_one_system_alone_lacks_orders_none() -> None:
+def test_measure_missing_for_one_system_orders_none() -> None:
     qrels = {query: {"right": 1, "no": 0} for query in QUERIES[:12]}
     runs = runs_of(qrels, a=[1], b=[2])
     judged = robustness.evaluate_runs.evaluate_runs(runs, measure_names.parse(["RR@10", "AP"]))
@@ -219,7 +219,7 @@ def test_a_measure_that_one_system_alone_lacks_orders_none() -> None:
         robustness.examine(runs_of(graded, a=[1], b=[2]), RobustnessOptions("ERR@5"))
 
 
-def test_a_measure_that_fewer_judgements_do_not_bear_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_measure_that_fails_with_fewer_judgements_has_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     lacking = evaluate.ProviderValues(reasons={"RR@10": "cannot be computed"})
     monkeypatch.setattr(qrels_subsample, "compute_runs", lambda *_: [lacking])
     found = robustness.examine(
@@ -250,11 +250,11 @@ def test_the_same_seed_gives_the_same_and_progress_ends_within_the_whole() -> No
         ("50%", KeepRule(share=0.5)),
     ],
 )
-def test_what_is_kept_is_a_number_or_a_share(text: str, keep: KeepRule) -> None:
+def test_keep_is_a_number_or_a_share(text: str, keep: KeepRule) -> None:
     assert qrels_subsample.parse_keep(text) == keep
 
 
 @pytest.mark.parametrize("text", ["0", "1.0", "100%", "-1", "1e-3", "half", "", "nan", "0%"])
-def test_what_is_neither_is_refused(text: str) -> None:
+def test_other_texts_are_no_keep(text: str) -> None:
     with pytest.raises(UsageError, match="neither a number of relevant judgements a query"):
         qrels_subsample.parse_keep(text)

@@ -39,7 +39,7 @@ def test_the_least_p_of_five_queries() -> None:
     assert randomisation(np.full(7, 0.3)) == 2 / 2**7, "0.3 seven times, summed in another order, is as far"
 
 
-def test_many_queries_are_scipys() -> None:
+def test_many_queries_agree_with_scipy() -> None:
     differences = np.random.default_rng(4).normal(0.03, 0.2, 120)
     expected = permutation_test(
         (differences, np.zeros(120)),
@@ -66,7 +66,7 @@ def test_p_is_never_zero() -> None:
     assert randomisation(clear) == 1e-4
 
 
-def test_of_systems_that_are_alike_five_in_a_hundred_seem_not() -> None:
+def test_equal_systems_differ_by_chance_in_five_of_a_hundred() -> None:
     rng = np.random.default_rng(11)
     # As differences of RR@10 are: most are 0, the others have few values.
     values = np.array([0, 0, 0, 0, -0.5, 0.5, -1, 1, -0.1, 0.1])
@@ -93,7 +93,7 @@ def test_the_interval_excludes_0_where_p_is_at_most_the_level() -> None:
     assert len(sides) == 4, "all cases were there"
 
 
-def test_the_interval_is_of_the_means_that_the_test_does_not_reject() -> None:
+def test_interval_holds_the_means_that_the_test_does_not_reject() -> None:
     """Shift the differences to either end: the p of what is left is the level."""
     for column in (np.array([0.3, -0.2, 0.5, 0.1, 0.45, 0.6, -0.1, 0.25, 0.33, 0.02, 0.7]), NORMAL):
         (found,) = paired([column])
@@ -104,7 +104,7 @@ def test_the_interval_is_of_the_means_that_the_test_does_not_reject() -> None:
 
 
 @pytest.mark.parametrize("queries", [30, 300])
-def test_intervals_of_differences_cover_what_they_say(queries: int) -> None:
+def test_intervals_of_differences_have_their_coverage(queries: int) -> None:
     rng = np.random.default_rng(13)
     columns = [rng.choice([-1, -0.5, 0.5, 1, 0], queries, p=[0.06, 0.08, 0.10, 0.08, 0.68]) for _ in range(500)]
     figures = [each.interval for each in paired(columns, draws=599)]
@@ -112,7 +112,7 @@ def test_intervals_of_differences_cover_what_they_say(queries: int) -> None:
     assert 0.92 < covered < 0.98  # three standard errors about 0.95
 
 
-def test_differences_without_spread_have_no_effect_size_and_no_width() -> None:
+def test_constant_differences_have_no_effect_size_and_no_interval() -> None:
     same, one, constant = paired([np.zeros(20), np.array([0.4]), np.full(30, 0.3)])
     assert (same.p, same.effect_size, same.least, same.interval) == (1, None, 1, Estimate(0, 0, 0))
     assert (same.higher, same.lower, same.tied) == (0, 0, 20)
@@ -122,7 +122,7 @@ def test_differences_without_spread_have_no_effect_size_and_no_width() -> None:
     assert constant.interval.reason == "every query differs by the same: no interval"
 
 
-def test_many_tests_have_draws_enough_to_survive_their_correction() -> None:
+def test_many_tests_have_enough_draws_for_their_correction() -> None:
     clear = np.random.default_rng(1).normal(1, 0.1, 40)
     alone, *_ = paired([clear])
     among = paired([clear + number for number in range(600)])
@@ -131,7 +131,7 @@ def test_many_tests_have_draws_enough_to_survive_their_correction() -> None:
     assert max(holm([each.p for each in among])) == pytest.approx(0.025)
 
 
-def test_tests_of_one_command_are_those_of_each_alone() -> None:
+def test_tests_together_equal_tests_alone() -> None:
     rng = np.random.default_rng(14)
     columns = [rng.normal(0.05, 0.2, queries) for queries in (40, 60, 40, 11, 60)]
     assert [each.p for each in paired(columns)] == [paired([each])[0].p for each in columns]
@@ -182,7 +182,7 @@ def test_holm_keeps_false_claims_among_all_to_five_in_a_hundred() -> None:
     assert np.mean(families.min(axis=1) <= 0.05) > 0.35, "uncorrected"
 
 
-def test_a_fingerprint_is_that_of_the_differences_whoever_comes_first() -> None:
+def test_fingerprint_does_not_depend_on_the_order_of_systems() -> None:
     values = np.array([0.0, 0.25, -0.5, 0.0])
     named = significance.fingerprint(values)
     assert named == significance.fingerprint(-values) == significance.fingerprint(values + 0.0)

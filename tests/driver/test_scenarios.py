@@ -27,7 +27,7 @@ from harness.driver.scenarios import (
     trial_order,
     warm_up,
 )
-from harness.jobs.job_samples import incomplete, read
+from harness.jobs.job_samples import incomplete, read_samples
 from harness.launch.base import LaunchRequest, Prepared
 from harness.records import Envelope, Hit, JobSpec, Measurement, Outcome, Query, ScenarioParams
 from tests.driver.test_adapter import Least
@@ -451,7 +451,7 @@ def test_the_end_of_a_trial_says_what_it_claims(tmp_path: Path, clock: Clock) ->
 def test_what_is_written_is_what_the_host_asks_for(tmp_path: Path, clock: Clock, job: Any) -> None:
     (tmp_path / "out").mkdir()
     run(tmp_path / "out", timed(clock), job)
-    found, doc_ids, wrong = read(LaunchRequest(job, Prepared(None, "", ""), tmp_path, tmp_path, tmp_path))  # type: ignore[arg-type]
+    found, doc_ids, wrong = read_samples(LaunchRequest(job, Prepared(None, "", ""), tmp_path, tmp_path, tmp_path))  # type: ignore[arg-type]
     assert wrong is None and doc_ids == {"d1", "d2"}
     assert incomplete(job, Measurement(Outcome.OK, None, None), found) is None
 

@@ -18,7 +18,7 @@ from harness.driver import rate_search, server
 from harness.driver.adapter import BadAnswer
 from harness.driver.output import EVENTS, SAMPLES, Output
 from harness.driver.scenarios import QueryRunner, ScenarioResult, closed_loop, planned_queries
-from harness.jobs.job_samples import incomplete, read, worked_s
+from harness.jobs.job_samples import incomplete, read_samples, worked_s
 from harness.launch.base import LaunchRequest, Prepared
 from harness.records import Envelope, Hit, JobSpec, Measurement, Outcome, Query, ScenarioParams
 from tests.driver.test_adapter import Least
@@ -122,7 +122,7 @@ def test_a_stall_is_seen_in_the_queue_and_not_in_a_closed_loop(tmp_path: Path, m
 def test_a_probe_is_whole_and_as_the_host_wants_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = spec(40, first_trial=5)
     done = one_probe(tmp_path, adapter(lambda _: 0.001), job, 200.0, monkeypatch)
-    found, _, wrong = read(LaunchRequest(job, Prepared(None, "", ""), tmp_path, tmp_path, tmp_path))  # type: ignore[arg-type]
+    found, _, wrong = read_samples(LaunchRequest(job, Prepared(None, "", ""), tmp_path, tmp_path, tmp_path))  # type: ignore[arg-type]
     assert wrong is None
     assert incomplete(job, Measurement(Outcome.OK, None, None, probes=done.probes), found) is None
     probe = [row for row in rows(tmp_path) if row["trial"] == 5]
@@ -137,7 +137,7 @@ def test_a_probe_is_whole_and_as_the_host_wants_it(tmp_path: Path, monkeypatch: 
 def test_streams_that_work_at_once_are_not_taken_for_a_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = spec(60)
     one_probe(tmp_path, adapter(lambda _: 0.02, width=3), job, 120.0, monkeypatch)
-    found, _, wrong = read(LaunchRequest(job, Prepared(None, "", ""), tmp_path, tmp_path, tmp_path))  # type: ignore[arg-type]
+    found, _, wrong = read_samples(LaunchRequest(job, Prepared(None, "", ""), tmp_path, tmp_path, tmp_path))  # type: ignore[arg-type]
     assert wrong is None
     probe = [sample for sample in found if sample.trial == 0]
     wall_s = max((sample.scheduled_ns or 0) + sample.latency_ns for sample in probe) / 1e9

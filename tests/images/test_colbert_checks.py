@@ -142,14 +142,14 @@ refused(engine(PLAID).build, corpus([], "none"), folder("nothing"), lambda _: No
 """
     said = colbert(lines, documents=documents(30))
     nbits, tokens, weights, method, empty, version, fewer, foreign, ids, lacking, median, three, some, gpu, none = said
-    assert nbits == "the index was made with nbits 2, the system asks for 1; build it anew"
-    assert tokens.startswith("the index was made with document_tokens 300")
-    assert weights.startswith("the index was made with weights '")
-    assert method.startswith("the index was made with method 'plaid', the system asks for 'uncompressed'")
+    assert nbits == "the index was built with nbits 2, the system asks for 1; build it again"
+    assert tokens.startswith("the index was built with document_tokens 300")
+    assert weights.startswith("the index was built with weights '")
+    assert method.startswith("the index was built with method 'plaid', the system asks for 'uncompressed'")
     assert empty.startswith("the index has no readable built-with.json")
-    assert foreign.startswith("the index was made with engine None")
+    assert foreign.startswith("the index was built with engine None")
     assert lacking == "the index is damaged: ids.bin and ids.npy cannot be read"
-    assert version.startswith("the index was made with engine 'colbert-ai 0.2.1'")
+    assert version.startswith("the index was built with engine 'colbert-ai 0.2.1'")
     assert fewer == "the index has 30 documents and 30 ids, it was made of 3; build it again"
     assert ids == "the index has 30 documents and 1 ids, it was made of 30; build it again"
     assert "'median'" in median and "nbits is 3" in three and "'some'" in some

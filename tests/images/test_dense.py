@@ -113,13 +113,13 @@ refused(engine(), Path("/index/changed"))
 refused(engine(), Path("/index/changed"))
 """
     tokens, normalise, title, fine, weights, version, other, count, none, vectors, ids = probe("minilm", BUILT + lines)
-    assert tokens == "the index was made with document_tokens 256, the system asks for 128; build it anew"
-    assert normalise == "the index was made with normalise True, the system asks for False; build it anew"
-    assert title == "the index was made with title 'join', the system asks for 'drop'; build it anew"
+    assert tokens == "the index was built with document_tokens 256, the system asks for 128; build it again"
+    assert normalise == "the index was built with normalise True, the system asks for False; build it again"
+    assert title == "the index was built with title 'join', the system asks for 'drop'; build it again"
     assert fine == "loaded"
-    assert weights.startswith(f"the index was made with checkpoint_sha256 '{'0' * 64}', the system asks for '")
-    assert version == "the index was made with format 2, the system asks for 3; build it anew"
-    assert other.startswith("the index was made with engine 'impact'")
+    assert weights.startswith(f"the index was built with checkpoint_sha256 '{'0' * 64}', the system asks for '")
+    assert version == "the index was built with format 2, the system asks for 3; build it again"
+    assert other.startswith("the index was built with engine 'impact'")
     assert count == "the index has 4 vectors, 4 ids, 5 documents"
     assert none.startswith("the index has no readable built-with.json")
     assert "damaged" in vectors and "damaged" in ids

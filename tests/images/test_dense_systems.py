@@ -157,7 +157,7 @@ except ValueError as error:
 """
     right, swapped, refused = probe("minilm", lines)
     assert max(abs(a - b) for a, b in zip(right, swapped, strict=True)) > 0.1
-    assert refused.startswith("the index was made with checkpoint_sha256")
+    assert refused.startswith("the index was built with checkpoint_sha256")
 
 
 def test_what_is_no_number_ends_a_build_and_a_search(probe: Probe, tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ load(True)
     *same, vocabulary, case, config = probe("minilm", lines)
     assert same == ["loaded"] * 3
     for said in (vocabulary, case, config):
-        assert said.startswith("the index was made with checkpoint_sha256")
+        assert said.startswith("the index was built with checkpoint_sha256")
 
 
 def test_chinese_texts_are_encoded_alike_in_the_image(probe: Probe, tmp_path: Path) -> None:

@@ -42,8 +42,8 @@ def make(tmp_path: Path, adapter: ModuleType, monkeypatch: pytest.MonkeyPatch) -
 
     def new(names: tuple[str, str] = ("words", "letters"), resumable: bool = False, **letters: Any) -> Adapter:
         sha = hashlib.sha256(toy).hexdigest()
-        told = [adapter.component.Told(name, "toy", sha, resumable, variables) for name in names]
-        monkeypatch.setattr(adapter.component, "told", lambda: told)
+        facts = [adapter.component.ComponentFacts(name, "toy", sha, resumable, variables) for name in names]
+        monkeypatch.setattr(adapter.component, "read_components", lambda: facts)
         params = {"method": "rrf", "depth": 5, f"{names[0]}.shared": "words", f"{names[1]}.shared": "letters"}
         params |= {f"{names[1]}.{key}": value for key, value in letters.items()}
         fusion: Adapter = adapter.ENGINE(params, Envelope("e", 1, 1 << 30), tmp_path)
@@ -115,7 +115,7 @@ def test_one_that_can_go_on_is_given_what_it_left(make: Make, corpus: Corpus, in
 def test_an_index_of_others_is_refused(make: Make, corpus: Corpus, index: Path) -> None:
     make().build(corpus, index, lambda _: None)
     with pytest.raises(
-        ValueError, match=r"^the index is of words and letters, not of letters and words; build it anew$"
+        ValueError, match=r"^the index is of words and letters, not of letters and words; build it again$"
     ):
         make(("letters", "words")).load(index)
 
@@ -123,20 +123,20 @@ def test_an_index_of_others_is_refused(make: Make, corpus: Corpus, index: Path) 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (None, "the index has no readable fusion.json: not made by this engine, or damaged; build it anew"),
+        (None, "the index has no readable fusion.json: not made by this engine, or damaged; build it again"),
         (
             '["words", "lett',
-            "the index has no readable fusion.json: not made by this engine, or damaged; build it anew",
+            "the index has no readable fusion.json: not made by this engine, or damaged; build it again",
         ),
         ('["words", "letters"]', "the index has no readable fusion.json: not made by this engine"),
         ('{"engine": "fusion", "version": 1, "systems": 5}', "the index has no readable fusion.json: not made by"),
         (
             '{"engine": "fusion", "version": 0, "systems": ["words", "letters"]}',
-            "the index is of engine 'fusion', version 0; this is 'fusion', version 1: build it anew",
+            "the index is of engine 'fusion', version 0; this is 'fusion', version 1: build it again",
         ),
         (
             '{"engine": "dense", "version": 1, "systems": ["words", "letters"]}',
-            "the index is of engine 'dense', version 1; this is 'fusion', version 1: build it anew",
+            "the index is of engine 'dense', version 1; this is 'fusion', version 1: build it again",
         ),
     ],
     ids=["none", "damaged", "unversioned", "other-content", "older", "other-engine"],
@@ -170,11 +170,11 @@ def test_each_has_its_own_images_variables_under_the_launchers(
     assert adapter.component.environment(here, last, last) == {**last, **launched}
     # What the launcher sets wins over an image, as in a job of its own.
     assert adapter.component.environment({**here, "X": "launched"}, first, last)["X"] == "launched"
-    told = [adapter.component.Told("e", "e", "", False, variables) for variables in ({}, {"PATH": "/last"})]
+    facts = [adapter.component.ComponentFacts("e", "e", "", False, variables) for variables in ({}, {"PATH": "/last"})]
     monkeypatch.setenv("PATH", "/last")
     paths = [
-        (adapter.component.Component(each, {}, Envelope("e", 1, 1), Path("/"), last=told[1]).environment or {})["PATH"]
-        for each in told
+        (adapter.component.Component(each, {}, Envelope("e", 1, 1), Path("/"), last=facts[1]).environment or {})["PATH"]
+        for each in facts
     ]
     assert paths == [os.defpath, "/last"], "the last image's is not the other's"
 

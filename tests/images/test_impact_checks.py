@@ -65,9 +65,9 @@ for wrong in (*({**params, **each} for each in changes), plain):
         say(str(error))
 """
     impacts, tokens, weights, *unknown = ask("bt-splade-l", BUILT + lines)
-    assert impacts == "the index was made with quantisation 100, the system asks for 50; build it anew"
-    assert tokens == "the index was made with document_tokens 256, the system asks for 128; build it anew"
-    assert weights.startswith("the index was made with bt-splade-l-document_sha256 ")
+    assert impacts == "the index was built with quantisation 100, the system asks for 50; build it again"
+    assert tokens == "the index was built with document_tokens 256, the system asks for 128; build it again"
+    assert weights.startswith("the index was built with bt-splade-l-document_sha256 ")
     assert [each[:20] for each in unknown] == [
         "method is 'spalde', ",
         "quantisation is 0, m",

@@ -181,7 +181,7 @@ for adapt, place in ((engine(language="zh"), index), (engine(), index / "lucene"
         say(str(error))
 """
     language, unknown = probe("bm25", lines)
-    assert language == "the index was made with language 'en', the system asks for 'zh'; build it anew"
+    assert language == "the index was built with language 'en', the system asks for 'zh'; build it again"
     assert unknown.startswith("the index has no readable built-with.json")
 
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from harness.cli import main
 from harness.errors import ImageError
-from harness.launch import docker_arguments
+from harness.launch import container
 from harness.launch.base import Prepared
 from harness.launch.images import builder, catalog, emulation, platforms
 from tests.images.conftest import CACHE
@@ -46,11 +46,11 @@ def test_an_image_of_the_other_platform_keeps_the_contract_and_is_not_measured(
 
     null = catalog.system("null")
     image = builder.find(engine, null, platform=foreign)
-    assert image is not None and image.platform == foreign and image.reference != builder._Wanted.system(null).reference
+    assert image is not None and image.platform == foreign and image.reference != builder._Target.system(null).reference
     assert engine.images.get(image.digest).attrs["Architecture"] == platforms.debian(foreign)
     machine = engine.containers.run(
         image.digest, ["-c", "import os; print(os.uname().machine)"], entrypoint="python3", remove=True
     )
     assert machine.decode().strip() == platforms.kernel(foreign)
     with pytest.raises(ImageError, match=f"its image is for {foreign}, which this engine .* could only emulate"):
-        docker_arguments.refuse(engine, Prepared(null, image.digest, image.digest))
+        container.refuse_emulation(engine, Prepared(null, image.digest, image.digest))

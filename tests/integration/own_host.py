@@ -12,7 +12,7 @@ from pathlib import Path
 import docker
 import pytest
 
-from harness.launch.docker_arguments import LABEL
+from harness.launch.container import LABEL
 
 
 @contextmanager

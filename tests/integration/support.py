@@ -19,7 +19,7 @@ from click.testing import CliRunner
 
 from harness.cli import main
 from harness.filesystem import has_died
-from harness.launch.docker_arguments import LABEL
+from harness.launch.container import LABEL
 from harness.pricing import prices
 from harness.report import render
 from harness.results.reader import read_jobs

@@ -14,8 +14,8 @@ import docker
 import pytest
 from docker.models.containers import Container
 
+from harness.launch.container import LABEL
 from harness.launch.docker import DockerLauncher
-from harness.launch.docker_arguments import LABEL
 from harness.launch.images import catalog
 from harness.records import Outcome
 from harness.results.reader import read_jobs

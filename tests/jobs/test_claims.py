@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from harness.jobs.claims import contradiction
-from harness.jobs.job_samples import Sample
+from harness.jobs.job_samples import Sample, clock_contradiction
 from harness.launch.base import Handed
-from harness.launch.monitor.counters import Reading
+from harness.launch.monitor.traces import Reading
 from harness.records import Isolation, JobSpec, Query, ScenarioParams
 from tests.support import job_fixtures
 
@@ -47,7 +46,7 @@ class Trial:
 
     def said(self, **change: Any) -> str | None:
         handed = () if change.get("handed", ...) is None else (replace(self.handed, **change),)
-        return contradiction(self.spec, handed, self.samples, self.readings)
+        return clock_contradiction(self.spec, handed, self.samples, self.readings)
 
 
 @pytest.mark.parametrize("latency_ms", [0.001, 0.4, 5, 200])

@@ -13,9 +13,7 @@ import pytest
 
 from harness.jobs.collect import Collected, collect
 from harness.launch.base import Ended, LaunchRequest, Stopped
-from harness.launch.monitor.counters import CounterTrace, Reading
-from harness.launch.monitor.gpu_trace import GpuTrace, Moment, Others
-from harness.launch.monitor.memory import MemoryTrace
+from harness.launch.monitor.traces import CounterTrace, GpuTrace, MemoryTrace, Moment, Others, Reading
 from harness.records import Isolation, Measurement, Outcome, Phase, Query, to_json
 from harness.results.schema import GpuReading, GpuUse, Placement
 from tests.support import job_fixtures

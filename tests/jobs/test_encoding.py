@@ -19,7 +19,7 @@ from harness.evaluation import embeddings
 from harness.evaluation.embeddings import Embeddings, sha256_of_texts
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.trec import Run
-from harness.jobs import encode, flat_index
+from harness.jobs import encode
 from harness.jobs.encode import EncodingSetup, TextSet
 from harness.launch.base import Ended, LaunchRequest, Limits
 from harness.launch.fake import FakeLauncher
@@ -122,7 +122,7 @@ def test_queries_are_encoded_as_queries(bench: Bench, workshop: EncodingSetup, l
 @pytest.mark.parametrize(("name", "why"), [("bm25", "of the engine 'lucene'"), ("colbertv2-s", "of the engine")])
 def test_engines_without_an_encoder_are_refused(name: str, why: str) -> None:
     with pytest.raises(UsageError, match=why):
-        encode.check(catalog.system(name))
+        encode.check_exact_index(catalog.system(name))
 
 
 def test_a_text_with_half_a_character_is_one_with_a_mark_in_its_place(bench: Bench) -> None:
@@ -134,7 +134,7 @@ def test_a_text_with_half_a_character_is_one_with_a_mark_in_its_place(bench: Ben
 def test_an_approximate_index_and_a_system_without_queries_are_refused() -> None:
     approximate = SYSTEM.model_copy(update={"build_params": {**SYSTEM.build_params, "index": "hnsw"}})
     with pytest.raises(UsageError, match="an index 'hnsw', which changes them"):
-        encode.check(approximate)
+        encode.check_exact_index(approximate)
     with pytest.raises(UsageError, match="no encoder of queries"):
         encode.as_documents(SYSTEM.model_copy(update={"search_params": {}}))
 
@@ -164,11 +164,11 @@ def _nan(folder: Path) -> None:
 )
 def test_an_index_that_is_none_is_refused(tmp_path: Path, mischief: Callable[[Path], object], why: str) -> None:
     write_index(tmp_path, ["a", "é"], [[1, 2], [3, 4]])
-    ids, vectors = flat_index.read(tmp_path).take(None)
+    ids, vectors = encode.read_flat_index(tmp_path).take(None)
     assert ids == ("a", "é") and vectors.tolist() == [[1, 2], [3, 4]]
     mischief(tmp_path)
     with pytest.raises(JobError, match=why):
-        flat_index.read(tmp_path).take(None)
+        encode.read_flat_index(tmp_path).take(None)
 
 
 def _linked(path: Path) -> None:
@@ -284,5 +284,5 @@ def test_what_the_engine_itself_writes_is_read(tmp_path: Path, monkeypatch: pyte
     doc_ids.join(shards, tmp_path / "index")
     facts = {"engine": "dense", "index": "flat", "checkpoint_sha256": "c", "documents": 4, "dimensions": 3}
     built_with.write(tmp_path / "index", facts)
-    found, vectors = flat_index.read(tmp_path / "index").take(["b1", "é0", "elsewhere"])
+    found, vectors = encode.read_flat_index(tmp_path / "index").take(["b1", "é0", "elsewhere"])
     assert found == ("é0", "b1") and vectors.tolist() == [[0, 0, 0], [1, 1, 1]]

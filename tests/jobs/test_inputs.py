@@ -13,6 +13,7 @@ from harness.datasets import prepare
 from harness.errors import UsageError
 from harness.jobs import inputs, suite
 from harness.jobs.inputs import Inputs, RunOptions
+from harness.jobs.plan import plan_here
 from harness.launch.fake import FakeLauncher
 from harness.progress import shown
 from tests.conftest import Bench, write_dataset
@@ -54,7 +55,7 @@ def test_queries_lent_for_warm_up_are_said_once_and_leave_fewer_to_time(bench: B
     with shown(Console(file=text, width=200)):
         found = inputs.gather(suite.load(bench.suite("[protocol]\nwarmup_queries = 5\n")), options(bench))
     assert "  tiny: 4 of 20 queries warm the systems up; they are judged, not timed" in text.getvalue()
-    job = inputs.planned(found, options(bench), FakeLauncher())[0]
+    job = plan_here(found, options(bench), FakeLauncher())[0]
     assert (job.spec.sample_size, job.spec.timed_queries, job.spec.warmup_queries) == (20, 16, 4)
 
 
@@ -141,15 +142,15 @@ def test_planning_runs_nothing_and_sees_what_is_stored(bench: Bench) -> None:
     path = bench.suite(profiles=["cpu1-mem256m", "cpu2-mem4"])
     launcher = FakeLauncher()
     found = inputs.gather(suite.load(path), options(bench))
-    assert [job.done for job in inputs.planned(found, options(bench), launcher)] == [False, False]
+    assert [job.done for job in plan_here(found, options(bench), launcher)] == [False, False]
     assert launcher.launched == [] and not bench.results.exists()
     bench.run(FakeLauncher(), path, only="cpu2-mem4")
-    assert [job.done for job in inputs.planned(found, options(bench), launcher)] == [False, True]
-    assert [job.done for job in inputs.planned(found, options(bench, fresh=True), launcher)] == [False, False]
+    assert [job.done for job in plan_here(found, options(bench), launcher)] == [False, True]
+    assert [job.done for job in plan_here(found, options(bench, fresh=True), launcher)] == [False, False]
 
 
 def test_a_profile_that_the_host_cannot_give_is_planned_with_its_reason(bench: Bench, gather: Gather) -> None:
-    (job,) = inputs.planned(gather(profiles=["gpu1-cpu1-mem4"]), options(bench), FakeLauncher())
+    (job,) = plan_here(gather(profiles=["gpu1-cpu1-mem4"]), options(bench), FakeLauncher())
     assert job.cannot == "the fake launcher has no GPU"
     assert job.why == "not applicable: the fake launcher has no GPU"
 

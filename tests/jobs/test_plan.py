@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from harness.jobs.plan import NO_IMAGE, DatasetFacts, Planned, cells, index_key, order, plan, states
+from harness.jobs.inputs import Inputs
+from harness.jobs.plan import NO_IMAGE, Planned, index_key, order, plan, states
 from harness.jobs.suite import Expectation, Offline, Restriction, Server, Suite, SuiteProtocol
 from harness.launch.images.catalog import System
 from harness.records import Envelope, Isolation, Outcome, ScenarioParams
@@ -31,17 +33,27 @@ def system(name: str, **build_params: Any) -> System:
     return job_fixtures.system(name, build_params=build_params, search_params={"k1": 0.9})
 
 
+def dataset(corpus: str, qrels: str = "q") -> Any:
+    return SimpleNamespace(corpus=SimpleNamespace(sha256=corpus), qrels_sha256=qrels)
+
+
+def sample(sha256: str = "s", size: int = 300) -> Any:
+    return SimpleNamespace(
+        sample_sha256=sha256, warmup_sha256="w", sample=range(size), warmup=range(10), held_out=frozenset()
+    )
+
+
 def make(suite: Suite = SUITE, stored: Iterable[Result] = (), only: str | None = None, **keys: Any) -> list[Planned]:
     given: dict[str, Any] = {
         "systems": {name: system(name) for name in ("a", "b", NULL_SYSTEM)},
         "profiles": {name: Envelope(name, 1, 1 << 30) for name in ("p1", "p2")},
-        "datasets": {name: DatasetFacts(f"c-{name}", "q", "s", "w", 300, 10, 0) for name in ("tiny", "big")},
-        "digests": DIGESTS,
-        "cannot": {},
-        "isolation": Isolation.CONTAINER,
-        **keys,
+        "datasets": {name: dataset(f"c-{name}") for name in ("tiny", "big")},
+        "samples": {name: sample() for name in ("tiny", "big")},
     }
-    return plan(suite, cells(suite, only), stored=stored, **given)
+    for name in given:
+        given[name] |= keys.pop(name, {})
+    options: dict[str, Any] = {"digests": DIGESTS, "isolation": Isolation.CONTAINER, **keys}
+    return plan(Inputs(suite, suite.cells(only), **given), stored=stored, **options)
 
 
 ONE = "a/tiny/single_stream/p1"
@@ -70,7 +82,7 @@ def test_the_plan_is_the_product_of_what_the_suite_names() -> None:
     [("a", 4), ("p1", 4), ("[ab]", 8), ("t*", 4), ("a/*", 4), ("*/p1", 4), (ONE, 1), ("A", 0), ("single_stream", 8)],
 )
 def test_only_matches_a_cell_or_any_one_of_its_parts(glob: str, count: int) -> None:
-    assert len(cells(SUITE, glob)) == count
+    assert len(SUITE.cells(glob)) == count
 
 
 def test_what_is_stored_as_ok_is_done() -> None:
@@ -118,8 +130,8 @@ def test_an_outcome_that_is_foreseen_is_done_and_ok_is_not() -> None:
         {"digests": {"a": "sha256:new"}},
         {"systems": {"a": system("a", stemmer=True)}},
         {"profiles": {"p1": Envelope("p1", 1, 2 << 30)}},
-        {"datasets": {"tiny": DatasetFacts("other", "q", "s", "w", 300, 10, 0)}},
-        {"datasets": {"tiny": DatasetFacts("c-tiny", "q", "other", "w", 300, 10, 0)}},
+        {"datasets": {"tiny": dataset("other")}},
+        {"samples": {"tiny": sample("other")}},
         {"isolation": Isolation.PROCESS},
     ],
 )
@@ -211,12 +223,12 @@ def test_a_cell_is_told_by_what_its_jobs_have_in_common_else_by_counts() -> None
 
 def test_the_null_system_runs_once_on_each_profile_that_is_measured() -> None:
     suite = FRESH.model_copy(update={"overhead": True})
-    null = [cell for cell in cells(suite) if cell.system == NULL_SYSTEM]
+    null = [cell for cell in suite.cells() if cell.system == NULL_SYSTEM]
     assert [cell.profile for cell in null] == ["p1", "p2"]
     assert {cell.scenario for cell in null} == {"single_stream"}
-    assert [cell.profile for cell in cells(suite, ONE) if cell.system == NULL_SYSTEM] == ["p1"]
-    assert [(cell.system, cell.profile) for cell in cells(suite, f"{NULL_SYSTEM}/*/*/p2")] == [(NULL_SYSTEM, "p2")]
-    assert cells(suite, "nothing") == []
+    assert [cell.profile for cell in suite.cells(ONE) if cell.system == NULL_SYSTEM] == ["p1"]
+    assert [(cell.system, cell.profile) for cell in suite.cells(f"{NULL_SYSTEM}/*/*/p2")] == [(NULL_SYSTEM, "p2")]
+    assert suite.cells("nothing") == []
     jobs = [job for job in make(suite) if job.cell.system == NULL_SYSTEM]
     assert [(job.spec.jobs, job.spec.trials) for job in jobs] == [(1, 1), (1, 1)]
     assert sum(job.spec.job == 0 for job in order(make(suite), 1)) == 10, "it comes in the first round, not in each"
@@ -224,23 +236,23 @@ def test_the_null_system_runs_once_on_each_profile_that_is_measured() -> None:
 
 def test_a_suite_that_names_the_null_system_itself_gets_no_second_one() -> None:
     suite = FRESH.model_copy(update={"overhead": True, "systems": ("a", NULL_SYSTEM)})
-    assert len([cell for cell in cells(suite) if cell.system == NULL_SYSTEM]) == 4
+    assert len([cell for cell in suite.cells() if cell.system == NULL_SYSTEM]) == 4
 
 
 RESTRICTED = SUITE.model_copy(update={"restrict": (Restriction(profiles=("p1",), systems=("a",)),)})
 
 
 def test_a_restricted_profile_has_the_cells_of_its_systems_alone() -> None:
-    places = {(cell.system, cell.dataset, cell.profile) for cell in cells(RESTRICTED)}
-    whole = {(cell.system, cell.dataset, cell.profile) for cell in cells(SUITE)}
+    places = {(cell.system, cell.dataset, cell.profile) for cell in RESTRICTED.cells()}
+    whole = {(cell.system, cell.dataset, cell.profile) for cell in SUITE.cells()}
     assert whole - places == {("b", "tiny", "p1"), ("b", "big", "p1")} and len(make(RESTRICTED)) == 6
-    assert cells(RESTRICTED, "b/*/p1") == [], "not even when it is asked for"
+    assert RESTRICTED.cells("b/*/p1") == [], "not even when it is asked for"
 
 
 def test_the_null_system_is_measured_on_a_restricted_profile_too() -> None:
     suite = RESTRICTED.model_copy(update={"overhead": True})
-    assert {cell.profile for cell in cells(suite) if cell.system == NULL_SYSTEM} == {"p1", "p2"}
-    assert [cell.profile for cell in cells(suite, "b") if cell.system == NULL_SYSTEM] == ["p2"], "where b is measured"
+    assert {cell.profile for cell in suite.cells() if cell.system == NULL_SYSTEM} == {"p1", "p2"}
+    assert [cell.profile for cell in suite.cells("b") if cell.system == NULL_SYSTEM] == ["p2"], "where b is measured"
 
 
 def test_what_a_scenario_needs_is_part_of_the_spec() -> None:

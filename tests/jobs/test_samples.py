@@ -25,7 +25,7 @@ def read(folder: Path, spec: JobSpec, *lines: dict[str, Any]) -> tuple[list[Samp
     job = LaunchRequest(spec, PREPARED, folder, folder, folder)
     job.out.mkdir(exist_ok=True)
     (job.out / "samples.jsonl").write_text("".join(json.dumps(each) + "\n" for each in lines), encoding="utf-8")
-    return job_samples.read(job)
+    return job_samples.read_samples(job)
 
 
 def sample(trial: int, query_id: str, **change: Any) -> Sample:
@@ -92,7 +92,7 @@ def test_stages_without_end_are_refused(tmp_path: Path) -> None:
 
 def test_a_job_without_samples_has_none(tmp_path: Path) -> None:
     job = LaunchRequest(SPEC, PREPARED, tmp_path, tmp_path, tmp_path)
-    assert job_samples.read(job) == ([], set(), None)
+    assert job_samples.read_samples(job) == ([], set(), None)
 
 
 def test_every_trial_of_the_job_and_every_repeat_is_wanted() -> None:

@@ -1,4 +1,4 @@
-"""The share of another machine's plan: its jobs, as they were planned there, or none."""
+"""A part of another machine's plan: its jobs, exactly as planned there."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import pytest
 
 from harness.errors import UsageError
 from harness.jobs import inputs, suite
-from harness.jobs.assignment import AssignedJob, AssignedWork, RunCallbacks
-from harness.jobs.inputs import RunOptions
-from harness.jobs.plan import NO_IMAGE, Planned
+from harness.jobs.inputs import AssignedJob, AssignedWork, RunCallbacks, RunOptions
+from harness.jobs.plan import NO_IMAGE, Planned, assigned, plan_here
 from harness.launch.fake import FakeLauncher
 from harness.records import Outcome
 from harness.results.schema import job_key
@@ -24,27 +23,27 @@ TYPES = {"cpu1-mem256m": "c7g.large"}
 def planned(bench: Bench) -> list[Planned]:
     launcher, options = FakeLauncher(), RunOptions(bench.results, bench.cache, bench.folder, instance_types=TYPES)
     loaded = suite.load(bench.suite(protocol(3)))
-    return inputs.planned(inputs.gather(loaded, options), options, launcher)
+    return plan_here(inputs.gather(loaded, options), options, launcher)
 
 
 def wanted(job: Planned, repetition: int = 0) -> AssignedJob:
     return AssignedJob(repetition, job_key(replace(job.spec, repetition=repetition)))
 
 
-def share(*jobs: tuple[Planned, AssignedJob]) -> AssignedWork:
+def work(*jobs: tuple[Planned, AssignedJob]) -> AssignedWork:
     return AssignedWork({(job.cell, job.spec.job): what for job, what in jobs}, RunCallbacks())
 
 
-def test_only_its_jobs_are_left_as_the_attempts_asked_for(planned: list[Planned]) -> None:
+def test_assigned_keeps_only_its_jobs_as_the_attempts_named(planned: list[Planned]) -> None:
     assert len(planned) == 3 and {job.spec.instance_type for job in planned} == {"c7g.large"}
-    first, last = share((planned[0], wanted(planned[0])), (planned[2], wanted(planned[2], 4))).of(planned, set())
+    first, last = assigned(planned, work((planned[0], wanted(planned[0])), (planned[2], wanted(planned[2], 4))), set())
     assert (first.spec, first.done) == (planned[0].spec, False)
     assert last.spec == replace(planned[2].spec, repetition=4) and not last.done
 
 
-def test_what_is_stored_here_is_done(planned: list[Planned]) -> None:
-    ours = share((planned[0], wanted(planned[0])))
-    assert [job.done for job in ours.of(planned, {job_key(planned[0].spec)})] == [True]
+def test_assigned_job_is_done_when_stored_here(planned: list[Planned]) -> None:
+    ours = work((planned[0], wanted(planned[0])))
+    assert [job.done for job in assigned(planned, ours, {job_key(planned[0].spec)})] == [True]
 
 
 def test_an_instance_type_makes_another_job(planned: list[Planned]) -> None:
@@ -54,13 +53,13 @@ def test_an_instance_type_makes_another_job(planned: list[Planned]) -> None:
 
 def refused(planned: Planned, key: str) -> str:
     with pytest.raises(UsageError) as caught:
-        share((planned, AssignedJob(0, key))).of([planned], set())
+        assigned([planned], work((planned, AssignedJob(0, key))), set())
     assert "\n" not in str(caught.value)
     assert str(caught.value).startswith("planted tiny single_stream cpu1-mem256m job 0: ")
     return str(caught.value)
 
 
-def test_another_job_is_refused_and_what_differs_is_named(planned: list[Planned]) -> None:
+def test_assigned_refuses_a_different_job_and_names_the_difference(planned: list[Planned]) -> None:
     job = planned[0]
     assert "would be another job here" in refused(job, "0" * 16)
     assert "planned for no instance type, here it is c7g.large" in refused(
@@ -69,10 +68,10 @@ def test_another_job_is_refused_and_what_differs_is_named(planned: list[Planned]
     assert "its image is not here" in refused(replace(job, spec=replace(job.spec, image_digest=NO_IMAGE)), "0" * 16)
     assert "cannot run it: no GPU; choose" in refused(replace(job, cannot="no GPU"), "0" * 16)
     with pytest.raises(UsageError, match="job 1: the suite here does not declare it"):
-        share((planned[1], wanted(planned[1]))).of(planned[:1], set())
+        assigned(planned[:1], work((planned[1], wanted(planned[1]))), set())
 
 
-def test_no_share_is_the_whole_plan_and_nobody_follows(bench: Bench, tmp_path: Path) -> None:
+def test_run_without_assigned_work_does_the_whole_plan(bench: Bench, tmp_path: Path) -> None:
     summary = bench.run(FakeLauncher())
     assert [result.outcome for result, _ in summary.jobs] == [Outcome.OK]
     assert summary.jobs[0][0].spec.instance_type is None and summary.jobs[0][0].instance is None

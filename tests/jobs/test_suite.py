@@ -8,7 +8,7 @@ import pytest
 
 from harness.analysis import published as published_tables
 from harness.errors import FileError
-from harness.jobs import plan, suite
+from harness.jobs import suite
 from harness.jobs.suite import dataset_name
 from harness.pricing import hardware_profiles
 from harness.records import Outcome, ScenarioParams
@@ -164,7 +164,7 @@ def test_a_dataset_is_called_by_the_last_part_of_its_path(declared: str) -> None
 def test_the_papers_suites_have_exactly_the_cells_of_its_table_3(dataset: str, count: int) -> None:
     declared = suite.load(ROOT / "suites" / f"santhanam2023-{dataset}.toml")
     profiles = hardware_profiles.profiles()
-    planned = [(cell.system, profiles[cell.profile]) for cell in plan.cells(declared)]
+    planned = [(cell.system, profiles[cell.profile]) for cell in declared.cells()]
     published = published_tables.read(ROOT / "results" / "published" / "santhanam2023")
     printed = [
         (line.system.lower(), line.gpu, line.cpu, float(line.ram_gib.value)) for line in published.table3[dataset]

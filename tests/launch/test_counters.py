@@ -13,15 +13,8 @@ import pytest
 
 from harness.driver import cgroup
 from harness.driver.procfs import read_text
-from harness.launch.monitor.counters import (
-    CgroupCounters,
-    CounterTrace,
-    HostCpus,
-    ProcessCounters,
-    Reading,
-    Threads,
-    Totals,
-)
+from harness.launch.monitor.sources import CgroupCounters, HostCpus, ProcessCounters, Threads, Totals
+from harness.launch.monitor.traces import CounterTrace, Reading
 from harness.records import Phase
 from harness.results.schema import Counters
 from tests.support.recorded_cgroups import FOLDER, docker_says, unfold

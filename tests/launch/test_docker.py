@@ -16,8 +16,8 @@ from docker.models.containers import Container
 
 from harness.filesystem import this_process
 from harness.launch import docker as module
+from harness.launch.container import LABEL
 from harness.launch.docker import DockerLauncher
-from harness.launch.docker_arguments import LABEL
 from harness.records import Isolation, Outcome
 from harness.results.reader import read_jobs
 from harness.results.schema import Result

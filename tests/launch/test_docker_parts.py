@@ -12,10 +12,10 @@ import pytest
 import requests
 
 from harness.errors import EngineError, ImageError
+from harness.launch import container as container_launch
 from harness.launch import docker as module
-from harness.launch import docker_arguments
+from harness.launch.container import LOG_BYTES, ContainerWait, create_arguments
 from harness.launch.docker import DockerLauncher, _log, group_of
-from harness.launch.docker_arguments import LOG_BYTES, Waiting, arguments
 from harness.progress import silent
 from harness.records import Outcome
 from harness.results.schema import Placement
@@ -141,9 +141,9 @@ def test_the_engine_has_some_time_to_end_a_container(monkeypatch: pytest.MonkeyP
     hung = threading.Event()
     container = Scripted()
     monkeypatch.setattr(container, "wait", lambda timeout: hung.wait(30))
-    monkeypatch.setattr(docker_arguments, "_KILL_S", 0.1)
+    monkeypatch.setattr(container_launch, "_KILL_S", 0.1)
     with pytest.raises(EngineError, match="did not end a container"):
-        Waiting(container).result()  # type: ignore[arg-type]
+        ContainerWait(container).result()  # type: ignore[arg-type]
     hung.set()
 
 
@@ -179,7 +179,7 @@ def launched(
 
 def test_a_job_is_held_to_its_cpus_and_their_memory(tmp_path: Path) -> None:
     job = Stage(tmp_path).job
-    asked = arguments(job, Placement((4, 5, 12), (1,), True, (0,), apart=True))
+    asked = create_arguments(job, Placement((4, 5, 12), (1,), True, (0,), apart=True))
     assert (asked["cpuset_cpus"], asked["cpuset_mems"]) == ("4,5,12", "1")
-    assert arguments(job, Placement((0,), (), None, (0,), apart=False))["cpuset_mems"] is None
+    assert create_arguments(job, Placement((0,), (), None, (0,), apart=False))["cpuset_mems"] is None
     assert asked["log_config"]["Config"] == {"max-size": str(LOG_BYTES // 2), "max-file": "2"}

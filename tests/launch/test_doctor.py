@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import docker
@@ -25,11 +26,12 @@ class Host:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.info: dict[str, Any] | Exception = {**INFO, **FINE}
-        self.memory = {"MemAvailable": 20 << 30, "SwapTotal": 0}
+        self.available_bytes, self.swap_bytes = 20 << 30, 0
         self.load, self.cpus, self.cgroup, self.gpus, self.closed = 0.1, 2, 2, Gpus(("H200",), "590.1"), 0
         client = type("Client", (), {"info": self._info, "close": self._close})
         monkeypatch.setattr(docker, "from_env", lambda timeout: client)
-        monkeypatch.setattr(doctor, "_meminfo", lambda key: dict(self.memory).get(key))
+        monkeypatch.setattr(doctor.psutil, "virtual_memory", self._virtual_memory)
+        monkeypatch.setattr(doctor.psutil, "swap_memory", lambda: SimpleNamespace(total=self.swap_bytes))
         monkeypatch.setattr(doctor.host, "cpus", lambda: self.cpus)
         monkeypatch.setattr(doctor.os, "getloadavg", lambda: (self.load, 0, 0))
         monkeypatch.setattr(doctor.cgroup, "host_version", lambda: self.cgroup)
@@ -47,6 +49,9 @@ class Host:
         if isinstance(self.info, Exception):
             raise self.info
         return self.info
+
+    def _virtual_memory(self) -> SimpleNamespace:
+        return SimpleNamespace(total=32 << 30, available=self.available_bytes)
 
     def _place(self, count: int) -> Placement:
         """The harness's CPU is its own while there is one left."""
@@ -114,7 +119,7 @@ def test_swap_that_cannot_be_limited_fails_only_where_there_is_some(host: Host) 
     host.info = {**INFO, **FINE, "SwapLimit": False}
     assert host.bad() == []
     host.cpu_s, host.memory_s = [0.004] * 3, [0.008] * 3
-    host.memory["SwapTotal"] = 2 << 30
+    host.swap_bytes = 2 << 30
     assert [(finding.level, finding.what) for finding in host.bad()] == [(Level.FAIL, "limits"), (Level.WARN, "swap")]
 
 
@@ -123,8 +128,8 @@ def test_swap_that_cannot_be_limited_fails_only_where_there_is_some(host: Host) 
     [
         ({"cgroup": None}, "cgroup: no memory controller in /sys/fs/cgroup"),
         ({"cpus": 1, "load": 0.0}, "CPUs: 1 usable of "),
-        ({"memory": {"MemAvailable": 3 << 30, "SwapTotal": 0}}, "3.0 GiB available"),
-        ({"memory": {"MemAvailable": 8 << 30, "SwapTotal": 1 << 30}}, "swap: 1.0 GiB"),
+        ({"available_bytes": 3 << 30}, "3.0 GiB available"),
+        ({"swap_bytes": 1 << 30}, "swap: 1.0 GiB"),
         ({"topology": Topology((), False)}, "topology: the kernel does not show which CPUs share a core"),
         (
             {"topology": Topology((Core(frozenset({0, 1}), frozenset({0}), 0),), True)},
@@ -160,8 +165,3 @@ def test_a_host_without_gpus_is_no_worse_for_it(host: Host) -> None:
 def test_the_largest_job_that_leaves_the_harness_a_cpu_is_said(host: Host, cpus: int, said: str) -> None:
     host.cpus = cpus
     assert said in next(finding.fact for finding in doctor.examine() if finding.what == "CPUs")
-
-
-def test_this_hosts_own_files_can_be_read() -> None:
-    assert (doctor._meminfo("MemTotal") or 0) > 1 << 28
-    assert doctor._meminfo("NoSuchKey") is None

@@ -10,7 +10,7 @@ import pytest
 
 from harness.driver import cgroup
 from harness.driver.cgroup import Cgroup
-from harness.launch import limit_check
+from harness.launch import container
 from harness.records import Cpuset, Envelope, Outcome
 from tests.driver.test_cgroup import ID, V1_PROCESS
 from tests.support.recorded_cgroups import DRIVERS, FOLDER, unfold
@@ -70,13 +70,13 @@ class Host:
 
     def refused(self, cpuset: Cpuset = CPUSET) -> str | None:
         """What is said of it."""
-        stopped = limit_check.refusal(self.group, self.asked, cpuset)
+        stopped = container.limit_mismatch(self.group, self.asked, cpuset)
         assert stopped is None or stopped.outcome is Outcome.ENVELOPE_MISMATCH
         return stopped.detail.removeprefix("seen from outside: ") if stopped else None
 
     def moved(self) -> str | None:
         """What is said of it later."""
-        stopped = limit_check.moved(self.group, CPUSET)
+        stopped = container.limit_change(self.group, CPUSET)
         assert stopped is None or stopped.outcome is Outcome.ENVELOPE_MISMATCH
         return stopped.detail.removeprefix("seen from outside: ") if stopped else None
 
@@ -96,9 +96,9 @@ def test_nothing_is_said_when_all_holds(host: Host) -> None:
 
 
 def test_what_the_host_does_not_show_is_left_to_what_is_read_inside(host: Host, tmp_path: Path) -> None:
-    assert limit_check.refusal(None, ASKED, CPUSET) is None and limit_check.moved(None, CPUSET) is None
+    assert container.limit_mismatch(None, ASKED, CPUSET) is None and container.limit_change(None, CPUSET) is None
     gone = Cgroup(host.version, tmp_path / "a", tmp_path / "a", tmp_path / "a")
-    assert limit_check.refusal(gone, ASKED, CPUSET) is None and limit_check.moved(gone, CPUSET) is None
+    assert container.limit_mismatch(gone, ASKED, CPUSET) is None and container.limit_change(gone, CPUSET) is None
 
 
 def test_other_cpus_and_nodes_are_named_at_the_start_and_later(host: Host) -> None:
@@ -178,8 +178,8 @@ def test_a_quota_above_for_all_cpus_that_there_are_stops_nobody(
     # Where it is not shown which CPUs a parent may use, these are the host's.
     for path in _up(host.cpuset, up).glob("cpuset.*"):
         path.unlink()
-    monkeypatch.setattr(limit_check.os, "cpu_count", lambda: 5)
+    monkeypatch.setattr(container.os, "cpu_count", lambda: 5)
     assert host.refused() is host.moved() is None
-    monkeypatch.setattr(limit_check.os, "cpu_count", lambda: 6)
+    monkeypatch.setattr(container.os, "cpu_count", lambda: 6)
     assert "has a CPU quota of 5 CPUs and may use 6, asked for" in (host.refused() or "")
     assert host.refused() == host.moved()

@@ -12,7 +12,7 @@ import pytest
 
 from harness.errors import EngineError
 from harness.launch.monitor import gpu
-from harness.launch.monitor.gpu_trace import Others
+from harness.launch.monitor.traces import Others
 from harness.results.schema import GpuReading
 from tests.launch.nvml import Nvml
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Iterable
 import pytest
 
 from harness.launch.monitor import sampler as sampler_monitor
-from harness.launch.monitor.gpu_trace import Moment, Others
 from harness.launch.monitor.sampler import INTERVAL_S, GpuSampler, Sampler
+from harness.launch.monitor.traces import Moment, Others
 from harness.results.schema import GpuReading
 from tests.launch.test_sampler import ScriptedCounters, ScriptedMemory, until
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.launch.monitor.gpu_trace import GpuTrace, Moment, Others, others
+from harness.launch.monitor.traces import GpuTrace, Moment, Others, others
 from harness.records import Phase
 from harness.results.schema import GpuReading, GpuUse
 

@@ -10,7 +10,8 @@ import tempfile
 from pathlib import Path
 
 from harness.driver import cgroup
-from harness.launch.monitor.memory import CgroupMemory, MemoryNow, MemoryTrace, ProcessMemory
+from harness.launch.monitor.sources import CgroupMemory, ProcessMemory
+from harness.launch.monitor.traces import MemoryNow, MemoryTrace
 from harness.records import Phase
 from harness.results.schema import Memory
 from tests.support.recorded_cgroups import unfold

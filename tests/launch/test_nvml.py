@@ -5,7 +5,7 @@ from __future__ import annotations
 import pynvml
 import pytest
 
-from harness.launch.monitor import nvml as module
+from harness.launch.monitor import gpu as module
 from tests.launch.nvml import Nvml
 
 BOTH = [0, 1]

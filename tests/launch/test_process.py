@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness.jobs.orchestrator import RunSummary
-from harness.launch.monitor.memory import process_tree
+from harness.launch.monitor.sources import process_tree
 from harness.launch.process import ProcessLauncher
 from harness.records import Isolation, Outcome
 from harness.results.reader import StoredJob, read_jobs

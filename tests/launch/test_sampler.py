@@ -7,9 +7,8 @@ import time
 from collections.abc import Callable, Iterable
 
 from harness.launch.monitor import sampler as module
-from harness.launch.monitor.counters import Reading
-from harness.launch.monitor.memory import MemoryNow
 from harness.launch.monitor.sampler import Sampler
+from harness.launch.monitor.traces import MemoryNow, Reading
 from harness.results.schema import Memory
 
 

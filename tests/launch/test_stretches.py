@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.launch.monitor.trial_windows import over_trials, trials_of
+from harness.launch.monitor.traces import over_trials, trials_of
 from harness.records import Phase
 
 

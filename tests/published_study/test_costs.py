@@ -32,7 +32,7 @@ def test_all_costs_of_table_2_and_all_but_one_of_table_3_agree(published: Publis
     assert differing == [("3a", 10, "DPR", "c7g.4xlarge")]
 
 
-def test_the_interval_is_what_a_hand_works_out(published: Published, follows: Snapshot) -> None:
+def test_interval_of_a_cost_matches_a_calculation_by_hand(published: Published, follows: Snapshot) -> None:
     (dpr,) = (cost for cost in recompute.costs(published, follows) if not cost.agrees)
     assert dpr.usd_per_hour == Fraction("0.58")
     assert dpr.follows.low == Fraction("18.5") * Fraction("0.58") / 3600 * 1000
@@ -40,14 +40,14 @@ def test_the_interval_is_what_a_hand_works_out(published: Published, follows: Sn
     assert dpr.follows.low > interval(dpr.printed).high
 
 
-def test_the_exact_cost_is_that_of_the_formula_that_harness_uses(published: Published, follows: Snapshot) -> None:
+def test_exact_cost_matches_the_formula_of_harness(published: Published, follows: Snapshot) -> None:
     for cost in recompute.costs(published, follows):
         usual = cost_module.usd_per_million(float(cost.latency.value) / 1000, float(cost.usd_per_hour))
         assert float(cost.exact) == pytest.approx(usual, rel=1e-12)
 
 
 @pytest.mark.parametrize("number", range(62))
-def test_a_cost_that_is_out_by_what_its_latency_may_be_is_found(
+def test_cost_beyond_the_rounding_of_its_latency_is_found(
     number: int, published: Published, follows: Snapshot, altered: Spoil
 ) -> None:
     """Each of the 62 in turn is printed as two digits more than any latency that rounds to its own allows."""
@@ -68,9 +68,7 @@ def test_an_altered_latency_is_found(altered: Spoil, follows: Snapshot) -> None:
     assert found.number == 5
 
 
-def test_both_lists_of_2022_have_the_same_prices_for_what_the_paper_names(
-    published: Published, follows: Snapshot
-) -> None:
+def test_both_price_lists_of_2022_agree_on_the_papers_types(published: Published, follows: Snapshot) -> None:
     assert follows.as_of == datetime.date(2022, 10, 31)
     later = prices.snapshot(datetime.date(2022, 12, 5))
     assert later.as_of == datetime.date(2022, 12, 5)
@@ -78,7 +76,7 @@ def test_both_lists_of_2022_have_the_same_prices_for_what_the_paper_names(
         assert later.price_of(cost.instance_type) == float(cost.usd_per_hour), cost.instance_type
 
 
-def test_a_type_without_price_is_one_line(altered: Spoil, follows: Snapshot) -> None:
+def test_type_without_price_raises_one_line(altered: Spoil, follows: Snapshot) -> None:
     wrong = altered("table2_minimum_viable.csv", "r6a.2xlarge", "r6a.2xl")
     with pytest.raises(FileError, match=r"'PLAID ColBERTv2 \(CPU\)' stands on instance type 'r6a.2xl'.*has no price"):
         recompute.costs(wrong, follows)
@@ -88,11 +86,11 @@ def test_a_type_without_price_is_one_line(altered: Spoil, follows: Snapshot) -> 
     ("text", "low", "high"),
     [("19", "18.5", "19.5"), ("14.90", "14.895", "14.905"), ("0", "0", "0.5"), ("19.127", "19.1265", "19.1275")],
 )
-def test_a_figure_stands_for_half_a_unit_to_both_sides_and_never_below_zero(text: str, low: str, high: str) -> None:
+def test_figure_covers_half_a_unit_to_both_sides_and_never_below_zero(text: str, low: str, high: str) -> None:
     assert interval(Printed(text)) == Interval(Fraction(low), Fraction(high))
 
 
-def test_intervals_meet_at_their_ends_and_no_further() -> None:
+def test_intervals_meet_at_their_ends() -> None:
     one = Interval(Fraction(1), Fraction(2))
     assert one.meets(Interval(Fraction(2), Fraction(3)))
     assert one.meets(Interval(Fraction(0), Fraction(5)))
@@ -107,9 +105,7 @@ def test_no_type_that_the_paper_names_changed_its_price(published: Published, fo
     assert all(rent.same == rent.then for rent in rents)
 
 
-def test_what_one_would_rent_provides_what_the_paper_gave(
-    published: Published, follows: Snapshot, now: Snapshot
-) -> None:
+def test_cheapest_types_provide_the_papers_hardware(published: Published, follows: Snapshot, now: Snapshot) -> None:
     for rent in recompute.rents(published, follows, now):
         for offer in (rent.cheapest_then, rent.cheapest, rent.cheapest_x86_then, rent.cheapest_x86):
             assert offer is not None
@@ -138,9 +134,7 @@ def test_costs_move_with_the_rent_and_ranks_with_the_costs(
         assert min(each.rank_then or 0 for each in part) == 1
 
 
-def test_a_type_that_is_gone_has_a_successor_and_no_price(
-    published: Published, follows: Snapshot, now: Snapshot
-) -> None:
+def test_type_without_later_price_has_a_successor(published: Published, follows: Snapshot, now: Snapshot) -> None:
     without = replace(now, prices=tuple(item for item in now.prices if item[0].instance_type != "r6a.2xlarge"))
     rent = next(each for each in recompute.rents(published, follows, without) if each.instance_type == "r6a.2xlarge")
     assert rent.same is None
@@ -150,7 +144,9 @@ def test_a_type_that_is_gone_has_a_successor_and_no_price(
     assert [each.same for each in moved] == [None]
 
 
-def test_what_nothing_provides_has_no_cost_and_no_rank(published: Published, follows: Snapshot, now: Snapshot) -> None:
+def test_hardware_that_no_type_provides_has_no_cost_and_no_rank(
+    published: Published, follows: Snapshot, now: Snapshot
+) -> None:
     small = replace(now, prices=tuple(item for item in now.prices if item[0].memory_bytes < 64 * 2**30))
     moved = recompute.reprice(published, follows, small)
     lost = [each for each in moved if each.cost.table == "3b"]

@@ -31,17 +31,17 @@ def listed(published: Published, snapshot: Snapshot) -> list[tuple[str, str, int
     return [(each.kind, each.table, each.number, each.row, each.printed) for each in find_errata(published, snapshot)]
 
 
-def test_the_list_is_this_one(published: Published, follows: Snapshot) -> None:
+def test_errata_match_the_pinned_list(published: Published, follows: Snapshot) -> None:
     assert listed(published, follows) == PINNED
 
 
-def test_the_recorded_errata_are_these(published: Published, follows: Snapshot) -> None:
+def test_recorded_errata_match_the_study(published: Published, follows: Snapshot) -> None:
     found = find_errata(published, follows)
     assert published.errata == found
     assert (SHIPPED / "errata.csv").read_text(encoding="utf-8") == as_csv(found)
 
 
-def test_each_says_what_follows_and_from_what(published: Published, follows: Snapshot) -> None:
+def test_errata_give_the_consequence_and_the_evidence(published: Published, follows: Snapshot) -> None:
     found = {(each.kind, each.row): each for each in find_errata(published, follows)}
     cost = found["cost", "DPR, 16 CPU, 32 GiB"]
     assert cost.follows == "US$ 3.06 (2.9806 to 3.1417 for all latencies that round to 19 ms)"
@@ -122,6 +122,6 @@ def test_a_slower_measurement_on_more_hardware_is_found(
     assert "34 ms (3a: 16 CPU, 32 GiB)" in after.evidence and after.follows.startswith("34 ms or more")
 
 
-def test_a_mended_figure_leaves_the_list(altered: Spoil, follows: Snapshot) -> None:
+def test_corrected_figure_has_no_erratum(altered: Spoil, follows: Snapshot) -> None:
     mended = altered("table3a_msmarco.csv", "c7g.4xlarge,19,2.97", "c7g.4xlarge,19,3.06")
     assert listed(mended, follows) == PINNED[1:]

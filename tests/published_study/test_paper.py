@@ -40,7 +40,7 @@ def grid(text: str, title: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in (lines[0], *lines[2:])]
 
 
-def test_the_tables_stand_in_the_papers_shape(text: str) -> None:
+def test_tables_have_the_papers_shape(text: str) -> None:
     assert re.findall(r"^## (Table \w+)", text, flags=re.MULTILINE) == [
         f"Table {name}" for name in ("1", "2", "3a", "3b", "3c", "4a", "4b")
     ]
@@ -54,7 +54,7 @@ def test_the_tables_stand_in_the_papers_shape(text: str) -> None:
     assert grid(text, "Table 3c")[1] == ["BM25", "18.7", "38.6", "26.3", "44.5"]
 
 
-def test_every_score_of_table_4_stands_beside_the_one_made_again(text: str) -> None:
+def test_every_score_of_table_4_is_shown_with_the_recomputed_score(text: str) -> None:
     published = published_tables.read(SHIPPED)
     for dataset in published.about.datasets:
         lines = grid(text, f"Table {dataset.table4}")[1:]
@@ -77,7 +77,7 @@ def test_every_printed_figure_is_there(text: str) -> None:
         assert [(system, latency, cost.partition(" ")[0]) for system, latency, cost in shown] == printed
 
 
-def test_errata_are_marked_where_they_stand_and_listed(text: str) -> None:
+def test_errata_are_marked_at_their_rows_and_listed(text: str) -> None:
     assert grid(text, "Table 3a")[10] == ["", "", "", "", "DPR", "19", "2.97 [E1]"]
     assert grid(text, "Table 2")[3][5] == "0.07 [E2]"
     marks = re.findall(r"\[E(\d+)\](?! \()", text)
@@ -86,7 +86,7 @@ def test_errata_are_marked_where_they_stand_and_listed(text: str) -> None:
     assert sorted(marks, key=int) == listed
 
 
-def test_costs_are_shown_beside_what_follows(text: str) -> None:
+def test_costs_are_shown_with_recomputed_costs(text: str) -> None:
     assert "61 of 62 agree." in text
     made = grid(text, "Costs, made again")
     assert made[20] == ["3a", "10", "DPR", "19", "c7g.4xlarge", "0.58", "2.97", "3.06", "2.981", "3.142", "differs"]
@@ -107,7 +107,7 @@ def test_costs_are_shown_beside_what_follows(text: str) -> None:
     assert "substituted and the latency not re-measured" in text
 
 
-def test_tables_line_up_and_stay_within_a_wide_terminal(text: str) -> None:
+def test_tables_line_up_within_145_columns(text: str) -> None:
     for block in re.findall(r"(?:^\|.*\n)+", text, flags=re.MULTILINE):
         widths = {len(line) for line in block.splitlines()}
         assert len(widths) == 1 and widths.pop() <= 145
@@ -135,7 +135,7 @@ def test_the_paper_as_json_holds_every_row_and_erratum() -> None:
     assert {row["dataset"] for row in whole["rows"]} == {"msmarco", "xortydi"}
 
 
-def test_json_takes_no_control_character_to_a_terminal(tmp_path: Path) -> None:
+def test_json_escapes_control_characters(tmp_path: Path) -> None:
     folder = copy(tmp_path)
     toml = folder / "published.toml"
     hostile = "Moving \x9b31m\u202eBeyond"
@@ -144,7 +144,7 @@ def test_json_takes_no_control_character_to_a_terminal(tmp_path: Path) -> None:
     assert made.isascii() and json.loads(made)["published"]["title"].startswith(hostile)
 
 
-def test_a_type_that_is_gone_is_told_with_its_successor_or_that_there_is_none() -> None:
+def test_report_names_the_successor_of_a_type_without_price() -> None:
     published, now = published_tables.read(SHIPPED), prices.snapshot(NOW)
 
     def told(*kept: str) -> str:
@@ -168,7 +168,7 @@ def test_an_unknown_format_is_named() -> None:
         rendered("xml")
 
 
-def test_a_strangers_folder_is_shown_and_does_nothing(tmp_path: Path) -> None:
+def test_foreign_text_in_published_tables_is_escaped(tmp_path: Path) -> None:
     folder = copy(tmp_path)
     path = folder / "table2_minimum_viable.csv"
     path.write_text(path.read_text().replace("DESSERT,", "<b>|x,"), encoding="utf-8")
@@ -178,7 +178,7 @@ def test_a_strangers_folder_is_shown_and_does_nothing(tmp_path: Path) -> None:
     assert "&lt;b&gt;\\|x" in text and "<b>" not in text
 
 
-def test_the_command_prints_it_and_takes_other_prices(tmp_path: Path) -> None:
+def test_report_command_prints_the_paper_at_chosen_prices(tmp_path: Path) -> None:
     usual = CliRunner().invoke(main, ["report", str(SHIPPED), "--as-of", str(NOW)], catch_exceptions=False)
     assert (usual.exit_code, usual.stdout) == (0, rendered("md"))
     older = CliRunner().invoke(main, ["report", str(SHIPPED), "--as-of", "2022-12-05"], catch_exceptions=False)

@@ -114,7 +114,7 @@ def test_table3_renders_the_golden_files(format: str) -> None:
     assert made.encode() == (GOLDEN / f"table3.{format}").read_bytes()
 
 
-def test_table_3_is_the_papers_own_where_the_rows_are() -> None:
+def test_layout_of_published_rows_matches_table_3() -> None:
     published = published_tables.read(SHIPPED)
     measured = results_folder.load_rows(SHIPPED)
     rows = tuple(each for each in measured.rows if each.suite == "santhanam2023")
@@ -139,7 +139,7 @@ def test_table_3_is_the_papers_own_where_the_rows_are() -> None:
         assert of[line.system][first : first + 2] == [str(line.mrr_at_10), str(line.success_at_10)]
 
 
-def test_hardware_stands_once_and_systems_in_the_papers_order() -> None:
+def test_hardware_is_printed_once_and_systems_in_the_papers_order() -> None:
     cells = third(*ROWS)
     at = [line[:4] for line in cells]
     assert [line for line in at if any(line)] == [
@@ -154,7 +154,7 @@ def test_hardware_stands_once_and_systems_in_the_papers_order() -> None:
     ]
 
 
-def test_small_checkpoints_stand_where_the_papers_do() -> None:
+def test_small_checkpoints_take_the_place_of_the_papers() -> None:
     names = (
         "bt-splade-l-small",
         "colbertv2-l-small",
@@ -178,7 +178,7 @@ def test_small_checkpoints_stand_where_the_papers_do() -> None:
     ]
 
 
-def test_no_cell_is_blank_and_each_says_what_it_is() -> None:
+def test_no_cell_is_blank() -> None:
     cells = {(place, line[4]): line[5:] for place, line in enumerate(third(*ROWS))}
     assert all(all(line) for line in cells.values())
     assert cells[1, "dpr †"] == ["oom [3]", "oom", "oom"]
@@ -192,7 +192,7 @@ def test_no_cell_is_blank_and_each_says_what_it_is() -> None:
     assert f"- [7] {DRIFT}\n" in text and "- [3] oom: killed by the kernel: memory limit of 2048 MiB\n" in text
 
 
-def test_a_stand_in_is_marked_in_both_tables_and_said_below() -> None:
+def test_stand_in_is_marked_in_both_tables_and_explained_below() -> None:
     text = report.render(table(*ROWS), "md", layout="santhanam2023")
     note = f"- † dpr, bt-splade-l, colbertv2-s, colbertv2-l: not the published checkpoint but a stand-in: {SMALL}\n"
     assert text.count(note) == 1
@@ -202,7 +202,7 @@ def test_a_stand_in_is_marked_in_both_tables_and_said_below() -> None:
     }
 
 
-def test_accuracy_is_of_the_rankings_whatever_hardware_they_were_made_on() -> None:
+def test_accuracy_does_not_depend_on_hardware() -> None:
     of = {line[0]: line[1:] for line in accuracy(*ROWS)}
     assert of.pop("system") == ["RR@10, %", "Success@10, %", "index, MiB"]
     assert of["bm25"] == ["62.5", "75.0", "3.00"]
@@ -214,7 +214,7 @@ def test_accuracy_is_of_the_rankings_whatever_hardware_they_were_made_on() -> No
     assert {line[0]: line[1] for line in accuracy(*ROWS, valid)}["colbertv2-s †"] == "87.5"
 
 
-def test_several_datasets_have_a_table_each_and_share_that_of_accuracy() -> None:
+def test_datasets_have_a_table_each_and_share_the_accuracy_table() -> None:
     headers, *lines = accuracy(*ROWS, *OTHER)
     assert headers[1:] == [
         *("scifact RR@10, %", "scifact Success@10, %", "scifact index, MiB"),
@@ -238,25 +238,25 @@ def test_suites_of_one_dataset_are_kept_apart() -> None:
     assert [line[4] for line in shown(text, "scifact (suite b)")[1:]] == ["bm25"]
 
 
-def test_what_the_paper_has_no_place_for_is_said_to_be_left_out() -> None:
+def test_rows_of_other_scenarios_are_reported_as_left_out() -> None:
     text = report.render(table(*ROWS), "md", layout="santhanam2023")
     assert "one query after the other: 1 of scenario offline; see --layout rows." in text
     nothing = report.render(table(ROWS[9]), "md", layout="santhanam2023")
     assert nothing.startswith("No stored results.\n") and "1 of scenario offline" in nothing
 
 
-def test_an_isolation_that_limits_nothing_is_said_beside_the_system() -> None:
+def test_isolation_without_limits_is_named_beside_the_system() -> None:
     process = measured("bm25", "cpu1-mem2", 1.0, 0.5, isolation=Isolation.PROCESS)
     assert [line[4] for line in third(ROWS[4], process)] == ["bm25", "bm25 (process)"]
 
 
-def test_a_measure_that_is_no_share_is_printed_as_it_is() -> None:
+def test_measure_beyond_1_is_not_printed_in_per_cent() -> None:
     counted = measured("bm25", "cpu1-mem2", 1.0, 0.5, measures={"NumRet": Estimate(3000.0), "nDCG@10": Estimate(0.675)})
     headers, line = accuracy(counted, measures=("nDCG@10", "NumRet"))
     assert headers[1:3] == ["nDCG@10, %", "NumRet"] and line[1:3] == ["67.5", "3000.0"]
 
 
-def test_machines_that_differ_are_told_at_their_rows() -> None:
+def test_different_machines_are_named_at_their_rows() -> None:
     other = measured(
         "bm25", "cpu2-mem4", 1.0, 0.5, machine=dataclasses.replace(sample_records.MACHINE, cpu_model="Other CPU")
     )
@@ -266,7 +266,7 @@ def test_machines_that_differ_are_told_at_their_rows() -> None:
     assert "Measured on: AMD EPYC 9B14" in report.render(table(ROWS[4]), "md", layout="santhanam2023")
 
 
-def test_a_strangers_text_is_inert() -> None:
+def test_foreign_text_is_escaped() -> None:
     hostile = row("bm25", "cpu1-mem2", outcome=Outcome.CRASH, detail="<b>|*x*", stand_in="=1+1 <i>|\x1b[31m")
     text = report.render(table(hostile), "md", layout="santhanam2023")
     assert "<b>" not in text and "<i>" not in text and "\x1b" not in text
@@ -288,7 +288,7 @@ def test_csv_has_the_columns_of_the_papers_own_tables_first() -> None:
     assert report.render(table(), "csv", layout="santhanam2023").startswith("system,gpu,cpu,")
 
 
-def test_json_says_why_a_number_is_missing() -> None:
+def test_json_gives_the_reasons_of_missing_numbers() -> None:
     read = json.loads(report.render(table(*ROWS, *OTHER), "json", layout="santhanam2023"))
     assert [(each["suite"], each["dataset"], len(each["rows"])) for each in read["tables"]] == [
         ("small", "scifact", 10),

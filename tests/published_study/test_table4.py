@@ -77,7 +77,7 @@ def test_every_score_follows_from_table_3(published: Published, table: Table, da
 
 
 @pytest.mark.parametrize(("dataset", "off", "ranks"), [("msmarco", 0.034, 2), ("xortydi", 0.027, 0)])
-def test_scores_of_recomputed_costs_are_as_far_off_as_the_docs_say(
+def test_scores_of_recomputed_costs_differ_as_documented(
     published: Published, table: Table, dataset: str, off: float, ranks: int
 ) -> None:
     board = leaderboard.build(table, {}, LeaderboardQuery(dataset, "RR@10", amrs=RATES[dataset]))
@@ -102,7 +102,7 @@ def test_with_unrounded_accuracies_scores_and_ranks_agree(
     assert standing.rank == line.rank
 
 
-def test_no_row_is_left_over(published: Published, table: Table) -> None:
+def test_table_4_has_exactly_the_ranked_rows(published: Published, table: Table) -> None:
     for dataset in DATASETS:
         board = leaderboard.build(
             table, {}, LeaderboardQuery(dataset, "RR@10", amrs=RATES[dataset], suite="santhanam2023")

@@ -17,7 +17,7 @@ from harness.analysis import results_folder, row_pricing
 from harness.errors import FileError, UsageError
 from harness.pricing import prices
 from harness.report import columns, render
-from harness.report.job_columns import JOBS, SAMPLES, Kind
+from harness.report.columns import JOBS, SAMPLES, Kind
 from harness.results import reader
 from scripts.docs import generate
 from tests.support.results_folders import QUERIES, job, put
@@ -120,9 +120,9 @@ def test_importing_the_package_imports_no_pandas() -> None:
 
 def test_every_column_is_documented_with_unit_and_meaning(results: Path) -> None:
     page = generate.columns_page()
-    stored = columns.of(api.table(results))
-    known = {f"`{each.name}`" for each in columns.listed(["<measure>"], ["<stage>"], origins=True)}
-    for each in (*columns.listed([], [], origins=True), *JOBS, *SAMPLES):
+    stored = columns.table_columns(api.table(results))
+    known = {f"`{each.name}`" for each in columns.row_columns(["<measure>"], ["<stage>"], origins=True)}
+    for each in (*columns.row_columns([], [], origins=True), *JOBS, *SAMPLES):
         assert f"| `{each.name}` | {each.unit} | {each.kind.value} | {each.meaning} |" in page
         assert each.meaning, each.name
         if each.kind is Kind.NUMBER:
@@ -135,4 +135,4 @@ def test_every_column_is_documented_with_unit_and_meaning(results: Path) -> None
 def test_the_csv_has_no_column_that_the_list_has_not(results: Path) -> None:
     table = row_pricing.price(results_folder.load_rows(results), api.row_pricing.tariff(prices.snapshot()))
     header = render(table, "csv").splitlines()[0].split(",")
-    assert header == [each.name for each in columns.of(table)]
+    assert header == [each.name for each in columns.table_columns(table)]

@@ -22,8 +22,8 @@ from docker.models.containers import Container
 
 from harness.driver import cgroup
 from harness.launch.base import LaunchRequest, Limits
+from harness.launch.container import create_arguments
 from harness.launch.docker import group_of
-from harness.launch.docker_arguments import arguments
 from harness.records import Envelope
 from harness.results.schema import Placement
 from tests.support.job_fixtures import FULL_SPEC, PREPARED
@@ -103,7 +103,7 @@ def main(image: str, target: str, *names: str) -> None:
         folder.mkdir(parents=True)
         with tempfile.TemporaryDirectory() as work:
             job = _job(Path(work))
-            asked = {**arguments(job, PLACEMENT), "image": image, **changes}
+            asked = {**create_arguments(job, PLACEMENT), "image": image, **changes}
             container = client.containers.create(entrypoint=["python3", "/job/workload.py"], **asked)
             try:
                 container.start()

@@ -1,6 +1,6 @@
-"""The results of a cell -> clean, noisy or invalid, with reasons.
+"""Assess the results of a cell: clean, noisy or invalid, with findings.
 
-Each reason states the fact, the figure and the next command (measuring rule 22).  Validity is apart from the
+Each finding states the fact, the figure and the next command (measuring rule 22).  Validity is separate from the
 outcome: a failed job has no numbers to doubt.
 """
 
@@ -22,9 +22,9 @@ MIN_WARMUP_QUERIES = 10
 # The most CPU time that just-in-time compilers may take of the trials' time.
 MAX_COMPILING = 0.05
 
-# What a named protocol's paper says, by the names of the suite's keys.
+# Figures of a named protocol's paper, by the keys of a suite.
 _PAPERS = {"santhanam2023": {"warmup_queries": 10, "trials": 5, "k": 10}}
-# Its sample is 1,000 queries, or all that a smaller dataset has: only a larger one departs from it.
+# Its sample has 1,000 queries, or all queries of a smaller dataset: only a larger one departs from it.
 _LARGEST_SAMPLES = {"santhanam2023": 1000}
 
 _ORDER = (Validity.CLEAN, Validity.NOISY, Validity.INVALID)
@@ -32,19 +32,19 @@ _ORDER = (Validity.CLEAN, Validity.NOISY, Validity.INVALID)
 
 @dataclass(frozen=True)
 class Assessment:
-    """The worst of the findings, and all of them."""
+    """All findings of a cell, and the worst validity among them."""
 
     validity: Validity
     findings: tuple[Finding, ...]
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """What each finding says."""
+        """Texts of the findings."""
         return tuple(finding.text for finding in self.findings)
 
     @property
     def transient(self) -> bool:
-        """May some reason to doubt pass when the cell is measured again as it is?"""
+        """Whether a reason to doubt may disappear when the cell is measured again unchanged."""
         return any(finding.transient for finding in self.findings if finding.validity is Validity.NOISY)
 
 
@@ -56,12 +56,12 @@ def assess(
     disagreements: int | None = None,
     levels: machine_speed.Levels | None = None,
 ) -> Assessment:
-    """Judge how far a cell's numbers can be trusted.
+    """Assess how far a cell's numbers can be trusted.
 
     Args:
-        results: the pooled jobs of the cell, at least one; with one that did not end ``ok`` there are no numbers.
-        facts: what the samples say; ``None`` where they cannot be read.
-        missing: jobs of the cell that are not stored, or could not be pooled.
+        results: the pooled jobs of the cell, at least one; if one did not end ``ok`` there are no numbers.
+        facts: of the samples; ``None``: they cannot be read.
+        missing: the number of jobs that are not stored, or could not be pooled.
         disagreements: queries that different jobs ranked differently; ``None``: not compared.
         levels: the canary's levels of all jobs in the results.
     """
@@ -97,41 +97,41 @@ def _isolation(result: Result) -> list[Finding]:
 
 
 def _preparation(results: Sequence[Result]) -> list[Finding]:
-    """What must have been done before the clock ran: warm-up (rule 8), thread counts read back (rule 3)."""
-    found, spec = [], results[0].spec
-    asked = max(spec.warmup_queries, min(result.warmup_done for result in results))  # in several passes, where few
-    if asked < MIN_WARMUP_QUERIES:
-        text = f"{asked} warm-up queries were asked, the least is {MIN_WARMUP_QUERIES}; {warm_longer(spec)}"
-        found.append(noisy(Cause.WARMUP, text))
+    """Check the preparation: warm-up (rule 8), thread counts read back (rule 3)."""
+    findings, spec = [], results[0].spec
+    warmup = max(spec.warmup_queries, min(result.warmup_done for result in results))  # in several passes, where few
+    if warmup < MIN_WARMUP_QUERIES:
+        text = f"{warmup} warm-up queries were asked, the least is {MIN_WARMUP_QUERIES}; {warm_longer(spec)}"
+        findings.append(noisy(Cause.WARMUP, text))
     if any(result.effective is not None and not result.effective.threads for result in results):
         text = (
             "the adapter says no library's thread count, so nothing shows that they keep to "
             f"{spec.envelope.cpus} CPUs; let its threads() say them, then {again(spec.cell)}"
         )
-        found.append(noisy(Cause.THREADS_UNSAID, text))
-    return found
+        findings.append(noisy(Cause.THREADS_UNSAID, text))
+    return findings
 
 
 def _completeness(results: Sequence[Result], facts: SampleFacts, missing: int) -> list[Finding]:
-    spec, found = results[0].spec, []
+    spec, findings = results[0].spec, []
     if missing:
         text = f"only {spec.jobs - missing} of {spec.jobs} {_unit(spec)}s are in these numbers; {again(spec.cell, '')}"
-        found.append(noisy(Cause.INCOMPLETE, text))
-    finished, asked = sum(result.trials_finished for result in results), spec.trials * len(results)
-    if spec.scenario_params.latency_target_s is None and finished < asked:
-        found.append(noisy(Cause.INCOMPLETE, f"only {finished} of {asked} trials finished; {again(spec.cell)}"))
+        findings.append(noisy(Cause.INCOMPLETE, text))
+    finished, planned = sum(result.trials_finished for result in results), spec.trials * len(results)
+    if spec.scenario_params.latency_target_s is None and finished < planned:
+        findings.append(noisy(Cause.INCOMPLETE, f"only {finished} of {planned} trials finished; {again(spec.cell)}"))
     if facts.queries is not None and facts.queries != spec.timed_queries:
-        found.append(
+        findings.append(
             noisy(
                 Cause.INCOMPLETE,
                 f"{facts.queries:,} of {spec.timed_queries:,} sample queries were timed; {again(spec.cell)}",
             )
         )
-    return found
+    return findings
 
 
 def _rankings(results: Sequence[Result], between_jobs: int | None) -> list[Finding]:
-    """A query counts once, whether it is ranked differently within a job or between jobs, as far as can be told."""
+    """Check that queries are ranked alike; a query counts once, within a job or between jobs."""
     spec = results[0].spec
     differing = max([result.ranking_disagreements or 0 for result in results] + [between_jobs or 0])
     if not differing:
@@ -145,7 +145,7 @@ def _rankings(results: Sequence[Result], between_jobs: int | None) -> list[Findi
 
 
 def _steadiness(results: Sequence[Result], facts: SampleFacts) -> list[Finding]:
-    spec, found = results[0].spec, []
+    spec, findings = results[0].spec, []
     unsteady = [result.warmup_done for result in results if result.warmup_steady is False]
     if unsteady:
         jobs = f" in {len(unsteady)} of {len(results)} jobs" if len(results) > 1 else ""
@@ -153,18 +153,18 @@ def _steadiness(results: Sequence[Result], facts: SampleFacts) -> list[Finding]:
             f"warm-up ended at its cap after {max(unsteady):,} queries{jobs} without a steady level; "
             f"{warm_longer(spec)}"
         )
-        found.append(noisy(Cause.WARMUP, text))
+        findings.append(noisy(Cause.WARMUP, text))
     elif facts.start is not None:
         text = (
             f"the first {facts.start.queries} queries of a trial took {facts.start.ratio:.2f} times what they take "
             f"later: {results[0].warmup_done} warm-up queries do not warm this system up; "
             f"{(warm_longer if spec.warmup_cap is None else warm_wider)(spec)}"
         )
-        found.append(noisy(Cause.WARMUP, text))
-    found += _compiling(results)
+        findings.append(noisy(Cause.WARMUP, text))
+    findings += _compiling(results)
     if facts.drift is not None and not (unsteady and facts.drift.cold):
-        found.append(_drift(results, facts))
-    # A system that was still getting faster answers its next query sooner, cache or no cache.
+        findings.append(_drift(results, facts))
+    # A system that still gets faster answers a repeated query sooner even without a cache.
     if facts.repeat is not None and not spec.result_cache and not unsteady and facts.start is None:
         text = (
             f"a query asked again at once took {facts.repeat.ratio:.2g} of its first time (median of "
@@ -172,22 +172,22 @@ def _steadiness(results: Sequence[Result], facts: SampleFacts) -> list[Finding]:
             "real queries seldom come twice (measuring rule 14); switch its result cache off, or declare "
             f"result_cache = true in the system's TOML, then {again(spec.cell)}"
         )
-        found.append(noisy(Cause.RESULT_CACHE, text))
-    found += _concentration(results[0], facts)
+        findings.append(noisy(Cause.RESULT_CACHE, text))
+    findings += _concentration(results[0], facts)
     if facts.between is not None:
         text = (
             f"{facts.between.per_query_s * 1e3:.3g} ms passed beside each query that no latency claims, "
             f"{facts.between.share:.0%} of the trials: the image claims less time than passed; let search() return "
             f"only when its work is done, then {again(spec.cell)}"
         )
-        found.append(noisy(Cause.UNACCOUNTED_TIME, text))
-    return found
+        findings.append(noisy(Cause.UNACCOUNTED_TIME, text))
+    return findings
 
 
 def _compiling(results: Sequence[Result]) -> list[Finding]:
-    """Compilers that took more of the trials' time than they may."""
-    known = [(each.compiled_s, trials_s(each)) for each in results if each.compiled_s is not None]
-    compiled_s, lasted_s = (sum(column) for column in zip(*known, strict=True)) if known else (0.0, 0.0)
+    """Check the share of the trials' time that just-in-time compilers took."""
+    compiled = [(result.compiled_s, trials_s(result)) for result in results if result.compiled_s is not None]
+    compiled_s, lasted_s = (sum(column) for column in zip(*compiled, strict=True)) if compiled else (0.0, 0.0)
     if not lasted_s or compiled_s <= MAX_COMPILING * lasted_s:
         return []
     cold = results[0].spec.warmup_cap is None
@@ -200,15 +200,15 @@ def _compiling(results: Sequence[Result]) -> list[Finding]:
 
 
 def _concentration(result: Result, facts: SampleFacts) -> list[Finding]:
-    """Samples that are slow once make the mean doubtful; queries that are slow every time are the system's own."""
-    found, few, tail = [], facts.carried, facts.tail
+    """Check whether few samples carry the mean; queries that are slow every time are only a remark."""
+    findings, few, tail = [], facts.carried, facts.tail
     if few is not None:
         text = (
             f"{few.few:,} of {few.samples:,} samples hold {few.share:.0%} of the time, and their queries are fast in "
             "other trials: the mean is theirs (a JIT compiler, garbage collection, the machine); compare p50, or "
             f"{again(result.spec.cell, '--retry-noisy 3')}"
         )
-        found.append(noisy(Cause.FEW_SAMPLES, text, transient=True))
+        findings.append(noisy(Cause.FEW_SAMPLES, text, transient=True))
     if tail is not None:
         every = f"in each of {tail.trials} trials"
         if tail.trials == 1:
@@ -217,8 +217,8 @@ def _concentration(result: Result, facts: SampleFacts) -> list[Finding]:
             f"{tail.few:,} of {facts.queries:,} queries hold half of the time, {every}: the mean is theirs, and its "
             "interval may fall short; raise sample_size, or compare p50"
         )
-        found.append(remark(Cause.FEW_SAMPLES, text))
-    return found
+        findings.append(remark(Cause.FEW_SAMPLES, text))
+    return findings
 
 
 def _drift(results: Sequence[Result], facts: SampleFacts) -> Finding:
@@ -242,7 +242,7 @@ def _drift(results: Sequence[Result], facts: SampleFacts) -> Finding:
 
 
 def _scenario(results: Sequence[Result]) -> list[Finding]:
-    """A ``server`` job that believed no rate, or did not confirm it, has no latency to show."""
+    """Find ``server`` jobs without a confirmed rate, which have no latency."""
     spec = results[0].spec
     without = sum(result.rate_qps is None for result in results)
     if spec.cell.scenario != "server" or not without:
@@ -263,7 +263,7 @@ def _unit(spec: ResultSpec) -> str:
 
 
 def _protocol(spec: ResultSpec) -> list[Finding]:
-    """A suite may change a named protocol's figures; the name must not hide that."""
+    """Remark on figures that the suite changed in a named protocol."""
     paper = dict(_PAPERS.get(spec.protocol, {}))
     largest = _LARGEST_SAMPLES.get(spec.protocol, spec.sample_size)
     if spec.sample_size > largest:

@@ -1,46 +1,42 @@
-"""What may be said against a number, in the words that all of them share."""
+"""Findings of the validity checks: constructors, and the phrases that they share."""
 
 from __future__ import annotations
 
 from harness.analysis.table import Cause, Finding, Validity
 from harness.results.schema import Cell, Result, ResultSpec
 
-# MERGED harness.analysis.validity.findings: Does what was counted belong to the trials?  Readings may lie too far from short ones to
-# say anything of them.
-
-
-# What was counted / the trials' own length.
+# Allowed range of the counted time over the length of the trials.
 COVERED = (0.5, 2.0)
 
 
 def trials_s(result: Result) -> float:
-    """How long the trials took, all together."""
+    """Return the total length of the trials."""
     return sum(phase.end_ns - phase.start_ns for phase in result.phases if phase.name.startswith("trial-")) / 1e9
 
 
 def covers(counted_s: float | None, result: Result) -> bool:
-    """Is what was counted over some seconds about this job's trials?  Yes where either length is not known."""
+    """Return whether counts over some seconds are about this job's trials; unknown lengths count as yes."""
     length_s = trials_s(result)
     return counted_s is None or not length_s or COVERED[0] * length_s <= counted_s <= COVERED[1] * length_s
 
 
 def invalid(cause: Cause, text: str) -> Finding:
-    """A reason why the number is worth nothing."""
+    """Make a finding that makes the numbers worthless."""
     return Finding(cause, Validity.INVALID, text)
 
 
 def noisy(cause: Cause, text: str, *, transient: bool = False) -> Finding:
-    """A reason to doubt the number."""
+    """Make a finding that makes the numbers doubtful."""
     return Finding(cause, Validity.NOISY, text, transient)
 
 
 def remark(cause: Cause, text: str) -> Finding:
-    """What a reader should know, and no reason to doubt."""
+    """Make a finding that informs and does not doubt the numbers."""
     return Finding(cause, Validity.CLEAN, text)
 
 
 def of_jobs(count: int, jobs: int) -> str:
-    """In how many of several jobs something was seen, in brackets; nothing where there is one job."""
+    """Say in brackets how many of several jobs are concerned; nothing for one job."""
     return f" (in {count} of {jobs} jobs)" if jobs > 1 else ""
 
 
@@ -57,11 +53,11 @@ def warm_wider(spec: ResultSpec) -> str:
 
 
 def again(cell: Cell, option: str = "--fresh") -> str:
-    """What measures a cell again, in words: a result knows its suite's name, not where the file lies.
+    """Tell the user how to measure a cell again; a result knows its suite's name, not its file.
 
     Args:
-        cell: what to measure.
-        option: of ``harness run``; empty to go on where a run stopped.
+        cell: the cell.
+        option: of ``harness run``; empty to continue a run.
     """
     options = f"{option} --only" if option else "--only"
     return f"run its suite again with {options} '{cell.system}/{cell.dataset}/{cell.scenario}/{cell.profile}'"

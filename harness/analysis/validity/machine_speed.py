@@ -1,7 +1,4 @@
-"""What the canary says against a cell: a machine that changed its speed, or was slow for this cell.
-
-Each threshold stands here once.
-"""
+"""Validity checks on the canary: a machine that changed its speed, or was slow for this cell."""
 
 from __future__ import annotations
 
@@ -20,10 +17,10 @@ from harness.analysis.validity.sample_checks import SampleFacts
 from harness.records import Outcome
 from harness.results.schema import CanaryReading, Environment, Result
 
-# Chance of an alarm where every trial meets the same machine.
+# Chance of an alarm if every trial meets the same machine.
 CHANCE = 0.003
-# A mean moved by less than the first is steady, by more than the second is not, whatever its interval: a slowed trial
-# widens the interval that it is held against.
+# A mean moved by less than the first is steady, by more than the second never, whatever its interval: a slowed trial
+# also widens the interval.
 MIN_MOVED = 0.03
 MAX_MOVED = 0.10
 # A cell's level against that of all jobs on the same machine.
@@ -50,24 +47,24 @@ _DISK = _Kind("disk", 0.46, lambda reading: reading.disk_s)
 
 
 def levels(results: Iterable[Result]) -> Levels:
-    """The canary's level in every job that has one, by machine."""
-    found: Levels = defaultdict(list)
+    """Return the canary's levels of all jobs, by machine."""
+    by_machine: Levels = defaultdict(list)
     for result in results:
         if result.canary and result.outcome is Outcome.OK:
-            found[_machine(result)].append(_level([result]))
-    return dict(found)
+            by_machine[_machine(result)].append(_level([result]))
+    return dict(by_machine)
 
 
-def check(results: Sequence[Result], known: Levels, facts: SampleFacts) -> list[Finding]:
-    """Judge the looks at the machine beside a cell's trials.
+def check(results: Sequence[Result], all_levels: Levels, facts: SampleFacts) -> list[Finding]:
+    """Judge the canary's readings beside a cell's trials.
 
     Args:
         results: the pooled jobs of one cell.
-        known: the canary's levels of all jobs in the results.
-        facts: what the cell's samples say.
+        all_levels: the canary's levels of all jobs in the results.
+        facts: of the cell's samples.
     """
     limit = MAX_MOVED if facts.mean_within is None else min(max(facts.mean_within, MIN_MOVED), MAX_MOVED)
-    found = []
+    findings = []
     for kind in (_CPU, _MEMORY, _DISK):
         speeds = _speeds(results, kind)
         if speeds is None:
@@ -78,39 +75,39 @@ def check(results: Sequence[Result], known: Levels, facts: SampleFacts) -> list[
         )
         moved = _moved(speeds, facts.trial_means_s)
         if kind is _DISK:
-            found.append(remark(Cause.CANARY, text))
+            findings.append(remark(Cause.CANARY, text))
         elif moved > limit:
             text += (
                 f" and may have moved the mean by {moved:.1%} (steady: up to {limit:.1%}); quieten the machine "
                 f"(harness doctor shows its load), then {again(results[0].spec.cell, '--retry-noisy 3')}"
             )
-            found.append(noisy(Cause.CANARY, text, transient=True))
+            findings.append(noisy(Cause.CANARY, text, transient=True))
         elif moved > MIN_MOVED:
             text += f" and may have moved the mean by {moved:.1%}, less than its interval"
-            found.append(remark(Cause.CANARY, text))
-    return [*found, *_slower(results, known)]
+            findings.append(remark(Cause.CANARY, text))
+    return [*findings, *_slower(results, all_levels)]
 
 
 def _speeds(results: Sequence[Result], kind: _Kind) -> Floats | None:
-    """Return the mean log of the looks around each trial; None where they scatter no more than looks do.
+    """Return the mean log of the readings around each trial; ``None``: they scatter no more than at rest.
 
-    A single trial's two looks are held against each other.
+    A single trial's two readings are compared with each other.
     """
     from scipy.special import chdtrc
 
     looks = _looks(results, kind)
     if not len(looks):
         return None
-    speeds, each = (looks[0], 1) if len(looks) == 1 else (looks.mean(axis=1), 2)
-    squares = each * float(np.sum((speeds - speeds.mean()) ** 2)) / kind.scatter**2
+    speeds, readings = (looks[0], 1) if len(looks) == 1 else (looks.mean(axis=1), 2)
+    squares = readings * float(np.sum((speeds - speeds.mean()) ** 2)) / kind.scatter**2
     return speeds if chdtrc(len(speeds) - 1, squares) < CHANCE else None
 
 
 def _moved(speeds: Floats, trial_means_s: Sequence[float]) -> float:
     """Return the share by which the machine may have moved the mean over trials, against the median trial.
 
-    A trial counts by its own mean, where its looks say the same of it: a neighbour who comes and goes within a trial
-    moves its looks more than its mean.  Without means of trials the looks count alone.
+    A trial counts by its own mean if its readings agree in direction: a neighbour that comes and goes within a trial
+    moves the readings more than the mean.  Without means of trials the readings count alone.
     """
     apart = speeds - np.quantile(speeds, 0.5, method="lower")
     if len(trial_means_s) == len(speeds) > 1:
@@ -129,17 +126,17 @@ def _looks(results: Sequence[Result], kind: _Kind) -> Floats:
     return np.log(np.asarray(pairs, dtype=np.float64).reshape(-1, 2))
 
 
-def _slower(results: Sequence[Result], known: Levels) -> list[Finding]:
-    """The whole cell met a slower machine than the others did."""
+def _slower(results: Sequence[Result], all_levels: Levels) -> list[Finding]:
+    """Find a cell whose machine was slower than for the other cells."""
     from scipy.special import ndtr
 
-    others = known.get(_machine(results[0]), [])
+    others = all_levels.get(_machine(results[0]), [])
     with_canary = [result for result in results if result.canary]
     if not with_canary or len(others) < _LEVEL_JOBS:
         return []
     here, slower = _level(with_canary), _level(with_canary) - statistics.median(others)
     looks = _looks(with_canary, _CPU)
-    # Where a neighbour comes and goes, the two looks of a trial differ by more than on a machine at rest.
+    # If a neighbour comes and goes, the two readings of a trial differ by more than on a machine at rest.
     within = float(np.mean(np.diff(looks) ** 2)) / 2 if len(looks) > 1 else 0.0
     error = (max(within, _CPU.scatter**2) * (1 / max(looks.size, 1) + 1 / len(others))) ** 0.5
     if slower <= np.log(MAX_LEVEL) or ndtr(-slower / error) >= CHANCE:
@@ -157,5 +154,5 @@ def _machine(result: Result) -> tuple[Environment, int]:
 
 
 def _level(results: Sequence[Result]) -> float:
-    """Return the mean log of the looks: a median of few would jump between two speeds."""
+    """Return the mean log of the readings: a median of few would jump between two speeds."""
     return statistics.fmean(float(np.log(max(reading.cpu_s, 1e-9))) for result in results for reading in result.canary)

@@ -1,6 +1,6 @@
-"""What the samples themselves say against a cell: drift, a cold start, few slow samples, a result cache, lost time.
+"""Validity checks on the samples: drift, cold start, few slow samples, result cache, unaccounted time.
 
-Every test pairs latencies of the same query, so that which queries come when plays no part, and asks for two things: an
+Every check pairs latencies of the same query, so that the order of queries plays no part, and needs two things: an
 effect large enough to matter, and one that chance does not explain.
 """
 
@@ -17,17 +17,17 @@ from harness.analysis.timings import Timings
 
 Floats = NDArray[np.float64]
 
-# Largest slowest / fastest trial mean that is still called steady.  The same task was seen to drift 1.49-fold while
-# another job shared the machine (measuring rule 21); we doubt from about half of that on.
+# Largest slowest / fastest trial mean of a steady cell.  The same task was seen to drift 1.49-fold while another job
+# shared the machine (measuring rule 21); half of that is the limit.
 MAX_TRIAL_RATIO = 1.25
 # Chance of calling a steady system drifting, over all pairs of its trials.
 DRIFT_CHANCE = 1e-3
 
-# The first queries of a fresh process against its later ones: how much slower, and by how much time, is a slope.  A
-# machine that changes its speed for a moment was seen to make 1.1 of it.
+# First queries of a fresh process against its later ones, as a ratio and in time.  A machine that changes its speed for
+# a moment was seen to reach 1.1.
 MAX_START_RATIO = 1.25
 MIN_START_S = 10e-6
-# Chance of a false alarm in each window that is looked at.  Neighbouring queries share a machine's moods, so small.
+# Chance of a false alarm in each window: small, because neighbouring queries share the state of the machine.
 START_CHANCE = 1e-6
 _FIRST_WINDOW = 10
 _LARGEST_WINDOW = 0.25
@@ -39,9 +39,9 @@ MOST_WARM_S = 100e-6
 # Below half, less is enough: no processor cache makes that of a query this long.
 _CLEAR_RATIO = 0.5
 MIN_REPEAT_S = 50e-6
-# What a warm processor takes, for the sign test: how many repeats are faster than even that.
+# Share that a warm processor takes: the sign test counts the repeats below it.
 _WARM_RATIO = 0.8
-# Chance of as many by luck; few repeats must all be faster.
+# Chance of as many by luck; of few repeats all must be faster.
 REPEAT_CHANCE = 1e-3
 _MIN_REPEATS = 5
 
@@ -49,13 +49,13 @@ _MIN_REPEATS = 5
 MAX_BETWEEN_S = 2e-3
 MAX_BETWEEN_SHARE = 0.5
 
-# A mean is a few samples' own where so small a share of them holds so much of all time, beyond what their queries take
-# in other trials.  Samples drawn from one lognormal with sigma 1 hold .08 and .38 there; queries that keep such times
+# Few samples carry the mean if this share of them holds this share of all time, beyond the time of their queries in
+# other trials.  Samples drawn from one lognormal with sigma 1 hold .08 and .38 there; queries that keep such times
 # from trial to trial hold next to nothing.
 CARRIED = ((0.01, 0.20), (0.125, 0.45))
-# Half of the time in so few queries, trial for trial, is a tail; of a lognormal with sigma 1 it takes 16 %.
+# Largest share of queries that holds half of the time in every trial; of a lognormal with sigma 1 it takes 16 %.
 MAX_TAIL_SHARE = 0.11
-# Less than this a query is an interrupt of the machine, and no latency to doubt.
+# Less time a query than this is an interrupt of the machine.
 MIN_CARRIED_S = 10e-6
 
 
@@ -113,7 +113,7 @@ class SlowQueries:
 
 @dataclass(frozen=True)
 class SampleFacts:
-    """What was found; ``None``: nothing to speak of, or nothing that could tell.  ``queries`` were timed.
+    """Facts about a cell's samples; ``None``: not found, or not enough samples.  ``queries`` were timed.
 
     ``mean_within`` is half the width of the mean's interval, as a share of the mean.
     """
@@ -130,7 +130,7 @@ class SampleFacts:
 
 
 def inspect(timings: Timings, phases_s: Mapping[int, float], scenario: str = "single_stream") -> SampleFacts:
-    """Look for all of it.
+    """Run all checks on a cell's samples.
 
     Args:
         timings: of the cell.
@@ -156,7 +156,7 @@ def inspect(timings: Timings, phases_s: Mapping[int, float], scenario: str = "si
 
 
 def _drift(timings: Timings, *, paired: bool) -> Drift | None:
-    """The slowest against the fastest whole trial, if they differ by more than the queries' own scatter explains."""
+    """Compare the slowest with the fastest whole trial; ``None``: the scatter of queries explains the difference."""
     from scipy.special import stdtr
 
     grid, pairs = timings.whole(), timings.whole_trials()
@@ -173,17 +173,17 @@ def _drift(timings: Timings, *, paired: bool) -> Drift | None:
         score = np.inf if error == 0 else float(difference.mean()) / error
         if stdtr(max(len(difference) - 1, 1), -score) > DRIFT_CHANCE / (trials * (trials - 1)):
             return None
-    same_job = [place for place, pair in enumerate(pairs) if pair[0] == pairs[slow][0]]
-    later = [float(means[place]) for place in same_job if place != slow]
+    same_job = [trial for trial, pair in enumerate(pairs) if pair[0] == pairs[slow][0]]
+    later = [float(means[trial]) for trial in same_job if trial != slow]
     cold = bool(later) and slow == same_job[0] and float(means[slow]) > MAX_TRIAL_RATIO * float(np.median(later))
     return Drift(float(means[slow] / means[fast]), float(means[slow]), float(means[fast]), cold)
 
 
 def start(timings: Timings) -> ColdStart | None:
-    """The widest slope at the beginning of a fresh process: its first queries against its later ones.
+    """Find the largest slowdown at the beginning of a fresh process, against its later queries.
 
     Only the first trial of each job begins in a fresh process.  The order of queries is random in each trial, so a
-    steady system shows no difference: each latency is held against the same query's in the other trials, or, with one
+    steady system shows no difference: each latency is compared with the same query's in the other trials, or, with one
     trial alone, taken as it is.
     """
     from scipy.special import ndtr
@@ -192,7 +192,7 @@ def start(timings: Timings) -> ColdStart | None:
     if len(value) == 0:
         return None
     ranks = stats.ranks(value, ties="mean")
-    found = None
+    widest = None
     window, per_trial = _FIRST_WINDOW, len(value) // trials
     while window <= _LARGEST_WINDOW * per_trial:
         early = position < window
@@ -200,29 +200,29 @@ def start(timings: Timings) -> ColdStart | None:
         excess = float(ranks[early].sum()) - few * (len(value) + 1) / 2
         score = excess / (few * many * (len(value) + 1) / 12) ** 0.5
         ratio = float(np.exp(np.median(value[early]) - np.median(value[~early])))
-        if ratio > MAX_START_RATIO and ndtr(-score) < START_CHANCE and (found is None or ratio > found.ratio):
-            found = ColdStart(window, ratio)
+        if ratio > MAX_START_RATIO and ndtr(-score) < START_CHANCE and (widest is None or ratio > widest.ratio):
+            widest = ColdStart(window, ratio)
         window *= 2
-    if found and (1 - 1 / found.ratio) * float(np.median(timings.latency_s)) < MIN_START_S:
+    if widest and (1 - 1 / widest.ratio) * float(np.median(timings.latency_s)) < MIN_START_S:
         return None
-    return found
+    return widest
 
 
 def _starts(timings: Timings) -> tuple[Floats, NDArray[np.int64], int]:
-    """Of the first trial of each job: log latency against the same query's elsewhere, its position, how many trials."""
-    first = {job: place for place, (job, _) in reversed(list(enumerate(timings.trials)))}
+    """Return of first trials: log latency against the same query's elsewhere, positions, number of trials."""
+    first = {job: trial for trial, (job, _) in reversed(list(enumerate(timings.trials)))}
     grid = np.full((len(timings.queries), len(timings.trials)), np.nan)
     grid[timings.query, timings.trial] = np.log(np.maximum(timings.latency_s, 1e-9))
     values, positions = [], []
-    for place in first.values():
-        mask = timings.trial == place
+    for trial in first.values():
+        mask = timings.trial == trial
         query = timings.query[mask]
-        here = grid[query, place]
-        others = np.delete(grid[query], place, axis=1)
+        here = grid[query, trial]
+        others = np.delete(grid[query], trial, axis=1)
         if others.shape[1]:
-            known = np.isfinite(others).any(axis=1)
-            here = np.where(known, here - np.nanmedian(np.where(known[:, None], others, 0.0), axis=1), np.nan)
-        # A trial that is slower throughout has drifted; that is another finding.
+            measured = np.isfinite(others).any(axis=1)
+            here = np.where(measured, here - np.nanmedian(np.where(measured[:, None], others, 0.0), axis=1), np.nan)
+        # A trial that is slower throughout has drifted, which is another finding.
         here = here - np.nanmedian(here) if np.isfinite(here).any() else here
         finite = np.isfinite(here)
         values.append(here[finite])
@@ -231,21 +231,21 @@ def _starts(timings: Timings) -> tuple[Floats, NDArray[np.int64], int]:
 
 
 def repeat(timings: Timings) -> RepeatSpeedup | None:
-    """How much faster queries are when they are asked again at once, if that is much and nearly all of them are.
+    """Find a large speed-up of nearly all queries that are repeated at once.
 
-    The second asking is held against the query's first in that process, in the job's first trial: with a cache that
-    keeps everything, later trials are fast already.  Where there are enough, only queries of that trial's second half
-    count: a process that was still getting faster makes early ones look slow.
+    The repeat is compared with the query's first time in that process, in the job's first trial: with a cache that
+    keeps everything, later trials are fast already.  If there are enough, only queries of that trial's second half
+    count: a process that still gets faster makes early ones look slow.
     """
     ratios, firsts, late = [], [], []
     seen: set[tuple[int, int]] = set()
-    first_trial = {job: place for place, (job, _) in reversed(list(enumerate(timings.trials)))}
+    first_trial = {job: trial for trial, (job, _) in reversed(list(enumerate(timings.trials)))}
     grid = np.full((len(timings.queries), len(timings.trials)), np.nan)
     grid[timings.query, timings.trial] = timings.latency_s
     position = np.zeros_like(grid)
-    for place in range(len(timings.trials)):
-        asked = timings.query[timings.trial == place]
-        position[asked, place] = np.arange(len(asked)) / max(len(asked), 1)
+    for trial in range(len(timings.trials)):
+        queries = timings.query[timings.trial == trial]
+        position[queries, trial] = np.arange(len(queries)) / max(len(queries), 1)
     for query, job, seconds in zip(timings.repeat_query, timings.repeat_job, timings.repeat_s, strict=True):
         pair = int(query), int(job)
         if pair not in seen:
@@ -281,8 +281,8 @@ def _mostly_faster(ratios: Sequence[float]) -> bool:
 def carried(timings: Timings) -> SlowSamples | None:
     """Return the few samples that carry the mean, each slow in its own trial alone; ``None``: there are none.
 
-    A sample is held against its query's other trials (of an even number the lower middle one), each trial first brought
-    to the common level: a slow trial is drift, and a query that is slow in every trial is the system's own.
+    A sample is compared with its query's other trials (of an even number the lower middle one), each trial first scaled
+    to the common level: a slow trial is drift, and a query that is slow in every trial is a property of the system.
     """
     grid = _level(timings)
     if grid is None or grid.shape[1] < 2:
@@ -298,7 +298,7 @@ def carried(timings: Timings) -> SlowSamples | None:
 
 
 def tail(timings: Timings) -> SlowQueries | None:
-    """Return the few queries that hold half of the time, in every trial; ``None``: it takes more of them."""
+    """Return the few queries that hold half of the time in every trial; ``None``: there are more."""
     grid = _level(timings)
     if grid is None:
         return None
@@ -308,7 +308,7 @@ def tail(timings: Timings) -> SlowQueries | None:
 
 
 def _level(timings: Timings) -> Floats | None:
-    """The whole trials, each divided by how slow it is throughout; ``None``: none, or some query took no time."""
+    """Scale the whole trials to one level; ``None``: there are none, or some query took no time."""
     grid = timings.whole()
     if not grid.size or not (grid > 0).all():
         return None
@@ -317,11 +317,11 @@ def _level(timings: Timings) -> Floats | None:
 
 
 def _between(timings: Timings, phases_s: Mapping[int, float]) -> UnclaimedTime | None:
-    """Time that passed in the trials and that no query claims, if it is more than the harness itself takes."""
+    """Find time in the trials that no query claims, if it exceeds the harness's own."""
     mask = np.isin(timings.job, list(phases_s))
     lasted, queries = sum(phases_s.values()), int(mask.sum())
     if not queries or lasted <= 0:
         return None
     rest = lasted - float(timings.latency_s[mask].sum())
-    found = UnclaimedTime(rest / queries, rest / lasted)
-    return found if found.per_query_s > MAX_BETWEEN_S and found.share > MAX_BETWEEN_SHARE else None
+    unclaimed = UnclaimedTime(rest / queries, rest / lasted)
+    return unclaimed if unclaimed.per_query_s > MAX_BETWEEN_S and unclaimed.share > MAX_BETWEEN_SHARE else None

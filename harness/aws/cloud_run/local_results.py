@@ -19,7 +19,7 @@ from harness.aws.cloud_run.records import PartJob, PlannedPart
 from harness.aws.objects import Objects
 from harness.errors import AwsError, FileError, UsageError
 from harness.jobs import environment
-from harness.jobs.job_records import assemble, nothing
+from harness.jobs.collect import Collected, build_result
 from harness.jobs.plan import Planned
 from harness.pricing.instances import Instance
 from harness.records import Outcome
@@ -82,7 +82,7 @@ class Home:
         known = (architecture, cpus, memory_bytes, _UNKNOWN, None, None, harness.__version__, environment.commit())
         about = Environment(_UNKNOWN, *known, instance_type=planned.spec.instance_type)
         at = datetime.fromtimestamp(when, UTC).isoformat(timespec="milliseconds")
-        result = assemble(planned, at, nothing(Outcome.INTERRUPTED, why), None, None, about)
+        result = build_result(planned, at, Collected.not_launched(Outcome.INTERRUPTED, why), None, None, about)
         self.keys.add(self.store.put(replace(result, instance=box), None, None, b"").result.key)
 
 
@@ -113,7 +113,7 @@ def bring(work: Objects, box_id: str, key: str, expected: ResultSpec, store: Sto
             _check(result, whole, key, expected)
         except (AwsError, FileError, ValueError, RecursionError) as error:
             raise AwsError(f"{place}: {error}; it is left there, and not stored", "BadJob") from error
-        return store.adopt(whole, result).result
+        return store.put(result, whole=whole).result
 
 
 def _check(result: Result, folder: Path, key: str, expected: ResultSpec) -> None:

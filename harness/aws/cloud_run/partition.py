@@ -11,10 +11,9 @@ from harness import filesystem
 from harness.aws.cloud_run import costs
 from harness.aws.cloud_run.records import PartJob, PlannedPart
 from harness.jobs import estimates
-from harness.jobs.assignment import IndexBuild
 from harness.jobs.estimates import DurationEstimate, DurationModel
 from harness.jobs.indexes import Index
-from harness.jobs.inputs import Inputs
+from harness.jobs.inputs import IndexBuild, Inputs
 from harness.jobs.machines import ChosenMachine
 from harness.jobs.plan import Planned, index_key, order
 from harness.launch.base import Prepared

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from harness.aws.objects import Objects
 from harness.errors import AwsError
-from harness.jobs.assignment import IndexBuild
+from harness.jobs.inputs import IndexBuild
 from harness.records import to_json
 from harness.results.schema import Cell
 

@@ -24,10 +24,10 @@ from harness.aws.objects import Objects
 from harness.errors import AwsError, HarnessError, ImageError, UsageError
 from harness.jobs import indexes, machines
 from harness.jobs.indexes import Index
-from harness.jobs.inputs import RunOptions, gather, plan_on
+from harness.jobs.inputs import RunOptions, gather
 from harness.jobs.machines import MachineChoice
 from harness.jobs.orchestrator import RunSummary, keep_inputs
-from harness.jobs.plan import Planned
+from harness.jobs.plan import Planned, plan
 from harness.jobs.suite import Suite
 from harness.launch.base import Launcher, Prepared
 from harness.pricing import instances, prices, storage_prices
@@ -45,12 +45,9 @@ _CENT = 0.01
 
 
 @dataclass(frozen=True)
-class Request:
-    """The user's wishes.  ``most``: machines at once; ``cap_usd``: ``--max-usd``."""
+class CloudOptions:
+    """Options of a run on EC2 or Batch.  ``most``: machines at once; ``cap_usd``: the most that it may cost."""
 
-    suite: Suite
-    options: RunOptions
-    work: S3Uri
     region: str | None = None
     instance: str | None = None
     cap_usd: float | None = None
@@ -60,6 +57,15 @@ class Request:
     subnet: str | None = None
     dry_run: bool = False
     architecture: str = "x86_64"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request(CloudOptions):
+    """A suite to run on EC2 or Batch, and the folder in S3 through which machines exchange files."""
+
+    suite: Suite
+    options: RunOptions
+    work: S3Uri
 
 
 @dataclass(frozen=True)
@@ -223,7 +229,8 @@ class SuiteRun:
         types = {name: machine.name for name, machine in self.machines.items()}
         digests = {name: prepared.digest for name, prepared in images.items()}
         isolation = self.client.launcher.isolation
-        return plan_on(self.inputs, isolation, digests, stored, self.request.options.fresh, types, {})
+        fresh = self.request.options.fresh
+        return plan(self.inputs, isolation, digests, stored, fresh=fresh, instance_types=types)
 
     def home(self, images: dict[str, Prepared], stored: Iterable[Result]) -> Home:
         """Return the jobs of a run with these images, against the store."""

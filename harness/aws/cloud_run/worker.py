@@ -34,8 +34,7 @@ from harness.aws.errors import aws_errors, concealed
 from harness.aws.objects import Objects
 from harness.errors import AwsError, FileError, HarnessError, JobError, UsageError
 from harness.jobs import environment, indexes, orchestrator, suite
-from harness.jobs.assignment import AssignedJob, AssignedWork, RunCallbacks
-from harness.jobs.inputs import RunOptions
+from harness.jobs.inputs import AssignedJob, AssignedWork, RunCallbacks, RunOptions, gather
 from harness.jobs.suite import Suite
 from harness.launch.base import Launcher
 from harness.launch.docker_errors import engine_errors
@@ -293,17 +292,18 @@ def run_part(file: Path, given: RunOptions, launcher: Launcher) -> bool:
     work = Objects(Connections(), parse_uri(assignment.work))
     uploader = Uploader(assignment, work, given.cache)
     try:
-        orchestrator.run(loaded, options(given, loaded, assignment.part, uploader), launcher)
+        part_options = options(given, loaded, assignment.part, uploader)
+        orchestrator.run_suite(gather(loaded, part_options), part_options, launcher)
     finally:
         uploader.finish()  # after an error too, because measured jobs are worth uploading
     return not uploader.status.troubles
 
 
-def options(usual: RunOptions, suite: Suite, part: Part, follower: RunCallbacks) -> RunOptions:
+def options(usual: RunOptions, suite: Suite, part: Part, callbacks: RunCallbacks) -> RunOptions:
     """Return the options of a run that does one part alone."""
     jobs = {(job.cell, job.job): AssignedJob(job.repetition, job.key) for job in part.jobs}
     types = dict.fromkeys(suite.profiles, part.instance_type)
-    return replace(usual, share=AssignedWork(jobs, follower, part.builds), instance_types=types)
+    return replace(usual, assigned=AssignedWork(jobs, callbacks, part.builds), instance_types=types)
 
 
 class Uploader(RunCallbacks):

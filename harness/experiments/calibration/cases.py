@@ -1,31 +1,72 @@
-"""The planted truths, as data: what is planted, under which protocol, and what must be reported."""
+"""Calibration cases as data: the injected value, the protocol, and the report that must follow."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
 from harness.analysis.table import Cause, Validity
 from harness.errors import UnknownName
-from harness.experiments.calibration.case import Case, Group
-from harness.experiments.calibration.queueing import Queue, Stall
-from harness.experiments.calibration.truths import (
+from harness.experiments.calibration.known_values import (
     MIB,
-    Bare,
+    BareMemory,
     Clean,
-    Ends,
-    Lognormal,
-    Mean,
-    Memory,
+    JobEnd,
+    KnownValue,
+    LognormalLatency,
+    MeanLatency,
+    NamedReason,
     NotFaster,
-    Reason,
+    PeakMemory,
+    ServerQueue,
+    StalledQuery,
     Throughput,
-    Truth,
 )
 from harness.records import Envelope, Outcome, Scalar
 
+# One CPU each: a profile with all CPUs of its host shares them with the harness, and is noisy by rule.
+_SMALL = Envelope("cpu1-mem256m", 1, 256 * MIB)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A system with an injected value, which the report must show.
+
+    ``quota`` is a CPU quota (microseconds of each period, period) that is set from outside once the first trial runs.
+    ``rival`` is the trial whose job has a busy process beside it on each CPU.
+    """
+
+    name: str
+    known_value: KnownValue
+    params: dict[str, Scalar] = field(default_factory=dict)
+    build_params: dict[str, Scalar] = field(default_factory=dict)
+    quota: tuple[int, int] | None = None
+    rival: int | None = None
+
+
+@dataclass(frozen=True)
+class Group:
+    """Cases under one protocol, envelope and scenario: one suite.
+
+    ``suite`` holds further keys of the suite file: a scenario's own.
+    """
+
+    name: str
+    cases: tuple[Case, ...]
+    queries: int
+    protocol: dict[str, Any] = field(default_factory=dict)
+    envelope: Envelope = _SMALL
+    scenario: str = "single_stream"
+    suite: dict[str, Any] = field(default_factory=dict)
+
+    def limited(self, names: set[str]) -> Group:
+        """Return the group with these cases alone."""
+        return Group(**{**self.__dict__, "cases": tuple(case for case in self.cases if case.name in names)})
+
+
 _LARGE = Envelope("cpu1-mem3", 1, 3072 * MIB)
-# The memory cases' yardsticks: the same processes, holding nothing.
+# The bare systems of the memory cases: the same processes, holding nothing.
 _BARE, _BARE_CHILD = "memory-0", "memory-0-in-child"
 # A quota of half a CPU, set from outside when the first trial begins.
 _HALF = (50_000, 100_000)
@@ -37,8 +78,10 @@ _STALLED = 50
 _SEARCH = (0.80, 0.96)
 
 
-def chosen(only: str | None) -> tuple[Group, ...]:
-    """The groups, or those cases whose name (or group's name) the glob matches; with what they are compared to.
+def select(only: str | None) -> tuple[Group, ...]:
+    """Return all groups, or the cases whose name matches the glob, with their bare systems.
+
+    A group's name selects all of its cases.
 
     Raises:
         UnknownName: nothing matches.
@@ -50,35 +93,35 @@ def chosen(only: str | None) -> tuple[Group, ...]:
     }
     if not names:
         raise UnknownName("calibration case", only, [case.name for group in GROUPS for case in group.cases])
-    truths = [case.truth for group in GROUPS for case in group.cases if case.name in names]
-    names |= {truth.bare for truth in truths if isinstance(truth, Memory)}
-    return tuple(limited for group in GROUPS if (limited := group.limited(names)).cases)
+    known_values = [case.known_value for group in GROUPS for case in group.cases if case.name in names]
+    names |= {known_value.bare for known_value in known_values if isinstance(known_value, PeakMemory)}
+    return tuple(part for group in GROUPS if (part := group.limited(names)).cases)
 
 
 def _once(**more: Any) -> dict[str, Any]:
-    """One container, one trial, a warm-up whose length is known."""
+    """Return a protocol of one container, one trial and a warm-up of known length."""
     return {"trials": 1, "warmup_queries": _WARMUP, "warmup_cap": _WARMUP, "repeats": 0, **more}
 
 
 def _paper(trials: int, **more: Any) -> dict[str, Any]:
-    """Several trials in one container."""
+    """Return a protocol of several trials in one container."""
     return {"name": "santhanam2023", "trials": trials, "repeats": 0, **more}
 
 
 def _mean(service_ms: float, how: str = "spin") -> Case:
-    truth = Mean(None if how == "sleep" else service_ms / 1e3)
-    return Case(f"{how}-{service_ms:g}ms", truth, {"service_ms": service_ms, "how": how})
+    known_value = MeanLatency(None if how == "sleep" else service_ms / 1e3)
+    return Case(f"{how}-{service_ms:g}ms", known_value, {"service_ms": service_ms, "how": how})
 
 
 def _memory(name: str, anonymous_mib: int, mapped_mib: int | None = None, **params: Scalar) -> Case:
     bare = _BARE_CHILD if params.get("hold_in") == "child" else _BARE
-    truth = Memory(bare, anonymous_mib * MIB, None if mapped_mib is None else mapped_mib * MIB)
+    known_value = PeakMemory(bare, anonymous_mib * MIB, None if mapped_mib is None else mapped_mib * MIB)
     build: dict[str, Scalar] = {} if mapped_mib is None else {"file_mib": 256}
-    return Case(name, truth, {"service_ms": 1, **params}, build)
+    return Case(name, known_value, {"service_ms": 1, **params}, build)
 
 
 def _ends(name: str, outcome: Outcome, words: str = "", **params: Scalar) -> Case:
-    return Case(name, Ends(outcome, words), {"service_ms": 0.2, **params})
+    return Case(name, JobEnd(outcome, words), {"service_ms": 0.2, **params})
 
 
 def _fault(name: str, outcome: Outcome, words: str = "") -> Case:
@@ -86,13 +129,13 @@ def _fault(name: str, outcome: Outcome, words: str = "") -> Case:
     return _ends(name, outcome, words, fault=name.replace("-", "_"), at=_WARMUP + 5)
 
 
-def _lie(name: str, truth: Truth, **params: Scalar) -> Case:
-    return Case(name, truth, {"service_ms": 20, "lie": name.removeprefix("lie-").replace("-", "_"), **params})
+def _lie(name: str, known_value: KnownValue, **params: Scalar) -> Case:
+    return Case(name, known_value, {"service_ms": 20, "lie": name.removeprefix("lie-").replace("-", "_"), **params})
 
 
 def _stall(name: str, *, open_loop: bool) -> Case:
-    truth = Stall(1e-3, 1.0, _STALLED, open_loop)
-    return Case(name, truth, {"service_ms": 1, "stall_at": _WARMUP + _STALLED, "stall_s": truth.stall_s})
+    known_value = StalledQuery(1e-3, 1.0, _STALLED, open_loop)
+    return Case(name, known_value, {"service_ms": 1, "stall_at": _WARMUP + _STALLED, "stall_s": known_value.stall_s})
 
 
 LATENCY = (
@@ -104,7 +147,7 @@ LATENCY = (
     Group("latency-4", (_mean(500),), 4, _once(warmup_queries=1, warmup_cap=1)),
     Group(
         "distribution",
-        (Case("lognormal", Lognormal(0.3e-3, 0.8), {"service_ms": 0.3, "sigma": 0.8}),),
+        (Case("lognormal", LognormalLatency(0.3e-3, 0.8), {"service_ms": 0.3, "sigma": 0.8}),),
         2000,
         _once(),
     ),
@@ -122,7 +165,7 @@ SCENARIOS = (
     Group(
         "server",
         (
-            Case("server-rate", Queue(1e-3, _SEARCH), {"service_ms": 1}),
+            Case("server-rate", ServerQueue(1e-3, _SEARCH), {"service_ms": 1}),
             Case("clean-server", Clean(), {"service_ms": 1}),
         ),
         400,
@@ -146,8 +189,8 @@ MEMORY = (
     Group(
         "memory",
         (
-            Case(_BARE, Bare(), {"service_ms": 1}),
-            Case(_BARE_CHILD, Bare(), {"service_ms": 1, "hold_mib": 0, "hold_in": "child"}),
+            Case(_BARE, BareMemory(), {"service_ms": 1}),
+            Case(_BARE_CHILD, BareMemory(), {"service_ms": 1, "hold_mib": 0, "hold_in": "child"}),
             _memory("memory-64", 64, hold_mib=64),
             _memory("memory-256", 256, hold_mib=256),
             _memory("memory-1024", 1024, hold_mib=1024),
@@ -160,7 +203,7 @@ MEMORY = (
             # Slowly: memory is sampled, so what the last moments add may be missed.
             Case(
                 "leak-0.25-a-query",
-                Memory(_BARE, (_WARMUP + 200) * MIB // 4, timed=True),
+                PeakMemory(_BARE, (_WARMUP + 200) * MIB // 4, timed=True),
                 {"service_ms": 5, "leak_kib": 256},
             ),
         ),
@@ -178,7 +221,7 @@ NAMED = (
             Case("clean", Clean(), {"service_ms": 2}),
             Case(
                 "rival",
-                Reason("each CPU had a busy process in 1 of 3 trials", Cause.CANARY),
+                NamedReason("each CPU had a busy process in 1 of 3 trials", Cause.CANARY),
                 {"service_ms": 2},
                 rival=1,
             ),
@@ -192,17 +235,17 @@ NAMED = (
             Case("clean-one-container", Clean(), {"service_ms": 2}),
             Case(
                 "cold-one-pass",
-                Reason("10 times slower at first", Cause.WARMUP),
+                NamedReason("10 times slower at first", Cause.WARMUP),
                 {"service_ms": 1, "slow_first": 100, "slow_factor": 10},
             ),
             Case(
                 "drift",
-                Reason("each trial 1.4 times slower", Cause.DRIFT),
+                NamedReason("each trial 1.4 times slower", Cause.DRIFT),
                 {"service_ms": 1, "drift": 1.4, **_LEAD},
             ),
             Case(
                 "rankings-by-trial",
-                Reason("another ranking each trial", Cause.RANKINGS, timed=False),
+                NamedReason("another ranking each trial", Cause.RANKINGS, timed=False),
                 {"service_ms": 1, "ranking": "trial", **_LEAD},
             ),
         ),
@@ -214,7 +257,7 @@ NAMED = (
         (
             Case(
                 "cold-beyond-cap",
-                Reason("10 times slower at first", Cause.WARMUP),
+                NamedReason("10 times slower at first", Cause.WARMUP),
                 {"service_ms": 0.5, "slow_first": 200, "slow_factor": 10},
             ),
         ),
@@ -226,7 +269,7 @@ NAMED = (
         (
             Case(
                 "rankings-by-process",
-                Reason("another ranking in each process", Cause.RANKINGS, timed=False),
+                NamedReason("another ranking in each process", Cause.RANKINGS, timed=False),
                 {"service_ms": 1, "ranking": "process"},
             ),
         ),
@@ -236,15 +279,15 @@ NAMED = (
     Group(
         "repeated",
         (
-            Case("cache", Reason("a second answer is free", Cause.RESULT_CACHE), {"service_ms": 5, "cache": True}),
+            Case("cache", NamedReason("a second answer is free", Cause.RESULT_CACHE), {"service_ms": 5, "cache": True}),
             Case(
                 "threads-unsaid",
-                Reason("4 threads on 1 CPU, unsaid", Cause.OVERSUBSCRIPTION),
+                NamedReason("4 threads on 1 CPU, unsaid", Cause.OVERSUBSCRIPTION),
                 {"service_ms": 5, "how": "threads", "workers": 4},
             ),
             Case(
                 "throttled",
-                Reason("half a CPU by quota, from outside", Cause.THROTTLING, Validity.INVALID),
+                NamedReason("half a CPU by quota, from outside", Cause.THROTTLING, Validity.INVALID),
                 {"service_ms": 10},
                 quota=_HALF,
             ),
@@ -283,10 +326,10 @@ OUTCOMES = (
         "lying-about-time",
         (
             _lie("lie-ahead", NotFaster(0.02), cache=True),
-            _lie("lie-asks", Ends(Outcome.BAD_OUTPUT, "out of turn"), cache=True),
+            _lie("lie-asks", JobEnd(Outcome.BAD_OUTPUT, "out of turn"), cache=True),
             _lie("lie-clock", NotFaster(0.02)),
-            _lie("lie-driver-clock", Ends(Outcome.BAD_OUTPUT, "the image's clock says")),
-            _lie("lie-samples", Ends(Outcome.BAD_OUTPUT, "the driver counted")),
+            _lie("lie-driver-clock", JobEnd(Outcome.BAD_OUTPUT, "the image's clock says")),
+            _lie("lie-samples", JobEnd(Outcome.BAD_OUTPUT, "the driver counted")),
         ),
         40,
         _once(),

@@ -1,4 +1,4 @@
-"""Cases -> what an orchestrator runs: suites and inputs made in code, and a launcher that plants from outside."""
+"""Fixtures of a calibration: its dataset, its suites, and a launcher that injects faults from outside."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from pathlib import Path
 
 from harness import datasets
 from harness.datasets import Dataset, QuerySample
-from harness.experiments.calibration.case import Case, Group
-from harness.experiments.calibration.truths import Ends
-from harness.jobs import plan
+from harness.experiments.calibration.cases import Case, Group
+from harness.experiments.calibration.known_values import JobEnd
 from harness.jobs.inputs import Inputs
 from harness.jobs.suite import Suite
 from harness.launch.base import Ended, Launcher, LaunchRequest, Prepared
@@ -26,8 +25,8 @@ from harness.records import Envelope, Isolation, Outcome
 
 _DATASET = "planted"
 _DOCUMENTS = 20
-_MOST_QUERIES = 2000
-_MOST_WARMUP = 64
+_MAXIMUM_QUERIES = 2000
+_MAXIMUM_WARMUP = 64
 _BUILD = Envelope("calibration-build", 1, 512 << 20)
 
 # A busy loop on one CPU, which ends with its standard input: at the latest when this process dies.
@@ -44,9 +43,9 @@ Throttle = Callable[[LaunchRequest, tuple[int, int]], None]
 
 
 def dataset(folder: Path, cache: Path) -> Dataset:
-    """A tiny corpus, and queries that each end in a number drawn evenly between 0 and 1, by a fixed seed.
+    """Write a tiny corpus and queries that each end in a quantile, drawn by a fixed seed.
 
-    What a lognormal system takes for such a query is a draw from its distribution.
+    A lognormal system takes the latency at that quantile of its distribution.
 
     Args:
         folder: an empty folder for the files; not needed afterwards.
@@ -58,17 +57,19 @@ def dataset(folder: Path, cache: Path) -> Dataset:
     documents = [{"_id": f"d{number:02}", "text": f"document {number}"} for number in range(_DOCUMENTS)]
     queries = [
         {"_id": f"q{number:04}", "text": f"query {number} quantile {chance.uniform(1e-6, 1 - 1e-6):.9f}"}
-        for number in range(_MOST_QUERIES + _MOST_WARMUP)
+        for number in range(_MAXIMUM_QUERIES + _MAXIMUM_WARMUP)
     ]
-    (source / "corpus.jsonl").write_text("".join(json.dumps(each) + "\n" for each in documents), encoding="utf-8")
-    (source / "queries.jsonl").write_text("".join(json.dumps(each) + "\n" for each in queries), encoding="utf-8")
-    judged = (query["_id"] for query in queries[:_MOST_QUERIES])
+    (source / "corpus.jsonl").write_text(
+        "".join(json.dumps(document) + "\n" for document in documents), encoding="utf-8"
+    )
+    (source / "queries.jsonl").write_text("".join(json.dumps(query) + "\n" for query in queries), encoding="utf-8")
+    judged = (query["_id"] for query in queries[:_MAXIMUM_QUERIES])
     (source / "qrels.trec").write_text("".join(f"{name} 0 d00 1\n" for name in judged), encoding="utf-8")
     return datasets.load(source, cache)
 
 
-def inputs(group: Group, base: System, planted: Dataset) -> Inputs:
-    """What a suite file of this group would have given; each case is a system of its own name."""
+def inputs(group: Group, base: System, dataset: Dataset) -> Inputs:
+    """Make the inputs of a group's suite; each case is a system of its own name."""
     suite = Suite.model_validate(
         {
             "name": group.name,
@@ -80,21 +81,21 @@ def inputs(group: Group, base: System, planted: Dataset) -> Inputs:
             "overhead": False,
             "protocol": {"sample_size": group.queries, **group.protocol},
             "expect": [
-                {"system": case.name, "profile": group.envelope.name, "outcome": case.truth.outcome.value}
+                {"system": case.name, "profile": group.envelope.name, "outcome": case.known_value.outcome.value}
                 for case in group.cases
-                if isinstance(case.truth, Ends) and case.truth.outcome is not Outcome.OK
+                if isinstance(case.known_value, JobEnd) and case.known_value.outcome is not Outcome.OK
             ],
             **group.suite,
         }
     )
-    warmup = planted.queries[_MOST_QUERIES:][: suite.protocol.warmup_queries]
+    warmup = dataset.queries[_MAXIMUM_QUERIES:][: suite.protocol.warmup_queries]
     return Inputs(
         suite=suite,
-        cells=plan.cells(suite),
+        cells=suite.cells(),
         systems={case.name: _system(case, base) for case in group.cases},
         profiles={envelope.name: envelope for envelope in (group.envelope, _BUILD)},
-        datasets={_DATASET: planted},
-        samples={_DATASET: QuerySample(planted.queries[: group.queries], warmup)},
+        datasets={_DATASET: dataset},
+        samples={_DATASET: QuerySample(dataset.queries[: group.queries], warmup)},
     )
 
 
@@ -102,15 +103,15 @@ def _system(case: Case, base: System) -> System:
     return base.model_copy(update={"name": case.name, "search_params": case.params, "build_params": case.build_params})
 
 
-class PlantingLauncher:
-    """Runs every case in the one image, and sets a quota where a case plants one.
+class InjectingLauncher:
+    """A launcher that runs every case in one image, and injects quotas and busy processes.
 
     Args:
         inner: launches.
         base: the system whose image all cases share.
         throttle: sets a quota on a running job of ``inner``.
         quotas: case name -> quota.
-        started: told the name of each case whose job begins.
+        started: called with the name of each case whose job begins.
         rivals: case name -> trial whose job has busy processes beside it.
     """
 
@@ -133,48 +134,48 @@ class PlantingLauncher:
         self._image: Prepared | None = None
 
     def check(self) -> None:
-        """As the inner launcher."""
+        """Forward to the inner launcher."""
         self._inner.check()
 
     def engine_version(self) -> str | None:
-        """As the inner launcher."""
+        """Forward to the inner launcher."""
         return self._inner.engine_version()
 
     def cannot(self, envelope: Envelope) -> str | None:
-        """As the inner launcher."""
+        """Forward to the inner launcher."""
         return self._inner.cannot(envelope)
 
     def find(self, system: System) -> Prepared | None:
-        """The shared image under the case's name."""
+        """Return the shared image under the case's name."""
         self._image = self._image or self._inner.find(self._base)
         return replace(self._image, system=system) if self._image else None
 
     def prepare(self, system: System) -> Prepared:
-        """The shared image under the case's name."""
+        """Return the shared image under the case's name."""
         self._image = self._image or self._inner.prepare(self._base)
         return replace(self._image, system=system)
 
     def launch(self, job: LaunchRequest, progress: Progress) -> Ended:
-        """Run it; the quota comes once the envelope was verified and the first trial runs."""
+        """Run a job; set its quota once the envelope is verified and the first trial runs."""
         if job.spec.kind != "search":
             return self._inner.launch(job, progress)
         self._started(job.spec.system)
-        waiting = [self._quotas[job.spec.system]] if job.spec.system in self._quotas else []
+        pending = [self._quotas[job.spec.system]] if job.spec.system in self._quotas else []
 
         def watched(done: int, total: int = 0, phase: str = "", /) -> None:
             progress(done, total, phase)
-            if waiting and phase.startswith("trial-"):
-                self._throttle(job, waiting.pop())
+            if pending and phase.startswith("trial-"):
+                self._throttle(job, pending.pop())
 
-        with busy() if self._rivals.get(job.spec.system) == job.spec.first_trial else nullcontext():
+        with busy_cpus() if self._rivals.get(job.spec.system) == job.spec.first_trial else nullcontext():
             return self._inner.launch(job, watched)
 
     def sweep(self) -> int:
-        """As the inner launcher."""
+        """Forward to the inner launcher."""
         return self._inner.sweep()
 
     def close(self) -> None:
-        """As the inner launcher."""
+        """Forward to the inner launcher."""
         self._inner.close()
 
 
@@ -194,11 +195,11 @@ def throttle_container(job: LaunchRequest, quota: tuple[int, int]) -> None:
 
 
 @contextmanager
-def busy() -> Iterator[None]:
+def busy_cpus() -> Iterator[None]:
     """Keep each CPU busy, as a neighbour might."""
-    with ExitStack() as running:
+    with ExitStack() as stack:
         for cpu in os.sched_getaffinity(0):
             command = [sys.executable, "-c", _RIVAL, str(cpu)]
-            process = running.enter_context(subprocess.Popen(command, stdin=subprocess.PIPE))
-            running.callback(process.kill)
+            process = stack.enter_context(subprocess.Popen(command, stdin=subprocess.PIPE))
+            stack.callback(process.kill)
         yield

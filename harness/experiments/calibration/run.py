@@ -1,9 +1,9 @@
-"""Run the planted cases the whole real way, and hold what the report says against what was planted."""
+"""Calibrate: run the cases like any suite, compare their reports with the injected values, print a table."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from harness import filesystem
@@ -12,12 +12,9 @@ from harness.analysis.rows import build_rows
 from harness.datasets import Dataset
 from harness.errors import UsageError
 from harness.experiments.calibration import fixtures
-from harness.experiments.calibration.case import Case, Group
-from harness.experiments.calibration.cases import chosen
-from harness.experiments.calibration.fixtures import PlantingLauncher
-from harness.experiments.calibration.observation import Seen
-from harness.experiments.calibration.table import Line
-from harness.experiments.calibration.truths import Memory, Verdict
+from harness.experiments.calibration.cases import Case, Group, select
+from harness.experiments.calibration.fixtures import InjectingLauncher
+from harness.experiments.calibration.known_values import CaseReport, FigureVerdict, PeakMemory
 from harness.jobs import orchestrator
 from harness.jobs.inputs import RunOptions
 from harness.jobs.suite import SuiteProtocol
@@ -28,11 +25,12 @@ from harness.records import Isolation, Outcome
 from harness.results.reader import read_jobs
 
 SYSTEM = "calibration"
+_HEAD = ("case", "figure", "injected", "reported", "error", "allowed", "verdict")
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What the command line asks for: a glob over cases, how often all, how often more where a timed case is off."""
+class CaseSelection:
+    """A glob over cases, the number of repeats, and further tries of a timed case that is off."""
 
     only: str | None = None
     repeats: int = 1
@@ -40,77 +38,106 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Judged:
-    """One case in one repeat: verdicts of the last of so many tries, and what disturbed the machine then."""
+class CaseVerdicts:
+    """One case in one repeat: the last try's verdicts, the number of tries, what disturbed the machine then."""
 
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[FigureVerdict, ...]
     tries: int
     disturbance: str | None
 
 
-def calibrate(options: RunOptions, wanted: Wanted, launcher: Launcher) -> list[Line]:
+@dataclass(frozen=True)
+class CalibrationLine:
+    """One figure of one case over all repeats: verdict, number of tries and disturbance of each repeat."""
+
+    case: str
+    verdicts: tuple[FigureVerdict, ...]
+    tries: tuple[int, ...]
+    disturbances: tuple[str | None, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Return whether every repeat is right."""
+        return all(verdict.ok for verdict in self.verdicts)
+
+    @property
+    def disturbance(self) -> str | None:
+        """Return a disturbance that excuses the line; None if a repeat is off on a quiet machine."""
+        off = [reason for verdict, reason in zip(self.verdicts, self.disturbances, strict=True) if not verdict.ok]
+        return off[0] if off and all(off) else None
+
+    @property
+    def worst(self) -> FigureVerdict:
+        """Return the repeat to show: one that is off, else the one with the largest error."""
+        return max(self.verdicts, key=lambda verdict: (not verdict.ok, verdict.severity))
+
+    @property
+    def verdict(self) -> str:
+        """Return ``ok`` or ``OFF``, with the counts of repeats and tries."""
+        count, right = len(self.verdicts), sum(verdict.ok for verdict in self.verdicts)
+        text = "ok" if self.ok else "OFF"
+        if count > 1:
+            text += f", {right} of {count}"
+        again = sum(tries > 1 for tries in self.tries)
+        if count == 1:
+            return f"{text}, {_ordinal(self.tries[0])} try" if again else text
+        return f"{text}, {again} at a later try" if again else text
+
+
+def calibrate(options: RunOptions, selection: CaseSelection, launcher: Launcher) -> list[CalibrationLine]:
     """Run the cases and judge them.
 
-    Every repeat measures afresh; results lie under ``<results>/calibration/``.
+    Every repeat measures afresh; results go to ``<results>/calibration/``.
 
     Raises:
-        UsageError: no case matches, or the launcher holds no envelope.
-        EngineError, ImageError: nothing can be run at all.
+        UsageError: no case matches, or the launcher enforces no envelope.
+        EngineError, ImageError: nothing can be run.
     """
     if launcher.isolation is not Isolation.CONTAINER:
         raise UsageError(
             f"calibration needs enforced limits, {launcher.isolation.value} holds none; use --launcher docker"
         )
-    groups = chosen(wanted.only)
+    groups = select(selection.only)
     with filesystem.temporary_folder(SYSTEM) as folder:
-        planted = fixtures.dataset(folder, options.cache)
-        run = _Run(options, launcher, planted, groups, wanted)
-        return run.run()
+        dataset = fixtures.dataset(folder, options.cache)
+        return _Calibration(options, launcher, dataset, groups, selection).run()
 
 
-class _Run:
+class _Calibration:
     """One calibration."""
 
     def __init__(
         self,
         options: RunOptions,
         launcher: Launcher,
-        planted: Dataset,
+        dataset: Dataset,
         groups: tuple[Group, ...],
-        wanted: Wanted,
+        selection: CaseSelection,
     ) -> None:
         self._options = replace(options, results=options.results / SYSTEM, only=None, fresh=True)
         self._inner = launcher
-        self._planted = planted
+        self._dataset = dataset
         self._groups = groups
-        self._wanted = wanted
+        self._selection = selection
         self._base = catalog.system(SYSTEM)
 
-    def run(self) -> list[Line]:
-        """All repeats, then one line for each figure."""
+    def run(self) -> list[CalibrationLine]:
+        """Run all repeats, and return one line for each figure."""
         self._inner.check()
         with task(f"{SYSTEM}: image"):
             self._inner.prepare(self._base)
-        found: dict[tuple[str, str], list[Judged]] = defaultdict(list)
+        figures: dict[tuple[str, str], list[tuple[FigureVerdict, int, str | None]]] = defaultdict(list)
         with task(SYSTEM) as watcher:
-            self._launcher = self._planting(watcher)
-            for _ in range(self._wanted.repeats):
+            self._launcher = self._injecting_launcher(watcher)
+            for _ in range(self._selection.repeats):
                 for case, judged in self._repeat().items():
                     for verdict in judged.verdicts:
-                        found[case, verdict.what].append(replace(judged, verdicts=(verdict,)))
-        return [
-            Line(
-                case,
-                tuple(judged.verdicts[0] for judged in of),
-                tuple(judged.tries for judged in of),
-                tuple(judged.disturbance for judged in of),
-            )
-            for (case, _), of in found.items()
-        ]
+                        figures[case, verdict.figure].append((verdict, judged.tries, judged.disturbance))
+        return [CalibrationLine(case, *zip(*repeats, strict=True)) for (case, _), repeats in figures.items()]
 
-    def _planting(self, watcher: Progress) -> PlantingLauncher:
-        """The launcher of this calibration; the bar counts containers."""
-        jobs, begun = sum(_jobs(group) for group in self._groups) * self._wanted.repeats, 0
+    def _injecting_launcher(self, watcher: Progress) -> InjectingLauncher:
+        """Return the launcher of this calibration; its progress counts containers."""
+        jobs, begun = sum(_containers(group) for group in self._groups) * self._selection.repeats, 0
 
         def started(case: str) -> None:
             nonlocal begun
@@ -119,47 +146,86 @@ class _Run:
 
         quotas = {case.name: case.quota for group in self._groups for case in group.cases if case.quota}
         rivals = {case.name: case.rival for group in self._groups for case in group.cases if case.rival is not None}
-        return PlantingLauncher(self._inner, self._base, fixtures.throttle_container, quotas, started, rivals)
+        return InjectingLauncher(self._inner, self._base, fixtures.throttle_container, quotas, started, rivals)
 
-    def _repeat(self) -> dict[str, Judged]:
-        """Each case's verdicts, in the order of the cases."""
+    def _repeat(self) -> dict[str, CaseVerdicts]:
+        """Measure and judge each case once, and again where a timed one is off."""
         cases = {case.name: case for group in self._groups for case in group.cases}
-        seen = self._measure(self._groups)
-        judged = {name: _judge(case, seen, 1) for name, case in cases.items()}
-        for number in range(2, self._wanted.retries + 2):
-            off = {name for name, of in judged.items() if not all(verdict.ok for verdict in of.verdicts)}
-            again = {name for name in off if cases[name].truth.timed}
+        reports = self._measure(self._groups)
+        judged = {name: _judge(case, reports, 1) for name, case in cases.items()}
+        for attempt in range(2, self._selection.retries + 2):
+            off = {name for name, verdicts in judged.items() if not all(verdict.ok for verdict in verdicts.verdicts)}
+            again = {name for name in off if cases[name].known_value.timed}
             if not again:
                 break
-            seen |= self._measure(tuple(part for group in self._groups if (part := group.limited(again)).cases))
-            judged |= {name: _judge(cases[name], seen, number) for name in again}
+            reports |= self._measure(tuple(part for group in self._groups if (part := group.limited(again)).cases))
+            judged |= {name: _judge(cases[name], reports, attempt) for name in again}
         return judged
 
-    def _measure(self, groups: Sequence[Group]) -> dict[str, Seen]:
-        """Run these groups and make the report of just these jobs."""
-        found: dict[str, Seen] = {}
+    def _measure(self, groups: Sequence[Group]) -> dict[str, CaseReport]:
+        """Run these groups and report these jobs alone."""
+        reports: dict[str, CaseReport] = {}
         for group in groups:
-            inputs = fixtures.inputs(group, self._base, self._planted)
+            inputs = fixtures.inputs(group, self._base, self._dataset)
             with hidden():
-                summary = orchestrator.run_inputs(inputs, self._options, self._launcher)
+                summary = orchestrator.run_suite(inputs, self._options, self._launcher)
             keys = {result.key for result, _ in summary.jobs}
             jobs = [job for job in read_jobs(self._options.results / group.name) if job.result.key in keys]
             for row in build_rows(jobs, JobEvaluator(("RR@10",))).table.rows:
-                mine = tuple(job for job in jobs if job.result.spec.cell.system == row.system)
-                found[row.system] = Seen(row, mine)
-        return found
+                own = tuple(job for job in jobs if job.result.spec.cell.system == row.system)
+                reports[row.system] = CaseReport(row, own)
+        return reports
 
 
-def _judge(case: Case, seen: Mapping[str, Seen], tries: int) -> Judged:
-    mine = seen[case.name]
-    if mine.row.outcome is Outcome.NOT_APPLICABLE:  # a host too small for a case proves nothing against us
-        verdict = Verdict("outcome", "", f"not here: {mine.row.detail}", "", "", True)
-        return Judged((verdict,), tries, None)
-    if isinstance(case.truth, Memory):
-        mine = replace(mine, bare_bytes=seen[case.truth.bare].row.peak_anon_bytes)
-    return Judged(tuple(case.truth.verdicts(mine)), tries, mine.disturbance)
+def _judge(case: Case, reports: Mapping[str, CaseReport], tries: int) -> CaseVerdicts:
+    report = reports[case.name]
+    if report.row.outcome is Outcome.NOT_APPLICABLE:  # a host too small for a case proves nothing against us
+        verdict = FigureVerdict("outcome", "", f"not here: {report.row.detail}", "", "", True)
+        return CaseVerdicts((verdict,), tries, None)
+    if isinstance(case.known_value, PeakMemory):
+        report = replace(report, bare_bytes=reports[case.known_value.bare].row.peak_anon_bytes)
+    return CaseVerdicts(tuple(case.known_value.verdicts(report)), tries, report.disturbance)
 
 
-def _jobs(group: Group) -> int:
-    """Containers that a group takes."""
+def _containers(group: Group) -> int:
     return len(group.cases) * SuiteProtocol.model_validate(group.protocol).jobs
+
+
+def render(lines: Iterable[CalibrationLine], remark: str, form: str) -> str:
+    """Render the table, ``terminal`` (aligned) or ``md``, and a remark below it."""
+    cells = [_HEAD, *map(_cells, lines)]
+    if form == "md":
+        body = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |\n" for row in cells]
+        body.insert(1, "|" + "---|" * len(_HEAD) + "\n")
+    else:
+        widths = [max(len(row[column]) for row in cells) for column in range(len(_HEAD))]
+        body = [
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() + "\n"
+            for row in cells
+        ]
+    return "".join([*body, f"\n{remark}\n"])
+
+
+def summary(lines: Sequence[CalibrationLine], wall_s: float) -> str:
+    """Say how many figures are right, the time that took, and what to do about the others."""
+    off = [line for line in lines if not line.ok]
+    text = f"{len(lines) - len(off)} of {len(lines)} figures as injected, in {wall_s:.0f} s"
+    if not off:
+        return text
+    text += f"; off: {', '.join(dict.fromkeys(line.case for line in off))}"
+    disturbed = [line for line in off if line.disturbance]
+    if disturbed:
+        names = ", ".join(dict.fromkeys(line.case for line in disturbed))
+        fact = (disturbed[0].disturbance or "").partition("; ")[0]  # its remedy is for a suite
+        remedy = "quieten it (harness doctor shows its load) and calibrate again"
+        text += f"\nthe machine was disturbed during {names}: {fact}; {remedy}"
+    return text
+
+
+def _cells(line: CalibrationLine) -> tuple[str, ...]:
+    worst = line.worst
+    return (line.case, worst.figure, worst.injected, worst.measured, worst.error, worst.allowed, line.verdict)
+
+
+def _ordinal(number: int) -> str:
+    return {1: "1st", 2: "2nd", 3: "3rd"}.get(number, f"{number}th")

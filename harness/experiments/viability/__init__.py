@@ -1,1 +1,1 @@
-"""The least memory with which a system still does its work: search, reverse question, curve.  See docs/method/viability.md."""
+"""Find the least memory with which a system still does its work; see docs/method/viability.md."""

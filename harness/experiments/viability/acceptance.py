@@ -1,4 +1,4 @@
-"""What a system must keep under a limit, as the command line writes it."""
+"""Acceptance criteria of a system under a limit, as the command line writes them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _UNITS = {"ms": 1e-3, "s": 1.0}
 
 @dataclass(frozen=True)
 class Target:
-    """A latency (``mean`` or a percentile) of at most so many seconds."""
+    """An upper bound of a latency: of its ``mean`` or of a percentile."""
 
     figure: str
     at_most_s: float
@@ -30,8 +30,8 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Least:
-    """An effectiveness measure of at least so much."""
+class MinimumMeasure:
+    """A lower bound of an effectiveness measure."""
 
     measure: str
     at_least: float
@@ -42,33 +42,29 @@ class Least:
 
 @dataclass(frozen=True)
 class Criteria:
-    """What is asked beside answers and rankings.  No target: the mean within 25 % of unconstrained."""
+    """Criteria beside answers and rankings.  No target: the mean within 25 % of unconstrained."""
 
     targets: tuple[Target, ...] = ()
-    least: tuple[Least, ...] = ()
+    least: tuple[MinimumMeasure, ...] = ()
 
 
-def criteria(targets: Iterable[str], least: Iterable[str]) -> Criteria:
-    """From ``--max-latency p95=200ms`` and ``--min RR@10=0.3``.
+def parse_criteria(targets: Iterable[str], least: Iterable[str]) -> Criteria:
+    """Parse ``--max-latency p95=200ms`` and ``--min RR@10=0.3``.
 
     Raises:
-        UsageError: one of them is not written so, names no figure or measure, or stands twice.
+        UsageError: a criterion is malformed, names no known figure or measure, or comes twice.
     """
-    found = Criteria(tuple(map(_target, targets)), tuple(map(_least, least)))
-    names = [each.figure for each in found.targets] + [each.measure for each in found.least]
+    criteria = Criteria(tuple(map(_target, targets)), tuple(map(_least, least)))
+    names = [target.figure for target in criteria.targets] + [bound.measure for bound in criteria.least]
     twice = {name for name in names if names.count(name) > 1}
     if twice:
         raise UsageError(f"{', '.join(sorted(twice))} is asked twice; keep the stricter one")
-    return found
+    return criteria
 
 
-def check_proves(wanted: Criteria, queries: int) -> None:
-    """Refuse a percentile that a sample of so many queries cannot show.
-
-    Raises:
-        UsageError: it cannot.
-    """
-    for target in wanted.targets:
+def check_sample_size(criteria: Criteria, queries: int) -> None:
+    """Raise UsageError for a percentile that a sample of this size cannot show."""
+    for target in criteria.targets:
         floor = MIN_QUERIES.get(target.figure, 1)
         if queries < floor:
             raise UsageError(
@@ -77,24 +73,16 @@ def check_proves(wanted: Criteria, queries: int) -> None:
             )
 
 
-def whole_numbers(text: str, option: str, least: int = 1) -> tuple[int, ...]:
-    """``"1,2"`` -> (1, 2), ascending and each once.
-
-    Raises:
-        UsageError: it is not written so.
-    """
+def parse_whole_numbers(text: str, option: str, least: int = 1) -> tuple[int, ...]:
+    """Parse ``"1,2"`` into (1, 2), ascending, without duplicates."""
     parts = [part.strip() for part in text.split(",")]
     if not all(re.fullmatch(r"[0-9]{1,6}", part, flags=re.ASCII) and int(part) >= least for part in parts):
         raise UsageError(f"{option} {text!r}: write whole numbers from {least} on, e.g. {option} 1,2")
     return tuple(sorted({int(part) for part in parts}))
 
 
-def size(text: str, option: str) -> int:
-    """``"16MiB"`` -> bytes.
-
-    Raises:
-        UsageError: it is no whole number of MiB or GiB.
-    """
+def parse_size(text: str, option: str) -> int:
+    """Parse a whole number of MiB or GiB, like ``"16MiB"``, into bytes."""
     try:
         return hardware_profiles.memory_bytes(text.strip())
     except ValueError as error:
@@ -111,9 +99,9 @@ def _target(text: str) -> Target:
     return Target(figure, float(match[1]) * _UNITS[match[2]])
 
 
-def _least(text: str) -> Least:
+def _least(text: str) -> MinimumMeasure:
     measure, _, amount = text.rpartition("=")
     if not measure or not re.fullmatch(r"[0-9]+(\.[0-9]+)?", amount, flags=re.ASCII):
         raise UsageError(f"--min {text!r}: write a measure and its least value, e.g. --min RR@10=0.3")
     (parsed,) = measure_names.parse([measure])
-    return Least(str(parsed), float(amount))
+    return MinimumMeasure(str(parsed), float(amount))

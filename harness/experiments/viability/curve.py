@@ -1,29 +1,38 @@
-"""The memory-latency curve: the same system under a ladder of limits, and where it bends."""
+"""Measure and draw the memory-latency curve: one system under a ladder of limits, and its knee."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
 from harness.experiments.viability.acceptance import MEAN, SLOWER
-from harness.experiments.viability.observation import Seen
+from harness.experiments.viability.judge import Observation, Reference
 from harness.experiments.viability.probe import LEAST_BYTES, MIB
-from harness.experiments.viability.reference import Reference
-from harness.experiments.viability.search import TRIES, Finding, Purpose
-from harness.experiments.viability.session import MOST_JOBS, Session, Viability
-from harness.experiments.viability.verdict import architecture
-from harness.records import Outcome
+from harness.experiments.viability.search import TRIES, ProbeFinding, Purpose
+from harness.experiments.viability.session import MAXIMUM_JOBS, Session, Viability
+from harness.experiments.viability.smallest import architecture
+from harness.records import Outcome, digest
+from harness.report.plots import style
+from harness.report.plots.style import plain_text
 
-# Rungs of the ladder beside the unconstrained one, evenly in ratio from so much of the anonymous peak to so much of the
-# cgroup's: below the first nothing can load, above the second nothing is ever evicted.
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+FORMATS = ("png", "svg")
+# Rungs of the ladder beside the unconstrained one, evenly in ratio from this share of the anonymous peak to this share
+# of the cgroup's: below the first nothing can load, above the second nothing is ever evicted.
 RUNGS = 8
 _FROM, _TO = 0.9, 1.1
 _GRAIN = 4 * MIB
+_BLUE, _ORANGE, _RED, _GREY = "#1f5f99", "#d1812c", "#b3261e", "#666666"
 
 
 @dataclass(frozen=True)
-class Point:
+class CurvePoint:
     """One limit of the curve.
 
     Times in seconds, sizes in bytes.  ``mean_low_s`` and ``mean_high_s`` bound the mean (95 %, over queries).
@@ -55,7 +64,7 @@ class Curve:
     architecture: str
     cpus: int
     gpus: int
-    points: tuple[Point, ...]
+    points: tuple[CurvePoint, ...]
     peak_anon_bytes: int
     bar_s: float
     knee_bytes: int | None
@@ -63,18 +72,18 @@ class Curve:
 
 
 def ladder(anonymous: int, cgroup_peak: int, most: int) -> tuple[int, ...]:
-    """The limits (bytes) to try where none are named, ascending, without the unconstrained one."""
+    """Return the default limits in bytes, ascending, without the unconstrained one."""
     low = max(_FROM * anonymous, LEAST_BYTES)
     high = max(_TO * cgroup_peak, low + RUNGS * _GRAIN)
     rungs = (low * (high / low) ** (step / (RUNGS - 1)) for step in range(RUNGS))
     return tuple(sorted({min(round(rung / _GRAIN) * _GRAIN, most) for rung in rungs} - {most}))
 
 
-def measure(asked: Viability, cpus: int, limits: Sequence[int] = ()) -> Curve:
-    """Measure each rung once, or take what is stored.
+def measure_curve(viability: Viability, cpus: int, limits: Sequence[int] = ()) -> Curve:
+    """Measure each limit once, or take its stored jobs.
 
     Args:
-        asked: the subject, without criteria of its own.
+        viability: of a subject without criteria of its own.
         cpus: how many.
         limits: in bytes; by default :func:`ladder`.
 
@@ -85,7 +94,7 @@ def measure(asked: Viability, cpus: int, limits: Sequence[int] = ()) -> Curve:
     for limit in limits:
         if limit < LEAST_BYTES:
             raise UsageError(f"--limits: {limit // MIB} MiB start no container; name {LEAST_BYTES // MIB} MiB or more")
-    session = Session(asked, cpus, MOST_JOBS + 2 * TRIES * len(limits))
+    session = Session(viability, cpus, MAXIMUM_JOBS + 2 * TRIES * len(limits))
     base = session.base
     for limit in limits:
         if limit >= base.limit:
@@ -94,7 +103,7 @@ def measure(asked: Viability, cpus: int, limits: Sequence[int] = ()) -> Curve:
                 " to a job; name smaller ones"
             )
     rungs = sorted(set(limits)) or ladder(base.anonymous, base.cgroup_peak, base.limit)
-    points = [_point(_rung(session, limit)) for limit in rungs]
+    points = [_curve_point(_rung(session, limit)) for limit in rungs]
     points.append(_unconstrained(base))
     knee, why = find_knee(points)
     spec = base.jobs[0].result.spec
@@ -112,14 +121,13 @@ def measure(asked: Viability, cpus: int, limits: Sequence[int] = ()) -> Curve:
     )
 
 
-def find_knee(points: Sequence[Point]) -> tuple[int | None, str | None]:
-    """The smallest limit from which on all run, with a mean within 25 % of the unconstrained one; below, one is slower.
+def find_knee(points: Sequence[CurvePoint]) -> tuple[int | None, str | None]:
+    """Return the knee in bytes, or the reason why the curve has none.
+
+    From the knee on every limit runs, with a mean within 25 % of the unconstrained one; below it, some limit is slower.
 
     Args:
         points: ascending, the last one unconstrained.
-
-    Returns:
-        The limit in bytes, or why there is none.
     """
     bar = SLOWER * (points[-1].mean_s or 0.0)
     slow = [point for point in points if point.mean_s is not None and point.mean_s > bar]
@@ -138,35 +146,35 @@ def find_knee(points: Sequence[Point]) -> tuple[int | None, str | None]:
     return after.limit_bytes, None
 
 
-def _rung(session: Session, limit: int) -> Seen:
-    """One attempt under a limit; others where it is slow and in doubt, and then the fastest: noise only ever slows."""
-    seen: list[Seen] = []
+def _rung(session: Session, limit: int) -> Observation:
+    """Measure a limit, again while it is in doubt; return the fastest job, because noise only slows."""
+    jobs: list[Observation] = []
     for _ in range(TRIES):
-        judged = session.try_once(limit, Purpose.PROBE, "curve")
-        seen.append(judged.seen)
-        if judged.finding is not Finding.DOUBT:
+        judgement = session.try_once(limit, Purpose.PROBE, "curve")
+        jobs.append(judgement.observation)
+        if judgement.finding is not ProbeFinding.DOUBT:
             break
-    return min(seen, key=_mean)
+    return min(jobs, key=_mean)
 
 
-def _mean(seen: Seen) -> float:
-    mean = seen.latency_s[MEAN].value if MEAN in seen.latency_s else None
+def _mean(job: Observation) -> float:
+    mean = job.latency_s[MEAN].value if MEAN in job.latency_s else None
     return float("inf") if mean is None else mean
 
 
-def _unconstrained(base: Reference) -> Point:
-    """The container with the median mean."""
+def _unconstrained(base: Reference) -> CurvePoint:
+    """Return the point of the container with the median mean."""
     ordered = sorted(base.jobs, key=_mean)
-    return _point(ordered[(len(ordered) - 1) // 2], unconstrained=True)
+    return _curve_point(ordered[(len(ordered) - 1) // 2], unconstrained=True)
 
 
-def _point(seen: Seen, *, unconstrained: bool = False) -> Point:
-    result, memory = seen.result, seen.result.memory
-    mean, p95 = seen.latency_s.get(MEAN), seen.latency_s.get("p95")
-    faults, asked = result.counters.major_faults, result.spec.timed_queries * result.trials_finished
-    known = memory.peak_cgroup_bytes is not None and memory.peak_anon_bytes is not None
-    return Point(
-        limit_bytes=seen.limit,
+def _curve_point(job: Observation, *, unconstrained: bool = False) -> CurvePoint:
+    result, memory = job.result, job.result.memory
+    mean, p95 = job.latency_s.get(MEAN), job.latency_s.get("p95")
+    faults, queries = result.counters.major_faults, result.spec.timed_queries * result.trials_finished
+    measured = memory.peak_cgroup_bytes is not None and memory.peak_anon_bytes is not None
+    return CurvePoint(
+        limit_bytes=job.limit,
         unconstrained=unconstrained,
         outcome=result.outcome.value,
         detail=result.detail,
@@ -174,9 +182,93 @@ def _point(seen: Seen, *, unconstrained: bool = False) -> Point:
         mean_low_s=mean.low if mean else None,
         mean_high_s=mean.high if mean else None,
         p95_s=p95.value if p95 else None,
-        faults_per_query=None if faults is None or not asked else faults / asked,
+        faults_per_query=None if faults is None or not queries else faults / queries,
         peak_anon_bytes=memory.peak_anon_bytes,
-        page_cache_bytes=(memory.peak_cgroup_bytes or 0) - (memory.peak_anon_bytes or 0) if known else None,
-        disturbed=seen.disturbed,
-        job="/".join(seen.job.folder.parts[-6:]),
+        page_cache_bytes=(memory.peak_cgroup_bytes or 0) - (memory.peak_anon_bytes or 0) if measured else None,
+        disturbed=job.disturbed,
+        job=job.folder,
     )
+
+
+def plot_name(cpus: int, gpus: int, queries: int, limits: Sequence[int]) -> str:
+    """Name a curve by its options, so that no other curve overwrites it; without suffix."""
+    name = f"curve-cpu{cpus}{f'-gpu{gpus}' if gpus else ''}-q{queries}"
+    return f"{name}-{digest(sorted(set(limits)))[:8]}" if limits else name
+
+
+def draw_curve(curve: Curve, stem: Path) -> tuple[Path, ...]:
+    """Draw a curve into ``<stem>.png`` and ``<stem>.svg``."""
+    with style.settings():
+        figure = style.new_figure(8, 4.8)
+        axes = figure.add_subplot()
+        _draw_points(axes, curve)
+        _draw_marks(axes, curve)
+        _draw_frame(axes, curve)
+        return tuple(style.save(figure, stem.with_name(f"{stem.name}.{form}")) for form in FORMATS)
+
+
+def _draw_points(axes: Axes, curve: Curve) -> None:
+    ran = [point for point in curve.points if point.mean_s is not None and not point.unconstrained]
+    sizes = [point.limit_bytes / MIB for point in ran]
+    means = [_ms(point.mean_s) for point in ran]
+    below = [mean - _ms(point.mean_low_s, mean) for point, mean in zip(ran, means, strict=True)]
+    above = [_ms(point.mean_high_s, mean) - mean for point, mean in zip(ran, means, strict=True)]
+    axes.errorbar(
+        sizes, means, yerr=(below, above), color=_BLUE, marker="o", capsize=3, label="mean, with 95 % interval"
+    )
+    tails = [(point.limit_bytes / MIB, _ms(point.p95_s)) for point in ran if point.p95_s is not None]
+    if tails:
+        axes.plot(*zip(*tails, strict=True), color=_ORANGE, marker="s", markersize=4, linestyle=":", label="p95")
+    dead = [point for point in curve.points if point.mean_s is None]
+    if dead:
+        ends = ", ".join(sorted({point.outcome for point in dead}))
+        axes.plot(
+            [point.limit_bytes / MIB for point in dead],
+            [0.04] * len(dead),
+            transform=axes.get_xaxis_transform(),
+            color=_RED,
+            marker="x",
+            markersize=9,
+            markeredgewidth=2,
+            linestyle="none",
+            label=f"no answer ({ends})",
+        )
+
+
+def _draw_marks(axes: Axes, curve: Curve) -> None:
+    free = curve.points[-1]
+    axes.axhline(
+        _ms(free.mean_s), color=_GREY, linewidth=1, label=f"unconstrained mean ({free.limit_bytes // MIB:,} MiB)"
+    )
+    axes.axhline(curve.bar_s * 1e3, color=_GREY, linewidth=1, linestyle="--", label="25 % slower")
+    peak = curve.peak_anon_bytes / MIB
+    axes.axvline(peak, color=_RED, linewidth=1, linestyle="-.", label=f"anonymous peak, {peak:,.0f} MiB")
+    if curve.knee_bytes:
+        knee = curve.knee_bytes / MIB
+        axes.axvline(knee, color=_BLUE, linewidth=1.5, linestyle="--", label=f"knee, {knee:,.0f} MiB")
+
+
+def _draw_frame(axes: Axes, curve: Curve) -> None:
+    rungs = [point for point in curve.points if not point.unconstrained]
+    axes.set_xscale("log", base=2)
+    axes.set_xticks([point.limit_bytes / MIB for point in rungs], [f"{point.limit_bytes // MIB:,}" for point in rungs])
+    axes.minorticks_off()
+    axes.tick_params(axis="x", rotation=45)
+    means = [_ms(point.mean_s) for point in curve.points if point.mean_s is not None]
+    if max(means) > 10 * min(means):
+        axes.set_yscale("log")
+        for set_formatter in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
+            set_formatter(lambda value, _: f"{value:g}")
+    else:
+        axes.set_ylim(bottom=0)
+    axes.set_xlabel("memory limit, MiB")
+    axes.set_ylabel("latency, ms")
+    knee = "" if curve.knee_bytes else " (no knee)"
+    name = f"{curve.system} on {curve.dataset}, {curve.cpus} CPU{'s' if curve.cpus > 1 else ''}{knee}"
+    axes.set_title(plain_text(name, 90))
+    axes.grid(axis="y", color="#dddddd", linewidth=0.6)
+    axes.legend(loc="best", fontsize=8)
+
+
+def _ms(seconds: float | None, otherwise: float = 0.0) -> float:
+    return otherwise if seconds is None else seconds * 1e3

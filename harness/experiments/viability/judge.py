@@ -1,102 +1,296 @@
-"""A job under a limit against the unconstrained system: does it pass, and what failed."""
+"""Judge a job under a limit against the unconstrained system: does it pass, and what failed."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from harness.experiments.viability.acceptance import Criteria
-from harness.experiments.viability.observation import Seen
-from harness.experiments.viability.reference import Reference
-from harness.experiments.viability.search import Finding
+from harness.analysis import cell_summary, pooling
+from harness.analysis.validity import machine_speed
+from harness.errors import JobError, StoreError, UsageError
+from harness.evaluation import evaluate, trec
+from harness.experiments.viability.acceptance import MEAN, SLOWER, Criteria, Target
+from harness.experiments.viability.search import ProbeFinding
 from harness.records import Outcome
+from harness.results.reader import StoredJob, judges_hits_alone, read_job_run
+from harness.results.schema import Result
+from harness.stats import MIN_QUERIES, Estimate, percentile
 
+# Fresh containers without a limit that are not disturbed, and attempts at them: a disturbed one is measured again.
+CONTAINERS = 3
+ATTEMPTS = 5
 # A latency that misses its target by less than this factor is in doubt: machines were seen to slow down by 1.4 to 1.9
 # for some seconds.
 DOUBTFUL = 2.0
 
 OOM, LATENCY, RANKING, MEASURE, LOAD = "oom", "latency", "ranking", "measure", "load time-out"
 
+Rankings = dict[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One container life under a limit.
+
+    ``latency_s`` maps ``mean`` and the percentiles that the sample can show to figures in seconds; empty where the job
+    did not end ``ok``.  ``disturbed`` is the first finding against the machine, in the words of its verdict.
+    """
+
+    job: StoredJob
+    latency_s: dict[str, Estimate] = field(default_factory=dict)
+    measures: dict[str, float] = field(default_factory=dict)
+    rankings: Rankings = field(default_factory=dict)
+    disturbed: str | None = None
+
+    @property
+    def result(self) -> Result:
+        """Return the stored record."""
+        return self.job.result
+
+    @property
+    def limit(self) -> int:
+        """Return the memory limit in bytes."""
+        return self.result.spec.envelope.memory_bytes
+
+    @property
+    def folder(self) -> str:
+        """Return the job's folder within the results."""
+        return "/".join(self.job.folder.parts[-6:])
+
+
+def inspect(job: StoredJob, measures: Sequence[Any], levels: machine_speed.Levels | None = None) -> Observation:
+    """Read a stored job of any outcome.
+
+    Args:
+        job: to read.
+        measures: as ``measure_names.parse`` returns them.
+        levels: the canary's levels of the unconstrained jobs.
+
+    Raises:
+        FileError, StoreError: a file of an ``ok`` job is missing or damaged.
+    """
+    if job.result.outcome is not Outcome.OK:
+        return Observation(job)
+    summary = cell_summary.summarise([job], rankings=False)
+    if summary.latency is None:
+        raise StoreError(f"{job.folder}: {summary.reason}; move the folder away and measure again")
+    samples = job.samples()
+    timed = [trial >= 0 for trial in samples.column("trial").to_pylist()]
+    latency = samples.column("latency_ns").to_numpy()[timed] / 1e9
+    figures = {MEAN: summary.latency.mean_s}
+    figures |= {name: percentile(latency, name, summary.latency.queries) for name in MIN_QUERIES}
+    run = read_job_run(job) if job.run_path else trec.Run({}, ())
+    values: dict[str, float | None] = {}
+    if measures:
+        path = job.qrels_path()
+        qrels, hits_alone = trec.read_stored_qrels(path), judges_hits_alone(path)
+        values = evaluate.evaluate(run, qrels, job.sample_ids(), measures, hits_alone=hits_alone).values
+    verdict = cell_summary.assess(pooling.pool([job]), summary.facts, None, levels)
+    doubts = [finding.text for finding in verdict.findings if finding.transient]
+    return Observation(
+        job,
+        {name: figure for name, figure in figures.items() if figure.value is not None},
+        {name: value for name, value in values.items() if value is not None},
+        run.rankings,
+        doubts[0].partition(";")[0] if doubts else None,
+    )
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The unconstrained system, which limits are judged against.
+
+    Sizes in bytes, the largest of all containers.  ``latency_s`` and ``measures`` are medians over ``jobs``: the
+    undisturbed containers, or the fastest of the others where there are too few; ``left_out`` are the rest, which
+    count for peaks and rankings only.  ``rankings`` holds the queries that all containers ranked alike; ``unstable``
+    counts the others, for which no limit can be blamed.  ``wall_s`` is the longest job.
+    """
+
+    jobs: tuple[Observation, ...]
+    left_out: tuple[Observation, ...]
+    limit: int
+    anonymous: int
+    cgroup_peak: int
+    latency_s: dict[str, float]
+    measures: dict[str, float]
+    rankings: Rankings
+    unstable: int
+    wall_s: float
+
+    @property
+    def levels(self) -> machine_speed.Levels:
+        """Return the canary's levels, to compare with those of later jobs."""
+        return machine_speed.levels(observation.result for observation in self.jobs)
+
+    def targets(self, criteria: Criteria) -> tuple[Target, ...]:
+        """Return the latency targets: those of the criteria, else the mean and 25 %."""
+        return criteria.targets or (Target(MEAN, SLOWER * self.latency_s[MEAN]),)
+
+
+def enough(attempts: Sequence[Observation]) -> bool:
+    """Return whether these containers suffice for a reference."""
+    calm = sum(observation.disturbed is None for observation in attempts)
+    return calm >= CONTAINERS or len(attempts) >= ATTEMPTS
+
+
+def reference(attempts: Sequence[Observation]) -> Reference:
+    """Combine the unconstrained containers, at least one, in the order of measurement.
+
+    Raises:
+        JobError: a container did not end ``ok``, or its memory was not measured.
+    """
+    for observation in attempts:
+        _check_attempt(observation)
+    memory = [observation.result.memory for observation in attempts]
+    queries = set().union(*(observation.rankings for observation in attempts))
+    alike = {
+        query: attempts[0].rankings.get(query, ())
+        for query in sorted(queries)
+        if len({observation.rankings.get(query, ()) for observation in attempts}) == 1
+    }
+    # Where not enough are undisturbed, the fastest of the others: noise only ever slows.
+    ordered = sorted(attempts, key=lambda job: (job.disturbed is not None, job.latency_s[MEAN].value or 0.0))
+    used = ordered[:CONTAINERS]
+    figures = set.intersection(*(set(job.latency_s) for job in used))
+    return Reference(
+        jobs=tuple(used),
+        left_out=tuple(ordered[CONTAINERS:]),
+        limit=attempts[0].limit,
+        anonymous=max(peaks.peak_anon_bytes or 0 for peaks in memory),
+        cgroup_peak=max(peaks.peak_cgroup_bytes or peaks.peak_anon_bytes or 0 for peaks in memory),
+        latency_s={name: _median([job.latency_s[name].value for job in used]) for name in sorted(figures)},
+        measures={name: _median([job.measures[name] for job in used]) for name in used[0].measures},
+        rankings=alike,
+        unstable=len(queries) - len(alike),
+        wall_s=max(observation.result.wall_s for observation in attempts),
+    )
+
+
+def check_reachable(reference: Reference, criteria: Criteria, where: str) -> None:
+    """Raise UsageError for a criterion that even the unconstrained system misses.
+
+    Args:
+        reference: the unconstrained system.
+        criteria: to check.
+        where: names system and CPUs, for the message.
+    """
+    for target in criteria.targets:
+        latency_s = reference.latency_s[target.figure]
+        if latency_s > target.at_most_s:
+            raise UsageError(
+                f"{where}: {target.figure} is {latency_s * 1e3:.4g} ms with all the memory of this host, the target is"
+                f" {target.at_most_s * 1e3:.4g} ms: no limit can keep it; raise --max-latency or take more --cpus"
+            )
+    for bound in criteria.least:
+        value = reference.measures.get(bound.measure)
+        if value is None or value < bound.at_least:
+            text = "not known" if value is None else f"{value:.4g}"
+            raise UsageError(
+                f"{where}: {bound.measure} is {text} with all the memory of this host, at least {bound.at_least:g} is"
+                " asked: no limit can reach it; lower --min"
+            )
+
+
+def _check_attempt(observation: Observation) -> None:
+    result = observation.result
+    if result.outcome is not Outcome.OK:
+        raise JobError(
+            result.outcome,
+            f"{result.spec.cell.system} does not even run with {result.spec.envelope.memory_bytes >> 20:,} MiB: it"
+            f" ended {result.outcome.value} ({result.detail}); its log lies in {observation.job.folder}, --fresh tries"
+            " again",
+        )
+    if result.memory.peak_anon_bytes is None:
+        raise JobError(
+            result.outcome,
+            "the memory of a container cannot be read on this host, so there is nothing to start from;"
+            " see `harness doctor`",
+        )
+
+
+def _median(values: Sequence[float | None]) -> float:
+    return statistics.median(value for value in values if value is not None)
+
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a job says of its limit.
+    """The judgement of a job under its limit.
 
-    ``causes`` names all that failed, ``why`` says it with its figures.  ``slack`` is the worst latency over its target:
-    above 1, one is missed.
+    ``causes`` names all that failed, ``why`` gives the figures.  ``slack`` is the worst latency over its target: above
+    1, a target is missed.
     """
 
-    seen: Seen
-    finding: Finding
+    observation: Observation
+    finding: ProbeFinding
     causes: tuple[str, ...] = ()
     why: str = ""
     slack: float = 0.0
 
 
-def judge(seen: Seen, reference: Reference, criteria: Criteria) -> Judgement:
-    """Hold a job against all criteria.
+def judge(observation: Observation, reference: Reference, criteria: Criteria) -> Judgement:
+    """Compare a job with all criteria.
 
-    Only latency can be in doubt.  Memory, rankings and measures do not hang on how busy a machine is.
+    Only latency can be in doubt: a busy machine changes neither memory, rankings nor measures.
     """
-    result = seen.result
+    result = observation.result
     if result.outcome is not Outcome.OK:
-        return Judgement(seen, Finding.FAIL, (_cause(seen),), result.detail or result.outcome.value)
-    wrong = dict(_rankings(seen, reference) + _measures(seen, criteria))
-    slow, slack = _latencies(seen, reference, criteria)
+        why = result.detail or result.outcome.value
+        return Judgement(observation, ProbeFinding.FAIL, (_cause(observation),), why)
+    wrong = dict(_rankings(observation, reference) + _measures(observation, criteria))
+    slow, slack = _latencies(observation, reference, criteria)
     if slow:
         wrong[LATENCY] = slow
     if not wrong:
-        return Judgement(seen, Finding.PASS, slack=slack)
+        return Judgement(observation, ProbeFinding.PASS, slack=slack)
     why = "; ".join(wrong.values())
-    if list(wrong) == [LATENCY] and (slack < DOUBTFUL or seen.disturbed):
-        if seen.disturbed:
-            why += f"; {seen.disturbed}"
-        return Judgement(seen, Finding.DOUBT, (LATENCY,), why, slack)
-    return Judgement(seen, Finding.FAIL, tuple(wrong), why, slack)
+    if list(wrong) == [LATENCY] and (slack < DOUBTFUL or observation.disturbed):
+        if observation.disturbed:
+            why += f"; {observation.disturbed}"
+        return Judgement(observation, ProbeFinding.DOUBT, (LATENCY,), why, slack)
+    return Judgement(observation, ProbeFinding.FAIL, tuple(wrong), why, slack)
 
 
-def against(judged: Judgement, control: Judgement) -> Judgement | None:
-    """A job in doubt, held against the unconstrained one that was measured right after it.
-
-    Returns:
-        Its judgement; or ``None`` where the machine was so slow that the job says nothing.
-    """
-    if judged.slack >= DOUBTFUL * max(control.slack, 1.0):  # too slow even for such a machine
-        return replace(judged, finding=Finding.FAIL)
-    return judged if control.slack <= 1 else None
+def against_control(judgement: Judgement, control: Judgement) -> Judgement | None:
+    """Decide a doubtful job by the unconstrained job right after it; ``None``: the machine was too slow."""
+    if judgement.slack >= DOUBTFUL * max(control.slack, 1.0):  # too slow even for such a machine
+        return replace(judgement, finding=ProbeFinding.FAIL)
+    return judgement if control.slack <= 1 else None
 
 
-def _cause(seen: Seen) -> str:
-    """What the constraint is where a job did not end well."""
-    result = seen.result
+def _cause(observation: Observation) -> str:
+    """Name what failed in a job that did not end well."""
+    result = observation.result
     if result.outcome is Outcome.TIMEOUT:
-        # Only a query that was asked can have been too slow.
+        # Before the warm-up ends, only a query's own time-out shows that a query was slow.
         return LATENCY if result.warmup_done or (result.detail or "").startswith("a query") else LOAD
     return OOM if result.outcome is Outcome.OOM else result.outcome.value
 
 
-def _rankings(seen: Seen, reference: Reference) -> list[tuple[str, str]]:
-    other = [query for query, ids in reference.rankings.items() if seen.rankings.get(query, ()) != ids]
+def _rankings(observation: Observation, reference: Reference) -> list[tuple[str, str]]:
+    other = [query for query, ids in reference.rankings.items() if observation.rankings.get(query, ()) != ids]
     if not other:
         return []
     return [(RANKING, f"{len(other):,} of {len(reference.rankings):,} queries are ranked otherwise, e.g. {other[0]}")]
 
 
-def _measures(seen: Seen, criteria: Criteria) -> list[tuple[str, str]]:
+def _measures(observation: Observation, criteria: Criteria) -> list[tuple[str, str]]:
     missed = [
-        f"{each.measure} is {seen.measures.get(each.measure, 0.0):.4g}, at least {each.at_least:g}"
-        for each in criteria.least
-        if seen.measures.get(each.measure, 0.0) < each.at_least
+        f"{bound.measure} is {observation.measures.get(bound.measure, 0.0):.4g}, at least {bound.at_least:g}"
+        for bound in criteria.least
+        if observation.measures.get(bound.measure, 0.0) < bound.at_least
     ]
     return [(MEASURE, ", ".join(missed))] if missed else []
 
 
-def _latencies(seen: Seen, reference: Reference, criteria: Criteria) -> tuple[str, float]:
-    """What is too slow, and the worst latency over its target."""
-    said, worst = [], 0.0
+def _latencies(observation: Observation, reference: Reference, criteria: Criteria) -> tuple[str, float]:
+    """Return the missed targets, and the worst latency over its target."""
+    missed, worst = [], 0.0
     for target in reference.targets(criteria):
-        found = seen.latency_s[target.figure].value
-        assert found is not None, "a figure without a value is not kept"
-        worst = max(worst, found / target.at_most_s)
-        if found > target.at_most_s:
-            said.append(f"{target.figure} {found * 1e3:.4g} ms, target {target.at_most_s * 1e3:.4g} ms")
-    return ", ".join(said), worst
+        latency_s = observation.latency_s[target.figure].value
+        assert latency_s is not None, "a figure without a value is not kept"
+        worst = max(worst, latency_s / target.at_most_s)
+        if latency_s > target.at_most_s:
+            missed.append(f"{target.figure} {latency_s * 1e3:.4g} ms, target {target.at_most_s * 1e3:.4g} ms")
+    return ", ".join(missed), worst

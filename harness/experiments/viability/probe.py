@@ -1,4 +1,4 @@
-"""Runs a system under a limit, one stored job at a time, and finds what was stored before."""
+"""Run jobs of a system under limits, one at a time, and find those that are stored already."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from harness import datasets
 from harness.datasets import Dataset, QuerySample
 from harness.errors import JobError, StoreError, UsageError
 from harness.jobs import environment, orchestrator
-from harness.jobs.inputs import Inputs, RunOptions, plan_with
-from harness.jobs.plan import NO_IMAGE
+from harness.jobs.inputs import Inputs, RunOptions
+from harness.jobs.plan import NO_IMAGE, plan
 from harness.jobs.suite import Suite
 from harness.launch.base import Launcher, Prepared
 from harness.launch.images.catalog import System
@@ -31,14 +31,14 @@ MIB = 1 << 20
 WARMUP, WARMUP_CAP, TRIALS = 100, 20_000, 3
 # An image can be started with no less.
 LEAST_BYTES = 16 * MIB
-# A job under a limit is stopped after so long, and so many times what the unconstrained one took: beyond any target.
+# A job under a limit is stopped after this time plus this multiple of the unconstrained one's: beyond any target.
 _GRACE_S, _SLOWEST = 60.0, 10.0
 _SINCE = "fresh-since"
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What is measured: a system, and the queries that it is asked."""
+    """A system, and the queries that it answers."""
 
     system: System
     dataset: Dataset
@@ -62,12 +62,12 @@ def subject(system: System, place: datasets.Place, cache: Path, queries: int) ->
 
 
 def envelope(cpus: int, memory_bytes: int, gpus: int = 0) -> Envelope:
-    """A hardware profile of that size (whole MiB), by a name that says it."""
+    """Make a hardware profile of a size (whole MiB), named after it."""
     with_gpus = f"-gpu{gpus}" if gpus else ""
     return Envelope(f"cpu{cpus}{with_gpus}-mem{memory_bytes // MIB}m", cpus, memory_bytes // MIB * MIB, gpus)
 
 
-class Probing:
+class SubjectJobs:
     """All jobs of one subject.
 
     Args:
@@ -75,11 +75,11 @@ class Probing:
         results: jobs lie below ``<results>/viable/``.
         cache: corpora and indexes.
         launcher: runs them; must hold envelopes.
-        fresh: from now on, as if nothing were stored.
-        shelf: where results go besides.
+        fresh: ignore what is stored until now.
+        shelf: where results are published besides.
 
     Raises:
-        UsageError: the launcher holds no envelope.
+        UsageError: the launcher enforces no envelope.
         EngineError, ImageError: nothing can be run.
         FileError: a stored job is damaged.
     """
@@ -105,7 +105,7 @@ class Probing:
         self._images: dict[str, Prepared] = {}
         self._ready(subject.system)
         self._folder = results / SUITE / subject.system.name / subject.dataset.name
-        # Written down with the first job: a search that never began makes nothing old.
+        # Written with the first job: a search that never began outdates nothing.
         self._unmarked = datetime.now(UTC) if fresh else None
         since, here = self._unmarked or self._since(), machine(environment.read(launcher.engine_version()))
         stored = read_jobs(self._folder) if self._folder.is_dir() else ()
@@ -117,49 +117,50 @@ class Probing:
 
     @property
     def folder(self) -> Path:
-        """Where this subject's jobs lie."""
+        """Return the folder of this subject's jobs."""
         return self._folder
 
     def publish(self, path: Path) -> None:
-        """Let a file that was made beside the jobs go where these go besides."""
+        """Publish a file made beside the jobs where the jobs are published."""
         if self._options.shelf:
             self._options.shelf.write(path.absolute(), path.read_bytes())
 
     def cannot(self, envelope: Envelope) -> str | None:
-        """Why this host does not provide it, or None."""
+        """Return why this host cannot provide an envelope, or None."""
         return self._launcher.cannot(envelope)
 
     def attempts(self, envelope: Envelope) -> list[StoredJob]:
-        """What is stored of this envelope, oldest first."""
-        found = self._stored.get(identity(self._spec(envelope)), [])
-        return sorted(found, key=lambda job: job.result.spec.repetition)
+        """Return the stored jobs under an envelope, oldest first."""
+        jobs = self._stored.get(identity(self._spec(envelope)), [])
+        return sorted(jobs, key=lambda job: job.result.spec.repetition)
 
     def limited(self, cpus: int, gpus: int) -> list[StoredJob]:
-        """What is stored of so many CPUs and GPUs under any limit, by limit, and then oldest first."""
-        found = {jobs[0].result.spec.envelope for jobs in self._stored.values()}
-        here = [each for each in found if (each.cpus, each.gpus) == (cpus, gpus)]
-        return [job for each in sorted(here, key=lambda each: each.memory_bytes) for job in self.attempts(each)]
+        """Return the stored jobs with these CPUs and GPUs under any limit, by limit, then oldest first."""
+        stored = {jobs[0].result.spec.envelope for jobs in self._stored.values()}
+        envelopes = [envelope for envelope in stored if (envelope.cpus, envelope.gpus) == (cpus, gpus)]
+        envelopes.sort(key=lambda envelope: envelope.memory_bytes)
+        return [job for envelope in envelopes for job in self.attempts(envelope)]
 
     def next_after(self, job: StoredJob) -> StoredJob | None:
-        """The job that began next, under any envelope."""
-        later = [each for jobs in self._stored.values() for each in jobs if started(each) > started(job)]
+        """Return the stored job that began next, under any envelope."""
+        later = [other for jobs in self._stored.values() for other in jobs if started(other) > started(job)]
         return min(later, key=started, default=None)
 
     def attempt(self, envelope: Envelope, number: int, unconstrained_s: float | None = None) -> tuple[StoredJob, bool]:
-        """The ``number``-th attempt (from 0) at this envelope: stored before, or measured now; and whether now.
+        """Return the ``number``-th attempt (from 0) at an envelope, and whether it was measured now.
 
         Args:
             envelope: to measure under.
-            number: not more than there are stored.
-            unconstrained_s: how long a job takes that nothing constrains; one that takes many times as long is stopped.
+            number: at most the number of stored attempts.
+            unconstrained_s: time of an unconstrained job; a job that takes many times as long is stopped.
 
         Raises:
-            JobError: it ended in a way that says nothing of the limit.
+            JobError: the job's end has nothing to do with the limit.
             EngineError, StoreError: it could not be run, or stored.
         """
-        known = self.attempts(envelope)
-        if number < len(known):
-            return known[number], False
+        attempts = self.attempts(envelope)
+        if number < len(attempts):
+            return attempts[number], False
         job = self._measure(envelope, unconstrained_s)
         if self._unmarked:
             self._mark(self._unmarked)
@@ -170,8 +171,8 @@ class Probing:
 
     def _measure(self, envelope: Envelope, unconstrained_s: float | None) -> StoredJob:
         inputs = self._inputs(envelope, unconstrained_s)
-        with filtering(_not_of_jobs):
-            ((result, _),) = orchestrator.run_inputs(inputs, self._options, self._launcher).jobs
+        with filtering(_hide_job_lines):
+            ((result, _),) = orchestrator.run_suite(inputs, self._options, self._launcher).jobs
         job = StoredJob(self._options.results / cell_path(result.spec.cell) / result.key, result)
         if not _counts(result):
             raise JobError(
@@ -182,13 +183,13 @@ class Probing:
         return job
 
     def _ready(self, system: System) -> Prepared:
-        found = self._images.get(system.image) or self._launcher.find(system)
-        if found is None:
+        prepared = self._images.get(system.image) or self._launcher.find(system)
+        if prepared is None:
             self._launcher.check()
             with task(f"{system.image}: image"):
-                found = self._launcher.prepare(system)
-        self._images[system.image] = found
-        return found
+                prepared = self._launcher.prepare(system)
+        self._images[system.image] = prepared
+        return prepared
 
     def _inputs(self, envelope: Envelope, unconstrained_s: float | None = None) -> Inputs:
         subject = self.subject
@@ -225,11 +226,12 @@ class Probing:
     def _spec(self, envelope: Envelope) -> ResultSpec:
         inputs = self._inputs(envelope)
         digests = {name: self._ready(system).digest for name, system in inputs.images(inputs.cells).items()}
-        (planned,) = plan_with(inputs, self._launcher, digests, [], fresh=False)
+        cannot = {envelope.name: reason} if (reason := self._launcher.cannot(envelope)) else {}
+        (planned,) = plan(inputs, self._launcher.isolation, digests, [], cannot=cannot)
         return planned.spec
 
     def _mark(self, since: datetime) -> None:
-        """Nothing before counts, also when this search is cut off and gone on with."""
+        """Record that older jobs do not count, even if this search is interrupted and resumed."""
         content = (since.isoformat(timespec="milliseconds") + "\n").encode("ascii")
         if self._options.shelf:
             self._options.shelf.write(self._folder / _SINCE, content)
@@ -252,23 +254,23 @@ class Probing:
             raise StoreError(f"{path}: cannot be read: {error}; remove it to use all that is stored") from error
 
 
-def _not_of_jobs(text: str) -> str | None:
+def _hide_job_lines(text: str) -> str | None:
     """Hide a run's lines on its one job and its image, which the question describes itself."""
     return None if "[1/1" in text or text.endswith(": image ...") else text
 
 
 def _counts(result: Result) -> bool:
-    """Does a job say something of its limit?  It ran, and neither host nor engine made it end as it did."""
+    """Return whether a job is evidence of its limit: it ran, and neither host nor engine ended it."""
     no_evidence = (Outcome.NOT_APPLICABLE, Outcome.ENVELOPE_MISMATCH, Outcome.INTERRUPTED)
     full = result.outcome is Outcome.CRASH and (result.detail or "").startswith("the disk has less than")
     return result.wall_s > 0 and result.outcome not in no_evidence and result.spec.image_digest != NO_IMAGE and not full
 
 
 def machine(environment: Environment) -> Environment:
-    """Where a job ran; the harness' own commit plays no part."""
+    """Return the environment of a job, without the harness's commit."""
     return replace(environment, harness_commit=None)
 
 
 def identity(spec: ResultSpec) -> str:
-    """What all attempts at the same job have in common."""
+    """Return the digest that all attempts at the same job share."""
     return digest(replace(spec, repetition=0))

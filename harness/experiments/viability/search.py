@@ -1,7 +1,7 @@
-"""Which limit to try next, and when to believe one.  Pure: what comes of a limit is sent in from outside.
+"""Search for the smallest limit: bracket, bisect, confirm.  Pure: a generator that is sent its findings.
 
-A generator: it yields what to measure, is sent what came of it, and returns where it settled.  The same answers give
-the same questions, so a search that was cut off is gone on with by sending in what is stored.
+It yields a request to measure, is sent the finding, and returns a result.  The same findings give the same requests,
+so an interrupted search resumes when it is sent the findings of the stored jobs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from enum import Enum
 
 # Probes from the first limit to the one that is then confirmed, repeats of doubtful ones included.
 PROBES = 8
-# Fresh containers that must pass at the limit that is believed.
+# Fresh containers that must pass at the confirmed limit.
 CONFIRMATIONS = 3
 # Attempts at one limit while they are in doubt; the last one then counts as a failure.
 TRIES = 3
@@ -20,8 +20,8 @@ TRIES = 3
 MOVES = 4
 
 
-class Finding(str, Enum):
-    """What a probe says of its limit.  ``DOUBT``: too slow, by so little or so disturbed that it is tried again."""
+class ProbeFinding(str, Enum):
+    """The finding of a probe at its limit.  ``DOUBT``: a little too slow, or too slow on a disturbed machine."""
 
     PASS = "passes"  # noqa: S105
     FAIL = "fails"
@@ -29,25 +29,25 @@ class Finding(str, Enum):
 
 
 class Purpose(str, Enum):
-    """Why a job is run.
+    """The purpose of a job.
 
-    No search asks for the last three.  ``CONTROL``: unconstrained, to see whether the machine is slow; ``ASIDE``: it
-    was, so the job says nothing and another was run in its place; ``OTHER``: run for something else, e.g. a curve.
+    No search requests the last three.  ``CONTROL``: unconstrained, to see whether the machine is slow; ``DISCARDED``:
+    it was, and another job ran in place of this one; ``OTHER``: run for another question, e.g. a curve.
     """
 
     PROBE = "probe"
     CONFIRMATION = "confirmation"
     BELOW = "next step below"
     CONTROL = "control"
-    ASIDE = "put aside"
+    DISCARDED = "discarded"
     OTHER = "other job"
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """Where to search, in bytes; all but the step are whole steps.
+    """The range of a search, in bytes; all but the step are whole steps.
 
-    ``first`` is tried first, ``hint`` is expected to pass, ``most`` has been seen to pass; nothing below ``least``.
+    ``first`` is tried first, ``hint`` is expected to pass, ``most`` has passed; nothing below ``least`` is tried.
     """
 
     step: int
@@ -58,8 +58,8 @@ class Bounds:
 
 
 @dataclass(frozen=True)
-class Ask:
-    """Measure once under this limit (bytes): the ``number``-th of at most ``most`` for that purpose."""
+class ProbeRequest:
+    """A request to measure once under a limit (bytes): the ``number``-th of at most ``most`` for that purpose."""
 
     limit: int
     purpose: Purpose
@@ -68,7 +68,7 @@ class Ask:
 
 
 @dataclass(frozen=True)
-class Settled:
+class SearchResult:
     """The end of a search.
 
     ``limit`` (bytes) passed every confirmation; ``None``: none did.  ``below`` is the next smaller limit that was
@@ -81,23 +81,23 @@ class Settled:
     lowest: bool = False
 
 
-Search = Generator[Ask, Finding, Settled]
+Search = Generator[ProbeRequest, ProbeFinding, SearchResult]
 
 
-def wrong_side(limit: int, finding: Finding, settled: int | None, below: int | None) -> bool:
-    """Does a job speak against a sharp edge?  It did not pass at the limit or above, or passed below it (bytes)."""
-    if finding is Finding.PASS:
+def wrong_side(limit: int, finding: ProbeFinding, settled: int | None, below: int | None) -> bool:
+    """Return whether a job contradicts the edge: it failed at the limit or above, or passed below it (bytes)."""
+    if finding is ProbeFinding.PASS:
         return below is not None and limit <= below
     return settled is not None and limit >= settled
 
 
 def bounds(anonymous: int, cgroup_peak: int, most: int, step: int, least: int, allowance: int) -> Bounds:
-    """Put what the unconstrained system used (bytes) on the grid of whole steps.
+    """Round the memory of the unconstrained system (bytes) to the grid of whole steps.
 
     Args:
-        anonymous: peak of anonymous memory, which a limit must hold; with ``allowance`` for what comes with it.
-        cgroup_peak: peak of everything charged: with that much, nothing is ever missing.
-        most: the limit that it ran under.
+        anonymous: peak of anonymous memory, which a limit must hold, without the ``allowance``.
+        cgroup_peak: peak of all memory charged: with that much, nothing is ever evicted.
+        most: the limit that the system ran under.
         step: of the grid; not more than ``most``.
         least: no limit is smaller.
         allowance: added to the anonymous peak.
@@ -114,7 +114,7 @@ def _up(size: int, step: int) -> int:
 
 
 def search(bounds: Bounds) -> Search:
-    """Bracket, bisect, confirm."""
+    """Search from the first limit: bracket, bisect, confirm."""
     return _Search(bounds).run()
 
 
@@ -135,7 +135,7 @@ class _Search:
     def run(self) -> Search:
         while self._probes < PROBES and (limit := self._next()) is not None:
             finding = yield from self._probe(limit)
-            if finding is Finding.PASS:
+            if finding is ProbeFinding.PASS:
                 self._high = limit
             else:
                 self._low = limit
@@ -148,22 +148,22 @@ class _Search:
             if candidate > self._bounds.most:
                 break
             if (yield from self._confirmed(candidate)):
-                return Settled(candidate, below, self._probes)
+                return SearchResult(candidate, below, self._probes)
             candidate, below = candidate + step, candidate
-        return Settled(None, below, self._probes)
+        return SearchResult(None, below, self._probes)
 
     def _next(self) -> int | None:
-        """The next limit to probe, or None where the bracket is one step wide."""
+        """Return the next limit to probe, or None where the bracket is one step wide."""
         low, high, at = self._low, self._high, self._bounds
         if low is None and high is None:
             return at.first
         if low is None:
             assert high is not None
-            # Each pass doubles the stride: what passes below the anonymous peak gives memory back when it must.
+            # Each pass doubles the stride: a system that passes below its anonymous peak can free memory.
             lower = max(at.least, high - max(at.first - high, at.step))
             return None if high <= at.least else lower
         top = high if high is not None else at.hint
-        if top <= low:  # even what was expected to pass did not
+        if top <= low:  # even the hint failed
             upper = low + max(low - at.first, at.step)
             return None if low >= at.most else min(upper, at.most)
         steps = (top - low) // at.step
@@ -171,15 +171,15 @@ class _Search:
             return low + -(-steps // 2) * at.step  # ends at the hint itself
         return low + steps // 2 * at.step if steps > 1 else None
 
-    def _probe(self, limit: int) -> Generator[Ask, Finding, Finding]:
+    def _probe(self, limit: int) -> Generator[ProbeRequest, ProbeFinding, ProbeFinding]:
         """Try a limit until it is not in doubt, or the tries are used up."""
-        finding = Finding.DOUBT
+        finding = ProbeFinding.DOUBT
         for _ in range(TRIES):
-            if finding is not Finding.DOUBT or self._probes >= PROBES:
+            if finding is not ProbeFinding.DOUBT or self._probes >= PROBES:
                 break
             self._probes += 1
             finding = yield from self._ask(limit, Purpose.PROBE, self._probes, PROBES)
-        if finding is not Finding.PASS:
+        if finding is not ProbeFinding.PASS:
             self._failed.add(limit)
         return finding
 
@@ -187,7 +187,7 @@ class _Search:
         if self._high is not None:
             return self._high
         assert self._low is not None
-        # Nothing was seen to pass: what is expected to, or the next step.
+        # Nothing passed yet: take the hint, or the next step.
         return min(max(self._bounds.hint, self._low + self._bounds.step), self._bounds.most)
 
     def _confirm(self, candidate: int) -> Search:
@@ -198,44 +198,46 @@ class _Search:
         for _ in range(MOVES + 1):
             if not (yield from self._confirmed(candidate)):
                 if confirmed is not None:  # a step lower passed once, and not again
-                    return Settled(confirmed, candidate, self._probes)
+                    return SearchResult(confirmed, candidate, self._probes)
                 candidate, below = min(candidate + at.step, at.most), candidate
                 if candidate == below:
                     break
                 continue
             confirmed = candidate
             if bottomless or below < at.least:
-                return Settled(confirmed, None, self._probes, lowest=not bottomless)
+                return SearchResult(confirmed, None, self._probes, lowest=not bottomless)
             passes = yield from self._below(below)
             if not passes or below in self._refused:
-                return Settled(confirmed, below, self._probes)
+                return SearchResult(confirmed, below, self._probes)
             candidate, below = below, below - at.step
-        return Settled(confirmed, below if confirmed is None else candidate, self._probes)
+        return SearchResult(confirmed, below if confirmed is None else candidate, self._probes)
 
-    def _confirmed(self, limit: int) -> Generator[Ask, Finding, bool]:
-        """Does it pass in so many fresh containers?  So many doubtful ones are let pass unseen."""
+    def _confirmed(self, limit: int) -> Generator[ProbeRequest, ProbeFinding, bool]:
+        """Return whether a limit passes in all confirmations; a few doubtful ones do not count."""
         passed = doubts = 0
         while passed < CONFIRMATIONS:
             finding = yield from self._ask(limit, Purpose.CONFIRMATION, passed + 1, CONFIRMATIONS)
-            passed += finding is Finding.PASS
-            doubts += finding is Finding.DOUBT
-            if finding is Finding.FAIL or doubts >= TRIES:
+            passed += finding is ProbeFinding.PASS
+            doubts += finding is ProbeFinding.DOUBT
+            if finding is ProbeFinding.FAIL or doubts >= TRIES:
                 self._refused.add(limit)
                 self._failed.add(limit)
                 return False
         return True
 
-    def _below(self, limit: int) -> Generator[Ask, Finding, bool]:
-        """One more try a step below; a doubtful one settles nothing unless that limit failed before."""
+    def _below(self, limit: int) -> Generator[ProbeRequest, ProbeFinding, bool]:
+        """Try once more a step below; a doubtful try settles nothing unless that limit failed before."""
         for _ in range(TRIES):
-            known = limit in self._failed
+            failed_before = limit in self._failed
             finding = yield from self._ask(limit, Purpose.BELOW, 1, 1)
-            if finding is not Finding.DOUBT or known:
-                return finding is Finding.PASS
+            if finding is not ProbeFinding.DOUBT or failed_before:
+                return finding is ProbeFinding.PASS
         return False
 
-    def _ask(self, limit: int, purpose: Purpose, number: int, most: int) -> Generator[Ask, Finding, Finding]:
-        finding = yield Ask(limit, purpose, number, most)
-        if finding is Finding.FAIL:
+    def _ask(
+        self, limit: int, purpose: Purpose, number: int, most: int
+    ) -> Generator[ProbeRequest, ProbeFinding, ProbeFinding]:
+        finding = yield ProbeRequest(limit, purpose, number, most)
+        if finding is ProbeFinding.FAIL:
             self._failed.add(limit)
         return finding

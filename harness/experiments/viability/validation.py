@@ -1,4 +1,4 @@
-"""The reverse question: does a system do its work in what an instance type has?"""
+"""Validate an instance type: emulate its CPUs and memory, and check that a system passes in them."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from harness.errors import UsageError, did_you_mean
 from harness.experiments.viability.judge import Judgement
 from harness.experiments.viability.probe import MIB, envelope
-from harness.experiments.viability.search import CONFIRMATIONS, TRIES, Finding, Purpose
+from harness.experiments.viability.search import CONFIRMATIONS, TRIES, ProbeFinding, Purpose
 from harness.experiments.viability.session import Session, Viability
-from harness.experiments.viability.verdict import Evidence, Unconstrained, architecture, evidence, unconstrained
+from harness.experiments.viability.smallest import Evidence, Unconstrained, architecture, evidence, unconstrained
 from harness.launch import host
 from harness.pricing import instances, offers, prices
 from harness.pricing.instances import Instance
 
 
 @dataclass(frozen=True)
-class Claim:
-    """Whether an instance type is enough, as far as this host can tell.
+class InstanceVerdict:
+    """The verdict on an instance type, as far as this host can emulate it.
 
-    ``limit_bytes`` is what the type leaves beside its host's own need.  ``not_shown`` lists what this host could not
-    emulate.  ``holds``: all of so many fresh containers passed.
+    ``limit_bytes`` is what the type leaves to a job beside its host's reserve.  ``not_shown`` lists what this host
+    could not emulate.  ``holds``: all confirmations passed.
     """
 
     instance: Instance
@@ -39,32 +39,19 @@ class Claim:
     evidence: tuple[Evidence, ...]
 
 
-def find(instance_type: str, provider: str | None = None) -> Instance:
-    """The facts of a type.
-
-    Args:
-        instance_type: as the provider names it.
-        provider: by default that of ``defaults.toml``.
-
-    Raises:
-        UsageError: there is none of that name.
-        FileError: the facts are missing or wrong.
-    """
-    known = instances.read(provider or prices.market().provider)
-    if instance_type not in known:
+def find_instance(instance_type: str, provider: str | None = None) -> Instance:
+    """Return the facts of an instance type, by default of the provider in ``defaults.toml``."""
+    types = instances.read(provider or prices.market().provider)
+    if instance_type not in types:
         # Not all of the names: there are a thousand.
         raise UsageError(
-            f"unknown instance type {instance_type!r}{did_you_mean(instance_type, known)}; see `harness instances`"
+            f"unknown instance type {instance_type!r}{did_you_mean(instance_type, types)}; see `harness instances`"
         )
-    return known[instance_type]
+    return types[instance_type]
 
 
-def room(instance: Instance) -> int:
-    """Bytes that a type has for a job beside its host's own need.
-
-    Raises:
-        UsageError: it has none.
-    """
+def job_memory_bytes(instance: Instance) -> int:
+    """Return the bytes that a type leaves to a job beside its host's reserve; raise UsageError if none."""
     left = offers.reserve().left(instance.memory_bytes) // MIB * MIB
     if left <= 0:
         raise UsageError(
@@ -74,25 +61,25 @@ def room(instance: Instance) -> int:
     return left
 
 
-def validate(asked: Viability, instance: Instance) -> Claim:
-    """Emulate a type's CPUs and memory here, and ask the system to do its work in them.
+def validate(viability: Viability, instance: Instance) -> InstanceVerdict:
+    """Emulate a type's CPUs and memory here, and confirm that the system passes in them.
 
     Raises:
-        UsageError: this host is too small for the type, or even the unconstrained system misses what is asked.
+        UsageError: this host is too small for the type, or even the unconstrained system misses the criteria.
         JobError, EngineError, StoreError: as from a search.
     """
-    cpus, limit = instance.vcpus, room(instance)
-    check_host(instance, asked.question.gpus)
-    asked.check(envelope(cpus, limit, asked.question.gpus))
-    session = Session(asked, cpus)
-    base, judged = session.base, list[Judgement]()
-    while (holds := _holds(judged)) is None:
-        label = f"{instance.instance_type}, job {len(judged) + 1}"
-        judged.append(session.try_once(limit, Purpose.CONFIRMATION, label))
-    failed = [each for each in judged if each.finding is not Finding.PASS]
+    cpus, limit = instance.vcpus, job_memory_bytes(instance)
+    check_host(instance, viability.question.gpus)
+    viability.check(envelope(cpus, limit, viability.question.gpus))
+    session = Session(viability, cpus)
+    base, judgements = session.base, list[Judgement]()
+    while (holds := _holds(judgements)) is None:
+        label = f"{instance.instance_type}, job {len(judgements) + 1}"
+        judgements.append(session.try_once(limit, Purpose.CONFIRMATION, label))
+    failed = [judgement for judgement in judgements if judgement.finding is not ProbeFinding.PASS]
     measured_on = architecture(base)
     spec = base.jobs[0].result.spec
-    return Claim(
+    return InstanceVerdict(
         instance=instance,
         system=spec.cell.system,
         dataset=spec.cell.dataset,
@@ -102,28 +89,24 @@ def validate(asked: Viability, instance: Instance) -> Claim:
         causes=() if holds else failed[-1].causes,
         why="" if holds else failed[-1].why,
         targets={target.figure: target.at_most_s for target in base.targets(session.criteria)},
-        least={each.measure: each.at_least for each in session.criteria.least},
+        least={bound.measure: bound.at_least for bound in session.criteria.least},
         not_shown=tuple(_not_shown(instance, measured_on)),
         unconstrained=unconstrained(base),
-        evidence=tuple(evidence(each) for each in session.tried),
+        evidence=tuple(evidence(job) for job in session.tried),
     )
 
 
-def _holds(judged: Sequence[Judgement]) -> bool | None:
-    """As the smallest limit is confirmed; ``None``: not known yet."""
-    findings = [each.finding for each in judged]
-    if Finding.FAIL in findings or findings.count(Finding.DOUBT) >= TRIES:
+def _holds(judgements: Sequence[Judgement]) -> bool | None:
+    """Decide by the rule of a confirmed limit; ``None``: more jobs are needed."""
+    findings = [judgement.finding for judgement in judgements]
+    if ProbeFinding.FAIL in findings or findings.count(ProbeFinding.DOUBT) >= TRIES:
         return False
-    return True if findings.count(Finding.PASS) >= CONFIRMATIONS else None
+    return True if findings.count(ProbeFinding.PASS) >= CONFIRMATIONS else None
 
 
 def check_host(instance: Instance, gpus: int) -> None:
-    """Refuse a type that is larger than this host, or has not the GPUs that are asked for.
-
-    Raises:
-        UsageError: it is, or has not.
-    """
-    name, limit = instance.instance_type, room(instance)
+    """Raise UsageError for a type that is larger than this host, or lacks the GPUs of the question."""
+    name, limit = instance.instance_type, job_memory_bytes(instance)
     if instance.gpus < gpus:
         raise UsageError(f"{name} has {instance.gpus} NVIDIA GPUs, --gpus asks for {gpus}; name another type")
     too_small = "this host is too small to emulate it; run this on a larger machine, or name a smaller type"
@@ -135,7 +118,7 @@ def check_host(instance: Instance, gpus: int) -> None:
 
 
 def _not_shown(instance: Instance, measured_on: str) -> Iterator[str]:
-    """What an emulation here says nothing of."""
+    """Yield what an emulation on this host cannot show."""
     if instance.architecture != measured_on:
         yield (
             f"it is {instance.architecture}, this host {measured_on}: only memory was validated, latencies and rankings"

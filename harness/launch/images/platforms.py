@@ -1,8 +1,8 @@
-"""The platforms that images are made for: Docker's names for them, and what others call the same."""
+"""Platforms of images: Docker's names, and those of kernels, Debian and EC2."""
 
 from __future__ import annotations
 
-import platform
+import platform as python_platform
 
 from harness.errors import UnknownName
 
@@ -10,49 +10,49 @@ AMD64 = "linux/amd64"
 ARM64 = "linux/arm64"
 PLATFORMS = (AMD64, ARM64)
 
-# How kernels (x86_64, aarch64), Debian and Docker (amd64, arm64) and EC2 (x86_64, arm64) say it.
-_OF = {"x86_64": AMD64, "amd64": AMD64, "aarch64": ARM64, "arm64": ARM64}
+# Names of kernels (x86_64, aarch64), Debian and Docker (amd64, arm64) and EC2 (x86_64, arm64).
+_BY_NAME = {"x86_64": AMD64, "amd64": AMD64, "aarch64": ARM64, "arm64": ARM64}
 _KERNELS = {AMD64: "x86_64", ARM64: "aarch64"}
-_EC2S = {AMD64: "x86_64", ARM64: "arm64"}
+_EC2 = {AMD64: "x86_64", ARM64: "arm64"}
 
 
 def parse(name: str) -> str:
-    """A platform by any of its names: ``linux/arm64``, ``arm64`` or ``aarch64``.
+    """Return a platform by any of its names: ``linux/arm64``, ``arm64`` or ``aarch64``.
 
     Raises:
         UnknownName: images are not made for it.
     """
-    found = name if name in PLATFORMS else _OF.get(name.lower())
-    if found is None:
-        raise UnknownName("platform", name, (*PLATFORMS, *_OF))
-    return found
+    platform = name if name in PLATFORMS else _BY_NAME.get(name.lower())
+    if platform is None:
+        raise UnknownName("platform", name, (*PLATFORMS, *_BY_NAME))
+    return platform
 
 
 def of_machine(machine: str) -> str:
-    """The platform of a machine, by its kernel's or its engine's word for it; an unknown one keeps that as its name."""
-    return _OF.get(machine.lower(), f"linux/{machine.lower()}")
+    """Return the platform of a machine by its kernel's or Docker engine's name; keep an unknown name."""
+    return _BY_NAME.get(machine.lower(), f"linux/{machine.lower()}")
 
 
-def here() -> str:
-    """This host's."""
-    return of_machine(platform.machine())
+def host() -> str:
+    """Return this host's platform."""
+    return of_machine(python_platform.machine())
 
 
-def debian(name: str) -> str:
-    """What Debian calls it, which is the end of Docker's name: ``arm64``."""
-    return name.partition("/")[2]
+def debian(platform: str) -> str:
+    """Return Debian's name, the end of Docker's: ``arm64``."""
+    return platform.partition("/")[2]
 
 
-def apart(text: str, name: str) -> str:
-    """A name of something that each platform has its own of.  x86-64 was the only one at first, and adds nothing."""
-    return text if name == AMD64 else f"{text}-{debian(name)}"
+def with_platform(text: str, platform: str) -> str:
+    """Add a platform to a name; x86-64, the first one, adds nothing."""
+    return text if platform == AMD64 else f"{text}-{debian(platform)}"
 
 
-def kernel(name: str) -> str:
-    """What the kernel and Python's wheels call it: ``aarch64``."""
-    return _KERNELS[name]
+def kernel(platform: str) -> str:
+    """Return the name in kernels and Python wheels: ``aarch64``."""
+    return _KERNELS[platform]
 
 
-def architecture(name: str) -> str:
-    """What the facts on instance types call it: ``x86_64``, ``arm64``."""
-    return _EC2S[name]
+def architecture(platform: str) -> str:
+    """Return the name in the facts on instance types: ``x86_64``, ``arm64``."""
+    return _EC2[platform]

@@ -1,29 +1,36 @@
-"""What decides an image: its recipe, a hash that needs no engine and no download."""
+"""The inputs of an image: its recipe, a hash that needs no engine or download, and its build contexts.
+
+A context is a tar of everything that the build may see.  Owners, modes and times in it are fixed, because the builder's
+cache compares them.
+"""
 
 from __future__ import annotations
 
+import io
 import json
 import re
+import tarfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import IO
 
 import harness
 from harness import filesystem
 from harness.launch.images import base_image
-from harness.launch.images.catalog import System, images_dir
+from harness.launch.images.catalog import Asset, System, images_dir
 from harness.launch.images.platforms import AMD64
-from harness.launch.images.system_files import Asset
-from harness.records import digest
+from harness.records import Scalar, digest
 
-# The modules beside harness/driver/ that the driver imports: standard library only.
+# Modules that the driver imports from beside its folder.
 _DRIVER_MODULES = ("__init__.py", "records.py")
 
-# Files of an engine's folder that people or the host read, and no image holds.
+# Files of an engine's folder for people or the host.
 _HOST_ONLY = re.compile(r"engine\.toml|requirements(-[a-z0-9]+)*\.in")
 _LOCK = re.compile(r"requirements(-[a-z0-9]+)*\.lock")
 
 
 def engine_recipe(system: System) -> str:
-    """Hash of everything that decides the image of the system's engine, which all its systems share."""
+    """Hash all inputs of the image of a system's engine."""
     decides = {
         "base": base_image.recipe("base"),
         "engine": _hashes(engine_files(system)),
@@ -32,7 +39,7 @@ def engine_recipe(system: System) -> str:
         "driver": _hashes(driver_files()),
         "assets": _declared(system.engine_assets),
     }
-    if system.platform != AMD64:  # which was the only one at first: its recipes stay what they were
+    if system.platform != AMD64:  # the first platform, whose recipes stay the same
         decides["platform"] = system.platform
     if system.toolchain:
         decides["toolchain"] = base_image.recipe("toolchain")
@@ -40,20 +47,23 @@ def engine_recipe(system: System) -> str:
 
 
 def recipe(system: System) -> str:
-    """Hash of everything that decides the system's image."""
+    """Hash all inputs of a system's image."""
     return digest(
         {
             "engine": engine_recipe(system),
             "dockerfile": filesystem.sha256(dockerfile(system)),
             "assets": _declared(system.system_assets),
             "prepare": [system.prepare, system.prepared_with] if system.system_assets else None,
-            "components": [[each.name, each.engine, each.resumable_builds, recipe(each)] for each in system.components],
+            "components": [
+                [component.name, component.engine, component.resumable_builds, recipe(component)]
+                for component in system.components
+            ],
         }
     )
 
 
 def dockerfile(system: System) -> Path:
-    """How the system's image is made of its engine's: a file of ``images/templates/``."""
+    """Return the file of ``images/templates/`` that makes a system's image of its engine's."""
     if system.components:
         kind = "joined"
     elif not system.system_assets:
@@ -80,7 +90,7 @@ def shared_files(system: System) -> dict[str, Path]:
 
 
 def driver_files() -> dict[str, Path]:
-    """The driver's files by their place on the import path (``harness/records.py`` ...)."""
+    """Return the driver's files by their path on the import path (``harness/records.py`` ...)."""
     package = Path(harness.__file__).resolve().parent
     files = [*(package / name for name in _DRIVER_MODULES), *sorted((package / "driver").rglob("*.py"))]
     return {path.relative_to(package.parent).as_posix(): path for path in files}
@@ -98,24 +108,97 @@ def _declared(assets: tuple[Asset, ...]) -> dict[str, str]:
     return {f"{asset.folder}/{name}": sha for asset in assets for name, sha in asset.sha256.items()}
 
 
-# image, or beside its adapter.
-
-
-def told(system: System, environments: list[dict[str, str]]) -> str:
-    """The file's text.
+def components_json(system: System, environments: list[dict[str, str]]) -> str:
+    """Write ``components.json``, from which a joining engine starts its components.
 
     Args:
-        environments: of each component in turn, the variables that its own image gives its processes.
+        environments: the environment of each component's own image, in order.
     """
     components = [
         {
-            "name": each.name,
-            "engine": each.engine,
-            # Two engines that put theirs into one place would else be one, unnoticed.
-            "adapter_sha256": filesystem.sha256(each.engine_dir / "adapter.py"),
-            "resumable_builds": each.resumable_builds,
+            "name": component.name,
+            "engine": component.engine,
+            # Detects two engines that put their adapters into one place.
+            "adapter_sha256": filesystem.sha256(component.engine_dir / "adapter.py"),
+            "resumable_builds": component.resumable_builds,
             "environment": environment,
         }
-        for each, environment in zip(system.components, environments, strict=True)
+        for component, environment in zip(system.components, environments, strict=True)
     ]
     return json.dumps(components, indent=2, sort_keys=True)
+
+
+def write_engine_context(target: IO[bytes], system: System, wheels: Mapping[Path, Path], files: Path) -> None:
+    """Write the context of an engine's image: its folder, wheels, shared code, assets and the driver.
+
+    Args:
+        wheels: folder of wheels by the lock that names them, of the engine and of its shared code.
+        files: folder of the engine's assets.
+    """
+    with tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for folder in ("wheels", "assets", "assets/engine", "shared", "packages", "driver"):
+            _add_entry(tar, folder, None)
+        for name, path in engine_files(system).items():
+            _add_entry(tar, name, path)
+        _add_folder(tar, "wheels", wheels[system.lock])
+        for name, lock in system.shared_locks.items():
+            for folder in (f"packages/{name}", f"packages/{name}/wheels"):
+                _add_entry(tar, folder, None)
+            _add_entry(tar, f"packages/{name}/requirements.lock", lock)
+            _add_folder(tar, f"packages/{name}/wheels", wheels[lock])
+        _add_assets(tar, "assets/engine", system.engine_assets, files)
+        for name, path in shared_files(system).items():
+            _add_entry(tar, f"shared/{name}", path)
+        for name, path in driver_files().items():
+            _add_entry(tar, f"driver/{name}", path)
+
+
+def write_system_context(target: IO[bytes], system: System, files: Path, components: str) -> None:
+    """Write the context of a system's image: its assets, their parameters, and its components."""
+    with tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        _add_entry(tar, "Dockerfile", dockerfile(system))
+        _add_entry(tar, "assets", None)
+        _add_assets(tar, "assets", system.system_assets, files)
+        _add_text(tar, "system.json", prepare_parameters(system))
+        _add_text(tar, "components.json", components)
+
+
+def prepare_parameters(system: System) -> str:
+    """Write the parameters that ``prepare`` declares to read, as JSON."""
+    chosen = set(system.prepared_with)
+
+    def of(params: dict[str, Scalar]) -> dict[str, Scalar]:
+        return {name: value for name, value in params.items() if name in chosen}
+
+    parameters = {"build_params": of(system.build_params), "search_params": of(system.search_params)}
+    return json.dumps(parameters, indent=2, sort_keys=True)
+
+
+def _add_assets(tar: tarfile.TarFile, place: str, declared: tuple[Asset, ...], files: Path) -> None:
+    for asset in declared:
+        _add_entry(tar, f"{place}/{asset.folder}", None)
+        for name in sorted(asset.sha256):
+            _add_entry(tar, f"{place}/{asset.folder}/{name}", files / asset.folder / name)
+
+
+def _add_folder(tar: tarfile.TarFile, place: str, folder: Path) -> None:
+    for path in sorted(folder.iterdir()):
+        _add_entry(tar, f"{place}/{path.name}", path)
+
+
+def _add_entry(tar: tarfile.TarFile, name: str, path: Path | None) -> None:
+    """Add a file, or a folder if ``path`` is ``None``."""
+    entry = tarfile.TarInfo(name)
+    if path is None:
+        entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+        tar.addfile(entry)
+        return
+    entry.mode, entry.size = 0o644, path.stat().st_size
+    with path.open("rb") as file:
+        tar.addfile(entry, file)
+
+
+def _add_text(tar: tarfile.TarFile, name: str, text: str) -> None:
+    entry, raw = tarfile.TarInfo(name), text.encode("utf-8")
+    entry.mode, entry.size = 0o644, len(raw)
+    tar.addfile(entry, io.BytesIO(raw))

@@ -1,21 +1,51 @@
-"""GPUs of this host through NVML.  Absent is said to be absent; nothing here ever reports 0 for "not measured"."""
+"""GPUs of this host through NVML.
+
+Every function returns None, never 0, for "not measured": a device does not support it, the driver is too old, or the
+GPU is lost.
+"""
 
 from __future__ import annotations
 
-import os
+import functools
+import operator
 import time
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pynvml
 
 from harness.errors import EngineError
-from harness.launch.monitor import nvml
-from harness.launch.monitor.gpu_trace import Moment, others
+from harness.launch.monitor.traces import Moment, others
 from harness.results.schema import GpuReading
 
+Handle = Any
+
+# Bits of NVML's clocks event reasons: why the clocks are not higher.  Older drivers call them throttle reasons.
+REASONS = {
+    0x001: "gpu_idle",
+    0x002: "applications_clocks_setting",
+    0x004: "sw_power_cap",
+    0x008: "hw_slowdown",
+    0x010: "sync_boost",
+    0x020: "sw_thermal_slowdown",
+    0x040: "hw_thermal_slowdown",
+    0x080: "hw_power_brake_slowdown",
+    0x100: "display_clock_setting",
+    0x200: "board_limit",
+    0x400: "reliability",
+}
+# The newest name first: a driver may not know it yet, and pynvml may not know it any more.
+_CLOCK_REASONS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
+_TEMPERATURE = ("nvmlDeviceGetTemperatureV", "nvmlDeviceGetTemperature")
+# What a display server or a client of MPS has on a GPU disturbs as much; not every device can say it.
+_PROCESSES = {
+    kind: tuple(f"nvmlDeviceGet{kind}RunningProcesses_{version}" for version in ("v3", "v2"))
+    for kind in ("Compute", "Graphics", "MPSCompute")
+}
 _PID_NAMESPACE = Path("/proc/self/ns/pid")
 # That of the host itself, on every kernel (PROC_PID_INIT_INO).
 _HOST_PIDS = 0xEFFFFFFC
@@ -23,7 +53,7 @@ _HOST_PIDS = 0xEFFFFFFC
 
 @dataclass(frozen=True)
 class Gpus:
-    """What NVML shows; ``reason`` says why there is nothing to see, ``processes`` how many are on them now."""
+    """GPUs that NVML shows; ``reason`` says why there are none, ``processes`` counts those on them now."""
 
     models: tuple[str, ...] = ()
     driver: str | None = None
@@ -38,10 +68,10 @@ def probe() -> Gpus:
     except pynvml.NVMLError as error:
         return Gpus(reason=f"no GPU on this host: NVML says {error}")
     try:
-        handles = nvml.first_handles(pynvml.nvmlDeviceGetCount())
+        handles = first_handles(pynvml.nvmlDeviceGetCount())
         models = tuple(str(pynvml.nvmlDeviceGetName(handle)) for handle in handles)
-        there = nvml.processes(handles)
-        return Gpus(models, str(pynvml.nvmlSystemGetDriverVersion()), None, None if there is None else len(there))
+        running = processes(handles)
+        return Gpus(models, str(pynvml.nvmlSystemGetDriverVersion()), None, None if running is None else len(running))
     except pynvml.NVMLError as error:
         return Gpus(reason=f"the GPUs of this host cannot be read: NVML says {error}")
     finally:
@@ -49,44 +79,44 @@ def probe() -> Gpus:
 
 
 class JobGpus:
-    """The first ``count`` GPUs, from before a job starts on them; whoever is there by then is not the job."""
+    """The first ``count`` GPUs of a job, followed from before its start: earlier processes are not the job's."""
 
     def __init__(self, count: int) -> None:
         pynvml.nvmlInit()
         try:
-            self._handles = nvml.first_handles(count)
+            self._handles = first_handles(count)
             self._baseline = self._used()
         except pynvml.NVMLError:
             pynvml.nvmlShutdown()
             raise
-        self.before = others(nvml.processes(self._handles), (), lambda _: True)
+        self.before = others(processes(self._handles), (), lambda _: True)
         self._own: set[int] = set()
 
     def used_bytes(self) -> int | None:
-        """Bytes above the idle baseline, all GPUs together; never negative.  None while NVML does not say."""
+        """Return the bytes above the idle baseline, all GPUs together; None while NVML reports none."""
         try:
             return max(0, self._used() - self._baseline)
         except pynvml.NVMLError:
             return None
 
     def look(self) -> GpuReading:
-        """Clocks, why they are not higher, and temperature now."""
+        """Read clocks, their limits and temperature now."""
         return GpuReading(
-            sm_clock_mhz=nvml.sm_clock_mhz(self._handles),
-            clock_reasons=nvml.clock_reasons(self._handles),
-            temperature_c=nvml.temperature_c(self._handles),
+            sm_clock_mhz=sm_clock_mhz(self._handles),
+            clock_reasons=clock_reasons(self._handles),
+            temperature_c=temperature_c(self._handles),
         )
 
     def moment(self, pids: Callable[[], Collection[int] | None]) -> Moment:
-        """All that is followed over a job's life, now.
+        """Read everything that is followed over a job's life.
 
         Args:
-            pids: says the job's own process ids, as this host numbers them; None when they cannot be had.
+            pids: returns the job's own process ids, as this host numbers them; None: unknown.
         """
         t_ns = time.perf_counter_ns()
-        energy_mj = nvml.energy_mj(self._handles)
+        used_mj = energy_mj(self._handles)
         # NVML's numbers are the host's: in a container they are nobody's here, or somebody else's.
-        listed = nvml.processes(self._handles) if _numbered_as_the_host() else None
+        listed = processes(self._handles) if _numbered_as_the_host() else None
         known = True
         if listed:
             # After the list: a process that is young is in both, and one that has ended is known from earlier.
@@ -94,10 +124,10 @@ class JobGpus:
             known = own is not None
             self._own.update(own or ())
         strangers = others(listed, self._own, _alive) if known else None
-        return Moment(t_ns, self.look(), energy_mj, strangers)
+        return Moment(t_ns, self.look(), used_mj, strangers)
 
     def close(self) -> None:
-        """Let go of NVML."""
+        """Shut NVML down."""
         pynvml.nvmlShutdown()
 
     def _used(self) -> int:
@@ -132,10 +162,77 @@ def _numbered_as_the_host() -> bool:
 
 
 def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except PermissionError:
-        return True
-    except (ProcessLookupError, OverflowError):
-        return False
-    return pid > 0
+    with suppress(OverflowError):  # NVML's numbers are unsigned
+        return psutil.pid_exists(pid)
+    return False
+
+
+def first_handles(count: int) -> list[Handle]:
+    """Return the first ``count`` GPUs, as NVML and the container runtime number them.
+
+    Raises:
+        pynvml.NVMLError: there are not so many.
+    """
+    return [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
+
+
+def sm_clock_mhz(handles: Sequence[Handle]) -> int | None:
+    """Return the lowest clock of their multiprocessors, MHz."""
+    return _each(handles, ("nvmlDeviceGetClockInfo",), min, pynvml.NVML_CLOCK_SM)
+
+
+def clock_reasons(handles: Sequence[Handle]) -> tuple[str, ...] | None:
+    """Return the reasons why any of their clocks is not higher, by name, else by bit."""
+    bits = _each(handles, _CLOCK_REASONS, lambda values: functools.reduce(operator.or_, values))
+    if bits is None:
+        return None
+    return tuple(sorted(REASONS.get(1 << n, f"bit_{n}") for n in range(bits.bit_length()) if bits >> n & 1))
+
+
+def temperature_c(handles: Sequence[Handle]) -> int | None:
+    """Return the highest temperature, degrees Celsius."""
+    return _each(handles, _TEMPERATURE, max, pynvml.NVML_TEMPERATURE_GPU)
+
+
+def energy_mj(handles: Sequence[Handle]) -> int | None:
+    """Return their energy since the driver was loaded, millijoules, updated 10 to 50 times a second."""
+    return _each(handles, ("nvmlDeviceGetTotalEnergyConsumption",), sum)
+
+
+def processes(handles: Sequence[Handle]) -> dict[int, int | None] | None:
+    """Return the processes on any of them: host pid -> bytes held on all (None: unknown)."""
+    held_by_pid: dict[int, int | None] = {}
+    for handle in handles:
+        here: dict[int, int | None] = {}
+        for kind, names in _PROCESSES.items():
+            listed = _ask(names, handle)
+            if listed is None and kind == "Compute":
+                return None
+            # A process that computes and draws stands in two lists, with the same memory in both.
+            here.update({int(process.pid): process.usedGpuMemory for process in listed or []})
+        for pid, held in here.items():
+            earlier = held_by_pid.get(pid, 0)
+            held_by_pid[pid] = None if earlier is None or held is None else earlier + int(held)
+    return held_by_pid
+
+
+def _each(
+    handles: Sequence[Handle], names: Sequence[str], join: Callable[[list[int]], int], *arguments: object
+) -> int | None:
+    """Join one number of all GPUs; None where any GPU reports none."""
+    values = [int(value) for handle in handles if (value := _ask(names, handle, *arguments)) is not None]
+    return join(values) if values and len(values) == len(handles) else None
+
+
+def _ask(names: Sequence[str], *arguments: object) -> Any | None:
+    """Call the first of some functions that both pynvml and the driver have."""
+    for name in names:
+        function = getattr(pynvml, name, None)
+        if function is None:
+            continue
+        try:
+            return function(*arguments)
+        except pynvml.NVMLError as error:
+            if error.value != pynvml.NVML_ERROR_FUNCTION_NOT_FOUND:
+                return None
+    return None

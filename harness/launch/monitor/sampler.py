@@ -10,10 +10,9 @@ import time
 from collections.abc import Callable, Collection
 from typing import Self
 
-from harness.launch.monitor.counters import CounterSource, CounterTrace, Reading
 from harness.launch.monitor.gpu import JobGpus
-from harness.launch.monitor.gpu_trace import GpuTrace, Moment
-from harness.launch.monitor.memory import MemorySource, MemoryTrace
+from harness.launch.monitor.sources import CounterSource, MemorySource
+from harness.launch.monitor.traces import CounterTrace, GpuTrace, MemoryTrace, Moment, Reading
 
 # MERGED harness.launch.monitor.sampler: The thread that reads a job's GPUs: apart from memory and counters, because a
 # driver may take its time to answer.

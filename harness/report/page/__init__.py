@@ -1,28 +1,70 @@
-"""Results as one HTML file that opens from disk: table, sliders, pictures, evidence; nothing is fetched.
+"""Results as one HTML file that opens from disk: table, sliders, plots, evidence; nothing is fetched.
 
-``page.html`` is the frame, ``page.css`` its looks, the ``*.js`` what computes and draws, ``vendor/`` the charting
-library (``scripts/vendor-echarts``).  All data go in as JSON in which no character can end the script element, and the
-page shows texts as texts only; its content security policy lets no other script run and nothing be fetched.
+``page.html`` is the frame, ``page.css`` its looks, the ``*.js`` compute and draw, ``vendor/`` is the charting library
+(``scripts/vendor-echarts``).  All data go in as JSON in which no character can end the script element, and the page
+shows texts as texts only; its content security policy lets no other script run and nothing be fetched.
+
+What the page computes from its data (scores, ranks, fronts, costs) is computed in Python by
+:mod:`harness.analysis.dynascore`, :mod:`harness.analysis.pareto_front` and :mod:`harness.pricing.cost`.
 """
 
 from __future__ import annotations
 
 import base64
+import dataclasses
 import hashlib
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+import numpy as np
+
+import harness
+from harness.analysis import axes, leaderboard
 from harness.analysis.axes import ComparisonGroup
 from harness.analysis.leaderboard import LeaderboardQuery
+from harness.analysis.row_pricing import Tariff
+from harness.analysis.table import Machine, Overhead, Row, Table
 from harness.errors import UsageError
-from harness.report.page import groups
-from harness.report.page.content import Page, of
-from harness.report.page.groups import KnownRates, Relation, Weighing, weighing
+from harness.pricing import cost
+from harness.report.page.groups import (
+    DRAWS,
+    AccuracyRelation,
+    PublishedRates,
+    RankingData,
+    group_id,
+    group_numbers,
+    group_records,
+    ranking_data,
+)
+from harness.report.page.rows import (
+    SharedTexts,
+    SharedValues,
+    all_tariffs,
+    row_record,
+    short_estimate,
+    snapshot_records,
+    tariff_index,
+)
+from harness.untrusted import one_line
 
-__all__ = ["KnownRates", "Page", "Relation", "Weighing", "of", "render", "weighing"]
+__all__ = [
+    "AccuracyRelation",
+    "PageSource",
+    "PublishedRates",
+    "RankingData",
+    "check_view",
+    "page_content",
+    "ranking_data",
+    "render_page",
+    "view_fragment",
+]
 
+# Version of the data inside a page; a page reads its own alone.
+CONTENT_VERSION = 1
 _HERE = Path(__file__).parent
 # In this order: each may use what stands before it.
 SCRIPTS = (
@@ -53,9 +95,107 @@ SCRIPTS = (
 )
 # What could end a script element, open a comment in one, or be no line of JavaScript.
 _ESCAPED = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+# What a page's sliders weigh, in its own order.
+_WEIGHED = ("accuracy", "cost", "latency")
 
 
-def render(content: dict[str, Any]) -> str:
+@dataclass(frozen=True)
+class PageSource:
+    """What a page is made of.
+
+    ``tariff`` has the prices that it opens with; ``quantiles_s`` those of a row's samples, by
+    :func:`harness.evaluation.per_query.per_query_key`; ``notes`` are sentences about methods; ``about`` says what the results are, in one
+    line each.  ``view`` is the URL fragment of what it opens with, where that is not the usual.
+    """
+
+    title: str
+    measured: Table
+    tariff: Tariff
+    ranking: RankingData
+    quantiles_s: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    about: tuple[str, ...] = ()
+    view: str = ""
+
+
+def page_content(source: PageSource) -> dict[str, Any]:
+    """The data of a page.
+
+    Raises:
+        FileError: a file of prices or facts is missing or wrong.
+    """
+    measures = source.measured.measures
+    shared = SharedValues()
+    found = group_numbers(source.measured.rows)
+    # Equal scores stand in this order; the page has it from here, as JavaScript orders texts in another way.
+    rows = sorted(source.measured.rows, key=_order)
+    lines = [
+        row_record(
+            row, found[axes.comparison_group(row)], measures, source.quantiles_s.get(row.per_query_key) or None, shared
+        )
+        for row in rows
+    ]
+    known = all_tariffs(source.tariff)
+    texts = shared.texts
+    content = {
+        "version": CONTENT_VERSION,
+        "title": one_line(source.title),
+        "about": [one_line(line) for line in source.about],
+        "harness": harness.__version__,
+        "measures": [one_line(name) for name in measures],
+        "axes": [_axis(each) for each in (axes.accuracy(""), *axes.OTHERS.values())],
+        "presets": [{"name": name, "weights": dict(weights)} for name, weights in source.ranking.presets],
+        "perturbation": leaderboard.PERTURBATION,
+        "perturbations": np.round(leaderboard.weight_shifts(3)[:DRAWS], 5).tolist(),
+        "formulas": {model.name: [model.formula, model.meaning] for model in cost.MODELS},
+        "snapshots": snapshot_records(shared.needs, known, texts),
+        "snapshot": tariff_index(source.tariff, known),
+        "view": source.view,
+        "groups": group_records(
+            found, measures, {row.per_query_key: number for number, row in enumerate(rows)}, source.ranking
+        ),
+        "machines": [_machine(each, texts) for each in shared.machines],
+        "overhead": [_overhead(each, texts) for each in source.measured.overhead],
+        "notes": [one_line(note) for note in source.notes],
+        "rows": lines,
+    }
+    return {**content, "texts": texts.all()}
+
+
+def _order(row: Row) -> tuple[str, str, str]:
+    return row.system, row.profile, row.per_query_key
+
+
+def _axis(axis: axes.Axis) -> dict[str, Any]:
+    return {"name": axis.name, "label": axis.label, "unit": axis.unit, "higher": axis.higher}
+
+
+def _machine(machine: Machine, texts: SharedTexts) -> dict[str, Any]:
+    """A machine's facts, those that are known."""
+    facts = {name: value for name, value in dataclasses.asdict(machine).items() if value not in (None, (), [])}
+    return {
+        name: texts.number(value if isinstance(value, str) else ", ".join(value))
+        if isinstance(value, str | tuple | list)
+        else value
+        for name, value in facts.items()
+    }
+
+
+def _overhead(null: Overhead, texts: SharedTexts) -> dict[str, Any]:
+    return {
+        "suite": texts.number(null.suite),
+        "profile": texts.number(null.profile),
+        "isolation": null.isolation.value,
+        "origin": texts.number(null.origin),
+        "outcome": null.outcome.value,
+        "detail": texts.number(null.detail),
+        "validity": null.validity.value,
+        "key": one_line(null.key),
+        "mean": short_estimate(null.latency_mean_s, texts, digits=4),
+    }
+
+
+def render_page(content: dict[str, Any]) -> str:
     """One HTML file of a page's data (:func:`of`); the same data always give the same bytes."""
     scripts = [_script(name) for name in SCRIPTS]
     policy = "; ".join(
@@ -110,15 +250,7 @@ def _read(name: str) -> str:
     return (_HERE / name).read_text(encoding="utf-8")
 
 
-# MERGED harness.report.page: A leaderboard as the view that a page opens with, written as the page's own URL
-# fragment.
-
-
-# What a page's sliders weigh, in its own order.
-_WEIGHED = ("accuracy", "cost", "latency")
-
-
-def check(asked: LeaderboardQuery) -> None:
+def check_view(asked: LeaderboardQuery) -> None:
     """Whether a page can show what was asked for.
 
     Raises:
@@ -139,10 +271,10 @@ def check(asked: LeaderboardQuery) -> None:
             )
 
 
-def fragment(asked: LeaderboardQuery, where: ComparisonGroup) -> str:
+def view_fragment(asked: LeaderboardQuery, where: ComparisonGroup) -> str:
     """The fragment of the view that shows a leaderboard's rows, measure, weights, mode and fixed rates."""
     chosen = {
-        "g": groups.ident(where),
+        "g": group_id(where),
         "m": asked.measure,
         "w": ",".join(f"{asked.weights.get(name, 0.0):.3f}" for name in _WEIGHED),
         "mode": asked.mode,

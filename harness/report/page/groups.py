@@ -25,10 +25,10 @@ _LARGEST = 2**16 - 1
 
 
 @dataclass(frozen=True)
-class Relation:
+class AccuracyRelation:
     """How the accuracies of runs compare, pair by pair.
 
-    ``runs`` gives the number of a row's run by :attr:`Row.per_query_key`.  ``pairs`` has ``b`` (better), ``w``
+    ``runs`` gives the number of a row's run by :func:`harness.evaluation.per_query.per_query_key`.  ``pairs`` has ``b`` (better), ``w``
     (worse), ``e`` (equal) or ``u`` (undecided) for the first against the second, at first x runs + second.
     """
 
@@ -44,7 +44,7 @@ class Draws:
 
 
 @dataclass(frozen=True)
-class KnownRates:
+class PublishedRates:
     """Exchange rates (AMRS) that somebody published: units of each metric for a point of ``measure``."""
 
     name: str
@@ -54,7 +54,7 @@ class KnownRates:
 
 
 @dataclass(frozen=True)
-class Weighing:
+class RankingData:
     """What rankings need beside the rows.
 
     ``presets`` are weights by name; ``cutoffs`` the robust mode's, in points, by group and measure; ``relations``
@@ -64,13 +64,13 @@ class Weighing:
 
     presets: tuple[tuple[str, Mapping[str, float]], ...]
     cutoffs: Mapping[tuple[ComparisonGroup, str], float] = field(default_factory=dict)
-    relations: Mapping[tuple[ComparisonGroup, str], Relation] = field(default_factory=dict)
+    relations: Mapping[tuple[ComparisonGroup, str], AccuracyRelation] = field(default_factory=dict)
     resampled: Mapping[tuple[ComparisonGroup, str], Draws] = field(default_factory=dict)
     slower: Mapping[ComparisonGroup, Draws] = field(default_factory=dict)
-    rates: tuple[KnownRates, ...] = ()
+    rates: tuple[PublishedRates, ...] = ()
 
 
-def numbered(rows: Iterable[Row]) -> dict[ComparisonGroup, int]:
+def group_numbers(rows: Iterable[Row]) -> dict[ComparisonGroup, int]:
     """Groups in the order in which their first rows stand."""
     found: dict[ComparisonGroup, int] = {}
     for row in rows:
@@ -78,23 +78,23 @@ def numbered(rows: Iterable[Row]) -> dict[ComparisonGroup, int]:
     return found
 
 
-def ident(where: ComparisonGroup) -> str:
+def group_id(where: ComparisonGroup) -> str:
     """Names a group; the same in every page of the same results, so that a view fits a page that was made again."""
     return digest(json.dumps(where))[:8]
 
 
-def of(
-    found: Mapping[ComparisonGroup, int], measures: Sequence[str], rows: Mapping[str, int], weighing: Weighing
+def group_records(
+    found: Mapping[ComparisonGroup, int], measures: Sequence[str], rows: Mapping[str, int], ranking: RankingData
 ) -> list[dict[str, Any]]:
     """Each group.
 
     Args:
         found: the groups and their numbers.
         measures: names.
-        rows: the numbers of rows, by :attr:`Row.per_query_key`.
-        weighing: see there.
+        rows: the numbers of rows, by :func:`harness.evaluation.per_query.per_query_key`.
+        ranking: see there.
     """
-    return [_group(each, found, measures, rows, weighing) for each in found]
+    return [_group(each, found, measures, rows, ranking) for each in found]
 
 
 def _group(
@@ -102,16 +102,16 @@ def _group(
     found: Mapping[ComparisonGroup, int],
     measures: Sequence[str],
     rows: Mapping[str, int],
-    weighing: Weighing,
+    ranking: RankingData,
 ) -> dict[str, Any]:
-    known = {name: weighing.relations.get((each, name)) for name in measures}
-    drawn = {name: weighing.resampled.get((each, name)) for name in measures}
+    known = {name: ranking.relations.get((each, name)) for name in measures}
+    drawn = {name: ranking.resampled.get((each, name)) for name in measures}
     return {
-        "id": ident(each),
+        "id": group_id(each),
         "dataset": one_line(each.dataset),
         "scenario": each.scenario,
         "label": one_line(_label(each, [other for other in found if other.dataset == each.dataset])),
-        "cutoffs": {name: weighing.cutoffs[each, name] for name in measures if (each, name) in weighing.cutoffs},
+        "cutoffs": {name: ranking.cutoffs[each, name] for name in measures if (each, name) in ranking.cutoffs},
         "relations": {
             name: {
                 "runs": {str(rows[key]): run for key, run in relation.runs.items() if key in rows},
@@ -121,10 +121,10 @@ def _group(
             if relation is not None
         },
         "resampled": {name: _packed(draws, rows) for name, draws in drawn.items() if draws is not None},
-        "slower": _packed(weighing.slower[each], rows) if each in weighing.slower else None,
+        "slower": _packed(ranking.slower[each], rows) if each in ranking.slower else None,
         "rates": [
             {"name": known_as.name, "measure": known_as.measure, "values": dict(known_as.values)}
-            for known_as in weighing.rates
+            for known_as in ranking.rates
             if known_as.dataset == each.dataset and known_as.measure in measures
         ],
     }
@@ -159,10 +159,6 @@ def _label(each: ComparisonGroup, others: Sequence[ComparisonGroup]) -> str:
     return ", ".join(parts)
 
 
-# MERGED harness.report.page.groups: What a page is weighed with: presets, and what the queries say of how far
-# accuracies can be told apart.
-
-
 _LETTERS = {BETTER: "b", EQUAL: "e", WORSE: "w"}
 # Of a leaderboard's 1,000 resamples and sets of weights, so many; none of larger groups: a file to send is small.
 DRAWS, MOST_ROWS = 200, 1000
@@ -170,19 +166,19 @@ DRAWS, MOST_ROWS = 200, 1000
 _NEEDED = (ACCURACY, "cost", "latency")
 
 
-def weighing(table: Table, found: Mapping[str, PerQuery], rates: tuple[KnownRates, ...] = ()) -> Weighing:
+def ranking_data(table: Table, found: Mapping[str, PerQuery], rates: tuple[PublishedRates, ...] = ()) -> RankingData:
     """As a leaderboard of each comparison group weighs, at the prices of this table.
 
     Args:
         table: priced rows.
-        found: what they are made of, by :attr:`Row.per_query_key`.
+        found: what they are made of, by :func:`harness.evaluation.per_query.per_query_key`.
         rates: exchange rates that somebody published.
     """
     by_place: dict[ComparisonGroup, list[Row]] = defaultdict(list)
     for row in table.rows:
         by_place[axes.comparison_group(row)].append(row)
     cutoffs: dict[tuple[ComparisonGroup, str], float] = {}
-    relations: dict[tuple[ComparisonGroup, str], Relation] = {}
+    relations: dict[tuple[ComparisonGroup, str], AccuracyRelation] = {}
     resampled: dict[tuple[ComparisonGroup, str], Draws] = {}
     slower: dict[ComparisonGroup, Draws] = {}
     for where, rows in by_place.items():
@@ -202,7 +198,7 @@ def weighing(table: Table, found: Mapping[str, PerQuery], rates: tuple[KnownRate
                 resampled[where, measure] = _draws(keys, known.resampled.accuracy)
                 slower.setdefault(where, _draws(keys, leaderboard.latency_factors(known.resampled)))
     presets = tuple((preset.name, preset.weights) for preset in PRESETS)
-    return Weighing(presets, cutoffs, relations, resampled, slower, rates)
+    return RankingData(presets, cutoffs, relations, resampled, slower, rates)
 
 
 def _draws(keys: Sequence[str], values: NDArray[np.float64]) -> Draws:
@@ -210,5 +206,5 @@ def _draws(keys: Sequence[str], values: NDArray[np.float64]) -> Draws:
     return Draws(dict(zip(keys, np.nan_to_num(values[:DRAWS]).T, strict=True)))
 
 
-def _short(relations: PairedSigns) -> Relation:
-    return Relation(relations.group, "".join(_LETTERS.get(int(sign), "u") for sign in relations.signs.ravel()))
+def _short(relations: PairedSigns) -> AccuracyRelation:
+    return AccuracyRelation(relations.group, "".join(_LETTERS.get(int(sign), "u") for sign in relations.signs.ravel()))

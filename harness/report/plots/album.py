@@ -18,16 +18,18 @@ from harness.analysis.table import Table
 from harness.errors import UnknownName
 from harness.evaluation.per_query import PerQuery
 from harness.records import digest
-from harness.report.plots import KINDS, select, theme
-from harness.report.plots.row_plots import Missing, Rows
-from harness.report.plots.theme import file_name
+from harness.report.plots import KINDS, order_flips, select, style
+from harness.report.plots.select import NoPlot, PlotRows
+from harness.report.plots.style import file_name
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+_MAKERS = {**select.MAKERS, "flips": order_flips.make_flips}
+
 
 @dataclass(frozen=True)
-class Picture:
+class Plot:
     """One that can be drawn: the stem of its file, and what draws it (within the settings of the canvas)."""
 
     name: str
@@ -37,24 +39,24 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class Album:
+class PlotSet:
     """The pictures of a table, and a sentence on each that it has not."""
 
-    pictures: tuple[Picture, ...]
+    pictures: tuple[Plot, ...]
     missing: tuple[str, ...]
 
 
-def album(
+def plots_of(
     table: Table,
     found: Mapping[str, PerQuery],
     asked: LeaderboardQuery,
     kinds: Sequence[str] = KINDS,
-) -> Album:
+) -> PlotSet:
     """What can be drawn of a table.
 
     Args:
         table: priced rows.
-        found: what rows are made of, by :attr:`Row.per_query_key`; published rows have none.
+        found: what rows are made of, by :func:`harness.evaluation.per_query.per_query_key`; published rows have none.
         asked: how rows are ranked, whatever their dataset.
         kinds: of :data:`harness.report.plots.KINDS`.
 
@@ -65,36 +67,38 @@ def album(
         raise UnknownName("measure", asked.measure, table.measures)
     grouped: dict[ComparisonGroup, list[int]] = defaultdict(list)
     for number, row in enumerate(table.rows):
-        grouped[places.comparison_group(row)].append(number)
-    looks = theme.looks(row.system for row in table.rows)
-    called = _names(list(grouped))
+        grouped[places.of(row)].append(number)
+    styles = style.system_styles(row.system for row in table.rows)
+    called = _group_names(list(grouped))
     pictures, missing = [], []
     for place, numbers in grouped.items():
         there = replace(table, rows=tuple(table.rows[number] for number in numbers))
         of_these = replace(asked, dataset=place.dataset, suite=None, scenario=None)
-        rows = Rows(there, found, of_these, looks, called[place][1])
+        rows = PlotRows(there, found, of_these, styles, called[place][1])
         for kind in kinds:
             try:
-                pictures.append(Picture(f"{called[place][0]}-{kind}", kind, place, select.MAKERS[kind](rows)))
-            except Missing as why:
+                pictures.append(Plot(f"{called[place][0]}-{kind}", kind, place, _MAKERS[kind](rows)))
+            except NoPlot as why:
                 missing.append(f"{called[place][1]}: no picture of {why}")
-    return Album(tuple(pictures), tuple(missing))
+    return PlotSet(tuple(pictures), tuple(missing))
 
 
-def write(pictures: Sequence[Picture], folder: Path, form: str) -> Iterator[Path]:
-    """Draw pictures into files of one of :data:`harness.report.plots.theme.FORMATS`, one after the other.
+def write_plots(pictures: Sequence[Plot], folder: Path, form: str) -> Iterator[Path]:
+    """Draw pictures into files of one of :data:`harness.report.plots.style.FORMATS`, one after the other.
 
     Raises:
         FileError: one cannot be written.
     """
     for picture in pictures:
-        with theme.settings(9):
-            yield theme.save(picture.draw(), folder / f"{picture.name}.{form}")
+        with style.settings(9):
+            yield style.save(picture.draw(), folder / f"{picture.name}.{form}")
 
 
-def _names(every: Sequence[ComparisonGroup]) -> dict[ComparisonGroup, tuple[str, str]]:
+def _group_names(every: Sequence[ComparisonGroup]) -> dict[ComparisonGroup, tuple[str, str]]:
     """For each place the start of its files' names, and what people call it: its dataset, and what sets it apart."""
-    parts = {place: _apart(place, [other for other in every if other.dataset == place.dataset]) for place in every}
+    parts = {
+        place: _group_words(place, [other for other in every if other.dataset == place.dataset]) for place in every
+    }
     found: dict[ComparisonGroup, tuple[str, str]] = {}
     for place, words in parts.items():
         stem = file_name("-".join(words))
@@ -103,7 +107,7 @@ def _names(every: Sequence[ComparisonGroup]) -> dict[ComparisonGroup, tuple[str,
     return found
 
 
-def _apart(place: ComparisonGroup, same: Sequence[ComparisonGroup]) -> tuple[str, ...]:
+def _group_words(place: ComparisonGroup, same: Sequence[ComparisonGroup]) -> tuple[str, ...]:
     """A place's dataset, and what tells it from the dataset's other places in words."""
     fields = (place.suite or "measured", place.scenario, place.isolation)
     others = [(other.suite or "measured", other.scenario, other.isolation) for other in same]

@@ -15,11 +15,10 @@ from harness.analysis.robustness import Condition, QueryScores, Robustness
 from harness.analysis.table import Row
 from harness.evaluation import evaluate, measure_names
 from harness.evaluation.per_query import PerQuery
-from harness.report.plots import frame, theme
-from harness.report.plots.frame import Frame
-from harness.report.plots.row_plots import Drawing, Missing, Rows, named, why_none
-from harness.report.plots.theme import file_name
-from harness.report.robustness import name, percent
+from harness.report.plots import style
+from harness.report.plots.select import Drawing, NoPlot, PlotRows, no_row_reason, row_name
+from harness.report.plots.style import Frame, file_name
+from harness.report.robustness import condition_name, percent
 
 if TYPE_CHECKING:
     from matplotlib.colors import LinearSegmentedColormap
@@ -27,13 +26,13 @@ if TYPE_CHECKING:
 
 
 # Beyond so many no number is read; the best ones are drawn.
-MOST_SYSTEMS = 30
+MAX_SYSTEMS = 30
 # Up to so many systems two panels stand side by side and cells are numbered; up to so few they are large.
 _NUMBERED, _FEW = 15, 6
 
 
-def write(found: Sequence[Robustness], folder: Path, form: str) -> Iterator[Path]:
-    """Draw a picture for each leaderboard that has a matrix, into files of one of ``harness.report.plots.theme.FORMATS``.
+def write_flips(found: Sequence[Robustness], folder: Path, form: str) -> Iterator[Path]:
+    """Draw a picture for each leaderboard that has a matrix, into files of one of ``harness.report.plots.style.FORMATS``.
 
     Raises:
         FileError: one cannot be written.
@@ -44,11 +43,11 @@ def write(found: Sequence[Robustness], folder: Path, form: str) -> Iterator[Path
             continue
         stem = f"{file_name(each.dataset)}-flips"
         taken[stem] = number = taken.get(stem, 0) + 1
-        with theme.settings(9):
-            yield theme.save(draw(each), folder / f"{stem}{f'-{number}' if number > 1 else ''}.{form}")
+        with style.settings(9):
+            yield style.save(draw_flips(each), folder / f"{stem}{f'-{number}' if number > 1 else ''}.{form}")
 
 
-def draw(found: Robustness, around: Frame | None = None) -> Figure:
+def draw_flips(found: Robustness, around: Frame | None = None) -> Figure:
     """Draw all conditions that were asked, in columns where systems are few.
 
     Args:
@@ -56,16 +55,16 @@ def draw(found: Robustness, around: Frame | None = None) -> Figure:
         around: what stands around them; else its dataset, ``title`` and ``notes``.
     """
     shown = [each for each in found.conditions if each.flips]
-    systems = found.systems[:MOST_SYSTEMS]
+    systems = found.systems[:MAX_SYSTEMS]
     columns = 2 if len(systems) <= _NUMBERED and len(shown) > 1 else 1
     lines = -(-len(shown) // columns)
     height = lines * (0.62 + (0.36 if len(systems) <= _FEW else 0.21) * len(systems)) + 0.45
     around = around or Frame(f"{found.dataset}: {title(found)}", notes(found), {})
-    sheet = frame.begin(around, height)
+    canvas = style.new_canvas(around, height)
     # Small letters are as wide as their pixels: room is made for them as they will be drawn.
-    sheet.figure.set_dpi(theme.DPI)
-    drawn = sheet.figure.subplots(lines, columns, squeeze=False)
-    labels = list(theme.short(systems).values())
+    canvas.figure.set_dpi(style.DPI)
+    drawn = canvas.figure.subplots(lines, columns, squeeze=False)
+    labels = list(style.short_names(systems).values())
     for place, axes in enumerate(drawn.flat):
         if place >= len(shown):
             axes.set_axis_off()
@@ -75,14 +74,14 @@ def draw(found: Robustness, around: Frame | None = None) -> Figure:
     from matplotlib.colors import Normalize
 
     scale = ScalarMappable(Normalize(0, 1), _colours())
-    bar = sheet.figure.colorbar(scale, ax=list(drawn.flat), orientation="horizontal", aspect=60, shrink=0.7, pad=0.01)
+    bar = canvas.figure.colorbar(scale, ax=list(drawn.flat), orientation="horizontal", aspect=60, shrink=0.7, pad=0.01)
     bar.set_ticks([0, 0.25, 0.5, 0.75, 1], labels=["0 %", "25 %", "50 %", "75 %", "100 %"])
     bar.ax.tick_params(labelsize=7.5, length=2)
     bar.outline.set_visible(False)
     # Matplotlib would make pixels of so many colours, in SVG and PDF as well.
     assert bar.solids is not None
     bar.solids.set(rasterized=False, edgecolor="face")
-    return sheet.figure
+    return canvas.figure
 
 
 def _panel(axes: Any, condition: Condition, labels: Sequence[str], *, first: bool) -> None:
@@ -107,10 +106,10 @@ def _panel(axes: Any, condition: Condition, labels: Sequence[str], *, first: boo
         for other in range(one):
             share = condition.flips[one][other]
             if share is None:
-                axes.text(other, one, "=", ha="center", va="center", fontsize=size, color=theme.GREY)
+                axes.text(other, one, "=", ha="center", va="center", fontsize=size, color=style.GREY)
                 continue
             dark = 0.3 < share <= 0.5 or share > 0.75
-            ink = "white" if dark else theme.INK
+            ink = "white" if dark else style.INK
             axes.text(other, one, percent(share), ha="center", va="center", fontsize=size, color=ink)
     numbers = [str(number) for number in range(1, count + 1)]
     named = [f"{label}  {number}" for label, number in zip(labels, numbers, strict=True)]
@@ -121,7 +120,7 @@ def _panel(axes: Any, condition: Condition, labels: Sequence[str], *, first: boo
     axes.spines[:].set_visible(False)
     tau = condition.tau_whole if condition.tau_whole is not None else condition.tau.value
     said = condition.cause.value if tau is None else f"{condition.cause.value} (tau {tau:.2f})"
-    axes.set_title(f"{said}:\n{theme.text(condition.name, 34)}", fontsize=8, loc="left")
+    axes.set_title(f"{said}:\n{style.plain_text(condition.name, 34)}", fontsize=8, loc="left")
 
 
 def _colours() -> LinearSegmentedColormap:
@@ -139,18 +138,14 @@ def title(found: Robustness) -> str:
 
 def notes(found: Robustness) -> tuple[str, ...]:
     """How it is read, and what of it is not there."""
-    more = len(found.systems) - MOST_SYSTEMS
+    more = len(found.systems) - MAX_SYSTEMS
     return (
         f"Systems in the order of {found.measure} over {found.queries:,} queries, 1 the best. Each cell: in how many "
         "per cent of draws its row stands above its column; a tie counts half, 50 is a toss of a coin. = : equal, no "
         "order to lose. tau: Kendall's, with the order shown (mean over draws; of another measure over all queries).",
-        *(f"no picture of {name(each)}: {each.reason}." for each in found.conditions if not each.flips),
-        *([f"The {MOST_SYSTEMS} best; {more} more are in the table."] if more > 0 else []),
+        *(f"no picture of {condition_name(each)}: {each.reason}." for each in found.conditions if not each.flips),
+        *([f"The {MAX_SYSTEMS} best; {more} more are in the table."] if more > 0 else []),
     )
-
-
-# MERGED harness.report.plots.order_flips: Rows that may be compared -> how often two of their systems change places, as
-# :mod:`harness.report.plots.order_flips` draws it.
 
 
 Floats = NDArray[np.float64]
@@ -160,49 +155,49 @@ _NOT_HERE = "Fewer judgements, which turn an order round as well, are drawn by h
 
 
 @dataclass(frozen=True)
-class _Known:
+class _JudgedRow:
     """A row that has values by query."""
 
     row: Row
     found: PerQuery
 
 
-def make(rows: Rows) -> Drawing:
+def make_flips(rows: PlotRows) -> Drawing:
     """By the measure that is asked, held against other queries and the table's other measures.
 
     Raises:
         Missing: there is no order that could change.
     """
-    known, others = _known(rows)
+    known, others = _judged_rows(rows)
     if not known:
-        raise Missing(f"{_WHAT}: {why_none(others)}")
+        raise NoPlot(f"{_WHAT}: {no_row_reason(others)}")
     if not _is_mean(rows.measure):
-        raise Missing(f"{_WHAT}: {rows.measure} makes no order of them: {robustness.NO_MEAN}")
+        raise NoPlot(f"{_WHAT}: {rows.measure} makes no order of them: {robustness.NO_MEAN}")
     judgements = {each.row.qrels_sha256 for each in known}
     if len(judgements) > 1:
-        raise Missing(f"{_WHAT}: rows were judged by {len(judgements)} different sets of judgements")
+        raise NoPlot(f"{_WHAT}: rows were judged by {len(judgements)} different sets of judgements")
     ids = tuple(sorted(set().union(*(each.found.query_ids for each in known))))
     known = [replace(each, found=each.found.on(ids)) for each in known]
     merged = _merged(known)
     if len(merged) < 2:
-        raise Missing(f"{_WHAT}: an order needs two systems, there is {merged[0].row.system} alone")
+        raise NoPlot(f"{_WHAT}: an order needs two systems, there is {merged[0].row.system} alone")
     values, left_out = _values(rows, merged)
     asked = robustness.RobustnessOptions(
         rows.measure, tuple(each for each in rows.table.measures if each != rows.measure)
     )
     found = robustness.of_values(rows.called, values, asked)
     if not any(condition.flips for condition in found.conditions):
-        raise Missing(f"{_WHAT}: {found.conditions[0].reason}")
+        raise NoPlot(f"{_WHAT}: {found.conditions[0].reason}")
     return _drawing(rows, found, others, [*_one(known, merged), *left_out])
 
 
-def _drawing(rows: Rows, found: Robustness, others: list[tuple[Row, str]], said: Sequence[str]) -> Drawing:
+def _drawing(rows: PlotRows, found: Robustness, others: list[tuple[Row, str]], said: Sequence[str]) -> Drawing:
     around = rows.frame(title(found), (), others)
     around = replace(around, notes=(*notes(found), " ".join((*said, _NOT_HERE)), *around.notes))
-    return lambda: draw(found, around)
+    return lambda: draw_flips(found, around)
 
 
-def _known(rows: Rows) -> tuple[list[_Known], list[tuple[Row, str]]]:
+def _judged_rows(rows: PlotRows) -> tuple[list[_JudgedRow], list[tuple[Row, str]]]:
     """Rows that ran and have values of the measure by query, and the others with why."""
     kept, others = rows.usable()
     known = []
@@ -211,7 +206,7 @@ def _known(rows: Rows) -> tuple[list[_Known], list[tuple[Row, str]]]:
         if found is None or not np.isfinite(found.measures.get(rows.measure, np.zeros(0))).any():
             others.append((row, f"no {rows.measure} by query"))
         else:
-            known.append(_Known(row, found))
+            known.append(_JudgedRow(row, found))
     return known, others
 
 
@@ -220,9 +215,9 @@ def _is_mean(measure: str) -> bool:
     return evaluate.is_mean(parsed)
 
 
-def _merged(known: Sequence[_Known]) -> list[_Known]:
+def _merged(known: Sequence[_JudgedRow]) -> list[_JudgedRow]:
     """One for each system, and for each other ranking that a system gave; the first of the table's."""
-    distinct: dict[tuple[object, ...], _Known] = {}
+    distinct: dict[tuple[object, ...], _JudgedRow] = {}
     for each in known:
         values = each.found.measures
         same = (each.row.system, *((name, values[name].tobytes()) for name in sorted(values)))
@@ -230,24 +225,24 @@ def _merged(known: Sequence[_Known]) -> list[_Known]:
     return list(distinct.values())
 
 
-def _one(known: Sequence[_Known], merged: Sequence[_Known]) -> list[str]:
+def _one(known: Sequence[_JudgedRow], merged: Sequence[_JudgedRow]) -> list[str]:
     if len(known) == len(merged):
         return []
     return ["Rows of a system that are worth the same for every query are one."]
 
 
-def _values(rows: Rows, merged: Sequence[_Known]) -> tuple[QueryScores, list[str]]:
+def _values(rows: PlotRows, merged: Sequence[_JudgedRow]) -> tuple[QueryScores, list[str]]:
     """By all of the table's measures, over the queries that are judged for every system; and how many are not."""
     main = _columns(merged, rows.measure)
     judged = np.isfinite(main)
     all_judged = judged.all(axis=1)
     if not all_judged.any():
-        raise Missing(f"{_WHAT}: no query is judged for every system")
+        raise NoPlot(f"{_WHAT}: no query is judged for every system")
     columns, unfit = {rows.measure: main[all_judged]}, {}
     for measure in rows.table.measures:
         lacking = [each.row for each in merged if measure not in each.found.measures]
         if lacking:
-            unfit[measure] = f"{named(lacking[0])} has none by query"
+            unfit[measure] = f"{row_name(lacking[0])} has none by query"
         elif not _is_mean(measure):
             unfit[measure] = robustness.NO_MEAN
         elif not np.isfinite(found := _columns(merged, measure)[all_judged]).all():
@@ -259,16 +254,16 @@ def _values(rows: Rows, merged: Sequence[_Known]) -> tuple[QueryScores, list[str
     return QueryScores(_names([each.row for each in merged]), columns, unfit), said
 
 
-def _columns(merged: Sequence[_Known], measure: str) -> Floats:
+def _columns(merged: Sequence[_JudgedRow], measure: str) -> Floats:
     return np.stack([each.found.measures[measure] for each in merged], axis=1)
 
 
 # What a row is called where the names before it are those of others too.
 _WAYS: tuple[Callable[[Row], str], ...] = (
     lambda row: row.system,
-    named,
-    lambda row: f"{named(row)}, {row.suite}",
-    lambda row: f"{named(row)}, {row.per_query_key}",
+    row_name,
+    lambda row: f"{row_name(row)}, {row.suite}",
+    lambda row: f"{row_name(row)}, {row.per_query_key}",
 )
 
 

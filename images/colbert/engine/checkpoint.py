@@ -56,7 +56,7 @@ def check(folder: Path) -> None:
 
 
 def positions(folder: Path) -> int | None:
-    """The longest text in tokens, special ones included, that a checkpoint's transformer can read, where it says so."""
+    """Return the maximum tokens of a text, special ones included, if the checkpoint's transformer declares it."""
     config = _json(folder / "config.json")
     most = config.get("max_position_embeddings")
     if most is None:
@@ -79,7 +79,7 @@ def fingerprint(folder: Path) -> str:
 
 
 def _refuse_code(folder: Path) -> None:
-    """The engine trusts what it loads, and runs the Python files that a checkpoint names."""
+    """Refuse a checkpoint that names Python files, because the engine would run them."""
     for path in sorted(folder.rglob("*.json")):
         if "auto_map" in _json(path):
             raise BadCheckpoint(
@@ -89,7 +89,7 @@ def _refuse_code(folder: Path) -> None:
 
 
 def _json(path: Path) -> dict[str, Any]:
-    """A file's JSON object; nothing where it holds none: what needs the file says what is wrong with it."""
+    """Read a file's JSON object; empty if it has none, which the code that needs it reports."""
     try:
         read = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -98,7 +98,7 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def _merged(folder: Path) -> Any:
-    """The engine's configuration for this checkpoint: its own ``artifact.metadata`` over the engine's defaults."""
+    """Merge the checkpoint's ``artifact.metadata`` over the engine's defaults."""
     from colbert.infra import ColBERTConfig
 
     try:
@@ -157,7 +157,7 @@ def _read_weights(folder: Path, name: str, config: Any) -> int:
 
 
 def _line(error: Exception) -> str:
-    """An error of a library as part of a line."""
+    """Write a library's error as part of a line."""
     return " ".join(str(error).split())[:160].rstrip(".,; ") or type(error).__name__
 
 

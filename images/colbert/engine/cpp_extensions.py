@@ -1,9 +1,9 @@
 """The C++ extensions of the ColBERT engine, compiled once.
 
-The engine compiles each when it first uses it, which takes a compiler and some minutes.  An image has them ready in
-``extensions/`` beside this package; where they are missing (the ``process`` launcher) they are compiled into it.
-``python3 -m engine.cpp_extensions`` compiles all that a search without a GPU uses, and where a CUDA compiler is among the
-packages what one on a GPU uses, into ``extensions-cuda/``.
+The engine compiles each at its first use, which takes a compiler and minutes.  An image has them in ``extensions/``
+beside this package; if they are missing (``process`` launcher), they are compiled into it.
+``python3 -m engine.cpp_extensions`` compiles all that a search without a GPU uses, and with a CUDA compiler among the
+packages also those of a search on a GPU, into ``extensions-cuda/``.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def serve() -> None:
 
 
 def load(name: str, sources: list[str], **options: Any) -> ModuleType:
-    """The extension ``name``: the one that is there, else compiled as the engine asks for it.
+    """Return the extension ``name``, after compiling it if missing.
 
     Raises:
         CannotCompile: it is not there, and cannot be compiled here.

@@ -57,7 +57,7 @@ def check_gpus(torch: Any, gpus: int) -> None:
 
 
 def config(checkpoint: Path, **settings: Any) -> Any:
-    """A ``ColBERTConfig`` for a local checkpoint.
+    """Build a ``ColBERTConfig`` for a local checkpoint.
 
     Nothing in it depends on the time or the working folder, so that indexes made twice are the same bytes.
 
@@ -80,7 +80,7 @@ def quiet() -> Iterator[None]:
 
 
 def threads() -> dict[str, int]:
-    """What PyTorch, faiss and every BLAS and OpenMP library in this process say of their thread counts."""
+    """Return the thread counts of PyTorch, faiss and every BLAS and OpenMP library in this process."""
     import faiss
     import torch
     from threadpoolctl import threadpool_info

@@ -87,7 +87,7 @@ def _chunks(passages: Passages, size: int) -> Iterator[list[str]]:
 
 
 def _files(folder: Path) -> list[Path]:
-    """The files of vectors in the order of the passages."""
+    """List the files of vectors in the order of the passages."""
     return sorted(folder.glob("*.vectors.npy"), key=lambda path: int(path.name.split(".")[0]))
 
 

@@ -45,11 +45,11 @@ class Backend(ABC):
 
     @abstractmethod
     def run(self, batch: Batch) -> Any:
-        """The head's results for a batch, a float32 numpy array on the host."""
+        """Return the head's results for a batch, a float32 numpy array on the host."""
 
     @abstractmethod
     def threads(self) -> dict[str, int]:
-        """What the library says of its threads."""
+        """Return the library's thread counts."""
 
     @abstractmethod
     def libraries(self) -> dict[str, str]:
@@ -122,7 +122,7 @@ class OnnxRuntime(Backend):
         return self._session.run(None, {name: given[name] for name in self._inputs})[0]
 
     def threads(self) -> dict[str, int]:
-        """The session's two pools, as the session was made with them."""
+        """Return the library's thread counts."""
         settings = self._session.get_session_options()
         return {
             "onnxruntime_intraop": settings.intra_op_num_threads,
@@ -163,7 +163,7 @@ class OpenVino(Backend):
         return numpy.array(next(iter(results.values())), dtype=numpy.float32)
 
     def threads(self) -> dict[str, int]:
-        """What the compiled model says."""
+        """Return the library's thread counts."""
         return {
             "openvino_threads": int(self._compiled.get_property("INFERENCE_NUM_THREADS")),
             "openvino_streams": int(self._compiled.get_property("NUM_STREAMS")),

@@ -14,7 +14,7 @@ from encoder.errors import BadCheckpoint, one_line, reading
 
 @dataclass(frozen=True)
 class Kind:
-    """What there is to know of a model type before it is loaded."""
+    """A model type's facts, known before it is loaded."""
 
     token_types: bool = False
     pooler: bool = False  # whether the class takes add_pooling_layer
@@ -118,7 +118,7 @@ class Weights:
         self.names = sorted(self._tensors)
 
     def __call__(self, name: str) -> Any:
-        """One tensor.
+        """Return one tensor.
 
         Raises:
             BadCheckpoint: the file has none of that name.
@@ -129,7 +129,7 @@ class Weights:
 
 
 def side(names: Sequence[str]) -> str | None:
-    """Which of DPR's two encoders the weights are: ``question``, ``context``; ``None`` for others."""
+    """Return the side of DPR's weights, ``question`` or ``context``; ``None`` for other models."""
     if any(name.startswith("question_encoder.") for name in names):
         return "question"
     return "context" if any(name.startswith("ctx_encoder.") for name in names) else None
@@ -138,7 +138,7 @@ def side(names: Sequence[str]) -> str | None:
 def transformer(
     folder: Path, declared: Config, weights: Weights, *, masked_lm: bool, pooler: bool, reads: Sequence[str]
 ) -> Any:
-    """The transformer under a head, on the CPU, in float32, ready for inference.
+    """Load the transformer under a head, on the CPU, in float32, for inference.
 
     Args:
         masked_lm: with the head that predicts tokens.

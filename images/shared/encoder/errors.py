@@ -1,4 +1,4 @@
-"""What is wrong with a checkpoint or with how it is asked for, in one line."""
+"""Errors of checkpoints and their parameters, in one line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class BadCheckpoint(ValueError):
 
 
 def one_line(error: BaseException) -> str:
-    """The first sentence of a library's message, at most 200 characters."""
+    """Return the first sentence of a library's message, at most 200 characters."""
     text = " ".join(str(error).split())
     return (text[:200] + " ...") if len(text) > 200 else text or type(error).__name__
 

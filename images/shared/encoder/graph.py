@@ -45,7 +45,7 @@ class Graph(torch.nn.Module):
     def forward(
         self, input_ids: torch.Tensor, attention_mask: torch.Tensor, token_type_ids: torch.Tensor | None = None
     ) -> torch.Tensor:
-        """All inputs are int64 of shape (texts, tokens); the result's shape is the head's."""
+        """Run the graph; inputs are int64 of shape (texts, tokens), the result has the head's shape."""
         inputs = {"input_ids": input_ids, "attention_mask": self._attention(attention_mask)}
         if self.declared.kind.token_types:
             inputs["token_type_ids"] = token_type_ids
@@ -68,7 +68,7 @@ class Graph(torch.nn.Module):
                 )
 
     def _attention(self, mask: torch.Tensor) -> torch.Tensor:
-        """The mask as the transformer takes it; ready-made for an export, which cannot follow how it is made."""
+        """Return the transformer's mask; an export cannot follow how it is made."""
         if self.plain_mask:
             return mask
         return (1.0 - mask[:, None, None, :].to(torch.float32)) * torch.finfo(torch.float32).min

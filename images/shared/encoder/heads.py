@@ -26,7 +26,7 @@ _MODULES = {
 
 
 class Given(NamedTuple):
-    """What the transformer made of a batch.
+    """The transformer's results of a batch.
 
     Attributes:
         states: hidden states (texts, tokens, hidden), or logits (texts, tokens, vocabulary).
@@ -59,12 +59,12 @@ class Head(torch.nn.Module):
         super().__init__()
 
     def forward(self, given: Given) -> torch.Tensor:
-        """One float32 result a text."""
+        """Return one float32 result a text."""
         raise NotImplementedError
 
 
 def find(name: str) -> type[Head]:
-    """The head of that name.
+    """Return the head of a name.
 
     Raises:
         BadCheckpoint: there is none.

@@ -58,7 +58,7 @@ class TermWeight(Head):
 
 
 def _first(tensors: Tensors, prefixes: tuple[str, ...]) -> tuple[str, torch.Tensor]:
-    """The first of these layers that the checkpoint has."""
+    """Return the first of these layers that the checkpoint has."""
     for prefix in prefixes:
         try:
             return prefix, tensors(f"{prefix}weight")

@@ -128,7 +128,7 @@ class Model:
         return self.tokens.batch(self.tokens.encode(self._prefixed(texts), self._checked(max_tokens)))
 
     def run(self, batch: Batch) -> Any:
-        """The forward pass alone.
+        """Run the forward pass alone.
 
         Raises:
             BadCheckpoint: a result is no number, which no index would ever rank.
@@ -144,7 +144,7 @@ class Model:
         return rows / numpy.maximum(lengths, 1e-12) if self._normalise else rows
 
     def threads(self) -> dict[str, int]:
-        """What the backend says of its threads."""
+        """Return the backend's thread counts."""
         return dict(self._backend.threads())
 
     def libraries(self) -> dict[str, str]:
@@ -176,7 +176,7 @@ def _segment(params: dict[str, Any], declared: Config) -> int:
 
 
 def _check_head(folder: Path, head: str) -> None:
-    """A prepared folder holds one head in its graph."""
+    """Check that a prepared folder holds the head in its graph."""
     path = folder / "encoder.json"
     if path.is_file():
         prepared = json.loads(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""What a system's parameters say of its two encoders, that of queries and that of documents; often they are one.
+"""The encoders of queries and of documents, from a system's parameters; often they are one.
 
 | parameter | of documents | of queries |
 |---|---|---|
@@ -47,7 +47,7 @@ class Role:
 
 
 def role(side: str, params: dict[str, Any]) -> Role | None:
-    """The encoder of one side, or ``None`` where the system has none.
+    """Return the encoder of one side, or ``None``.
 
     Raises:
         ValueError: the parameters name no head.

@@ -41,7 +41,7 @@ class Shards:
         (folder / _KEY).write_text(said, encoding="utf-8")
 
     def run(self, corpus: Iterable[Document], work: Work, progress: Callable[[int], None]) -> list[Path]:
-        """Do what is not done yet.
+        """Encode the shards that are not finished.
 
         Args:
             corpus: all documents, in their order.
@@ -74,7 +74,7 @@ class Shards:
 
 
 def runs(corpus: Iterable[Document], size: int) -> Iterator[list[Document]]:
-    """The corpus in lists of ``size`` documents; the last may be shorter."""
+    """Yield the corpus in lists of ``size`` documents; the last may be shorter."""
     found: list[Document] = []
     for document in corpus:
         found.append(document)

@@ -61,14 +61,14 @@ class Tokens:
         self.pad_id = _checked(tokenizer, vocabulary, name)
 
     def encode(self, texts: Sequence[Text], max_tokens: int) -> list[Any]:
-        """Each text's encoding, unpadded, cut to ``max_tokens`` (special tokens included)."""
+        """Encode each text, unpadded, cut to ``max_tokens`` (special tokens included)."""
         if self._limit != max_tokens:
             self.tokenizer.enable_truncation(max_tokens)
             self._limit = max_tokens
         return self._encode(texts, special=True)
 
     def ids(self, text: str) -> list[int]:
-        """A text's token ids, uncut and without special tokens."""
+        """Return a text's token ids, uncut and without special tokens."""
         if self._limit is not None:
             self.tokenizer.no_truncation()
             self._limit = None
@@ -97,7 +97,7 @@ class Tokens:
 
 
 def read(folder: Path) -> Tokenizer:
-    """The tokeniser of a checkpoint; the older formats are read by ``transformers``.
+    """Read a checkpoint's tokeniser; ``transformers`` reads the older formats.
 
     Raises:
         BadCheckpoint: there is none, or it cannot be read.
@@ -139,7 +139,7 @@ def _check_files(folder: Path) -> None:
 
 
 def _checked(tokenizer: Tokenizer, vocabulary: int, name: str) -> int:
-    """The padding token's id."""
+    """Return the padding token's id."""
     ids = {token: tokenizer.token_to_id(token) for family in _FAMILIES for token in family}
     family = next((each for each in _FAMILIES if all(ids[token] is not None for token in each)), None)
     if family is None:

@@ -28,7 +28,7 @@ _CHECK_HEAP_MIB = 64
 
 @dataclass(frozen=True)
 class Indexer:
-    """How Anserini's indexer is run.
+    """Settings of a run of Anserini's indexer.
 
     Attributes:
         collection: Anserini's class, e.g. ``JsonCollection``.
@@ -57,7 +57,7 @@ class Indexer:
         return left_out
 
     def build_files(self, files: Sequence[Path], index_dir: Path, staged: Path) -> int:
-        """As :meth:`build`, of files of JSON lines, each left where it is.
+        """Index files of JSON lines in place; otherwise like :meth:`build`.
 
         Args:
             staged: a folder for links to them, and nothing else; what an earlier attempt left there is removed.

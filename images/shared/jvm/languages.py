@@ -37,7 +37,7 @@ ENGLISH = "en"
 
 
 def check(language: str) -> str:
-    """The code itself.
+    """Return a language's code after checking it.
 
     Raises:
         ValueError: Anserini has no analyser for it.
@@ -48,12 +48,12 @@ def check(language: str) -> str:
 
 
 def index_options(language: str) -> list[str]:
-    """What Anserini's indexer is told; English is what it does untold."""
+    """Return the options of Anserini's indexer; English is its default."""
     return [] if language == ENGLISH else ["-language", language]
 
 
 def analyzer(language: str) -> Any:
-    """A Lucene analyser, the one that the indexer uses for this language; needs the JVM."""
+    """Return the Lucene analyser that the indexer uses for a language; needs the JVM."""
     from jnius import autoclass
 
     if language == ENGLISH:

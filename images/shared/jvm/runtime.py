@@ -22,12 +22,12 @@ _KEPT_LINES = 200
 
 
 def jar(assets: Path) -> Path:
-    """The Anserini jar among an image's assets."""
+    """Return the Anserini jar among an image's assets."""
     return next((assets / "anserini").glob("*.jar"))
 
 
 def anserini_version(assets: Path) -> str:
-    """The version that stands in the jar's name."""
+    """Return the version in the jar's name."""
     return jar(assets).name.removeprefix("anserini-").removesuffix("-fatjar.jar")
 
 
@@ -90,7 +90,7 @@ def run(arguments: Sequence[str], jvm_options: Sequence[str], classpath: Path) -
 
 
 def threads() -> dict[str, int]:
-    """What the running JVM says: its collector and compiler follow this number."""
+    """Return the JVM's thread number, which its collector and compiler follow."""
     from jnius import autoclass
 
     return {"jvm_available_processors": int(autoclass("java.lang.Runtime").getRuntime().availableProcessors())}

@@ -78,7 +78,7 @@ class Words(_Searcher):
         self._analyzer = analyzer
 
     def search(self, text: str, k: int) -> list[Hit]:
-        """The best ``k``.  Half a surrogate pair is no text: it is replaced, as a decoder would have done."""
+        """Return the ``k`` best hits."""
         with runtime.java_errors():
             try:
                 query = self._generator.buildQuery(_CONTENTS, self._analyzer, text, signature=_OF_TEXT)
@@ -98,7 +98,7 @@ class Weights(_Searcher):
         self._maps = autoclass("com.fasterxml.jackson.databind.ObjectMapper")().readerForMapOf(of)
 
     def search(self, weights: Mapping[str, int], k: int) -> list[Hit]:
-        """The best ``k``."""
+        """Return the ``k`` best hits."""
         with runtime.java_errors():
             # As JSON, which Java reads itself: one crossing, not two a term.
             terms = self._maps.readValue(json.dumps(weights), signature=_READ)

@@ -17,7 +17,7 @@ NAMES = {"x86_64": "x64|x86_64|amd64", "aarch64": "arm64|aarch64|aarch_64"}
 
 
 def ours(machine: str) -> re.Pattern[str]:
-    """What the path of a native file for Linux on that machine holds."""
+    """Return the path part of native files for Linux on this machine."""
     return re.compile(rf"(^|/)linux[-/]({NAMES[machine]})/", re.IGNORECASE)
 
 

@@ -48,7 +48,7 @@ def rng(name: str) -> np.random.Generator:
     return np.random.default_rng(chance(f"canary {name}").randrange(2**32))
 
 
-def test_a_machine_that_changes_its_speed_is_told() -> None:
+def test_machine_that_changes_its_speed_is_reported() -> None:
     (finding,) = look(result(canary=(canary(0.010), canary(0.0125))))
     assert (
         "fixed processor work took 10 to 12.5 ms beside the trials and may have moved the mean by 12.5% "
@@ -64,7 +64,7 @@ def test_a_machine_that_changes_its_speed_is_told() -> None:
     assert look(result(canary=(canary(),)), result(canary=())) == []
 
 
-def test_a_change_between_two_jobs_of_a_cell_is_told() -> None:
+def test_change_between_two_jobs_of_a_cell_is_reported() -> None:
     assert noisy(look(*cell(np.log([[1.0, 1.0], [1.3, 1.3]]))))
     assert look(*cell(np.log([[1.0, 1.0], [1.1, 1.1]]))) == []
 
@@ -86,7 +86,7 @@ def test_a_change_that_the_interval_covers_is_a_remark() -> None:
 
 @pytest.mark.parametrize("trials", [1, 2, 6, 30])
 @pytest.mark.parametrize("told", [True, False])
-def test_more_looks_do_not_raise_more_alarms(trials: int, told: bool) -> None:
+def test_more_readings_do_not_raise_more_alarms(trials: int, told: bool) -> None:
     """Looks scatter by 4 %: of 4, 12 and 60, the slowest takes over 1.15 times the fastest in 6, 36 and 98 %."""
     draw, facts = rng("quiet"), steady(trials) if told else SampleFacts(mean_within=0.005)
     quiet = sum(noisy(look(*cell(draw.normal(0, 0.04, (trials, 2))), facts=facts)) for _ in range(200))
@@ -107,14 +107,14 @@ def test_a_trial_on_a_slowed_cpu_is_found_twenty_times_of_twenty(trials: int, sl
     assert found == 20
 
 
-def test_one_container_shares_its_looks_between_trials() -> None:
+def test_trials_of_one_container_share_readings() -> None:
     looks = tuple(canary(0.010 * each) for each in (1, 1, 1.01, 2, 2, 1))
     means = (1.0, 1.01, 1.7, 2.0, 1.02)
     assert noisy(look(result(trials=5, canary=looks), facts=SampleFacts(trial_means_s=means, mean_within=0.3)))
 
 
 @pytest.mark.parametrize("share", [0.1, 0.35, 0.5])
-def test_a_neighbour_who_comes_and_goes_within_trials_is_no_change_between_them(share: float) -> None:
+def test_neighbour_within_trials_is_no_change_between_them(share: float) -> None:
     """On a virtual machine a stranger on the core's other thread slows some looks of every trial by three quarters."""
     draw, found = rng("neighbour"), 0
     for _ in range(100):
@@ -126,7 +126,7 @@ def test_a_neighbour_who_comes_and_goes_within_trials_is_no_change_between_them(
     assert found <= 2
 
 
-def test_a_cell_that_met_a_slower_machine_than_the_others_is_told() -> None:
+def test_cell_on_a_slower_machine_is_reported() -> None:
     others = [result(job=number, canary=(canary(0.010),)) for number in range(8)]
     slow = result(job=9, canary=(canary(0.012), canary(0.0121)))
     known = levels([*others, slow])
@@ -144,7 +144,7 @@ def test_levels_of_other_machines_and_of_failures_do_not_count() -> None:
     assert look(slow, known=levels([*others, slow])) == []
 
 
-def test_one_slow_look_of_few_does_not_make_a_slow_cell() -> None:
+def test_one_slow_reading_of_few_does_not_make_a_slow_cell() -> None:
     others = [result(job=number, canary=(canary(0.010),) * 2) for number in range(8)]
     few = cell(np.log([[1.0, 1.0], [1.0, 1.9]]))
     assert [each.cause for each in look(*few, known=levels([*others, *few]), facts=steady(2))] == []

@@ -40,7 +40,7 @@ def test_a_good_result_is_clean() -> None:
     assert assess(*five(), facts=facts, disagreements=0) == validity.Assessment(Validity.CLEAN, ())
 
 
-def test_what_was_not_read_is_no_reproach() -> None:
+def test_missing_readings_raise_no_finding() -> None:
     unread = result(throttled_periods=None, ranking_disagreements=None, placement=None)
     assert assess(unread) == validity.Assessment(Validity.CLEAN, ())
 
@@ -97,7 +97,7 @@ def test_what_was_not_read_is_no_reproach() -> None:
         ({}, {"between": UnclaimedTime(0.004, 0.8)}, Validity.NOISY, "4 ms passed beside each query", FRESH),
     ],
 )
-def test_each_doubt_states_fact_figure_and_command(
+def test_findings_state_fact_figure_and_command(
     changes: dict[str, Any], facts: dict[str, Any], expected: Validity, fact: str, command: str
 ) -> None:
     verdict = assess(result(**changes), facts=SampleFacts(**{"queries": 300, **facts}))
@@ -108,13 +108,13 @@ def test_each_doubt_states_fact_figure_and_command(
     assert verdict.transient is (command == RETRY)
 
 
-def test_a_declared_cache_is_no_reproach() -> None:
+def test_declared_result_cache_raises_no_finding() -> None:
     facts = SampleFacts(300, repeat=RepeatSpeedup(20, 0.05, 0.005))
     assert "declare result_cache = true in the system's TOML" in assess(result(), facts=facts).reasons[0]
     assert assess(result(result_cache=True), facts=facts).validity is Validity.CLEAN
 
 
-def test_the_worst_decides_and_all_are_told() -> None:
+def test_worst_finding_decides_and_all_are_reported() -> None:
     bad = result(throttled_periods=2, trials_finished=1, ranking_disagreements=3)
     verdict = assess(bad, facts=SampleFacts(299, (1.0, 2.0), Drift(2.0, 2.0, 1.0, False)))
     assert verdict.validity is Validity.INVALID
@@ -122,21 +122,21 @@ def test_the_worst_decides_and_all_are_told() -> None:
     assert len(verdict.reasons) == 5
 
 
-def test_missing_jobs_are_told_and_go_on() -> None:
+def test_missing_jobs_are_reported_with_the_command_to_continue() -> None:
     verdict = assess(*five()[:3], missing=2)
     assert verdict.validity is Validity.NOISY
     assert verdict.reasons == (f"only 3 of 5 trials are in these numbers; {FRESH.replace('--fresh ', '')}",)
     assert not verdict.transient
 
 
-def test_jobs_that_rank_differently_are_told_once() -> None:
+def test_jobs_that_rank_differently_are_reported_once() -> None:
     verdict = assess(*five(), disagreements=12)
     assert verdict.reasons[0].startswith("12 of 300 queries were ranked differently in different trials")
     within = [replace(each, ranking_disagreements=20) for each in five()]
     assert "20 of 300 queries" in assess(*within, disagreements=12).reasons[0]
 
 
-def test_one_unsteady_warm_up_of_five_is_told() -> None:
+def test_one_unsteady_warm_up_of_five_is_reported() -> None:
     jobs = five()
     jobs[2] = replace(jobs[2], warmup_steady=False, warmup_done=1000)
     verdict = assess(*jobs)
@@ -160,7 +160,7 @@ def test_a_cold_first_trial_and_an_unsteady_warm_up_are_one_reason() -> None:
     assert len(assess(cold, facts=SampleFacts(300, (2.0, 1.0), Drift(2.0, 2.0, 1.0, True))).reasons) == 1
 
 
-def test_a_server_without_a_rate_says_which_target_was_not_kept() -> None:
+def test_server_without_a_rate_names_the_missed_target() -> None:
     cell = replace(sample_records.SPEC.cell, scenario="server")
     params = ScenarioParams(latency_target_s=0.05, latency_percentile=95.0)
     jobs = five(cell=cell, scenario_params=params)
@@ -182,7 +182,7 @@ def test_too_little_warm_up_and_silent_libraries_are_doubts() -> None:
     assert assess(result(effective=replace(SEEN, threads={"faiss_omp": 1}))).validity is Validity.CLEAN
 
 
-def test_the_remedy_for_a_cold_start_is_one_that_can_work() -> None:
+def test_remedy_for_a_cold_start_fits_the_suite() -> None:
     """A sample that is judged whole lends a fifth of itself, however many warm-up queries are asked for."""
     cold = SampleFacts(None, start=ColdStart(10, 2.0))
 
@@ -232,12 +232,12 @@ def test_a_failed_job_has_no_numbers_to_doubt() -> None:
         ({"sample_size": 1001}, "protocol santhanam2023 with sample_size 1,001 (the paper: 1,000)"),
     ],
 )
-def test_a_changed_protocol_is_said_but_not_doubted(changes: dict[str, int], said: str) -> None:
+def test_changed_protocol_is_a_remark(changes: dict[str, int], said: str) -> None:
     changed = result(**changes)
     assert assess(changed) == validity.Assessment(Validity.CLEAN, (Finding(Cause.PROTOCOL, Validity.CLEAN, said),))
     assert assess(replace(changed, outcome=Outcome.OOM)).reasons == ()
 
 
-def test_what_a_protocol_leaves_open_is_no_change() -> None:
+def test_options_outside_a_protocol_are_no_change() -> None:
     assert assess(result(sample_size=50)).reasons == ()
     assert assess(result(protocol="mine", trials=1)).reasons == ()

@@ -25,8 +25,8 @@ from harness.aws.cloud_run.run import Context
 from harness.aws.ec2 import account as accounts
 from harness.aws.ec2.account import Account
 from harness.errors import AwsError, UsageError
-from harness.jobs.assignment import IndexBuild
 from harness.jobs.estimates import DurationEstimate
+from harness.jobs.inputs import IndexBuild
 from harness.jobs.machines import ChosenMachine
 from harness.jobs.plan import Planned
 from harness.pricing import instances

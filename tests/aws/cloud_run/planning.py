@@ -12,8 +12,8 @@ from harness.aws.cloud_run.shipment import Shipper
 from harness.aws.objects import Objects
 from harness.config import read_toml
 from harness.jobs import inputs, suite
-from harness.jobs.assignment import IndexBuild
-from harness.jobs.inputs import Inputs, RunOptions
+from harness.jobs.inputs import IndexBuild, Inputs, RunOptions
+from harness.jobs.plan import plan_here
 from harness.launch.base import Launcher
 from harness.results.schema import ResultSpec, job_key
 from tests.aws.cloud_run import imds
@@ -65,7 +65,7 @@ class Planning:
             bench.results, bench.cache, bench.folder, instance_types=dict.fromkeys(loaded.profiles, TYPE)
         )
         self.inputs: Inputs = inputs.gather(loaded, options)
-        self.planned = inputs.planned(self.inputs, options, launcher)
+        self.planned = plan_here(self.inputs, options, launcher)
         self.specs: dict[str, ResultSpec] = {job_key(job.spec): job.spec for job in self.planned}
 
     @property

@@ -15,8 +15,8 @@ from harness.aws.cloud_run.partition import Grouping, Missing, Sizes
 from harness.aws.cloud_run.records import Launch, PlannedPart
 from harness.aws.ec2 import backend as ec2
 from harness.jobs import estimates
-from harness.jobs.assignment import IndexBuild
 from harness.jobs.estimates import DurationEstimate, DurationModel
+from harness.jobs.inputs import IndexBuild
 from harness.jobs.machines import ChosenMachine
 from harness.pricing import instances
 from harness.records import Outcome

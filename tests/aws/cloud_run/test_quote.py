@@ -10,7 +10,7 @@ from rich.console import Console
 
 from harness.aws.cloud_run import costs, quote
 from harness.aws.cloud_run.records import PartJob, PlannedPart
-from harness.jobs.assignment import IndexBuild
+from harness.jobs.inputs import IndexBuild
 from harness.jobs.machines import ChosenMachine
 from harness.pricing import instances
 from harness.results.schema import Cell

@@ -29,8 +29,8 @@ from harness.aws.objects import Objects
 from harness.datasets import Dataset, answers
 from harness.errors import AwsError, ImageError, UsageError
 from harness.jobs import environment, indexes
-from harness.jobs.assignment import IndexBuild
 from harness.jobs.indexes import Index
+from harness.jobs.inputs import IndexBuild
 from harness.launch.base import Prepared
 from harness.launch.docker import DockerLauncher
 from harness.launch.fake import FakeLauncher

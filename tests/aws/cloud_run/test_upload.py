@@ -19,7 +19,7 @@ from harness.aws.cloud_run.worker import Assignment, Status, Uploader
 from harness.aws.objects import Objects
 from harness.errors import AwsError, FileError
 from harness.jobs import orchestrator, suite
-from harness.jobs.inputs import RunOptions
+from harness.jobs.inputs import RunOptions, gather
 from harness.launch.fake import FakeLauncher
 from harness.results.reader import StoredJob, read_jobs
 from harness.results.schema import job_key
@@ -55,7 +55,7 @@ class OneBox:
         usual = RunOptions(self.folder / "results", self.folder / "cache", bench.folder)
         loaded = suite.load(bench.folder / "test-suite.toml")
         options = worker.options(usual, loaded, self.assignment.part, follower)
-        orchestrator.run(loaded, options, FakeLauncher())
+        orchestrator.run_suite(gather(loaded, options), options, FakeLauncher())
         follower.finish()
 
     @property

@@ -25,7 +25,7 @@ from harness.aws.cloud_run.records import Beat, End, Input, Launch, PartJob, Pla
 from harness.aws.cloud_run.watch import Board, Pace, Patience, Watch
 from harness.aws.objects import Objects, Stored
 from harness.errors import AwsError
-from harness.jobs.assignment import IndexBuild
+from harness.jobs.inputs import IndexBuild
 from harness.pricing import instances
 from harness.progress import shown
 from harness.records import Outcome

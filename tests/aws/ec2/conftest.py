@@ -84,7 +84,8 @@ class Field:
         keys = {"systems": list(self.systems), "profiles": list(PROFILES), **self.suite_keys}
         path = self.bench.suite(self.text, **keys)
         options = RunOptions(self.bench.results, self.bench.cache, path.parent)
-        return Request(suite.load(path), options, WORK, REGION, **{**self.changes, **changes})
+        keys = {"region": REGION, **self.changes, **changes}
+        return Request(suite=suite.load(path), options=options, work=WORK, **keys)
 
     def client(self, connections: Connections | None = None, **changes: Any) -> Client:
         client = Client(

@@ -26,7 +26,7 @@ from harness.aws.results.names import Place
 from harness.aws.results.publish import Publisher
 from harness.errors import AwsError, StoreError
 from harness.jobs import orchestrator, suite
-from harness.jobs.inputs import RunOptions
+from harness.jobs.inputs import RunOptions, gather
 from harness.jobs.orchestrator import RunSummary
 from harness.launch.fake import FakeLauncher
 from tests.aws import server
@@ -158,7 +158,7 @@ def directly(bench: Bench, bucket: Bucket, cache: Path, below: str = "") -> RunS
     place = Place(parse_uri(HERE), cache)
     publisher = Publisher(place, bucket.connections)
     options = RunOptions(place.folder / below, cache, path.parent, shelf=publisher)
-    return orchestrator.run(suite.load(path), options, FakeLauncher())
+    return orchestrator.run_suite(gather(suite.load(path), options), options, FakeLauncher())
 
 
 WRITES = 1 + 2 + 2 * 5 + 1  # the lock, the inputs, each file of each job and the lock, the lock

@@ -11,7 +11,7 @@ from harness.datasets import Dataset
 from harness.errors import UnknownName
 from harness.experiments.calibration import cases, fixtures
 from harness.experiments.calibration.cases import GROUPS, Group
-from harness.experiments.calibration.truths import Memory
+from harness.experiments.calibration.known_values import PeakMemory
 from harness.launch.images import catalog
 from harness.results.schema import NULL_SYSTEM
 
@@ -59,8 +59,8 @@ def test_what_a_query_carries_is_an_even_draw(planted: Dataset) -> None:
 
 
 def test_a_glob_chooses_cases_or_a_group_with_what_they_need() -> None:
-    assert cases.chosen(None) == GROUPS
-    assert [case.name for group in cases.chosen("spin-*") for case in group.cases] == [
+    assert cases.select(None) == GROUPS
+    assert [case.name for group in cases.select("spin-*") for case in group.cases] == [
         "spin-0.2ms",
         "spin-1ms",
         "spin-5ms",
@@ -68,19 +68,19 @@ def test_a_glob_chooses_cases_or_a_group_with_what_they_need() -> None:
         "spin-100ms",
         "spin-500ms",
     ]
-    (hanging,) = cases.chosen("hanging")
+    (hanging,) = cases.select("hanging")
     assert [case.name for case in hanging.cases] == ["hang"]
-    (memory,) = cases.chosen("memory-256-in-child")
+    (memory,) = cases.select("memory-256-in-child")
     assert [case.name for case in memory.cases] == ["memory-0-in-child", "memory-256-in-child"]
     with pytest.raises(UnknownName, match="unknown calibration case 'spin-2ms'; did you mean"):
-        cases.chosen("spin-2ms")
+        cases.select("spin-2ms")
 
 
 def test_every_memory_case_has_its_yardstick() -> None:
     for group in GROUPS:
         names = {case.name for case in group.cases}
         for case in group.cases:
-            assert not isinstance(case.truth, Memory) or case.truth.bare in names, case.name
+            assert not isinstance(case.known_value, PeakMemory) or case.known_value.bare in names, case.name
 
 
 def test_the_issues_promises_are_all_planted() -> None:

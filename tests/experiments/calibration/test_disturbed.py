@@ -16,7 +16,7 @@ import pytest
 from harness.analysis.table import Finding, Validity
 from harness.analysis.validity import machine_speed
 from harness.analysis.validity.sample_checks import SampleFacts
-from harness.experiments.calibration.fixtures import busy
+from harness.experiments.calibration.fixtures import busy_cpus
 from harness.launch import cpu_placement, host
 from harness.launch.monitor.canary import Canary
 from harness.results.schema import Placement
@@ -51,7 +51,7 @@ def _cell(canary: Canary, placement: Placement, slowed: int | None) -> Cell:
     """Measure three trials on the job's CPU; a busy process shares it beside one of them."""
     all_s, own_s, jobs, means = _busy_s(), _own_s(), [], []
     for trial in range(TRIALS):
-        with busy() if trial == slowed else nullcontext(), host.aside(placement):
+        with busy_cpus() if trial == slowed else nullcontext(), host.aside(placement):
             before = canary.look("before", placement, None)
             mine = os.sched_getaffinity(0)
             os.sched_setaffinity(0, placement.cpus)

@@ -12,9 +12,8 @@ import pytest
 from harness.errors import UsageError
 from harness.experiments.calibration import cases, fixtures, run
 from harness.experiments.calibration.cases import Case, Group
-from harness.experiments.calibration.run import Wanted
-from harness.experiments.calibration.table import Line
-from harness.experiments.calibration.truths import Ends, Mean
+from harness.experiments.calibration.known_values import FigureVerdict, JobEnd, MeanLatency
+from harness.experiments.calibration.run import CalibrationLine, CaseSelection
 from harness.jobs.inputs import RunOptions
 from harness.launch.base import Ended, LaunchRequest
 from harness.launch.fake import FakeLauncher
@@ -22,11 +21,11 @@ from harness.progress import Progress
 from harness.records import Isolation, Outcome
 from harness.results.reader import read_jobs
 
-ONCE = Wanted()
+ONCE = CaseSelection()
 
 
-class Planted(FakeLauncher):
-    """Scripted, and taken for a container; tells of phases as a real one does."""
+class ScriptedLauncher(FakeLauncher):
+    """A fake launcher that reports containers and phases as a real one does."""
 
     isolation = Isolation.CONTAINER
 
@@ -45,26 +44,26 @@ def groups(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return plant
 
 
-def calibrate(folder: Path, launcher: FakeLauncher, wanted: Wanted = ONCE) -> list[Line]:
+def calibrate(folder: Path, launcher: FakeLauncher, wanted: CaseSelection = ONCE) -> list[CalibrationLine]:
     options = RunOptions(folder / "results", folder / "cache", folder)
     return run.calibrate(options, wanted, launcher)
 
 
 def near(seconds: float) -> Case:
-    return Case("near", Mean(seconds))
+    return Case("near", MeanLatency(seconds))
 
 
 def fake_mean(folder: Path, groups: Callable[..., None]) -> float:
     """What the report says of the fake's times."""
     groups(near(1.0))
-    (line,) = calibrate(folder / "first", Planted(), Wanted(retries=0))
+    (line,) = calibrate(folder / "first", ScriptedLauncher(), CaseSelection(retries=0))
     return float(line.verdicts[0].measured.removesuffix(" ms")) / 1e3
 
 
 def test_a_right_report_is_ok_and_a_wrong_plant_is_off(tmp_path: Path, groups: Callable[..., None]) -> None:
     mean_s = fake_mean(tmp_path, groups)
-    groups(near(mean_s), Case("far", Mean(mean_s * 2)))
-    lines = {line.case: line for line in calibrate(tmp_path, Planted())}
+    groups(near(mean_s), Case("far", MeanLatency(mean_s * 2)))
+    lines = {line.case: line for line in calibrate(tmp_path, ScriptedLauncher())}
     assert lines["near"].ok and lines["near"].tries == (1,)
     assert not lines["far"].ok and lines["far"].tries == (2,), (
         "a timed case that is off is tried once more, and says so"
@@ -72,44 +71,46 @@ def test_a_right_report_is_ok_and_a_wrong_plant_is_off(tmp_path: Path, groups: C
 
 
 def test_only_what_a_busy_machine_can_spoil_is_tried_again(tmp_path: Path, groups: Callable[..., None]) -> None:
-    groups(Case("near", Ends(Outcome.OOM)))
-    launcher = Planted()
-    (line,) = calibrate(tmp_path, launcher, Wanted(retries=5))
+    groups(Case("near", JobEnd(Outcome.OOM)))
+    launcher = ScriptedLauncher()
+    (line,) = calibrate(tmp_path, launcher, CaseSelection(retries=5))
     assert not line.ok and line.tries == (1,)
     assert [job.spec.kind for job in launcher.launched].count("search") == 1
 
 
 def test_every_repeat_is_measured_and_stored(tmp_path: Path, groups: Callable[..., None]) -> None:
-    groups(Case("fallen", Ends(Outcome.CRASH)))
-    launcher = Planted(lambda job: Outcome.OK if job.spec.kind == "build" else Outcome.CRASH)
-    (line,) = calibrate(tmp_path, launcher, Wanted(repeats=3))
+    groups(Case("fallen", JobEnd(Outcome.CRASH)))
+    launcher = ScriptedLauncher(lambda job: Outcome.OK if job.spec.kind == "build" else Outcome.CRASH)
+    (line,) = calibrate(tmp_path, launcher, CaseSelection(repeats=3))
     assert line.ok and len(line.verdicts) == 3
     assert len(read_jobs(tmp_path / "results" / "calibration")) == 3
 
 
 def test_a_second_calibration_measures_afresh(tmp_path: Path, groups: Callable[..., None]) -> None:
-    groups(Case("fine", Ends(Outcome.OK)))
-    assert calibrate(tmp_path, Planted())[0].ok
-    broken = Planted(lambda job: Outcome.OK if job.spec.kind == "build" else Outcome.OOM)
+    groups(Case("fine", JobEnd(Outcome.OK)))
+    assert calibrate(tmp_path, ScriptedLauncher())[0].ok
+    broken = ScriptedLauncher(lambda job: Outcome.OK if job.spec.kind == "build" else Outcome.OOM)
     assert not calibrate(tmp_path, broken)[0].ok, "an ok result of before says nothing of now"
 
 
 def test_a_quota_is_set_once_when_the_first_trial_runs(tmp_path: Path) -> None:
     throttled: list[tuple[str, tuple[int, int]]] = []
     begun: list[str] = []
-    launcher = fixtures.PlantingLauncher(
-        Planted(),
+    launcher = fixtures.InjectingLauncher(
+        ScriptedLauncher(),
         run.catalog.system("calibration"),
         lambda job, quota: throttled.append((job.spec.system, quota)),
         {"throttled": (50_000, 100_000)},
         begun.append,
     )
-    group = Group("made-up", (Case("throttled", Ends(Outcome.OK)), Case("free", Ends(Outcome.OK))), 20, {"trials": 1})
+    group = Group(
+        "made-up", (Case("throttled", JobEnd(Outcome.OK)), Case("free", JobEnd(Outcome.OK))), 20, {"trials": 1}
+    )
     inputs = fixtures.inputs(
         group, run.catalog.system("calibration"), fixtures.dataset(tmp_path / "data", tmp_path / "cache")
     )
     options = RunOptions(tmp_path / "results", tmp_path / "cache", tmp_path)
-    run.orchestrator.run_inputs(inputs, options, launcher)
+    run.orchestrator.run_suite(inputs, options, launcher)
     assert throttled == [("throttled", (50_000, 100_000))]
     assert sorted(begun) == ["free", "throttled"]
 
@@ -117,13 +118,13 @@ def test_a_quota_is_set_once_when_the_first_trial_runs(tmp_path: Path) -> None:
 def test_a_rival_runs_beside_its_job_alone(tmp_path: Path, groups: Callable[..., None]) -> None:
     seen: dict[tuple[str, int], list[int]] = {}
 
-    class Watching(Planted):
+    class Watching(ScriptedLauncher):
         def launch(self, job: LaunchRequest, progress: Progress) -> Ended:
             if job.spec.kind == "search":
                 seen[job.spec.system, job.spec.first_trial] = _children()
             return super().launch(job, progress)
 
-    groups(Case("free", Ends(Outcome.OK)), Case("disturbed", Ends(Outcome.OK), rival=0))
+    groups(Case("free", JobEnd(Outcome.OK)), Case("disturbed", JobEnd(Outcome.OK), rival=0))
     calibrate(tmp_path, Watching())
     assert seen["free", 0] == []
     assert len(seen["disturbed", 0]) == len(os.sched_getaffinity(0))
@@ -143,7 +144,7 @@ def _children() -> list[int]:
 
 def test_all_cases_share_one_image(tmp_path: Path) -> None:
     base = run.catalog.system("calibration")
-    launcher = fixtures.PlantingLauncher(Planted(), base, lambda job, quota: None, {}, lambda case: None)
+    launcher = fixtures.InjectingLauncher(ScriptedLauncher(), base, lambda job, quota: None, {}, lambda case: None)
     renamed = base.model_copy(update={"name": "other", "search_params": {"service_ms": 1}})
     one, other = launcher.prepare(base), launcher.find(renamed)
     assert other is not None and one.digest == other.digest
@@ -153,3 +154,51 @@ def test_all_cases_share_one_image(tmp_path: Path) -> None:
 def test_a_launcher_that_enforces_nothing_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="calibration needs enforced limits, fake holds none"):
         calibrate(tmp_path, FakeLauncher())
+
+
+RIGHT = FigureVerdict("mean", "5 ms", "5.01 ms", "+10.0 us (+0.20%)", "50 us", True, 0.2)
+NEARLY = FigureVerdict("mean", "5 ms", "5.04 ms", "+40.0 us (+0.80%)", "50 us", True, 0.8)
+WRONG = FigureVerdict("mean", "5 ms", "6 ms", "+1,000.0 us (+20.00%)", "50 us", False, 20)
+BUSY = "other processes had 52.0% of the job's CPUs (steady: up to 5%); quieten the machine"
+
+
+def line(*verdicts: FigureVerdict, tries: tuple[int, ...] = (), why: tuple[str | None, ...] = ()) -> CalibrationLine:
+    count = len(verdicts)
+    return CalibrationLine("spin-5ms", verdicts, tries or (1,) * count, why or (None,) * count)
+
+
+def test_the_worst_of_many_repeats_is_shown() -> None:
+    assert line(RIGHT, NEARLY, RIGHT).worst == NEARLY
+    assert line(RIGHT, WRONG, NEARLY).worst == WRONG
+    assert not line(RIGHT, WRONG, NEARLY).ok
+
+
+def test_tries_and_repeats_are_counted() -> None:
+    assert line(RIGHT).verdict == "ok"
+    assert line(WRONG).verdict == "OFF"
+    assert line(RIGHT, tries=(2,)).verdict == "ok, 2nd try"
+    assert line(WRONG, tries=(3,)).verdict == "OFF, 3rd try"
+    assert line(RIGHT, RIGHT, WRONG, tries=(1, 2, 2)).verdict == "OFF, 2 of 3, 2 at a later try"
+
+
+def test_a_disturbance_excuses_only_what_it_disturbed() -> None:
+    assert line(RIGHT, WRONG, why=(None, BUSY)).disturbance == BUSY
+    assert line(WRONG, WRONG, why=(None, BUSY)).disturbance is None
+    assert line(RIGHT, why=(BUSY,)).disturbance is None, "nothing to excuse"
+
+
+def test_the_summary_counts_names_and_says_what_to_do() -> None:
+    assert run.summary([line(RIGHT)], 61.4) == "1 of 1 figures as injected, in 61 s"
+    text = run.summary([line(RIGHT), line(WRONG)], 3)
+    assert text == "1 of 2 figures as injected, in 3 s; off: spin-5ms"
+    told = run.summary([line(WRONG, why=(BUSY,))], 3)
+    assert "disturbed during spin-5ms: other processes had 52.0% of the job's CPUs (steady: up to 5%); quieten" in told
+
+
+def test_both_forms_hold_every_cell() -> None:
+    for form in ("terminal", "md"):
+        text = run.render([line(WRONG)], "the remark", form)
+        for part in ("spin-5ms", "mean", "5 ms", "6 ms", "+20.00%", "50 us", "OFF", "the remark"):
+            assert part in text
+    rows = run.render([line(RIGHT)], "", "md").splitlines()
+    assert {row.count("|") for row in rows[:3]} == {8}

@@ -17,11 +17,10 @@ from click.testing import CliRunner, Result
 
 from harness.cli import main
 from harness.cli.systems import calibrate
-from harness.experiments.calibration import cases, run, table
+from harness.experiments.calibration import cases, run
 from harness.experiments.calibration.cases import Case, Group
-from harness.experiments.calibration.run import Wanted
-from harness.experiments.calibration.table import Line
-from harness.experiments.calibration.truths import Bare, Clean, Ends, Mean, Memory, Reason
+from harness.experiments.calibration.known_values import BareMemory, Clean, JobEnd, MeanLatency, NamedReason, PeakMemory
+from harness.experiments.calibration.run import CalibrationLine, CaseSelection
 from harness.jobs.inputs import RunOptions
 from harness.launch.docker import DockerLauncher
 from tests.support.chance import chance
@@ -38,10 +37,10 @@ def _drawn() -> tuple[Group, ...]:
     """
     draw = chance("calibration")
     latency = [case.name for group in cases.LATENCY for case in group.cases]
-    held = [case.name for group in cases.MEMORY for case in group.cases if isinstance(case.truth, Memory)]
+    held = [case.name for group in cases.MEMORY for case in group.cases if isinstance(case.known_value, PeakMemory)]
     in_child = [name for name in held if "child" in name]
     wanted = {draw.choice(in_child), draw.choice(sorted({*held} - {*in_child})), *draw.sample(latency, 2)}
-    wanted |= {case.name for group in cases.MEMORY for case in group.cases if isinstance(case.truth, Bare)}
+    wanted |= {case.name for group in cases.MEMORY for case in group.cases if isinstance(case.known_value, BareMemory)}
     ways: dict[object, list[str]] = defaultdict(list)
     for case in (case for group in (*cases.NAMED, *cases.OUTCOMES) for case in group.cases):
         ways[_told(case)].append(case.name)
@@ -53,9 +52,9 @@ def _drawn() -> tuple[Group, ...]:
 
 def _told(case: Case) -> object:
     """What is to be said of a planted fault: its outcome, its cause, or nothing."""
-    if isinstance(case.truth, Ends):
-        return case.truth.outcome
-    return case.truth.cause if isinstance(case.truth, Reason) else None
+    if isinstance(case.known_value, JobEnd):
+        return case.known_value.outcome
+    return case.known_value.cause if isinstance(case.known_value, NamedReason) else None
 
 
 def test_planted_truths_are_told(engine: docker.DockerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,12 +82,12 @@ def _check(folder: Path, *more: str, tries: int = 1) -> None:
     assert {case for case, _ in figures} == {case.name for group in cases.GROUPS for case in group.cases}
     assert done.exit_code == (0 if all(verdict.startswith("ok") for verdict in figures.values()) else 1)
     off = {case for (case, _), verdict in figures.items() if not verdict.startswith("ok")}
-    timed = {case.name for group in cases.GROUPS for case in group.cases if case.truth.timed}
+    timed = {case.name for group in cases.GROUPS for case in group.cases if case.known_value.timed}
     assert off <= timed, text
     disturbed = text.partition("the machine was disturbed during ")[2].partition(":")[0].split(", ")
     for case in sorted(off - set(disturbed)):
         assert any(
-            all(line.ok or line.disturbance for line in _calibrate(folder, Wanted(only=case, retries=0)))
+            all(line.ok or line.disturbance for line in _calibrate(folder, CaseSelection(only=case, retries=0)))
             for _ in range(tries - 1)
         ), f"{case}\n{text}"
 
@@ -121,24 +120,24 @@ def test_twenty_clean_runs_raise_no_false_alarm(
 ) -> None:
     """Two trials, each a fresh process or both in one container, of a system with nothing to hide."""
     case = Case("clean", Clean(), {"service_ms": 2})
-    lines: list[Line] = []
+    lines: list[CalibrationLine] = []
     for name in ("interleaved", "santhanam2023"):
         monkeypatch.setattr(cases, "GROUPS", (Group(name, (case,), 100, {"name": name, "trials": 2}),))
-        lines += _calibrate(tmp_path, Wanted(repeats=10, retries=0))
+        lines += _calibrate(tmp_path, CaseSelection(repeats=10, retries=0))
     assert [len(line.verdicts) for line in lines] == [10, 10]
     assert all(line.ok for line in lines), [each.measured for line in lines for each in line.verdicts if not each.ok]
 
 
 def test_a_wrong_truth_is_told(engine: docker.DockerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The calibration can fail: 1.1 ms are taken where 1 ms is said to be planted."""
-    slow = Case("slow", Mean(1e-3), {"service_ms": 1.1})
+    slow = Case("slow", MeanLatency(1e-3), {"service_ms": 1.1})
     monkeypatch.setattr(cases, "GROUPS", (Group("wrong", (slow,), 50, {"trials": 1, "repeats": 0}),))
-    (line,) = _calibrate(tmp_path, Wanted(retries=0))
+    (line,) = _calibrate(tmp_path, CaseSelection(retries=0))
     assert not line.ok
-    assert "off: slow" in table.summary([line], 1)
+    assert "off: slow" in run.summary([line], 1)
 
 
-def _calibrate(folder: Path, wanted: Wanted) -> list[Line]:
+def _calibrate(folder: Path, wanted: CaseSelection) -> list[CalibrationLine]:
     options = RunOptions(folder / "results", CACHE, folder)
     launcher = DockerLauncher(CACHE)
     try:

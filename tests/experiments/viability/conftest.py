@@ -10,13 +10,13 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from harness.experiments.viability.probe import MIB, Probing, subject
+from harness.experiments.viability.probe import MIB, SubjectJobs, subject
 from harness.experiments.viability.session import Question, Viability
 from harness.launch import fake
 from harness.launch.base import Ended, LaunchRequest
 from harness.launch.fake import FakeLauncher
 from harness.launch.images import catalog
-from harness.launch.monitor.memory import MemoryTrace
+from harness.launch.monitor.traces import MemoryTrace
 from harness.progress import Progress, shown
 from harness.records import Outcome
 from harness.results.schema import CanaryReading
@@ -94,7 +94,7 @@ class Asker:
         about = subject(catalog.system("planted"), self.bench.folder / "tiny", self.bench.cache, 4)
         self.stack.close()
         self.stack.enter_context(shown(Console(file=self.said, width=300)))
-        probing = Probing(about, self.bench.results, self.bench.cache, launcher, fresh=fresh)
+        probing = SubjectJobs(about, self.bench.results, self.bench.cache, launcher, fresh=fresh)
         return Viability(probing, question or Question()), launcher
 
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from harness import datasets
 from harness.cli import main
 from harness.cli.viability import curve, validate, viable
-from harness.experiments.viability import plot
+from harness.experiments.viability import curve as curves
 from harness.launch.fake import FakeLauncher
 from harness.results.reader import read_jobs
 from tests.conftest import Bench
@@ -53,7 +53,7 @@ def test_validate_and_curve_print_their_verdicts(call, bench: Bench) -> None:  #
     drawn = call("curve", "planted", "--limits", "128MiB,160MiB")
     assert drawn.exit_code == 0, drawn.output
     assert "No knee: flat: each that ran, from 160 MiB on" in drawn.stdout
-    name = plot.default_name(1, 0, 4, (128 << 20, 160 << 20))
+    name = curves.plot_name(1, 0, 4, (128 << 20, 160 << 20))
     for form in ("png", "svg"):
         assert (bench.results / "viable" / "planted" / "tiny" / f"{name}.{form}").stat().st_size > 5000
 

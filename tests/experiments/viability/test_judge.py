@@ -9,11 +9,17 @@ from typing import Any
 import pytest
 
 from harness.errors import JobError
-from harness.experiments.viability.acceptance import Criteria, Least, Target
-from harness.experiments.viability.judge import against, judge
-from harness.experiments.viability.observation import Seen
-from harness.experiments.viability.reference import CONTAINERS, Reference, enough, reference
-from harness.experiments.viability.search import Finding
+from harness.experiments.viability.acceptance import Criteria, MinimumMeasure, Target
+from harness.experiments.viability.judge import (
+    CONTAINERS,
+    Observation,
+    Reference,
+    against_control,
+    enough,
+    judge,
+    reference,
+)
+from harness.experiments.viability.search import ProbeFinding
 from harness.records import Envelope, Outcome
 from harness.results.reader import StoredJob
 from harness.results.schema import Memory
@@ -24,16 +30,16 @@ RANKED = {"q1": ("d1", "d2"), "q2": ("d3",)}
 DEFAULT = Criteria()
 
 
-def seen(mean_ms: float = 10.0, outcome: Outcome = Outcome.OK, **changes: Any) -> Seen:
+def seen(mean_ms: float = 10.0, outcome: Outcome = Outcome.OK, **changes: Any) -> Observation:
     result = sample_records.result(
         outcome, envelope=Envelope("cpu1-mem100m", 1, 100 << 20), memory=Memory(peak_anon_bytes=90 << 20)
     )
     facts = {key: changes.pop(key) for key in list(changes) if key in ("detail", "warmup_done", "memory")}
     job = StoredJob(Path("/results/viable/s/d/single_stream/p/key"), replace(result, **facts))
     if outcome is not Outcome.OK:
-        return Seen(job)
+        return Observation(job)
     latency = {"mean": Estimate(mean_ms / 1e3), "p95": Estimate(2 * mean_ms / 1e3)}
-    return replace(Seen(job, latency, {"RR@10": 0.5}, RANKED), **changes)
+    return replace(Observation(job, latency, {"RR@10": 0.5}, RANKED), **changes)
 
 
 @pytest.fixture
@@ -42,46 +48,46 @@ def base() -> Reference:
 
 
 def test_the_default_target_is_the_mean_and_a_quarter(base: Reference) -> None:
-    assert judge(seen(12.4), base, DEFAULT).finding is Finding.PASS
+    assert judge(seen(12.4), base, DEFAULT).finding is ProbeFinding.PASS
     slow = judge(seen(12.6), base, DEFAULT)
-    assert (slow.finding, slow.causes) == (Finding.DOUBT, ("latency",))
+    assert (slow.finding, slow.causes) == (ProbeFinding.DOUBT, ("latency",))
     assert slow.slack == pytest.approx(1.008) and slow.why == "mean 12.6 ms, target 12.5 ms"
-    assert judge(seen(25.1), base, DEFAULT).finding is Finding.FAIL, "twice the target is no machine's mood"
-    assert judge(seen(25.1, disturbed="steal"), base, DEFAULT).finding is Finding.DOUBT, "of a machine at rest"
+    assert judge(seen(25.1), base, DEFAULT).finding is ProbeFinding.FAIL, "twice the target is no machine's mood"
+    assert judge(seen(25.1, disturbed="steal"), base, DEFAULT).finding is ProbeFinding.DOUBT, "of a machine at rest"
 
 
 def test_targets_that_are_asked_for_take_its_place(base: Reference) -> None:
     asked = Criteria((Target("p95", 0.05),))
-    assert judge(seen(24.9), base, asked).finding is Finding.PASS
+    assert judge(seen(24.9), base, asked).finding is ProbeFinding.PASS
     assert judge(seen(25.1), base, asked).why == "p95 50.2 ms, target 50 ms"
 
 
 @pytest.mark.parametrize(
     ("probe", "control", "held"),
     [
-        (18, 10, Finding.DOUBT),  # the machine is itself: tried again, and a failure if it stays so
+        (18, 10, ProbeFinding.DOUBT),  # the machine is itself: tried again, and a failure if it stays so
         (18, 18, None),  # the machine is slow
-        (60, 18, Finding.FAIL),  # slow even for that machine
-        (30, 10, Finding.FAIL),
+        (60, 18, ProbeFinding.FAIL),  # slow even for that machine
+        (30, 10, ProbeFinding.FAIL),
         (34, 18, None),
     ],
 )
 def test_doubt_is_held_against_the_unconstrained_system_of_that_moment(
-    base: Reference, probe: float, control: float, held: Finding | None
+    base: Reference, probe: float, control: float, held: ProbeFinding | None
 ) -> None:
     doubtful = judge(seen(probe, disturbed="steal"), base, DEFAULT)
-    assert doubtful.finding is Finding.DOUBT
-    found = against(doubtful, judge(seen(control), base, DEFAULT))
+    assert doubtful.finding is ProbeFinding.DOUBT
+    found = against_control(doubtful, judge(seen(control), base, DEFAULT))
     assert (found.finding if found else None) is held
 
 
 def test_rankings_and_measures_fail_at_once_whatever_the_machine(base: Reference) -> None:
     other = judge(seen(18, disturbed="steal", rankings={"q1": ("d2", "d1"), "q2": ("d3",)}), base, DEFAULT)
-    assert (other.finding, other.causes) == (Finding.FAIL, ("ranking", "latency"))
+    assert (other.finding, other.causes) == (ProbeFinding.FAIL, ("ranking", "latency"))
     assert "1 of 2 queries are ranked otherwise, e.g. q1" in other.why
     lost = judge(seen(rankings={"q1": RANKED["q1"]}), base, DEFAULT)
     assert lost.causes == ("ranking",), "a query without hits that had some"
-    poor = judge(seen(measures={"RR@10": 0.2}), base, Criteria(least=(Least("RR@10", 0.3),)))
+    poor = judge(seen(measures={"RR@10": 0.2}), base, Criteria(least=(MinimumMeasure("RR@10", 0.3),)))
     assert poor.causes == ("measure",) and poor.why == "RR@10 is 0.2, at least 0.3"
 
 
@@ -99,7 +105,7 @@ def test_rankings_and_measures_fail_at_once_whatever_the_machine(base: Reference
 )
 def test_an_outcome_names_its_constraint(base: Reference, outcome: Outcome, facts: dict[str, Any], cause: str) -> None:
     found = judge(seen(outcome=outcome, **facts), base, DEFAULT)
-    assert (found.finding, found.causes) == (Finding.FAIL, (cause,))
+    assert (found.finding, found.causes) == (ProbeFinding.FAIL, (cause,))
 
 
 def test_the_reference_takes_medians_and_the_largest_peaks() -> None:
@@ -125,7 +131,7 @@ def test_queries_that_the_containers_rank_differently_are_not_compared() -> None
     base = reference([seen(), other, seen(), seen()])
     assert len(base.jobs) == 3
     assert base.unstable == 1 and base.rankings == {"q2": ("d3",)}
-    assert judge(seen(rankings={"q1": ("d9",), "q2": ("d3",)}), base, DEFAULT).finding is Finding.PASS
+    assert judge(seen(rankings={"q1": ("d9",), "q2": ("d3",)}), base, DEFAULT).finding is ProbeFinding.PASS
 
 
 def test_a_host_that_shows_no_memory_is_one_line() -> None:

@@ -14,25 +14,25 @@ from harness.experiments.viability.search import (
     MOVES,
     PROBES,
     TRIES,
-    Ask,
     Bounds,
-    Finding,
+    ProbeFinding,
+    ProbeRequest,
     Purpose,
     Search,
-    Settled,
+    SearchResult,
     wrong_side,
 )
 
-PASS, FAIL, DOUBT = Finding.PASS, Finding.FAIL, Finding.DOUBT
+PASS, FAIL, DOUBT = ProbeFinding.PASS, ProbeFinding.FAIL, ProbeFinding.DOUBT
 # What a limit answers, by how often it was asked before.
-Answers = Callable[[int, int], Finding]
+Answers = Callable[[int, int], ProbeFinding]
 
 
 @dataclass
 class Driven:
-    settled: Settled
-    asks: list[Ask] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
+    settled: SearchResult
+    asks: list[ProbeRequest] = field(default_factory=list)
+    findings: list[ProbeFinding] = field(default_factory=list)
 
     @property
     def against(self) -> list[int]:
@@ -51,8 +51,8 @@ def drive(bounds: Bounds, answers: Answers) -> Driven:
 
 
 def drive_on(asking: Search, answers: Answers) -> Driven:
-    asks: list[Ask] = []
-    findings: list[Finding] = []
+    asks: list[ProbeRequest] = []
+    findings: list[ProbeFinding] = []
     ask = next(asking)
     while True:
         asks.append(ask)
@@ -72,7 +72,7 @@ def test_every_need_between_the_two_peaks_is_found_to_the_step() -> None:
     for hint in (10, 11, 12, 13, 14, 17, 26, 42, 73, 106, 137):
         for need in range(10, hint + 1):
             driven = drive(Bounds(1, 10, hint, 1, 1000), needs(need))
-            assert driven.settled == Settled(need, need - 1, len(driven.of(Purpose.PROBE))), (hint, need)
+            assert driven.settled == SearchResult(need, need - 1, len(driven.of(Purpose.PROBE))), (hint, need)
             assert driven.settled.probes <= PROBES
             assert driven.of(Purpose.CONFIRMATION) == [need] * CONFIRMATIONS
             assert driven.of(Purpose.BELOW) == [need - 1]
@@ -105,7 +105,7 @@ def test_wherever_the_need_is_it_lies_between_the_limit_and_the_next_one_below(m
 def test_a_need_far_beyond_the_hint_is_found_by_ever_larger_strides() -> None:
     driven = drive(Bounds(1, 10, 10, 1, 1000), needs(19))
     assert driven.of(Purpose.PROBE) == [10, 11, 12, 14, 18, 26, 22, 20]
-    assert driven.settled == Settled(20, 18, PROBES), "used up: two steps are left between them"
+    assert driven.settled == SearchResult(20, 18, PROBES), "used up: two steps are left between them"
 
 
 def test_what_passes_below_the_anonymous_peak_is_followed_down() -> None:
@@ -116,7 +116,7 @@ def test_what_passes_below_the_anonymous_peak_is_followed_down() -> None:
 
 def test_nothing_smaller_than_the_least_is_tried() -> None:
     driven = drive(Bounds(1, 3, 9, 2, 100), needs(0))
-    assert driven.settled == Settled(2, None, 2, lowest=True)
+    assert driven.settled == SearchResult(2, None, 2, lowest=True)
     assert driven.of(Purpose.BELOW) == []
 
 
@@ -132,13 +132,13 @@ def test_a_wide_bracket_is_settled_coarsely_and_says_so() -> None:
 def test_a_doubtful_probe_is_tried_again_and_counts() -> None:
     doubted = drive(Bounds(1, 10, 14, 1, 100), lambda limit, before: DOUBT if limit == 10 and before < 2 else PASS)
     assert doubted.of(Purpose.PROBE)[:3] == [10, 10, 10]
-    assert doubted.asks[2] == Ask(10, Purpose.PROBE, 3, PROBES)
+    assert doubted.asks[2] == ProbeRequest(10, Purpose.PROBE, 3, PROBES)
 
 
 def test_what_stays_in_doubt_fails() -> None:
     driven = drive(Bounds(1, 10, 12, 1, 100), lambda limit, _: PASS if limit >= 11 else DOUBT)
     assert driven.of(Purpose.PROBE) == [10] * TRIES + [11]
-    assert driven.settled == Settled(11, 10, 4)
+    assert driven.settled == SearchResult(11, 10, 4)
     assert driven.of(Purpose.BELOW) == [10], "in doubt before and in doubt again: settled"
 
 
@@ -156,7 +156,7 @@ def test_a_failing_confirmation_moves_the_limit_up_a_step_and_confirms_there() -
     )
     assert driven.of(Purpose.CONFIRMATION) == [11, 11, 12, 12, 12]
     assert driven.of(Purpose.BELOW) == [11]
-    assert driven.settled == Settled(12, 11, 2) and driven.against == [11, 11, 11], "11 passes at times"
+    assert driven.settled == SearchResult(12, 11, 2) and driven.against == [11, 11, 11], "11 passes at times"
 
 
 def test_doubtful_confirmations_are_repeated_and_too_many_move_the_limit() -> None:
@@ -170,7 +170,7 @@ def test_doubtful_confirmations_are_repeated_and_too_many_move_the_limit() -> No
         lambda limit, before: FAIL if limit < 10 else DOUBT if limit == 10 and before else PASS,
     )
     assert often.of(Purpose.CONFIRMATION) == [10] * TRIES + [11] * CONFIRMATIONS
-    assert often.settled == Settled(11, 10, 2) and often.against == [10]
+    assert often.settled == SearchResult(11, 10, 2) and often.against == [10]
 
 
 def test_noise_that_failed_a_good_limit_is_mended_by_the_next_step_below() -> None:
@@ -189,7 +189,7 @@ def test_a_step_below_that_passes_once_and_never_again_leaves_the_limit() -> Non
     )
     assert lucky.of(Purpose.BELOW) == [9]
     assert lucky.of(Purpose.CONFIRMATION) == [10] * CONFIRMATIONS + [9]
-    assert lucky.settled == Settled(10, 9, 2) and lucky.against == [9]
+    assert lucky.settled == SearchResult(10, 9, 2) and lucky.against == [9]
 
 
 def test_a_limit_that_never_holds_still_is_no_verdict() -> None:
@@ -230,22 +230,22 @@ def test_passes_far_below_the_limit_and_failures_of_it_speak_against_its_edge() 
     driven = drive(Bounds(1, 10, 30, 1, 100), lambda *_: chance.choice((PASS, FAIL, DOUBT)))
     assert driven.settled.limit == 33 and {30, 31} <= set(driven.against), driven
     flaky = drive(Bounds(1, 2, 3, 2, 100), lambda limit, before: FAIL if limit == 2 and not before else PASS)
-    assert flaky.settled == Settled(2, None, 2, lowest=True) and flaky.against == [2]
+    assert flaky.settled == SearchResult(2, None, 2, lowest=True) and flaky.against == [2]
 
 
 def test_above_a_limit_that_failed_elsewhere_nothing_smaller_is_asked_for() -> None:
     at = Bounds(16, 96, 112, 16, 192)
     assert drive_on(search.above(at, 116), needs(0)).asks == [
-        Ask(128, Purpose.CONFIRMATION, number, CONFIRMATIONS) for number in (1, 2, 3)
+        ProbeRequest(128, Purpose.CONFIRMATION, number, CONFIRMATIONS) for number in (1, 2, 3)
     ]
     climbed = drive_on(search.above(at, 128), needs(160))
-    assert climbed.settled == Settled(160, 144, 0)
-    assert drive_on(search.above(at, 128), needs(999)).settled == Settled(None, 192, 0), "not beyond the host"
+    assert climbed.settled == SearchResult(160, 144, 0)
+    assert drive_on(search.above(at, 128), needs(999)).settled == SearchResult(None, 192, 0), "not beyond the host"
     with pytest.raises(StopIteration) as end:
         next(search.above(at, 199))
-    assert end.value.value == Settled(None, 199, 0)
+    assert end.value.value == SearchResult(None, 199, 0)
 
 
 def test_the_largest_limit_that_failed_once_has_smaller_ones_below_it() -> None:
     driven = drive(Bounds(1, 10, 10, 1, 10), lambda limit, before: PASS if limit == 10 and before else FAIL)
-    assert driven.settled == Settled(10, 9, 1) and driven.against == [10]
+    assert driven.settled == SearchResult(10, 9, 1) and driven.against == [10]

@@ -9,12 +9,11 @@ import pytest
 
 from harness.errors import EngineError, HarnessError, JobError, UsageError
 from harness.experiments.viability import curve, render
-from harness.experiments.viability.acceptance import Criteria, Least, Target
+from harness.experiments.viability.acceptance import Criteria, MinimumMeasure, Target
 from harness.experiments.viability.probe import MIB, SUITE
 from harness.experiments.viability.search import CONFIRMATIONS, PROBES
 from harness.experiments.viability.session import Question
-from harness.experiments.viability.smallest import smallest
-from harness.experiments.viability.verdict import Verdict
+from harness.experiments.viability.smallest import ViabilityVerdict, smallest
 from harness.launch.base import Ended, LaunchRequest
 from harness.pricing import prices
 from harness.records import Outcome
@@ -23,7 +22,7 @@ from harness.results.reader import read_jobs
 from tests.experiments.viability.conftest import STIRRED, Asker, Life, Scripted, needs
 
 
-def limits(found: Verdict, purpose: str) -> list[int]:
+def limits(found: ViabilityVerdict, purpose: str) -> list[int]:
     return [each.limit_bytes // MIB for each in found.evidence if each.purpose == purpose]
 
 
@@ -134,7 +133,7 @@ def test_all_that_fails_is_named(ask: Asker) -> None:
 
 
 def test_a_measure_that_falls_binds(ask: Asker) -> None:
-    question = Question(Criteria(least=(Least("RR@10", 0.1),)))
+    question = Question(Criteria(least=(MinimumMeasure("RR@10", 0.1),)))
     asked, _ = ask(lambda limit, _: Life(first="d9") if limit is not None and limit < 140 else Life(), question)
     assert smallest(asked, 1).binding == ("ranking",), "RR@10 does not fall below 0.1 by that"
 
@@ -155,11 +154,11 @@ def test_a_marginal_latency_is_held_against_the_machine_of_that_moment(ask: Aske
 
     asked, launcher = ask(busy)
     found = smallest(asked, 1)
-    assert [each.purpose for each in found.evidence[:3]] == ["put aside", "control", "probe"]
+    assert [each.purpose for each in found.evidence[:3]] == ["discarded", "control", "probe"]
     assert len(limits(found, "probe")) == found.probes, "each probe is one job"
     assert launcher.limits[3:6] == [112, None, 112]
     assert found.limit_bytes is not None and found.limit_bytes < 112 * MIB, "it was the machine"
-    assert "put aside" in ask.said.getvalue()
+    assert "discarded" in ask.said.getvalue()
     again, second = ask(needs(1))
     assert smallest(again, 1) == found and second.limits == []
 
@@ -181,7 +180,7 @@ def test_a_doubtful_job_without_a_control_is_put_aside(ask: Asker, monkeypatch: 
     asked, launcher = ask(needs(129))
     found = smallest(asked, 1)
     assert launcher.limits[:2] == [112, 144], "measured again, and no control was run for what is past"
-    assert found.evidence[0].purpose == "put aside" and found.limit_bytes == 144 * MIB
+    assert found.evidence[0].purpose == "discarded" and found.limit_bytes == 144 * MIB
 
 
 def test_a_marginal_latency_on_a_machine_at_rest_fails_after_its_tries(ask: Asker) -> None:
@@ -238,7 +237,7 @@ def test_what_the_unconstrained_system_misses_is_one_line_and_its_jobs_stay(ask:
     with pytest.raises(UsageError, match=r"planted on 1 CPU: mean is 10 ms with all the memory.*target is 5 ms"):
         smallest(asked, 1)
     assert len(read_jobs(ask.bench.results / SUITE)) == 3
-    asked, launcher = ask(needs(1), Question(Criteria(least=(Least("RR@10", 0.9),))))
+    asked, launcher = ask(needs(1), Question(Criteria(least=(MinimumMeasure("RR@10", 0.9),))))
     with pytest.raises(UsageError, match=r"RR@10 is 0\.\d+ with all the memory.*at least 0\.9 is asked"):
         smallest(asked, 1)
     assert launcher.limits == [], "the same jobs"
@@ -336,7 +335,7 @@ def test_a_container_killed_above_the_limit_in_any_stored_job_moves_it_above_tha
     asked, _ = ask(
         lambda limit, before: Life(Outcome.OOM) if limit == 148 and not before else needs(129)(limit, before)
     )
-    curve.measure(asked, 1, (132 * MIB, 148 * MIB, 200 * MIB))
+    curve.measure_curve(asked, 1, (132 * MIB, 148 * MIB, 200 * MIB))
     found = smallest(asked, 1)
     assert (found.limit_bytes, found.below_bytes) == (160 * MIB, 148 * MIB)
     assert limits(found, "other job") == [132, 148]
@@ -344,14 +343,14 @@ def test_a_container_killed_above_the_limit_in_any_stored_job_moves_it_above_tha
     assert limits(found, "next step below") == [128]
     assert not found.sharp, "144 passed, and was too small"
     assert found.binding == ("oom",) and found.probes == 3
-    said = render.verdicts([found], prices.snapshot(), "md")
+    said = render.render_verdicts([found], prices.snapshot(), "md")
     assert "148 MiB fails, but the edge is not sharp." in said
     assert "- Not sharp: 4 of 4 jobs with 144 MiB passed." in said
     assert "killed with 148 MiB in another job: moves up" in ask.said.getvalue()
     again, launcher = ask(needs(1))
     assert smallest(again, 1) == found and launcher.limits == []
     asked, _ = ask(lambda limit, before: Life(Outcome.OOM) if limit == 164 else needs(145)(limit, before), fresh=True)
-    curve.measure(asked, 1, (164 * MIB,))
+    curve.measure_curve(asked, 1, (164 * MIB,))
     asked, _ = ask(lambda limit, before: Life(Outcome.OOM) if limit == 164 else needs(145)(limit, before))
     found = smallest(asked, 1)
     assert (found.limit_bytes, found.below_bytes, found.sharp) == (176 * MIB, 164 * MIB, False)
@@ -360,7 +359,7 @@ def test_a_container_killed_above_the_limit_in_any_stored_job_moves_it_above_tha
 
 def test_a_slow_job_above_the_limit_moves_nothing_and_is_told(ask: Asker) -> None:
     asked, _ = ask(lambda limit, before: Life(ms=90) if limit == 148 else needs(129)(limit, before))
-    curve.measure(asked, 1, (148 * MIB,))
+    curve.measure_curve(asked, 1, (148 * MIB,))
     found = smallest(asked, 1)
     assert found.limit_bytes == 144 * MIB and not found.sharp
     assert limits(found, "other job") == [148]
@@ -372,7 +371,9 @@ def test_a_limit_that_passes_at_times_is_told_with_its_counts(ask: Asker) -> Non
     )
     found = smallest(asked, 1)
     assert (found.limit_bytes, found.below_bytes, found.sharp) == (160 * MIB, 144 * MIB, False)
-    assert "3 of 4 jobs with 144 MiB passed; the others: oom." in render.verdicts([found], prices.snapshot(), "md")
+    assert "3 of 4 jobs with 144 MiB passed; the others: oom." in render.render_verdicts(
+        [found], prices.snapshot(), "md"
+    )
 
 
 @pytest.mark.slow

@@ -11,15 +11,14 @@ import pytest
 
 from harness.datasets import QuerySample
 from harness.experiments.calibration import fixtures
-from harness.experiments.calibration.fixtures import PlantingLauncher
+from harness.experiments.calibration.fixtures import InjectingLauncher
 from harness.experiments.viability import curve as curves
 from harness.experiments.viability.acceptance import MEAN, Criteria, Target
 from harness.experiments.viability.judge import LATENCY, OOM
-from harness.experiments.viability.probe import MIB, Probing, Subject
+from harness.experiments.viability.probe import MIB, Subject, SubjectJobs
 from harness.experiments.viability.search import PROBES
 from harness.experiments.viability.session import Question, Viability
-from harness.experiments.viability.smallest import smallest
-from harness.experiments.viability.verdict import Verdict
+from harness.experiments.viability.smallest import ViabilityVerdict, smallest
 from harness.launch.docker import DockerLauncher
 from harness.launch.images import catalog
 from harness.records import Scalar
@@ -53,10 +52,10 @@ def planted(
     system = base.model_copy(update={"name": name, "search_params": params, "build_params": build or {}})
     dataset = fixtures.dataset(folder / name, CACHE)
     sample = QuerySample(dataset.queries[:QUERIES], dataset.queries[-WARMUP:])
-    launcher = PlantingLauncher(DockerLauncher(CACHE), base, fixtures.throttle_container, {}, lambda _: None)
+    launcher = InjectingLauncher(DockerLauncher(CACHE), base, fixtures.throttle_container, {}, lambda _: None)
     subject = Subject(system, dataset, sample, trials=1, warmup_cap=WARMUP)
     try:
-        yield Viability(Probing(subject, folder / "results", CACHE, launcher), question or Question())
+        yield Viability(SubjectJobs(subject, folder / "results", CACHE, launcher), question or Question())
     finally:
         launcher.close()
 
@@ -64,7 +63,7 @@ def planted(
 def _check_anonymous(folder: Path, sizes_mib: tuple[int, ...]) -> None:
     """What is found lies within the larger of 5 % and 32 MiB of what was planted plus the interpreter."""
     with planted(folder, "planted-0", {"service_ms": 2}) as asked:
-        job, _ = asked.probing.attempt(asked.everything(1), 0)
+        job, _ = asked.jobs.attempt(asked.everything(1), 0)
     interpreter = job.result.memory.peak_anon_bytes
     assert interpreter is not None and 0 < interpreter < 64 * MIB
     for mib in sizes_mib:
@@ -97,7 +96,7 @@ def test_a_mapped_file_that_is_evicted_binds_by_latency(engine: docker.DockerCli
         assert found.binding == (LATENCY,), found
         assert found.limit_bytes is not None and found.limit_bytes > 2 * found.unconstrained.peak_anon_bytes, found
         _readable(found, tmp_path)
-        drawn = curves.measure(asked, 1, tuple(size * MIB for size in (TIGHT_MIB, ROOMY_MIB)))
+        drawn = curves.measure_curve(asked, 1, tuple(size * MIB for size in (TIGHT_MIB, ROOMY_MIB)))
     assert {point.outcome for point in drawn.points} == {"ok"}
     tight, roomy, unconstrained = drawn.points
     assert unconstrained.unconstrained and not roomy.unconstrained
@@ -109,10 +108,10 @@ def test_a_mapped_file_that_is_evicted_binds_by_latency(engine: docker.DockerCli
     assert drawn.knee_bytes == (ROOMY_MIB * MIB if near else None), drawn
 
 
-def _said(found: Verdict) -> str:
+def _said(found: ViabilityVerdict) -> str:
     return f"{(found.limit_bytes or 0) // MIB} MiB, {found.binding}, {found.probes} probes, sharp: {found.sharp}"
 
 
-def _readable(found: Verdict, folder: Path) -> None:
+def _readable(found: ViabilityVerdict, folder: Path) -> None:
     for each in found.evidence:
         assert (folder / "results" / each.job / "result.json").is_file()

@@ -17,7 +17,7 @@ import pytest
 
 from harness.errors import ImageError, StoreError
 from harness.launch.images import assets
-from harness.launch.images.system_files import Asset
+from harness.launch.images.catalog import Asset
 
 FILES = {"config.json": b"{}", "weights.bin": b"\x00\x01" * 500}
 
@@ -92,7 +92,7 @@ def test_what_is_not_pinned_is_refused_before_anything_is_asked(tmp_path: Path) 
     write(tmp_path / "models" / "model")
     (pinned,) = asset()
     bare = Asset(folder="model", licence="MIT", hub="someone/model", files=tuple(FILES))
-    line = "system 'toy': files of model have no sha256 yet, so nothing .*; run 'harness pin toy --write' where"
+    line = "system 'toy': files of model have no sha256 yet, so their content is unknown; run 'harness pin toy --write' where"
     with pytest.raises(ImageError, match=line):
         assets.fetch("toy", (pinned, bare), tmp_path / "cache", tmp_path / "models")
     assert not (tmp_path / "cache").exists()

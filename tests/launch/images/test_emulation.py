@@ -48,7 +48,7 @@ def listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     kernel.mkdir()
     debian.mkdir()
     monkeypatch.setattr(emulation, "_BINFMT", kernel)
-    monkeypatch.setattr(emulation, "_LISTED", debian)
+    monkeypatch.setattr(emulation, "_BINFMT_CONFIG", debian)
     return kernel
 
 
@@ -64,7 +64,7 @@ def test_the_engines_own_platform_takes_nothing(listed: Path, tmp_path: Path) ->
 
 
 def test_without_root_it_says_what_to_install(listed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(emulation, "available", lambda: False)
+    monkeypatch.setattr(emulation, "can_install", lambda: False)
     engine = Engine(listed)
     with pytest.raises(ImageError) as raised:
         ensure(engine, tmp_path)
@@ -87,8 +87,8 @@ def test_as_root_on_debian_it_is_installed_once(listed: Path, tmp_path: Path, mo
         assert command[0] == "mount"
         (listed / "register").touch()
 
-    monkeypatch.setattr(emulation, "available", lambda: True)
-    monkeypatch.setattr(emulation, "install", install)
+    monkeypatch.setattr(emulation, "can_install", lambda: True)
+    monkeypatch.setattr(emulation, "install_packages", install)
     monkeypatch.setattr(subprocess, "run", mount)
     said = ensure(Engine(listed), tmp_path)
     assert installed == ["qemu-user-static"] and (listed / "register").read_bytes() == line.strip()
@@ -97,11 +97,11 @@ def test_as_root_on_debian_it_is_installed_once(listed: Path, tmp_path: Path, mo
 
 
 def test_a_step_that_fails_is_named(listed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(emulation, "available", lambda: True)
-    monkeypatch.setattr(emulation, "install", lambda _: "'apt-get update' failed: no network")
+    monkeypatch.setattr(emulation, "can_install", lambda: True)
+    monkeypatch.setattr(emulation, "install_packages", lambda _: "'apt-get update' failed: no network")
     with pytest.raises(ImageError, match=r"linux/arm64 \('apt-get update' failed: no network\): "):
         ensure(Engine(listed), tmp_path)
-    monkeypatch.setattr(emulation, "install", lambda _: None)
+    monkeypatch.setattr(emulation, "install_packages", lambda _: None)
     (tmp_path / "binfmt.d" / "qemu-aarch64.conf").touch()
     mounting = subprocess.CalledProcessError(32, ["mount"])
 
@@ -120,7 +120,7 @@ def test_the_program_that_is_tried_is_of_its_platform(platform: str, machine: in
 
 
 def test_this_host_runs_its_own_programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert emulation.host_runs(emulation.platforms.here())
+    assert emulation.host_runs(emulation.platforms.host())
     monkeypatch.setattr(emulation, "_program", lambda _: b"\x7fELF of no machine at all")
     assert not emulation.host_runs(ARM64)
 

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from harness.report import page as pages
-from harness.report.page import Page as Made
+from harness.report.page import PageSource
 from tests.report.page import made
 
 ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
@@ -92,16 +92,16 @@ def open_file(browser: Browser, tabs: list[Tab]) -> Iterator[Open]:
 
 
 @pytest.fixture(scope="session")
-def results() -> Made:
+def results() -> PageSource:
     """Two datasets, 60 rows each: ok, noisy, invalid and failed ones."""
     rows, found = made.rows(120, datasets=("scifact", "nfcorpus"))
     return made.page_of(rows, found)
 
 
 @pytest.fixture(scope="session")
-def file(results: Made, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def file(results: PageSource, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("page") / "report.html"
-    path.write_text(pages.render(pages.of(results)), encoding="utf-8")
+    path.write_text(pages.render_page(pages.page_content(results)), encoding="utf-8")
     return path
 
 

@@ -172,7 +172,7 @@ def page_of(
     *,
     measures: tuple[str, ...] = MEASURES,
     title: str = "Made-up results",
-) -> page.Page:
+) -> page.PageSource:
     """All that a page of some rows is made of."""
     at = row_pricing.tariff(prices.snapshot())
     overhead = Overhead(
@@ -180,11 +180,11 @@ def page_of(
     )
     measured = Table(tuple(made), measures, overhead=(overhead,))
     table = row_pricing.price(measured, at)
-    return page.Page(
+    return page.PageSource(
         title=title,
         measured=measured,
         tariff=at,
-        weighing=page.weighing(table, found or {}),
+        ranking=page.ranking_data(table, found or {}),
         quantiles_s={key: each.quantiles_s for key, each in (found or {}).items()},
         notes=table.notes,
     )
@@ -192,7 +192,7 @@ def page_of(
 
 def html(made: Sequence[Row], found: dict[str, PerQuery] | None = None) -> str:
     """The file."""
-    return page.render(page.of(page_of(made, found)))
+    return page.render_page(page.page_content(page_of(made, found)))
 
 
 PRESETS = leaderboard.PRESETS

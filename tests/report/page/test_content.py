@@ -12,8 +12,8 @@ import pytest
 
 import harness
 from harness.report import page as pages
-from harness.report.page import Page as Made
-from harness.report.page.compact import Texts, figure, rounded
+from harness.report.page import PageSource
+from harness.report.page.rows import SharedTexts, rounded, short_estimate
 from harness.stats import Estimate
 from tests.report.page import made
 
@@ -72,37 +72,37 @@ def test_no_text_ends_the_data(text: str) -> None:
 
 
 def test_a_hostile_title_is_a_title() -> None:
-    content = pages.of(made.page_of(made.rows(3)[0], title='</title><script>alert(1)</script>"&'))
-    text = pages.render(content)
+    content = pages.page_content(made.page_of(made.rows(3)[0], title='</title><script>alert(1)</script>"&'))
+    text = pages.render_page(content)
     assert text.count("<title>&lt;/title&gt;&lt;script&gt;alert(1)&lt;/script&gt;&quot;&amp;</title>") == 1
 
 
-def test_the_same_results_give_the_same_bytes(results: Made) -> None:
-    assert pages.render(pages.of(results)) == pages.render(pages.of(results))
+def test_the_same_results_give_the_same_bytes(results: PageSource) -> None:
+    assert pages.render_page(pages.page_content(results)) == pages.render_page(pages.page_content(results))
 
 
 @pytest.mark.slow
 def test_five_hundred_rows_stay_below_five_megabytes() -> None:
     rows, found = made.rows(500)
-    assert len(pages.render(pages.of(made.page_of(rows, found))).encode()) < 5_000_000
+    assert len(pages.render_page(pages.page_content(made.page_of(rows, found))).encode()) < 5_000_000
 
 
 def test_rows_without_anything_make_a_page() -> None:
-    assert pages.of(made.page_of([]))["rows"] == []
+    assert pages.page_content(made.page_of([]))["rows"] == []
 
 
 def test_figures_are_cut_after_what_is_known() -> None:
-    texts = Texts()
-    assert figure(Estimate(1.5), texts) == [1.5]
-    assert figure(Estimate(0.123456789, 0.1, 0.2), texts, digits=3) == [0.123, 0.1, 0.2]
-    assert figure(Estimate(None, reason="why"), texts) == [None, None, None, 0]
-    assert figure(Estimate(None), texts) is None
+    texts = SharedTexts()
+    assert short_estimate(Estimate(1.5), texts) == [1.5]
+    assert short_estimate(Estimate(0.123456789, 0.1, 0.2), texts, digits=3) == [0.123, 0.1, 0.2]
+    assert short_estimate(Estimate(None, reason="why"), texts) == [None, None, None, 0]
+    assert short_estimate(Estimate(None), texts) is None
     assert texts.all() == ["why"]
     assert [rounded(value, 3) for value in (1234567.0, 2.0, None)] == [1230000, 2, None]
 
 
-def test_the_page_knows_the_presets_cutoffs_and_pairs(results: Made) -> None:
-    content = pages.of(results)
+def test_the_page_knows_the_presets_cutoffs_and_pairs(results: PageSource) -> None:
+    content = pages.page_content(results)
     assert [preset["name"] for preset in content["presets"]] == [preset.name for preset in made.PRESETS]
     group = content["groups"][0]
     assert set(group["cutoffs"]) == set(made.MEASURES)

@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from harness.report.page import Page as Made
+from harness.report.page import PageSource
 from tests.report.page.test_access import cell
 
 pytestmark = pytest.mark.browser
@@ -37,7 +37,7 @@ def opened(page: Page, line: int, column: str) -> str:
 
 
 @pytest.mark.parametrize("column", COLUMNS)
-def test_every_number_has_evidence(shared: Page, results: Made, column: str) -> None:
+def test_every_number_has_evidence(shared: Page, results: PageSource, column: str) -> None:
     page = shared
     page.evaluate("harnessPage.main.change(harnessPage.state.parse(''))")
     text = opened(page, 1, column)

@@ -19,7 +19,7 @@ from harness.analysis.row_pricing import Tariff
 from harness.evaluation.per_query import PerQuery
 from harness.pricing import prices
 from harness.report import page as pages
-from harness.report.page import Page as Made
+from harness.report.page import PageSource
 from harness.stats import Estimate
 from tests.report.page import made
 from tests.report.page.conftest import Open
@@ -53,7 +53,7 @@ def choose(page: Page, **changes: Any) -> None:
     page.evaluate("(changes) => harnessPage.main.change(changes)", changes)
 
 
-def board(results: Made, found: dict[str, PerQuery], at: Tariff, **asked: Any) -> Leaderboard:
+def board(results: PageSource, found: dict[str, PerQuery], at: Tariff, **asked: Any) -> Leaderboard:
     question = LeaderboardQuery(
         dataset="scifact", measure=asked.pop("measure", "RR@10"), front=("cost", "accuracy"), **asked
     )
@@ -79,14 +79,14 @@ def agree(shown: dict[str, list[Any]], wanted: dict[str, tuple[int | None, float
 
 
 @pytest.mark.parametrize("weights", WEIGHTS)
-def test_ranks_scores_and_front(shared: Page, results: Made, rows: Any, weights: tuple[float, ...]) -> None:
+def test_ranks_scores_and_front(shared: Page, results: PageSource, rows: Any, weights: tuple[float, ...]) -> None:
     mode = chance(f"mode with {weights}").choice(dynascore.MODES)
     names = dict(zip(("accuracy", "cost", "latency"), weights, strict=True))
     choose(shared, weights=[round(1000 * each) for each in weights], mode=mode, snapshot=None, measure=0)
     agree(shared.evaluate(_SHOWN), expected(board(results, rows[1], results.tariff, weights=names, mode=mode)))
 
 
-def test_the_table_shows_them_after_a_slider_was_moved(page: Page, results: Made, rows: Any) -> None:
+def test_the_table_shows_them_after_a_slider_was_moved(page: Page, results: PageSource, rows: Any) -> None:
     slider = page.locator("#weight-cost")
     slider.focus()
     for _ in range(10):
@@ -107,7 +107,7 @@ def test_the_table_shows_them_after_a_slider_was_moved(page: Page, results: Made
         assert cells["score"].inner_text() == f"{standing.score:.2f}"
 
 
-def test_every_measure_has_its_ranks_whatever_the_prices(shared: Page, results: Made, rows: Any) -> None:
+def test_every_measure_has_its_ranks_whatever_the_prices(shared: Page, results: PageSource, rows: Any) -> None:
     """That every snapshot has its costs is the next test's: ranks are made of those."""
     group = shared.evaluate("harnessPage.main.view().groups[0].cutoffs")
     for place, measure in enumerate(made.MEASURES):
@@ -118,7 +118,7 @@ def test_every_measure_has_its_ranks_whatever_the_prices(shared: Page, results: 
         agree(shared.evaluate(_SHOWN), expected(board(results, rows[1], SNAPSHOTS[number], **asked)))
 
 
-def test_costs_are_those_of_pricing(shared: Page, results: Made) -> None:
+def test_costs_are_those_of_pricing(shared: Page, results: PageSource) -> None:
     content = shared.evaluate(
         "harnessPage.content.snapshots.map(({provider, region, date}) => [provider, region, date])"
     )
@@ -277,7 +277,7 @@ def _point(rng: random.Random, number: int) -> pareto_front.FrontPoint:
     )
 
 
-def test_given_rates_replace_the_computed_ones(page: Page, results: Made, rows: Any) -> None:
+def test_given_rates_replace_the_computed_ones(page: Page, results: PageSource, rows: Any) -> None:
     page.locator("#rate-latency").fill("33.0507")
     page.locator("#rate-latency").press("Tab")
     page.locator("#rate-cost").fill("not a rate")
@@ -289,7 +289,7 @@ def test_given_rates_replace_the_computed_ones(page: Page, results: Made, rows: 
     assert "rlatency=33.0507" in fragment and "rcost" not in fragment
 
 
-def test_the_map_of_winners_names_who_wins(shared: Page, results: Made, rows: Any) -> None:
+def test_the_map_of_winners_names_who_wins(shared: Page, results: PageSource, rows: Any) -> None:
     """At any weights the region that holds them is of the row with the highest score."""
     choose(shared, snapshot=None, measure=0, mode="robust")
     found = shared.evaluate(
@@ -332,8 +332,8 @@ def _holds(polygon: list[list[float]], weights: tuple[float, ...]) -> bool:
     return len(sides) < 2
 
 
-def test_the_data_say_what_the_rows_say(results: Made) -> None:
-    content = json.loads(json.dumps(pages.of(results)))
+def test_the_data_say_what_the_rows_say(results: PageSource) -> None:
+    content = json.loads(json.dumps(pages.page_content(results)))
     assert len(content["rows"]) == len(results.measured.rows)
     by_key = {row.key: row for row in results.measured.rows}
     for line in content["rows"]:
@@ -356,7 +356,7 @@ def _spans(page: Page) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("mode", dynascore.MODES)
-def test_rank_intervals_are_those_of_the_leaderboard(shared: Page, results: Made, rows: Any, mode: str) -> None:
+def test_rank_intervals_are_those_of_the_leaderboard(shared: Page, results: PageSource, rows: Any, mode: str) -> None:
     weights = {"accuracy": 0.5, "cost": 0.2, "latency": 0.3}
     choose(shared, weights=[500, 200, 300], mode=mode, snapshot=None, measure=0)
     wanted = board(results, rows[1], results.tariff, weights=weights, mode=mode)

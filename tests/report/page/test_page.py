@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from harness.report import page as pages
-from harness.report.page import Page as Made
+from harness.report.page import PageSource
 from tests.report.page import made
 from tests.report.page.conftest import Open
 
@@ -240,7 +240,7 @@ def test_a_page_of_nothing_and_one_of_failures_alone(open_file: Open, tmp_path: 
     failures = [row for row in made.rows(60)[0] if row.outcome.value != "ok"]
     for name, rows in (("none", []), ("failed", failures)):
         path = tmp_path / f"{name}.html"
-        path.write_text(pages.render(pages.of(made.page_of(rows))), encoding="utf-8")
+        path.write_text(pages.render_page(pages.page_content(made.page_of(rows))), encoding="utf-8")
         page = open_file(path)
         assert page.locator("#body tr").count() == len(rows)
 
@@ -296,7 +296,7 @@ def test_a_click_on_the_map_chooses_weights(page: Page) -> None:
     assert page.evaluate("harnessPage.main.current().weights") == weights, "beside the triangle is no choice"
 
 
-def test_the_file_that_the_command_writes(open_file: Open, tmp_path: Path, results: Made) -> None:
+def test_the_file_that_the_command_writes(open_file: Open, tmp_path: Path, results: PageSource) -> None:
     from click.testing import CliRunner
 
     from harness.cli import main
@@ -315,10 +315,10 @@ def test_the_file_that_the_command_writes(open_file: Open, tmp_path: Path, resul
     )
 
 
-def test_a_page_opens_with_the_view_it_was_made_with(open_file: Open, results: Made, tmp_path: Path) -> None:
+def test_a_page_opens_with_the_view_it_was_made_with(open_file: Open, results: PageSource, tmp_path: Path) -> None:
     view = "w=0.200%2C0.300%2C0.500&mode=robust"
     path = tmp_path / "view.html"
-    path.write_text(pages.render(pages.of(replace(results, view=view))), encoding="utf-8")
+    path.write_text(pages.render_page(pages.page_content(replace(results, view=view))), encoding="utf-8")
     page = open_file(path)
     assert page.evaluate("window.location.hash") in ("", "#")
     state = "window.harnessPage.state.parse(window.location.hash)"

@@ -12,7 +12,7 @@ from harness.cli import report as commands
 from harness.config import data_root
 from harness.launch.fake import FakeLauncher
 from harness.report import plots
-from harness.report.plots import theme
+from harness.report.plots import style
 from scripts.docs import make_pictures
 from tests.conftest import Bench
 
@@ -65,7 +65,7 @@ def test_results_without_a_picture_end_with_1_and_say_why(bench: Bench, tmp_path
 
 
 def test_the_command_knows_every_format() -> None:
-    assert commands.PICTURES == theme.FORMATS
+    assert commands.PICTURES == style.FORMATS
 
 
 def test_latex_of_stored_and_published_results(bench: Bench, tmp_path: Path) -> None:

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from harness.analysis.robustness import Condition, ConditionKind, RankedSystem, Robustness
-from harness.report.plots import order_flips, theme
+from harness.report.plots import order_flips, style
 from harness.stats import Estimate
 
 
 @pytest.fixture(autouse=True)
 def settings() -> Iterator[None]:
-    with theme.settings(9):
+    with style.settings(9):
         yield
 
 
@@ -38,8 +38,8 @@ def board(count: int, conditions: int = 3, name: str = "system with a long name 
 @pytest.mark.parametrize("count", [2, 3, 15])
 def test_every_number_stands_in_its_cell_and_nothing_is_cut_off(count: int) -> None:
     found = board(count)
-    figure = order_flips.draw(found)
-    theme.settle(figure)
+    figure = order_flips.draw_flips(found)
+    style.settle(figure)
     panels = figure.axes[:3]
     for panel, condition in zip(panels, found.conditions, strict=True):
         numbers = {text.get_position(): text.get_text() for text in panel.texts}
@@ -61,7 +61,7 @@ def test_every_number_stands_in_its_cell_and_nothing_is_cut_off(count: int) -> N
 
 
 def test_of_many_systems_the_best_are_drawn_in_colours_alone() -> None:
-    figure = order_flips.draw(board(40))
+    figure = order_flips.draw_flips(board(40))
     assert not figure.axes[0].texts and len(figure.axes[0].get_yticklabels()) == 30
     assert any("The 30 best; 10 more are in the table." in " ".join(text.get_text().split()) for text in figure.texts)
 
@@ -72,7 +72,7 @@ def test_systems_that_are_equal_have_a_sign_and_strange_names_are_harmless() -> 
         ConditionKind.QUERIES, "resampled", 10, shares, Estimate(None, reason="all systems are equal")
     )
     standings = tuple(RankedSystem(name, 0.5, 1.5, 1, 2, 0.5) for name in ("$x^2", "\x1b[31m中文🦀"))
-    figure = order_flips.draw(Robustness("_d", "RR@10", 20, standings, (condition,), ()))
+    figure = order_flips.draw_flips(Robustness("_d", "RR@10", 20, standings, (condition,), ()))
     assert [text.get_text() for text in figure.axes[0].texts] == ["="]
     assert "(tau" not in figure.axes[0].get_title(loc="left")
     figure.draw_without_rendering()
@@ -82,7 +82,7 @@ def test_systems_that_are_equal_have_a_sign_and_strange_names_are_harmless() -> 
 def test_files_have_names_of_their_own_and_the_same_bytes_each_time(tmp_path: Path) -> None:
     nothing = Robustness("none", "RR@10", 5, board(2).standings, (), ())
     found = [board(3), nothing, board(2)]
-    first = [*order_flips.write(found, tmp_path / "one", "png")]
-    again = [*order_flips.write(found, tmp_path / "two", "png")]
+    first = [*order_flips.write_flips(found, tmp_path / "one", "png")]
+    again = [*order_flips.write_flips(found, tmp_path / "two", "png")]
     assert len({path.name for path in first}) == 2 and all(path.name.startswith("made-up") for path in first)
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in again]

@@ -15,8 +15,8 @@ from harness.analysis.robustness import QueryScores
 from harness.analysis.table import Row, Table, Validity
 from harness.evaluation.per_query import PerQuery
 from harness.records import Outcome
-from harness.report.plots import album, order_flips, theme
-from harness.report.plots.row_plots import Missing, Rows
+from harness.report.plots import album, order_flips, style
+from harness.report.plots.select import NoPlot, PlotRows
 from harness.stats import Estimate
 from tests.report.plots.conftest import made, row
 
@@ -25,7 +25,7 @@ QUERIES = tuple(f"q{number:02}" for number in range(40))
 
 @pytest.fixture(autouse=True)
 def settings() -> Iterator[None]:
-    with theme.settings(9):
+    with style.settings(9):
         yield
 
 
@@ -40,13 +40,13 @@ def of(row: Row, ids: tuple[str, ...] = QUERIES, **measures: Any) -> PerQuery:
     )
 
 
-def rows_of(table: Table, *found: PerQuery, measure: str = "RR@10") -> Rows:
-    return Rows(table, {each.key: each for each in found}, LeaderboardQuery("scifact", measure), {}, "scifact")
+def rows_of(table: Table, *found: PerQuery, measure: str = "RR@10") -> PlotRows:
+    return PlotRows(table, {each.key: each for each in found}, LeaderboardQuery("scifact", measure), {}, "scifact")
 
 
-def drawn(rows: Rows) -> tuple[list[str], str, Any]:
+def drawn(rows: PlotRows) -> tuple[list[str], str, Any]:
     """The systems' labels, all small print in one line, and the figure."""
-    figure = order_flips.make(rows)()
+    figure = order_flips.make_flips(rows)()
     labels = [each.get_text() for each in figure.axes[0].get_yticklabels()]
     return labels, " ".join(" ".join(each.get_text() for each in figure.texts).split()), figure
 
@@ -182,9 +182,9 @@ SAME = values(1, 0.4)
         ),
     ],
 )
-def test_a_missing_picture_of_orders_says_why(rows: Rows, why: str) -> None:
-    with pytest.raises(Missing, match=f"^how often two systems change places: {why}"):
-        order_flips.make(rows)
+def test_a_missing_picture_of_orders_says_why(rows: PlotRows, why: str) -> None:
+    with pytest.raises(NoPlot, match=f"^how often two systems change places: {why}"):
+        order_flips.make_flips(rows)
 
 
 def test_of_few_queries_the_one_order_of_another_measure_is_shown() -> None:
@@ -196,13 +196,13 @@ def test_of_few_queries_the_one_order_of_another_measure_is_shown() -> None:
 
 
 def test_published_rows_have_no_values_by_query(published: Table) -> None:
-    made_of = album.album(published, {}, LeaderboardQuery("", "RR@10"), ["flips"])
+    made_of = album.plots_of(published, {}, LeaderboardQuery("", "RR@10"), ["flips"])
     assert made_of.pictures == () and len(made_of.missing) > 1
     assert all("no picture of how often two systems change places: no row has what" in each for each in made_of.missing)
 
 
 def test_a_tables_picture_is_named_by_its_place(table: Table, found: Mapping[str, PerQuery]) -> None:
-    (picture,) = album.album(table, found, LeaderboardQuery("", "RR@10"), ["flips"]).pictures
+    (picture,) = album.plots_of(table, found, LeaderboardQuery("", "RR@10"), ["flips"]).pictures
     assert (picture.name, picture.kind) == ("scifact-flips", "flips")
     figure = picture.draw()
     # Six systems on four machines: the machine changes no ranking.

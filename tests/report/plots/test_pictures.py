@@ -27,8 +27,9 @@ from harness.analysis.table import Table, Validity
 from harness.errors import FileError, UnknownName
 from harness.evaluation.per_query import SHARES, PerQuery
 from harness.records import Isolation, Outcome
-from harness.report.plots import KINDS, album, cost, memory, ranks, row_plots, select, theme, winners
-from harness.report.plots.frame import Frame
+from harness.report.plots import KINDS, album, ranking, style
+from harness.report.plots import rows as row_plots
+from harness.report.plots.style import Frame
 from harness.stats import Estimate
 from tests.report.plots.conftest import SYSTEMS, made, per_query, row
 from tests.support.chance import chance
@@ -58,12 +59,12 @@ SOME_OR_ALL = pytest.mark.parametrize(
 
 @pytest.fixture(autouse=True)
 def settings() -> Iterator[None]:
-    with theme.settings(9):
+    with style.settings(9):
         yield
 
 
 def around(*systems: str) -> Frame:
-    return Frame("title", ("A note.",), theme.looks(systems))
+    return Frame("title", ("A note.",), style.system_styles(systems))
 
 
 def axes_of(figure: Any) -> list[Any]:
@@ -93,19 +94,19 @@ def dots(axes: Any) -> list[tuple[float, float]]:
 # Every kind, from a whole table.
 
 
-def drawn_once(pictures: Sequence[album.Picture]) -> list[album.Picture]:
+def drawn_once(pictures: Sequence[album.Plot]) -> list[album.Plot]:
     """Pictures that are laid out once, however often they are looked at or written."""
     return [replace(each, draw=functools.cache(each.draw)) for each in pictures]
 
 
 @pytest.fixture(scope="module")
-def whole(table: Table, found: Mapping[str, PerQuery]) -> album.Album:
+def whole(table: Table, found: Mapping[str, PerQuery]) -> album.PlotSet:
     """All pictures of the table, each drawn when it is first asked for."""
-    made_of = album.album(table, found, ASKED)
+    made_of = album.plots_of(table, found, ASKED)
     return replace(made_of, pictures=tuple(drawn_once(made_of.pictures)))
 
 
-def test_a_measured_table_has_every_kind(whole: album.Album) -> None:
+def test_a_measured_table_has_every_kind(whole: album.PlotSet) -> None:
     made_of = whole
     assert [each.kind for each in made_of.pictures] == list(KINDS)
     assert [each.name for each in made_of.pictures] == [f"scifact-{kind}" for kind in KINDS]
@@ -115,18 +116,18 @@ def test_a_measured_table_has_every_kind(whole: album.Album) -> None:
 @pytest.mark.slow
 @SOME_OR_ALL
 def test_files_are_what_their_names_say_and_the_same_each_time(
-    whole: album.Album, table: Table, found: Mapping[str, PerQuery], tmp_path: Path, kinds: Sequence[str]
+    whole: album.PlotSet, table: Table, found: Mapping[str, PerQuery], tmp_path: Path, kinds: Sequence[str]
 ) -> None:
     """An SVG of every kind; what takes longer, of some."""
-    again = drawn_once(album.album(table, found, ASKED, kinds).pictures)
+    again = drawn_once(album.plots_of(table, found, ASKED, kinds).pictures)
     for form, check in CHECKS.items():
         once = [each for each in whole.pictures if form == "svg" or each.kind in kinds]
-        paths = list(album.write(once, tmp_path / "once", form))
+        paths = list(album.write_plots(once, tmp_path / "once", form))
         assert [path.name for path in paths] == [f"scifact-{each.kind}.{form}" for each in once]
         for path in paths:
             check(path.read_bytes())
         # Whether layouts repeat shows in an SVG; whether a format does, in any picture.
-        for path in album.write(again if form == "svg" else again[:1], tmp_path / "again", form):
+        for path in album.write_plots(again if form == "svg" else again[:1], tmp_path / "again", form):
             assert path.read_bytes() == (tmp_path / "once" / path.name).read_bytes()
     assert not list(tmp_path.rglob("*.partial"))
 
@@ -136,12 +137,12 @@ def test_neither_the_users_settings_nor_a_display_play_a_part(tmp_path: Path) ->
     (tmp_path / "matplotlibrc").write_text("font.size: 30\nlines.linewidth: 9\ntext.usetex: True\n", encoding="utf-8")
     code = (
         "import hashlib, pathlib, sys\n"
-        "from harness.report.plots import select, theme\n"
-        "from harness.report.plots.frame import Frame\n"
-        "with theme.settings(9):\n"
-        "    around = Frame('t', ('n',), theme.looks(['a']))\n"
-        "    figure = select.draw([select.Rented('a', 'm', 1.0, 2.0)], around, 'c')\n"
-        "    path = theme.save(figure, pathlib.Path(sys.argv[1]))\n"
+        "from harness.report.plots import rows, style\n"
+        "from harness.report.plots.style import Frame\n"
+        "with style.settings(9):\n"
+        "    around = Frame('t', ('n',), style.system_styles(['a']))\n"
+        "    figure = rows.draw_instances([rows.InstanceCost('a', 'm', 1.0, 2.0)], around, 'c')\n"
+        "    path = style.save(figure, pathlib.Path(sys.argv[1]))\n"
         "assert 'matplotlib.pyplot' not in sys.modules\n"
         "print(hashlib.sha256(path.read_bytes()).hexdigest())\n"
     )
@@ -157,7 +158,7 @@ def test_drawing_leaves_the_users_settings_as_they_were() -> None:
     import matplotlib
 
     before = dict(matplotlib.rcParams)
-    with theme.settings(30):
+    with style.settings(30):
         assert matplotlib.rcParams["font.size"] == 30
     assert dict(matplotlib.rcParams) == before
 
@@ -176,13 +177,13 @@ def test_hostile_names_are_drawn_as_text(tmp_path: Path, kinds: Sequence[str]) -
     ]
     rows[-1] = replace(rows[-1], outcome=Outcome.CRASH, detail="\\input{x} $", latency_mean_s=Estimate(None))
     found = {each.key: per_query(each) for each in rows if each.outcome is Outcome.OK}
-    pictures = album.album(made(rows), found, ASKED)
+    pictures = album.plots_of(made(rows), found, ASKED)
     assert [each.kind for each in pictures.pictures] == list(KINDS)
     drawn = drawn_once(pictures.pictures)
     for form, check in CHECKS.items():
         # A PNG has no text in it, and is drawn whenever a picture is laid out.
         written = {"svg": drawn, "pdf": [each for each in drawn if each.kind in kinds], "png": drawn[:1]}[form]
-        for path in album.write(written, tmp_path / "out", form):
+        for path in album.write_plots(written, tmp_path / "out", form):
             assert path.parent == tmp_path / "out"
             content = path.read_bytes()
             check(content)
@@ -220,13 +221,13 @@ CHECKS = {"svg": _svg, "png": _png, "pdf": _pdf}
 
 
 def test_every_format_is_looked_into() -> None:
-    assert {*CHECKS} == {*theme.FORMATS}
+    assert {*CHECKS} == {*style.FORMATS}
 
 
 def test_what_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
     with pytest.raises(FileError, match=r"cannot be written: .*; choose another place"):
-        theme.save(theme.blank(1, 1), tmp_path / "file" / "picture.png")
+        style.save(style.new_figure(1, 1), tmp_path / "file" / "picture.png")
 
 
 # Which rows, which places.
@@ -235,10 +236,10 @@ def test_what_cannot_be_written_is_one_line(tmp_path: Path) -> None:
 def test_rows_of_other_places_have_other_pictures(table: Table, found: Mapping[str, PerQuery]) -> None:
     others = [replace(each, isolation=Isolation.PROCESS, key=f"{each.key}p") for each in table.rows]
     both = made([*table.rows, *others])
-    names = [each.name for each in album.album(both, found, ASKED, ["cost"]).pictures]
+    names = [each.name for each in album.plots_of(both, found, ASKED, ["cost"]).pictures]
     assert names == ["scifact-container-cost", "scifact-process-cost"]
     other_sample = [replace(each, sample_sha256="other", key=f"{each.key}s") for each in table.rows]
-    names = [each.name for each in album.album(made([*table.rows, *other_sample]), found, ASKED, ["cost"]).pictures]
+    names = [each.name for each in album.plots_of(made([*table.rows, *other_sample]), found, ASKED, ["cost"]).pictures]
     assert len(set(names)) == 2 and all(name.startswith("scifact-") for name in names)
 
 
@@ -246,7 +247,7 @@ def test_rows_of_other_places_have_other_pictures(table: Table, found: Mapping[s
 @given(st.lists(st.text(max_size=80), min_size=1, max_size=6, unique=True))
 def test_file_names_are_safe_and_differ(datasets: list[str]) -> None:
     table = made([row("bm25", "cpu1-mem1", 0, dataset=name) for name in datasets])
-    pictures = album.album(table, {}, ASKED, ["cost"]).pictures
+    pictures = album.plots_of(table, {}, ASKED, ["cost"]).pictures
     names = [each.name for each in pictures]
     assert len({name.lower() for name in names}) == len(datasets)
     for name in names:
@@ -254,7 +255,7 @@ def test_file_names_are_safe_and_differ(datasets: list[str]) -> None:
         assert name.isascii() and name.isprintable() and " " not in name
 
 
-def test_what_is_not_drawn_is_named(whole: album.Album) -> None:
+def test_what_is_not_drawn_is_named(whole: album.PlotSet) -> None:
     for picture in whole.pictures:
         text = " ".join(words(picture.draw()).split())
         assert "2026-07-20" in text and "scifact" in text, picture.kind
@@ -265,24 +266,24 @@ def test_what_is_not_drawn_is_named(whole: album.Album) -> None:
 
 def test_why_there_is_no_picture(published: Table) -> None:
     only = [each for each in published.rows if each.dataset == "xortydi"]
-    why = "\n".join(album.album(replace(published, rows=tuple(only)), {}, ASKED).missing)
+    why = "\n".join(album.plots_of(replace(published, rows=tuple(only)), {}, ASKED).missing)
     assert "xortydi: no picture of memory limits: each system was measured at one limit only" in why
     assert "no picture of latency distributions: no row has what it takes (BM25 on cpu1-mem64: no samples" in why
     invalid = made([replace(row("bm25", "cpu1-mem1", 0), validity=Validity.INVALID)])
-    made_of = album.album(invalid, {}, ASKED)
+    made_of = album.plots_of(invalid, {}, ASKED)
     assert made_of.pictures == () and len(made_of.missing) == len(KINDS)
     assert all("invalid" in each for each in made_of.missing)
     one = made([row("bm25", "cpu1-mem1", 0)])
-    why = "\n".join(album.album(one, {}, ASKED).missing)
+    why = "\n".join(album.plots_of(one, {}, ASKED).missing)
     assert "all rows are priced on one type, a1.medium" in why
     assert "no picture of winners over the weights: the AMRS of cost is undefined (no pair)" in why
     assert "no picture of ranks: no row has a score" in why
     with pytest.raises(UnknownName, match="unknown measure 'RR@1'"):
-        album.album(one, {}, LeaderboardQuery("", "RR@1"))
+        album.plots_of(one, {}, LeaderboardQuery("", "RR@1"))
 
 
 def test_published_rows_have_the_papers_figures(published: Table) -> None:
-    names = [each.name for each in album.album(published, {}, ASKED, ["cost", "winners"]).pictures]
+    names = [each.name for each in album.plots_of(published, {}, ASKED, ["cost", "winners"]).pictures]
     assert {"msmarco-santhanam2023-cost", "msmarco-santhanam2023-winners", "xortydi-cost", "xortydi-winners"} <= {
         *names
     }
@@ -293,8 +294,8 @@ def test_published_rows_have_the_papers_figures(published: Table) -> None:
 
 def test_a_system_looks_the_same_everywhere_and_like_no_other() -> None:
     many = [f"system {number}" for number in range(70)]
-    found = theme.looks(many)
-    assert theme.looks(reversed(many)) == found
+    found = style.system_styles(many)
+    assert style.system_styles(reversed(many)) == found
     assert len({(each.colour, each.marker) for each in found.values()}) == 70
     assert len({each.colour for each in list(found.values())[:7]}) == 7
     assert len({each.dash for each in list(found.values())[:5]}) == 5
@@ -302,14 +303,14 @@ def test_a_system_looks_the_same_everywhere_and_like_no_other() -> None:
 
 def test_frequent_systems_share_no_colour() -> None:
     often = [f"z{number}" for number in range(7)]
-    found = theme.looks([*often * 2, *(f"a{number}" for number in range(9))])
+    found = style.system_styles([*often * 2, *(f"a{number}" for number in range(9))])
     assert len({found[name].colour for name in often}) == 7
 
 
 def test_short_names_stay_apart_and_need_no_missing_glyph() -> None:
-    found = theme.short(NAMES)
+    found = style.short_names(NAMES)
     assert len(set(found.values())) == len(NAMES)
-    assert theme.text("中文 🦀") == "[U+4E2D][U+6587] [U+1F980]"
+    assert style.plain_text("中文 🦀") == "[U+4E2D][U+6587] [U+1F980]"
     assert found["_hidden"].strip() == "_hidden" and not found["_hidden"].startswith("_")
     assert all(len(each) < 40 and each.isprintable() for each in found.values())
 
@@ -319,12 +320,12 @@ def test_short_names_stay_apart_and_need_no_missing_glyph() -> None:
 
 def test_cost_draws_each_point_with_its_interval_and_the_front_as_steps() -> None:
     points = [
-        cost.Point("a", "one", Estimate(1.0, 0.8, 1.5), Estimate(30.0, 29.0, 31.0), FrontState.FRONT),
-        cost.Point("b", "two", Estimate(4.0), Estimate(40.0), FrontState.FRONT),
-        cost.Point("b", "three", Estimate(5.0), Estimate(39.0), FrontState.CONTESTED),
-        cost.Point("a", "four", Estimate(90.0), Estimate(30.0), FrontState.DOMINATED),
+        row_plots.CostPoint("a", "one", Estimate(1.0, 0.8, 1.5), Estimate(30.0, 29.0, 31.0), FrontState.FRONT),
+        row_plots.CostPoint("b", "two", Estimate(4.0), Estimate(40.0), FrontState.FRONT),
+        row_plots.CostPoint("b", "three", Estimate(5.0), Estimate(39.0), FrontState.CONTESTED),
+        row_plots.CostPoint("a", "four", Estimate(90.0), Estimate(30.0), FrontState.DOMINATED),
     ]
-    figure = cost.draw(points, around("a", "b"), "cost, US$", "RR@10, points")
+    figure = row_plots.draw_cost(points, around("a", "b"), "cost, US$", "RR@10, points")
     (axes,) = axes_of(figure)
     assert dots(axes) == [(1, 30), (4, 40), (5, 39), (90, 30)]
     assert axes.get_xscale() == "log" and axes.get_yscale() == "linear"
@@ -342,10 +343,10 @@ def test_cost_draws_each_point_with_its_interval_and_the_front_as_steps() -> Non
 
 def test_labels_of_the_front_do_not_overlap() -> None:
     points = [
-        cost.Point("a", f"hardware number {n}", Estimate(1 + n / 50), Estimate(30 + n / 10), FrontState.FRONT)
+        row_plots.CostPoint("a", f"hardware number {n}", Estimate(1 + n / 50), Estimate(30 + n / 10), FrontState.FRONT)
         for n in range(30)
     ]
-    figure = cost.draw(points, around("a"), "cost", "accuracy")
+    figure = row_plots.draw_cost(points, around("a"), "cost", "accuracy")
     (axes,) = axes_of(figure)
     figure.draw_without_rendering()
     boxes = [each.get_window_extent() for each in axes.texts]
@@ -356,12 +357,12 @@ def test_labels_of_the_front_do_not_overlap() -> None:
 def test_winners_are_those_of_the_highest_score_everywhere() -> None:
     rng = np.random.default_rng(3)
     candidates = [
-        winners.Candidate(f"s{n}", "m", (float(a), float(-c), float(-t)))
+        ranking.Candidate(f"s{n}", "m", (float(a), float(-c), float(-t)))
         for n, (a, c, t) in enumerate(
             zip(rng.uniform(20, 40, 40), rng.uniform(0, 9, 40), rng.uniform(0, 9, 40), strict=True)
         )
     ]
-    found = winners.regions(candidates)
+    found = ranking.regions(candidates)
     assert sum(each.share for each in found) == pytest.approx(1)
     assert [each.share for each in found] == sorted((each.share for each in found), reverse=True)
     for weights in rng.dirichlet((1, 1, 1), 500):
@@ -379,16 +380,16 @@ def _inside(corners: Any, weights: Any) -> bool:
 
 
 def test_of_equal_rows_the_first_wins_and_one_row_wins_everything() -> None:
-    same = [winners.Candidate(name, "m", (30.0, -1.0, -1.0)) for name in "ab"]
-    (only,) = winners.regions(same)
+    same = [ranking.Candidate(name, "m", (30.0, -1.0, -1.0)) for name in "ab"]
+    (only,) = ranking.regions(same)
     assert only.winner.system == "a" and only.share == pytest.approx(1)
 
 
 def test_the_map_marks_presets_at_their_weights_and_names_every_winner() -> None:
-    candidates = [winners.Candidate("a", "m", (40.0, -9.0, -9.0)), winners.Candidate("b", "n", (20.0, -1.0, -1.0))]
-    candidates.append(winners.Candidate("c", "o", (20.5, -8.9, -0.999)))
+    candidates = [ranking.Candidate("a", "m", (40.0, -9.0, -9.0)), ranking.Candidate("b", "n", (20.0, -1.0, -1.0))]
+    candidates.append(ranking.Candidate("c", "o", (20.5, -8.9, -0.999)))
     presets = {"balanced": (0.5, 0.25, 0.25), "latency": (0.0, 0.0, 1.0)}
-    figure = winners.draw(candidates, presets, around("a", "b", "c"))
+    figure = ranking.draw_winners(candidates, presets, around("a", "b", "c"))
     (axes,) = axes_of(figure)
     assert lines(axes, "preset balanced") == [([0.5], [pytest.approx(0.5 * 3**0.5 / 2)])]
     assert lines(axes, "preset latency") == [([1.0], [0.0])]
@@ -402,9 +403,9 @@ def test_distributions_draw_the_quantiles_of_each_row() -> None:
     fast, slow = (
         tuple(float(each) for each in np.linspace(low, high, 51)) for low, high in ((0.001, 0.002), (0.01, 0.05))
     )
-    rows = [row_plots.Distribution("a", "one", fast), row_plots.Distribution("b", "one", slow)]
-    rows.append(row_plots.Distribution("a", "two", slow))
-    figure = row_plots.draw(rows, around("a", "b"))
+    rows = [row_plots.LatencyDistribution("a", "one", fast), row_plots.LatencyDistribution("b", "one", slow)]
+    rows.append(row_plots.LatencyDistribution("a", "two", slow))
+    figure = row_plots.draw_distributions(rows, around("a", "b"))
     first, second = axes_of(figure)
     ((x, y),) = lines(first, "a")
     assert x == pytest.approx([each * 1e3 for each in fast]) and y == pytest.approx(list(SHARES))
@@ -412,19 +413,19 @@ def test_distributions_draw_the_quantiles_of_each_row() -> None:
     assert first.get_xscale() == "log" and second.get_xlabel() == "latency, ms"
     dashes = {line.get_gid(): line._unscaled_dash_pattern for line in first.lines}
     assert dashes["a"] != dashes["b"]
-    (narrow,) = axes_of(row_plots.draw(rows[:1], around("a")))
+    (narrow,) = axes_of(row_plots.draw_distributions(rows[:1], around("a")))
     assert narrow.get_xscale() == "linear"
 
 
 def test_failed_limits_are_crosses_and_never_a_latency() -> None:
     rows = [
-        memory.Limit("a", "1 CPU", 64 * MIB, Estimate(None), "oom"),
-        memory.Limit("a", "1 CPU", 256 * MIB, Estimate(4.0, 3.0, 6.0), "ok"),
-        memory.Limit("a", "1 CPU", 128 * MIB, Estimate(9.0), "ok"),
-        memory.Limit("b", "1 CPU", 64 * MIB, Estimate(None), "timeout"),
-        memory.Limit("b", "1 CPU", 128 * MIB, Estimate(None), "oom"),
+        row_plots.MemoryPoint("a", "1 CPU", 64 * MIB, Estimate(None), "oom"),
+        row_plots.MemoryPoint("a", "1 CPU", 256 * MIB, Estimate(4.0, 3.0, 6.0), "ok"),
+        row_plots.MemoryPoint("a", "1 CPU", 128 * MIB, Estimate(9.0), "ok"),
+        row_plots.MemoryPoint("b", "1 CPU", 64 * MIB, Estimate(None), "timeout"),
+        row_plots.MemoryPoint("b", "1 CPU", 128 * MIB, Estimate(None), "oom"),
     ]
-    figure = memory.draw(rows, around("a", "b"))
+    figure = row_plots.draw_memory(rows, around("a", "b"))
     (axes,) = axes_of(figure)
     assert [(list(bar.lines[0].get_xdata()), list(bar.lines[0].get_ydata())) for bar in axes.containers] == [
         ([128, 256], [9, 4])
@@ -446,11 +447,11 @@ def test_failed_limits_are_crosses_and_never_a_latency() -> None:
 
 def test_instances_stand_by_price_with_a_dot_for_each_row() -> None:
     rows = [
-        select.Rented("a", "dear", 2.0, 30.0),
-        select.Rented("b", "cheap", 0.1, 7.0),
-        select.Rented("a", "cheap", 0.1, 2.0),
+        row_plots.InstanceCost("a", "dear", 2.0, 30.0),
+        row_plots.InstanceCost("b", "cheap", 0.1, 7.0),
+        row_plots.InstanceCost("a", "cheap", 0.1, 2.0),
     ]
-    figure = select.draw(rows, around("a", "b"), "cost, US$")
+    figure = row_plots.draw_instances(rows, around("a", "b"), "cost, US$")
     (axes,) = axes_of(figure)
     assert [each.get_text() for each in axes.get_yticklabels()] == ["cheap (0.1)", "dear (2)"]
     assert lines(axes, "a") == [([30, 2], [1, 0])] and lines(axes, "b") == [([7], [0])]
@@ -459,10 +460,10 @@ def test_instances_stand_by_price_with_a_dot_for_each_row() -> None:
 
 def test_ranks_and_their_spans_are_drawn_as_given() -> None:
     rows = [
-        ranks.Ranked("a", "a, m", 1, "19.78", ((1, 2), (1, 1), None)),
-        ranks.Ranked("b", "b, m", 2, "9.30", ((1, 3), None, None)),
+        ranking.PlottedRank("a", "a, m", 1, "19.78", ((1, 2), (1, 1), None)),
+        ranking.PlottedRank("b", "b, m", 2, "9.30", ((1, 3), None, None)),
     ]
-    figure = ranks.draw(rows, around("a", "b"), "Dynascore")
+    figure = ranking.draw_ranks(rows, around("a", "b"), "Dynascore")
     (axes,) = axes_of(figure)
     assert lines(axes, "a") == [([1], [0])] and lines(axes, "b") == [([2], [1])]
     assert [x for x, _ in lines(axes, "span 0")] == [[1, 2], [1, 3]] and len(lines(axes, "span 1")) == 1
@@ -470,7 +471,7 @@ def test_ranks_and_their_spans_are_drawn_as_given() -> None:
     assert "19.78" in words(figure) and [each.get_text() for each in axes.get_yticklabels()] == ["a, m", "b, m"]
 
 
-def test_missing_figures_are_left_out_and_not_drawn_as_nothing(table: Table, whole: album.Album) -> None:
+def test_missing_figures_are_left_out_and_not_drawn_as_nothing(table: Table, whole: album.PlotSet) -> None:
     known = {each.key for each in table.rows if each.outcome is Outcome.OK}
     drawn = {each.kind: axes_of(each.draw()) for each in whole.pictures}
     (axes,) = drawn["cost"]
@@ -485,6 +486,6 @@ def test_missing_figures_are_left_out_and_not_drawn_as_nothing(table: Table, who
 def test_the_first_bytes_of_a_picture_hang_on_its_data(tmp_path: Path) -> None:
     prints = set()
     for usd in (1.0, 2.0):
-        figure = select.draw([select.Rented("a", "m", 1.0, usd)], around("a"), "c")
-        prints.add(hashlib.sha256(theme.save(figure, tmp_path / f"{usd}.svg").read_bytes()).hexdigest())
+        figure = row_plots.draw_instances([row_plots.InstanceCost("a", "m", 1.0, usd)], around("a"), "c")
+        prints.add(hashlib.sha256(style.save(figure, tmp_path / f"{usd}.svg").read_bytes()).hexdigest())
     assert len(prints) == 2

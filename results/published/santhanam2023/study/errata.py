@@ -61,7 +61,7 @@ def _span(interval: Interval, decimals: int) -> str:
 
 
 def _cost(recomputed: tuple[Cost, ...], snapshot: Snapshot) -> Iterator[Erratum]:
-    """The printed cost does not follow from the latency and the instance's price."""
+    """Find costs that do not follow from the latency and the instance's price."""
     for cost in recomputed:
         if cost.agrees:
             continue
@@ -80,7 +80,7 @@ def _cost(recomputed: tuple[Cost, ...], snapshot: Snapshot) -> Iterator[Erratum]
 
 
 def _hardware(published: Published, snapshot: Snapshot) -> Iterator[Erratum]:
-    """The instance type has less than the system is said to need."""
+    """Find instance types with less than the system is said to need."""
     for table, number, line in published.lines():
         needs, has = line.hardware, published.instance(line, snapshot)
         lacking = []
@@ -116,7 +116,7 @@ def _in_gb(needs: Hardware, has: Instance, published: Published) -> str:
 
 
 def _instance(published: Published, snapshot: Snapshot, recomputed: tuple[Cost, ...]) -> Iterator[Erratum]:
-    """The type is dearer than another one of the paper's types that provides the same."""
+    """Find types that cost more than another of the paper's types with the same hardware."""
     lines = published.lines()
     types = {line.instance_type: published.instance(line, snapshot) for _, _, line in lines}
     for (table, number, line), cost in zip(lines, recomputed, strict=True):
@@ -147,7 +147,7 @@ def _instance(published: Published, snapshot: Snapshot, recomputed: tuple[Cost, 
 
 
 def _latency(published: Published) -> Iterator[Erratum]:
-    """Table 2 takes a latency of another machine, and Table 3 measured the system slower on no less hardware."""
+    """Find latencies of Table 2 that Table 3 measured slower on no less hardware."""
     for source, line, slower in _measured_again(published):
         latency, taken_from = published.latency_of(line)
         on = "" if taken_from is None or taken_from.cpu is None else f", on a machine with {taken_from.cpu} CPUs"
@@ -188,7 +188,7 @@ def _sources(published: Published) -> Iterator[tuple[LatencySource, Viable]]:
 
 
 def _accuracy(published: Published) -> Iterator[Erratum]:
-    """Table 2 takes the latency of a system whose accuracy is not that of Table 3."""
+    """Find latencies of Table 2 that belong to another accuracy than Table 3's."""
     for source, line in _sources(published):
         accuracy = published.accuracy(source.table3 or "", published.about.datasets[0])
         _, row = published.latency_of(line)
@@ -209,7 +209,7 @@ def _accuracy(published: Published) -> Iterator[Erratum]:
 
 
 def _score(published: Published) -> Iterator[Erratum]:
-    """Table 4 does not rank each row of Table 3 once, by falling scores."""
+    """Find rows of Table 4 that do not rank Table 3's rows once, by falling scores."""
     for dataset in published.about.datasets:
         scored = published.table4[dataset.name]
         ranked = [(row.system, row.hardware) for row in scored]

@@ -10,7 +10,7 @@ from typing import Any
 from harness.analysis.published import Printed, Published, TableLine
 from harness.pricing.offers import Offer
 from harness.pricing.prices import Snapshot
-from harness.report.columns import Value
+from harness.report.document import Value
 from harness.report.writers import csv_cell
 
 from .costs import RepricedCost, reprice

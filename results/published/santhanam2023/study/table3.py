@@ -22,9 +22,9 @@ from harness.report.document import (
     Section,
     decimals_of,
     grid_section,
-    named,
     number,
     stand_ins,
+    system_name,
 )
 from harness.report.latex import HEAD
 from harness.report.main_table import shared_notes
@@ -125,7 +125,7 @@ def _system(row: Row, escape: Escape) -> str:
     usual = row.isolation in (Isolation.CONTAINER, Isolation.PUBLISHED)
     said = [] if usual else [row.isolation.value]
     said += [f"of {escape(row.origin)}"] if row.origin else []
-    return named(row, escape) + (f" ({', '.join(said)})" if said else "")
+    return system_name(row, escape) + (f" ({', '.join(said)})" if said else "")
 
 
 def _latency(row: Row, notes: Footnotes, told: Sequence[str | None], escape: Escape) -> str:
@@ -175,7 +175,7 @@ def _accuracy(found: Sequence[Block], measures: Sequence[str], notes: Footnotes,
             readers.append((block, _index, "the index was built more than once"))
     cells = []
     for first in ordered({row.system: row for block in found for row in block.rows}.values()):
-        line = [named(first, escape)]
+        line = [system_name(first, escape)]
         for block, read, why in readers:
             of_it = tuple(row for row in block.rows if row.system == first.system)
             line.append(_one(of_it, read, why, notes, escape))

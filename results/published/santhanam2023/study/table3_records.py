@@ -7,13 +7,13 @@ import io
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from harness.analysis.table import Row, Table
 from harness.pricing.cost import GIB
-from harness.report.columns import MIB, Get
+from harness.report.document import MIB, Value
 from harness.report.writers import csv_cell
 from harness.stats import Estimate
 
@@ -123,7 +123,7 @@ def _hardware(row: Row) -> tuple[Any, ...]:
     return row.gpus, row.cpus, row.memory_limit_bytes, row.profile, row.isolation
 
 
-def _columns(table: Table) -> list[tuple[str, Get]]:
+def _columns(table: Table) -> list[tuple[str, Callable[[Row], Value]]]:
     """List the columns of the paper's tables as data (``results/published``), then further ones."""
     return [
         ("system", lambda row: row.system),
@@ -163,7 +163,7 @@ def _origin(row: Row) -> str | None:
     return row.origin
 
 
-def _measure(name: str) -> tuple[str, Get]:
+def _measure(name: str) -> tuple[str, Callable[[Row], Value]]:
     return named(name), lambda row: _scaled(row.measures.get(name, Estimate(None)).value, scale(name))
 
 

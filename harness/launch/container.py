@@ -13,23 +13,27 @@ from docker.errors import DockerException
 from docker.models.containers import Container
 from docker.types import DeviceRequest, LogConfig, Mount, Ulimit
 
+from harness.driver.cgroup import UNLIMITED, Cgroup
+from harness.driver.envelope import PAGE_BYTES, same_memory
+from harness.driver.procfs import format_list
 from harness.errors import EngineError, ImageError
 from harness.filesystem import this_process
-from harness.launch.base import LaunchRequest, Prepared, thread_environment
+from harness.launch.base import LaunchRequest, Prepared, Stopped, thread_environment
 from harness.launch.docker_errors import engine_errors
 from harness.launch.images import emulation, platforms
+from harness.records import Cpuset, Envelope, Outcome
 from harness.results.schema import Placement
 from harness.untrusted import max_output_bytes
 
 # The label that says whose a container is.
-LABEL = "ir-harness.filesystem"
+LABEL = "ir-harness.owner"
 # A user that exists in no image: nothing in the image belongs to it.
 NOBODY = 65532
 LOG_BYTES = 10 << 20
 _SCRATCH_BYTES = 64 << 20
 
 
-def arguments(job: LaunchRequest, placement: Placement) -> dict[str, Any]:
+def create_arguments(job: LaunchRequest, placement: Placement) -> dict[str, Any]:
     """Every limit of the envelope as arguments of the engine's create call (measuring rules 1, 2, 3 and 5)."""
     envelope = job.spec.envelope
     mounts = [
@@ -84,10 +88,10 @@ def job_user() -> int:
     return os.getuid() or NOBODY
 
 
-# MERGED harness.launch.docker_arguments: What an emulator takes is no measurement of anything: such jobs are refused.
+# MERGED harness.launch.container: What an emulator takes is no measurement of anything: such jobs are refused.
 
 
-def refuse(client: docker.DockerClient, prepared: Prepared) -> None:
+def refuse_emulation(client: docker.DockerClient, prepared: Prepared) -> None:
     """What the image itself says it is for decides, whoever made it.
 
     Raises:
@@ -103,14 +107,14 @@ def refuse(client: docker.DockerClient, prepared: Prepared) -> None:
         )
 
 
-# MERGED harness.launch.docker_arguments: Waiting for a container's end.
+# MERGED harness.launch.container: Waiting for a container's end.
 
 
 # What an engine may take to end a container that was killed.
 _KILL_S = 60
 
 
-class Waiting(threading.Thread):
+class ContainerWait(threading.Thread):
     """Waits for a container's end: one request that stays open, so that waiting costs the measured CPUs nothing."""
 
     def __init__(self, container: Container) -> None:
@@ -145,3 +149,87 @@ class Waiting(threading.Thread):
                 "the Docker engine went away while a job ran; see that it is back (`harness doctor`), then run again: "
                 "what was finished is kept, and what is left of the job is removed"
             )
+
+
+# MERGED harness.launch.container: The limits of a container as its cgroup shows them to the host.
+
+
+def limit_mismatch(group: Cgroup | None, asked: Envelope, cpuset: Cpuset) -> Stopped | None:
+    """Why a container that has just started must not be measured, or None.
+
+    Args:
+        group: its cgroup; ``None`` where the host does not show it.
+    """
+    if group is None:
+        return None
+    wrong = _cpuset(group, cpuset)
+    memory_bytes, quota = group.memory_limit_bytes(), group.cpu_quota()
+    if memory_bytes is not None and not same_memory(asked, memory_bytes):
+        wrong.append(f"memory limit {memory_bytes} bytes, asked for {asked.memory_bytes}")
+    if quota not in (None, UNLIMITED):
+        wrong.append(f"CPU quota of {quota} CPUs, asked for none")
+    return _stopped(wrong + _memory_above(group, asked) + _quotas_above(group))
+
+
+def limit_change(group: Cgroup | None, cpuset: Cpuset) -> Stopped | None:
+    """Whether somebody gave a running container other CPUs or NUMA nodes, or set a quota above it, since it started."""
+    return _stopped(_cpuset(group, cpuset) + _quotas_above(group)) if group else None
+
+
+def _cpuset(group: Cgroup, asked: Cpuset) -> list[str]:
+    wrong = []
+    cpus, nodes = group.cpus(), group.numa_nodes()
+    if cpus is not None and cpus != set(asked.cpus):
+        said = f"held to CPUs {format_list(cpus)}, asked for CPUs {format_list(asked.cpus)}"
+        wrong.append(said + _same_cpus_as_the_engine(group, asked))
+    if nodes is not None and asked.numa_nodes and nodes != set(asked.numa_nodes):
+        wrong.append(f"memory from NUMA nodes {format_list(nodes)}, asked for nodes {format_list(asked.numa_nodes)}")
+    return wrong
+
+
+def _same_cpus_as_the_engine(group: Cgroup, asked: Cpuset) -> str:
+    """What to do where the engine itself has not the CPUs that the harness has; empty where it has them."""
+    for parent in group.cpu_parents():
+        cpus = parent.cpus()
+        if cpus is not None and not cpus.issuperset(asked.cpus):
+            these = format_list(cpus)
+            return f" (the engine has CPUs {these}: run the harness on the same, `taskset -c {these} harness run ...`)"
+    return ""
+
+
+# Limits further up are invisible from inside, and the kernel keeps no count of them in the container's own cgroup.
+def _memory_above(group: Cgroup, asked: Envelope) -> list[str]:
+    wrong = []
+    for parent in group.memory_parents():
+        memory_bytes = parent.memory_limit_bytes()
+        if memory_bytes is not None and UNLIMITED < memory_bytes <= asked.memory_bytes - PAGE_BYTES:
+            wrong.append(f"{parent.memory} has a memory limit of {memory_bytes} bytes, asked for {asked.memory_bytes}")
+    return wrong
+
+
+def _quotas_above(group: Cgroup) -> list[str]:
+    """Quotas that can bind: one for as many CPUs as there are for those below it stops nobody."""
+    wrong = []
+    for parent in group.cpu_parents():
+        quota = parent.cpu_quota()
+        if quota is None or quota == UNLIMITED:
+            continue
+        held_to = parent.cpus()
+        cpus = len(held_to) if held_to else os.cpu_count()
+        if cpus is None or quota < cpus:
+            wrong.append(
+                f"{parent.cpu} has a CPU quota of {quota:g} CPUs and may use {cpus}, asked for no quota that binds:"
+                f" take it off (`{_without_quota(parent)}`), or measure outside that cgroup"
+            )
+    return wrong
+
+
+def _without_quota(group: Cgroup) -> str:
+    """The command that takes its quota off."""
+    if group.cpu.suffix in (".slice", ".scope", ".service"):
+        return f"systemctl set-property {group.cpu.name} CPUQuota="
+    return f"echo max > {group.cpu}/cpu.max" if group.version == 2 else f"echo -1 > {group.cpu}/cpu.cfs_quota_us"
+
+
+def _stopped(wrong: list[str]) -> Stopped | None:
+    return Stopped(Outcome.ENVELOPE_MISMATCH, "seen from outside: " + "; ".join(wrong)) if wrong else None

@@ -9,15 +9,14 @@ import pytest
 
 from harness.experiments.viability import curve, render
 from harness.experiments.viability.probe import MIB
-from harness.experiments.viability.smallest import smallest
-from harness.experiments.viability.verdict import Verdict
+from harness.experiments.viability.smallest import ViabilityVerdict, smallest
 from harness.pricing import offers, prices
 from harness.pricing.prices import Snapshot
 from tests.experiments.viability.conftest import Asker, needs
 
 
 @pytest.fixture
-def found(ask: Asker) -> Verdict:
+def found(ask: Asker) -> ViabilityVerdict:
     return smallest(ask(needs(129))[0], 1)
 
 
@@ -27,9 +26,9 @@ def market() -> Snapshot:
 
 
 def test_the_price_is_of_the_cheapest_type_that_has_it_beside_its_hosts_own_need(
-    found: Verdict, market: Snapshot
+    found: ViabilityVerdict, market: Snapshot
 ) -> None:
-    rent = render.rent(replace(found, architecture="x86_64", limit_bytes=3 * 1024 * MIB), market)
+    rent = render.rental_offers(replace(found, architecture="x86_64", limit_bytes=3 * 1024 * MIB), market)
     assert rent is not None and rent.measured is not None and rent.anywhere is not None
     assert rent.measured.instance.architecture == "x86_64"
     assert rent.anywhere.usd_per_hour <= rent.measured.usd_per_hour
@@ -37,61 +36,65 @@ def test_the_price_is_of_the_cheapest_type_that_has_it_beside_its_hosts_own_need
         assert offers.reserve().left(offer.instance.memory_bytes) >= 3 * 1024 * MIB
 
 
-def test_an_envelope_that_no_type_provides_is_one_line_of_the_verdict(found: Verdict, market: Snapshot) -> None:
+def test_an_envelope_that_no_type_provides_is_one_line_of_the_verdict(
+    found: ViabilityVerdict, market: Snapshot
+) -> None:
     huge = replace(found, architecture="x86_64", limit_bytes=1 << 50)
-    assert f"- To rent: no x86_64 type in the prices of {market} provides it beside" in render.verdicts(
+    assert f"- To rent: no x86_64 type in the prices of {market} provides it beside" in render.render_verdicts(
         [huge], market, "md"
     )
-    told = json.loads(render.verdicts([huge], market, "json"))
+    told = json.loads(render.render_verdicts([huge], market, "json"))
     assert told[0]["rent"]["same_architecture"] is None
 
 
-def test_a_coarse_verdict_says_between_what(found: Verdict, market: Snapshot) -> None:
+def test_a_coarse_verdict_says_between_what(found: ViabilityVerdict, market: Snapshot) -> None:
     coarse = replace(found, limit_bytes=192 * MIB, below_bytes=128 * MIB, probes=8)
-    text = render.verdicts([coarse], market, "md")
+    text = render.render_verdicts([coarse], market, "md")
     assert "The 8 probes leave the edge between these two, coarser than --step." in text
-    assert "coarser" not in render.verdicts([found], market, "md")
+    assert "coarser" not in render.render_verdicts([found], market, "md")
 
 
-def test_no_limit_is_no_rent(found: Verdict, market: Snapshot) -> None:
+def test_no_limit_is_no_rent(found: ViabilityVerdict, market: Snapshot) -> None:
     none = replace(found, limit_bytes=None, margin_bytes=None, headroom={}, sharp=False)
-    text = render.verdicts([none], market, "md")
+    text = render.render_verdicts([none], market, "md")
     assert "**No limit was confirmed**" in text and "To rent" not in text
-    assert json.loads(render.verdicts([none], market, "json"))[0]["rent"] is None
+    assert json.loads(render.render_verdicts([none], market, "json"))[0]["rent"] is None
 
 
-def test_what_has_nothing_below_it_says_why(found: Verdict, market: Snapshot) -> None:
+def test_what_has_nothing_below_it_says_why(found: ViabilityVerdict, market: Snapshot) -> None:
     least = replace(found, below_bytes=None, binding=(), lowest=True)
-    assert "less than that starts no container." in render.verdicts([least], market, "md")
-    flaky = render.verdicts([replace(least, sharp=False)], market, "md")
+    assert "less than that starts no container." in render.render_verdicts([least], market, "md")
+    flaky = render.render_verdicts([replace(least, sharp=False)], market, "md")
     assert "less than that starts no container, but not all jobs passed there." in flaky
-    assert "none of 3 probes failed" in render.verdicts([replace(least, lowest=False, sharp=False)], market, "md")
+    assert "none of 3 probes failed" in render.render_verdicts(
+        [replace(least, lowest=False, sharp=False)], market, "md"
+    )
 
 
-def test_a_limit_that_passed_is_never_said_to_fail(found: Verdict, market: Snapshot) -> None:
+def test_a_limit_that_passed_is_never_said_to_fail(found: ViabilityVerdict, market: Snapshot) -> None:
     passing = tuple(
         replace(each, finding="passes", causes=()) if each.limit_bytes == 128 * MIB else each for each in found.evidence
     )
-    moved = render.verdicts([replace(found, binding=(), sharp=False, evidence=passing)], market, "md")
+    moved = render.render_verdicts([replace(found, binding=(), sharp=False, evidence=passing)], market, "md")
     assert "128 MiB passed as well, and after 4 moves the search ended" in moved and "128 MiB fails" not in moved
     assert "- Not sharp: 2 of 2 jobs with 128 MiB passed." in moved
     mixed = (*found.evidence, replace(passing[-1]))
-    at_times = render.verdicts([replace(found, sharp=False, evidence=mixed)], market, "md")
+    at_times = render.render_verdicts([replace(found, sharp=False, evidence=mixed)], market, "md")
     assert "128 MiB fails at times, but the edge is not sharp." in at_times
 
 
 def test_what_an_image_says_is_escaped_in_both_forms(ask: Asker, market: Snapshot) -> None:
     strange = "\x1b[2J| <b>\u202e"
-    drawn = curve.measure(ask(needs(129))[0], 1, (144 * MIB,))
+    drawn = curve.measure_curve(ask(needs(129))[0], 1, (144 * MIB,))
     drawn = replace(drawn, points=tuple(replace(each, disturbed=strange) for each in drawn.points))
     for form in ("md", "json"):
-        said = render.curve(drawn, form)
+        said = render.render_curve(drawn, form)
         assert "\x1b" not in said and "\u202e" not in said and said.isascii()
-    assert "| <b>" not in render.curve(drawn, "md").partition("Measured on a disturbed machine")[2]
+    assert "| <b>" not in render.render_curve(drawn, "md").partition("Measured on a disturbed machine")[2]
 
 
-def test_every_job_is_a_row(found: Verdict, market: Snapshot) -> None:
-    text = render.verdicts([found], market, "md")
+def test_every_job_is_a_row(found: ViabilityVerdict, market: Snapshot) -> None:
+    text = render.render_verdicts([found], market, "md")
     for each in found.evidence:
         assert each.job.rpartition("/")[2] in text
     assert text.count("\n| 144 MiB") == 4

@@ -6,16 +6,16 @@ import pytest
 
 from harness.errors import UsageError
 from harness.experiments.viability import acceptance
-from harness.experiments.viability.acceptance import Criteria, Least, Target
+from harness.experiments.viability.acceptance import Criteria, MinimumMeasure, Target
 
 
 def test_targets_and_measures_are_read() -> None:
-    found = acceptance.criteria(["p95=200ms", "mean=0.05s"], ["RR@10=0.3", "AP(rel=2)@100=0"])
+    found = acceptance.parse_criteria(["p95=200ms", "mean=0.05s"], ["RR@10=0.3", "AP(rel=2)@100=0"])
     assert found == Criteria(
-        (Target("p95", 0.2), Target("mean", 0.05)), (Least("RR@10", 0.3), Least("AP(rel=2)@100", 0.0))
+        (Target("p95", 0.2), Target("mean", 0.05)), (MinimumMeasure("RR@10", 0.3), MinimumMeasure("AP(rel=2)@100", 0.0))
     )
     assert list(map(str, (*found.targets, *found.least)))[:3] == ["p95 <= 200 ms", "mean <= 50 ms", "RR@10 >= 0.3"]
-    assert acceptance.criteria([], []) == Criteria()
+    assert acceptance.parse_criteria([], []) == Criteria()
 
 
 @pytest.mark.parametrize(
@@ -38,23 +38,23 @@ def test_targets_and_measures_are_read() -> None:
 )
 def test_what_cannot_be_read_is_refused(targets: list[str], least: list[str], said: str) -> None:
     with pytest.raises(UsageError, match=said.replace("(", r"\(").replace("?", r"\?")):
-        acceptance.criteria(targets, least)
+        acceptance.parse_criteria(targets, least)
 
 
 def test_a_percentile_needs_queries_enough_to_show_it() -> None:
-    wanted = acceptance.criteria(["p95=1ms"], [])
-    acceptance.check_proves(wanted, 130)
-    acceptance.check_proves(acceptance.criteria(["mean=1ms"], []), 1)
+    wanted = acceptance.parse_criteria(["p95=1ms"], [])
+    acceptance.check_sample_size(wanted, 130)
+    acceptance.check_sample_size(acceptance.parse_criteria(["mean=1ms"], []), 1)
     with pytest.raises(UsageError, match="a sample of 129 queries shows no p95, which takes 130; raise --queries"):
-        acceptance.check_proves(wanted, 129)
+        acceptance.check_sample_size(wanted, 129)
 
 
 def test_numbers_and_sizes_are_read_or_refused() -> None:
-    assert acceptance.whole_numbers("2, 1,2", "--cpus") == (1, 2)
-    assert acceptance.size(" 2GiB ", "--step") == 2 << 30
+    assert acceptance.parse_whole_numbers("2, 1,2", "--cpus") == (1, 2)
+    assert acceptance.parse_size(" 2GiB ", "--step") == 2 << 30
     for wrong in ("", "0", "1,", "x", "-1", "1.5", "²"):
         with pytest.raises(UsageError, match=r"--cpus .*write whole numbers from 1 on"):
-            acceptance.whole_numbers(wrong, "--cpus")
+            acceptance.parse_whole_numbers(wrong, "--cpus")
     for wrong in ("", "16", "0MiB", "16MB", "-1MiB"):
         with pytest.raises(UsageError, match=r"--step: .* is no memory size"):
-            acceptance.size(wrong, "--step")
+            acceptance.parse_size(wrong, "--step")

@@ -48,7 +48,7 @@ def test_a_job_without_gpus_is_not_judged_by_them() -> None:
     "reason",
     ["hw_power_brake_slowdown", "hw_thermal_slowdown", "sw_thermal_slowdown", "sync_boost"],
 )
-def test_a_gpu_that_was_throttled_beside_the_trials_is_told(reason: str) -> None:
+def test_gpu_throttled_beside_the_trials_is_reported(reason: str) -> None:
     (finding,) = look(result(RESTING, GpuReading(900, ("gpu_idle", reason), 90)))
     assert (finding.cause, finding.validity, finding.transient) == (Cause.GPU_THROTTLING, Validity.NOISY, True)
     assert (
@@ -58,7 +58,7 @@ def test_a_gpu_that_was_throttled_beside_the_trials_is_told(reason: str) -> None
 
 
 @pytest.mark.parametrize(("readings", "told"), [(1, False), (2, False), (3, True), (40, True)])
-def test_a_gpu_that_was_throttled_within_the_trials_is_told(readings: int, told: bool) -> None:
+def test_gpu_throttled_within_the_trials_is_reported(readings: int, told: bool) -> None:
     found = look(
         result(gpu=sample_records.gpu(clock_reasons={"gpu_idle": 1, "sw_thermal_slowdown": readings})), result(job=1)
     )
@@ -89,7 +89,7 @@ def test_a_slowdown_seen_once_may_be_a_clock_that_changes() -> None:
         (2, None, "2 processes of others had an amount of memory that NVML does not say on the job's GPUs"),
     ],
 )
-def test_processes_of_others_are_told(processes: int, held: int | None, said: str) -> None:
+def test_processes_of_others_are_reported(processes: int, held: int | None, said: str) -> None:
     shared = sample_records.gpu(foreign_processes=processes, foreign_bytes=held)
     (finding,) = look(result(gpu=shared), result(job=1))
     assert (finding.cause, finding.validity) == (Cause.GPU_SHARED, Validity.NOISY)
@@ -98,7 +98,7 @@ def test_processes_of_others_are_told(processes: int, held: int | None, said: st
     assert "run its suite again with --fresh --only" in finding.text
 
 
-def test_strangers_are_told_with_the_memory_that_those_had() -> None:
+def test_foreign_processes_are_reported_with_their_own_memory() -> None:
     several, large = (
         sample_records.gpu(foreign_processes=3, foreign_bytes=None),
         sample_records.gpu(foreign_bytes=7, foreign_processes=1),
@@ -139,14 +139,14 @@ def test_a_clock_that_differs_between_jobs_is_a_remark() -> None:
         (sample_records.gpu(clock_reasons=None), "no reading of throttling on the job's GPUs (in 1 of 2 jobs)"),
     ],
 )
-def test_what_was_not_measured_is_a_remark_and_no_praise(gpu: GpuUse, said: str) -> None:
+def test_missing_gpu_readings_are_a_remark(gpu: GpuUse, said: str) -> None:
     (finding,) = look(result(), result(gpu=gpu, job=1))
     assert (finding.cause, finding.validity) == (Cause.GPU_UNSAID, Validity.CLEAN)
     assert said in finding.text
 
 
 @pytest.mark.parametrize(("counted_s", "covered"), [(0.6, True), (1.9, True), (0.4, False), (5.0, False)])
-def test_energy_that_is_not_of_the_trials_is_not_given(counted_s: float, covered: bool) -> None:
+def test_energy_not_of_the_trials_is_missing(counted_s: float, covered: bool) -> None:
     gpu = sample_records.gpu(wall_s=counted_s)
     one_second = replace(result(gpu=gpu), phases=(Phase("load", 0, 5 * 10**9), Phase("trial-0", 5 * 10**9, 6 * 10**9)))
     assert counter_checks.energy_j(one_second) == (700.0 if covered else None)
@@ -156,7 +156,7 @@ def test_energy_that_is_not_of_the_trials_is_not_given(counted_s: float, covered
         assert f"the GPUs' energy was counted over {counted_s:.2g} s for 1 s of trials, too far off" in found[0].text
 
 
-def test_a_job_whose_gpus_could_not_be_followed_says_so() -> None:
+def test_job_without_gpu_readings_has_a_remark() -> None:
     (finding,) = look(replace(result(), gpu=None))
     assert finding.cause is Cause.GPU_UNSAID
 

@@ -30,7 +30,9 @@ def test_a_claim_that_holds_is_confirmed_in_fresh_containers(ask: Asker) -> None
     found = validation.validate(asked, SMALL)
     assert found.holds and found.limit_bytes == LEFT * MIB and found.causes == ()
     assert launcher.limits == [None] * 3 + [LEFT] * CONFIRMATIONS
-    assert "does its work" in render.claim(found, "md") and '"holds": true' in render.claim(found, "json")
+    assert "does its work" in render.render_validation(found, "md") and '"holds": true' in render.render_validation(
+        found, "json"
+    )
     asked, launcher = ask(needs(1))
     assert validation.validate(asked, SMALL) == found and launcher.limits == []
 
@@ -40,7 +42,7 @@ def test_a_claim_that_does_not_hold_says_why(ask: Asker) -> None:
     found = validation.validate(asked, SMALL)
     assert not found.holds and found.causes == ("oom",)
     assert launcher.limits[3:] == [LEFT], "one killed container is enough"
-    assert "**does not do its work** (oom: " in render.claim(found, "md")
+    assert "**does not do its work** (oom: " in render.render_validation(found, "md")
     slow, _ = ask(lambda limit, _: Life(ms=18) if limit else Life(), fresh=True)
     assert validation.validate(slow, SMALL).causes == ("latency",)
 
@@ -68,13 +70,13 @@ def test_what_this_host_cannot_emulate_is_one_line(ask: Asker, changes: dict[str
     asked, launcher = ask(needs(1))
     with pytest.raises(UsageError, match=said):
         validation.check_host(replace(SMALL, **changes), gpus)
-    assert launcher.limits == [] and asked.probing.measured == 0
+    assert launcher.limits == [] and asked.jobs.measured == 0
 
 
 def test_a_type_is_found_or_the_nearest_named() -> None:
-    assert validation.find("m6g.medium").architecture == "arm64"
+    assert validation.find_instance("m6g.medium").architecture == "arm64"
     with pytest.raises(UsageError, match=r"unknown instance type 'm6g.medum'; did you mean 'm6g.medium'\?; see"):
-        validation.find("m6g.medum")
+        validation.find_instance("m6g.medum")
 
 
 def test_jobs_are_shared_with_the_search(ask: Asker) -> None:

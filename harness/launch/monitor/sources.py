@@ -1,89 +1,114 @@
-"""Read the kernel's counters of a job from the host: CPU time, waiting, steal, throttling, faults."""
+"""Sources of a running job's memory and counters: a container's cgroup, or a process tree of this host.
+
+The kernel keeps no peak of anonymous memory, so that is sampled; the cgroup's peak is the kernel's own.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from harness.driver.cgroup import Cgroup
 from harness.driver.procfs import ReadFile, read_text
-from harness.launch.monitor.memory import process_tree
-from harness.launch.monitor.trial_windows import over_trials
-from harness.records import Phase
-from harness.results.schema import Counters
+from harness.launch.monitor.traces import MemoryNow, Reading
 
 _PROC = Path("/proc")
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
 
-@dataclass(frozen=True)
-class Reading:
-    """The kernel's running totals at one moment; ``swap_bytes`` is no total but what is in swap just then.
+class MemorySource(Protocol):
+    """Protocol of a source of memory readings."""
 
-    ``busy_ns`` and ``steal_ns`` are of the job's CPUs, by whomever; ``/proc/stat`` counts them in ticks, mostly of
-    10 ms.  The others are the job's own.
-    """
+    name: str
 
-    t_ns: int
-    cpu_ns: int | None = None
-    busy_ns: int | None = None
-    steal_ns: int | None = None
-    wait_ns: int | None = None
-    throttled_ns: int | None = None
-    swap_bytes: int | None = None
-    major_faults: int | None = None
+    def now(self) -> MemoryNow | None:
+        """Return the memory held now; None when the job is gone."""
+
+    def peak_bytes(self) -> int | None:
+        """Return the kernel's peak of all charged memory; None: unknown."""
+
+    def oom_kills(self) -> int | None:
+        """Return the number of OOM kills so far; None: unknown."""
+
+    def throttled_periods(self) -> int | None:
+        """Return the number of throttled quota periods; None: unknown."""
 
 
-@dataclass(frozen=True)
-class CounterTrace:
-    """Readings over time, in their order."""
+class CgroupMemory:
+    """A container's memory, read from its cgroup."""
 
-    readings: tuple[Reading, ...] = ()
+    def __init__(self, group: Cgroup) -> None:
+        self.name = f"cgroup v{group.version}"
+        self._group = group
+        self.peak_bytes = group.peak_bytes
+        self.oom_kills = group.oom_kills
+        self.throttled_periods = group.throttled_periods
 
-    def summary(self, phases: tuple[Phase, ...] = ()) -> Counters:
-        """Sum the counters over the trials; all ``None`` if nothing was read, or no trial ran.
+    def now(self) -> MemoryNow | None:
+        """Read ``memory.stat`` once."""
+        stat = self._group.memory_stat()
+        return MemoryNow(stat.anon_bytes, stat.mapped_bytes) if stat else None
 
-        See :func:`harness.launch.monitor.trial_windows.over_trials` for which readings these are; ``wall_s`` says how far apart.
-        """
-        stretches = over_trials(self.readings, phases)
-        if not stretches:
-            return Counters()
 
-        def total(get: Callable[[Reading], int | None]) -> int | None:
-            return _sum(_less(get(readings[-1]), get(readings[0])) for readings in stretches)
+class ProcessMemory:
+    """Resident memory of a plain process and its descendants, from ``/proc/<pid>/status``."""
 
-        own, busy = total(lambda reading: reading.cpu_ns), total(lambda reading: reading.busy_ns)
-        swapped = [value for readings in stretches for each in readings if (value := each.swap_bytes) is not None]
-        return Counters(
-            wall_s=_seconds(total(lambda reading: reading.t_ns)),
-            cpu_s=_seconds(own),
-            # Ticks against nanoseconds: a job alone on its CPUs may seem to have used more than there was.
-            foreign_cpu_s=None if own is None or busy is None else max(0, busy - own) / 1e9,
-            steal_s=_seconds(total(lambda reading: reading.steal_ns)),
-            wait_s=_seconds(total(lambda reading: reading.wait_ns)),
-            throttled_s=_seconds(total(lambda reading: reading.throttled_ns)),
-            swap_bytes=max(swapped, default=None),
-            major_faults=total(lambda reading: reading.major_faults),
+    name = "/proc"
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+
+    def now(self) -> MemoryNow | None:
+        """Sum over the process tree; a page that two processes share counts twice."""
+        resident = [memory for pid in process_tree(self._pid) if (memory := _resident(pid)) is not None]
+        if not resident:
+            return None
+        return MemoryNow(
+            sum(memory.anon_bytes for memory in resident), sum(memory.mapped_bytes or 0 for memory in resident)
         )
+
+    def peak_bytes(self) -> int | None:
+        """Return None: a process has no cgroup of its own."""
+        return None
+
+    def oom_kills(self) -> int | None:
+        """Return None: not counted for a process."""
+        return None
+
+    def throttled_periods(self) -> int | None:
+        """Return None: not counted for a process."""
+        return None
+
+
+def _resident(pid: int) -> MemoryNow | None:
+    # psutil tells anonymous memory from shared only by reading every mapping.
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace").splitlines()
+    except OSError:
+        return None
+    kib = {line.partition(":")[0]: int(line.split()[1]) for line in lines if line.startswith("Rss")}
+    if not kib:  # a zombie
+        return None
+    return MemoryNow((kib.get("RssAnon", 0) + kib.get("RssShmem", 0)) * 1024, kib.get("RssFile", 0) * 1024)
 
 
 class CounterSource(Protocol):
-    """Something whose counters can be read now."""
+    """Protocol of a source of counter readings."""
 
     def read(self) -> Reading | None:
-        """The totals now; None when the job is gone."""
+        """Read the totals now; None when the job is gone."""
 
     def pids(self) -> Collection[int] | None:
-        """The job's processes now, as this host numbers them (threads may be among them); None where not shown."""
+        """Return the job's processes and perhaps threads, as this host numbers them; None: unknown."""
 
 
 class CgroupCounters:
-    """A container's counters, read through its cgroup."""
+    """Counters of a container, read through its cgroup."""
 
     def __init__(self, group: Cgroup, cpus: Iterable[int], proc: Path = _PROC) -> None:
         self._group = group
@@ -91,7 +116,7 @@ class CgroupCounters:
         self._threads = Threads(proc)
 
     def read(self) -> Reading | None:
-        """The totals now; None when the cgroup is gone."""
+        """Read the totals now; None when the cgroup is gone."""
         t_ns = time.perf_counter_ns()
         group = self._group
         cpu_ns, stat = group.cpu_ns(), group.memory_stat()
@@ -113,12 +138,15 @@ class CgroupCounters:
         return None if cpu_ns is not None and group.cpu_ns() is None else reading
 
     def pids(self) -> Collection[int] | None:
-        """Its threads: the first of a process has the process's number."""
+        """Return its threads: the first of a process has the process's number."""
         return self._group.threads()
 
 
 class ProcessCounters:
-    """The counters of a plain process and its descendants."""
+    """Counters of a plain process and its descendants.
+
+    psutil has no waiting time and no major faults, and rounds CPU time to ticks.
+    """
 
     def __init__(self, pid: int, cpus: Iterable[int], proc: Path = _PROC, read: ReadFile = read_text) -> None:
         self._pid = pid
@@ -128,7 +156,7 @@ class ProcessCounters:
         self._faults = Totals()
 
     def read(self) -> Reading | None:
-        """The totals now; None when the process is gone."""
+        """Read the totals now; None when the process is gone."""
         t_ns = time.perf_counter_ns()
         pids = process_tree(self._pid, self._proc)
         threads = [int(path.name) for pid in pids for path in _entries(self._proc / str(pid) / "task")]
@@ -150,7 +178,7 @@ class ProcessCounters:
         )
 
     def pids(self) -> Collection[int] | None:
-        """The process and its descendants."""
+        """Return the process and its descendants."""
         return process_tree(self._pid, self._proc)
 
     def _major_faults(self, pid: int) -> int | None:
@@ -172,7 +200,7 @@ class HostCpus:
         self._read = read
 
     def busy_and_steal_ns(self) -> tuple[int | None, int | None]:
-        """Both since the host's start, all CPUs together; None where any of them is not shown."""
+        """Return both since boot, all CPUs together; None where the kernel hides one."""
         text = self._read(self._path)
         busy = stolen = 0
         for name in self._lines:
@@ -188,13 +216,13 @@ class HostCpus:
 
 @dataclass
 class Totals:
-    """A sum over things that come and go; what has gone keeps its last value."""
+    """A sum over things that come and go; each that has gone keeps its last value."""
 
     total: int | None = None
     _last: dict[int, int] = field(default_factory=dict)
 
     def look(self, values: dict[int, int]) -> None:
-        """Take in the values of all that are there now, by id."""
+        """Take in the values of all that exist now, by id."""
         grown = 0
         for name, value in values.items():
             earlier = self._last.get(name, 0)
@@ -213,16 +241,16 @@ class Threads:
 
     @property
     def run_ns(self) -> int | None:
-        """Time on a CPU so far; None where the kernel does not show it."""
+        """Return the time on a CPU so far; None: unknown."""
         return self._run.total
 
     @property
     def wait_ns(self) -> int | None:
-        """Time runnable without a CPU so far; None where the kernel does not show it."""
+        """Return the time runnable without a CPU so far; None: unknown."""
         return self._wait.total
 
     def look(self, threads: Iterable[int]) -> None:
-        """Read those that are alive now."""
+        """Read the threads that are alive now."""
         run, wait = {}, {}
         for thread in threads:
             words = (_text(self._proc / str(thread) / "schedstat") or "").split()
@@ -232,21 +260,19 @@ class Threads:
         self._wait.look(wait)
 
 
-def _less(later: int | None, earlier: int | None) -> int | None:
-    return None if later is None or earlier is None else max(0, later - earlier)
-
-
-def _sum(values: Iterable[int | None]) -> int | None:
-    total = 0
-    for value in values:
-        if value is None:
-            return None
-        total += value
-    return total
-
-
-def _seconds(value_ns: int | None) -> float | None:
-    return None if value_ns is None else value_ns / 1e9
+def process_tree(root: int, proc: Path = _PROC) -> list[int]:
+    """Return the ids of a process and its descendants, the root's first."""
+    # psutil.children reads every process of the host: 3 ms among 110, twelve times a second.
+    pids, queue = [], [root]
+    while queue:
+        pid = queue.pop()
+        pids.append(pid)
+        try:
+            for task in (proc / str(pid) / "task").iterdir():
+                queue.extend(int(child) for child in (task / "children").read_text(encoding="ascii").split())
+        except OSError:
+            continue
+    return pids
 
 
 def _entries(folder: Path) -> list[Path]:
@@ -257,7 +283,7 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _text(path: Path) -> str | None:
-    """Through one descriptor and no buffers: there may be hundreds of threads."""
+    """Read through one descriptor and no buffers: there may be hundreds of threads."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -40,7 +40,7 @@ def test_a_quiet_machine_raises_no_alarm(seed: int) -> None:
     assert counter_checks.check(jobs, machine_speed.levels(jobs), SampleFacts(300)) == []
 
 
-def test_no_placement_is_no_reproach() -> None:
+def test_missing_placement_raises_no_finding() -> None:
     assert look(result(placement=None)) == []
 
 
@@ -57,7 +57,7 @@ def test_a_job_without_any_counters_is_not_clean() -> None:
 
 
 @pytest.mark.parametrize(("trials_s", "told"), [(4.9, False), (5.1, True), (19.9, True), (20.1, False)])
-def test_counters_that_do_not_cover_the_trials_say_nothing_of_them(trials_s: float, told: bool) -> None:
+def test_counters_that_do_not_cover_the_trials_are_ignored(trials_s: float, told: bool) -> None:
     """Ten seconds were counted, in two trials."""
     half_ns = int(trials_s * 0.5e9)
     phases = (Phase("load", 0, 5), *(Phase(f"trial-{n}", 2 * n * half_ns, (2 * n + 1) * half_ns) for n in range(2)))
@@ -117,12 +117,12 @@ def test_shares_are_of_all_the_jobs_cpus() -> None:
     assert len(look(result(counters=quiet(foreign_cpu_s=0.8)))) == 1
 
 
-def test_a_few_ticks_of_a_short_trial_are_no_share() -> None:
+def test_few_ticks_of_a_short_trial_are_ignored() -> None:
     assert look(result(counters=quiet(wall_s=0.25, cpu_s=0.2, wait_s=0.0, foreign_cpu_s=0.02, steal_s=0.02))) == []
     assert len(look(result(counters=quiet(wall_s=0.25, cpu_s=0.2, wait_s=0.0, foreign_cpu_s=0.06)))) == 1
 
 
-def test_one_disturbed_job_of_five_is_told() -> None:
+def test_one_disturbed_job_of_five_is_reported() -> None:
     jobs = [result(job=number, jobs=5, trials=1, counters=quiet()) for number in range(5)]
     jobs[3] = replace(jobs[3], counters=quiet(foreign_cpu_s=4.0))
     (finding,) = look(*jobs)
@@ -144,18 +144,18 @@ def test_too_many_threads_are_found_on_a_busy_machine_too() -> None:
     assert "more runnable threads than CPUs: they waited 6.00 s for one another" in crowded.text
 
 
-def test_a_sleeping_system_has_no_threads_to_speak_of() -> None:
+def test_sleeping_system_has_no_oversubscription() -> None:
     assert look(result(counters=quiet(cpu_s=0.1, wait_s=0.09))) == []
 
 
-def test_shared_cpus_are_a_doubt_that_stays() -> None:
+def test_shared_cpus_are_not_transient() -> None:
     (finding,) = look(result(placement=Placement((0, 1), (0,), True, (0, 1), False)))
     assert finding.validity is Validity.NOISY
     assert not finding.transient
     assert "the harness had to share the job's CPUs (1 of 4)" in finding.text
 
 
-def test_a_host_that_batch_shares_is_a_doubt_that_stays() -> None:
+def test_shared_batch_host_is_not_transient() -> None:
     (finding,) = look(result(shared_host=True))
     assert (finding.cause, finding.validity, finding.transient) == (Cause.SHARED_HOST, Validity.NOISY, False)
     assert "other jobs of AWS Batch may have run on the same host" in finding.text

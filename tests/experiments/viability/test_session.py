@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 
 from harness.errors import HarnessError, UsageError
-from harness.experiments.viability import curve, plot, render, session, validation
-from harness.experiments.viability.acceptance import Criteria, Least
+from harness.experiments.viability import curve, render, session, validation
+from harness.experiments.viability.acceptance import Criteria, MinimumMeasure
 from harness.experiments.viability.probe import MIB, SUITE
 from harness.experiments.viability.search import PROBES
-from harness.experiments.viability.session import MOST_JOBS, Question
-from harness.experiments.viability.smallest import smallest
-from harness.experiments.viability.verdict import Verdict
+from harness.experiments.viability.session import MAXIMUM_JOBS, Question
+from harness.experiments.viability.smallest import ViabilityVerdict, smallest
 from harness.pricing import instances
 from harness.records import Outcome, to_json
 from tests.experiments.viability.conftest import Asker, Life, Script, needs
@@ -41,7 +40,7 @@ def test_a_kill_in_the_course_of_moving_up_is_read_the_same_the_second_time(ask:
         killed = limit is not None and (limit < 100 or limit == 116 or (limit == 128 and before == 2))
         return Life(Outcome.OOM) if killed else Life()
 
-    curve.measure(ask(script)[0], 1, (116 * MIB,))
+    curve.measure_curve(ask(script)[0], 1, (116 * MIB,))
     found = smallest(ask(script)[0], 1)
     assert (found.limit_bytes, found.below_bytes, found.sharp) == (144 * MIB, 128 * MIB, False)
     again, jobs = told(ask, needs(1))
@@ -51,7 +50,7 @@ def test_a_kill_in_the_course_of_moving_up_is_read_the_same_the_second_time(ask:
 def test_a_kill_elsewhere_is_not_forgotten_by_sharpness(ask: Asker) -> None:
     """112 passes each time, 116 was killed once and then again: nothing about that is sharp."""
     script: Script = lambda limit, _: Life(Outcome.OOM) if limit == 116 else needs(100)(limit, 0)  # noqa: E731
-    curve.measure(ask(script)[0], 1, (116 * MIB,))
+    curve.measure_curve(ask(script)[0], 1, (116 * MIB,))
     found = smallest(ask(script)[0], 1)
     assert (found.limit_bytes, found.below_bytes, found.sharp) == (128 * MIB, 116 * MIB, False)
 
@@ -75,11 +74,11 @@ def chaos(seed: int) -> Script:
     return script
 
 
-def contract(found: Verdict) -> None:
+def contract(found: ViabilityVerdict) -> None:
     """Check a verdict's promises against its evidence."""
-    assert found.probes <= PROBES and found.jobs <= MOST_JOBS + 50
+    assert found.probes <= PROBES and found.jobs <= MAXIMUM_JOBS + 50
     assert sum(each.purpose == "probe" for each in found.evidence) == found.probes
-    counted = [each for each in found.evidence if each.purpose not in ("control", "put aside")]
+    counted = [each for each in found.evidence if each.purpose not in ("control", "discarded")]
     limit, below = found.limit_bytes, found.below_bytes
     if limit is None:
         assert not found.sharp
@@ -100,7 +99,7 @@ def test_any_search_ends_and_says_the_same_again_also_where_it_was_cut_off(ask: 
     print(f"seed {seed}")
     luck, script = random.Random(seed), chaos(seed)
     if seed % 3 == 0:
-        curve.measure(ask(script)[0], 1, tuple(luck.sample(range(100 * MIB, 300 * MIB, 4 * MIB), 4)))
+        curve.measure_curve(ask(script)[0], 1, tuple(luck.sample(range(100 * MIB, 300 * MIB, 4 * MIB), 4)))
     count = [0]
 
     def cut(limit: int | None, before: int) -> Life:
@@ -118,7 +117,7 @@ def test_any_search_ends_and_says_the_same_again_also_where_it_was_cut_off(ask: 
             break
     else:
         pytest.fail("it never ended")
-    assert count[0] <= 3 * MOST_JOBS
+    assert count[0] <= 3 * MAXIMUM_JOBS
     again, jobs = told(ask, needs(1))
     assert again == said and jobs == 0
     if said.startswith("{"):
@@ -161,7 +160,7 @@ def test_cut_off_or_not_the_verdict_is_the_same(ask: Asker, seed: int) -> None:
     assert plain(in_parts) == plain(whole)
 
 
-def plain(found: Verdict) -> tuple[object, ...]:
+def plain(found: ViabilityVerdict) -> tuple[object, ...]:
     evidence = [(each.purpose, each.limit_bytes, each.finding, each.causes) for each in found.evidence]
     return found.limit_bytes, found.below_bytes, found.sharp, found.probes, found.jobs, evidence
 
@@ -169,14 +168,14 @@ def plain(found: Verdict) -> tuple[object, ...]:
 @pytest.mark.slow
 def test_a_busy_machine_does_not_take_jobs_for_ever(ask: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
     """However often the command comes again."""
-    monkeypatch.setattr(session, "MOST_ASIDE", 12)  # fewer commands until all jobs are used up
+    monkeypatch.setattr(session, "MAXIMUM_DISCARDED", 12)  # fewer commands until all jobs are used up
     busy: Script = lambda limit, before: Life(ms=18) if limit is not None or before >= 3 else Life()  # noqa: E731
     ran = []
     for _ in range(4):
         said, jobs = told(ask, numbered(ask, busy))
         ran.append(jobs)
-    assert sum(ran) <= 3 + MOST_JOBS and ran[-1] == 0
-    assert f"{MOST_JOBS} jobs settled nothing" in said and "--fresh" in said
+    assert sum(ran) <= 3 + MAXIMUM_JOBS and ran[-1] == 0
+    assert f"{MAXIMUM_JOBS} jobs settled nothing" in said and "--fresh" in said
 
 
 def test_a_control_that_crashes_is_put_aside_with_its_job(ask: Asker) -> None:
@@ -187,7 +186,7 @@ def test_a_control_that_crashes_is_put_aside_with_its_job(ask: Asker) -> None:
 
     found = smallest(ask(script)[0], 1)
     assert found.limit_bytes == 144 * MIB
-    assert [(each.purpose, each.outcome) for each in found.evidence[:2]] == [("put aside", "ok"), ("control", "crash")]
+    assert [(each.purpose, each.outcome) for each in found.evidence[:2]] == [("discarded", "ok"), ("control", "crash")]
     again, jobs = told(ask, needs(1))
     assert again == to_json(found) and jobs == 0
 
@@ -204,7 +203,7 @@ def test_a_control_belongs_to_the_job_right_before_it(ask: Asker) -> None:
     with pytest.raises(KeyboardInterrupt):
         smallest(asked, 1)
     found = smallest(ask(lambda limit, _: Life(ms=18) if limit == 112 else needs(129)(limit, 0))[0], 1)
-    assert [each.purpose for each in found.evidence[:3]] == ["put aside", "probe", "control"]
+    assert [each.purpose for each in found.evidence[:3]] == ["discarded", "probe", "control"]
     again, jobs = told(ask, needs(1))
     assert again == to_json(found) and jobs == 0
 
@@ -220,24 +219,24 @@ def test_another_sample_is_another_question(ask: Asker) -> None:
     """Its verdict is kept beside the first one's."""
     first = smallest(ask(needs(129))[0], 1)
     asked, _ = ask(needs(145))
-    queries = asked.probing.subject.queries
-    asked.probing.subject = replace(asked.probing.subject, queries=replace(queries, sample=queries.sample[:2]))
+    queries = asked.jobs.subject.queries
+    asked.jobs.subject = replace(asked.jobs.subject, queries=replace(queries, sample=queries.sample[:2]))
     other = smallest(asked, 1)
     assert (first.sample_size, other.sample_size) == (4, 2) and first.sample_sha256 != other.sample_sha256
     assert first.machine == other.machine and first.corpus_sha256 == other.corpus_sha256
-    assert len(list((asked.probing.folder / "verdicts").iterdir())) == 2
+    assert len(list((asked.jobs.folder / "verdicts").iterdir())) == 2
 
 
 def test_a_claim_keeps_all_that_was_asked(ask: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.experiments.viability.validation.architecture", lambda _: "x86_64")
-    asked, _ = ask(needs(1), Question(Criteria(least=(Least("RR@10", 0.1),))))
+    asked, _ = ask(needs(1), Question(Criteria(least=(MinimumMeasure("RR@10", 0.1),))))
     found = validation.validate(asked, instances.read("aws")["m6g.medium"])
-    assert found.least == {"RR@10": 0.1} and "RR@10 >= 0.1" in render.claim(found, "md")
+    assert found.least == {"RR@10": 0.1} and "RR@10 >= 0.1" in render.render_validation(found, "md")
 
 
 def test_a_picture_is_whole_or_not_there(ask: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn = curve.measure(ask(needs(129))[0], 1, (144 * MIB,))
-    stem = ask.bench.folder / plot.default_name(1, 0, 4, (144 * MIB,))
+    drawn = curve.measure_curve(ask(needs(129))[0], 1, (144 * MIB,))
+    stem = ask.bench.folder / curve.plot_name(1, 0, 4, (144 * MIB,))
 
     def cut(_figure: object, path: object, **_: object) -> None:
         Path(str(path)).write_text("half", encoding="ascii")
@@ -246,11 +245,11 @@ def test_a_picture_is_whole_or_not_there(ask: Asker, monkeypatch: pytest.MonkeyP
     with monkeypatch.context() as patch:
         patch.setattr("matplotlib.figure.Figure.savefig", cut)
         with pytest.raises(KeyboardInterrupt):
-            plot.draw(drawn, stem)
+            curve.draw_curve(drawn, stem)
     assert not stem.with_name(f"{stem.name}.png").exists()
-    assert all(path.stat().st_size > 5000 for path in plot.draw(drawn, stem))
+    assert all(path.stat().st_size > 5000 for path in curve.draw_curve(drawn, stem))
 
 
 def test_curves_of_other_queries_or_limits_have_other_names() -> None:
     asked = [(1, 0, 300, ()), (1, 0, 100, ()), (1, 1, 300, ()), (2, 0, 300, ()), (1, 0, 300, (1,)), (1, 0, 300, (2,))]
-    assert len({plot.default_name(*each) for each in asked}) == len(asked)
+    assert len({curve.plot_name(*each) for each in asked}) == len(asked)

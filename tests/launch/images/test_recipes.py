@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.launch.images import context
+from harness.launch.images import recipes as recipes_images
 from harness.launch.images.catalog import System
 from harness.launch.images.platforms import AMD64, ARM64
 from harness.launch.images.recipes import driver_files, engine_recipe, recipe
@@ -135,7 +135,9 @@ def test_the_driver_in_the_image_imports_nothing_that_is_not_there() -> None:
 
 def packed(system: System, wheelhouse: Path, files: Path) -> bytes:
     target = io.BytesIO()
-    context.engine(target, system, dict.fromkeys((system.lock, *system.shared_locks.values()), wheelhouse), files)
+    recipes_images.write_engine_context(
+        target, system, dict.fromkeys((system.lock, *system.shared_locks.values()), wheelhouse), files
+    )
     return target.getvalue()
 
 

@@ -1,12 +1,16 @@
-"""How systems look: a colour, a marker, a dash and a hatch of their own, the same in every picture; and their names."""
+"""The look of all plots: styles of systems, names, titles, small print, legends, axes, and the files they become.
+
+No display, no settings of the user, no clock: the same plot always gives the same bytes.
+"""
 
 from __future__ import annotations
 
 import functools
+import math
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,16 +21,14 @@ from harness.records import digest
 from harness.untrusted import one_line
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-
-# MERGED harness.report.plots.theme: What every picture is drawn on and how it becomes a file: no display, no settings
-# but ours, no clock.
-
 
 FORMATS = ("png", "svg", "pdf")
 DPI = 150
 _LONGEST_NAME = 60
+WIDTH = 6.0
+_SMALL = 7
 # What a file would say of the time at which it was made.
 _UNDATED: dict[str, dict[str, Any]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
 # Names hold "$": nothing is mathematics.  Fonts in PDFs are those that publishers take.
@@ -50,7 +52,7 @@ def settings(font_size: float = 10) -> Iterator[None]:
         yield
 
 
-def blank(width: float, height: float) -> Figure:
+def new_figure(width: float, height: float) -> Figure:
     """An empty figure, in inches, whose parts make room for each other; no window and no list holds it."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -113,7 +115,7 @@ _LINE = 100
 
 
 @dataclass(frozen=True)
-class Look:
+class SystemStyle:
     """One system's."""
 
     colour: str
@@ -122,14 +124,14 @@ class Look:
     hatch: str
 
 
-def looks(systems: Iterable[str]) -> dict[str, Look]:
+def system_styles(systems: Iterable[str]) -> dict[str, SystemStyle]:
     """A look for each system of a table's rows; given the same rows, always the same.
 
     The most frequent come first, so that those which are often seen together share no colour.
     """
     times = Counter(systems)
     return {
-        system: Look(
+        system: SystemStyle(
             _COLOURS[place % len(_COLOURS)],
             _MARKERS[place % len(_MARKERS)],
             _DASHES[place % len(_DASHES)],
@@ -139,7 +141,7 @@ def looks(systems: Iterable[str]) -> dict[str, Look]:
     }
 
 
-def text(name: str, longest: int = 500) -> str:
+def plain_text(name: str, longest: int = 500) -> str:
     """A stranger's text as the picture's font can show it: one line, code points for what it has no glyph for."""
     known = _glyphs()
     shown = "".join(each if ord(each) in known else f"[U+{ord(each):04X}]" for each in one_line(name))
@@ -148,11 +150,11 @@ def text(name: str, longest: int = 500) -> str:
     return f" {shown}" if shown.startswith("_") else shown
 
 
-def short(names: Iterable[str]) -> dict[str, str]:
+def short_names(names: Iterable[str]) -> dict[str, str]:
     """What each name is called in a picture: cut where it is long, and never as another one is."""
     found: dict[str, str] = {}
     for name in dict.fromkeys(names):
-        cut = label = text(name, _LONGEST)
+        cut = label = plain_text(name, _LONGEST)
         number = 2
         while label in found.values():
             label, number = f"{cut} ({number})", number + 1
@@ -160,7 +162,7 @@ def short(names: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def listed(items: Iterable[str]) -> str:
+def first_of(items: Iterable[str]) -> str:
     """Some of many, with how many there are besides."""
     every = list(items)
     more = f" and {len(every) - _LISTED} more" if len(every) > _LISTED else ""
@@ -169,7 +171,7 @@ def listed(items: Iterable[str]) -> str:
 
 def small_print(sentences: Iterable[str]) -> list[str]:
     """Sentences in lines that fit below a picture."""
-    return [line for each in sentences for line in textwrap.wrap(text(each, 1200), _LINE)]
+    return [line for each in sentences for line in textwrap.wrap(plain_text(each, 1200), _LINE)]
 
 
 @functools.cache
@@ -177,3 +179,105 @@ def _glyphs() -> frozenset[int]:
     from matplotlib.font_manager import findfont, get_font
 
     return frozenset(get_font(findfont("DejaVu Sans")).get_charmap())
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What stands around a picture: ``title``, and sentences of small print below it.
+
+    ``styles`` are of all systems of the table, by name: a system looks the same in every picture.
+    """
+
+    title: str
+    notes: tuple[str, ...]
+    styles: Mapping[str, SystemStyle]
+
+
+@dataclass(frozen=True)
+class Canvas:
+    """A figure with a title on top and small print below; ``legend_top``: where a legend begins (0 below, 1 on top)."""
+
+    figure: Figure
+    legend_top: float
+
+
+def new_canvas(frame: Frame, height: float, entries: int = 0, columns: int = 3) -> Canvas:
+    """A figure with title and small print; its axes are laid out between them.
+
+    Args:
+        frame: what stands there.
+        height: inches of what is drawn, with its axes' labels.
+        entries: how many a legend below will have, in so many ``columns``.
+        columns: see there.
+    """
+    lines = small_print(frame.notes)
+    title, named = 0.3, 0.18 * math.ceil(entries / columns) + 0.06 * bool(entries)
+    below = 0.13 * len(lines) + 0.1
+    whole = title + height + named + below
+    figure = new_figure(WIDTH, whole)
+    engine: Any = figure.get_layout_engine()
+    engine.set(w_pad=0.08, rect=(0, (below + named) / whole, 1, height / whole))
+    figure.text(0.5, 1 - 0.08 / whole, plain_text(frame.title, 90), ha="center", va="top", fontsize=10)
+    small: dict[str, Any] = {"ha": "left", "va": "top", "fontsize": _SMALL, "color": INK}
+    figure.text(0.012, (below - 0.04) / whole, "\n".join(lines), **small)
+    return Canvas(figure, (below + named) / whole)
+
+
+def add_legend(canvas: Canvas, entries: Sequence[tuple[Any, str]], columns: int = 3) -> None:
+    """Handles and their names, between picture and small print."""
+    handles, names = zip(*entries, strict=True)
+    drawn = canvas.figure.legend(
+        handles,
+        names,
+        loc="upper center",
+        bbox_to_anchor=(0.5, canvas.legend_top),
+        borderaxespad=0,
+        ncols=columns,
+        fontsize=7.5,
+        frameon=False,
+        handlelength=2.6,
+    )
+    drawn.set_in_layout(False)  # its room is kept free already
+
+
+def system_entries(names: Iterable[str], styles: Mapping[str, SystemStyle], **drawn: Any) -> list[tuple[Any, str]]:
+    """A legend's entries: each system's marker, or its line where ``linestyle`` is asked for."""
+    from matplotlib.lines import Line2D
+
+    called = short_names(sorted(set(names)))
+    found = []
+    for name, label in called.items():
+        look = styles[name]
+        settings = {"marker": look.marker, "linestyle": "none", "markersize": 6, **drawn}
+        if drawn.get("linestyle") == "dash":
+            settings["linestyle"] = look.dash
+        found.append((Line2D([], [], color=look.colour, **settings), label))
+    return found
+
+
+def set_number_axis(axis: Any, values: Iterable[float], *, from_zero: bool = True, narrow: bool = False) -> bool:
+    """Set an axis up for numbers: logarithmic where they span more than a decade.  True if it is.
+
+    ``narrow``: there is room for few of them.
+    """
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    known = [value for value in values if value is not None]
+    wide = bool(known) and min(known) > 0 and max(known) > 10 * min(known)
+    name = axis.axis_name
+    axes = axis.axes
+    if wide:
+        getattr(axes, f"set_{name}scale")("log")
+        decades = math.log10(max(known) / min(known))
+        axis.set_major_locator(LogLocator(subs=(1.0,) if decades > (1.3 if narrow else 3) else (1.0, 2.0, 5.0)))
+        axis.set_minor_formatter(NullFormatter())
+    elif from_zero and known and min(known) >= 0:
+        getattr(axes, f"set_{name}lim")(**{"left" if name == "x" else "bottom": 0})
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    return wide
+
+
+def add_grid(axes: Axes, which: Any = "both") -> None:
+    """Faint lines, and no box."""
+    axes.grid(axis=which, color="#dddddd", linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)

@@ -82,7 +82,7 @@ def test_a_clean_run_with_a_very_heavy_tail_raises_no_alarm() -> None:
     assert alarms == [set()] * 30
 
 
-def test_moods_of_the_machine_are_no_slow_start() -> None:
+def test_changing_machine_speed_is_no_cold_start() -> None:
     # Each trial is 10 % slower or faster throughout, at random; that is neither a slope nor, yet, a drift.
     for seed in range(20):
         moods = np.random.default_rng(1000 + seed).uniform(0.95, 1.05, 5)
@@ -115,7 +115,7 @@ def test_a_mild_start_is_found_though_trials_differ_as_a_whole() -> None:
     assert start.ratio == pytest.approx(1.4, abs=0.03)
 
 
-def test_a_start_of_a_few_microseconds_is_nobodys_warm_up() -> None:
+def test_start_slower_by_microseconds_is_ignored() -> None:
     assert sample_checks.start(simulated(1, median_s=1e-6, stalls=0, shape=np.full(40, 3.0))) is None
 
 
@@ -145,7 +145,7 @@ def test_a_single_stall_is_no_drift() -> None:
     )
 
 
-def test_the_first_trial_of_a_process_being_the_slowest_is_told_apart() -> None:
+def test_slowest_first_trial_is_reported_as_cold() -> None:
     cold = sample_checks.inspect(simulated(4, jobs=1, trials=5, by_trial=np.array([2.0, 1, 1, 1, 1]), stalls=0), {})
     assert cold.drift is not None
     assert cold.drift.cold
@@ -257,7 +257,7 @@ def test_few_slow_samples_that_carry_the_mean_are_found(slow: int, held: float) 
 
 
 @pytest.mark.parametrize(("sigma", "within"), [(1.0, 0.1), (1.0, 0.3), (0.0, 0.5)])
-def test_lognormal_latencies_are_carried_by_no_few(sigma: float, within: float) -> None:
+def test_lognormal_latencies_have_no_few_slow_samples(sigma: float, within: float) -> None:
     for seed in range(20):
         rng = np.random.default_rng(seed)
         grid = 1e-3 * rng.lognormal(0, sigma, 300) * rng.lognormal(0, within, (3, 300))
@@ -284,7 +284,7 @@ def test_slow_queries_are_a_tail_and_no_slow_samples() -> None:
     assert once is not None and once.trials == 1
 
 
-def test_a_slow_trial_is_drift_and_no_few_samples() -> None:
+def test_slow_trial_is_drift_and_not_few_slow_samples() -> None:
     facts = sample_checks.inspect(simulated(3, by_trial=np.array([1.0, 1.0, 3.0, 1.0, 1.0]), stalls=0), {})
     assert facts.drift is not None and facts.carried is None
 

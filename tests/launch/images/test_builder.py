@@ -18,10 +18,9 @@ import requests
 
 from harness import filesystem
 from harness.errors import EngineError, ImageError, StoreError
-from harness.launch.images import base_image, builder, docker_build, emulation
-from harness.launch.images.catalog import System
+from harness.launch.images import base_image, builder, emulation
+from harness.launch.images.catalog import NotFor, System
 from harness.launch.images.recipes import recipe
-from harness.launch.images.system_files import NotFor
 from tests.support.toy_dataset import with_asset
 
 # Replaces what it was given; refuses one word.
@@ -50,7 +49,7 @@ class Scripted:
 
 
 def build(client: Scripted, cache: Path) -> None:
-    docker_build.build(
+    builder.build_image(
         cast(docker.DockerClient, client),
         "system 'toy'",
         "harness-toy:0",
@@ -101,7 +100,7 @@ def test_a_full_engine_disk_is_no_fault_of_the_image(
 
 
 def test_a_build_that_prints_without_end_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(docker_build, "_LOG_CHARS", 1000)
+    monkeypatch.setattr(builder, "_LOG_CHARS", 1000)
     client = Scripted(
         {"stream": "Step 1/1 : RUN yes\n"},
         *[{"stream": "y\n" * 1000}] * 10,

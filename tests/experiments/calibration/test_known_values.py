@@ -14,24 +14,28 @@ import pytest
 
 from harness.analysis.table import Cause, Finding, Validity
 from harness.driver import rate_search
-from harness.experiments.calibration import cases, queueing, truths
-from harness.experiments.calibration.observation import Seen
-from harness.experiments.calibration.truths import MIB, Truth, Verdict
+from harness.experiments.calibration import cases, known_values
+from harness.experiments.calibration.known_values import MIB, CaseReport, FigureVerdict, KnownValue
 from harness.jobs.suite import SuiteProtocol
 from harness.records import MAX_PROBES, Outcome, Probe, ScenarioParams
 from harness.stats import Estimate
 from tests.experiments.calibration.conftest import Job
 from tests.support import sample_records
 
-Make = Callable[..., Seen]
-(QUEUE,) = (case.truth for group in cases.GROUPS for case in group.cases if isinstance(case.truth, queueing.Queue))
+Make = Callable[..., CaseReport]
+(QUEUE,) = (
+    case.known_value
+    for group in cases.GROUPS
+    for case in group.cases
+    if isinstance(case.known_value, known_values.ServerQueue)
+)
 
 
-def oks(truth: Truth, seen: Seen) -> list[bool]:
+def oks(truth: KnownValue, seen: CaseReport) -> list[bool]:
     return [verdict.ok for verdict in truth.verdicts(seen)]
 
 
-def only(truth: Truth, seen: Seen) -> Verdict:
+def only(truth: KnownValue, seen: CaseReport) -> FigureVerdict:
     (verdict,) = truth.verdicts(seen)
     return verdict
 
@@ -50,29 +54,35 @@ def only(truth: Truth, seen: Seen) -> Verdict:
 def test_a_mean_is_held_to_the_larger_of_one_per_cent_and_twenty_microseconds(
     seen: Make, truth_s: float, found_s: float, ok: bool
 ) -> None:
-    assert only(truths.Mean(truth_s), seen(latency_mean_s=Estimate(found_s))).ok is ok
+    assert only(known_values.MeanLatency(truth_s), seen(latency_mean_s=Estimate(found_s))).ok is ok
 
 
 @pytest.mark.parametrize(
     ("found_s", "ok"), [(0.02, True), (0.09, True), (0.0199, True), (0.0197, False), (2e-6, False)]
 )
 def test_a_lie_must_not_gain_anything(seen: Make, found_s: float, ok: bool) -> None:
-    assert only(truths.NotFaster(0.02), seen(latency_mean_s=Estimate(found_s))).ok is ok
+    assert only(known_values.NotFaster(0.02), seen(latency_mean_s=Estimate(found_s))).ok is ok
 
 
 def test_a_sleep_is_held_to_the_adapters_own_clock_of_the_timed_queries(seen: Make) -> None:
-    truth = truths.Mean(None)
+    truth = known_values.MeanLatency(None)
     assert only(truth, seen([1e-3, 1e-3], [1.1e-3, 1.3e-3], latency_mean_s=Estimate(1.21e-3))).ok
     verdict = only(truth, seen([1e-3, 1e-3], [1.1e-3, 1.3e-3], latency_mean_s=Estimate(1.0e-3)))
-    assert not verdict.ok and verdict.planted == "1.2 ms"
+    assert not verdict.ok and verdict.injected == "1.2 ms"
 
 
 def test_a_figure_that_is_missing_is_off_and_says_why(seen: Make) -> None:
     failed = seen(outcome=Outcome.CRASH, detail="it fell over")
-    assert not only(truths.Mean(1e-3), failed).ok and not only(truths.Mean(None), failed).ok
-    verdict = only(truths.Memory("bare", MIB), failed)
+    assert not only(known_values.MeanLatency(1e-3), failed).ok and not only(known_values.MeanLatency(None), failed).ok
+    verdict = only(known_values.PeakMemory("bare", MIB), failed)
     assert not verdict.ok and "it fell over" in verdict.measured and verdict.severity == math.inf
-    for truth in (truths.NotFaster(1.0), truths.Throughput(1.0), QUEUE, truths.Bare(), truths.Clean()):
+    for truth in (
+        known_values.NotFaster(1.0),
+        known_values.Throughput(1.0),
+        QUEUE,
+        known_values.BareMemory(),
+        known_values.Clean(),
+    ):
         assert oks(truth, failed) == [False]
 
 
@@ -97,11 +107,11 @@ def test_a_percentile_is_right_when_its_interval_holds_the_truth(
         name: Estimate(times[int(share * len(times))])
         for name, share in (("p50_s", 0.5), ("p95_s", 0.95), ("p99_s", 0.99))
     }
-    assert oks(truths.Lognormal(1e-3, 0.8), seen(times, queries=2000, **figures)) == expected
+    assert oks(known_values.LognormalLatency(1e-3, 0.8), seen(times, queries=2000, **figures)) == expected
 
 
 def test_memory_leaves_the_interpreter_out_and_counts_no_mapped_page(seen: Make) -> None:
-    truth = truths.Memory("bare", 64 * MIB, 256 * MIB)
+    truth = known_values.PeakMemory("bare", 64 * MIB, 256 * MIB)
     right = {"peak_anon_bytes": 76 * MIB, "peak_mapped_bytes": 256 * MIB}
     assert oks(truth, seen(**right)) == [True, True]
     assert oks(truth, seen(**{**right, "peak_anon_bytes": (76 + 256) * MIB})) == [False, True]
@@ -113,10 +123,10 @@ def test_memory_leaves_the_interpreter_out_and_counts_no_mapped_page(seen: Make)
 @pytest.mark.parametrize(("error_mib", "ok"), [(60, True), (62, False), (-62, False)])
 def test_much_memory_is_held_to_three_per_cent(seen: Make, error_mib: int, ok: bool) -> None:
     found = seen(peak_anon_bytes=(2048 + 12 + error_mib) * MIB)
-    assert only(truths.Memory("bare", 2048 * MIB), found).ok is ok
+    assert only(known_values.PeakMemory("bare", 2048 * MIB), found).ok is ok
 
 
-def seen_of(seen: Seen, job: Job) -> Seen:
+def seen_of(seen: CaseReport, job: Job) -> CaseReport:
     """The same row of this job."""
     return replace(seen, jobs=(job,))  # type: ignore[arg-type]
 
@@ -128,7 +138,7 @@ def noisy(*causes: Cause) -> dict[str, Any]:
 
 
 def test_a_reason_must_be_named_and_weigh_what_it_should(seen: Make) -> None:
-    truth = truths.Reason("drift", Cause.DRIFT)
+    truth = known_values.NamedReason("drift", Cause.DRIFT)
     named = noisy(Cause.COUNTERS, Cause.DRIFT)
     assert oks(truth, seen(**named)) == [True]
     assert oks(truth, seen(**{**named, "validity": Validity.CLEAN})) == [False]
@@ -142,18 +152,18 @@ def test_a_reason_must_be_named_and_weigh_what_it_should(seen: Make) -> None:
 
 def test_a_clean_run_must_be_clean(seen: Make) -> None:
     remark = (Finding(Cause.PAGE_CACHE, Validity.CLEAN, "a remark"),)
-    assert oks(truths.Clean(), seen(findings=remark)) == [True]
+    assert oks(known_values.Clean(), seen(findings=remark)) == [True]
     disturbed = noisy(Cause.CANARY, Cause.DRIFT)
-    assert oks(truths.Clean(), seen(**{**disturbed, "findings": (*disturbed["findings"], *remark)})) == [True]
-    assert oks(truths.Clean(), seen(**noisy(Cause.DRIFT))) == [False]
-    assert oks(truths.Clean(), seen(**noisy(Cause.CANARY, Cause.RESULT_CACHE))) == [False]
-    assert oks(truths.Clean(), seen(**{**disturbed, "validity": Validity.INVALID})) == [False]
-    verdict = only(truths.Clean(), seen(**noisy(Cause.RANKINGS)))
+    assert oks(known_values.Clean(), seen(**{**disturbed, "findings": (*disturbed["findings"], *remark)})) == [True]
+    assert oks(known_values.Clean(), seen(**noisy(Cause.DRIFT))) == [False]
+    assert oks(known_values.Clean(), seen(**noisy(Cause.CANARY, Cause.RESULT_CACHE))) == [False]
+    assert oks(known_values.Clean(), seen(**{**disturbed, "validity": Validity.INVALID})) == [False]
+    verdict = only(known_values.Clean(), seen(**noisy(Cause.RANKINGS)))
     assert not verdict.ok and "it is rankings" in verdict.measured
 
 
 def test_an_outcome_must_be_this_one_for_this_reason(seen: Make) -> None:
-    truth = truths.Ends(Outcome.OOM, "one of its processes")
+    truth = known_values.JobEnd(Outcome.OOM, "one of its processes")
     child = "the kernel killed one of its processes at the memory limit of 256 MiB"
     assert oks(truth, seen(outcome=Outcome.OOM, detail=child)) == [True]
     assert oks(truth, seen(outcome=Outcome.OOM, detail="the kernel killed the job")) == [False]
@@ -163,7 +173,7 @@ def test_an_outcome_must_be_this_one_for_this_reason(seen: Make) -> None:
 
 @pytest.mark.parametrize(("found", "ok"), [(1600, True), (1584.5, True), (1583, False), (1617, False)])
 def test_throughput_is_held_to_one_per_cent(seen: Make, found: float, ok: bool) -> None:
-    assert only(truths.Throughput(1600), seen(throughput_qps=Estimate(found))).ok is ok
+    assert only(known_values.Throughput(1600), seen(throughput_qps=Estimate(found))).ok is ok
 
 
 def probed(rate_qps: float, queries: int, *, slower_s: float = 0.0, stalls: dict[int, float] | None = None) -> Job:
@@ -229,7 +239,7 @@ def test_a_stall_shows_in_the_open_loop_and_hides_in_the_closed_one(seen: Make) 
     stalled = probed(500.0, 700, stalls={50: 1.0})
     steady = probed(500.0, 700)
     alone = [1e-3] * 699 + [1.001]
-    shown, hidden = (queueing.Stall(1e-3, 1.0, 50, open_loop) for open_loop in (True, False))
+    shown, hidden = (known_values.StalledQuery(1e-3, 1.0, 50, open_loop) for open_loop in (True, False))
     assert oks(shown, seen_of(seen(), stalled)) == [True]
     assert oks(shown, seen_of(seen(), steady)) == [False]
     assert oks(shown, seen_of(seen(), replace(stalled, latency_s=alone))) == [False]

@@ -1,0 +1,443 @@
+"""Known values of calibration cases, one class a kind: each compares the report of its case with the truth.
+
+The bounds are the instrument's promise; they are written in ``docs/method/measurement.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness import stats
+from harness.analysis.table import Cause, Finding, Row, Validity
+from harness.driver import rate_search
+from harness.records import Outcome, Probe
+from harness.results.reader import StoredJob
+from harness.results.schema import Result
+
+MIB = 1 << 20
+# The larger of 1 % and 20 microseconds; the larger of 3 % and 8 MiB.
+TIME_SHARE, TIME_S = 0.01, 20e-6
+MEMORY_SHARE, MEMORY_BYTES = 0.03, 8 * MIB
+# Chance must not fail a calibration: its own intervals are wider than the 95 % that reports print.
+CONFIDENCE = 0.999
+# Findings of the counters and the canary about the machine; no case injects them.
+MACHINE = frozenset({Cause.STEAL, Cause.FOREIGN_CPU, Cause.CANARY, Cause.SLOW_MACHINE})
+# What a disturbed machine causes in any system.
+_FOLLOWS = frozenset({Cause.DRIFT, Cause.WARMUP})
+_CELL = 60  # characters of a foreign sentence that a table shows
+
+
+@dataclass(frozen=True)
+class CaseReport:
+    """The report of a case: its row, and the stored jobs behind the row.
+
+    ``bare_bytes`` is the reported peak of anonymous memory of the same processes when they hold nothing: the
+    interpreters' own.  ``None`` where that was not measured.
+    """
+
+    row: Row
+    jobs: tuple[StoredJob, ...]
+    bare_bytes: int | None = None
+
+    @property
+    def doubts(self) -> tuple[Finding, ...]:
+        """Return the findings that make the row noisy or invalid."""
+        return tuple(finding for finding in self.row.findings if finding.validity is not Validity.CLEAN)
+
+    @property
+    def disturbance(self) -> str | None:
+        """Return the first finding against the machine, which weakens any verdict on the system."""
+        return next((finding.text for finding in self.doubts if finding.cause in MACHINE), None)
+
+    @property
+    def latency_s(self) -> NDArray[np.float64]:
+        """Return every timed latency in seconds."""
+        return self._timed_samples("latency_ns") / 1e9
+
+    @property
+    def injected_s(self) -> NDArray[np.float64]:
+        """Return the times of the timed searches by the adapter's own clock, in seconds."""
+        return self._timed_samples("stage_planted_ns") / 1e9
+
+    def _timed_samples(self, column: str) -> NDArray[np.float64]:
+        parts = []
+        for job in self.jobs:
+            samples = job.samples()
+            timed = samples.column("trial").to_numpy() >= 0  # warm-up and repeats are numbered below 0
+            parts.append(np.asarray(samples.column(column).to_numpy()[timed], dtype=np.float64))
+        return np.concatenate(parts)
+
+
+@dataclass(frozen=True)
+class FigureVerdict:
+    """One figure: the injected value, the reported one, and whether they agree.
+
+    All but ``ok`` is text for people.  ``severity`` is the error as a share of the allowed one: of many repeats the
+    worst is shown.
+    """
+
+    figure: str
+    injected: str
+    measured: str
+    error: str
+    allowed: str
+    ok: bool
+    severity: float = 0.0
+
+
+def ms(seconds: float) -> str:
+    """Format a time in milliseconds, with four digits below 100 ms."""
+    return f"{seconds * 1e3:,.4g} ms" if seconds < 0.1 else f"{seconds * 1e3:,.1f} ms"
+
+
+def mib(size: float) -> str:
+    """Format bytes as MiB."""
+    return f"{size / MIB:,.1f} MiB"
+
+
+def percent(error: float, truth: float) -> str:
+    """Format an error as per cent of the truth."""
+    return f"{error / truth:+.2%}"
+
+
+def short(text: str) -> str:
+    """Cut a sentence to the width of a table's cell."""
+    return text if len(text) <= _CELL else text[: _CELL - 3].rstrip() + "..."
+
+
+def allowed_error_s(truth_s: float) -> float:
+    """Return how far a time may be off, in seconds: the larger of 1 % and 20 microseconds."""
+    return max(TIME_SHARE * truth_s, TIME_S)
+
+
+def missing_verdict(figure: str, injected: str, reason: str | None) -> FigureVerdict:
+    """Fail a figure that was not reported."""
+    measured = f"nothing: {short(reason or 'no reason given')}"
+    return FigureVerdict(figure, injected, measured, "", "a figure", False, math.inf)
+
+
+def time_verdict(figure: str, truth_s: float, measured_s: float) -> FigureVerdict:
+    """Compare two durations in seconds."""
+    allowed_s, error_s = allowed_error_s(truth_s), measured_s - truth_s
+    error = f"{error_s * 1e6:+,.1f} us ({percent(error_s, truth_s)})"
+    severity = abs(error_s) / allowed_s
+    allowed = f"{allowed_s * 1e6:,.0f} us"
+    return FigureVerdict(figure, ms(truth_s), ms(measured_s), error, allowed, severity <= 1, severity)
+
+
+def memory_verdict(figure: str, truth: int, measured: int) -> FigureVerdict:
+    """Compare two sizes in bytes, within the larger of 3 % and 8 MiB."""
+    allowed = max(MEMORY_SHARE * truth, MEMORY_BYTES)
+    severity = abs(measured - truth) / allowed
+    error = f"{(measured - truth) / MIB:+.1f} MiB"
+    return FigureVerdict(figure, mib(truth), mib(measured), error, mib(allowed), severity <= 1, severity)
+
+
+class KnownValue(Protocol):
+    """A truth that a case injects."""
+
+    @property
+    def timed(self) -> bool:
+        """Return whether a disturbed machine spoils it, so that a second try is fair."""
+
+    def verdicts(self, report: CaseReport) -> Iterator[FigureVerdict]:
+        """Yield one verdict for each promised figure."""
+
+
+@dataclass(frozen=True)
+class MeanLatency:
+    """A mean latency in seconds; ``None``: the time inside ``search`` by the adapter's own clock."""
+
+    service_s: float | None
+    timed: bool = True
+
+    def verdicts(self, report: CaseReport) -> Iterator[FigureVerdict]:
+        """Compare the row's mean."""
+        mean = report.row.latency_mean_s
+        if mean.value is None:
+            injected = "by its own clock" if self.service_s is None else ms(self.service_s)
+            yield missing_verdict("mean", injected, mean.reason or report.row.detail)
+            return
+        truth_s = self.service_s if self.service_s is not None else float(report.injected_s.mean())
+        yield time_verdict("mean", truth_s, mean.value)
+
+
+@dataclass(frozen=True)
+class NotFaster:
+    """A mean latency in seconds that a lie must not lower; a busy machine can only raise it."""
+
+    service_s: float
+    timed: bool = False
+
+    def verdicts(self, report: CaseReport) -> Iterator[FigureVerdict]:
+        """Compare the row's mean with the lower bound."""
+        mean, injected = report.row.latency_mean_s, ms(self.service_s)
+        if mean.value is None:
+            yield missing_verdict("mean", injected, mean.reason or report.row.detail)
+            return
+        least_s = self.service_s - allowed_error_s(self.service_s)
+        error = percent(mean.value - self.service_s, self.service_s)
+        yield FigureVerdict("mean", injected, ms(mean.value), error, f"at least {ms(least_s)}", mean.value >= least_s)
+
+
+@dataclass(frozen=True)
+class LognormalLatency:
+    """Latencies drawn from a lognormal distribution."""
+
+    median_s: float
+    sigma: float
+    timed: bool = True
+
+    def verdicts(self, report: CaseReport) -> Iterator[FigureVerdict]:
+        """Check that the reported intervals hold the distribution's percentiles."""
+        from scipy.special import ndtri
+
+        latency_s = report.latency_s
+        reported = {"p50": report.row.p50_s, "p95": report.row.p95_s, "p99": report.row.p99_s}
+        for name, figure in reported.items():
+            truth_s = self.median_s * math.exp(self.sigma * float(ndtri(float(name[1:]) / 100)))
+            interval = stats.percentile(latency_s, name, report.row.queries or 0, confidence=CONFIDENCE)
+            if figure.value is None or interval.low is None or interval.high is None:
+                yield missing_verdict(name, ms(truth_s), figure.reason or interval.reason)
+                continue
+            yield FigureVerdict(
+                name,
+                ms(truth_s),
+                ms(figure.value),
+                percent(figure.value - truth_s, truth_s),
+                f"within {ms(interval.low)} .. {ms(interval.high)}",
+                interval.low <= truth_s <= interval.high,
+            )
+
+
+@dataclass(frozen=True)
+class PeakMemory:
+    """Anonymous bytes on top of the interpreter's own, and touched bytes of a mapped file.
+
+    ``bare`` names the case to subtract: the same processes, holding nothing.  ``mapped_bytes`` is ``None`` where no
+    file was mapped, and mapped pages are not judged.
+    """
+
+    bare: str
+    anonymous_bytes: int
+    mapped_bytes: int | None = None
+    timed: bool = False
+
+    def verdicts(self, report: CaseReport) -> Iterator[FigureVerdict]:
+        """Compare peak anonymous memory less the bare system's, and the peak of mapped file pages."""
+        peak = report.row.peak_anon_bytes
+        if peak is None or report.bare_bytes is None:
+            yield missing_verdict("anonymous", mib(self.anonymous_bytes), report.row.detail)
+        else:
+            yield memory_verdict("anonymous", self.anonymous_bytes, peak - report.bare_bytes)
+        if self.mapped_bytes is not None:
+            mapped = report.row.peak_mapped_bytes
+            if mapped is None:
+                yield missing_verdict("mapped file", mib(self.mapped_bytes), report.row.detail)
+            else:
+                yield memory_verdict("mapped file", self.mapped_bytes, mapped)
+
+
+@dataclass(frozen=True)
+class BareMemory:
+    """Processes that hold nothing: only the interpreter, which the other memory cases subtract."""
+
+    maximum_bytes: int = 64 * MIB
+    timed: bool = False
+
+    def verdicts(self, report: CaseReport) -> Iterator[FigureVerdict]:
+        """Check that a peak was reported, and that an interpreter explains it."""
+        peak = report.row.peak_anon_bytes
+        if peak is None:
+            yield missing_verdict("anonymous", "interpreters alone", report.row.detail)
+        else:
+            allowed, ok = f"at most {mib(self.maximum_bytes)}", 0 < peak <= self.maximum_bytes
+            yield FigureVerdict("anonymous", "interpreters alone", mib(peak), "", allowed, ok)
+
+
+@dataclass(frozen=True)
+class NamedReason:
+    """A fault that must make the row ``noisy`` or ``invalid``, for this cause."""
+
+    fault: str
+    cause: Cause
+    validity: Validity = Validity.NOISY
+    timed: bool = True
+
+    def verdicts(self, report: CaseReport) -> Iterator[FigureVerdict]:
+        """Check that the cause is named, and has the right weight."""
+        named = next((finding for finding in report.doubts if finding.cause is self.cause), None)
+        ok = named is not None and report.row.outcome is Outcome.OK and report.row.validity is self.validity
+        measured = f"{_state(report.row)}: {short(named.text) if named else 'not named'}"
+        yield FigureVerdict("named", self.fault, measured, "", f"{self.validity.value}, and named", ok)
+
+
+@dataclass(frozen=True)
+class Clean:
+    """A system without any fault."""
+
+    timed: bool = True
+
+    def verdicts(self, report: CaseReport) -> Iterator[FigureVerdict]:
+        """Fail on a false alarm; an alarm is true where counters or canary show a disturbed machine."""
+        row = report.row
+        ok = row.outcome is Outcome.OK and row.validity is Validity.CLEAN
+        findings = "; ".join(finding.text for finding in report.doubts)
+        measured = _state(row) if ok else f"{_state(row)}: {short(findings)}"
+        if not ok and report.disturbance and row.outcome is Outcome.OK:
+            causes = {finding.cause for finding in report.doubts}
+            ok = causes <= MACHINE | _FOLLOWS and row.validity is Validity.NOISY
+            measured = f"{_state(row)}, the machine was disturbed: {short(report.disturbance)}" if ok else measured
+        yield FigureVerdict("validity", "nothing", measured, "", "no false alarm", ok)
+
+
+@dataclass(frozen=True)
+class JobEnd:
+    """An outcome, and words of its detail."""
+
+    outcome: Outcome
+    words: str = ""
+    timed: bool = False
+
+    def verdicts(self, report: CaseReport) -> Iterator[FigureVerdict]:
+        """Compare the outcome."""
+        row = report.row
+        ok = row.outcome is self.outcome and self.words in (row.detail or "")
+        measured = row.outcome.value if ok else f"{row.outcome.value}: {short(row.detail or '')}"
+        injected = f"{self.outcome.value}: {self.words}" if self.words else self.outcome.value
+        yield FigureVerdict("outcome", injected, measured, "", "the same", ok)
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """Queries a second of the ``offline`` scenario."""
+
+    queries_per_s: float
+    timed: bool = True
+
+    def verdicts(self, report: CaseReport) -> Iterator[FigureVerdict]:
+        """Compare the row's throughput, within the bound of a batch's time."""
+        throughput, injected = report.row.throughput_qps, f"{self.queries_per_s:,.1f} q/s"
+        if throughput.value is None:
+            yield missing_verdict("throughput", injected, throughput.reason or report.row.detail)
+            return
+        error = abs(throughput.value / self.queries_per_s - 1)
+        yield FigureVerdict(
+            "throughput",
+            injected,
+            f"{throughput.value:,.1f} q/s",
+            f"{throughput.value / self.queries_per_s - 1:+.2%}",
+            f"{TIME_SHARE:.0%}",
+            error <= TIME_SHARE,
+            error / TIME_SHARE,
+        )
+
+
+@dataclass(frozen=True)
+class ServerQueue:
+    """A ``server`` that answers one query after the other, each in ``service_s``.
+
+    A seed sets the arrivals, so the latencies of an undisturbed queue are known at any rate, and so are the two rates
+    between which the search ends: ``shares`` of the server's capacity.
+    """
+
+    service_s: float
+    shares: tuple[float, float]
+    timed: bool = True
+
+    def verdicts(self, report: CaseReport) -> Iterator[FigureVerdict]:
+        """Compare the row's rate, and its p95 at that rate."""
+        capacity, rate = 1 / self.service_s, report.row.throughput_qps.value
+        injected = f"{capacity:,.0f} q/s capacity"
+        if rate is None:
+            yield missing_verdict("highest rate", injected, report.row.throughput_qps.reason or report.row.detail)
+            return
+        low, high = (capacity * share for share in self.shares)
+        error, allowed = f"{rate / capacity:.0%} of it", f"{low:,.0f} .. {high:,.0f} q/s"
+        yield FigureVerdict("highest rate", injected, f"{rate:,.0f} q/s", error, allowed, low <= rate <= high)
+        result = report.jobs[0].result
+        confirmed = next(probe for probe in result.probes if probe.check and probe.passed and probe.rate_qps == rate)
+        services_s = [self.service_s] * confirmed.queries
+        yield _percentile_verdict("p95", result, confirmed, services_s, report.row.p95_s.value)
+
+
+@dataclass(frozen=True)
+class StalledQuery:
+    """A system that stands still for ``stall_s`` in the timed query number ``at``.
+
+    Queries that arrive meanwhile wait, so an open loop's p99 is nearly the whole stall; a closed loop asks nobody, and
+    its p99 stays at the service time.
+    """
+
+    service_s: float
+    stall_s: float
+    at: int
+    open_loop: bool
+    timed: bool = True
+
+    def verdicts(self, report: CaseReport) -> Iterator[FigureVerdict]:
+        """Compare the p99 of the stored samples: a row shows none for a rate that failed."""
+        injected = f"{self.stall_s:g} s stall {'shown' if self.open_loop else 'hidden'}"
+        latency_s = report.latency_s
+        p99 = stats.percentile(latency_s, "p99", len(latency_s)).value
+        if p99 is None:
+            yield missing_verdict("p99", injected, report.row.detail)
+        elif self.open_loop:
+            result = report.jobs[0].result
+            services_s = [self.service_s] * len(latency_s)
+            services_s[self.at] += self.stall_s
+            verdict = _percentile_verdict("p99", result, result.probes[0], services_s, p99)
+            yield replace(verdict, injected=injected)
+        else:
+            maximum_s = 2 * self.service_s
+            yield FigureVerdict("p99", injected, ms(p99), "", f"at most {ms(maximum_s)}", p99 <= maximum_s)
+
+
+def queue_latencies_s(arrivals_ns: Sequence[int], services_s: Sequence[float]) -> NDArray[np.float64]:
+    """Return each query's latency from its arrival, in seconds, where one is served after the other.
+
+    Lindley (1952), "The theory of queues with a single server": a query waits for what its predecessor left.
+
+    Args:
+        arrivals_ns: rising times in nanoseconds.
+        services_s: how long each query is served, in seconds.
+    """
+    free_s, latencies = 0.0, []
+    for arrival_ns, service_s in zip(arrivals_ns, services_s, strict=True):
+        arrival_s = arrival_ns / 1e9
+        free_s = max(free_s, arrival_s) + service_s
+        latencies.append(free_s - arrival_s)
+    return np.array(latencies)
+
+
+def _percentile_verdict(
+    name: str, result: Result, probe: Probe, services_s: Sequence[float], measured_s: float | None
+) -> FigureVerdict:
+    """Compare a percentile of a probe with the injected queue's, and with one 20 microseconds a query slower.
+
+    The larger of 1 % and 20 microseconds is allowed on either side, as for any time.
+    """
+    arrivals = rate_search.arrivals_ns(result.spec.seed, probe.trial, probe.queries, probe.rate_qps)
+
+    def injected_s(slower_s: float) -> float:
+        latency_s = queue_latencies_s(arrivals, [service_s + slower_s for service_s in services_s])
+        return float(np.percentile(latency_s, float(name[1:]), method="inverted_cdf"))
+
+    truth_s, slow_s = injected_s(0.0), injected_s(TIME_S)
+    if measured_s is None:
+        return missing_verdict(name, ms(truth_s), "too few queries")
+    low, high = truth_s - allowed_error_s(truth_s), slow_s + allowed_error_s(slow_s)
+    error = percent(measured_s - truth_s, truth_s)
+    return FigureVerdict(
+        name, ms(truth_s), ms(measured_s), error, f"{ms(low)} .. {ms(high)}", low <= measured_s <= high
+    )
+
+
+def _state(row: Row) -> str:
+    return row.validity.value if row.outcome is Outcome.OK else f"{row.outcome.value} ({short(row.detail or '')})"

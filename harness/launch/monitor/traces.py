@@ -1,0 +1,269 @@
+"""Traces of a running job, and their sums over its trials: memory, the kernel's counters, GPUs."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from harness.records import Phase
+from harness.results.schema import Counters, GpuReading, GpuUse, Memory
+
+
+@dataclass(frozen=True)
+class MemoryNow:
+    """Anonymous plus shared memory, and mapped file pages."""
+
+    anon_bytes: int
+    mapped_bytes: int | None
+
+
+@dataclass(frozen=True)
+class MemoryTrace:
+    """Memory over time: ``anon`` holds (monotonic nanoseconds, bytes) pairs, ``interval_s`` apart at most."""
+
+    anon: tuple[tuple[int, int], ...] = ()
+    peak_mapped_bytes: int | None = None
+    peak_cgroup_bytes: int | None = None
+    peak_gpu_bytes: int | None = None
+    source: str | None = None
+    interval_s: float | None = None
+
+    def summary(self, phases: tuple[Phase, ...] = ()) -> Memory:
+        """Return the peaks, in all and by phase; a phase shorter than the interval may have none."""
+        by_phase = {}
+        for phase in phases:
+            inside = [value for t_ns, value in self.anon if phase.start_ns <= t_ns <= phase.end_ns]
+            if inside:
+                by_phase[phase.name] = max(inside)
+        return Memory(
+            peak_anon_bytes=max((value for _, value in self.anon), default=None),
+            peak_mapped_bytes=self.peak_mapped_bytes,
+            peak_cgroup_bytes=self.peak_cgroup_bytes,
+            peak_gpu_bytes=self.peak_gpu_bytes,
+            peak_anon_by_phase_bytes=by_phase,
+            source=self.source,
+            samples=len(self.anon),
+            sample_interval_s=self.interval_s,
+        )
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The kernel's running totals at one moment; only ``swap_bytes`` is no total but the bytes in swap now.
+
+    ``busy_ns`` and ``steal_ns`` are of the job's CPUs, whoever uses them, in the ticks of ``/proc/stat`` (mostly
+    10 ms).  The others are the job's own.
+    """
+
+    t_ns: int
+    cpu_ns: int | None = None
+    busy_ns: int | None = None
+    steal_ns: int | None = None
+    wait_ns: int | None = None
+    throttled_ns: int | None = None
+    swap_bytes: int | None = None
+    major_faults: int | None = None
+
+
+@dataclass(frozen=True)
+class CounterTrace:
+    """Readings over time, in their order."""
+
+    readings: tuple[Reading, ...] = ()
+
+    def summary(self, phases: tuple[Phase, ...] = ()) -> Counters:
+        """Sum the counters over the trials (:func:`over_trials`); all ``None`` without readings or trials."""
+        stretches = over_trials(self.readings, phases)
+        if not stretches:
+            return Counters()
+
+        def total(get: Callable[[Reading], int | None]) -> int | None:
+            return _sum(_less(get(readings[-1]), get(readings[0])) for readings in stretches)
+
+        own, busy = total(lambda reading: reading.cpu_ns), total(lambda reading: reading.busy_ns)
+        swapped = [value for readings in stretches for each in readings if (value := each.swap_bytes) is not None]
+        return Counters(
+            wall_s=_seconds(total(lambda reading: reading.t_ns)),
+            cpu_s=_seconds(own),
+            # Ticks against nanoseconds: a job alone on its CPUs may seem to have used more than there was.
+            foreign_cpu_s=None if own is None or busy is None else max(0, busy - own) / 1e9,
+            steal_s=_seconds(total(lambda reading: reading.steal_ns)),
+            wait_s=_seconds(total(lambda reading: reading.wait_ns)),
+            throttled_s=_seconds(total(lambda reading: reading.throttled_ns)),
+            swap_bytes=max(swapped, default=None),
+            major_faults=total(lambda reading: reading.major_faults),
+        )
+
+
+@dataclass(frozen=True)
+class Others:
+    """Processes of others on the job's GPUs, and the memory that they hold (None: unknown)."""
+
+    processes: int
+    held_bytes: int | None
+
+
+@dataclass(frozen=True)
+class Moment:
+    """State of the job's GPUs at one moment; ``energy_mj`` is a running total."""
+
+    t_ns: int
+    seen: GpuReading
+    energy_mj: int | None = None
+    others: Others | None = None
+
+
+@dataclass(frozen=True)
+class GpuTrace:
+    """Moments in their order; ``before`` counts the processes on the GPUs before the job."""
+
+    before: Others | None = None
+    moments: tuple[Moment, ...] = ()
+
+    def summary(self, phases: Sequence[Phase] = ()) -> GpuUse:
+        """Sum energy, clocks and their reasons over the trials, and count others at any time; None: unknown.
+
+        Energy is counted over the stretches of :func:`over_trials`; clocks only at moments within trials, because a
+        GPU rests between them.
+        """
+        inside = [moment for moment in self.moments if _within(moment, trials_of(phases))]
+        clocks = [clock for moment in inside if (clock := moment.seen.sm_clock_mhz) is not None]
+        said = [reasons for moment in inside if (reasons := moment.seen.clock_reasons) is not None]
+        strangers = self._strangers()
+        wall_s, energy_j = self._energy(phases)
+        return GpuUse(
+            wall_s=wall_s,
+            energy_j=energy_j,
+            readings=len(inside),
+            sm_clock_mhz=statistics.median(clocks) if clocks else None,
+            clock_reasons=dict(sorted(Counter(name for reasons in said for name in reasons).items())) if said else None,
+            foreign_processes=strangers.processes if strangers else None,
+            foreign_bytes=strangers.held_bytes if strangers else None,
+        )
+
+    def _strangers(self) -> Others | None:
+        """Return the most foreign processes seen at once; none before the job proves nothing about its time."""
+        during = [moment.others for moment in self.moments if moment.others is not None]
+        before = [self.before] if self.before and (during or self.before.processes) else []
+        return max((*before, *during), key=lambda each: (each.processes, each.held_bytes or 0), default=None)
+
+    def _energy(self, phases: Sequence[Phase]) -> tuple[float | None, float | None]:
+        """Return seconds and joules; both None without two moments, or where a GPU reports none."""
+        ends = [(stretch[0], stretch[-1]) for stretch in over_trials(self.moments, phases)]
+        used_mj = [_grown(first.energy_mj, last.energy_mj) for first, last in ends]
+        known_mj = [used for used in used_mj if used is not None]
+        if not ends or len(known_mj) < len(ends):
+            return None, None
+        return sum(last.t_ns - first.t_ns for first, last in ends) / 1e9, sum(known_mj) / 1e3
+
+
+def others(
+    listed: Mapping[int, int | None] | None, own: Collection[int], alive: Callable[[int], bool]
+) -> Others | None:
+    """Count the processes on the GPUs that are not the job's.
+
+    Args:
+        listed: pid -> bytes held; None where NVML reports none.
+        own: pids of the job, all that it ever had.
+        alive: tells whether a process exists; one that ended meanwhile may have been the job's.
+    """
+    if listed is None:
+        return None
+    held = [size for pid, size in listed.items() if pid not in own and alive(pid)]
+    known = [size for size in held if size is not None]
+    return Others(len(held), sum(known) if len(known) == len(held) else None)
+
+
+def _within(moment: Moment, trials: Sequence[Phase]) -> bool:
+    return any(trial.start_ns <= moment.t_ns <= trial.end_ns for trial in trials)
+
+
+def _grown(first_mj: int | None, last_mj: int | None) -> int | None:
+    """Return the growth of a total; None where it fell, because the driver was reloaded."""
+    if first_mj is None or last_mj is None or last_mj < first_mj:
+        return None
+    return last_mj - first_mj
+
+
+_TRIAL = re.compile(r"trial-\d+")
+
+
+class TimedReading(Protocol):
+    """Protocol of anything read at a moment."""
+
+    @property
+    def t_ns(self) -> int:
+        """Return the moment, on the clock of the job's phases."""
+
+
+AnyReading = TypeVar("AnyReading", bound=TimedReading)
+
+
+def trials_of(phases: Sequence[Phase]) -> list[Phase]:
+    """Return the timed trials among a job's phases, by start."""
+    return sorted((phase for phase in phases if _TRIAL.fullmatch(phase.name)), key=lambda trial: trial.start_ns)
+
+
+def over_trials(readings: Sequence[AnyReading], phases: Sequence[Phase]) -> list[Sequence[AnyReading]]:
+    """Return the stretches of readings over the trials, of two readings each at least.
+
+    A stretch goes from the reading nearest to a trial's start to the one nearest to its end.  The time between two
+    trials is left out: there the harness itself works on the job's CPUs, to look at the machine.  Where all trials ran
+    between two readings, the stretch is these two.
+
+    Args:
+        readings: in the order of their time.
+        phases: of the job, trials and others.
+    """
+    trials = trials_of(phases)
+    return _by_trial(readings, trials) or _around(readings, trials)
+
+
+def _by_trial(readings: Sequence[AnyReading], trials: list[Phase]) -> list[Sequence[AnyReading]]:
+    """Return the readings of each trial; a trial between two readings has none."""
+    stretches, least = [], 0
+    for trial in trials:
+        # No stretch is counted twice, whatever is nearest to two trials.
+        first, last = max(least, _nearest(readings, trial.start_ns)), _nearest(readings, trial.end_ns, late=True)
+        if first < last:
+            stretches.append(readings[first : last + 1])
+            least = last
+    return stretches
+
+
+def _around(readings: Sequence[AnyReading], trials: list[Phase]) -> list[Sequence[AnyReading]]:
+    """Return the last reading before all trials and the first after them, else within."""
+    start_ns = min((trial.start_ns for trial in trials), default=0)
+    end_ns = max((trial.end_ns for trial in trials), default=0)
+    before = [reading for reading in readings if reading.t_ns <= start_ns]
+    later = [reading for reading in readings if reading.t_ns > start_ns]
+    # The job may be gone before the next reading; then its last one has to do.
+    after = [reading for reading in later if reading.t_ns >= end_ns] or later[-1:]
+    return [(before[-1], after[0])] if trials and before and after else []
+
+
+def _nearest(readings: Sequence[AnyReading], t_ns: int, *, late: bool = False) -> int:
+    """Return the index of the reading nearest to a moment; of two equally near, the earlier or the later."""
+    order = range(len(readings))
+    return min(reversed(order) if late else order, key=lambda n: abs(readings[n].t_ns - t_ns), default=0)
+
+
+def _less(later: int | None, earlier: int | None) -> int | None:
+    return None if later is None or earlier is None else max(0, later - earlier)
+
+
+def _sum(values: Iterable[int | None]) -> int | None:
+    total = 0
+    for value in values:
+        if value is None:
+            return None
+        total += value
+    return total
+
+
+def _seconds(value_ns: int | None) -> float | None:
+    return None if value_ns is None else value_ns / 1e9

@@ -1,0 +1,276 @@
+"""Measured rows as a page's data, and the prices of the machines that they need at every date.
+
+Figures that rank rows are in full, figures that are only shown in fewer digits.  The page itself only multiplies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from harness.analysis import row_pricing
+from harness.analysis.row_pricing import Tariff
+from harness.analysis.table import Machine, Price, Row, Timing
+from harness.pricing import prices
+from harness.pricing.prices import Snapshot
+from harness.records import Outcome
+from harness.stats import Estimate
+from harness.untrusted import one_line
+
+# A figure: its value, its interval's ends, the number of its reason; cut after the last of these that is known.
+ShortEstimate = list[float | int | None] | None
+
+
+@dataclass
+class SharedTexts:
+    """Texts that many rows share, each stored once; a row holds numbers.  Foreign ones pass through ``one_line``."""
+
+    numbers: dict[str, int] = field(default_factory=dict)
+
+    def number(self, text: str | None) -> int | None:
+        """The number of a text; ``None`` for none."""
+        if text is None:
+            return None
+        return self.numbers.setdefault(one_line(text), len(self.numbers))
+
+    def all(self) -> list[str]:
+        """The texts in the order of their numbers."""
+        return list(self.numbers)
+
+
+def short_estimate(item: Estimate | None, texts: SharedTexts, *, digits: int | None = None) -> ShortEstimate:
+    """A figure as a list without trailing nulls.
+
+    Args:
+        item: the figure; ``None``: there is none.
+        texts: where its reason is kept.
+        digits: significant ones; ``None``: as many as it has, for what scores are made of.
+    """
+    if item is None:
+        return None
+    parts: list[float | int | None] = [rounded(part, digits) for part in (item.value, item.low, item.high)]
+    parts.append(texts.number(item.reason))
+    while parts and parts[-1] is None:
+        parts.pop()
+    return parts or None
+
+
+def rounded(value: float | None, digits: int | None) -> float | int | None:
+    """A number of so many significant digits, whole where it is."""
+    if value is None:
+        return None
+    if digits is not None:
+        value = float(f"{value:.{digits - 1}e}")
+    return int(value) if value == int(value) and abs(value) < 1e15 else value
+
+
+def rounded_all(values: Iterable[float], digits: int) -> list[float | int | None]:
+    """Many numbers, rounded."""
+    return [rounded(value, digits) for value in values]
+
+
+# Rows with the same need are priced on the same machine, with the same words.
+MachineNeed = tuple[str | None, int, int, int, int | None, str | None]
+
+
+def all_tariffs(chosen: Tariff) -> tuple[Tariff, ...]:
+    """All prices that are here, oldest first, and among them those that were asked for.
+
+    Raises:
+        FileError: a file of prices or facts is missing or wrong.
+    """
+    found = [
+        row_pricing.tariff(snapshot, chosen.root)
+        for file in prices.files(chosen.root)
+        for snapshot in prices.read(file, chosen.root).values()
+    ]
+    if not any(_snapshot_key(each.snapshot) == _snapshot_key(chosen.snapshot) for each in found):
+        found.append(chosen)
+    return tuple(found)
+
+
+def _snapshot_key(snapshot: Snapshot) -> tuple[str, str, str, str]:
+    return snapshot.provider, snapshot.region, snapshot.term, str(snapshot.as_of)
+
+
+def tariff_index(chosen: Tariff, known: Sequence[Tariff]) -> int:
+    """Where those that were asked for stand among all."""
+    return [_snapshot_key(each.snapshot) for each in known].index(_snapshot_key(chosen.snapshot))
+
+
+def machine_need(row: Row) -> MachineNeed:
+    """All of a row that says which machine prices it."""
+    here = None if row.machine is None else row_pricing.architecture(row.machine.architecture)
+    memory = row_pricing.gpu_memory_bytes(row)
+    return row.published_type, row.cpus, row.memory_limit_bytes, row.gpus, memory, here
+
+
+def snapshot_records(
+    needs: dict[MachineNeed, Row], known: Sequence[Tariff], texts: SharedTexts
+) -> list[dict[str, Any]]:
+    """Each snapshot with the place of each need, in the order of ``needs``.
+
+    Args:
+        needs: every need with one row that has it.
+        known: the prices.
+        texts: where words are kept.
+    """
+    return [
+        {
+            "provider": tariff.snapshot.provider,
+            "region": tariff.snapshot.region,
+            "term": tariff.snapshot.term,
+            "date": str(tariff.snapshot.as_of),
+            "source": texts.number(tariff.snapshot.source),
+            "places": [_price_record(row, tariff, texts) for row in needs.values()],
+        }
+        for tariff in known
+    ]
+
+
+def _price_record(row: Row, tariff: Tariff, texts: SharedTexts) -> dict[str, Any]:
+    price, note = row_pricing.choose_machine(row, tariff)
+    placed: dict[str, Any] = {"note": texts.number(note)}
+    if price is None:
+        return placed
+    # Whether a throughput is of the whole of that machine: asked with one that was measured, whatever the row's is.
+    asked = replace(row, scenario="server", outcome=Outcome.OK, throughput_qps=Estimate(1.0))
+    part = row_pricing.saturated(asked, price, note)
+    return placed | {
+        "type": texts.number(price.instance_type),
+        "usd": price.usd_per_hour,
+        "architecture": texts.number(price.architecture),
+        "vcpus": price.vcpus,
+        "memory": price.memory_bytes,
+        "gpus": price.gpus,
+        "part": texts.number(part.reason) if part.value is None else None,
+    }
+
+
+def throughput_note(row: Row) -> str | None:
+    """What is said of a cost that follows from a row's throughput, on whatever machine."""
+    if row.scenario == "single_stream":
+        return None
+    whole = Price("", "", row.cpus, row.memory_limit_bytes, "", "", 1.0, "", row.gpus)
+    return row_pricing.saturated(row, whole, None).reason
+
+
+# What is only looked at; a histogram is made of quantiles.
+_SHOWN_DIGITS, _QUANTILE_DIGITS = 5, 3
+
+
+@dataclass
+class SharedValues:
+    """What rows share, each stored once and named by its number."""
+
+    texts: SharedTexts = field(default_factory=SharedTexts)
+    machines: dict[Machine, int] = field(default_factory=dict)
+    needs: dict[MachineNeed, Row] = field(default_factory=dict)
+
+    def need(self, row: Row) -> int:
+        """The number of what a row needs of a machine."""
+        wanted = machine_need(row)
+        self.needs.setdefault(wanted, row)
+        return list(self.needs).index(wanted)
+
+    def machine(self, machine: Machine | None) -> int | None:
+        """The number of the machine that a row was measured on."""
+        return None if machine is None else self.machines.setdefault(machine, len(self.machines))
+
+
+def row_record(
+    row: Row, place: int, measures: tuple[str, ...], quantiles_s: tuple[float, ...] | None, shared: SharedValues
+) -> dict[str, Any]:
+    """One row; keys without a value are left out.
+
+    Args:
+        row: as measured, without money.
+        place: the number of its comparison group.
+        measures: in the order of the page.
+        quantiles_s: of its samples: minimum, every further 2 %, maximum.
+        shared: takes what other rows have as well.
+    """
+    texts = shared.texts
+    content = {
+        **_names(row, place, shared),
+        **(_figures(row, measures, texts) if row.outcome is Outcome.OK else {}),
+        "quantiles": None if quantiles_s is None else rounded_all(quantiles_s, _QUANTILE_DIGITS),
+        "findings": [[each.cause.value, each.validity.value, texts.number(each.text)] for each in row.findings],
+        # What is said by a finding is not said twice.
+        "notes": _other_notes(row.notes, {each.text for each in row.findings}, texts),
+    }
+    return {name: value for name, value in content.items() if value not in (None, [], {}, ())}
+
+
+def _names(row: Row, place: int, shared: SharedValues) -> dict[str, Any]:
+    texts = shared.texts
+    return {
+        "key": one_line(row.per_query_key),
+        "origin": texts.number(row.origin),
+        "keys": [one_line(key) for key in row.keys or (row.key,)],
+        "place": place,
+        "suite": texts.number(row.suite),
+        "system": texts.number(row.system),
+        "profile": texts.number(row.profile),
+        "outcome": row.outcome.value,
+        "validity": row.validity.value,
+        "detail": texts.number(row.detail),
+        "standIn": texts.number(row.stand_in),
+        "cpus": row.cpus,
+        "gpus": row.gpus,
+        "memory": row.memory_limit_bytes,
+        "need": shared.need(row),
+        "machine": shared.machine(row.machine),
+        "publishedType": texts.number(row.published_type),
+        "started": row.started_at,
+        "jobs": row.jobs,
+        "attempts": row.attempts,
+        "apart": row.harness_apart,
+        "pageCache": texts.number(row.page_cache),
+    }
+
+
+def _figures(row: Row, measures: tuple[str, ...], texts: SharedTexts) -> dict[str, Any]:
+    def shown(item: Estimate | None) -> ShortEstimate:
+        return short_estimate(item, texts, digits=_SHOWN_DIGITS)
+
+    def timing(item: Timing | None) -> list[ShortEstimate] | None:
+        return None if item is None else [shown(item.mean_s), shown(item.p50_s)]
+
+    return {
+        "queries": row.queries,
+        "trials": row.trials,
+        "judged": row.queries_judged,
+        "unjudged": len(row.queries_unjudged),
+        "measures": [short_estimate(row.measures.get(name), texts) for name in measures],
+        "mean": short_estimate(row.latency_mean_s, texts),
+        "onePass": row.one_pass_warmup,
+        "like": short_estimate(row.like_queries_s.get("mean"), texts),
+        "these": short_estimate(row.these_queries_s.get("mean"), texts),
+        "throughput": short_estimate(row.throughput_qps, texts),
+        "throughputNote": texts.number(throughput_note(row)),
+        "p50": shown(row.p50_s),
+        "p95": shown(row.p95_s),
+        "p99": shown(row.p99_s),
+        "atMost": {name: shown(item) for name, item in row.at_most_s.items()},
+        "service": timing(row.service_s),
+        "stages": {one_line(name): timing(item) for name, item in row.stages_s.items()},
+        "spread": {name: shown(item) for name, item in row.spread_s.items()},
+        "trialMeans": rounded_all(row.trial_means_s, _SHOWN_DIGITS),
+        "anon": row.peak_anon_bytes,
+        "mapped": row.peak_mapped_bytes,
+        "cgroup": row.peak_cgroup_bytes,
+        "gpuMemory": row.peak_gpu_bytes,
+        "energy": rounded(row.gpu_energy_j, _SHOWN_DIGITS),
+        "index": row.index_bytes,
+        "build": rounded(row.index_build_s, _SHOWN_DIGITS),
+        "builtWith": texts.number(row.build_envelope.name) if row.build_envelope else None,
+        "documents": row.corpus_documents,
+        "load": rounded(row.load_s, _SHOWN_DIGITS),
+        "first": rounded(row.first_query_s, _SHOWN_DIGITS),
+    }
+
+
+def _other_notes(notes: tuple[str, ...], said: set[str], texts: SharedTexts) -> list[int | None]:
+    return [texts.number(note) for note in notes if note not in said]
