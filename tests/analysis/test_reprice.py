@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from harness.analysis import published as published_tables
-from harness.analysis import reprice, row_cache, row_pricing
+from harness.analysis import reprice, row_pricing
 from harness.analysis.reprice import CHEAPEST, SAME, Repricing
+from harness.analysis.row_cache import CellRow, RowCache, RowSet
 from harness.analysis.table import Row, Table, Validity
 from harness.errors import UnknownName, UsageError
 from harness.pricing import prices
@@ -282,11 +283,14 @@ def test_reprice_renders_the_golden_files(root: Path, format: str, name: str) ->
 
 
 @pytest.mark.parametrize("format", ("md", "csv", "json"))
-def test_cached_rows_for_prices_give_the_same_text(root: Path, format: str) -> None:
-    some = tuple(replace(each, notes=("a note",), p50_s=Estimate(0.01)) for each in rows())
-    kept = row_cache.priceable(Table(some, ())).rows
-    assert kept != some
-    assert render(compare(root, *kept), format) == render(compare(root, *some), format)
+def test_columns_for_pricing_give_the_same_text(root: Path, tmp_path: Path, format: str) -> None:
+    some = tuple(replace(row, notes=("a note",), p50_s=Estimate(0.01)) for row in rows())
+    (tmp_path / "results").mkdir()
+    cache = RowCache(tmp_path / "cache", tmp_path / "results", ())
+    cache.write(RowSet(Table(some, ()), tuple(map(CellRow, some))))
+    table = cache.table(row_pricing.COLUMNS)
+    assert table is not None and table.rows != some
+    assert render(compare(root, *table.rows), format) == render(compare(root, *some), format)
 
 
 def test_reprice_refuses_an_unknown_format(root: Path) -> None:

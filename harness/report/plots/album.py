@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.analysis import axes as places
-from harness.analysis.axes import ComparisonGroup
+from harness.analysis.axes import ComparisonGroup, comparison_group
 from harness.analysis.leaderboard import LeaderboardQuery
 from harness.analysis.table import Table
 from harness.errors import UnknownName
@@ -67,7 +66,7 @@ def plots_of(
         raise UnknownName("measure", asked.measure, table.measures)
     grouped: dict[ComparisonGroup, list[int]] = defaultdict(list)
     for number, row in enumerate(table.rows):
-        grouped[places.of(row)].append(number)
+        grouped[comparison_group(row)].append(number)
     styles = style.system_styles(row.system for row in table.rows)
     called = _group_names(list(grouped))
     pictures, missing = [], []
