@@ -25,14 +25,14 @@ _work_option = click.option(
     metavar="s3://BUCKET[/PREFIX]",
     envvar="HARNESS_WORK",
     required=True,
-    help="Where inputs, jobs and results go to and come from.  [env: HARNESS_WORK]",
+    help="Folder in S3 for inputs, jobs and results.  [env: HARNESS_WORK]",
 )
-_region_option = click.option("--region", help="AWS region.  [default: the one that the AWS command line has]")
+_region_option = click.option("--region", help="AWS region.  [default: the AWS configuration's]")
 
 
 @click.group()
 def batch() -> None:
-    """AWS Batch: make, show and remove what a suite needs there.  It costs nothing while no job runs."""
+    """AWS Batch: deploy, list and delete a suite's stack.  It costs nothing while no job runs."""
 
 
 def _stack_options(command: Command) -> Command:
@@ -42,7 +42,7 @@ def _stack_options(command: Command) -> Command:
     @_work_option
     @_region_option
     @click.option("--instance", metavar="TYPE", help="One instance type for all profiles.")
-    @click.option("--burstable", is_flag=True, help="Allow types that sell a share of their CPUs' time.")
+    @click.option("--burstable", is_flag=True, help="Allow burstable types, whose latency depends on CPU credits.")
     @click.option(
         "--architecture",
         type=click.Choice(["x86_64", "arm64"]),
@@ -59,13 +59,13 @@ def _stack_options(command: Command) -> Command:
         show_default=True,
         help="GiB of each instance.",
     )
-    @click.option("--spot", is_flag=True, help="Spot instances: cheaper, and AWS takes them away at times.")
-    @click.option("--shared", is_flag=True, help="Let jobs share an instance; their results are marked noisy.")
+    @click.option("--spot", is_flag=True, help="Spot instances: cheaper, but AWS may interrupt them.")
+    @click.option("--shared", is_flag=True, help="Let jobs share an instance; marks their results noisy.")
     @click.option(
         "--agent-image",
         metavar="IMAGE",
         envvar="HARNESS_AGENT_IMAGE",
-        help="Another copy of the Python image that agents run in.  [env: HARNESS_AGENT_IMAGE]",
+        help="Python image of the agents, from another registry.  [env: HARNESS_AGENT_IMAGE]",
     )
     @wraps(command)
     def wrapped(suite: Path, work: str, region: str | None, subnets: tuple[str, ...] = (), **chosen: Any) -> None:
@@ -79,9 +79,9 @@ def _stack_options(command: Command) -> Command:
 
 @batch.command()
 @_stack_options
-@click.option("--subnet", "subnets", multiple=True, help="Where instances live; repeatable.  [default: the VPC's own]")
+@click.option("--subnet", "subnets", multiple=True, help="Subnet of the instances; repeatable.  [default: the VPC's]")
 def up(connections: Connections, wanted: Requirements, subnets: tuple[str, ...]) -> None:
-    """Deploy what SUITE needs in AWS Batch as a CloudFormation stack; a second time changes what differs."""
+    """Deploy SUITE's CloudFormation stack for AWS Batch; a second call changes only what differs."""
     work, region = wanted.options.work, wanted.options.region
     connections.expect_owner(work.bucket)
     found = account.find(connections, work, region)

@@ -58,14 +58,14 @@ _OF_RESULTS = {
 @queries_option
 @without_queries_option
 @measures_option
-@click.option("--by", metavar="MEASURE", help="What is set against cost.  [default: the first of --measures]")
+@click.option("--by", metavar="MEASURE", help="Measure compared with cost.  [default: the first of --measures]")
 @click.option(
     "--changed",
     type=click.IntRange(0, 1000),
     default=5,
     show_default=True,
     metavar="N",
-    help="Name so many queries that B does better, by that measure, and as many that it does worse.",
+    help="Name the N queries with the largest gain of B by that measure, and the N with the largest loss.",
 )
 @price_options
 @format_option(*FORMATS)

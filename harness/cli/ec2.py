@@ -21,17 +21,17 @@ from harness.cli.output import columns
 from harness.errors import AwsError, UsageError
 from harness.jobs import machines, suite
 from harness.jobs.machines import MachineChoice
-from harness.pricing import hardware_profiles, prices
 from harness.pricing import instances as types_of_instances
+from harness.pricing import prices
 
-_region_option = click.option("--region", help="The region.  [default: the one that AWS is configured for]")
-_one_region_option = click.option("--region", help="This region alone.  [default: all of the account]")
-_owners_option = click.option("--all-owners", is_flag=True, help="Also what others on the same account have started.")
+_region_option = click.option("--region", help="AWS region.  [default: the AWS configuration's]")
+_one_region_option = click.option("--region", help="Only this region.  [default: all of the account]")
+_owners_option = click.option("--all-owners", is_flag=True, help="Instances of other owners on the account too.")
 
 
 @click.group()
 def ec2() -> None:
-    """EC2: set up an account (up, template), look (ls), end (reap), remove (down)."""
+    """EC2: set up an account (up, template), list (ls), terminate (reap), remove (down)."""
 
 
 _work_argument = click.argument("work", metavar="s3://BUCKET[/PREFIX]")
@@ -98,11 +98,11 @@ def _types(suites: tuple[Path, ...], named: tuple[str, ...], region: str) -> lis
     """Return the instance types of the suites' profiles, or of all profiles, and those named."""
     snapshot = prices.snapshot(region=f"aws/{region}", term="on-demand")
     for name in named:
-        machines.check_known(name, types_of_instances.read("aws"))
+        machines.check_known(name, types_of_instances.read_instances("aws"))
     found = set(named)
     for path in suites:
         found |= {box.name for box in machines.of_suite(suite.load(path), snapshot, MachineChoice()).values()}
-    for name, envelope in ({} if suites else hardware_profiles.profiles()).items():
+    for name, envelope in ({} if suites else types_of_instances.hardware_profiles()).items():
         with suppress(UsageError):  # no type of the region has room for it
             found.add(machines.choose({name: envelope}, snapshot, MachineChoice(), {})[name].name)
     return sorted(found)
@@ -124,7 +124,7 @@ def down(work: str, region: str | None, results_too: bool) -> None:
 @_one_region_option
 @_owners_option
 def ls(work: str | None, region: str | None, all_owners: bool) -> None:
-    """Show all instances and left-over disks of ours, in all regions."""
+    """List your instances and left-over disks, in all regions."""
     connections = Connections(region)
     found, owner = _found(connections, region, all_owners)
     _show(found, owner)
@@ -146,9 +146,9 @@ def ls(work: str | None, region: str | None, all_owners: bool) -> None:
 @_owners_option
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def reap(work: str | None, region: str | None, all_owners: bool, yes: bool) -> None:
-    """End all instances and left-over disks of ours, in all regions, and wait until they are gone.
+    """Terminate your instances, delete left-over disks, in all regions, and wait until they are gone.
 
-    Finished jobs stay in S3: the `harness run` that launched them brings them home.  Exit code 1 if anything is left.
+    Finished jobs stay in S3: the `harness run` that launched them fetches them.  Exit code 1 if anything is left.
     """
     connections = Connections(region)
     found, owner = _found(connections, region, all_owners)

@@ -19,7 +19,7 @@ from harness.jobs import encode
 from harness.jobs.encode import TextSet
 from harness.launch.base import Limits
 from harness.launch.images import catalog
-from harness.pricing import hardware_profiles
+from harness.pricing import instances
 from harness.untrusted import one_line
 
 
@@ -29,26 +29,29 @@ from harness.untrusted import one_line
 @click.option(
     "--role",
     type=click.Choice(["document", "query"]),
-    help="Encode as what.  [default: document; with --texts: query]",
+    help="Role of the texts.  [default: document; with --texts: query]",
 )
 @click.option(
     "--texts",
     type=click.Path(path_type=Path),
     help="Encode these queries (JSON lines with _id and text, or id<TAB>text) instead of DATASET's.",
 )
-@click.option("--all", "everything", is_flag=True, help="All documents, not those alone that stored runs need.")
+@click.option("--all", "everything", is_flag=True, help="All documents, not only those that stored runs need.")
 @click.option(
     "--depth",
     type=click.IntRange(1),
     default=10,
     show_default=True,
-    help="Hits of each query of the stored runs, and so many again that are not judged.",
+    help="Hits of each query of the stored runs, and as many unjudged ones.",
 )
 @click.option(
     "--profile", help="Hardware profile to encode in.  [default: as index builds: all CPUs, half of the memory]"
 )
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path), help="Keep them in this file.  [default: RESULTS/embeddings/...]"
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Write the vectors to this file.  [default: RESULTS/embeddings/...]",
 )
 @results_option
 @only_option
@@ -70,7 +73,7 @@ def embed(
     cache: Path,
     models: Path | None,
 ) -> None:
-    """Make vectors of texts by SYSTEM, a dense one with an exact index, and keep them in a file.
+    """Encode texts with SYSTEM, a dense one with an exact index, and store the vectors in a file.
 
     Of DATASET's documents those are kept that the stored runs retrieved, and all that are judged; asked again after
     other runs, it adds what is missing.  The encoder runs in a container as for an index build, and not at all where
@@ -80,7 +83,7 @@ def embed(
     encode.check_exact_index(declared)
     if isinstance(results, str) and output is None:
         raise UsageError(f"{results}: vectors are kept on this disk; name a file with -o")
-    envelope = hardware_profiles.profile(profile) if profile else None
+    envelope = instances.hardware_profile(profile) if profile else None
     role = _role(role, dataset, texts)
     selected = _texts(dataset, texts, role, (results, only, None if everything else depth), folder)
 

@@ -24,9 +24,9 @@ from harness.untrusted import one_line
 @results_argument
 @click.option("--format", "form", type=click.Choice(FORMATS), required=True)
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The file or folder to make.")
-@click.option("--samples", is_flag=True, help="sqlite: every raw sample too.")
-@click.option("--actor-name", help="ir_metadata: who did it; left out unless given.")
-@click.option("--actor-team", help="ir_metadata: their team; left out unless given.")
+@click.option("--samples", is_flag=True, help="sqlite: raw samples too.")
+@click.option("--actor-name", help="ir_metadata: name of the actor.")
+@click.option("--actor-team", help="ir_metadata: team of the actor.")
 @measures_option
 @price_options
 @cache_option
@@ -86,10 +86,10 @@ def _ir_metadata(results: Path, measures: tuple[str, ...], output: Path, actor: 
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The folder to make.")
 @cache_option
 def merge(sources: tuple[str, ...], output: Path, cache: Path) -> None:
-    """Join results folders of several people or machines in one, each under the name of its origin.
+    """Merge results folders of several people or machines into one, each under the name of its origin.
 
-    An origin is called as its folder unless it is given a NAME; folders that were merged before keep their origins.
-    Tables of the new folder have a column for it, and jobs of two origins are never put together.
+    An origin has its folder's name, unless NAME is given; merged folders keep their origins.  Tables of the new folder
+    have a column for the origin, and jobs of two origins are never pooled.
     """
     with named_as_given(cache):
         folders = merge_results.named(source(text, cache) for text in sources)
@@ -105,14 +105,14 @@ def merge(sources: tuple[str, ...], output: Path, cache: Path) -> None:
 @click.option(
     "--against",
     type=click.Path(path_type=Path),
-    help="A report or leaderboard (--format json) whose figures are to follow too, at its own prices and measures.",
+    help="A report or leaderboard (--format json) to recompute too, at its own prices and measures.",
 )
 @cache_option
 @mirrored("results", files="ALL", thorough=True)
 def verify(results: Path, against: Path | None, cache: Path) -> None:
     """Recompute all checksums and derived figures of the stored RESULTS (a folder; default: results).
 
-    One line for each that does not follow: its place, what is stored, what follows. Exit code 1 if there is any.
+    Prints a line for each mismatch: its place, the stored and the recomputed value.  Exit code 1 if there is any.
     """
     with bar("verifying", "jobs") as step:
         verified = verify_results(results, cache=absolute(cache), against=against, progress=step)

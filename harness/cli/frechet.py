@@ -36,9 +36,9 @@ _LEAST_BOOTSTRAPS = 100
     "files",
     type=click.Path(path_type=Path),
     multiple=True,
-    help="Vectors of the documents, from `harness embed`; may come again.  [default: those kept beside the results]",
+    help="Vectors of the documents, from `harness embed`; repeatable.  [default: those beside the results]",
 )
-@click.option("--encoder", help="Of several, the vectors by this system alone.")
+@click.option("--encoder", help="Use only the vectors by this system.")
 @click.option(
     "-k", "cutoffs", type=click.IntRange(1), multiple=True, default=(1, 10), show_default=True, help="May come again."
 )
@@ -48,24 +48,22 @@ _LEAST_BOOTSTRAPS = 100
     type=click.Choice(tuple(_MOST)),
     default="10",
     show_default=True,
-    help="Judged documents of one query at most, best grades first, among equal ones by seed.",
+    help="Maximum judged documents of a query, best grades first, equal grades in random order.",
 )
 @click.option(
     "--relevant-from",
     type=click.IntRange(1),
     default=1,
     show_default=True,
-    help="The least grade of a relevant document.",
+    help="Minimum grade of a relevant document.",
 )
 @click.option("--against", metavar="SYSTEM", help="Subtract this system's distance.  [default: the nearest's]")
-@click.option(
-    "--unlabelled", is_flag=True, help="Beside it, with all judged documents of a query skipped before k are taken."
-)
+@click.option("--unlabelled", is_flag=True, help="Also measure with all judged documents skipped before k are taken.")
 @click.option(
     "--measures",
     default="nDCG@10 RR@10",
     show_default=True,
-    help="Beside it, with Kendall's tau; as ir_measures writes them.",
+    help="Also show these measures, with Kendall's tau; as ir_measures writes them.",
 )
 @click.option(
     "--bootstraps",
@@ -74,7 +72,7 @@ _LEAST_BOOTSTRAPS = 100
     show_default=True,
     help=f"Resamples of the queries, {_LEAST_BOOTSTRAPS} or more; 0: no intervals.",
 )
-@click.option("--seed", type=click.IntRange(0), default=2024, show_default=True, help="Of all that is drawn.")
+@click.option("--seed", type=click.IntRange(0), default=2024, show_default=True, help="Seed of all random draws.")
 @format_option(*FORMATS)
 @output_option
 @cache_option
@@ -97,7 +95,7 @@ def frechet(
     output: Path | None,
     cache: Path,
 ) -> None:
-    """Frechet distance between judged and retrieved documents, for systems with few labels.  Runs nothing.
+    """Measure the Frechet distance between judged and retrieved documents.  Runs nothing.
 
     RUNS: a folder of results (default: results), or run files with --qrels.  FD@k compares the embeddings of all judged
     relevant documents with those of all that a system has in its first k: 0 where they spread alike, and smaller is

@@ -27,9 +27,9 @@ log = logging.getLogger(__name__)
 
 @click.command()
 @click.argument("systems", nargs=-1)
-@click.option("--engine", "engines", multiple=True, metavar="NAME", help="Also an engine's, without any weights.")
-@click.option("--gpus", is_flag=True, help="Those for hardware profiles with GPUs, of engines that have such.")
-@platform_option("Those for this platform (arm64: Graviton), emulated where it is not the engine's own.")
+@click.option("--engine", "engines", multiple=True, metavar="NAME", help="An engine's image too, without weights.")
+@click.option("--gpus", is_flag=True, help="Images for hardware profiles with GPUs, of engines that have them.")
+@platform_option("Images for this platform (arm64: Graviton), emulated if it is not the Docker engine's.")
 @cache_option
 @models_option
 def images(
@@ -40,9 +40,9 @@ def images(
     cache: Path,
     models: Path | None,
 ) -> None:
-    """Make the images of SYSTEMS, or without any the one of each engine (no weights), and say how large they are.
+    """Build the images of SYSTEMS (default: each engine's, without weights), and print their sizes.
 
-    `harness run` makes what it needs by itself; this makes it beforehand.  Exit code 1 if one cannot be made.
+    `harness run` builds missing images by itself; this builds them beforehand.  Exit code 1 if a build fails.
     """
     chosen = _chosen(systems, engines, 1 if gpus else 0)
     with engine_errors():

@@ -13,8 +13,8 @@ from harness.launch import docker, fake, process
 from harness.launch.base import Launcher
 
 _LOCAL = (
-    "docker: containers with enforced limits. process: plain child processes, CPU affinity alone is held."
-    " fake: runs nothing, invents numbers; for tests."
+    "docker: containers with enforced limits. process: plain child processes, pinned to CPUs, no other limits."
+    " fake: runs nothing, invents values; for tests."
 )
 launcher_option = click.option(
     "--launcher", type=click.Choice(["docker", "process", "fake"]), default="docker", show_default=True, help=_LOCAL
@@ -24,8 +24,8 @@ run_launcher_option = click.option(
     type=click.Choice(["docker", "process", "fake", "ec2", "batch"]),
     default="docker",
     show_default=True,
-    help=f"{_LOCAL} ec2: containers on instances of EC2, launched and ended for it."
-    " batch: the same as jobs of AWS Batch, in the queues that `harness batch up` has made.",
+    help=f"{_LOCAL} ec2: containers on EC2 instances, launched and terminated for the run."
+    " batch: jobs of AWS Batch, in the queues that `harness batch up` makes.",
 )
 
 

@@ -85,8 +85,10 @@ def _read_by(parse: Callable[[Any], Any]) -> Callable[[click.Context, click.Para
 leaderboard_options = record_options(
     "query",
     LeaderboardQuery,
-    click.option("--dataset", help="Whose rows are ranked.  [default: the only one]"),
-    click.option("--measure", default="RR@10", show_default=True, help="What accuracy is, as ir_measures writes it."),
+    click.option("--dataset", help="Dataset to rank.  [default: the only one]"),
+    click.option(
+        "--measure", default="RR@10", show_default=True, help="Measure of accuracy, as ir_measures writes it."
+    ),
     click.option(
         "--weights",
         default=WEIGHTS,
@@ -100,7 +102,7 @@ leaderboard_options = record_options(
         "--amrs",
         callback=_read_by(_rates),
         metavar="AXIS=RATE,...",
-        help="Exchange rates that are fixed, e.g. latency=33.0507,cost=10.4392.",
+        help="Fixed exchange rates, e.g. latency=33.0507,cost=10.4392.",
     ),
     click.option(
         "--cutoff",
@@ -125,8 +127,8 @@ leaderboard_options = record_options(
 @click.command()
 @results_argument
 @leaderboard_options
-@click.option("--at-most", metavar="AXIS=X,...", help="Rank only rows up to these, e.g. latency=50,cost=2.")
-@click.option("--at-least", metavar="AXIS=X,...", help="Rank only rows from these on, e.g. accuracy=38.")
+@click.option("--at-most", metavar="AXIS=X,...", help="Rank only rows of at most these, e.g. latency=50,cost=2.")
+@click.option("--at-least", metavar="AXIS=X,...", help="Rank only rows of at least these, e.g. accuracy=38.")
 @judging_options
 @price_options
 @format_option("md", "csv", "json", "latex", PAGE, *PICTURES)
@@ -147,8 +149,8 @@ def leaderboard(
 ) -> None:
     """Rank the stored RESULTS (a folder; default: results) of one dataset.  Runs nothing.
 
-    By Dynascore (accuracy, cost and latency weighed), or by one axis among the rows that keep thresholds.  With it
-    stand the exchange rates, how far each rank holds, and the Pareto front.
+    By Dynascore (accuracy, cost and latency weighed), or by one axis among the rows that keep thresholds.  Also
+    shows the exchange rates, the stability of each rank, and the Pareto front.
     """
     override = rejudge.read(qrels, without_queries)
     stored = StoredResults(results, measures_for(query.measure), cache, selection, override)

@@ -37,13 +37,13 @@ _THRESHOLD = 0.9
     nargs=2,
     type=click.Path(path_type=Path),
     metavar="SAMPLE TRAINING",
-    help="Vectors of the sample's queries and of the training queries, by one encoder: harness embed makes them."
-    "  [default: only same texts are found]",
+    help="Vectors of the sample's and the training queries by one encoder, from `harness embed`."
+    "  [default: compare texts only]",
 )
 @click.option(
     "--threshold",
     type=click.FloatRange(0, 1, min_open=True),
-    help=f"The least cosine of near duplicates, with --embeddings.  [default: {_THRESHOLD}]",
+    help=f"Minimum cosine of near duplicates, with --embeddings.  [default: {_THRESHOLD}]",
 )
 @measures_option
 @click.option(
@@ -70,7 +70,7 @@ def leakage(
     output: Path | None,
     cache: Path,
 ) -> None:
-    """Find queries of the TRAINING set that come again in the sample, and what measures are without those.
+    """Find queries of the TRAINING set that recur in the sample, and the measures without them.
 
     TRAINING is a file of queries: JSON lines with _id and text, or id<TAB>text.  RUNS are a folder of results (default:
     results), or run files.  Queries leak where texts are the same but for case, punctuation and white space, or, with

@@ -186,11 +186,11 @@ results_option = click.option(
     metavar="PATH",
     default=Path("results"),
     show_default=True,
-    help="Where results lie: a folder, or s3://BUCKET/PREFIX.",
+    help="Results: a folder, or s3://BUCKET/PREFIX.",
 )
 results_argument = click.argument("results", type=results_path, default=Path("results"))
 only_option = click.option(
-    "--only", metavar="GLOB", help="Only cells whose system/dataset/scenario/profile (or any one of them) matches."
+    "--only", metavar="GLOB", help="Only cells whose system/dataset/scenario/profile (or one of these) matches."
 )
 cache_option = click.option(
     "--cache",
@@ -198,13 +198,13 @@ cache_option = click.option(
     metavar="PATH",
     envvar=config.CACHE_VARIABLE,
     default=config.default_cache_folder(),
-    help="Where downloads, corpora and indexes are kept.  [default: ~/.cache/ir-harness; env: HARNESS_CACHE]",
+    help="Folder for downloads, corpora and indexes.  [default: ~/.cache/ir-harness; env: HARNESS_CACHE]",
 )
 models_option = click.option(
     "--models",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     envvar="HARNESS_MODELS",
-    help="A folder of model weights, where the hub is not reached.  [env: HARNESS_MODELS]",
+    help="Folder of model weights, instead of the model hub.  [env: HARNESS_MODELS]",
 )
 
 

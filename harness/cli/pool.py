@@ -27,8 +27,8 @@ _SHOWN = 3
 @click.option(
     "--dataset", metavar="NAME|FOLDER", help="Holds the documents' texts.  [default: that of the stored results]"
 )
-@click.option("--no-texts", is_flag=True, help="Ids alone of the documents; needs no dataset.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Of the order.")
+@click.option("--no-texts", is_flag=True, help="Only ids of the documents; needs no dataset.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of the order.")
 @click.option("--format", "form", type=click.Choice(["tsv", "jsonl"]), default="tsv", show_default=True)
 @output_option
 @cache_option
@@ -45,11 +45,11 @@ def pool(
     output: Path | None,
     cache: Path,
 ) -> None:
-    """List what is to be judged: the unjudged documents among the first hits of all RUNS, each pair once.
+    """List the unjudged documents among the first hits of all RUNS, each pair once.
 
     RUNS are a folder of results (default: results), or run files.  The order hides whose a document is.  Fill the
-    column grade in, then `harness qrels add`.  Where nothing is judged yet, leave --qrels out: --queries, or those of
-    --dataset, are what is pooled for.
+    column grade in, then `harness qrels add`.  Without any judgements yet, leave --qrels out, and name the
+    queries with --queries or --dataset.
     """
     if no_texts and dataset is not None:
         raise UsageError("--no-texts leaves out what --dataset has; leave one of them out")

@@ -25,27 +25,25 @@ from harness.errors import UsageError
 from harness.pricing import offers
 from harness.pricing import prices as stored
 from harness.pricing.instances import Instance
-from harness.pricing.offers import LeftOut
+from harness.pricing.offers import UnfitInstance
 from harness.records import Envelope
 from harness.report import writers
 from harness.report.repricing import repricing_document
 
 
 @click.command()
-@click.option("--cpu", type=click.IntRange(1), required=True, help="At least so many vCPUs.")
-@click.option("--memory", type=click.FloatRange(0, 1e6, min_open=True), required=True, help="At least so many GiB.")
-@click.option("--gpu", type=click.IntRange(0), default=0, show_default=True, help="At least so many NVIDIA GPUs.")
+@click.option("--cpu", type=click.IntRange(1), required=True, help="Minimum vCPUs.")
+@click.option("--memory", type=click.FloatRange(0, 1e6, min_open=True), required=True, help="Minimum GiB.")
+@click.option("--gpu", type=click.IntRange(0), default=0, show_default=True, help="Minimum NVIDIA GPUs.")
 @click.option("--arch", type=click.Choice(["x86_64", "arm64"]), help="Only this architecture.  [default: any]")
 @click.option(
     "--reserve/--no-reserve",
     default=False,
     show_default=True,
-    help="The memory must be there beside what the host needs for itself (instance_profiles/defaults.toml).",
+    help="Require the memory beside the host's reserve (instance_profiles/defaults.toml).",
 )
-@click.option(
-    "--limit", type=click.IntRange(1), default=20, show_default=True, help="Show so many of the fitting ones."
-)
-@click.option("--left-out", is_flag=True, help="Name each type that was left out, not only how many.")
+@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Number of types to show.")
+@click.option("--left-out", is_flag=True, help="Name every type that was left out.")
 @price_options
 def instances(
     cpu: int,
@@ -57,15 +55,17 @@ def instances(
     left_out: bool,
     selection: PriceSelection,
 ) -> None:
-    """List the instance types that provide so many CPUs and so much memory, cheapest first.
+    """List the instance types with enough CPUs and memory, cheapest first.
 
-    Says how many others were left out, and why.
+    Also prints how many other types were left out, and why.
     """
     if math.isnan(memory):
         raise UsageError("--memory is no number; write GiB, e.g. 32")
     snapshot = selection.snapshot()
     envelope = Envelope("asked", cpu, round(memory * offers.GIB), gpu)
-    provided = offers.provide(envelope, snapshot, architecture=arch, reserve=offers.reserve() if reserve else None)
+    provided = offers.find_offers(
+        envelope, snapshot, architecture=arch, reserve=offers.host_reserve() if reserve else None
+    )
     if not provided.fitting:
         asked = f"{cpu} vCPUs, {memory:g} GiB and {gpu} GPUs{f' on {arch}' if arch else ''}"
         raise UsageError(f"no type in the prices of {snapshot} provides {asked}; ask for less, or another --region")
@@ -101,7 +101,7 @@ def _facts(instance: Instance, usd_per_hour: float) -> tuple[str, ...]:
     )
 
 
-def _left_out(left_out: tuple[LeftOut, ...], *, every: bool) -> None:
+def _left_out(left_out: tuple[UnfitInstance, ...], *, every: bool) -> None:
     by_reason: dict[str, list[str]] = {}
     for one in left_out:
         by_reason.setdefault(one.reason, []).append(one.instance.instance_type)
@@ -118,17 +118,17 @@ def prices() -> None:
     today = _today()
     newest: dict[tuple[str, str, str], tuple[str, int]] = {}
     lines = []
-    for file in stored.files():
-        for term, snapshot in stored.read(file).items():
+    for file in stored.snapshot_files():
+        for term, snapshot in stored.read_snapshots(file).items():
             age = (today - file.as_of).days
             region = f"{snapshot.provider} {snapshot.region}"
             lines.append((region, term, str(file.as_of), f"{age} days", str(len(snapshot.prices)), snapshot.source))
             newest[snapshot.provider, snapshot.region, term] = (region, age)
     columns(("region", "term", "as of", "age", "types", "source"), lines)
     for (*_, term), (region, age) in newest.items():
-        if age > stored.OLD:
+        if age > stored.OLD_DAYS:
             click.echo(
-                f"warning: the newest {term} prices of {region} are {age} days old (more than {stored.OLD}); "
+                f"warning: the newest {term} prices of {region} are {age} days old (more than {stored.OLD_DAYS}); "
                 "add newer ones: docs/reference/prices.md says how",
                 err=True,
             )

@@ -27,7 +27,7 @@ _SHOWN = 3
 
 @click.group()
 def qrels() -> None:
-    """Add judgements to a file of judgements, or look at one."""
+    """Add judgements to a file of judgements, or describe one."""
 
 
 @qrels.command("add")
@@ -44,25 +44,27 @@ def qrels() -> None:
     "--output",
     type=click.Path(path_type=Path),
     required=True,
-    help="The file of judgements to make; the one of --to adds to it in its place.",
+    help="File of judgements to write; may be the file of --to.",
 )
-@click.option("--source", help="Who judged, for the record.  [default: the name of FILE]")
+@click.option("--source", help="Name of the judge, for the record.  [default: the name of FILE]")
 @click.option(
     "--conflicts",
     type=click.Choice(["refuse", "keep", "override"]),
     default="refuse",
     show_default=True,
-    help="A pair that has another grade already: refuse all, keep the old grade, or take the new one.",
+    help="For a pair with another grade: refuse all, keep the old grade, or take the new one.",
 )
-@click.option("--dataset", metavar="NAME|FOLDER", help="Its queries and documents are the only ones that there are.")
+@click.option(
+    "--dataset", metavar="NAME|FOLDER", help="Refuse judgements of other queries or documents than this dataset's."
+)
 @cache_option
 def add(
     file: Path, base: str, output: Path, source: str | None, conflicts: str, dataset: str | None, cache: Path
 ) -> None:
     """Add the judgements of FILE: a pool that was filled in, or a TREC file of judgements.
 
-    What was judged when, by whom and from which file is recorded beside the new file, as NAME.provenance.jsonl.
-    Grades that are not filled in are skipped.
+    The record beside the new file, NAME.provenance.jsonl, names the date, the source and the file of each judgement.
+    Empty grades are skipped.
     """
     trec_lines.refuse_pipe(file)
     given = pool.read_graded_pool(file)
@@ -141,7 +143,7 @@ def _report(done: MergeRecord, output: Path) -> None:
 @click.option("--format", "form", type=click.Choice(["md", "json"]), default="md", show_default=True)
 @output_option
 def show_qrels(file: Path, form: str, output: Path | None) -> None:
-    """Say what a FILE of judgements holds: grades, judgements a query, and what was merged into it."""
+    """Describe a FILE of judgements: grades, judgements by query, and merges."""
     trec_lines.refuse_pipe(file)
     lines = qrels_merge.read_lines(file)
     merges = qrels_merge.read_provenance(file)

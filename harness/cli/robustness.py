@@ -36,14 +36,14 @@ robustness_options = record_options(
     "options",
     RobustnessOptions,
     click.option(
-        "--measure", default="nDCG@10", show_default=True, help="What the order is by, as ir_measures writes it."
+        "--measure", default="nDCG@10", show_default=True, help="Measure of the order, as ir_measures writes it."
     ),
     click.option(
         "--against",
         default="RR@10 AP",
         show_default=True,
         callback=_names,
-        help="Measures whose orders are held against it; '' for none.",
+        help="Measures whose orders are compared with it; '' for none.",
     ),
     click.option(
         "--keep",
@@ -53,7 +53,7 @@ robustness_options = record_options(
         show_default=True,
         callback=_keeps,
         metavar="N|SHARE",
-        help="Fewer judgements: at most N relevant ones a query, or a share of all; may stand several times.",
+        help="Fewer judgements: at most N relevant ones by query, or a share of all; repeatable.",
     ),
     click.option(
         "--resamples", type=click.IntRange(100, 100_000), default=1000, show_default=True, help="Of the queries."
@@ -63,7 +63,7 @@ robustness_options = record_options(
         type=click.IntRange(2, 10_000),
         default=100,
         show_default=True,
-        help="Of fewer judgements; 100 give shares to 10 points, 1000 to 3.",
+        help="Draws of fewer judgements; 100 give shares to 10 points, 1000 to 3.",
     ),
     click.option("--seed", type=click.IntRange(0), default=2023, show_default=True),
 )
@@ -87,7 +87,7 @@ def robustness(
     output: Path | None,
     cache: Path,
 ) -> None:
-    """How often two systems change places: with other queries, fewer judgements, another measure.  Runs nothing.
+    """Measure how often two systems swap ranks under other queries, fewer judgements, another measure.  Runs nothing.
 
     RUNS is one folder of results (default: results), or run files with their --qrels.  For each two systems it says in
     how many draws they stand the other way round, for each system between which ranks it moves, and for each way of

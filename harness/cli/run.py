@@ -61,20 +61,20 @@ work_option = click.option(
     "--work",
     metavar="s3://BUCKET[/PREFIX]",
     envvar="HARNESS_WORK",
-    help="ec2, batch: where this machine and those exchange everything.  [env: HARNESS_WORK]",
+    help="ec2, batch: folder in S3 through which machines exchange files.  [env: HARNESS_WORK]",
 )
 yes_option = click.option("--yes", is_flag=True, help="ec2, batch: do not ask whether to go on.")
 cloud_options = record_options(
     "cloud",
     CloudOptions,
-    click.option("--region", help="ec2, batch: the region.  [default: the one that AWS is configured for]"),
+    click.option("--region", help="ec2, batch: AWS region.  [default: the AWS configuration's]"),
     click.option("--instance", metavar="TYPE", help="ec2, batch: this instance type for all hardware profiles."),
     click.option(
         "--max-usd",
         "cap_usd",
         type=click.FloatRange(min=0, min_open=True),
         callback=_finite,
-        help="ec2, batch: never spend more, whatever happens.",
+        help="ec2, batch: never spend more.",
     ),
     click.option(
         "--max-instances",
@@ -84,9 +84,7 @@ cloud_options = record_options(
         show_default=True,
         help="ec2: at most this many at once; 1: one hardware profile after the other.",
     ),
-    click.option(
-        "--spot", is_flag=True, help="ec2: spot capacity; the same command measures again what it interrupts."
-    ),
+    click.option("--spot", is_flag=True, help="ec2: spot capacity; the same command measures interrupted jobs again."),
     click.option(
         "--burstable", is_flag=True, help="ec2, batch: allow burstable types, whose latency depends on CPU credits."
     ),
@@ -95,12 +93,10 @@ cloud_options = record_options(
         type=click.Choice(["x86_64", "arm64"]),
         default="x86_64",
         show_default=True,
-        help="ec2, batch: of the instances, and of the images that are made for them.",
+        help="ec2, batch: architecture of the instances and of their images.",
     ),
     click.option("--subnet", help="ec2: this subnet.  [default: those of the default VPC]"),
-    click.option(
-        "--dry-run", is_flag=True, help="ec2, batch: show what would be launched and what it costs, and stop."
-    ),
+    click.option("--dry-run", is_flag=True, help="ec2, batch: show the instances and their cost, and stop."),
 )
 
 
@@ -108,15 +104,15 @@ cloud_options = record_options(
 @click.argument("suite", type=click.Path(path_type=Path), required=False)
 @results_option
 @only_option
-@click.option("--fresh", is_flag=True, help="Measure again, also what is done; earlier results stay.")
+@click.option("--fresh", is_flag=True, help="Measure finished jobs again too; earlier results stay.")
 @click.option(
     "--contested",
     metavar="RESULTS",
     type=results_path,
-    help="Measure again those cells stored there whose place on the Pareto front (accuracy, cost, latency) is "
-    "contested, and no others.",
+    help="Measure only the cells of these results again whose place on the Pareto front (accuracy, cost, latency) "
+    "is undecided.",
 )
-@retry_option(0, "Measure noisy cells again, at most N times, where the reason may pass.")
+@retry_option(0, "Measure noisy cells again, at most N times, if the cause may pass.")
 @run_launcher_option
 @work_option
 @cloud_options
@@ -140,10 +136,10 @@ def run(
     cloud: CloudOptions,
     yes: bool,
 ) -> None:
-    """Run what SUITE (a TOML file) declares and is not done yet, then print the table.
+    """Run the jobs of SUITE (a TOML file) that are not done yet, then print the table.
 
-    Each job is stored as it ends; the same command again goes on from there.  Exit code 1 if a cell ended otherwise
-    than the suite foresees.
+    Each job is stored when it ends, so that the same command resumes a stopped run.  Exit code 1 if a cell has another
+    outcome than the suite expects.
     """
     cells = None
     if contested is not None:
@@ -264,14 +260,14 @@ def _contested(suite: Path | None, folder: Path, cache: Path) -> tuple[Path | No
 @click.argument("suite", type=click.Path(path_type=Path))
 @results_option
 @only_option
-@click.option("--fresh", is_flag=True, help="As if nothing were done.")
+@click.option("--fresh", is_flag=True, help="Plan as if no job were done.")
 @launcher_option
 @cache_option
 @models_option
 def plan(
     suite: Path, results: Path | str, only: str | None, fresh: bool, launcher: str, cache: Path, models: Path | None
 ) -> None:
-    """Show what `harness run SUITE` would run and what is done, and run nothing."""
+    """List the jobs of SUITE, done and to do.  Runs nothing."""
     loaded = load(suite)
     with named_as_given(cache):
         options = run_options(suite, of_suite(results, loaded.name, cache, "RECORDS"), only, fresh, cache)

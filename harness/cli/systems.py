@@ -21,14 +21,14 @@ from harness.experiments.calibration import run as calibration
 from harness.experiments.conformance import examine
 from harness.launch import doctor as host
 from harness.launch.images import catalog, pins
-from harness.pricing import hardware_profiles
+from harness.pricing import instances
 
 log = logging.getLogger(__name__)
 
 
 @click.command()
 def systems() -> None:
-    """List the systems that can be measured; marks those whose weights are not pinned, or stand in for others."""
+    """List the systems; mark those whose weights are not pinned, or are substitutes."""
     declared = catalog.systems().values()
     columns(("system", "engine", "what it is"), [(system.name, system.engine, system.told) for system in declared])
 
@@ -40,8 +40,8 @@ def systems() -> None:
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="Hash the files of this folder of models instead of asking the hub.",
 )
-@click.option("--newest", is_flag=True, help="Take the hub's newest commit, also where the file names a revision.")
-@click.option("--write", "write_it", is_flag=True, help="Put the pins into the system's file; without it, print them.")
+@click.option("--newest", is_flag=True, help="Take the hub's newest commit, even if the file names a revision.")
+@click.option("--write", "write_it", is_flag=True, help="Write the pins to the system's file instead of printing them.")
 def pin(system: str, models: Path | None, newest: bool, write_it: bool) -> None:
     """Look up the revision and the sha256 of SYSTEM's files: on the model hub, or in the folder of --models."""
     declared = catalog.system(system)
@@ -56,7 +56,7 @@ def pin(system: str, models: Path | None, newest: bool, write_it: bool) -> None:
 
 @click.command()
 def doctor() -> None:
-    """Look whether this machine is fit to measure on: each line ok, warn or fail, with the remedy."""
+    """Check whether this machine is fit for measurements: each line is ok, warn or fail, with the remedy."""
     findings = list(host.examine())
     for finding in findings:
         remedy = f"; {finding.remedy}" if finding.remedy else ""
@@ -67,7 +67,7 @@ def doctor() -> None:
 @click.command()
 @click.argument("system")
 @click.option("--profile", default="cpu1-mem1", show_default=True, help="Hardware profile to check under.")
-@platform_option("Check the image for this platform, emulated where it is not the engine's own.")
+@platform_option("Check the image for this platform, emulated if it is not the Docker engine's.")
 @launcher_option
 @cache_option
 @models_option
@@ -75,7 +75,7 @@ def conformance(
     system: str, profile: str, platform: str | None, launcher: str, cache: Path, models: Path | None
 ) -> None:
     """Check SYSTEM against the container contract with a ten-document corpus."""
-    declared, envelope = catalog.system(system), hardware_profiles.profile(profile)
+    declared, envelope = catalog.system(system), instances.hardware_profile(profile)
     failed = 0
     with closing(chosen_launcher(launcher, absolute(cache), models, platform)) as chosen:
         chosen.check()
@@ -97,7 +97,7 @@ def conformance(
 @click.option(
     "--repeats", type=click.IntRange(1, 1000), default=1, show_default=True, help="Run all cases that many times."
 )
-@retry_option(1, "Measure a case whose times are off again, at most N times; the table says so.")
+@retry_option(1, "Measure a case again whose times are off, at most N times; the table says so.")
 @click.option("--format", "form", type=click.Choice(["terminal", "md"]), default="terminal", show_default=True)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the table to this file as well.")
 @launcher_option
@@ -114,8 +114,7 @@ def calibrate(
 ) -> None:
     """Measure injected values, and show how far the reported ones are off.
 
-    A system that does exactly what its parameters say is measured as any other; about three minutes.  Exit code 1 if a
-    figure is off by more than the instrument promises.
+    Takes about three minutes.  Exit code 1 if an error is larger than the documented tolerance.
     """
     started = time.monotonic()
     with writable(results, cache) as location:

@@ -75,7 +75,7 @@ bench_options = record_options(
     click.option(
         "--queries", type=click.IntRange(1), default=300, show_default=True, help="Queries in the fixed sample."
     ),
-    click.option("--fresh", is_flag=True, help="Measure again, also what is stored; earlier jobs stay."),
+    click.option("--fresh", is_flag=True, help="Measure stored jobs again too; earlier jobs stay."),
     results_option,
     launcher_option,
     cache_option,
@@ -90,7 +90,7 @@ def criteria_options(command: Command) -> Command:
         "--max-latency",
         multiple=True,
         metavar="FIGURE=TIME",
-        help="mean, p50, p90, p95 or p99 of at most so much, e.g. p95=200ms; may come again."
+        help="Maximum mean, p50, p90, p95 or p99, e.g. p95=200ms; repeatable."
         "  [default: the mean within 25 % of unconstrained]",
     )
     @click.option(
@@ -98,7 +98,7 @@ def criteria_options(command: Command) -> Command:
         "least",
         multiple=True,
         metavar="MEASURE=VALUE",
-        help="At least so much, e.g. RR@10=0.3; may come again.",
+        help="Minimum of a measure, e.g. RR@10=0.3; repeatable.",
     )
     @wraps(command)
     def wrapped(*, max_latency: tuple[str, ...], least: tuple[str, ...], **given: Any) -> None:
@@ -107,8 +107,8 @@ def criteria_options(command: Command) -> Command:
     return wrapped
 
 
-_cpus_option = click.option("--cpus", default="1", show_default=True, metavar="N,...", help="CPU counts to ask for.")
-_gpus_option = click.option("--gpus", type=click.IntRange(0), default=0, show_default=True, help="Whole NVIDIA GPUs.")
+_cpus_option = click.option("--cpus", default="1", show_default=True, metavar="N,...", help="CPU counts to try.")
+_gpus_option = click.option("--gpus", type=click.IntRange(0), default=0, show_default=True, help="NVIDIA GPUs.")
 _format_option = click.option(
     "--format", "form", type=click.Choice(["md", "json"]), default="md", show_default=True, help="How to print it."
 )
@@ -125,10 +125,10 @@ _format_option = click.option(
 def viable(
     bench: Bench, cpus: str, gpus: int, criteria: Criteria, step: str, selection: PriceSelection, form: str
 ) -> None:
-    """Find the smallest memory limit in which SYSTEM still does its work, and what to rent for it.
+    """Find the smallest memory limit under which SYSTEM still works, and the instance to rent for it.
 
-    Each probe is a stored job, so the same command goes on where it was stopped, and shows what it found at once when
-    it comes again.  Exit code 1 where no limit could be confirmed.
+    Each probe is a stored job, so the same command resumes a stopped search, and shows a finished one at once.  Exit
+    code 1 where no limit could be confirmed.
     """
     counts = acceptance.parse_whole_numbers(cpus, "--cpus")
     question = Question(criteria, gpus, acceptance.parse_size(step, "--step"))
@@ -154,12 +154,12 @@ def viable(
 @click.command()
 @bench_options
 @click.option("--instance", required=True, help="An instance type, e.g. m6g.medium (`harness instances`).")
-@click.option("--provider", help="Whose type it is.  [default: the one in instance_profiles/defaults.toml]")
+@click.option("--provider", help="Provider of the type.  [default: the one in instance_profiles/defaults.toml]")
 @_gpus_option
 @criteria_options
 @_format_option
 def validate(bench: Bench, instance: str, provider: str | None, gpus: int, criteria: Criteria, form: str) -> None:
-    """Emulate the CPUs and the memory of an instance type here, and say whether SYSTEM does its work in them.
+    """Emulate the CPUs and the memory of an instance type here, and check whether SYSTEM works in them.
 
     Exit code 1 where it does not.
     """
@@ -173,7 +173,7 @@ def validate(bench: Bench, instance: str, provider: str | None, gpus: int, crite
 
 @click.command()
 @bench_options
-@click.option("--cpus", type=click.IntRange(1), default=1, show_default=True, help="How many CPUs.")
+@click.option("--cpus", type=click.IntRange(1), default=1, show_default=True, help="Number of CPUs.")
 @_gpus_option
 @click.option("--limits", metavar="SIZE,...", help="Memory limits, e.g. 64MiB,96MiB.  [default: a ladder of eight]")
 @click.option(

@@ -1,7 +1,7 @@
-"""A job folder, and how the job was seen to end -> outcome, samples, run.
+"""Collect an ended job: its outcome, samples and run, and the result to store.
 
-Whatever lies in ``out/`` was written by an untrusted image: it is bounded, parsed line by line, and checked
-against what was asked.  What the kernel and the engine saw outranks what the job says of itself.
+An untrusted image wrote ``out/``: it is bounded, parsed line by line, and checked against the spec.  Observations of
+the kernel and the engine outrank the job's own measurement.
 """
 
 from __future__ import annotations
@@ -36,17 +36,16 @@ _AT_LIMIT = 0.98
 _CLOCK_SLACK_S = 0.05
 _OTHER_PHASES = 8  # load, warm-up, close or build, and some to spare
 # A job out of memory that the kernel does not kill: its file pages are dropped and read back at once.
-# Of the limit: the kernel's own (page tables, slabs) and the last file pages take the rest.
+# Share of the limit: the kernel's own (page tables, slabs) and the last file pages take the rest.
 _ANON_SHARE = 0.8
-# Seen of a job that had stopped getting anywhere: 50 to 200.  One that reads an index from disk has more, but its
-# memory is no anonymous memory.
+# A thrashing job had 50 to 200.  A job that reads an index from disk has more, but little anonymous memory.
 _FAULTS_PER_S = 10
 _STRETCH_S = 20
 
 
 @dataclass(frozen=True)
 class Collected:
-    """What came of a job."""
+    """Outcome of a job, with its measurement, samples and counters."""
 
     outcome: Outcome
     detail: str | None
@@ -63,33 +62,33 @@ class Collected:
 
     @property
     def first_query_s(self) -> float | None:
-        """The first query after load, in seconds."""
+        """Return the latency of the first query after load, in seconds."""
         return self.samples[0].latency_ns / 1e9 if self.samples else None
 
     @property
     def warmup_done(self) -> int:
-        """Warm-up queries that were asked."""
+        """Return the number of warm-up queries."""
         return sum(sample.trial == WARMUP_TRIAL for sample in self.samples)
 
     @property
     def failed_to_load(self) -> bool:
-        """Whether a search job crashed before its index was open, as far as the job says."""
+        """Return whether a search job crashed before its index was open, by its own account."""
         loaded = self.samples or (self.measurement and self.measurement.load_s is not None)
         return self.outcome is Outcome.CRASH and not loaded
 
     def trials_finished(self, sample_size: int) -> int:
-        """Trials in which every query of the sample was answered."""
+        """Return the number of trials with every query of the sample answered."""
         return sum(count == sample_size for count in Counter(sample.trial for sample in self._timed()).values())
 
     def ranking_disagreements(self) -> int | None:
-        """Sample queries whose ranked ids differ between trials or repeats; None where nothing was asked twice."""
+        """Count queries whose ranked ids differ between trials or repeats; None without any repetition."""
         rankings: dict[str, set[bytes]] = {}
-        asked = [sample for sample in self.samples if sample.trial != WARMUP_TRIAL]
-        for sample in asked:
+        samples = [sample for sample in self.samples if sample.trial != WARMUP_TRIAL]
+        for sample in samples:
             rankings.setdefault(sample.query_id, set()).add(sample.ranking)
-        if len({sample.trial for sample in asked}) < 2:
+        if len({sample.trial for sample in samples}) < 2:
             return None
-        return sum(len(seen) > 1 for seen in rankings.values())
+        return sum(len(different) > 1 for different in rankings.values())
 
     def run(self, system: str, held_out: Collection[str] = ()) -> bytes | None:
         """Return the first trial's rankings as a TREC run, with the first answers of ``held_out`` warm-up queries."""
@@ -97,20 +96,19 @@ class Collected:
         if not timed:
             return None
         first_trial = min(sample.trial for sample in timed)
-        found = {sample.query_id: sample for sample in timed if sample.trial == first_trial}
+        first = {sample.query_id: sample for sample in timed if sample.trial == first_trial}
         for sample in self.samples:
             if sample.trial == WARMUP_TRIAL and sample.query_id in held_out:
-                found.setdefault(sample.query_id, sample)
-        first = sorted(found.values(), key=lambda sample: sample.query_id)
+                first.setdefault(sample.query_id, sample)
         lines = [
             f"{sample.query_id} Q0 {doc_id} {rank} {score!r} {system}\n"
-            for sample in first
+            for sample in sorted(first.values(), key=lambda sample: sample.query_id)
             for rank, (doc_id, score) in enumerate(sample.hits, 1)
         ]
         return "".join(lines).encode("utf-8")
 
     def table(self) -> pa.Table | None:
-        """Raw latencies as columns, in the order in which they were measured."""
+        """Return raw latencies as columns, in measuring order."""
         if not self.samples:
             return None
         import pyarrow as pa
@@ -136,10 +134,10 @@ class Collected:
 
 
 def collect(job: LaunchRequest, ended: Ended, unknown_ids: Callable[[set[str]], set[str]]) -> Collected:
-    """Judge a job by what it left and by how it was seen to end.
+    """Judge a job by the files that it left and by how it ended.
 
     Args:
-        unknown_ids: says which of some document ids the corpus does not have.
+        unknown_ids: returns the document ids that the corpus does not have.
     """
     measurement, unreadable = _measurement(job)
     found, doc_ids, wrong = read_samples(job)
@@ -223,7 +221,7 @@ def _most(*counts: int | None) -> int | None:
 
 
 def _negative(measurement: Measurement | None) -> str | None:
-    """What the image says of itself that is below 0."""
+    """Return the error where the image reports a fact below 0."""
     try:
         check_facts(json.loads(to_json(measurement)), "")
     except ValueError as error:
@@ -234,7 +232,7 @@ def _negative(measurement: Measurement | None) -> str | None:
 def _judge(
     job: LaunchRequest, ended: Ended, measurement: Measurement | None, unreadable: str | None
 ) -> tuple[Outcome, str | None]:
-    """The outcome, from the strongest evidence to the weakest."""
+    """Return the outcome, from the strongest evidence to the weakest."""
     inside_kills = measurement.oom_kills if measurement else None
     limit = job.spec.envelope.memory_bytes >> 20
     if ended.oom_killed or ended.oom_kills or inside_kills:
@@ -274,7 +272,7 @@ def _judge(
 
 
 def _stopped(job: LaunchRequest, ended: Ended, stopped: Stopped) -> tuple[Outcome, str]:
-    """Why it was stopped; for want of memory, where that is why it took so long."""
+    """Return why the job was stopped; ``oom`` where lack of memory made it slow."""
     starved = at_limit(ended, job.spec.envelope.memory_bytes) if stopped.outcome is Outcome.TIMEOUT else None
     if starved is None:
         return stopped.outcome, stopped.detail
@@ -282,15 +280,10 @@ def _stopped(job: LaunchRequest, ended: Ended, stopped: Stopped) -> tuple[Outcom
 
 
 def at_limit(ended: Ended, memory_bytes: int) -> str | None:
-    """What a job that had to be stopped did at its memory limit; ``None``: it was not there, or not for lack of it.
-
-    Args:
-        ended: how it was seen to end.
-        memory_bytes: its limit.
-    """
+    """Return the evidence that a stopped job thrashed at its memory limit, if there is any."""
     if ended.memory.peak_cgroup_bytes is None or not ended.memory.anon:
         return None  # no limit was in force
-    # The very last one may be of what is left after the kill.
+    # The last reading may fall after the kill.
     until_ns = ended.memory.anon[-1][0]
     anon_bytes = max(value for t_ns, value in ended.memory.anon if until_ns - t_ns <= _STRETCH_S * 1e9)
     known = [reading for reading in ended.counters.readings if reading.major_faults is not None]
@@ -335,7 +328,7 @@ def _unknown(doc_ids: set[str], unknown_ids: Callable[[set[str]], set[str]]) -> 
 
 
 def _impossible(spec: JobSpec, measurement: Measurement, found: list[Sample], wall_s: float) -> str | None:
-    """Times that do not fit into the time that we saw pass."""
+    """Return the error where claimed times exceed the time that passed."""
     here_s = (measurement.build_s or 0) - (measurement.resumed_s or 0)  # the rest was spent by earlier attempts
     inside_s = (measurement.load_s or 0) + here_s + worked_s(spec, found)
     if inside_s <= wall_s + _CLOCK_SLACK_S:

@@ -1,4 +1,4 @@
-"""What a job ran on, read from the host."""
+"""The environment of jobs: this host's CPUs, memory, GPUs and EC2 instance, and the harness's own version."""
 
 from __future__ import annotations
 
@@ -20,21 +20,18 @@ from harness.launch import host
 from harness.launch.monitor import gpu
 from harness.results.schema import Ec2Instance, Environment
 
-# MERGED harness.jobs.environment: Ask the instance metadata service, version 2, what EC2 tells its own machines.
-
-
 _ENDPOINT = "AWS_EC2_METADATA_SERVICE_ENDPOINT"
-_USUAL = "http://169.254.169.254"
+_DEFAULT_ENDPOINT = "http://169.254.169.254"
 _DMI = Path("/sys/class/dmi/id")
 _TIMEOUT_S = 2.0
 _TRIES = 3
-_LIVES_S = "300"
+_TTL_S = "300"
 _MOST_BYTES = 4096
 _VALUE = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._:/-]{0,127}")
 
 
 def ec2_instance() -> Ec2Instance | None:
-    """This machine, if it is one of EC2; nothing that names its owner is asked for."""
+    """Return this machine's EC2 facts, none of which names its owner; None outside EC2."""
     if not is_ec2():
         return None
     token = _token()
@@ -70,7 +67,7 @@ def spot_notice() -> str | None:
 
 
 def is_ec2() -> bool:
-    """Return whether there may be somebody to ask."""
+    """Return whether the instance metadata service may answer."""
     if os.environ.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true":
         return False
     if os.environ.get(_ENDPOINT):
@@ -91,7 +88,7 @@ def _value(text: str | None) -> str | None:
 
 def _token() -> str | None:
     for _ in range(_TRIES):
-        found = _ask("api/token", {"X-aws-ec2-metadata-token-ttl-seconds": _LIVES_S}, "PUT")
+        found = _ask("api/token", {"X-aws-ec2-metadata-token-ttl-seconds": _TTL_S}, "PUT")
         if found:
             return found
     return None
@@ -102,12 +99,12 @@ def _get(path: str, token: str) -> str | None:
 
 
 def _ask(path: str, headers: dict[str, str], method: str) -> str | None:
-    """The answer; ``None``: there is none such."""
-    endpoint = (os.environ.get(_ENDPOINT) or _USUAL).rstrip("/")
+    """Return the answer; ``None``: no such fact."""
+    endpoint = (os.environ.get(_ENDPOINT) or _DEFAULT_ENDPOINT).rstrip("/")
     if not endpoint.startswith(("http://", "https://")):
         return None
     request = urllib.request.Request(f"{endpoint}/latest/{path}", headers=headers, method=method)  # noqa: S310
-    # No proxy may come between: who asks is the answer.
+    # Without a proxy, which would answer for its own machine.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(request, timeout=_TIMEOUT_S) as answer:
@@ -117,22 +114,22 @@ def _ask(path: str, headers: dict[str, str], method: str) -> str | None:
 
 
 def instance() -> Ec2Instance | None:
-    """This machine, if it is one of EC2."""
+    """Return this machine's EC2 facts with its CPU model; None outside EC2."""
     found = ec2_instance()
     return replace(found, cpu_platform=cpu_model()) if found else None
 
 
-# Set by whoever starts jobs of others beside ours (harness.aws.batch).
+# Set by harness.aws.batch, which starts several jobs on one host.
 _SHARED = "HARNESS_SHARED_HOST"
 
 
 def shared_host() -> bool:
-    """Whether other jobs may run on this host at the same time, as whoever started this one says."""
+    """Return whether other jobs may run on this host at the same time."""
     return os.environ.get(_SHARED, "0") == "1"
 
 
 def read(docker_version: str | None, known: Ec2Instance | None = None) -> Environment:
-    """The environment of this host; ``known``: what EC2 has said of it already."""
+    """Read the environment of this host; ``known`` are its EC2 facts, if read already."""
     gpus, found = gpu.probe(), known or instance()
     return Environment(
         cpu_model=cpu_model(),
@@ -156,7 +153,7 @@ _ARM_CORES = {"0xd08": "Cortex-A72", "0xd0c": "Neoverse-N1", "0xd40": "Neoverse-
 
 
 def cpu_model() -> str:
-    """The processor's name, as the kernel shows it; two that differ are never called the same."""
+    """Return the processor's name from the kernel; different ones never share a name."""
     shown = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     facts: dict[str, str] = dict(
         re.findall(r"^(model name|CPU implementer|CPU part)\s*:\s*(.+?)\s*$", shown, re.MULTILINE)
@@ -170,7 +167,7 @@ def cpu_model() -> str:
     return f"Arm {named}" if named else f"{platform.machine()} (implementer {maker}, part {part})"
 
 
-# The same changes give the same text whatever somebody's git is set to.
+# The same changes give the same text with any git configuration.
 _PLAIN = [
     "--binary",
     "--full-index",
@@ -183,15 +180,15 @@ _PLAIN = [
 _PLAIN += ["--src-prefix=a/", "--dst-prefix=b/"]
 
 
-# In a copy of a checkout without its git: the commit that it is of.
+# File with the commit, in a copy of a checkout without git.
 COMMIT_FILE = "COMMIT"
 
 
 @cache
 def commit() -> str | None:
-    """The commit of a source checkout, or of the checkout that this is a copy of; None for an installed package.
+    """Return the commit of this source checkout or copy of one; None for an installed package.
 
-    ``-dirty-`` and a hash of the changes are appended where it was changed: two changed checkouts are two harnesses.
+    ``-dirty-`` and a hash of the changes follow where it was changed: two changed checkouts are two harnesses.
     """
     root = Path(harness.__file__).resolve().parent.parent
     if not (root / ".git").exists():

@@ -1,4 +1,9 @@
-"""What a job says that it timed: ``out/samples.jsonl``, read line by line and checked against what was asked."""
+"""The samples of a job (``out/samples.jsonl``): read, checked, and held against the host's clock and counters.
+
+The driver's clock may lie, because the adapter lives in the driver's process.  The host's does not: it saw when the
+queries of a trial could first be read, and when the trial ended.  The time between is answers, the driver's own work
+(bounded here), or delays that the kernel counted.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +23,26 @@ from harness.records import Hit, JobSpec, Measurement
 from harness.untrusted import MAX_TEXT, bounded_lines, max_line_bytes, max_samples, max_trials, one_line, open_regular
 
 _MOST_STAGES = 16
-# A stage, or a system that is part of another as a stage of it, or a stage of such a system (``bm25.retrieve``).
+# A stage, a component system, or a component's stage (``bm25.retrieve``).
 _STAGE_NAME = re.compile(r"[^\W\d]\w{0,39}|[a-z0-9][a-z0-9._-]{0,62}(\.[^\W\d]\w{0,39})?")
+
+# The sum of a busy host, a late wake-up and the interval between two looks for files.
+TOLERANCE_S, TOLERANCE_SHARE = 0.05, 0.1
+# The driver's own work: checking an answer, making its line, collecting garbage.  Measured: 25 microseconds for 10
+# hits, 1,100 to 2,200 for 1,000; bounded so that no slow machine and no engine's garbage comes near.
+OWN_QUERY_S, OWN_HIT_S = 250e-6, 10e-6
+# Longest time to read a page from disk again.
+_FAULT_S = 0.01
+# Without counters: share of the time that a busy machine may have kept the job waiting.
+_UNKNOWN_SHARE = 0.7
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One query of one trial, as the job wrote it and we checked it.
+    """One query of one trial, as the job wrote it, checked.
 
-    ``ranking`` is a hash of the ranked ids; the hits themselves are held for the job's first trial and for the first
-    answers of warm-up, whose later passes leave none.
+    ``ranking`` is a hash of the ranked ids; the hits themselves are kept for the job's first trial and for the first
+    answers of warm-up, whose later passes write none.
     ``service_ns`` and ``scheduled_ns`` (since the trial's start) belong to the ``server`` scenario, whose latency
     counts from the scheduled arrival; ``batch`` to ``offline``, where each query's latency is its whole batch's.
     """
@@ -43,12 +58,12 @@ class Sample:
     batch: int | None = None
 
     def without_hits(self) -> Sample:
-        """The sample, lighter."""
+        """Return the sample without its hits, which take memory."""
         return replace(self, hits=[])
 
 
 def read_samples(job: LaunchRequest) -> tuple[list[Sample], set[str], str | None]:
-    """All samples up to the first wrong one, every document id in them, and what is wrong with that one."""
+    """Read the samples up to the first wrong one; return them, their document ids and that error."""
     known = {query.query_id for query in (*job.spec.warmup, *job.spec.sample)}
     samples: list[Sample] = []
     doc_ids: set[str] = set()
@@ -83,7 +98,7 @@ def read_samples(job: LaunchRequest) -> tuple[list[Sample], set[str], str | None
 
 
 def _sample(line: bytes, spec: JobSpec, known: set[str], warmed: set[str]) -> Sample:
-    """Check one line; ``warmed`` takes in the queries that warm-up has asked."""
+    """Check one line; add warm-up queries to ``warmed``."""
     raw = json.loads(line)
     trial, query_id, latency_ns = raw["trial"], raw["query_id"], raw["latency_ns"]
     if not isinstance(query_id, str) or query_id not in known:
@@ -116,7 +131,7 @@ def _extra(name: str, value: object) -> int:
 
 
 def incomplete(spec: JobSpec, measurement: Measurement, samples: list[Sample]) -> str | None:
-    """What is missing, doubled or not asked for among the samples, if anything."""
+    """Return which samples are missing, doubled or not asked for."""
     trials = len(measurement.probes) if spec.scenario == "server" else spec.trials
     wanted = Counter(
         (trial, query.query_id) for trial in range(spec.first_trial, spec.first_trial + trials) for query in spec.sample
@@ -143,7 +158,7 @@ def incomplete(spec: JobSpec, measurement: Measurement, samples: list[Sample]) -
 
 
 def worked_s(spec: JobSpec, samples: list[Sample]) -> float:
-    """Seconds that the system says it worked on queries.
+    """Return the seconds that the system claims to have worked on queries.
 
     Batches count once, and so does time in which several streams worked; waiting in a queue does not count.
     """
@@ -158,7 +173,7 @@ def claimed_ns(samples: Sequence[Sample]) -> int:
 
 
 def _served_ns(samples: list[Sample]) -> int:
-    """Nanoseconds in which at least one stream worked, by trial, and those of samples that name no arrival."""
+    """Return the nanoseconds in which at least one stream worked, and those of samples without arrival."""
     worked_ns = 0
     spans: list[tuple[int, int, int]] = []
     for sample in samples:
@@ -176,24 +191,9 @@ def _served_ns(samples: list[Sample]) -> int:
     return worked_ns
 
 
-# MERGED harness.jobs.job_samples: Hold the times that a job claims for its trials against the host's clock and the
-# kernel's counters.
-
-
-# What a busy host, a late wake-up and the look for files every few milliseconds may add up to.
-TOLERANCE_S, TOLERANCE_SHARE = 0.05, 0.1
-# The driver's own work: checking an answer, making its line, collecting garbage.  Measured: 25 microseconds for 10
-# hits, 1,100 to 2,200 for 1,000; bounded so that no slow machine and no engine's garbage comes near.
-OWN_QUERY_S, OWN_HIT_S = 250e-6, 10e-6
-# A page that memory had no room for is read from a disk again.
-_FAULT_S = 0.01
-# Where the kernel shows no counters, a busy machine may have kept a job waiting most of the time.
-_UNKNOWN_SHARE = 0.7
-
-
 @dataclass(frozen=True)
 class CountedDelays:
-    """Kernel counters over ``wall_s`` around a trial, in seconds; ``cpu_s``: of each CPU, ``None`` where not shown."""
+    """Kernel counters over ``wall_s`` around a trial, in seconds; ``cpu_s`` is of each CPU (``None``: unknown)."""
 
     wall_s: float
     cpu_s: float | None
@@ -201,24 +201,24 @@ class CountedDelays:
 
 
 def clock_contradiction(
-    spec: JobSpec, handed: Sequence[Handed], found: Sequence[Sample], readings: Sequence[Reading]
+    spec: JobSpec, handed: Sequence[Handed], samples: Sequence[Sample], readings: Sequence[Reading]
 ) -> str | None:
     """Return the first claim about a trial that cannot be true, with both numbers; ``None`` if all can.
 
     Args:
-        handed: what the host saw of each trial.
-        found: the job's samples.
+        handed: each trial as the host saw it.
+        samples: the job's samples.
         readings: the kernel's counters while the job ran.
     """
     if not spec.pause:  # the driver had its queries from the start, and no trial has marks
         return None
     trials: dict[int, list[Sample]] = {}
-    for sample in found:
+    for sample in samples:
         if sample.trial >= 0:
             trials.setdefault(sample.trial, []).append(sample)
-    seen = {each.phase: each for each in handed}
+    handed_by_phase = {trial.phase: trial for trial in handed}
     for trial, mine in sorted(trials.items()):
-        marks = seen.get(f"trial-{trial}")
+        marks = handed_by_phase.get(f"trial-{trial}")
         wrong = _wrong(spec, marks, mine, readings) if marks else "the host did not see it begin and end"
         if wrong:
             return f"trial {trial}: {wrong}"
@@ -249,7 +249,7 @@ def _wrong(spec: JobSpec, marks: Handed, mine: Sequence[Sample], readings: Seque
 
 
 def _last_answer_s(mine: Sequence[Sample]) -> float:
-    """When the last answer of an open loop came, in seconds since the probe's start."""
+    """Return when the last answer of an open loop came, in seconds since the probe's start."""
     return max((sample.scheduled_ns or 0) + sample.latency_ns for sample in mine) / 1e9
 
 
@@ -267,10 +267,11 @@ def _counted(readings: Sequence[Reading], marks: Handed, cpus: int) -> CountedDe
     if waited_s is None:
         waited_s = _UNKNOWN_SHARE * wall_s if cpu_s is None else max(0.0, wall_s - cpu_s)
     held_s = sum(
-        _grown_s(*each) or 0.0 for each in ((first.steal_ns, last.steal_ns), (first.throttled_ns, last.throttled_ns))
+        _grown_s(*totals) or 0.0
+        for totals in ((first.steal_ns, last.steal_ns), (first.throttled_ns, last.throttled_ns))
     )
     faults = (last.major_faults or 0) - (first.major_faults or 0)
-    # Nobody knows about delays before the first reading or after the last.
+    # Delays before the first reading or after the last are unknown.
     unseen_s = (max(0, first.t_ns - marks.go_ns) + max(0, marks.end_ns - last.t_ns)) / 1e9
     return CountedDelays(wall_s, cpu_s, waited_s + held_s + unseen_s + _FAULT_S * max(0, faults))
 

@@ -1,4 +1,4 @@
-"""What every launcher takes and gives."""
+"""The interface of launchers: a job to launch, how it ended, and the launcher's protocol."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from harness.results.schema import CanaryReading, Placement
 
 @dataclass(frozen=True)
 class Prepared:
-    """A system made ready to be launched: an image, or an environment of its own on the host.
+    """A system ready for launch: an image, or an environment of its own on the host.
 
-    ``digest`` names exactly what will be measured; ``size_bytes`` is what it takes on disk, where known.
+    ``digest`` names exactly what is measured; ``size_bytes`` is its size on disk, where known.
     """
 
     system: System
@@ -28,7 +28,7 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Limits:
-    """How long parts of a job may take, in seconds, before it is stopped as ``timeout``."""
+    """Time limits of a job's parts, in seconds; beyond them the job is stopped as ``timeout``."""
 
     load_s: float = 600.0
     query_s: float = 60.0
@@ -38,10 +38,10 @@ class Limits:
 
 @dataclass(frozen=True)
 class LaunchRequest:
-    """One container life: what to run, on which files, for how long at most.
+    """One container life: the spec, its files and its time limits.
 
     ``folder`` holds the empty ``out/``; the launcher adds ``spec.json`` and mounts it at ``/job``.  ``index_is_copy``:
-    a search may write into its index, which nobody else reads.
+    the search may write into its index, because no other job reads it.
     """
 
     spec: JobSpec
@@ -54,27 +54,27 @@ class LaunchRequest:
 
     @property
     def out(self) -> Path:
-        """The one folder that the job may write."""
+        """Return the one folder that the job may write."""
         return self.folder / "out"
 
     @property
     def may_write_index(self) -> bool:
-        """A build makes its index; a search reads it."""
+        """Return whether the job may write its index: a build does."""
         return self.spec.kind == "build" or self.index_is_copy
 
     def write_spec(self, cpuset: Cpuset) -> None:
-        """Write what the driver is told, with the CPUs that it must find itself on: only the launcher knows them.
+        """Write the driver's spec, with the CPUs that it must find itself on.
 
-        An adapter that knew the queries while it loads could answer them there, under no clock.
+        The queries are left out: an adapter that knew them while it loads could answer them there, under no clock.
         """
-        told = replace(self.spec, warmup=(), sample=()) if self.spec.pause else self.spec
-        text = to_json(replace(told, cpuset=cpuset))
+        spec = replace(self.spec, warmup=(), sample=()) if self.spec.pause else self.spec
+        text = to_json(replace(spec, cpuset=cpuset))
         (self.folder / "spec.json").write_text(text, encoding="utf-8")
 
 
 @dataclass(frozen=True)
 class Stopped:
-    """Why the launcher ended a job before it ended itself."""
+    """Outcome and reason of a job that the launcher ended."""
 
     outcome: Outcome
     detail: str
@@ -82,11 +82,11 @@ class Stopped:
 
 @dataclass(frozen=True)
 class Handed:
-    """The queries of a trial as the host saw them go and come back, and what the driver said at their end.
+    """One trial on the host's clock, and the driver's figures at its end.
 
-    By the host's clock: they could be read from ``go_ns`` on, their end was seen at ``end_ns``, and a last look without
-    an end was ``least_ns`` after they were written.  By the driver's: the trial lasted ``span_ns``, of which
-    ``claimed_ns`` are the answers' and ``written_ns`` went into writing.
+    Host: the queries could be read from ``go_ns`` on, the trial's end was seen at ``end_ns``, and the last look before
+    the end was ``least_ns`` after they were written.  Driver: the trial lasted ``span_ns``, of which ``claimed_ns`` are
+    the answers' and ``written_ns`` went into writing.
     """
 
     phase: str
@@ -100,9 +100,9 @@ class Handed:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a job ended, seen from outside it.  ``oom_kills`` and ``throttled_periods`` are the cgroup's own counters.
+    """End of a job, observed from outside; ``oom_kills`` and ``throttled_periods`` are the cgroup's counters.
 
-    ``canary`` holds the looks at the machine before, between and after the trials; ``handed`` the trials.
+    ``canary`` holds the machine's readings before, between and after the trials; ``handed`` the trials.
     """
 
     exit_code: int | None
@@ -121,37 +121,37 @@ class Ended:
 
 
 class Launcher(Protocol):
-    """Somewhere that jobs can run."""
+    """Protocol of a launcher of jobs."""
 
     isolation: Isolation
 
     def check(self) -> None:
-        """Raise EngineError when nothing can be launched here at all."""
+        """Raise EngineError when this host can launch nothing."""
 
     def engine_version(self) -> str | None:
-        """Version of the container engine, where there is one."""
+        """Return the version of the container engine, if any."""
 
     def cannot(self, envelope: Envelope) -> str | None:
         """Why this envelope does not exist here (no GPU), or None."""
 
     def find(self, system: System) -> Prepared | None:
-        """The system if it is ready already; quick, and changes nothing."""
+        """Return the system if it is ready already; quick, and changes nothing."""
 
     def prepare(self, system: System) -> Prepared:
-        """Make the system ready, whatever that takes; ImageError when it cannot be."""
+        """Prepare the system, however long that takes; raise ImageError when it fails."""
 
     def launch(self, job: LaunchRequest, progress: Progress) -> Ended:
-        """Run one job to its end.  On KeyboardInterrupt nothing is left running."""
+        """Run one job to its end; on KeyboardInterrupt leave nothing running."""
 
     def sweep(self) -> int:
-        """Remove what launchers of dead harness processes left; return how many."""
+        """Remove the containers of dead harness processes; return their number."""
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
 
 
 def thread_environment(cpus: int) -> dict[str, str]:
-    """Environment variables that hold every library we know of to ``cpus`` threads (measuring rule 3)."""
+    """Return variables that hold all known libraries to ``cpus`` threads (measuring rule 3)."""
     count = str(cpus)
     names = (
         "OMP_NUM_THREADS",

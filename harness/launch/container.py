@@ -1,4 +1,9 @@
-"""An envelope as arguments of the engine's create call."""
+"""The container of a job: how it is created, its limits as the host sees them, and its end.
+
+The driver reads the limits from inside, but an image can claim anything.  The host cannot see all of them (the
+container of a remote engine, a file that this kernel lacks); then the values read inside count alone.  Swap in use, and
+throttling by a container's own later quota, are counted while the job runs and have their own verdict.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +30,7 @@ from harness.records import Cpuset, Envelope, Outcome
 from harness.results.schema import Placement
 from harness.untrusted import max_output_bytes
 
-# The label that says whose a container is.
+# The label that names a container's owner.
 LABEL = "ir-harness.owner"
 # A user that exists in no image: nothing in the image belongs to it.
 NOBODY = 65532
@@ -34,7 +39,7 @@ _SCRATCH_BYTES = 64 << 20
 
 
 def create_arguments(job: LaunchRequest, placement: Placement) -> dict[str, Any]:
-    """Every limit of the envelope as arguments of the engine's create call (measuring rules 1, 2, 3 and 5)."""
+    """Return an envelope's limits as arguments of the engine's create call (measuring rules 1, 2, 3, 5)."""
     envelope = job.spec.envelope
     mounts = [
         Mount("/job", str(job.folder), type="bind", read_only=True),
@@ -70,7 +75,7 @@ def create_arguments(job: LaunchRequest, placement: Placement) -> dict[str, Any]
 
 
 def _file_limit(job: LaunchRequest) -> list[Ulimit]:
-    """No single file of a search job can outgrow what the whole job may leave; an index may be large."""
+    """Bound each file of a search by the bound of all its output; an index may be large."""
     if job.spec.kind == "build":
         return []
     most = max_output_bytes(job.spec)
@@ -84,15 +89,12 @@ def _device_requests(gpus: int) -> list[DeviceRequest] | None:
 
 
 def job_user() -> int:
-    """The job's uid and gid: never root; our own user where we are not root, so that we can read what the job wrote."""
+    """Return the job's uid and gid: never root, and ours where we are not root, so that we can read its files."""
     return os.getuid() or NOBODY
 
 
-# MERGED harness.launch.container: What an emulator takes is no measurement of anything: such jobs are refused.
-
-
 def refuse_emulation(client: docker.DockerClient, prepared: Prepared) -> None:
-    """What the image itself says it is for decides, whoever made it.
+    """Refuse an image of another platform than the engine's, because emulated times say nothing.
 
     Raises:
         ImageError: its platform is not the engine's own.
@@ -107,15 +109,12 @@ def refuse_emulation(client: docker.DockerClient, prepared: Prepared) -> None:
         )
 
 
-# MERGED harness.launch.container: Waiting for a container's end.
-
-
-# What an engine may take to end a container that was killed.
+# The longest time that an engine needs to end a killed container.
 _KILL_S = 60
 
 
 class ContainerWait(threading.Thread):
-    """Waits for a container's end: one request that stays open, so that waiting costs the measured CPUs nothing."""
+    """A wait for a container's end through one open request, which costs the measured CPUs nothing."""
 
     def __init__(self, container: Container) -> None:
         super().__init__(daemon=True, name="container-wait")
@@ -137,8 +136,7 @@ class ContainerWait(threading.Thread):
         """Return when the container has ended.
 
         Raises:
-            EngineError: the engine went away meanwhile: it takes its containers down with it, so that what their end
-                looks like says nothing about the job.
+            EngineError: the engine went away and took its containers down, so their end says nothing about the job.
         """
         if not self.ended.wait(_KILL_S):
             raise EngineError(
@@ -151,11 +149,8 @@ class ContainerWait(threading.Thread):
             )
 
 
-# MERGED harness.launch.container: The limits of a container as its cgroup shows them to the host.
-
-
 def limit_mismatch(group: Cgroup | None, asked: Envelope, cpuset: Cpuset) -> Stopped | None:
-    """Why a container that has just started must not be measured, or None.
+    """Return why a container that has just started must not be measured.
 
     Args:
         group: its cgroup; ``None`` where the host does not show it.
@@ -172,7 +167,7 @@ def limit_mismatch(group: Cgroup | None, asked: Envelope, cpuset: Cpuset) -> Sto
 
 
 def limit_change(group: Cgroup | None, cpuset: Cpuset) -> Stopped | None:
-    """Whether somebody gave a running container other CPUs or NUMA nodes, or set a quota above it, since it started."""
+    """Return why a running container's CPUs, NUMA nodes or parents' quotas no longer fit."""
     return _stopped(_cpuset(group, cpuset) + _quotas_above(group)) if group else None
 
 
@@ -188,7 +183,7 @@ def _cpuset(group: Cgroup, asked: Cpuset) -> list[str]:
 
 
 def _same_cpus_as_the_engine(group: Cgroup, asked: Cpuset) -> str:
-    """What to do where the engine itself has not the CPUs that the harness has; empty where it has them."""
+    """Return the remedy where the engine itself lacks CPUs of the harness, else nothing."""
     for parent in group.cpu_parents():
         cpus = parent.cpus()
         if cpus is not None and not cpus.issuperset(asked.cpus):
@@ -208,7 +203,7 @@ def _memory_above(group: Cgroup, asked: Envelope) -> list[str]:
 
 
 def _quotas_above(group: Cgroup) -> list[str]:
-    """Quotas that can bind: one for as many CPUs as there are for those below it stops nobody."""
+    """Return the parents' quotas that can bind: one of as many CPUs as they have never does."""
     wrong = []
     for parent in group.cpu_parents():
         quota = parent.cpu_quota()
@@ -225,7 +220,7 @@ def _quotas_above(group: Cgroup) -> list[str]:
 
 
 def _without_quota(group: Cgroup) -> str:
-    """The command that takes its quota off."""
+    """Return the command that removes the quota."""
     if group.cpu.suffix in (".slice", ".scope", ".service"):
         return f"systemctl set-property {group.cpu.name} CPUQuota="
     return f"echo max > {group.cpu}/cpu.max" if group.version == 2 else f"echo -1 > {group.cpu}/cpu.cfs_quota_us"

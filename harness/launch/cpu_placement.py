@@ -1,7 +1,7 @@
-"""Which CPUs a job gets: whole physical cores within one NUMA node, as ``/sys`` shows them; the harness gets the rest.
+"""Placement of jobs on CPUs: whole physical cores of one NUMA node for the job, the rest for the harness.
 
-Two jobs of one core share its execution units and caches, and memory of another node is further away: both change
-latency without showing anywhere.
+Two jobs on one core share its execution units and caches, and memory of another node is further away: both change
+latency without showing anywhere.  Several harnesses on one host lease their CPUs from each other by file locks.
 """
 
 from __future__ import annotations
@@ -20,11 +20,14 @@ from harness.results.schema import Placement
 
 SYSTEM = Path("/sys/devices/system")
 _FIRST = 0  # the CPU that kernels give most of their own work to
+# Set by harness.aws.batch, which starts several harnesses on one host: the folder that they share.
+VARIABLE = "HARNESS_CPU_LEASES"
+_WAIT_S = 1.0
 
 
 @dataclass(frozen=True)
 class Core:
-    """One physical core: its CPUs (hardware threads) that are online, those of them that we may use, and its node."""
+    """One physical core: its online CPUs (hardware threads), those that we may use, and its node."""
 
     online: frozenset[int]
     usable: frozenset[int]
@@ -32,25 +35,25 @@ class Core:
 
     @property
     def whole(self) -> bool:
-        """May we use all of it?"""
+        """Return whether we may use all of it."""
         return self.usable == self.online
 
 
 @dataclass(frozen=True)
 class Topology:
-    """The cores that we may use; ``shown`` is false where the kernel does not say which CPUs share one."""
+    """The cores that we may use; ``shown`` is false where the kernel hides which CPUs share one."""
 
     cores: tuple[Core, ...]
     shown: bool
 
     @property
     def nodes(self) -> set[int]:
-        """NUMA nodes; empty where the kernel shows none."""
+        """Return the NUMA nodes; empty where the kernel shows none."""
         return {core.node for core in self.cores if core.node is not None}
 
 
 def read(usable: Iterable[int], root: Path = SYSTEM) -> Topology:
-    """The topology of the CPUs that we may use, from a ``/sys/devices/system`` tree."""
+    """Read the topology of the usable CPUs from a ``/sys/devices/system`` tree."""
     left, node_of = set(usable), _nodes(root)
     online = _cpu_list(root / "cpu" / "online")
     cores, shown = [], True
@@ -91,14 +94,14 @@ def place(count: int, usable: Iterable[int] | None = None, root: Path = SYSTEM) 
 
 
 def _candidates(seen: Topology, count: int) -> list[set[int]]:
-    """One set of CPUs from each node that has enough; from all nodes together where none has."""
+    """Return a set of CPUs from each node with enough, else one from all nodes."""
     groups = [[core for core in seen.cores if core.node == node] for node in {core.node for core in seen.cores}]
     enough = [group for group in groups if sum(len(core.usable) for core in group) >= count]
     return [_take(group, count) for group in enough or [list(seen.cores)]]
 
 
 def _take(cores: list[Core], count: int) -> set[int]:
-    """Whole cores before half ones, away from CPU 0, larger before smaller, near each other, high numbers first."""
+    """Take whole cores before half ones, away from CPU 0, larger before smaller, high numbers first."""
     taken: set[int] = set()
     order = sorted(
         cores,
@@ -115,12 +118,12 @@ def _merit(cpus: set[int], seen: Topology) -> tuple[bool, bool, int]:
 
 
 def _whole(cpus: set[int], seen: Topology) -> bool:
-    """Are all cores that the job touches ours in whole?"""
+    """Return whether all cores that the job touches are ours in whole."""
     return all(core.whole for core in seen.cores if core.usable & cpus)
 
 
 def _touched(cpus: set[int], seen: Topology) -> set[int]:
-    """The job's CPUs and their siblings."""
+    """Return the job's CPUs and their siblings."""
     return {cpu for core in seen.cores if core.usable & cpus for cpu in core.online}
 
 
@@ -136,7 +139,7 @@ def _placement(chosen: set[int], rest: set[int], seen: Topology, whole: bool | N
 
 
 def _siblings(cpu: int, root: Path) -> set[int] | None:
-    """CPUs of the same physical core; None where it is not shown."""
+    """Return the CPUs of the same physical core; None: unknown."""
     folder = root / "cpu" / f"cpu{cpu}" / "topology"
     listed = _cpu_list(folder / "thread_siblings_list") or _cpu_list(folder / "core_cpus_list")
     if listed:
@@ -172,20 +175,11 @@ def _text(path: Path) -> str | None:
         return None
 
 
-# MERGED harness.launch.cpu_placement: Which CPUs of this host other harnesses have for their jobs, where several measure
-# there at once.
-
-
-# Set by whoever starts several harnesses on one host (harness.aws.batch): the folder that they share.
-VARIABLE = "HARNESS_CPU_LEASES"
-_WAIT_S = 1.0
-
-
 @contextmanager
 def placed(count: int) -> Iterator[Placement]:
-    """Choose ``count`` CPUs for a job as :func:`topology.place` does, of those that no other harness has.
+    """Choose ``count`` CPUs for a job as :func:`place` does, among those that no other harness has.
 
-    Waits until there are enough; they are ours until the context ends.
+    Waits until there are enough; holds them until the context ends.
     """
     folder = os.environ.get(VARIABLE)
     if folder is None:
@@ -201,7 +195,7 @@ def _take_lock(count: int, folder: Path, leases: ExitStack) -> Placement | None:
     mine = os.sched_getaffinity(0)
     with filesystem.cache_lock(folder, "choosing"), ExitStack() as tried:
         free = _lock(mine, folder, tried)
-        # Whoever asks for more than there ever will be is refused elsewhere, and waits for nothing here.
+        # A job of more CPUs than the host has is refused elsewhere, and must not wait here.
         if len(free) < min(count, len(mine)):
             return None
         placement = place(count, free)
@@ -211,7 +205,7 @@ def _take_lock(count: int, folder: Path, leases: ExitStack) -> Placement | None:
 
 
 def _lock(cpus: Iterable[int], folder: Path, held: ExitStack) -> set[int]:
-    """Lock what is free of these, until ``held`` is closed."""
+    """Lock the free ones of these CPUs, until ``held`` is closed."""
     taken = set()
     for cpu in cpus:
         path = folder / f"cpu{cpu}.lock"

@@ -46,7 +46,7 @@ from harness.records import Envelope, Isolation, Outcome
 from harness.results.schema import Placement
 
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-# What the engine says when the fault is the image's (its entry point, its user), not its own.
+# Words of the engine when the fault is the image's (its entry point, its user).
 _NO_START = ("OCI runtime", "executable file not found", "no such file or directory", "permission denied", "No command")
 
 
@@ -77,7 +77,7 @@ class DockerLauncher:
 
     @property
     def client(self) -> docker.DockerClient:
-        """The connection, made at first use."""
+        """Return the connection, made at first use."""
         if self._client is None:
             with engine_errors():
                 self._client = docker.from_env(timeout=120)
@@ -85,7 +85,7 @@ class DockerLauncher:
         return self._client
 
     def engine_version(self) -> str | None:
-        """The engine's version."""
+        """Return the engine's version."""
         with engine_errors():
             return str(self.client.version()["Version"])
 
@@ -94,13 +94,13 @@ class DockerLauncher:
         return host.cannot_provide(envelope)
 
     def find(self, system: System) -> Prepared | None:
-        """The image, if it was built from exactly this recipe."""
+        """Return the image, if it was built from exactly this recipe."""
         with engine_errors():
             image = builder.find(self.client, system, platform=self._platform)
         return _prepared(system, image) if image else None
 
     def prepare(self, system: System) -> Prepared:
-        """Build the image where it is missing."""
+        """Return the image, built where it is missing."""
         if self._emulated and self._platform:  # the image may be there from before a reboot, what runs it not
             emulation.ensure(self.client, self._platform, self._cache)
         with engine_errors():
@@ -113,7 +113,7 @@ class DockerLauncher:
             )
             volumes = self.client.images.get(image.digest).attrs["Config"].get("Volumes")
         if volumes:
-            # The engine would give each a writable folder on the host's disk, under a root that is to be read-only.
+            # The engine would give each a writable folder on the host's disk, under a read-only root.
             raise ImageError(f"system {system.name!r}: its image declares VOLUME {', '.join(volumes)}; remove it")
         return _prepared(system, image)
 
@@ -172,7 +172,7 @@ class DockerLauncher:
             )
 
     def sweep(self) -> int:
-        """Remove containers whose harness process is dead for certain."""
+        """Remove containers whose harness process is certainly dead."""
         removed = 0
         with engine_errors():
             for container in self.client.containers.list(all=True, filters={"label": LABEL}, ignore_removed=True):
@@ -239,7 +239,7 @@ def _kill(container: Container) -> None:
 
 
 def _group(container: Container) -> cgroup.Cgroup | None:
-    """The container's cgroup; None where the host does not show it."""
+    """Return the container's cgroup; None where the host hides it."""
     container.reload()
     pid = container.attrs["State"]["Pid"]
     membership = (read_text(Path(f"/proc/{pid}/cgroup")) or "") if pid else ""
@@ -248,7 +248,7 @@ def _group(container: Container) -> cgroup.Cgroup | None:
 
 @contextmanager
 def _sampling(group: cgroup.Cgroup | None, placement: Placement, gpus: gpu.JobGpus | None) -> Iterator[Sampler | None]:
-    """Sample the container's cgroup from the host; None where there is none to be seen."""
+    """Sample the container's cgroup from the host; None where the host hides it."""
     if group is None:
         yield None
         return
@@ -259,10 +259,10 @@ def _sampling(group: cgroup.Cgroup | None, placement: Placement, gpus: gpu.JobGp
 
 
 def group_of(container_id: str, membership: str) -> cgroup.Cgroup | None:
-    """A container's cgroup, or None where this is not certain.
+    """Return a container's cgroup, or None where that is uncertain.
 
-    A remote engine's pids are not ours.  And a process that is just exiting shows as one of the root cgroup, on v1 for
-    one controller after the other: reading that would charge the whole host's memory to the job.
+    A remote engine's pids are not ours.  A process that is exiting shows as one of the root cgroup, on v1 for one
+    controller after the other: reading that would charge the whole host's memory to the job.
     """
     group = cgroup.of_process(membership)
     if group is None:
@@ -271,7 +271,7 @@ def group_of(container_id: str, membership: str) -> cgroup.Cgroup | None:
 
 
 def _log(container: Container) -> bytes:
-    """The end of what the container said, at most so many bytes: never held whole, whatever the engine kept."""
+    """Return the end of the container's log, bounded: it is never held whole."""
     chunks: deque[bytes] = deque()
     held = 0
     for chunk in container.logs(stdout=True, stderr=True, stream=True, follow=False):

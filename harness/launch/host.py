@@ -1,4 +1,4 @@
-"""What this host has to give."""
+"""This host: its CPUs and memory, its page cache, and the harness's own threads."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from harness.launch.monitor import gpu
 from harness.records import Envelope
 from harness.results.schema import Placement
 
-# Share of pages that may stay where a folder counts as dropped.
+# Share of pages that may stay in the cache of a dropped folder.
 _MAX_RESIDENT = 0.01
 
 
 def cpus() -> int:
-    """CPUs that this process may use."""
+    """Return the number of CPUs that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
 def memory_bytes() -> int:
-    """Physical memory of the host."""
+    """Return the physical memory of the host."""
     return psutil.virtual_memory().total
 
 
 def larger_than_host(envelope: Envelope) -> str | None:
-    """Why the envelope does not fit on this host, or None."""
+    """Return why the envelope does not fit on this host."""
     if envelope.cpus > cpus():
         return f"profile {envelope.name} needs {envelope.cpus} CPUs, this host gives {cpus()}"
     if envelope.memory_bytes > memory_bytes():
@@ -40,7 +40,7 @@ def larger_than_host(envelope: Envelope) -> str | None:
 
 
 def cannot_provide(envelope: Envelope) -> str | None:
-    """Why this host does not have that envelope, GPUs included, or None."""
+    """Return why this host does not have that envelope, GPUs included."""
     reason = larger_than_host(envelope)
     if reason or not envelope.gpus:
         return reason
@@ -77,7 +77,7 @@ def forget_pages(folder: Path) -> str | None:
 
 
 def _pages(descriptor: int) -> tuple[int, int]:
-    """Pages of a file, and how many of them are in the page cache (``mincore``); no page is touched.
+    """Return a file's pages and those in the page cache (``mincore``), without touching any.
 
     Advice is not obeyed where another process has the page mapped, or the file system is memory itself.
 
@@ -102,7 +102,7 @@ def _pages(descriptor: int) -> tuple[int, int]:
 
 @contextmanager
 def aside(placement: Placement) -> Iterator[None]:
-    """Keep all threads of this process, and those that they start, to the CPUs that are the harness's."""
+    """Keep all threads of this process, and their children, to the harness's CPUs."""
     mine, before = set(placement.harness_cpus), {}
     for thread in _threads():
         with suppress(OSError):  # it ended meanwhile

@@ -1,7 +1,7 @@
-"""Watch a running job through what it writes: progress, time limits, a bound on what it may leave; hand it its queries.
+"""Watch a running job through its output: progress, time limits, a bound on its files; hand it its queries.
 
-What is read here was written by an untrusted process: only regular files, never more than a bound, and a line
-that makes no sense is skipped (``collect`` judges the whole at the end).
+An untrusted process writes this output: only regular files are read, never more than a bound, and a senseless line is
+skipped (``collect`` judges the whole at the end).
 """
 
 from __future__ import annotations
@@ -35,6 +35,11 @@ _FREE_INDEX_BYTES = 1 << 30
 _LONGEST_PATH = 3000
 _TOO_DEEP = 1 << 62  # more bytes than anything may have
 _ENTRY = 4096  # bytes that any entry of a folder is counted as, at least
+# Seconds between two looks for new events (one system call), and between two polls (some dozens).
+# A job waits half of the first for its queries, and the end of a trial is known as exactly.
+_ASK_S = 0.1
+_ASK_PAUSING_S = 0.01
+_POLL_S = 0.25
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,7 @@ class Step:
 
 
 class FollowedFile:
-    """Follows the lines of a growing file that somebody else writes."""
+    """Reader of the lines of a file that another process appends to."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -56,7 +61,7 @@ class FollowedFile:
         self.whole = True  # nothing was left when it was read last
 
     def lines(self) -> list[bytes]:
-        """Whole lines that are new since the last call, at most some."""
+        """Return the whole lines that are new since the last call, up to a bound."""
         try:
             with open_regular(self._path) as file:
                 file.seek(self._offset)
@@ -71,7 +76,7 @@ class FollowedFile:
 
 
 class JobWatch:
-    """Follows one job; :meth:`poll` says why it must be stopped, if it must."""
+    """Watch over one job; :meth:`poll` returns why it must be stopped, if it must."""
 
     def __init__(self, job: LaunchRequest) -> None:
         self._job = job
@@ -96,21 +101,21 @@ class JobWatch:
 
     @property
     def pausing(self) -> bool:
-        """Whether this job waits for its queries at all."""
+        """Return whether this job waits for its queries at all."""
         return self._job.spec.pause
 
     @property
     def paused(self) -> int | None:
-        """The number of the queries that the job waits for, until it is :meth:`answer`-ed."""
+        """Return the number of the queries that the job waits for, until :meth:`answer`."""
         return self._asked if self._asked > self._answered else None
 
     @property
     def between(self) -> bool:
-        """Whether the job waits between two trials."""
+        """Return whether the job waits between two trials."""
         return 1 < self._asked <= self._most_trials
 
     def answer(self) -> None:
-        """Hand the job the queries that it waits for: it looks for a file of this name."""
+        """Hand the job the queries that it waits for, as a file."""
         number = self._answered = self._asked
         spec, folder = self._job.spec, self._job.folder
         with suppress(OSError):  # a plain process can close the folder; it then waits in vain
@@ -125,7 +130,7 @@ class JobWatch:
         self._step = time.monotonic()
 
     def stirred(self) -> bool:
-        """Has the job said anything new?  One system call, so that it can be asked often."""
+        """Return whether the job wrote any event: one system call, cheap enough to repeat often."""
         now_ns = time.perf_counter_ns()
         try:
             said_bytes = os.lstat(self._events_path).st_size
@@ -137,7 +142,7 @@ class JobWatch:
         return stirred
 
     def poll(self) -> Stopped | None:
-        """Take in what is new; None while all is well."""
+        """Read new output; return why the job must be stopped, if it must."""
         self.follow()
         if self._wrong:
             return self._wrong
@@ -152,12 +157,12 @@ class JobWatch:
         return self._too_much()
 
     def _too_much(self) -> Stopped | None:
-        """Does the job take more of our disk than it can honestly need?"""
+        """Return why the job takes more disk than it can honestly need."""
         size = _size(self._out)
         if size > self._most_bytes:
             most = self._most_bytes >> 20
             return Stopped(Outcome.BAD_OUTPUT, f"wrote {_amount(size)}, at most {most} MiB make sense")
-        # What a job has opened and unlinked is in no folder; the disk still tells.
+        # An open file that the job unlinked is in no folder, but still fills the disk.
         if self._enough_disk and _free_bytes(self._out) < _LEAST_FREE_BYTES:
             return Stopped(
                 Outcome.CRASH, f"no space left on device: less than {_LEAST_FREE_BYTES >> 20} MiB left; make room"
@@ -181,14 +186,14 @@ class JobWatch:
         return self.progress.phase.startswith(("warmup", "trial"))
 
     def _batch_size(self) -> int:
-        """Queries that are answered together: none of a batch is seen before all are."""
+        """Return the number of queries that are answered together."""
         spec = self._job.spec
         if spec.scenario != "offline":
             return 1
         return max(1, min(spec.scenario_params.batch_size or 1, max(len(spec.warmup), len(spec.sample))))
 
     def follow(self) -> Stopped | None:
-        """Take in what is new; return what no honest driver says, if it said so."""
+        """Read new output; return what no honest driver writes, if it did."""
         now_ns = time.perf_counter_ns()
         lines = self._events.lines()
         for line in lines:
@@ -218,7 +223,7 @@ class JobWatch:
         return self._wrong
 
     def _pause(self, number: int) -> None:
-        """Take in that the job asks for queries: an adapter may ask too, so each only once and in its turn."""
+        """Note that the job asks for queries; an adapter may ask too, so each only once and in turn."""
         if not self.pausing:
             return
         most, due = self._most_trials + (self._job.spec.repeats > 0), self._answered + 1
@@ -229,7 +234,7 @@ class JobWatch:
             self._refuse(f"the image asked for queries {number} out of turn; {due} of {most} are next")
 
     def _end(self, phase: str, event: dict[str, object]) -> None:
-        """Take in that a phase ended; of a trial, when the host saw it and what the driver says."""
+        """Note that a phase ended; of a trial, when the host saw it and the driver's figures."""
         if not phase.startswith("trial-") or not self.pausing:
             return
         said = [_count(event.get(name)) for name in ("start_ns", "t_ns", "claimed_ns", "written_ns", "wrote_ns")]
@@ -244,7 +249,7 @@ class JobWatch:
         self.handed.append(Handed(phase, self._went_ns, seen_ns, least_ns, span_ns, claimed_ns, written_ns))
 
     def _late(self, event: dict[str, object]) -> None:
-        """Take off how long a busy disk held back the end of the trial, as the event after it says."""
+        """Subtract the time that a busy disk held back the end of the trial, from the next event."""
         wrote_ns = _count(event.get("wrote_ns"))
         if self._wrote_ns is not None and wrote_ns is not None:
             last = self.handed[-1]
@@ -256,7 +261,7 @@ class JobWatch:
 
 
 def most_index_bytes(job: LaunchRequest) -> int:
-    """Late interaction keeps a vector for each word; nothing we know of needs 100 times its text."""
+    """Return a bound on an index: 100 times its text; late interaction keeps a vector for each word."""
     return _FREE_INDEX_BYTES + 100 * (job.corpus_dir / "corpus.jsonl").stat().st_size
 
 
@@ -273,7 +278,7 @@ def _event(line: bytes) -> dict[str, object] | None:
 
 
 def _count(value: object) -> int | None:
-    """A number of steps that a progress bar can hold, else None."""
+    """Return a number of steps that a progress bar can hold, else None."""
     return value if type(value) is int and 0 <= value < 1 << 53 else None
 
 
@@ -282,7 +287,7 @@ def _amount(size: int) -> str:
 
 
 def _size(folder: Path) -> int:
-    """Bytes in a folder and below it, symbolic links not followed; an empty file or folder takes room too.
+    """Return the bytes below a folder, links not followed; an empty file or folder counts too.
 
     A sparse file counts by its length: it takes no blocks, and whoever reads it reads all of it.
     A folder too deep for a path to name counts as more than anything may have.  No recursion: ``os.walk`` recurses
@@ -303,19 +308,8 @@ def _size(folder: Path) -> int:
     return total
 
 
-# MERGED harness.launch.watch: Follow a running job: hand it its queries, look at the machine between its trials,
-# stop it where it must be.
-
-
-# How often a job is asked whether it has said anything (one system call), and looked at altogether (some dozens).
-# A job that waits for its queries waits half of the first, and the end of a trial is known as exactly: ask it often.
-_ASK_S = 0.1
-_ASK_PAUSING_S = 0.01
-_POLL_S = 0.25
-
-
 class CanaryLog:
-    """The looks at the machine that belong to one job."""
+    """Canary readings of one job: before, between and after its trials."""
 
     def __init__(self, canary: Canary, placement: Placement, job: LaunchRequest, gpus: JobGpus | None = None) -> None:
         self._canary = canary
@@ -325,7 +319,7 @@ class CanaryLog:
         self.taken: list[CanaryReading] = []
 
     def look(self, when: str) -> None:
-        """Take one: ``before``, ``between`` or ``after``.  Building an index has no trials and needs none."""
+        """Take a reading: ``before``, ``between`` or ``after``; an index build has no trials and needs none."""
         if self._job.spec.kind == "search":
             self._canary.prepare(self._placement)  # at the first look alone, and outside its time
             # The job's folder lies beside the results, and goes with the job.
@@ -341,10 +335,10 @@ def follow(
     sampler: Sampler | None,
     check: Callable[[], Stopped | None] = lambda: None,
 ) -> Stopped | None:
-    """Stay with a job until it ends (None) or must be stopped (why).
+    """Follow a job until it ends (None) or must be stopped; return the reason.
 
     Args:
-        check: asked at each poll for another reason to stop it.
+        check: returns another reason to stop it, at each poll.
     """
     next_poll, seen = 0.0, (watch.progress.phase, 0)
     while not ended.wait(_ASK_PAUSING_S if watch.pausing else _ASK_S):

@@ -43,7 +43,7 @@ def test_metadata_is_asked_for_on_ec2_alone(
 ) -> None:
     monkeypatch.delenv(ENDPOINT)
     monkeypatch.setattr(environment, "_DMI", tmp_path)
-    monkeypatch.setattr(environment, "_USUAL", service.endpoint)
+    monkeypatch.setattr(environment, "_DEFAULT_ENDPOINT", service.endpoint)
     (tmp_path / "sys_vendor").write_text("QEMU\n")
     assert environment.ec2_instance() is None and environment.spot_notice() is None and service.tokens == set()
     (tmp_path / "sys_vendor").write_text("Amazon EC2\n")

@@ -1,7 +1,6 @@
-"""How fast is this machine just now?  Fixed pieces of work, timed on a job's CPUs before, between and after its trials.
+"""The machine's speed now: fixed work, timed on a job's CPUs before, between and after its trials.
 
-A system that got slower between two trials, and a machine that did, look alike in the system's own figures; here they
-do not (measuring rule 21).
+A slower system and a slower machine look alike in the system's own figures; here they do not (measuring rule 21).
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _FILE = ".canary"
 
 
 class Canary:
-    """Looks at the machine; holds its buffers from one look to the next, because fresh pages cost time."""
+    """Timer of fixed work; keeps its buffers between readings, because fresh pages cost time."""
 
     def __init__(self) -> None:
         self._buffers: tuple[np.ndarray, np.ndarray] | None = None
@@ -44,8 +43,8 @@ class Canary:
 
         Args:
             when: ``before``, ``between`` or ``after``.
-            placement: whose CPUs to look at.
-            folder: where to write for a moment; None leaves the disk out.
+            placement: the CPUs to time.
+            folder: a folder to write into for a moment; None leaves the disk out.
         """
         t_ns = time.perf_counter_ns()
         # All CPUs at once: that is how a job uses them, and how clocks go down.
@@ -65,7 +64,7 @@ class Canary:
         )
 
     def prepare(self, placement: Placement) -> None:
-        """Touch the buffers where the job's CPUs are, which takes longer than a look may."""
+        """Touch the buffers on the job's CPUs, which takes longer than a reading may."""
         if self._buffers is None:
             _on(placement.cpus[-1:], self._touch)
 
@@ -82,7 +81,7 @@ class Canary:
 
 
 def lowest_mhz(cpus: tuple[int, ...], root: Path = Path("/sys/devices/system/cpu")) -> float | None:
-    """The lowest clock of some CPUs, None where any of them does not show it."""
+    """Return the lowest clock of some CPUs, None where any of them hides it."""
     found = []
     for cpu in cpus:
         try:
@@ -93,7 +92,7 @@ def lowest_mhz(cpus: tuple[int, ...], root: Path = Path("/sys/devices/system/cpu
 
 
 def cpu_pressure(path: Path = Path("/proc/pressure/cpu")) -> float | None:
-    """Share of the last 10 s in which some task waited for a CPU; None on a kernel without PSI."""
+    """Return the share of the last 10 s in which a task waited for a CPU; None without PSI."""
     try:
         found = re.search(r"^some avg10=([\d.]+)", path.read_text(encoding="ascii"), re.MULTILINE)
     except OSError:
@@ -102,12 +101,12 @@ def cpu_pressure(path: Path = Path("/proc/pressure/cpu")) -> float | None:
 
 
 def _work() -> None:
-    """A few milliseconds in the first-level cache, the interpreter's lock released."""
+    """Work some milliseconds in the first-level cache, with the interpreter's lock released."""
     hashlib.pbkdf2_hmac("sha256", b"canary", b"harness", _CPU_ROUNDS)
 
 
 def _timed(kind: str, work: Callable[[], object]) -> float:
-    """Median of some repeats, seconds."""
+    """Return the median of some repeats, in seconds."""
     took: list[float] = []
     while len(took) < _REPEATS[kind] and sum(took) < _ENOUGH_S[kind] * (1 if len(took) >= _LEAST_REPEATS else 2):
         start = time.perf_counter_ns()
@@ -134,7 +133,7 @@ def _on(cpus: tuple[int, ...], work: Callable[[], float]) -> list[float]:
 
 
 def _write(folder: Path) -> float | None:
-    """Write a small file through to the disk, again and again; None where it cannot be."""
+    """Time writes of a small file through to the disk; None where it cannot be written."""
     path = folder / _FILE
     block = bytes(_DISK_BYTES)
     try:

@@ -1,6 +1,7 @@
-"""The thread that reads a job's memory and counters from the host, so that the measured CPUs do no work for it.
+"""The threads that read a job's memory, counters and GPUs from the host, so that the measured CPUs do no work for it.
 
-It must see an allocation that lives for 100 ms, and take less than 1 % of a CPU.
+They must see an allocation that lives for 100 ms, and take less than 1 % of a CPU.  GPUs have their own thread, because
+a driver may be slow to answer.
 """
 
 from __future__ import annotations
@@ -14,10 +15,6 @@ from harness.launch.monitor.gpu import JobGpus
 from harness.launch.monitor.sources import CounterSource, MemorySource
 from harness.launch.monitor.traces import CounterTrace, GpuTrace, MemoryTrace, Moment, Reading
 
-# MERGED harness.launch.monitor.sampler: The thread that reads a job's GPUs: apart from memory and counters, because a
-# driver may take its time to answer.
-
-
 # Between two readings, at least: of memory, which comes and goes, and of all else.
 _MEMORY_S = 0.08
 _MOMENTS_S = 0.25
@@ -27,11 +24,20 @@ _WAITING_SHARE = 0.1
 _CPU_SHARE = 0.003
 
 
+# Between two readings of memory: usual, and while it grows fast (before an OOM kill only the last reading tells).
+INTERVAL_S = 0.08
+_FAST_INTERVAL_S = 0.003
+_FAST_BYTES_PER_S = 200 << 20
+# Between two readings of the counters, at least; more where they cost more (hundreds of threads).
+_COUNTERS_S = 0.25
+_COUNTERS_SHARE = 0.003
+
+
 class GpuSampler(threading.Thread):
-    """Reads GPUs until stopped."""
+    """A thread that reads GPUs until stopped."""
 
     def __init__(self, gpus: JobGpus, pids: Callable[[], Collection[int] | None]) -> None:
-        """Prepare; ``pids`` says the job's processes and is called from this thread."""
+        """Prepare; this thread calls ``pids`` for the job's processes."""
         super().__init__(daemon=True, name="gpu-sampler")
         self._gpus = gpus
         self._pids = pids
@@ -41,7 +47,7 @@ class GpuSampler(threading.Thread):
         self.peak_bytes: int | None = None
 
     def run(self) -> None:
-        """Read at once, whenever it is time or somebody asks, and once more at the end."""
+        """Read at once, when it is time or marked, and once more at the end."""
         next_s, wait_s, last = 0.0, 0.0, False
         while not last:
             asked = self._asked.wait(wait_s)
@@ -52,7 +58,7 @@ class GpuSampler(threading.Thread):
             wait_s = _paced(self._read_memory, _MEMORY_S)
 
     def mark(self) -> None:
-        """Have the GPUs read out of turn; does not wait for it."""
+        """Have the GPUs read out of turn, without waiting for it."""
         self._asked.set()
 
     def stop(self) -> None:
@@ -62,7 +68,7 @@ class GpuSampler(threading.Thread):
         self.join()
 
     def trace(self) -> GpuTrace:
-        """All that was seen."""
+        """Return all readings."""
         return GpuTrace(self._gpus.before, tuple(self._moments))
 
     def _read_moment(self) -> None:
@@ -75,24 +81,15 @@ class GpuSampler(threading.Thread):
 
 
 def _paced(read: Callable[[], None], least_s: float) -> float:
-    """Read, and say how long to wait before the next time, by what it took: the CPU's time does not show a wait."""
+    """Read; return how long to wait before the next reading, by wall and CPU time."""
     wall_s, cpu_s = time.monotonic(), time.thread_time()
     read()
     took_s, busy_s = time.monotonic() - wall_s, time.thread_time() - cpu_s
     return max(least_s, took_s / _WAITING_SHARE, busy_s / _CPU_SHARE)
 
 
-# Between two readings of memory: usual, and while it grows fast (before an OOM kill only the last reading tells).
-INTERVAL_S = 0.08
-_FAST_INTERVAL_S = 0.003
-_FAST_BYTES_PER_S = 200 << 20
-# Between two readings of the counters, at least; more where they cost more (hundreds of threads).
-_COUNTERS_S = 0.25
-_COUNTERS_SHARE = 0.003
-
-
 class Sampler(threading.Thread):
-    """Reads its sources until stopped; in a ``with`` block, while that lasts.  GPUs are read by a thread beside it."""
+    """A thread that reads its sources during a ``with`` block; GPUs have a thread beside it."""
 
     def __init__(
         self,
@@ -129,7 +126,7 @@ class Sampler(threading.Thread):
             self._gpus.stop()
 
     def run(self) -> None:
-        """Read; what is gone gives None and the last values stay."""
+        """Read until stopped; a source that is gone gives None, and the last values stay."""
         while not self._stopped.is_set():
             with self._reading:
                 growing = self._read_memory()
@@ -141,7 +138,7 @@ class Sampler(threading.Thread):
             self._read_counters()
 
     def mark(self) -> None:
-        """A phase changed, or a look begins or ends: read counters before this returns, and GPUs soon; any thread."""
+        """Read counters before this returns, and GPUs soon, because a phase or a canary reading begins or ends."""
         if self._gpus:
             self._gpus.mark()
         with self._reading:
@@ -153,7 +150,7 @@ class Sampler(threading.Thread):
         self.join()
 
     def memory(self) -> MemoryTrace:
-        """All memory that was seen."""
+        """Return the memory readings."""
         return MemoryTrace(
             anon=tuple(self._anon),
             peak_mapped_bytes=self._mapped,
@@ -164,15 +161,15 @@ class Sampler(threading.Thread):
         )
 
     def counters(self) -> CounterTrace:
-        """All counters that were read."""
+        """Return the counter readings."""
         return CounterTrace(tuple(self._readings))
 
     def gpus(self) -> GpuTrace | None:
-        """All that was seen of the GPUs; None for a job without."""
+        """Return the GPU readings; None for a job without GPUs."""
         return self._gpus.trace() if self._gpus else None
 
     def _read_memory(self) -> bool:
-        """One reading; did it grow fast?"""
+        """Read memory once; return whether it grows fast."""
         t_ns = time.perf_counter_ns()
         now, growing = self._memory.now(), False
         if now is not None:
