@@ -145,7 +145,7 @@ def test_wrong_files_are_named(root: Path) -> None:
     with pytest.raises(FileError, match="has no price"):
         prices.snapshot(root=root)
     path.rename(root / "prices" / "x_here_2024-13-01.csv")
-    with pytest.raises(FileError, match="2024-13-01 is no date"):
+    with pytest.raises(FileError, match="2024-13-01 is not a date"):
         prices.snapshot(root=root)
     (root / "prices" / "x_here_2024-13-01.csv").rename(root / "prices" / "latest.csv")
     with pytest.raises(FileError, match=r"name it <provider>_<region>_<date>\.csv"):
