@@ -81,8 +81,8 @@ def table(
     names = measures.split() if isinstance(measures, str) else measures
     place = _cache(cache)
     snapshot = prices.snapshot(_date(as_of), region=region, term=term)
-    measured = results_folder.rows_of(_folder(results, place), tuple(names or measure_names.DEFAULT), cache=place)
-    return results_folder.priced(measured, row_pricing.tariff(snapshot))
+    measured = results_folder.load_rows(_folder(results, place), tuple(names or measure_names.DEFAULT), cache=place)
+    return row_pricing.price(measured, row_pricing.tariff(snapshot))
 
 
 def stored(results: Place, *, cache: Place | None = None) -> tuple[StoredJob, ...]:
@@ -104,9 +104,9 @@ def _folder(results: Place, cache: Path) -> Path:
             raise UsageError(f'{results}: a path keeps one of the two slashes; give the text "s3://..." instead')
         return Path(results)
     from harness.aws.results import open_to_read
-    from harness.aws.results.mirror import Wants
+    from harness.aws.results.mirror import FileSelection
 
-    return open_to_read(results, cache, Wants.FIGURES)
+    return open_to_read(results, cache, FileSelection.FIGURES)
 
 
 def _date(text: datetime.date | str | None) -> datetime.date | None:

@@ -19,7 +19,7 @@ from harness.aws.cloud_run.records import PartJob, PlannedPart
 from harness.aws.objects import Objects
 from harness.errors import AwsError, FileError, UsageError
 from harness.jobs import environment
-from harness.jobs.collect import Collected, build_result
+from harness.jobs.collect import CollectedJob, build_result
 from harness.jobs.plan import Planned
 from harness.pricing.instances import Instance
 from harness.records import Outcome
@@ -43,7 +43,7 @@ _UNKNOWN = "unknown"
 _FILES = frozenset((LOG, RUN, SAMPLES, JUDGED_HITS, ANSWER_DEPTHS, RESULT))
 
 
-class Home:
+class LocalResults:
     """The store's side of a run."""
 
     def __init__(self, planned: Iterable[Planned], stored: Iterable[Result], store: Store) -> None:
@@ -82,7 +82,7 @@ class Home:
         known = (architecture, cpus, memory_bytes, _UNKNOWN, None, None, harness.__version__, environment.commit())
         about = Environment(_UNKNOWN, *known, instance_type=planned.spec.instance_type)
         at = datetime.fromtimestamp(when, UTC).isoformat(timespec="milliseconds")
-        result = build_result(planned, at, Collected.not_launched(Outcome.INTERRUPTED, why), None, None, about)
+        result = build_result(planned, at, CollectedJob.not_launched(Outcome.INTERRUPTED, why), None, None, about)
         self.keys.add(self.store.put(replace(result, instance=box), None, None, b"").result.key)
 
 
@@ -93,13 +93,13 @@ def pack(folder: Path) -> bytes:
     return target.getvalue()
 
 
-def bring(work: Objects, box_id: str, key: str, expected: ResultSpec, store: Store) -> Result:
-    """Store a box's uploaded job; this process holds the store.
+def fetch_job(work: Objects, box_id: str, key: str, expected: ResultSpec, store: Store) -> Result:
+    """Store a worker's uploaded job; this process holds the store.
 
     Raises:
         AwsError: with code ``BadJob``: it is not whole, or not as ``expected``; or S3 refuses.
     """
-    box = work.below(records.box(box_id))
+    box = work.below(records.worker(box_id))
     place = box.place.below(records.job(key))
     content = box.get(records.job(key), MOST_BYTES)
     if content is None:

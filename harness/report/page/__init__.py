@@ -24,10 +24,10 @@ import numpy as np
 
 import harness
 from harness.analysis import axes, leaderboard
-from harness.analysis.axes import Place
+from harness.analysis.axes import ComparisonGroup
 from harness.analysis.leaderboard import LeaderboardQuery
 from harness.analysis.row_pricing import Tariff
-from harness.analysis.table import Machine, Measurements, Overhead, Row, per_query_key
+from harness.analysis.table import Machine, Overhead, Row, Table
 from harness.errors import UsageError
 from harness.pricing import cost
 from harness.report.page.groups import (
@@ -101,15 +101,15 @@ _WEIGHED = ("accuracy", "cost", "latency")
 
 @dataclass(frozen=True)
 class PageSource:
-    """What a page is made of.
+    """Inputs of a page.
 
-    ``tariff`` has the prices that it opens with; ``quantiles_s`` those of a row's samples, by
-    :func:`harness.evaluation.per_query.per_query_key`; ``notes`` are sentences about methods; ``about`` says what the results are, in one
-    line each.  ``view`` is the URL fragment of what it opens with, where that is not the usual.
+    ``tariff`` has the prices that the page opens with; ``quantiles_s`` are the quantiles of a row's samples, by
+    :func:`harness.evaluation.per_query.per_query_key`; ``notes`` are sentences about methods; ``about`` describes the
+    results in one line each.  ``view`` is the URL fragment that the page opens with, where that is not the usual one.
     """
 
     title: str
-    measured: Measurements
+    measured: Table
     tariff: Tariff
     ranking: RankingData
     quantiles_s: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
@@ -119,7 +119,7 @@ class PageSource:
 
 
 def page_content(source: PageSource) -> dict[str, Any]:
-    """The data of a page.
+    """Return the data of a page.
 
     Raises:
         FileError: a file of prices or facts is missing or wrong.
@@ -130,7 +130,9 @@ def page_content(source: PageSource) -> dict[str, Any]:
     # Equal scores stand in this order; the page has it from here, as JavaScript orders texts in another way.
     rows = sorted(source.measured.rows, key=_order)
     lines = [
-        row_record(row, found[axes.of(row)], measures, source.quantiles_s.get(per_query_key(row)) or None, shared)
+        row_record(
+            row, found[axes.comparison_group(row)], measures, source.quantiles_s.get(row.per_query_key) or None, shared
+        )
         for row in rows
     ]
     known = all_tariffs(source.tariff)
@@ -150,7 +152,7 @@ def page_content(source: PageSource) -> dict[str, Any]:
         "snapshot": tariff_index(source.tariff, known),
         "view": source.view,
         "groups": group_records(
-            found, measures, {per_query_key(row): number for number, row in enumerate(rows)}, source.ranking
+            found, measures, {row.per_query_key: number for number, row in enumerate(rows)}, source.ranking
         ),
         "machines": [_machine(each, texts) for each in shared.machines],
         "overhead": [_overhead(each, texts) for each in source.measured.overhead],
@@ -161,7 +163,7 @@ def page_content(source: PageSource) -> dict[str, Any]:
 
 
 def _order(row: Row) -> tuple[str, str, str]:
-    return row.system, row.profile, per_query_key(row)
+    return row.system, row.profile, row.per_query_key
 
 
 def _axis(axis: axes.Axis) -> dict[str, Any]:
@@ -169,7 +171,7 @@ def _axis(axis: axes.Axis) -> dict[str, Any]:
 
 
 def _machine(machine: Machine, texts: SharedTexts) -> dict[str, Any]:
-    """A machine's facts, those that are known."""
+    """Return the known facts of a machine."""
     facts = {name: value for name, value in dataclasses.asdict(machine).items() if value not in (None, (), [])}
     return {
         name: texts.number(value if isinstance(value, str) else ", ".join(value))
@@ -194,7 +196,7 @@ def _overhead(null: Overhead, texts: SharedTexts) -> dict[str, Any]:
 
 
 def render_page(content: dict[str, Any]) -> str:
-    """One HTML file of a page's data (:func:`of`); the same data always give the same bytes."""
+    """Return the HTML file of a page's data; the same data always give the same bytes."""
     scripts = [_script(name) for name in SCRIPTS]
     policy = "; ".join(
         (
@@ -220,7 +222,7 @@ def render_page(content: dict[str, Any]) -> str:
 
 
 def in_script(content: Any) -> str:
-    """JSON that stands inside a script element whatever texts it holds."""
+    """Return JSON that is safe inside a script element, whatever texts it holds."""
     text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for character, escape in _ESCAPED.items():
         text = text.replace(character, escape)
@@ -249,7 +251,7 @@ def _read(name: str) -> str:
 
 
 def check_view(asked: LeaderboardQuery) -> None:
-    """Whether a page can show what was asked for.
+    """Check that a page can show the leaderboard.
 
     Raises:
         UsageError: it cannot; names the option.
@@ -269,8 +271,8 @@ def check_view(asked: LeaderboardQuery) -> None:
             )
 
 
-def view_fragment(asked: LeaderboardQuery, where: Place) -> str:
-    """The fragment of the view that shows a leaderboard's rows, measure, weights, mode and fixed rates."""
+def view_fragment(asked: LeaderboardQuery, where: ComparisonGroup) -> str:
+    """Return the URL fragment of a leaderboard's rows, measure, weights, mode and fixed rates."""
     chosen = {
         "g": group_id(where),
         "m": asked.measure,

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.analysis import axes, leaderboard, pareto_front
-from harness.analysis.axes import ACCURACY, Place
+from harness.analysis.axes import ACCURACY, ComparisonGroup
 from harness.analysis.leaderboard import PRESETS
 from harness.analysis.resampling import BETTER, EQUAL, WORSE, PairedSigns
-from harness.analysis.table import Row, Table, per_query_key
+from harness.analysis.table import Row, Table
 from harness.evaluation.per_query import PerQuery
 from harness.records import digest
 from harness.untrusted import one_line
@@ -26,10 +26,11 @@ _LARGEST = 2**16 - 1
 
 @dataclass(frozen=True)
 class AccuracyRelation:
-    """How the accuracies of runs compare, pair by pair.
+    """Comparisons of the accuracies of runs, pair by pair.
 
-    ``runs`` gives the number of a row's run by :func:`harness.evaluation.per_query.per_query_key`.  ``pairs`` has ``b`` (better), ``w``
-    (worse), ``e`` (equal) or ``u`` (undecided) for the first against the second, at first x runs + second.
+    ``runs`` gives the number of a row's run by :func:`harness.evaluation.per_query.per_query_key`.  ``pairs`` has
+    ``b`` (better), ``w`` (worse), ``e`` (equal) or ``u`` (undecided) for the first against the second, at
+    first x runs + second.
     """
 
     runs: Mapping[str, int]
@@ -55,38 +56,38 @@ class PublishedRates:
 
 @dataclass(frozen=True)
 class RankingData:
-    """What rankings need beside the rows.
+    """Data that rankings need beside the rows.
 
     ``presets`` are weights by name; ``cutoffs`` the robust mode's, in points, by group and measure; ``relations``
-    how accuracies compare, by group and measure; ``resampled`` accuracies (points) over resampled queries, by group and
+    the comparisons of accuracies, by group and measure; ``resampled`` accuracies (points) over resampled queries, by group and
     measure; ``slower`` how many times the mean a row's latency is over the same resamples.
     """
 
     presets: tuple[tuple[str, Mapping[str, float]], ...]
-    cutoffs: Mapping[tuple[Place, str], float] = field(default_factory=dict)
-    relations: Mapping[tuple[Place, str], AccuracyRelation] = field(default_factory=dict)
-    resampled: Mapping[tuple[Place, str], Draws] = field(default_factory=dict)
-    slower: Mapping[Place, Draws] = field(default_factory=dict)
+    cutoffs: Mapping[tuple[ComparisonGroup, str], float] = field(default_factory=dict)
+    relations: Mapping[tuple[ComparisonGroup, str], AccuracyRelation] = field(default_factory=dict)
+    resampled: Mapping[tuple[ComparisonGroup, str], Draws] = field(default_factory=dict)
+    slower: Mapping[ComparisonGroup, Draws] = field(default_factory=dict)
     rates: tuple[PublishedRates, ...] = ()
 
 
-def group_numbers(rows: Iterable[Row]) -> dict[Place, int]:
-    """Groups in the order in which their first rows stand."""
-    found: dict[Place, int] = {}
+def group_numbers(rows: Iterable[Row]) -> dict[ComparisonGroup, int]:
+    """Return the numbers of the groups, in the order of their first rows."""
+    found: dict[ComparisonGroup, int] = {}
     for row in rows:
-        found.setdefault(axes.of(row), len(found))
+        found.setdefault(axes.comparison_group(row), len(found))
     return found
 
 
-def group_id(where: Place) -> str:
-    """Names a group; the same in every page of the same results, so that a view fits a page that was made again."""
+def group_id(where: ComparisonGroup) -> str:
+    """Return a group's id: the same in every page of the same results, so that views stay valid."""
     return digest(json.dumps(where))[:8]
 
 
 def group_records(
-    found: Mapping[Place, int], measures: Sequence[str], rows: Mapping[str, int], ranking: RankingData
+    found: Mapping[ComparisonGroup, int], measures: Sequence[str], rows: Mapping[str, int], ranking: RankingData
 ) -> list[dict[str, Any]]:
-    """Each group.
+    """Return the record of each group.
 
     Args:
         found: the groups and their numbers.
@@ -98,7 +99,11 @@ def group_records(
 
 
 def _group(
-    each: Place, found: Mapping[Place, int], measures: Sequence[str], rows: Mapping[str, int], ranking: RankingData
+    each: ComparisonGroup,
+    found: Mapping[ComparisonGroup, int],
+    measures: Sequence[str],
+    rows: Mapping[str, int],
+    ranking: RankingData,
 ) -> dict[str, Any]:
     known = {name: ranking.relations.get((each, name)) for name in measures}
     drawn = {name: ranking.resampled.get((each, name)) for name in measures}
@@ -127,7 +132,7 @@ def _group(
 
 
 def _packed(draws: Draws, rows: Mapping[str, int]) -> dict[str, Any]:
-    """Draws as whole numbers of two bytes, in units of ``scale``."""
+    """Return draws as whole numbers of two bytes, in units of ``scale``."""
     scale = max((float(values.max()) for values in draws.values.values()), default=0.0) / _LARGEST or 1.0
     return {
         "scale": scale,
@@ -139,8 +144,8 @@ def _packed(draws: Draws, rows: Mapping[str, int]) -> dict[str, Any]:
     }
 
 
-def _label(each: Place, others: Sequence[Place]) -> str:
-    """The scenario, the isolation, and whatever tells it from the other groups of its dataset."""
+def _label(each: ComparisonGroup, others: Sequence[ComparisonGroup]) -> str:
+    """Return the scenario, the isolation, and the facts in which groups of the dataset differ."""
     parts = [each.scenario, each.isolation, f"top {each.k}"]
     if each.suite is not None:
         parts.append(f"table {each.suite}")
@@ -163,20 +168,20 @@ _NEEDED = (ACCURACY, "cost", "latency")
 
 
 def ranking_data(table: Table, found: Mapping[str, PerQuery], rates: tuple[PublishedRates, ...] = ()) -> RankingData:
-    """As a leaderboard of each comparison group weighs, at the prices of this table.
+    """Return the data that a leaderboard of each comparison group ranks with, at this table's prices.
 
     Args:
         table: priced rows.
         found: what they are made of, by :func:`harness.evaluation.per_query.per_query_key`.
         rates: exchange rates that somebody published.
     """
-    by_place: dict[Place, list[Row]] = defaultdict(list)
+    by_place: dict[ComparisonGroup, list[Row]] = defaultdict(list)
     for row in table.rows:
-        by_place[axes.of(row)].append(row)
-    cutoffs: dict[tuple[Place, str], float] = {}
-    relations: dict[tuple[Place, str], AccuracyRelation] = {}
-    resampled: dict[tuple[Place, str], Draws] = {}
-    slower: dict[Place, Draws] = {}
+        by_place[axes.comparison_group(row)].append(row)
+    cutoffs: dict[tuple[ComparisonGroup, str], float] = {}
+    relations: dict[tuple[ComparisonGroup, str], AccuracyRelation] = {}
+    resampled: dict[tuple[ComparisonGroup, str], Draws] = {}
+    slower: dict[ComparisonGroup, Draws] = {}
     for where, rows in by_place.items():
         for measure in table.measures:
             needed = [axes.axis(name, measure) for name in _NEEDED]
@@ -190,7 +195,7 @@ def ranking_data(table: Table, found: Mapping[str, PerQuery], rates: tuple[Publi
             if known.relations is not None:
                 relations[where, measure] = _short(known.relations)
             if known.resampled is not None and len(ranked) <= MOST_ROWS:
-                keys = [per_query_key(row) for row in ranked]
+                keys = [row.per_query_key for row in ranked]
                 resampled[where, measure] = _draws(keys, known.resampled.accuracy)
                 slower.setdefault(where, _draws(keys, leaderboard.latency_factors(known.resampled)))
     presets = tuple((preset.name, preset.weights) for preset in PRESETS)
@@ -198,7 +203,7 @@ def ranking_data(table: Table, found: Mapping[str, PerQuery], rates: tuple[Publi
 
 
 def _draws(keys: Sequence[str], values: NDArray[np.float64]) -> Draws:
-    """The first draws of each row; all of its accuracies are known, and a latency that is not stays as it is."""
+    """Return the first draws of each row; accuracies are complete, and an unknown latency counts as unchanged."""
     return Draws(dict(zip(keys, np.nan_to_num(values[:DRAWS]).T, strict=True)))
 
 

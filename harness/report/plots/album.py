@@ -1,6 +1,6 @@
-"""A priced table -> the pictures that it has, and why it has not the others.
+"""A priced table -> its plots, and why others are missing.
 
-Rows of one place (:mod:`harness.analysis.axes`) stand in one picture; a picture's file is named by its dataset and kind.
+Rows of one group (:mod:`harness.analysis.axes`) share a plot; its file is named by the dataset and the kind.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.analysis import axes as places
-from harness.analysis.axes import Place
+from harness.analysis.axes import ComparisonGroup, comparison_group
 from harness.analysis.leaderboard import LeaderboardQuery
 from harness.analysis.table import Table
 from harness.errors import UnknownName
@@ -30,17 +29,17 @@ _MAKERS = {**select.MAKERS, "flips": order_flips.make_flips}
 
 @dataclass(frozen=True)
 class Plot:
-    """One that can be drawn: the stem of its file, and what draws it (within the settings of the canvas)."""
+    """Plot of a comparison group: the stem of its file, and the function that draws it."""
 
     name: str
     kind: str
-    place: Place
+    place: ComparisonGroup
     draw: Callable[[], Figure]
 
 
 @dataclass(frozen=True)
 class PlotSet:
-    """The pictures of a table, and a sentence on each that it has not."""
+    """Plots of a table, and a sentence on each missing one."""
 
     pictures: tuple[Plot, ...]
     missing: tuple[str, ...]
@@ -52,7 +51,7 @@ def plots_of(
     asked: LeaderboardQuery,
     kinds: Sequence[str] = KINDS,
 ) -> PlotSet:
-    """What can be drawn of a table.
+    """Return the plots of a table.
 
     Args:
         table: priced rows.
@@ -65,9 +64,9 @@ def plots_of(
     """
     if asked.measure not in table.measures:
         raise UnknownName("measure", asked.measure, table.measures)
-    grouped: dict[Place, list[int]] = defaultdict(list)
+    grouped: dict[ComparisonGroup, list[int]] = defaultdict(list)
     for number, row in enumerate(table.rows):
-        grouped[places.of(row)].append(number)
+        grouped[comparison_group(row)].append(number)
     styles = style.system_styles(row.system for row in table.rows)
     called = _group_names(list(grouped))
     pictures, missing = [], []
@@ -94,12 +93,12 @@ def write_plots(pictures: Sequence[Plot], folder: Path, form: str) -> Iterator[P
             yield style.save(picture.draw(), folder / f"{picture.name}.{form}")
 
 
-def _group_names(every: Sequence[Place]) -> dict[Place, tuple[str, str]]:
-    """For each place the start of its files' names, and what people call it: its dataset, and what sets it apart."""
+def _group_names(every: Sequence[ComparisonGroup]) -> dict[ComparisonGroup, tuple[str, str]]:
+    """Return the stem of each group's files, and its name: the dataset and what sets it apart."""
     parts = {
         place: _group_words(place, [other for other in every if other.dataset == place.dataset]) for place in every
     }
-    found: dict[Place, tuple[str, str]] = {}
+    found: dict[ComparisonGroup, tuple[str, str]] = {}
     for place, words in parts.items():
         stem = file_name("-".join(words))
         same = sum(file_name("-".join(other)) == stem for other in parts.values()) > 1
@@ -107,8 +106,8 @@ def _group_names(every: Sequence[Place]) -> dict[Place, tuple[str, str]]:
     return found
 
 
-def _group_words(place: Place, same: Sequence[Place]) -> tuple[str, ...]:
-    """A place's dataset, and what tells it from the dataset's other places in words."""
+def _group_words(place: ComparisonGroup, same: Sequence[ComparisonGroup]) -> tuple[str, ...]:
+    """Return a group's dataset, and the words that tell it from the dataset's other groups."""
     fields = (place.suite or "measured", place.scenario, place.isolation)
     others = [(other.suite or "measured", other.scenario, other.isolation) for other in same]
     told = [field for number, field in enumerate(fields) if len({other[number] for other in others}) > 1]
