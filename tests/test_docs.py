@@ -20,7 +20,7 @@ from harness.jobs import suite
 from harness.launch.fake import FakeLauncher
 from harness.launch.images import catalog
 from harness.launch.images.recipes import driver_files
-from harness.pricing import hardware_profiles, prices
+from harness.pricing import instances, prices
 from harness.results import reader
 from scripts.docs import generate
 from tests.conftest import Bench
@@ -60,7 +60,7 @@ def test_every_key_that_people_write_is_described() -> None:
 def test_shipped_suites_name_what_exists(path: Path) -> None:
     declared = suite.load(path)
     assert set(declared.systems) <= {*catalog.systems(), *small.NAMES.values()}
-    assert set(declared.profiles) <= set(hardware_profiles.profiles())
+    assert set(declared.profiles) <= set(instances.hardware_profiles())
 
 
 def test_every_cause_of_a_verdict_stands_in_the_page_on_results() -> None:

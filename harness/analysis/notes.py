@@ -9,8 +9,7 @@ from harness import stats
 from harness.analysis.table import Overhead, Row, Validity
 from harness.evaluation.evaluate_runs import unjudged_share_notes
 from harness.pricing import cost
-from harness.pricing.prices import Snapshot
-from harness.pricing.storage_prices import StoragePrice
+from harness.pricing.prices import Snapshot, StoragePrice
 from harness.records import Isolation, Outcome
 from harness.stats import Estimate
 

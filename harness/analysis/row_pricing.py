@@ -16,11 +16,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness.analysis.table import Measurements, Price, Row, Table
-from harness.pricing import cost, instances, offers, storage_prices
+from harness.pricing import cost, instances, offers, prices
 from harness.pricing.instances import Instance
 from harness.pricing.offers import Offer
-from harness.pricing.prices import Snapshot
-from harness.pricing.storage_prices import StoragePrice
+from harness.pricing.prices import Snapshot, StoragePrice
 from harness.records import Envelope, Outcome
 from harness.stats import Estimate
 
@@ -51,7 +50,7 @@ class Tariff:
         """The cheapest type that provides an envelope, its GPUs with so much memory each; ``None``: there is none."""
         need = (envelope.cpus, envelope.memory_bytes, envelope.gpus, gpu_memory_bytes)
         if need not in self._by_need:
-            offer = offers.cheapest(envelope, self.snapshot, gpu_memory_bytes=gpu_memory_bytes)
+            offer = offers.cheapest_offer(envelope, self.snapshot, gpu_memory_bytes=gpu_memory_bytes)
             self._by_need[need] = None if offer is None else _price(offer)
         return self._by_need[need]
 
@@ -77,8 +76,8 @@ def tariff(snapshot: Snapshot, root: Path | None = None) -> Tariff:
         FileError: a file of facts or prices is wrong.
     """
     place = (snapshot.provider, snapshot.region, snapshot.as_of)
-    known = instances.read(snapshot.provider, root)
-    return Tariff(snapshot, known, storage_prices.price(storage_prices.read(root), *place), root)
+    known = instances.read_instances(snapshot.provider, root)
+    return Tariff(snapshot, known, prices.storage_price(prices.read_storage_prices(root), *place), root)
 
 
 def formulas() -> dict[str, str]:
@@ -193,7 +192,7 @@ def _of_others(provider: str, root: Path | None) -> Mapping[str, str]:
     """All known types of other providers than this one, each with its provider."""
     own = instances.facts_path(provider, root)
     others = sorted(path.stem for path in own.parent.glob("*.csv") if path != own)
-    return {instance_type: name for name in others for instance_type in instances.read(name, root)}
+    return {instance_type: name for name in others for instance_type in instances.read_instances(name, root)}
 
 
 def sequential(row: Row, price: Price | None, note: str | None) -> Estimate:

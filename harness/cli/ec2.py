@@ -21,8 +21,8 @@ from harness.cli.output import columns
 from harness.errors import AwsError, UsageError
 from harness.jobs import machines, suite
 from harness.jobs.machines import MachineChoice
-from harness.pricing import hardware_profiles, prices
 from harness.pricing import instances as types_of_instances
+from harness.pricing import prices
 
 _region_option = click.option("--region", help="AWS region.  [default: the AWS configuration's]")
 _one_region_option = click.option("--region", help="Only this region.  [default: all of the account]")
@@ -102,11 +102,11 @@ def _types(suites: tuple[Path, ...], named: tuple[str, ...], region: str) -> lis
     """Return the instance types of the suites' profiles, or of all profiles, and those named."""
     snapshot = prices.snapshot(region=f"aws/{region}", term="on-demand")
     for name in named:
-        machines.check_known(name, types_of_instances.read("aws"))
+        machines.check_known(name, types_of_instances.read_instances("aws"))
     types = set(named)
     for path in suites:
         types |= {machine.name for machine in machines.of_suite(suite.load(path), snapshot, MachineChoice()).values()}
-    for name, envelope in ({} if suites else hardware_profiles.profiles()).items():
+    for name, envelope in ({} if suites else types_of_instances.hardware_profiles()).items():
         with suppress(UsageError):  # no type of the region has room for it
             types.add(machines.choose({name: envelope}, snapshot, MachineChoice(), {})[name].name)
     return sorted(types)

@@ -19,7 +19,7 @@ from harness.jobs import encode
 from harness.jobs.encode import TextSet
 from harness.launch.base import Limits
 from harness.launch.images import catalog
-from harness.pricing import hardware_profiles
+from harness.pricing import instances
 from harness.untrusted import one_line
 
 
@@ -83,7 +83,7 @@ def embed(
     encode.check_exact_index(declared)
     if isinstance(results, str) and output is None:
         raise UsageError(f"{results}: vectors are kept on this disk; name a file with -o")
-    envelope = hardware_profiles.profile(profile) if profile else None
+    envelope = instances.hardware_profile(profile) if profile else None
     role = _role(role, dataset, texts)
     selected = _texts(dataset, texts, role, (results, only, None if everything else depth), folder)
 

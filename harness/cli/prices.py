@@ -25,7 +25,7 @@ from harness.errors import UsageError
 from harness.pricing import offers
 from harness.pricing import prices as stored
 from harness.pricing.instances import Instance
-from harness.pricing.offers import LeftOut
+from harness.pricing.offers import UnfitInstance
 from harness.records import Envelope
 from harness.report import writers
 from harness.report.repricing import repricing_document
@@ -63,7 +63,9 @@ def instances(
         raise UsageError("--memory is no number; write GiB, e.g. 32")
     snapshot = selection.snapshot()
     envelope = Envelope("asked", cpu, round(memory * offers.GIB), gpu)
-    provided = offers.provide(envelope, snapshot, architecture=arch, reserve=offers.reserve() if reserve else None)
+    provided = offers.find_offers(
+        envelope, snapshot, architecture=arch, reserve=offers.host_reserve() if reserve else None
+    )
     if not provided.fitting:
         asked = f"{cpu} vCPUs, {memory:g} GiB and {gpu} GPUs{f' on {arch}' if arch else ''}"
         raise UsageError(f"no type in the prices of {snapshot} provides {asked}; ask for less, or another --region")
@@ -99,7 +101,7 @@ def _facts(instance: Instance, usd_per_hour: float) -> tuple[str, ...]:
     )
 
 
-def _left_out(left_out: tuple[LeftOut, ...], *, every: bool) -> None:
+def _left_out(left_out: tuple[UnfitInstance, ...], *, every: bool) -> None:
     by_reason: dict[str, list[str]] = {}
     for one in left_out:
         by_reason.setdefault(one.reason, []).append(one.instance.instance_type)
@@ -116,17 +118,17 @@ def prices() -> None:
     today = _today()
     newest: dict[tuple[str, str, str], tuple[str, int]] = {}
     lines = []
-    for file in stored.files():
-        for term, snapshot in stored.read(file).items():
+    for file in stored.snapshot_files():
+        for term, snapshot in stored.read_snapshots(file).items():
             age = (today - file.as_of).days
             region = f"{snapshot.provider} {snapshot.region}"
             lines.append((region, term, str(file.as_of), f"{age} days", str(len(snapshot.prices)), snapshot.source))
             newest[snapshot.provider, snapshot.region, term] = (region, age)
     columns(("region", "term", "as of", "age", "types", "source"), lines)
     for (*_, term), (region, age) in newest.items():
-        if age > stored.OLD:
+        if age > stored.OLD_DAYS:
             click.echo(
-                f"warning: the newest {term} prices of {region} are {age} days old (more than {stored.OLD}); "
+                f"warning: the newest {term} prices of {region} are {age} days old (more than {stored.OLD_DAYS}); "
                 "add newer ones: docs/reference/prices.md says how",
                 err=True,
             )

@@ -21,7 +21,7 @@ from harness.experiments.calibration import run as calibration
 from harness.experiments.conformance import examine
 from harness.launch import doctor as host
 from harness.launch.images import catalog, pins
-from harness.pricing import hardware_profiles
+from harness.pricing import instances
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ def conformance(
     system: str, profile: str, platform: str | None, launcher: str, cache: Path, models: Path | None
 ) -> None:
     """Check SYSTEM against the container contract with a ten-document corpus."""
-    declared, envelope = catalog.system(system), hardware_profiles.profile(profile)
+    declared, envelope = catalog.system(system), instances.hardware_profile(profile)
     failed = 0
     with closing(chosen_launcher(launcher, absolute(cache), models, platform)) as chosen:
         chosen.check()

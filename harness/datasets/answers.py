@@ -1,9 +1,9 @@
-"""Relevance by answers: a document is relevant when its text holds one, as XOR-TyDi's evaluator looks for it.
+"""Judge documents by answers: a document is relevant if its text holds one, as in XOR-TyDi's evaluator.
 
-The rule is that of ``evals/eval_xor_retrieve.py`` of AkariAsai/XORQA: the text is cut into tokens by NLTK's
-``word_tokenize`` (English), the tokens are joined by single blanks, and an answer is looked for in that as it stands:
-case, punctuation and white space count, so ``Washington, D.C.`` is never found (its text has ``Washington , D.C.``).
-Answers ``yes`` and ``no`` are left out, and queries that have no others are not judged.
+The rule is that of ``evals/eval_xor_retrieve.py`` of AkariAsai/XORQA: NLTK's ``word_tokenize`` (English) splits the
+text, the tokens are joined by single blanks, and the answer is searched in that as it is: case, punctuation and white
+space count, so ``Washington, D.C.`` is never found (its text has ``Washington , D.C.``).  Answers ``yes`` and ``no``
+are left out, and queries without other answers are not judged.
 """
 
 from __future__ import annotations
@@ -15,61 +15,61 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from harness.errors import UsageError
-from harness.evaluation import answer_recall
-from harness.evaluation.answer_recall import MAX_TOKENS, AnswerDepth
+from harness.evaluation.answer_recall import MAX_TOKENS, AnswerDepth, render_depths
 
 RULE = "xor-tydi retrieve, nltk word_tokenize"
 _LEFT_OUT = ("yes", "no")
-_MOST_KNOWN = 1_000_000  # pairs, some 200 bytes each
-_MOST_CUT = 100_000  # texts, most of some 700 bytes
-_AT_ONCE = 32  # queries whose hits' texts are held
+_MAX_CACHED_PAIRS = 1_000_000  # some 200 bytes each
+_MAX_CACHED_TEXTS = 100_000  # most of some 700 bytes
+_BATCH = 32  # queries whose hits' texts are in memory
 
-# (id, text) of the documents of those ids.
+# Yields (id, text) of the documents of these ids.
 Texts = Callable[[Iterable[str]], Iterator[tuple[str, str]]]
 
 
 @dataclass(frozen=True)
 class Answers:
-    """Query id -> what its answers may be, at least one each; and its language, where the question names it."""
+    """Possible answers by query, at least one each; and the language of a question, where it names one."""
 
     by_query: Mapping[str, tuple[str, ...]]
     languages: Mapping[str, str] = field(default_factory=dict)
-    # What was found so far: systems retrieve the same documents again and again.
-    _known: dict[tuple[str, str], bool] = field(default_factory=dict, compare=False, repr=False)
-    # Document id -> its text in tokens.
-    _cut: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
+    # Relevance of (query, document): systems retrieve the same documents again and again.
+    _relevance: dict[tuple[str, str], bool] = field(default_factory=dict, compare=False, repr=False)
+    # Document id -> its tokens.
+    _tokens: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def content(self) -> bytes:
-        """All of it in one form, as it is kept beside results."""
+        """Content of the file beside results."""
         content = {"rule": RULE, "answers": dict(self.by_query)}
         content |= {"languages": dict(self.languages)} if self.languages else {}
         return json.dumps(content, ensure_ascii=False, sort_keys=True).encode()
 
     def judge(self, run: bytes, texts: Texts) -> bytes:
-        """Judge every hit of a TREC run: the text of a TREC qrels file, in the run's order.
+        """Judge every hit of a TREC run; return TREC qrels in the run's order.
 
         Raises:
-            UsageError: NLTK's sentence model is not there.
+            UsageError: NLTK's sentence model is missing.
         """
-        if len(self._known) > _MOST_KNOWN:
-            self._known.clear()
+        if len(self._relevance) > _MAX_CACHED_PAIRS:
+            self._relevance.clear()
         hits = [line.split(b" ") for line in run.splitlines()]
         pairs = [(fields[0].decode(), fields[2].decode()) for fields in hits]
-        asked: dict[str, list[str]] = defaultdict(list)
+        new: dict[str, list[str]] = defaultdict(list)
         for query_id, doc_id in pairs:
-            if (query_id, doc_id) not in self._known:
-                asked[doc_id].append(query_id)
-        for doc_id, text in texts(asked):
+            if (query_id, doc_id) not in self._relevance:
+                new[doc_id].append(query_id)
+        for doc_id, text in texts(new):
             bare, tokens = _bare(text), None
-            for query_id in asked[doc_id]:
+            for query_id in new[doc_id]:
                 possible = [answer for answer in self.by_query.get(query_id, ()) if may_hold(bare, answer)]
                 if possible and tokens is None:
                     tokens = self._tokenised(doc_id, text)
-                self._known[query_id, doc_id] = any(answer in (tokens or "") for answer in possible)
-        # An image may name documents that there are not; that is for its outcome to say.
+                self._relevance[query_id, doc_id] = any(answer in (tokens or "") for answer in possible)
+        # An unknown document is not relevant; the job's outcome reports it.
         lines = [
-            f"{query_id} 0 {doc_id} {int(self._known.get((query_id, doc_id), False))}\n" for query_id, doc_id in pairs
+            f"{query_id} 0 {doc_id} {int(self._relevance.get((query_id, doc_id), False))}\n"
+            for query_id, doc_id in pairs
         ]
         return "".join(lines).encode()
 
@@ -77,52 +77,52 @@ class Answers:
         """Return the depth of answers in each query's hits: the content of ``answer_recall.render_depths``.
 
         Raises:
-            UsageError: NLTK's sentence model is not there.
+            UsageError: NLTK's sentence model is missing.
         """
         ranked: dict[str, list[str]] = defaultdict(list)
         for line in run.splitlines():
             fields = line.split(b" ")
             ranked[fields[0].decode()].append(fields[2].decode())
-        found: dict[str, AnswerDepth] = {}
+        depths: dict[str, AnswerDepth] = {}
         queries = list(ranked)
-        for start in range(0, len(queries), _AT_ONCE):
-            part = queries[start : start + _AT_ONCE]
-            bodies = dict(texts(dict.fromkeys(doc_id for query_id in part for doc_id in ranked[query_id])))
-            for query_id in part:
+        for start in range(0, len(queries), _BATCH):
+            batch = queries[start : start + _BATCH]
+            bodies = dict(texts(dict.fromkeys(doc_id for query_id in batch for doc_id in ranked[query_id])))
+            for query_id in batch:
                 passages = (self._tokenised(doc_id, bodies[doc_id]) for doc_id in ranked[query_id] if doc_id in bodies)
-                found[query_id] = depth(passages, self.by_query.get(query_id, ()))
-        nothing = {query_id: AnswerDepth(None, 0) for query_id in self.languages if query_id not in found}
+                depths[query_id] = answer_depth(passages, self.by_query.get(query_id, ()))
+        without_hits = {query_id: AnswerDepth(None, 0) for query_id in self.languages if query_id not in depths}
         named = {
-            query_id: replace(each, language=self.languages.get(query_id, ""))
-            for query_id, each in (found | nothing).items()
+            query_id: replace(depth, language=self.languages.get(query_id, ""))
+            for query_id, depth in (depths | without_hits).items()
         }
-        return answer_recall.render_depths(named)
+        return render_depths(named)
 
     def _tokenised(self, doc_id: str, text: str) -> str:
-        if len(self._cut) > _MOST_CUT:
-            self._cut.clear()
-        if doc_id not in self._cut:
-            self._cut[doc_id] = tokenised(text)
-        return self._cut[doc_id]
+        if len(self._tokens) > _MAX_CACHED_TEXTS:
+            self._tokens.clear()
+        if doc_id not in self._tokens:
+            self._tokens[doc_id] = tokenise(text)
+        return self._tokens[doc_id]
 
 
-def depth(passages: Iterable[str], spans: Collection[str]) -> AnswerDepth:
-    """How many tokens it takes until one of the answers stands in them.
+def answer_depth(passages: Iterable[str], answers: Collection[str]) -> AnswerDepth:
+    """Return the number of tokens up to the end of the first answer.
 
     An answer may begin in one passage and end in the next, and may end within a token, which counts whole.
 
     Args:
-        passages: their tokens with single blanks between; best first; taken as far as they are needed.
-        spans: the answers.
+        passages: their tokens with single blanks between; best first; read as far as needed.
+        answers: texts to look for.
     """
-    longest = max(map(len, spans), default=0)
-    seen, tokens = "", 0
+    longest = max(map(len, answers), default=0)
+    joined, tokens = "", 0
     for passage in filter(None, passages):
-        begin = max(0, len(seen) - longest)
-        seen = f"{seen} {passage}" if seen else passage
+        begin = max(0, len(joined) - longest)
+        joined = f"{joined} {passage}" if joined else passage
         tokens += passage.count(" ") + 1
-        ends = [at + len(span) for span in spans if (at := seen.find(span, begin)) >= 0]
-        needed = seen.count(" ", 0, min(ends)) + 1 if ends else MAX_TOKENS + 1
+        ends = [at + len(answer) for answer in answers if (at := joined.find(answer, begin)) >= 0]
+        needed = joined.count(" ", 0, min(ends)) + 1 if ends else MAX_TOKENS + 1
         if needed <= MAX_TOKENS:
             return AnswerDepth(needed, needed)
         if tokens >= MAX_TOKENS:
@@ -130,18 +130,19 @@ def depth(passages: Iterable[str], spans: Collection[str]) -> AnswerDepth:
     return AnswerDepth(None, min(tokens, MAX_TOKENS))
 
 
-def spans(answers: Iterable[str]) -> tuple[str, ...]:
-    """Those answers that a text can hold."""
+def searchable_answers(answers: Iterable[str]) -> tuple[str, ...]:
+    """Return the answers that a text can hold."""
     return tuple(answer for answer in answers if answer not in _LEFT_OUT)
 
 
 def may_hold(bare: str, answer: str) -> bool:
-    """Whether a text's tokens may hold an answer; most texts cannot, and cutting one into tokens takes a millisecond.
+    """Return whether a text's tokens may hold an answer; most texts cannot, and splitting one takes a millisecond.
 
-    The tokenizer adds and drops white space and writes double quotes in another way, nothing else.
+    The tokenizer adds and drops white space and rewrites double quotes, nothing else.
 
     Args:
         bare: the text without white space.
+        answer: text to look for.
     """
     return any(quote in answer for quote in "\"'`") or _bare(answer) in bare
 
@@ -150,31 +151,23 @@ def _bare(text: str) -> str:
     return "".join(text.split())
 
 
-def tokenised(text: str) -> str:
-    """A text as the evaluator looks at it.
-
-    Raises:
-        UsageError: NLTK's sentence model is not there.
-    """
-    need_tokenizer()
+def tokenise(text: str) -> str:
+    """Return a text's tokens with single blanks between; raise UsageError if NLTK's model is missing."""
+    check_tokenizer()
     from nltk.tokenize import word_tokenize
 
     return " ".join(word_tokenize(text))
 
 
 @functools.cache
-def need_tokenizer() -> None:
-    """Refuse to go on without what the rule needs, before anything costs time.
-
-    Raises:
-        UsageError: NLTK's sentence model is not there.
-    """
+def check_tokenizer() -> None:
+    """Raise UsageError if NLTK's sentence model is missing: fail before anything expensive."""
     from nltk.tokenize import word_tokenize
 
     try:
         word_tokenize("A sentence. Another.")
     except LookupError as error:
         raise UsageError(
-            "answers are looked for as XOR-TyDi's evaluator does, which needs NLTK's sentence model: run"
-            " `python -m nltk.downloader punkt_tab`, or set NLTK_DATA to a folder that holds tokenizers/punkt_tab"
+            "XOR-TyDi's rule for answers needs NLTK's sentence model: run `python -m nltk.downloader punkt_tab`, or set"
+            " NLTK_DATA to a folder with tokenizers/punkt_tab"
         ) from error

@@ -1,96 +1,46 @@
-"""A prepared corpus on disk: what jobs read, and where the text of each id stands in it."""
+"""Prepare a corpus in the cache, once for each content, and look up its documents.
+
+The corpus is streamed.  Memory holds eight bytes of hash and eight of offset for each document, a few hundred MB for
+millions of passages; repeated hashes are looked up, so that no repeated id escapes.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import time
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 import numpy as np
+from numpy.typing import NDArray
 
 from harness import filesystem
+from harness.datasets.source import DocumentStream, check_id
 from harness.errors import FileError
-from harness.records import digest
+from harness.progress import Progress, silent
+from harness.records import corpus_line, digest
 
-# MERGED harness.datasets.corpus: Files -> a name of their content.  Hashing gigabytes takes its time, so it is
-# done once for each state of a file.
-
-
+CORPUS = "corpus.jsonl"
+_IDS = "ids.txt"
+_FACTS = "facts.json"
+# Ids' hashes in ascending order, and, in the same order, the offsets of their lines; both uint64.
+_HASHES = "hashes.npy"
+_OFFSETS = "starts.npy"
+_FORMAT = 2  # of the prepared corpus; a change prepares all of them again
+_PROGRESS_STEP = 2000
+# A file may change again within one tick of the clock that stamps it.
 _SETTLED_NS = 2_000_000_000
 
 
-def key(kind: Sequence[object], files: Sequence[Path], cache: Path) -> str:
-    """Names what files hold (as they lie there, compressed or not), and the way in which they are read.
-
-    Args:
-        kind: how they are read.
-        files: in their order.
-        cache: remembers hashes by name, inode, size and times of change; nothing else of a file is looked at then.
-
-    Raises:
-        FileError: a file cannot be read.
-    """
-    return digest([*kind, [_hash(path, cache) for path in files]])
-
-
-def state(folder: Path) -> list[list[str | int]]:
-    """What is known of all files of a folder without reading them; it differs once one of them was changed."""
-    found = []
-    # Collections of terabytes are linked into their places.
-    for place, _, names in os.walk(folder, followlinks=True):
-        for path in (Path(place, name) for name in names):
-            if path.is_file():
-                found.append(_stamp(path))
-    return sorted(found)
-
-
-def _hash(path: Path, cache: Path) -> str:
-    started, stamp = time.time_ns(), _stamp(path)
-    known = cache / "hashes" / f"{digest(stamp)[:32]}.txt"
-    try:
-        found = known.read_text(encoding="ascii")
-    except (OSError, UnicodeDecodeError):
-        found = ""
-    if len(found) == 64:
-        return found
-    try:
-        content = filesystem.sha256(path)
-    except OSError as error:
-        raise FileError(f"{path}: cannot be read: {error.strerror}; restore it") from error
-    # Else somebody wrote to it meanwhile, or still may within one tick of the clock that stamps it.
-    if _stamp(path) == stamp and started - path.stat().st_ctime_ns > _SETTLED_NS:
-        with filesystem.scratch_folder(known.parent, known.stem) as scratch:
-            whole = scratch / known.name
-            whole.write_text(content, encoding="ascii")
-            whole.replace(known)
-    return content
-
-
-def _stamp(path: Path) -> list[str | int]:
-    try:
-        found = path.stat()
-    except OSError as error:
-        raise FileError(f"{path}: cannot be read: {error.strerror}; restore it") from error
-    # The time of change alone can be set back (cp -p, tar, touch); the kernel's own time of it cannot.
-    return [str(path.resolve()), found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
-
-
-CORPUS = "corpus.jsonl"
-IDS = "ids.txt"
-FACTS = "facts.json"
-# Ids' hashes in ascending order, and, in the same order, where their lines begin; both uint64.
-HASHES = "hashes.npy"
-STARTS = "starts.npy"
-
-
 @dataclass(frozen=True)
-class Corpus:
-    """Documents made ready for jobs: ``folder/corpus.jsonl`` and ``folder/ids.txt``, one id a line.
+class PreparedCorpus:
+    """Documents ready for jobs: ``folder/corpus.jsonl`` and ``folder/ids.txt``, one id a line.
 
     ``empty`` of the ``size`` documents have neither title nor text; they are kept.
     """
@@ -101,9 +51,9 @@ class Corpus:
     empty: int = 0
 
     def unknown(self, doc_ids: set[str]) -> set[str]:
-        """Those ids that no document has.  Streams: the corpus' ids are never held whole."""
+        """Return the ids that no document has.  Streams: memory never holds all ids."""
         missing = set(doc_ids)
-        with (self.folder / IDS).open(encoding="utf-8", newline="\n") as lines:
+        with (self.folder / _IDS).open(encoding="utf-8", newline="\n") as lines:
             for line in lines:
                 missing.discard(line.rstrip("\n"))
                 if not missing:
@@ -111,34 +61,166 @@ class Corpus:
         return missing
 
     def texts(self, doc_ids: Iterable[str]) -> Iterator[tuple[str, str]]:
-        """(id, text) of those documents that there are, in no order; reads those lines alone."""
+        """Yield (id, text) of the existing documents in no order; read their lines only."""
         for document in self.documents(doc_ids):
             yield document["_id"], document["text"]
 
     def documents(self, doc_ids: Iterable[str]) -> Iterator[dict[str, str]]:
-        """``_id``, ``title`` and ``text`` of those documents that there are, as :meth:`texts`."""
-        wanted = list(dict.fromkeys(doc_ids))
-        hashes = np.load(self.folder / HASHES, mmap_mode="r")
-        starts = np.load(self.folder / STARTS, mmap_mode="r")
-        places = np.searchsorted(hashes, np.array([id_hash(doc_id) for doc_id in wanted], dtype=np.uint64))
+        """Yield ``_id``, ``title`` and ``text`` of the existing documents, as :meth:`texts` does."""
+        names = list(dict.fromkeys(doc_ids))
+        hashes = np.load(self.folder / _HASHES, mmap_mode="r")
+        offsets = np.load(self.folder / _OFFSETS, mmap_mode="r")
+        rows = np.searchsorted(hashes, np.array([id_hash(name) for name in names], dtype=np.uint64))
         with (self.folder / CORPUS).open("rb") as file:
-            for doc_id, first in zip(wanted, places.tolist(), strict=True):
-                for place in range(first, len(hashes)):
-                    if int(hashes[place]) != id_hash(doc_id):
+            for name, first in zip(names, rows.tolist(), strict=True):
+                for row in range(first, len(hashes)):
+                    if int(hashes[row]) != id_hash(name):
                         break
-                    document = read_line(file, int(starts[place]))
-                    if document["_id"] == doc_id:
+                    document = _read_line(file, int(offsets[row]))
+                    if document["_id"] == name:
                         yield document
                         break
 
 
 def id_hash(doc_id: str) -> int:
-    """64 bits of an id.  Equal hashes are no equal ids: whoever finds some compares the ids."""
+    """Return 64 bits of an id; ids of equal hashes may differ, so compare the ids."""
     return int.from_bytes(hashlib.blake2b(doc_id.encode("utf-8"), digest_size=8).digest(), "little")
 
 
-def read_line(file: IO[bytes], start: int) -> dict[str, str]:
-    """The prepared document whose line begins there."""
-    file.seek(start)
-    found: dict[str, str] = json.loads(file.readline())
-    return found
+def _read_line(file: IO[bytes], offset: int) -> dict[str, str]:
+    file.seek(offset)
+    document: dict[str, str] = json.loads(file.readline())
+    return document
+
+
+def prepare_corpus(documents: DocumentStream, cache: Path, progress: Progress = silent) -> PreparedCorpus:
+    """Check a corpus and write it for jobs, unless one of this content is ready.
+
+    Raises:
+        FileError: a document is wrong, an id repeats, or the corpus is empty.
+    """
+    folder = cache / "corpora" / content_key([_FORMAT, documents.kind], documents.files, cache)[:24]
+    if not folder.is_dir():
+        partial = filesystem.staging_path(folder)
+        partial.mkdir(parents=True)
+        try:
+            _write(documents, partial, progress)
+            for path in partial.iterdir():
+                path.chmod(0o644)  # a job's user must read it
+            partial.chmod(0o755)
+            if not folder.is_dir():  # another run was faster
+                partial.rename(folder)
+        finally:
+            filesystem.remove_tree(partial)
+    facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
+    return PreparedCorpus(folder, facts["size"], facts["sha256"], facts["empty"])
+
+
+def _write(documents: DocumentStream, folder: Path, progress: Progress) -> None:
+    content, empty, offset, total = hashlib.sha256(), 0, 0, documents.total()
+    hashes, offsets = array("Q"), array("Q")
+    with (folder / CORPUS).open("w+b") as written, (folder / _IDS).open("wb") as ids:
+        for place, doc_id, title, text in documents.read():
+            check_id(place, doc_id)
+            line = corpus_line(doc_id, title, text)
+            content.update(line)
+            written.write(line)
+            ids.write(doc_id.encode("utf-8") + b"\n")
+            hashes.append(id_hash(doc_id))
+            offsets.append(offset)
+            offset += len(line)
+            empty += not (title.strip() or text.strip())
+            if len(hashes) % _PROGRESS_STEP == 0:
+                progress(len(hashes), total)
+        if not hashes:
+            raise FileError(f"{documents.label}: no documents in it; give at least one")
+        _write_index(np.frombuffer(hashes, np.uint64), np.frombuffer(offsets, np.uint64), documents, written, folder)
+    facts = {"size": len(hashes), "sha256": content.hexdigest(), "empty": empty}
+    (folder / _FACTS).write_text(json.dumps(facts), encoding="utf-8")
+
+
+def _write_index(
+    hashes: NDArray[np.uint64], offsets: NDArray[np.uint64], documents: DocumentStream, written: IO[bytes], folder: Path
+) -> None:
+    """Write the offset of each id's line, sorted by hash; raise FileError if an id repeats.
+
+    Args:
+        hashes, offsets: (documents,) in the order of the corpus.
+    """
+    order = np.argsort(hashes, kind="stable")
+    by_hash = hashes[order]
+    repeated = by_hash[1:][by_hash[1:] == by_hash[:-1]]
+    if len(repeated):
+        _refuse_repeated_ids(order[np.isin(by_hash, repeated)].tolist(), offsets, documents, written)
+    np.save(folder / _HASHES, by_hash)
+    np.save(folder / _OFFSETS, offsets[order])
+
+
+def _refuse_repeated_ids(
+    rows: list[int], offsets: NDArray[np.uint64], documents: DocumentStream, written: IO[bytes]
+) -> None:
+    """Raise FileError if two of the rows have one id; read the source once more to name the place."""
+    ids: set[str] = set()
+    for row in sorted(rows):
+        doc_id = _read_line(written, int(offsets[row]))["_id"]
+        if doc_id in ids:
+            document = next(itertools.islice(documents.read(), row, None), None)
+            place = document.place if document else documents.label
+            raise FileError(f"{place}: id {doc_id!r} comes twice")
+        ids.add(doc_id)
+
+
+def content_key(kind: Sequence[object], files: Sequence[Path], cache: Path) -> str:
+    """Return a hash of files' stored content and of the way in which they are read.
+
+    Args:
+        kind: how they are read.
+        files: in their order.
+        cache: keeps each file's hash by its name, inode, size and times of change.
+
+    Raises:
+        FileError: a file cannot be read.
+    """
+    return digest([*kind, [_file_hash(path, cache) for path in files]])
+
+
+def folder_state(folder: Path) -> list[list[str | int]]:
+    """Return name, inode, size and times of all files of a folder; it differs after any change."""
+    stamps = []
+    # Collections of terabytes are linked into their places.
+    for parent, _, names in os.walk(folder, followlinks=True):
+        for path in (Path(parent, name) for name in names):
+            if path.is_file():
+                stamps.append(_stamp(path))
+    return sorted(stamps)
+
+
+def _file_hash(path: Path, cache: Path) -> str:
+    started, stamp = time.time_ns(), _stamp(path)
+    cached = cache / "hashes" / f"{digest(stamp)[:32]}.txt"
+    try:
+        content = cached.read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError):
+        content = ""
+    if len(content) == 64:
+        return content
+    try:
+        content = filesystem.sha256(path)
+    except OSError as error:
+        raise FileError(f"{path}: cannot be read: {error.strerror}; restore it") from error
+    # A file that changed meanwhile, or still may under the same stamp, is hashed again next time.
+    if _stamp(path) == stamp and started - path.stat().st_ctime_ns > _SETTLED_NS:
+        with filesystem.scratch_folder(cached.parent, cached.stem) as scratch:
+            whole = scratch / cached.name
+            whole.write_text(content, encoding="ascii")
+            whole.replace(cached)
+    return content
+
+
+def _stamp(path: Path) -> list[str | int]:
+    try:
+        stat = path.stat()
+    except OSError as error:
+        raise FileError(f"{path}: cannot be read: {error.strerror}; restore it") from error
+    # Users can set mtime back (cp -p, tar, touch), but not ctime.
+    return [str(path.resolve()), stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns]

@@ -1,115 +1,104 @@
-"""A folder -> the format that its files are in, recognised by their names, and its reader."""
+"""Recognise the format of a folder by its files' names, and read it.
+
+A format is a module with ``NAME``; ``FILES``, the patterns of each kind of file, one of which must match;
+``splits(folder)``, the user's choice of queries and judgements; and ``read(folder, split)``.  To add one, write such a
+module and list it in ``FORMATS``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
-from harness.datasets import beir, dureader, line_files, msmarco, native, transfer, trec, xor_tydi
-from harness.datasets.records import Source
+from harness.datasets import beir, dureader, msmarco, native, trec, xor_tydi
+from harness.datasets.source import DatasetSource, find_files
 from harness.errors import FileError, did_you_mean
 
-Splits = dict[str, Path]
+
+class Format(Protocol):
+    """Format of datasets: a module."""
+
+    @property
+    def NAME(self) -> str:
+        """Name in messages."""
+
+    @property
+    def FILES(self) -> tuple[tuple[str, ...], ...]:
+        """Patterns for each kind of file; every kind is needed."""
+
+    @property
+    def DEFAULT_SPLIT(self) -> str | None:
+        """Split to read if the user names none; without it, the only one."""
+
+    def splits(self, folder: Path) -> dict[str, Path] | None:
+        """Return the splits of a folder; ``None``: the format has none."""
+
+    def read(self, folder: Path, split: str) -> DatasetSource:
+        """Read a folder that has all files; ``split`` is ``""`` without splits."""
 
 
-@dataclass(frozen=True)
-class Format:
-    """How a format is recognised: for each kind of file, patterns of which one must match.
-
-    ``splits`` finds what may be chosen from (the first of ``preferred`` that is there, else the only one), and
-    ``read`` takes the folder and the choice; a format without splits is read whole.
-    """
-
-    name: str
-    files: tuple[tuple[str, ...], ...]
-    read: Callable[[Path, str], Source]
-    splits: Callable[[Path], Splits] | None = None
-    preferred: tuple[str, ...] = ()
-
-    def missing(self, folder: Path) -> list[str]:
-        """The kinds of files that are not there, as their patterns say it."""
-        return [" or ".join(patterns) for patterns in self.files if not line_files.find(folder, patterns)]
+FORMATS: tuple[Format, ...] = (native, beir, trec, msmarco, xor_tydi, dureader)
 
 
-FORMATS = (
-    Format("harness", (("corpus.jsonl",), ("queries.jsonl",), ("qrels.trec",)), lambda folder, _: native.read(folder)),
-    Format(
-        "BEIR",
-        (("corpus.jsonl",), ("queries.jsonl",), ("qrels/*.tsv",)),
-        beir.read,
-        beir.splits,
-        preferred=("test",),
-    ),
-    Format("TREC", (trec.DOCUMENTS, trec.TOPICS, trec.QRELS), lambda folder, _: trec.read(folder)),
-    Format(
-        "MS MARCO", (("collection.tsv",), ("queries.*.tsv",), ("qrels.*.tsv",)), msmarco.read, splits=msmarco.splits
-    ),
-    Format(
-        "XOR-TyDi",
-        (xor_tydi.COLLECTION, xor_tydi.QUESTIONS, xor_tydi.TRANSLATED),
-        xor_tydi.read,
-        splits=xor_tydi.splits,
-    ),
-    Format(
-        "DuReader-retrieval",
-        (dureader.PASSAGES, dureader.IDS, dureader.QUESTIONS),
-        lambda folder, _: dureader.read(folder),
-    ),
-)
-
-
-def read(folder: Path, split: str | None) -> Source:
-    """Read a folder in the format that its files are in.
+def read(folder: Path, split: str | None) -> DatasetSource:
+    """Read a folder in the format of its files.
 
     Args:
-        split: which part of the queries and judgements, where there are several.
+        folder: files of a dataset.
+        split: the user's choice of queries and judgements, where there are several.
 
     Raises:
-        FileError: no format or more than one fits, the split is not there, or a file is wrong.
+        FileError: no format or more than one fits, the split is unknown, or a file is wrong.
     """
-    # No format for people, so that no message names it.
-    if split is None and transfer.is_shipped(folder):
-        return transfer.read(folder)
-    found = _recognise(folder)
-    if found.splits is None:
+    # A copy is not a format for people, so no message names it.
+    if split is None and native.is_copy(folder):
+        return native.read_copy(folder)
+    format = _recognise(folder)
+    splits = format.splits(folder)
+    if splits is None:
         if split is not None:
-            raise FileError(f"{folder}: the {found.name} format has no splits; leave '#{split}' out")
-        return found.read(folder, "")
-    return found.read(folder, _choose(folder, found, found.splits(folder), split))
+            raise FileError(f"{folder}: the {format.NAME} format has no splits; leave '#{split}' out")
+        return format.read(folder, "")
+    return format.read(folder, _choose(folder, format, splits, split))
 
 
 def _recognise(folder: Path) -> Format:
     if not folder.is_dir():
-        raise FileError(f"{folder}: no such folder; give one that holds corpus, queries and qrels")
-    missing = {each: each.missing(folder) for each in FORMATS}
-    fitting = [each for each in FORMATS if not missing[each]]
+        raise FileError(f"{folder}: no such folder; give one with corpus, queries and qrels")
+    missing = {format.NAME: _missing(format, folder) for format in FORMATS}
+    fitting = [format for format in FORMATS if not missing[format.NAME]]
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
-        names = " and ".join(each.name for each in fitting)
+        names = " and ".join(format.NAME for format in fitting)
         raise FileError(f"{folder}: its files fit {names}; leave those of one format in it")
-    most = max(len(each.files) - len(missing[each]) for each in FORMATS)
+    present = {format.NAME: len(format.FILES) - len(missing[format.NAME]) for format in FORMATS}
+    most = max(present.values())
     if not most:
-        looked = "; ".join(f"{each.name}: {', '.join(' or '.join(names) for names in each.files)}" for each in FORMATS)
-        raise FileError(f"{folder}: no format of datasets that is known; looked for {looked} (each may be .gz or .zst)")
-    near = [each for each in FORMATS if len(each.files) - len(missing[each]) == most]
-    lacking = ", or ".join(f"{' and '.join(missing[each])} ({each.name})" for each in near)
+        formats = "; ".join(f"{each.NAME}: {', '.join(' or '.join(names) for names in each.FILES)}" for each in FORMATS)
+        raise FileError(f"{folder}: not a known dataset format; looked for {formats} (each may be .gz or .zst)")
+    near = [name for name, count in present.items() if count == most]
+    lacking = ", or ".join(f"{' and '.join(missing[name])} ({name})" for name in near)
     raise FileError(
         f"{folder}: lacks {lacking}; each may be .gz or .zst, and a dataset needs corpus, queries and qrels"
     )
 
 
-def _choose(folder: Path, found: Format, splits: Splits, split: str | None) -> str:
-    known = sorted(splits)
+def _missing(format: Format, folder: Path) -> list[str]:
+    """Return the patterns of the missing kinds of files."""
+    return [" or ".join(patterns) for patterns in format.FILES if not find_files(folder, patterns)]
+
+
+def _choose(folder: Path, format: Format, splits: dict[str, Path], split: str | None) -> str:
+    names = sorted(splits)
     if split is not None:
         if split not in splits:
-            raise FileError(f"{folder}: no split {split!r}{did_you_mean(split, known)}; it has {', '.join(known)}")
+            raise FileError(f"{folder}: no split {split!r}{did_you_mean(split, names)}; it has {', '.join(names)}")
         return split
-    for name in found.preferred:
-        if name in splits:
-            return name
-    if len(known) != 1:
-        has = f"has the splits {', '.join(known)}; name one, e.g. {folder.name}#{known[0]}" if known else "has no split"
-        raise FileError(f"{folder}: {has}{'' if known else ' with both queries and judgements; add the files'}")
-    return known[0]
+    if format.DEFAULT_SPLIT in splits:
+        return format.DEFAULT_SPLIT
+    if not names:
+        raise FileError(f"{folder}: has no split with both queries and judgements; add the files")
+    if len(names) > 1:
+        raise FileError(f"{folder}: has the splits {', '.join(names)}; name one, e.g. {folder.name}#{names[0]}")
+    return names[0]

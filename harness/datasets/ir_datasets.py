@@ -1,7 +1,7 @@
-"""Datasets that ir_datasets knows, by their ids: downloaded where they are not there yet, and streamed.
+"""Read datasets of ir_datasets by their ids; it downloads missing files.
 
-What ir_datasets says comes over as it is; of a document's fields, ``title`` and ``text`` (or ``body``) are taken, else
-its default text.
+Queries and judgements are taken unchanged; of a document's fields, ``title`` and ``text`` (or ``body``), else its
+default text.
 """
 
 from __future__ import annotations
@@ -15,34 +15,34 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from harness.datasets import corpus, prepare
-from harness.datasets.records import Document, Documents, Source
+from harness.datasets.corpus import folder_state
+from harness.datasets.source import DatasetSource, DocumentStream, SourceDocument, collect_qrels, collect_queries
 from harness.errors import FileError, UsageError
 from harness.records import digest
 
 _Item = TypeVar("_Item")
-# What downloading and reading raise; ir_datasets lets through what its libraries do.  EOFError: it would have asked
-# for a password where nobody answers.
-_WRONG = (
+# Errors of downloads and readers: ir_datasets passes on those of its libraries.  EOFError: it asked for a password on
+# a closed input.
+_IR_DATASETS_ERRORS = (
     *(OSError, RuntimeError, ValueError, KeyError, AttributeError, AssertionError, EOFError, ImportError, SyntaxError),
     *(zlib.error, zipfile.BadZipFile, tarfile.TarError),
 )
 
 
 @dataclass(frozen=True)
-class Registered:
-    """A dataset's id in ir_datasets, e.g. ``beir/scifact/test``."""
+class IrDataset:
+    """Id of a dataset in ir_datasets, e.g. ``beir/scifact/test``."""
 
     id: str
 
     @property
     def name(self) -> str:
-        """What results call it."""
+        """Name in results."""
         return self.id.replace("/", "-")
 
 
-def nearest(name: str) -> Registered | str | None:
-    """The dataset of that id, else the id that is most like it, if any is."""
+def nearest(name: str) -> IrDataset | str | None:
+    """Return the dataset of that id, else the most similar id, if there is one."""
     import ir_datasets
 
     try:
@@ -50,91 +50,92 @@ def nearest(name: str) -> Registered | str | None:
     except KeyError:
         pass
     else:
-        return Registered(name)
+        return IrDataset(name)
     near = difflib.get_close_matches(name, list(ir_datasets.registry), n=1)
     return near[0] if near else None
 
 
-def read(registered: Registered) -> Source:
-    """Queries and judgements; documents as they are asked for.
+def read(dataset: IrDataset) -> DatasetSource:
+    """Read queries and judgements; documents are streamed later.
 
     Raises:
-        FileError: ir_datasets could not get or read something.
+        FileError: ir_datasets could not get or read a file.
         UsageError: the id names a part without documents, queries or judgements.
     """
     import ir_datasets
 
-    logging.getLogger("ir_datasets").addFilter(_unless_told_below)
-    dataset = ir_datasets.load(registered.id)
-    for what in ("docs", "queries", "qrels"):
-        if not getattr(dataset, f"has_{what}")():
-            raise UsageError(f"{registered.id}: ir_datasets has no {what} for it; name a part that has them")
-    place = f"{registered.id} (ir_datasets)"
-    topics = _all(registered, lambda: [(place, item.query_id, _query(item)) for item in dataset.queries_iter()])
-    rows = _all(
-        registered,
-        lambda: [(place, item.query_id, item.doc_id, str(item.relevance)) for item in dataset.qrels_iter()],
+    logging.getLogger("ir_datasets").addFilter(_is_no_download_error)
+    loaded = ir_datasets.load(dataset.id)
+    for part in ("docs", "queries", "qrels"):
+        if not getattr(loaded, f"has_{part}")():
+            raise UsageError(f"{dataset.id}: ir_datasets has no {part} for it; name a part that has them")
+    place = f"{dataset.id} (ir_datasets)"
+    topics = _fetch(dataset, lambda: [(place, item.query_id, _query(item)) for item in loaded.queries_iter()])
+    rows = _fetch(
+        dataset,
+        lambda: [(place, item.query_id, item.doc_id, str(item.relevance)) for item in loaded.qrels_iter()],
     )
-    corpus_id = ir_datasets.docs_parent_id(registered.id)
-    # ir_datasets checks what it downloads, but not what somebody laid there.  Its files are all in the folder of the
-    # id's first part, for some collections beside those of others; the first document sees to it that they are there.
-    _all(registered, lambda: next(dataset.docs_iter(), None))
+    corpus_id = ir_datasets.docs_parent_id(dataset.id)
+    # ir_datasets checks its downloads, but not files that a user put in its folder.  All are in the folder of the id's
+    # first part, sometimes beside other collections; fetching the first document ensures that they exist.
+    _fetch(dataset, lambda: next(loaded.docs_iter(), None))
     folder = ir_datasets.util.home_path().resolve() / corpus_id.split("/")[0]
-    kind = digest(["ir_datasets", corpus_id, ir_datasets.__version__, str(folder), corpus.state(folder)])
-    documents = Documents(
+    kind = digest(["ir_datasets", corpus_id, ir_datasets.__version__, str(folder), folder_state(folder)])
+    documents = DocumentStream(
         f"{corpus_id} (ir_datasets)",
         kind,
         (),
-        lambda: _documents(registered),
+        lambda: _documents(dataset),
         lambda: ir_datasets.util.count_hint(corpus_id)() or 0,
     )
-    return Source(documents, prepare.topics(topics), prepare.judgements(rows))
+    return DatasetSource(documents, collect_queries(topics), collect_qrels(rows))
 
 
-def _unless_told_below(record: logging.LogRecord) -> bool:
-    """What fails is told once, by the error that ends it; how a download goes is ir_datasets' own to say."""
+def _is_no_download_error(record: logging.LogRecord) -> bool:
+    """Drop messages of failed downloads: the error that follows reports them."""
     return not record.getMessage().lower().startswith(("download error", "download failed"))
 
 
-def _documents(registered: Registered) -> Iterator[Document]:
+def _documents(dataset: IrDataset) -> Iterator[SourceDocument]:
     import ir_datasets
 
-    items = ir_datasets.load(registered.id).docs_iter()
+    items = ir_datasets.load(dataset.id).docs_iter()
     number = 0
     while True:
-        item = _all(registered, lambda: next(items, None))
+        item = _fetch(dataset, lambda: next(items, None))
         if item is None:
             return
         number += 1
         text = _field(item, "text", "body")
-        # The default text may have the title in it.
+        # The default text may include the title.
         title = (_field(item, "title") or "") if text is not None else ""
-        yield Document(f"{registered.id}: document {number}", item.doc_id, title, _text(item) if text is None else text)
+        text = _default_text(item) if text is None else text
+        yield SourceDocument(f"{dataset.id}: document {number}", item.doc_id, title, text)
 
 
 def _field(item: Any, *names: str) -> str | None:
-    """The first of these fields that is there, if it is text."""
+    """Return the first of these fields that exists, if it is text."""
     value = next((getattr(item, name) for name in names if hasattr(item, name)), None)
     return value if isinstance(value, str) else None
 
 
-def _text(item: Any) -> str:
+def _default_text(item: Any) -> str:
     return str(item.default_text())
 
 
 def _query(item: Any) -> str:
     text = _field(item, "text")
-    return _text(item) if text is None else text
+    return _default_text(item) if text is None else text
 
 
-def _all(registered: Registered, fetch: Callable[[], _Item]) -> _Item:
+def _fetch(dataset: IrDataset, fetch: Callable[[], _Item]) -> _Item:
     try:
         return fetch()
     except UsageError:
         raise
-    except _WRONG as error:
+    except _IR_DATASETS_ERRORS as error:
         first = (str(error).splitlines() or [""])[0][:200] or type(error).__name__
         raise FileError(
-            f"{registered.id}: ir_datasets could not get it: {first}; connect this machine, or lay its files where"
+            f"{dataset.id}: ir_datasets could not get it: {first}; connect this machine, or put its files where"
             " ir_datasets looks for them (IR_DATASETS_HOME, by default ~/.ir_datasets)"
         ) from error

@@ -1,58 +1,153 @@
-"""harness' own format: ``corpus.jsonl``, ``queries.jsonl`` and ``qrels.trec``; BEIR's layout with TREC's judgements."""
+"""The harness's own format, and the copy of a dataset that goes to other machines.
+
+The format is BEIR's layout with TREC's qrels: ``corpus.jsonl``, ``queries.jsonl`` and ``qrels.trec``.
+
+A copy has the same hashes as its dataset, whatever the dataset was read from.  Its corpus and queries are those of the
+format; its judgements are kept as they are: ``judgements.trec``, also of unknown queries, or
+``judgements.answers.json`` with the sentence model that NLTK needs to look for answers, in ``nltk_data/``.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from harness.datasets import line_files, prepare
-from harness.datasets.records import Document, Documents, Source
+from harness.datasets import answers
+from harness.datasets.answers import Answers
+from harness.datasets.corpus import CORPUS
+from harness.datasets.dataset import Dataset
+from harness.datasets.source import (
+    DatasetSource,
+    DocumentStream,
+    SourceDocument,
+    collect_qrels,
+    collect_queries,
+    find_one,
+    read_json_lines,
+    read_lines,
+    text_field,
+)
 from harness.errors import FileError
 from harness.records import Query
 
+NAME = "harness"
+FILES = (("corpus.jsonl",), ("queries.jsonl",), ("qrels.trec",))
+DEFAULT_SPLIT = None
 
-def read(folder: Path) -> Source:
-    """Read a folder whose files are known to be there.
-
-    Raises:
-        FileError: a line of the queries or judgements is wrong.
-    """
-    (corpus,), (topics,), (qrels,) = (
-        line_files.find(folder, [name]) for name in ("corpus.jsonl", "queries.jsonl", "qrels.trec")
-    )
-    queries = json_topics(topics)
-    judged = prepare.judgements(trec_rows(qrels), queries, "queries.jsonl")
-    return Source(json_documents(corpus), queries, judged)
+_QUERIES = "queries.jsonl"
+_COPIED_QRELS = "judgements.trec"
+_COPIED_ANSWERS = "judgements.answers.json"
+_NLTK = "nltk_data"
+_MODEL = "tokenizers/punkt_tab/english"
+_MODEL_FILES = ("abbrev_types.txt", "collocations.tab", "ortho_context.tab", "sent_starters.txt")
 
 
-def json_documents(path: Path) -> Documents:
-    """A corpus of ``{"_id", "title", "text"}`` a line; the title may be missing or null."""
-    return Documents(str(path), "jsonl", (path,), lambda: _documents(path))
+def splits(folder: Path) -> None:
+    """Return ``None``: the format has no splits."""
 
 
-def _documents(path: Path) -> Iterator[Document]:
-    for place, raw in line_files.json_lines(path):
-        title = line_files.text_of(place, raw, "title") if raw.get("title") is not None else ""
-        yield Document(place, line_files.text_of(place, raw, "_id"), title, line_files.text_of(place, raw, "text"))
+def read(folder: Path, split: str) -> DatasetSource:  # noqa: ARG001
+    """Read a folder that has all files; raise FileError if a query or judgement is wrong."""
+    corpus, queries_file, qrels = (find_one(folder, patterns) for patterns in FILES)
+    queries = read_json_queries(queries_file)
+    return DatasetSource(json_documents(corpus), queries, collect_qrels(trec_rows(qrels), queries, _QUERIES))
 
 
-def json_topics(path: Path) -> tuple[Query, ...]:
-    """Queries of ``{"_id", "text"}`` a line."""
-    return prepare.topics(
-        (place, line_files.text_of(place, raw, "_id"), line_files.text_of(place, raw, "text"))
-        for place, raw in line_files.json_lines(path)
+def json_documents(path: Path) -> DocumentStream:
+    """Return a corpus of ``{"_id", "title", "text"}`` lines; the title may be missing or null."""
+    return DocumentStream(str(path), "jsonl", (path,), lambda: _documents(path))
+
+
+def _documents(path: Path) -> Iterator[SourceDocument]:
+    for place, raw in read_json_lines(path):
+        title = text_field(place, raw, "title") if raw.get("title") is not None else ""
+        yield SourceDocument(place, text_field(place, raw, "_id"), title, text_field(place, raw, "text"))
+
+
+def read_json_queries(path: Path) -> tuple[Query, ...]:
+    """Read queries of ``{"_id", "text"}`` lines."""
+    return collect_queries(
+        (place, text_field(place, raw, "_id"), text_field(place, raw, "text")) for place, raw in read_json_lines(path)
     )
 
 
 def trec_rows(path: Path) -> Iterator[tuple[str, str, str, str]]:
-    """(place, query, document, grade) of a TREC qrels file.
-
-    Raises:
-        FileError: a line has not four fields.
-    """
-    for number, line in line_files.lines(path):
+    """Yield (place, query, document, grade) of a TREC qrels file; raise FileError without four fields."""
+    for number, line in read_lines(path):
         fields = line.split()
         if fields and len(fields) != 4:
             raise FileError(f"{path}: line {number}: {len(fields)} fields, expected 'query 0 document grade'")
         if fields:
             yield f"{path}: line {number}", fields[0], fields[2], fields[3]
+
+
+def copy_files(dataset: Dataset) -> Iterator[tuple[str, Path | bytes]]:
+    """Yield the files of a dataset's copy by their names, in a fixed order.
+
+    Raises:
+        UsageError: NLTK's sentence model is needed and missing.
+    """
+    ending, judgements = dataset.judgements
+    yield CORPUS, dataset.corpus.folder / CORPUS
+    yield f"judgements.{ending}", judgements
+    if dataset.answers:
+        yield from _model_files()
+    rows = (json.dumps({"_id": query.query_id, "text": query.text}) + "\n" for query in dataset.queries)
+    yield _QUERIES, "".join(rows).encode()
+
+
+def is_copy(folder: Path) -> bool:
+    """Return whether a folder has a dataset's copy."""
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    return {CORPUS, _QUERIES} <= names and (_COPIED_QRELS in names) is not (_COPIED_ANSWERS in names)
+
+
+def read_copy(folder: Path) -> DatasetSource:
+    """Read a dataset's copy.
+
+    Raises:
+        FileError: a file is wrong.
+        UsageError: NLTK's sentence model is needed and missing.
+    """
+    documents, queries = json_documents(folder / CORPUS), read_json_queries(folder / _QUERIES)
+    qrels = folder / _COPIED_QRELS
+    if qrels.is_file():
+        return DatasetSource(documents, queries, collect_qrels(trec_rows(qrels)))
+    _use_model(folder / _NLTK)
+    answers.check_tokenizer()
+    return DatasetSource(documents, queries, answers=_read_answers(folder / _COPIED_ANSWERS))
+
+
+def _read_answers(path: Path) -> Answers:
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+        by_query = {str(query): tuple(map(str, texts)) for query, texts in raw["answers"].items()}
+        languages = {str(query): str(language) for query, language in raw.get("languages", {}).items()}
+        rule = raw["rule"]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise FileError(f"{path}: no answers of this harness ({error}); copy the dataset again") from error
+    if rule != answers.RULE:
+        raise FileError(
+            f"{path}: judged by the rule {rule!r}, this harness uses {answers.RULE!r}; use the same version"
+        )
+    return Answers(by_query, languages)
+
+
+def _use_model(folder: Path) -> None:
+    """Let NLTK look for its model in a folder first."""
+    import nltk.data
+
+    if folder.is_dir() and str(folder) not in nltk.data.path:
+        nltk.data.path.insert(0, str(folder))
+
+
+def _model_files() -> Iterator[tuple[str, bytes]]:
+    """Yield the files of NLTK's sentence model."""
+    import nltk.data
+
+    answers.check_tokenizer()
+    model = nltk.data.find(_MODEL)
+    for name in _MODEL_FILES:
+        with model.join(name).open() as file:
+            yield f"{_NLTK}/{_MODEL}/{name}", bytes(file.read())

@@ -1,7 +1,7 @@
 """XOR-TyDi's retrieval task: questions in many languages, English passages, answers instead of judgements.
 
 ``*_w100.tsv`` is Wikipedia as DPR cuts it (``id text title``, tabs between, quoted as CSV), ``xor_*.jsonl`` the
-questions with their answers as published.  What is asked are the questions as translated into English beforehand:
+questions with their answers as published.  The queries are the questions as translated into English beforehand:
 ``*_q.jsonl`` (the same lines with translated questions, as published for the baselines) or ``queries.tsv``
 (``id<tab>text``).
 """
@@ -13,95 +13,108 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from harness.datasets import answers, line_files, prepare
+from harness.datasets import answers
 from harness.datasets.answers import Answers
-from harness.datasets.records import Document, Documents, Source
+from harness.datasets.source import (
+    DatasetSource,
+    DocumentStream,
+    SourceDocument,
+    collect_queries,
+    find_files,
+    find_one,
+    plain_name,
+    read_columns,
+    read_json_lines,
+    read_lines,
+    text_field,
+)
 from harness.errors import FileError
 
-COLLECTION = ("*_w100.tsv",)
-QUESTIONS = ("xor_*.jsonl",)
-TRANSLATED = ("queries.tsv", "*_q.jsonl")
+NAME = "XOR-TyDi"
+_COLLECTION = ("*_w100.tsv",)
+_QUESTIONS = ("xor_*.jsonl",)
+_TRANSLATED = ("queries.tsv", "*_q.jsonl")
+FILES = (_COLLECTION, _QUESTIONS, _TRANSLATED)
+DEFAULT_SPLIT = None
 
-_MOST_CHARS = 1 << 24  # of a passage
+_MAX_CHARACTERS = 1 << 24  # of a passage
 
 
 def splits(folder: Path) -> dict[str, Path]:
-    """Files of questions by their names, e.g. ``xor_dev_retrieve_eng_span_v1_1``."""
-    named = {line_files.plain_name(path).removesuffix(".jsonl"): path for path in line_files.find(folder, QUESTIONS)}
+    """Return the files of questions by their names, e.g. ``xor_dev_retrieve_eng_span_v1_1``."""
+    named = {plain_name(path).removesuffix(".jsonl"): path for path in find_files(folder, _QUESTIONS)}
     return {name: path for name, path in named.items() if not name.endswith("_q")}
 
 
-def read(folder: Path, split: str) -> Source:
-    """Read a folder whose files are known to be there.
+def read(folder: Path, split: str) -> DatasetSource:
+    """Read a folder that has all files.
 
     Raises:
         FileError: a line is wrong, or a question has no translation.
-        UsageError: NLTK's sentence model is not there.
+        UsageError: NLTK's sentence model is missing.
     """
-    answers.need_tokenizer()
-    collections = line_files.find(folder, COLLECTION)
-    if len(collections) > 1:
-        raise FileError(f"{folder}: {', '.join(path.name for path in collections)}: which one? leave one of them")
-    english = _translated(folder)
+    answers.check_tokenizer()
+    collection = find_one(folder, _COLLECTION)
+    english = _translations(folder)
     topics: list[tuple[str, str, str]] = []
-    known: dict[str, tuple[str, ...]] = {}
+    by_query: dict[str, tuple[str, ...]] = {}
     languages: dict[str, str] = {}
-    for place, raw in line_files.json_lines(splits(folder)[split]):
+    for place, raw in read_json_lines(splits(folder)[split]):
         query_id = _id(place, raw)
         if query_id not in english:
-            raise FileError(f"{place}: question {query_id!r} has no translation in {' or '.join(TRANSLATED)}; add it")
+            raise FileError(f"{place}: question {query_id!r} has no translation in {' or '.join(_TRANSLATED)}; add it")
         topics.append((place, query_id, english[query_id]))
-        found = _answers(place, raw)
-        if found:
-            known[query_id] = found
+        texts = _answers(place, raw)
+        if texts:
+            by_query[query_id] = texts
             if "lang" in raw:
                 languages[query_id] = _language(place, raw)
-    collection = collections[0]
-    documents = Documents(str(collection), "dpr", (collection,), lambda: _documents(collection))
-    return Source(documents, prepare.topics(topics), answers=Answers(known, languages))
+    documents = DocumentStream(str(collection), "dpr", (collection,), lambda: _documents(collection))
+    return DatasetSource(documents, collect_queries(topics), answers=Answers(by_query, languages))
 
 
-def _translated(folder: Path) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for path in line_files.find(folder, TRANSLATED):
+def _translations(folder: Path) -> dict[str, str]:
+    english: dict[str, str] = {}
+    for path in find_files(folder, _TRANSLATED):
         if path.name.startswith("queries"):
-            rows = ((place, query_id, text) for place, (query_id, text) in line_files.columns(path, ["id text"]))
+            rows = ((place, query_id, text) for place, (query_id, text) in read_columns(path, ["id text"]))
         else:
-            lines = line_files.json_lines(path)
-            rows = ((place, _id(place, raw), line_files.text_of(place, raw, "question")) for place, raw in lines)
+            rows = (
+                (place, _id(place, raw), text_field(place, raw, "question")) for place, raw in read_json_lines(path)
+            )
         for place, query_id, text in rows:
-            if found.setdefault(query_id, text) != text:
-                raise FileError(f"{place}: question {query_id!r} is translated in two ways; leave one of them")
-    return found
+            if english.setdefault(query_id, text) != text:
+                raise FileError(f"{place}: question {query_id!r} has two translations; keep one of them")
+    return english
 
 
 def _id(place: str, raw: dict[str, Any]) -> str:
     value = raw.get("id")
-    return str(value) if type(value) is int else line_files.text_of(place, raw, "id")
+    return str(value) if type(value) is int else text_field(place, raw, "id")
 
 
 def _language(place: str, raw: dict[str, Any]) -> str:
-    language = line_files.text_of(place, raw, "lang")
-    if not language or any(each.isspace() for each in language):
+    language = text_field(place, raw, "lang")
+    if not language or any(character.isspace() for character in language):
         raise FileError(f"{place}: key 'lang' is {language!r}; write a code such as 'ja'")
     return language
 
 
 def _answers(place: str, raw: dict[str, Any]) -> tuple[str, ...]:
-    """What a text can hold of a question's answers; a question without any (the test set's) is not judged."""
-    found = raw.get("answers", [])
-    if not isinstance(found, list) or not all(isinstance(answer, str) for answer in found):
-        raise FileError(f"{place}: key 'answers' is no list of texts")
-    if "" in found:
+    """Return the answers that a text can hold; a question without any (the test set's) is not judged."""
+    texts = raw.get("answers", [])
+    if not isinstance(texts, list) or not all(isinstance(answer, str) for answer in texts):
+        raise FileError(f"{place}: key 'answers' is not a list of texts")
+    if "" in texts:
         raise FileError(f"{place}: an empty answer, which every text holds; remove it")
-    return answers.spans(found)
+    return answers.searchable_answers(texts)
 
 
-def _documents(path: Path) -> Iterator[Document]:
-    """Passages, as DPR reads them: by CSV's rules, and a first line that names the columns is none."""
-    csv.field_size_limit(_MOST_CHARS)
-    # A quoted passage may go over several lines, and csv counts the lines that it takes.
-    rows = csv.reader((line for _, line in line_files.lines(path)), delimiter="\t")
+def _documents(path: Path) -> Iterator[SourceDocument]:
+    """Yield passages as DPR reads them: by CSV's rules, without a first line that names the columns."""
+    csv.field_size_limit(_MAX_CHARACTERS)
+    # A quoted passage may span several lines, so csv counts them.
+    rows = csv.reader((line for _, line in read_lines(path)), delimiter="\t")
     try:
         for fields in rows:
             if fields[:1] == ["id"] or not fields:
@@ -109,9 +122,9 @@ def _documents(path: Path) -> Iterator[Document]:
             place = f"{path}: line {rows.line_num}"
             if len(fields) != 3:
                 raise FileError(f"{place}: {len(fields)} fields between tabs, expected 'id text title'")
-            if any("\t" in each for each in fields):
-                raise FileError(f"{place}: up to here a quote swallows whole lines; close it or double it")
+            if any("\t" in field for field in fields):
+                raise FileError(f"{place}: a quote before this line swallows whole lines; close it or double it")
             doc_id, text, title = fields
-            yield Document(place, doc_id, title, text)
+            yield SourceDocument(place, doc_id, title, text)
     except csv.Error as error:
-        raise FileError(f"{path}: line {rows.line_num}: not CSV: {error}; mend its quotes") from error
+        raise FileError(f"{path}: line {rows.line_num}: not CSV: {error}; correct its quotes") from error

@@ -142,7 +142,7 @@ def _judge_batches(alone: Collected, batches: Collected) -> Iterator[Check]:
 def _search(
     launcher: Launcher,
     prepared: Prepared,
-    corpus: datasets.Corpus,
+    corpus: datasets.PreparedCorpus,
     index: Path,
     envelope: Envelope,
     folder: Path,
@@ -175,7 +175,7 @@ def _search(
     return collect(job, launcher.launch(job, silent), corpus.unknown)
 
 
-def _corpus(folder: Path) -> datasets.Corpus:
+def _corpus(folder: Path) -> datasets.PreparedCorpus:
     source = folder / "ten"
     source.mkdir()
     documents = [

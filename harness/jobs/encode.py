@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from harness import filesystem
-from harness.datasets import native, prepare
-from harness.datasets.corpus import Corpus
+from harness.datasets import native
+from harness.datasets.corpus import PreparedCorpus, prepare_corpus
 from harness.errors import FileError, JobError, UsageError
 from harness.evaluation import embeddings
 from harness.evaluation.embeddings import Embeddings, Vectors
@@ -41,7 +41,7 @@ class TextSet:
     """Texts to encode: those of ``corpus`` with these ids (``None``: all), called ``name`` for people."""
 
     name: str
-    corpus: Corpus
+    corpus: PreparedCorpus
     role: str
     ids: frozenset[str] | None
 
@@ -95,7 +95,7 @@ def needed(runs: Iterable[JudgedRuns], depth: int) -> frozenset[str]:
     return frozenset(found)
 
 
-def texts_of(queries: Mapping[str, str], cache: Path) -> Corpus:
+def texts_of(queries: Mapping[str, str], cache: Path) -> PreparedCorpus:
     """Prepare queries as a small corpus in the cache.
 
     Raises:
@@ -106,7 +106,7 @@ def texts_of(queries: Mapping[str, str], cache: Path) -> Corpus:
         # As ASCII, which can hold a lone surrogate; the corpus replaces it.
         lines = (json.dumps({"_id": name, "text": text}) for name, text in queries.items())
         path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-        return prepare.prepare(native.json_documents(path), cache)
+        return prepare_corpus(native.json_documents(path), cache)
 
 
 def as_documents(system: System) -> System:
@@ -222,7 +222,7 @@ def _built(system: System, texts: TextSet, bench: EncodingSetup) -> Path:
     return made.folder
 
 
-def of_runs(found: Collection[JudgedRuns], corpus: Corpus, name: str) -> Iterator[JudgedRuns]:
+def of_runs(found: Collection[JudgedRuns], corpus: PreparedCorpus, name: str) -> Iterator[JudgedRuns]:
     """Return the runs of one collection.
 
     Raises:

@@ -14,7 +14,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from harness import filesystem
-from harness.datasets import Corpus
+from harness.datasets import PreparedCorpus
 from harness.errors import JobError
 from harness.jobs.collect import collect
 from harness.launch.base import Launcher, LaunchRequest, Limits, Prepared
@@ -95,7 +95,7 @@ def read(home: Path) -> Index | None:
 def build(
     launcher: Launcher,
     prepared: Prepared,
-    corpus: Corpus,
+    corpus: PreparedCorpus,
     key: str,
     *,
     envelope: Envelope,

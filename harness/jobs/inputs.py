@@ -18,7 +18,7 @@ from harness.jobs.suite import Suite, dataset_name
 from harness.launch.base import Limits
 from harness.launch.images import assets, catalog
 from harness.launch.images.catalog import System
-from harness.pricing import hardware_profiles
+from harness.pricing import instances
 from harness.progress import bar
 from harness.records import Envelope
 from harness.results.reader import StoredJob
@@ -152,9 +152,9 @@ def gather(suite: Suite, options: RunOptions) -> Inputs:
     """
     if options.assigned is None:  # a worker makes no table
         measure_names.parse(suite.measures)  # a wrong measure fails before anything costs time
-    profiles = {name: hardware_profiles.profile(name) for name in suite.profiles}
+    profiles = {name: instances.hardware_profile(name) for name in suite.profiles}
     if suite.build_profile is not None:
-        profiles[suite.build_profile] = hardware_profiles.profile(suite.build_profile)
+        profiles[suite.build_profile] = instances.hardware_profile(suite.build_profile)
     cells = suite.cells(options.only)
     if not cells:
         raise UsageError(f"--only {options.only!r} matches no cell of the suite {suite.name}; see `harness plan`")
@@ -169,7 +169,7 @@ def gather(suite: Suite, options: RunOptions) -> Inputs:
     loaded = {dataset_name(name): _load(name, options) for name in suite.datasets}
     protocol = suite.protocol
     samples = {
-        name: datasets.draw(dataset, protocol.sample_size, protocol.warmup_queries, protocol.seed)
+        name: datasets.draw_sample(dataset, protocol.sample_size, protocol.warmup_queries, protocol.seed)
         for name, dataset in loaded.items()
     }
     for name in served:

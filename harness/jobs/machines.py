@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from harness.errors import UsageError, did_you_mean
 from harness.jobs.suite import Suite
-from harness.pricing import hardware_profiles, instances, offers
+from harness.pricing import instances, offers
 from harness.pricing.instances import Instance
-from harness.pricing.offers import GIB, Reserve
+from harness.pricing.offers import GIB, HostReserve
 from harness.pricing.prices import Snapshot
 from harness.records import Envelope
 
@@ -40,7 +40,7 @@ class MachineChoice:
 def of_suite(suite: Suite, snapshot: Snapshot, choice: MachineChoice) -> dict[str, ChosenMachine]:
     """Return the machine of each hardware profile of a suite, by name."""
     profiles = {
-        name: hardware_profiles.profile(name) for name in (*suite.profiles, *filter(None, (suite.build_profile,)))
+        name: instances.hardware_profile(name) for name in (*suite.profiles, *filter(None, (suite.build_profile,)))
     }
     return choose(profiles, snapshot, choice, suite.ec2.instances)
 
@@ -54,7 +54,7 @@ def choose(
         UsageError: a type is unknown, unpriced, too small, burstable unasked or of another architecture; or no type
             provides a profile.
     """
-    reserve, known = offers.reserve(), instances.read("aws")
+    reserve, known = offers.host_reserve(), instances.read_instances("aws")
     bootable = replace(snapshot, prices=tuple(each for each in snapshot.prices if not _unbootable(each[0])))
     chosen = {}
     for name, envelope in profiles.items():
@@ -86,20 +86,20 @@ def _unbootable(instance: Instance) -> str | None:
 
 
 def _cheapest(
-    envelope: Envelope, snapshot: Snapshot, bootable: Snapshot, reserve: Reserve, architecture: str | None
+    envelope: Envelope, snapshot: Snapshot, bootable: Snapshot, reserve: HostReserve, architecture: str | None
 ) -> ChosenMachine:
     """Return the type that the profile is priced on, or the next cheapest with room for the host and the harness."""
     roomy = replace(envelope, cpus=envelope.cpus + 1)
-    found = offers.cheapest(roomy, bootable, architecture=architecture, reserve=reserve)
+    found = offers.cheapest_offer(roomy, bootable, architecture=architecture, reserve=reserve)
     if found is None:
         raise UsageError(
             f"no instance type of {snapshot} has room for profile {envelope.name} beside the host"
             f"{f' on {architecture}' if architecture else ''}; name one in the suite's [ec2] table or with --instance"
         )
-    priced = offers.cheapest(envelope, snapshot)
+    priced = offers.cheapest_offer(envelope, snapshot)
     if priced is None or priced.instance.instance_type == found.instance.instance_type:
         return ChosenMachine(found.instance, found.usd_per_hour)
-    out = offers.provide(roomy, snapshot, architecture=architecture, reserve=reserve).left_out
+    out = offers.find_offers(roomy, snapshot, architecture=architecture, reserve=reserve).left_out
     reasons = {each.instance.instance_type: each.reason for each in out}
     why = reasons.get(priced.instance.instance_type) or _unbootable(priced.instance) or "dearer"
     why = why.replace(f"fewer than {roomy.cpus} vCPUs", f"no vCPU beside the job's {envelope.cpus} for the harness")
@@ -108,7 +108,7 @@ def _cheapest(
 
 
 def _named(
-    instance: Instance, envelope: Envelope, snapshot: Snapshot, reserve: Reserve, choice: MachineChoice
+    instance: Instance, envelope: Envelope, snapshot: Snapshot, reserve: HostReserve, choice: MachineChoice
 ) -> ChosenMachine:
     name, usd = instance.instance_type, snapshot.price_of(instance.instance_type)
     if usd is None:
@@ -129,7 +129,7 @@ def _named(
     return ChosenMachine(instance, usd, remark if instance.vcpus == envelope.cpus else None)
 
 
-def _too_small(instance: Instance, envelope: Envelope, reserve: Reserve) -> str | None:
+def _too_small(instance: Instance, envelope: Envelope, reserve: HostReserve) -> str | None:
     if instance.vcpus < envelope.cpus:
         return f"{instance.vcpus} of {envelope.cpus} CPUs"
     left = reserve.left(instance.memory_bytes)

@@ -17,7 +17,7 @@ GIB = 2**30
 
 
 @dataclass(frozen=True)
-class Model:
+class CostModel:
     """One way to say what a million queries cost: its name, its formula, and what the formula takes for granted."""
 
     name: str
@@ -25,12 +25,12 @@ class Model:
     meaning: str
 
 
-SEQUENTIAL = Model(
+SEQUENTIAL = CostModel(
     "sequential",
     "US$ per million queries = mean latency (s) x US$ per hour / 3600 x 1,000,000",
     "one query after the other, with the instance rented for that alone (Santhanam et al. 2023, section 3)",
 )
-SATURATED = Model(
+SATURATED = CostModel(
     "saturated",
     "US$ per million queries = US$ per hour / (queries/s x 3600) x 1,000,000",
     "the whole instance kept as busy as it was measured to stand: the highest throughput within the latency target "

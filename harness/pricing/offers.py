@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import Field
 
 from harness.config import ConfigModel, read_toml, validate
-from harness.pricing import cost, hardware_profiles, instances
+from harness.pricing import cost, instances
 from harness.pricing.instances import Instance
 from harness.pricing.prices import Snapshot
 from harness.records import Envelope
@@ -18,7 +18,7 @@ from harness.records import Envelope
 GIB = cost.GIB
 
 
-class Reserve(ConfigModel):
+class HostReserve(ConfigModel):
     """``[reserve]`` of ``defaults.toml``: what a host needs for itself beside the job."""
 
     memory: str = Field(description='operating system and container engine, e.g. "512MiB"')
@@ -26,7 +26,7 @@ class Reserve(ConfigModel):
 
     def of(self, memory_bytes: int) -> int:
         """Bytes that a host of that memory keeps for itself."""
-        return hardware_profiles.memory_bytes(self.memory) + round(self.share * memory_bytes)
+        return instances.parse_memory(self.memory) + round(self.share * memory_bytes)
 
     def left(self, memory_bytes: int) -> int:
         """Bytes that a host of that memory has for a job."""
@@ -48,7 +48,7 @@ class Offer:
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class UnfitInstance:
     """An instance type that does not provide the envelope, or is never offered, and the first reason why."""
 
     instance: Instance
@@ -60,25 +60,25 @@ class Offers:
     """All types of a snapshot: those that provide an envelope, cheapest first, and those that do not."""
 
     fitting: tuple[Offer, ...]
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[UnfitInstance, ...]
 
 
-def reserve(root: Path | None = None) -> Reserve:
+def host_reserve(root: Path | None = None) -> HostReserve:
     """The stated need of a host.
 
     Raises:
         FileError: ``defaults.toml`` is missing or wrong.
     """
-    path = (root or instances.folder()) / "defaults.toml"
-    return validate(Reserve, read_toml(path).get("reserve", {}), path, prefix="reserve")
+    path = (root or instances.data_folder()) / "defaults.toml"
+    return validate(HostReserve, read_toml(path).get("reserve", {}), path, prefix="reserve")
 
 
-def provide(
+def find_offers(
     envelope: Envelope,
     snapshot: Snapshot,
     *,
     architecture: str | None = None,
-    reserve: Reserve | None = None,
+    reserve: HostReserve | None = None,
     gpu_memory_bytes: int | None = None,
 ) -> Offers:
     """Sort a snapshot's types by whether they provide ``envelope``.
@@ -101,15 +101,15 @@ def provide(
         if reason is None:
             fitting.append(Offer(instance, snapshot.region, snapshot.term, price, snapshot.as_of))
         else:
-            left_out.append(LeftOut(instance, reason))
+            left_out.append(UnfitInstance(instance, reason))
     return Offers(tuple(sorted(fitting, key=_order)), tuple(left_out))
 
 
-def cheapest(
+def cheapest_offer(
     envelope: Envelope,
     snapshot: Snapshot,
     architecture: str | None = None,
-    reserve: Reserve | None = None,
+    reserve: HostReserve | None = None,
     gpu_memory_bytes: int | None = None,
 ) -> Offer | None:
     """The cheapest instance type that provides ``envelope``, or ``None``; see :func:`provide`."""
@@ -156,7 +156,7 @@ def _against(
     instance: Instance,
     envelope: Envelope,
     architecture: str | None,
-    reserve: Reserve | None,
+    reserve: HostReserve | None,
     gpu_memory_bytes: int | None,
 ) -> Iterator[str]:
     """Reasons not to offer a type, the plainest first."""
@@ -169,7 +169,7 @@ def _against(
 
 
 def _too_small(
-    instance: Instance, envelope: Envelope, architecture: str | None, reserve: Reserve | None
+    instance: Instance, envelope: Envelope, architecture: str | None, reserve: HostReserve | None
 ) -> Iterator[str]:
     if architecture not in (None, instance.architecture):
         yield f"{instance.architecture}, asked for {architecture}"

@@ -21,15 +21,15 @@ from harness.errors import FileError, UnknownName, UsageError
 from harness.pricing import instances
 from harness.pricing.instances import Instance
 
-HEADER = "provider,region,instance_type,term,price_usd_per_hour,as_of,source"
+PRICE_HEADER = "provider,region,instance_type,term,price_usd_per_hour,as_of,source"
 TERMS = ("on-demand", "reserved-1y", "reserved-3y", "spot")
 CHECKSUMS = "SHA256SUMS"
 # Prices older than this are told to be (days).
-OLD = 90
+OLD_DAYS = 90
 _NAME = re.compile(r"(?P<provider>[a-z]+)_(?P<region>[a-z0-9-]+)(?P<spot>_spot)?_(?P<as_of>\d{4}-\d{2}-\d{2})\.csv")
 
 
-class Market(ConfigModel):
+class DefaultMarket(ConfigModel):
     """``[market]`` of ``defaults.toml``: where prices come from, unless asked otherwise."""
 
     provider: str = Field(description="provider, as in the names of the price files")
@@ -78,23 +78,23 @@ class Snapshot:
         return f"{self.provider} {self.region} {self.term} of {self.as_of}"
 
 
-def market(root: Path | None = None) -> Market:
+def default_market(root: Path | None = None) -> DefaultMarket:
     """Where prices come from unless somebody asks otherwise.
 
     Raises:
         FileError: ``defaults.toml`` is missing or wrong.
     """
-    path = (root or instances.folder()) / "defaults.toml"
-    return validate(Market, read_toml(path).get("market", {}), path, prefix="market")
+    path = (root or instances.data_folder()) / "defaults.toml"
+    return validate(DefaultMarket, read_toml(path).get("market", {}), path, prefix="market")
 
 
-def files(root: Path | None = None) -> tuple[SnapshotFile, ...]:
+def snapshot_files(root: Path | None = None) -> tuple[SnapshotFile, ...]:
     """All price snapshots, oldest first; nothing is read yet.
 
     Raises:
         FileError: the folder is missing, or a file is not named as a snapshot is.
     """
-    prices = (root or instances.folder()) / "prices"
+    prices = (root or instances.data_folder()) / "prices"
     if not prices.is_dir():
         raise FileError(f"{prices}: no such folder; it holds the price snapshots, <provider>_<region>_<date>.csv")
     found = []
@@ -105,7 +105,7 @@ def files(root: Path | None = None) -> tuple[SnapshotFile, ...]:
                 f"{path}: name it <provider>_<region>_<date>.csv or <provider>_<region>_spot_<date>.csv,"
                 " e.g. aws_us-east-1_2026-07-20.csv"
             )
-        as_of = _date(path, match["as_of"])
+        as_of = _file_date(path, match["as_of"])
         found.append(SnapshotFile(path, match["provider"], match["region"], as_of, bool(match["spot"])))
     return tuple(sorted(found, key=lambda item: (item.as_of, item.provider, item.region, item.spot)))
 
@@ -129,11 +129,11 @@ def snapshot(
         UsageError: the region is unknown, nothing is that old, or has prices of that term.
         FileError: a file is missing or wrong; names file, line and fix.
     """
-    usual = market(root)
+    usual = default_market(root)
     term = term or usual.term
     if term not in TERMS:
         raise UnknownName("term", term, TERMS)
-    known = _of_region(files(root), region, usual)
+    known = _of_region(snapshot_files(root), region, usual)
     fitting = [item for item in known if as_of is None or item.as_of <= as_of]
     if not fitting:
         where = known[0].region
@@ -141,7 +141,7 @@ def snapshot(
             f"no prices of {where} are dated {as_of or 'at all'} or before; there are those of {_dates(known)}"
         )
     for item in reversed(fitting):
-        if item.spot == (term == "spot") and (found := read(item, root).get(term)):
+        if item.spot == (term == "spot") and (found := read_snapshots(item, root).get(term)):
             return found
     raise UsageError(
         f"no {term} prices of {known[0].region}{f' until {as_of}' if as_of else ''} are here; "
@@ -149,7 +149,7 @@ def snapshot(
     )
 
 
-def _of_region(known: tuple[SnapshotFile, ...], region: str | None, usual: Market) -> tuple[SnapshotFile, ...]:
+def _of_region(known: tuple[SnapshotFile, ...], region: str | None, usual: DefaultMarket) -> tuple[SnapshotFile, ...]:
     """The files of a region, named as the provider does or as ``<provider>/<region>``."""
     wanted = region or f"{usual.provider}/{usual.region}"
     found = tuple(item for item in known if wanted in (item.region, f"{item.provider}/{item.region}"))
@@ -166,7 +166,7 @@ def _dates(known: tuple[SnapshotFile, ...]) -> str:
     return ", ".join(dict.fromkeys(str(item.as_of) for item in known))
 
 
-def read(file: SnapshotFile, root: Path | None = None) -> dict[str, Snapshot]:
+def read_snapshots(file: SnapshotFile, root: Path | None = None) -> dict[str, Snapshot]:
     """All prices of a file, by term.
 
     Raises:
@@ -179,11 +179,11 @@ def read(file: SnapshotFile, root: Path | None = None) -> dict[str, Snapshot]:
 @lru_cache(maxsize=16)
 def _parsed(file: SnapshotFile, content: bytes, facts_path: Path, facts_content: bytes) -> Mapping[str, Snapshot]:
     """The prices in a file by term, with facts out of another; the same content is parsed once."""
-    facts = instances.parsed(file.provider, facts_path, facts_content)
+    facts = instances.parse_instances(file.provider, facts_path, facts_content)
     prices: dict[str, dict[str, tuple[Instance, float]]] = {term: {} for term in TERMS}
     sources: dict[str, set[str]] = {term: set() for term in TERMS}
     expected = {"provider": file.provider, "region": file.region, "as_of": str(file.as_of)}
-    for place, row in config.csv_rows(file.path, HEADER, content):
+    for place, row in config.csv_rows(file.path, PRICE_HEADER, content):
         name, price = row["instance_type"], config.csv_number(place, row, "price_usd_per_hour")
         for column, value in expected.items():
             if row[column] != value:
@@ -228,8 +228,65 @@ def _checked(path: Path) -> bytes:
     return content
 
 
-def _date(path: Path, text: str) -> datetime.date:
+def _file_date(path: Path, text: str) -> datetime.date:
     try:
         return datetime.date.fromisoformat(text)
     except ValueError as error:
         raise FileError(f"{path}: {text} is no date; rename the file") from error
+
+
+# MERGED harness.pricing.prices: What it costs to keep an index on disk: dated prices of block storage,
+# ``instance_profiles/storage.csv``.
+
+
+STORAGE_HEADER = "provider,region,volume_type,price_usd_per_gib_month,as_of,source"
+
+
+@dataclass(frozen=True)
+class StoragePrice:
+    """US$ per GiB and month of one kind of volume on a date."""
+
+    provider: str
+    region: str
+    volume_type: str
+    usd_per_gib_month: float
+    as_of: datetime.date
+    source: str
+
+
+def read_storage_prices(root: Path | None = None) -> tuple[StoragePrice, ...]:
+    """All known prices of storage, in the file's order; none where there is no such file.
+
+    Raises:
+        FileError: the file is wrong; names file, line and fix.
+    """
+    path = (root or instances.data_folder()) / "storage.csv"
+    if not path.exists():
+        return ()
+    return tuple(
+        StoragePrice(
+            provider=row["provider"],
+            region=row["region"],
+            volume_type=row["volume_type"],
+            usd_per_gib_month=config.csv_number(place, row, "price_usd_per_gib_month"),
+            as_of=_row_date(place, row["as_of"]),
+            source=row["source"],
+        )
+        for place, row in config.csv_rows(path, STORAGE_HEADER)
+    )
+
+
+def storage_price(
+    known: tuple[StoragePrice, ...], provider: str, region: str, as_of: datetime.date
+) -> StoragePrice | None:
+    """The newest price there that is not younger than a date, of the volume type that the file names first for it."""
+    there = [each for each in known if (each.provider, each.region) == (provider, region)]
+    usual = [each for each in there if each.volume_type == there[0].volume_type and each.as_of <= as_of]
+    return max(usual, key=lambda each: each.as_of, default=None)
+
+
+def _row_date(place: str, text: str) -> datetime.date:
+    try:
+        return datetime.date.fromisoformat(text)
+    except ValueError:
+        raise FileError(f"{place}: as_of {text!r} is no date; write YYYY-MM-DD") from None

@@ -54,17 +54,17 @@ class Column(ColumnMeaning, Generic[Item]):
 
 
 def table_columns(table: Table) -> tuple[Column[Row], ...]:
-    """The columns of a table: those that all tables have, and those of its measures, stages and origins."""
+    """Return the columns of a table: the fixed ones, and those of its measures, stages and origins."""
     stages = sorted({name for row in table.rows for name in row.stages_s})
     return row_columns(table.measures, stages, origins=any(row.origin is not None for row in table.rows))
 
 
 def row_columns(measures: Sequence[str], stages: Sequence[str], *, origins: bool) -> tuple[Column[Row], ...]:
-    """The table that people see, in its order; then what else is known of each row.
+    """Return the columns of the printed table in its order, then the other facts of a row.
 
     Args:
         measures: names as ir_measures writes them.
-        stages: names as adapters say them.
+        stages: names from the adapters.
         origins: some row is from merged results.
     """
     return (
@@ -118,7 +118,7 @@ def _seconds(name: str, meaning: str, get: Callable[[Item], Value]) -> Column[It
 def _bounded(
     name: str, unit: str, meaning: str, interval: str, get: Callable[[Row], Estimate], scale: float = 1
 ) -> list[Column[Row]]:
-    """A figure and the two ends of its interval."""
+    """Return the columns of an estimate and of the two ends of its interval."""
 
     def scaled(value: float | None) -> float | None:
         return None if value is None else value * scale
@@ -142,7 +142,7 @@ def _latency(name: str, meaning: str, get: Callable[[Row], Estimate]) -> list[Co
 
 
 def _parts(name: str) -> list[Column[Row]]:
-    """The two intervals that a latency's one is made of."""
+    """Return the columns of the two intervals behind a latency's interval."""
     key = name.removeprefix("latency_").removesuffix("_ms")
     found: list[Column[Row]] = []
     for part, interval, read in (
@@ -165,13 +165,13 @@ def _cost(name: str, meaning: str, get: Callable[[Row], Estimate]) -> list[Colum
 
 
 def _at_most(name: str) -> Column[Row]:
-    """LoadGen's bound: the percentile is at most this, at confidence 0.99."""
+    """Return the column of LoadGen's upper bound of a percentile (confidence 0.99)."""
     meaning = f"latency: {_PERCENTILES[name]} of similar queries take at most this (LoadGen's rule, confidence 0.99)"
     return _number(f"{name}_at_most_ms", "ms", meaning, lambda row: _ms(row.at_most_s.get(name, Estimate(None)).value))
 
 
 def _spread(name: str, what: str) -> Column[Row]:
-    """A component's standard deviation."""
+    """Return the column of a variance component's standard deviation."""
     meaning = f"standard deviation of latency {what}"
     return _number(f"sd_{name}_ms", "ms", meaning, lambda row: _ms(row.spread_s.get(name, Estimate(None)).value))
 
@@ -183,7 +183,7 @@ def _stage(name: str) -> list[Column[Row]]:
 
 
 def _timings(name: str, meaning: str, get: Callable[[Row], Timing | None]) -> list[Column[Row]]:
-    """Mean and median of a stage or of service time."""
+    """Return the columns of the mean and the median of a stage or of service time."""
 
     def part(row: Row, which: str) -> float | None:
         timing = get(row)
@@ -405,5 +405,5 @@ SAMPLES: tuple[ColumnMeaning, ...] = (
 
 
 def stage_column(name: str) -> ColumnMeaning:
-    """The column ``stage_<name>_s`` of samples."""
+    """Return the column ``stage_<name>_s`` of samples."""
     return ColumnMeaning(name, Kind.NUMBER, "s", "time of this stage, as the adapter reports it")

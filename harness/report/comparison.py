@@ -183,7 +183,7 @@ def _signed(value: float) -> str:
 
 
 def _p(value: float | None) -> str:
-    """To four decimals; what is smaller is no 0."""
+    """Return p in four decimals, or ``<0.0001``."""
     return MISSING if value is None else f"{value:.4f}" if value >= LEAST_SHOWN else f"<{LEAST_SHOWN}"
 
 
@@ -202,7 +202,7 @@ def _shortened(text: str) -> str:
 
 
 def _costs(each: Comparison) -> list[str]:
-    """What the cost is made of, where both are priced."""
+    """Return a note on both costs, where both sides are priced."""
     a, b = each.a.row, each.b.row
     if a is None or b is None or a.price is None or b.price is None:
         return []
@@ -218,7 +218,7 @@ def _costs(each: Comparison) -> list[str]:
 
 
 def summary(each: Comparison, family: int, escape: Callable[[str], str] = str) -> str:
-    """E.g. ``B costs 6.0x and wins 2.1 points RR@10 [0.4, 3.9].``
+    """Return one sentence: ``B costs 6.0x and wins 2.1 points RR@10 [0.4, 3.9].``
 
     Args:
         each: corrected (:func:`harness.analysis.comparison.corrected`).
@@ -239,18 +239,18 @@ def summary(each: Comparison, family: int, escape: Callable[[str], str] = str) -
 
 
 def is_count(measure: str) -> bool:
-    """Whether a measure counts something and is summed over queries: its difference is then that of a mean query."""
+    """Return whether a measure is a count summed over queries; its difference is then per query."""
     kind = re.match(r"\w+", measure)
     return kind is not None and kind.group() in _COUNTS
 
 
 def multiple(value: float) -> str:
-    """``6.0x``, ``0.17x``, ``120x``: what B has, as a multiple of what A has."""
+    """Return B as a multiple of A: ``6.0x``, ``0.17x``, ``120x``."""
     return f"{value:.0f}x" if value >= 100 else f"{value:.1f}x" if value >= 0.95 else f"{value:.2g}x"
 
 
 def _relative_cost(each: Comparison) -> str | None:
-    """What B costs; where no price is known, what it takes."""
+    """Return B's cost as a multiple of A's; without prices, its latency."""
     a, b, latency = each.a.row, each.b.row, each.of(LATENCY)
     if a is None or b is None:
         return None
@@ -289,7 +289,7 @@ def _cost_and_gain(cost: str | None, worth: Difference, family: int, name: str) 
 
 
 def _gain(name: str, figure: Estimate, sign: int) -> str:
-    """``2.1 points RR@10 [0.4, 3.9]``; ``sign`` 0 writes signs, 1 and -1 take them as said."""
+    """Return ``2.1 points RR@10 [0.4, 3.9]``; ``sign`` 0 writes the sign, 1 and -1 imply it."""
     counts = is_count(name)
     scale = (sign or 1) * (1 if counts else 100)
     assert figure.value is not None
@@ -302,7 +302,7 @@ def _gain(name: str, figure: Estimate, sign: int) -> str:
 
 
 def _doubted_sides(each: Comparison, cost: str | None) -> str:
-    """Whose latency, and with it whose cost, is not to be trusted."""
+    """Return a remark on the sides whose latency, and so whose cost, is in doubt."""
     if cost is None:
         return ""
     sides = (("A", each.a.row), ("B", each.b.row))

@@ -1,6 +1,7 @@
 """Data frames of rows, jobs and samples, and their files: Parquet, SQLite and CSV.
 
-Columns, units and meanings are those of ``docs/reference/columns.md``.  What is missing is ``<NA>`` (``NaT`` for times), never 0.
+Columns, units and meanings are those of ``docs/reference/columns.md``.  A missing value is ``<NA>`` (``NaT`` for
+times), never 0.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _NAMES = next(place for place, each in enumerate(JOBS) if each.kind is not Kind.
 
 
 def rows_frame(table: Table) -> pd.DataFrame:
-    """A priced table as a frame; see :func:`load`."""
+    """Return a priced table as a frame."""
     shown = columns.table_columns(table)
     frame = _frame((column, [column.get(row) for row in table.rows]) for column in shown)
     frame.attrs |= {
@@ -53,12 +54,12 @@ def rows_frame(table: Table) -> pd.DataFrame:
 
 
 def jobs_frame(jobs: Sequence[StoredJob]) -> pd.DataFrame:
-    """One row for each stored job, in the order given."""
+    """Return a frame with a row for each stored job, in the given order."""
     return _frame((column, [column.get(job) for job in jobs]) for column in JOBS)
 
 
 def samples_frame(jobs: Sequence[StoredJob]) -> pd.DataFrame:
-    """One row for each sample of some jobs, at least one, in the order in which each measured them.
+    """Return a frame with a row for each sample of at least one job, in the order of measurement.
 
     Raises:
         FileError: a job's samples are damaged.
@@ -77,7 +78,7 @@ def samples_frame(jobs: Sequence[StoredJob]) -> pd.DataFrame:
 
 
 def _samples(job: StoredJob) -> pa.Table:
-    """The samples of one job, with the names of the job beside them and times in seconds."""
+    """Return the samples of a job with the job's names, and times in seconds."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -104,7 +105,7 @@ def _frame(found: Iterable[tuple[ColumnMeaning, Any]]) -> pd.DataFrame:
 
 
 def _typed(values: Any, kind: Kind) -> Any:
-    """A column of the type that its kind has, with room for what is missing."""
+    """Return a column with the nullable type of its kind."""
     if kind in (Kind.TIME, Kind.DATE):
         # A row of published tables has no time: it is missing, and so is what is no time.
         return pd.to_datetime(
@@ -114,13 +115,13 @@ def _typed(values: Any, kind: Kind) -> Any:
 
 
 def export_csv(table: Table, out: Path) -> None:
-    """The text of ``harness report --format csv``; errors as :func:`harness.report.export.new_file`."""
+    """Write the text of ``harness report --format csv``; errors as :func:`new_file`."""
     with new_file(out) as path:
         path.write_text(writers.write_csv(table_document(table)), encoding="utf-8")
 
 
 def export_parquet(table: Table, out: Path) -> None:
-    """The frame of the table; each column's metadata holds its ``unit`` and ``meaning``.  Errors as :func:`csv`."""
+    """Write the frame of the table; the metadata of a column hold its ``unit`` and ``meaning``."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -135,11 +136,11 @@ def export_parquet(table: Table, out: Path) -> None:
 
 
 def export_sqlite(table: Table, jobs: Sequence[StoredJob], out: Path, *, samples: bool = False) -> None:
-    """Tables ``rows``, ``jobs`` (if any), ``samples`` (if asked for) and ``columns``, which says what all others hold.
+    """Write the tables ``rows``, ``jobs`` and ``samples``, and ``columns``, which describes them.
 
     Args:
         table: what ``rows`` holds.
-        jobs: stored jobs; published tables have none.
+        jobs: stored jobs; published tables have none, and then no table.
         out: the file.
         samples: every raw sample too.
 
@@ -188,7 +189,7 @@ def _described(frames: dict[str, pd.DataFrame]) -> pd.DataFrame:
 
 @contextlib.contextmanager
 def new_file(out: Path) -> Iterator[Path]:
-    """Where to write a file that becomes ``out`` when all went well; errors as :func:`new_folder`."""
+    """Yield a path to write; the file becomes ``out`` on success.  Errors as :func:`new_folder`."""
     _refuse(out, out.exists())
     with _disk_errors(out), filesystem.scratch_folder(out.absolute().parent, out.name) as scratch:
         partial = scratch / out.name
@@ -198,10 +199,10 @@ def new_file(out: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def new_folder(out: Path) -> Iterator[Path]:
-    """Where to make a folder that becomes ``out`` when all went well.
+    """Yield a folder to fill; it becomes ``out`` on success.
 
     Raises:
-        FileError: something is there, other than an empty folder.
+        FileError: ``out`` exists and is not an empty folder.
         StoreError: it cannot be written.
     """
     _refuse(out, out.exists() and not (out.is_dir() and not any(out.iterdir())))

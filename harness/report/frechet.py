@@ -31,12 +31,12 @@ def frechet_document(samples: Sequence[Sample]) -> ReportDocument:
 
 
 def distance_name(each: Distance) -> str:
-    """``FD@10``, or ``FD@10 (URR)`` where judged documents are skipped."""
+    """Return ``FD@10``, or ``FD@10 (URR)`` where judged documents are skipped."""
     return f"FD@{each.k}" + (" (URR)" if each.unlabelled else "")
 
 
 def taus(made: Distances, values: Values) -> dict[str, dict[str, float | None]]:
-    """Kendall's tau over systems between minus each distance and each measure: 1 where both order them alike."""
+    """Return Kendall's tau between minus each distance and each measure: 1 is the same order of systems."""
     by_name: dict[str, dict[str, float]] = {}
     for system, distances in made.systems.items():
         for each in distances:
@@ -56,7 +56,7 @@ def taus(made: Distances, values: Values) -> dict[str, dict[str, float | None]]:
 
 
 def method(found: Sequence[Sample]) -> list[str]:
-    """How to read what is there, and no more than that."""
+    """Return notes on how to read the given figures."""
     every = [each for made, _ in found for distances in made.systems.values() for each in distances]
     interval = any(each.figure.low is not None for each in every)
     return [
@@ -116,7 +116,7 @@ def _section(made: Distances, values: Values, escape: Escape) -> Section:
 
 
 def _ordered(made: Distances) -> list[tuple[str, tuple[Distance, ...]]]:
-    """Systems, the nearest first by the last labelled cutoff."""
+    """Return the systems, the nearest first by the last labelled cutoff."""
 
     def key(item: tuple[str, tuple[Distance, ...]]) -> tuple[bool, float, str]:
         value = [each for each in item[1] if not each.unlabelled][-1].figure.value
@@ -126,7 +126,7 @@ def _ordered(made: Distances) -> list[tuple[str, tuple[Distance, ...]]]:
 
 
 def notes(made: Distances) -> list[str]:
-    """What the figures stand on, and what is missing in them."""
+    """Return notes on the data behind the figures and on missing figures."""
     most = made.settings.most_judged
     balance = f"at most {most} a query" if most is not None else "all of each query"
     resamples = f"{made.settings.resamples:,} bootstraps" if made.settings.resamples else "no intervals asked for"
@@ -164,8 +164,8 @@ def _common(made: Distances) -> Iterator[str]:
         first = each_kind[0]
         few = ", ".join(f"{system} ({each.short:,}, none for {each.without:,})" for system, each in short.items())
         yield (
-            f"{distance_name(first)}: compared on the {first.queries:,} of {made.queries:,} queries for which every system has"
-            f" a document, each with as many as the system with the fewest; fewer than {first.k} have {few}. Leave a"
+            f"{distance_name(first)}: compared on the {first.queries:,} of {made.queries:,} queries for which every"
+            f" system has a document, each with as many as the system with the fewest; fewer than {first.k} have {few}. Leave a"
             " system out with --only to compare the others over more"
         )
 

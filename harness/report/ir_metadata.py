@@ -48,7 +48,7 @@ def export_ir_metadata(
     actor: Actor | None = None,
     done: Callable[[int], None] = lambda _: None,
 ) -> int:
-    """A folder for each job, as it lies below ``root``: ``ir-metadata.yml``, and its run beside it as ``run.txt.gz``.
+    """Write a folder for each job: ``ir-metadata.yml``, and its run as ``run.txt.gz``.
 
     Args:
         root: the results folder.
@@ -115,7 +115,7 @@ class _Judge:
 
 
 def metadata(job: StoredJob, evaluation: dict[str, Any], actor: Actor | None) -> dict[str, Any]:
-    """What is said of a job: plain values that YAML writes and reads."""
+    """Return the metadata of a job as plain values for YAML."""
     result = job.result
     spec, cell = result.spec, result.spec.cell
     whole = {
@@ -191,7 +191,7 @@ def _resources(result: Result) -> dict[str, Any]:
 
 
 def _own(job: StoredJob) -> dict[str, Any]:
-    """What the schema has no place for."""
+    """Return the facts that the schema has no key for."""
     result, spec = job.result, job.result.spec
     return {
         "key": result.key,
@@ -230,7 +230,7 @@ def _amount(value: float | None, scale: float, unit: str) -> str | None:
 
 
 def _known(value: Any) -> Any:
-    """Without what is missing, and without sections that hold nothing then; texts as any reader can take them."""
+    """Drop missing values and empty sections; make texts readable for every YAML reader."""
     if isinstance(value, dict):
         inside = {name: _known(each) for name, each in value.items()}
         return {name: each for name, each in inside.items() if each is not None and each not in ({}, [])}

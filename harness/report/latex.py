@@ -16,10 +16,6 @@ from dataclasses import dataclass
 from harness.report.document import MISSING, Grid, Section
 from harness.untrusted import MAX_TEXT, one_line
 
-# MERGED harness.report.latex: A stranger's text as inert LaTeX: ASCII alone, of commands that the kernel of LaTeX has
-# in every font encoding.
-
-
 # Characters that mean something to TeX, or that its fonts turn into others (``<`` into a question mark).
 _SPECIAL = {
     "&": r"\&",
@@ -117,9 +113,9 @@ _LONG, _SOON, _AT_LAST = 24, 8, 16
 
 @functools.lru_cache(maxsize=1 << 14)
 def escape(text: str) -> str:
-    """A stranger's text on one line, to stand in a paragraph, a cell or a caption.
+    """Return foreign text as inert LaTeX on one line, for a paragraph, a cell or a caption.
 
-    What prints more than ``MAX_TEXT`` characters is cut: TeX cannot measure a caption that is a few metres long.
+    Text that prints more than ``MAX_TEXT`` characters is cut, because TeX cannot measure a caption of a few metres.
     """
     text = unicodedata.normalize("NFC", one_line(text, MAX_TEXT))
     printed = itertools.accumulate(length(glyph(character)) for character in text)
@@ -146,13 +142,13 @@ def _word(word: str) -> str:
 
 
 def finished(text: str) -> str:
-    """Text that is LaTeX already but for characters beyond ASCII: our own dashes and marks."""
+    """Return LaTeX whose own dashes and marks are ASCII too."""
     return text if text.isascii() else "".join(map(glyph, text))
 
 
 @functools.lru_cache(maxsize=1 << 12)
 def glyph(character: str) -> str:
-    """One character without meaning to TeX, in ASCII."""
+    """Return a character without meaning to TeX, in ASCII."""
     if character.isascii():
         return character
     if character in _GLYPHS:
@@ -164,13 +160,13 @@ def glyph(character: str) -> str:
 
 
 def _greek(character: str) -> str | None:
-    """Small Greek letters, which TeX has as mathematics under their names."""
+    """Map small Greek letters to their names, which TeX has as mathematics."""
     name = unicodedata.name(character, "").removeprefix("GREEK SMALL LETTER ").replace("LAMDA", "LAMBDA").lower()
     return f"\\ensuremath{{\\{name}}}" if name in _GREEK else None
 
 
 def length(text: str) -> int:
-    """About how many characters a finished text prints."""
+    """Return about how many characters a finished text prints."""
     text = text.replace(_BREAK, "").replace(r"\ensuremath", "")
     text = re.sub(r"\\(char34|[A-Za-z]+|.)", "x", text)
     return len(re.sub(r"[{}]", "", text))
@@ -220,7 +216,7 @@ def _body(section: Section, label: str, *, floating: bool) -> Iterator[str]:
 
 
 def _that_differ(cells: Grid) -> tuple[Grid, list[str]]:
-    """Without the columns that are empty in every row, or in which every row says the same word; and what they say."""
+    """Drop columns that are empty or the same in every row; return the grid and notes on them."""
     columns = {column: list(dict.fromkeys(row[column] for row in cells.cells)) for column in range(len(cells.headers))}
     empty, same = [], []
     for column in range(cells.keys, len(cells.headers)):
@@ -247,7 +243,7 @@ def _that_differ(cells: Grid) -> tuple[Grid, list[str]]:
 
 
 def captioned(cells: Grid, label: str, *, floating: bool = False) -> str:
-    """A table that is laid out, with its caption and label.
+    """Return a grid as tables with its caption and label.
 
     Only one of a single part floats: LaTeX holds back a few floats, and a table may have hundreds of parts.
     """
@@ -276,7 +272,7 @@ def write_in_place(section: Section, level: int) -> str:
 
 
 def listed(items: Sequence[str]) -> str:
-    """A list in small print, of finished texts; one that begins with our own mark, ``[1]``, hangs on that."""
+    """Return finished texts as a list in small print; a mark ``[1]`` at the start becomes the label."""
     if not items:
         return ""
     lines = [re.sub(r"\A(\[[A-Z]?\d+\])?", _item, finished(text), count=1) for text in items]
@@ -339,7 +335,7 @@ def _column(cells: Grid, rows: Sequence[Sequence[str]], number: int) -> _Column:
 
 
 def _panels(columns: Sequence[_Column], keys: int) -> list[list[int]]:
-    """Column numbers of each part: those that name the row, then as many others as fit."""
+    """Return the column numbers of each part: the naming columns, then as many others as fit."""
     widths = [column.width + _GAP for column in columns]
     if sum(widths) <= _LINE * _WHOLE:
         return [list(range(len(columns)))]
@@ -352,7 +348,7 @@ def _panels(columns: Sequence[_Column], keys: int) -> list[list[int]]:
 
 
 def _filled(widths: Sequence[int], keys: int, line: int) -> list[list[int]]:
-    """Column numbers of each part, where a line has so many characters."""
+    """Return the column numbers of each part for a line of ``line`` characters."""
     panels: list[list[int]] = []
     left = 0
     for number in range(keys, len(widths)):
@@ -365,7 +361,7 @@ def _filled(widths: Sequence[int], keys: int, line: int) -> list[list[int]]:
 
 
 def _pages(rows: Sequence[list[str]], columns: Sequence[_Column]) -> Iterator[list[list[str]]]:
-    """Rows that fit on a page together."""
+    """Yield the rows of each page."""
     page: list[list[str]] = []
     filled = 0
     for row in rows:

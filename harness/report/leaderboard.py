@@ -61,7 +61,7 @@ def _section(board: Leaderboard, escape: Escape) -> Section:
 
 
 def _caption(board: Leaderboard, escape: Escape) -> str:
-    """What is ranked, and by what."""
+    """Return the dataset, the scenario, the criterion and the bounds."""
     asked = board.query
     kept = "".join(
         f", {word} {limit:g} {axis}"
@@ -154,7 +154,7 @@ def _left_out(board: Leaderboard, escape: Escape) -> Grid | None:
 
 
 def _method(board: Leaderboard) -> tuple[str, ...]:
-    """What the ranks depend on: weights, rates, the set of systems; and how the spans were made."""
+    """Return what the ranks depend on: weights, rates, the set of systems; and how intervals were made."""
     asked = board.query
     said = [
         f"Accuracy: {asked.measure} x 100, in points. Intervals are 95 %; those of latency and cost hold both, for "
@@ -188,7 +188,7 @@ def _method(board: Leaderboard) -> tuple[str, ...]:
 
 
 def _rates(board: Leaderboard) -> str:
-    """The AMRS values, each with its unit, and the pairs that it was made of or its status."""
+    """Return the AMRS values with their units and their numbers of pairs or their status."""
     units = {axis.name: axis.unit for axis in board.shown}
     parts = []
     for name, rate in board.rates.items():

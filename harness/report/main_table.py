@@ -80,7 +80,7 @@ def table_section(table: Table, escape: Escape) -> Section:
 
 
 def name_columns(rows: Sequence[Row], escape: Escape) -> tuple[str, list[GridColumn[Row]]]:
-    """Suite, dataset and scenario stand in the caption if there is one each, else in columns; origins in a column."""
+    """Return the caption and the naming columns: suite, dataset and scenario are columns where they differ."""
     keys: list[GridColumn[Row]] = [("system", False, lambda row: system_name(row, escape))]
     parts: list[str] = []
     getters: dict[str, Callable[[Row], str]] = {
@@ -181,7 +181,7 @@ def _throughput(row: Row, notes: Footnotes) -> str:
 
 
 def _cost(row: Row, item: Estimate, notes: Footnotes) -> str:
-    """A cost with its interval; the reasons of a latency's interval stand at the latency, not here once more."""
+    """Return a cost with its interval; the notes on a latency's interval are at the latency."""
     if item.value is None:
         return MISSING + (notes.mark(item.reason) if row.outcome is Outcome.OK else "")
     return bounded(item) + (notes.mark(item.reason) if row.scenario != "single_stream" else "")
@@ -201,13 +201,13 @@ def _outcome(row: Row, notes: Footnotes, escape: Escape) -> str:
 
 
 def _validity(row: Row, notes: Footnotes) -> str:
-    """A row without numbers has none to trust; what is said of it stands here all the same."""
+    """Return the validity, missing for a row without figures, with the row's notes."""
     text = row.validity.value if row.outcome is Outcome.OK or row.validity is not Validity.CLEAN else MISSING
     return text + notes.mark(*row.notes)
 
 
 def shared_notes(rows: Sequence[Row]) -> tuple[list[str], Callable[[Row], str | None]]:
-    """What holds for all measured rows, once; and what must be said at each row because they differ."""
+    """Return notes on all measured rows, and a function for the notes in which rows differ."""
     measured = [row for row in rows if row.outcome is Outcome.OK]
     shared, differing = [], []
     for describe in (_timed, _machine):

@@ -150,7 +150,7 @@ def _ranks(each: RowChange) -> str:
 
 
 def _told(found: Repricing) -> Iterator[str]:
-    """What does not hold any more, a sentence each."""
+    """Yield a sentence on each finding that no longer holds."""
     where = _names({each.place for each in found.changes})
     for part in (_gone(found.gone, found.now.date), _flips(found.flips, where), _best(found.best, where)):
         told = list(part)
@@ -170,7 +170,7 @@ def _gone(gone: Sequence[GoneType], date: str) -> Iterator[str]:
 
 
 def _names(places: Collection[Place]) -> dict[Place, str]:
-    """What sentences call them: dataset, scenario, and whatever else tells them apart."""
+    """Return the names of the groups: dataset, scenario, and the fields in which they differ."""
     differing = [name for name in Place._fields[2:] if len({getattr(place, name) for place in places}) > 1]
     return {
         place: ", ".join((place.dataset, place.scenario, *(_said(name, getattr(place, name)) for name in differing)))
@@ -260,7 +260,7 @@ def _scaled(value: float | None, scale: float) -> float | None:
 
 
 def cost_model(row: Row) -> str:
-    """The cost model that a row's scenario has."""
+    """Return the cost model of a row's scenario."""
     return "sequential" if row.scenario == "single_stream" else "saturated"
 
 

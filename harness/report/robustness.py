@@ -77,7 +77,7 @@ def _rank_interval(standing: RankedSystem) -> str:
 
 
 def condition_name(each: Condition) -> str:
-    """What a condition is called."""
+    """Return a condition's name."""
     return f"{each.cause.value}: {each.name}"
 
 
@@ -100,7 +100,7 @@ def _condition(board: Robustness, each: Condition, escape: Escape) -> tuple[str,
 
 
 def _tau(each: Condition) -> str:
-    """``0.87 (0.33 to 1.00)``; of another measure what it is over all queries first."""
+    """Return ``0.87 (0.33 to 1.00)``; of another measure tau over all queries first."""
     tau = each.tau
     if tau.value is None:
         return MISSING
@@ -110,7 +110,7 @@ def _tau(each: Condition) -> str:
 
 
 def share_error(draws: int) -> float | None:
-    """Within so much of what endlessly many draws would give a share of one half lies, the worst (95 %).
+    """Return the sampling error (95 %) of a share of one half, the largest; ``None``: nothing was drawn at random.
 
     ``None``: nothing was drawn at random.
     """
@@ -118,7 +118,7 @@ def share_error(draws: int) -> float | None:
 
 
 def percent(share: float) -> str:
-    """A share in per cent, in which never is 0 and seldom is not."""
+    """Return a share in per cent; only never is ``0``, and only always is ``100``."""
     if 0 < share < 0.01:
         return "<1"
     return ">99" if 0.99 < share < 1 else f"{100 * share:.0f}"

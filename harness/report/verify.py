@@ -26,14 +26,9 @@ from harness.report.leaderboard import LEADERBOARD_VERSION, leaderboard_document
 from harness.report.main_table import REPORT_VERSION, table_document
 from harness.report.study import Study
 from harness.results import integrity, origins, reader, seals
-from harness.results import integrity as single
 from harness.results.integrity_samples import Mismatch, Runs, below, differences
 from harness.results.reader import StoredJob
 from harness.untrusted import parse_json
-
-# MERGED harness.report.verify: Rows that are kept in the cache against rows made anew; and how any two lists
-# of rows are compared.
-
 
 # What names a row in a report, whatever stands above it.
 _NAMES = ("origin", "suite", "system", "dataset", "scenario", "profile", "isolation")
@@ -43,255 +38,12 @@ _SENTENCES = ("notes", "price_note", "reasons", "reason")
 
 # Rows without money by these measures, and what they are made of by query.
 Measured = Callable[[Sequence[str]], Made]
-
-
-@dataclass
-class Recomputed:
-    """Makes rows of the jobs that can be read, once for each choice of measures."""
-
-    jobs: Sequence[StoredJob]
-    _made: dict[tuple[str, ...], Made] = field(default_factory=dict)
-
-    def __call__(self, measures: Sequence[str]) -> Made:
-        """The rows and what they are made of; errors as :func:`harness.analysis.rows.measure`."""
-        names = tuple(measures)
-        if names not in self._made:
-            self._made[names] = rows.measure_all(self.jobs, measures=names)
-        return self._made[names]
-
-
-def check_cache(root: Path, cache: Path, measured: Measured) -> Iterator[Mismatch]:
-    """What is kept for ``root`` as it is now, and would be shown instead of rows made anew."""
-    for each in row_cache.kept(root, cache):
-        place, found = f"kept rows {each.path.name}", each.rows
-        if found is None:
-            yield Mismatch(place, "damaged", "nothing: the next table makes them anew")
-            continue
-        try:
-            again, by_query, _ = measured(found.measures)
-        except HarnessError as error:
-            yield Mismatch(place, f"{len(found.rows)} rows", f"none: {error}")
-            continue
-        again = row_cache.priceable(again) if each.for_prices else again
-        yield from compare_rows(place, dataclasses.asdict(found), dataclasses.asdict(again))
-        if each.by_query is not None:
-            anew = {one.key: one for one in by_query}
-            yield from differences(f"{place}: by query", _plain_values(each.by_query), _plain_values(anew))
-
-
-def _plain_values(found: Mapping[str, PerQuery]) -> dict[str, Any]:
-    """What rows are made of, as plain values by key."""
-    return {
-        key: {
-            "queries": each.query_ids,
-            "latency_s": each.latency_s.tolist(),
-            "measures": {name: values.tolist() for name, values in each.measures.items()},
-            "quantiles_s": each.quantiles_s,
-        }
-        for key, each in found.items()
-    }
-
-
-def compare_rows(place: str, stored: Mapping[str, Any], follows: Mapping[str, Any]) -> Iterator[Mismatch]:
-    """Everything but rows by its name, and rows by what names them, in whatever order they stand.
-
-    Figures and verdicts are compared, sentences are not: another version may have better ones.
-    """
-    for name, more in _ROW_LISTS.items():
-        there, here = (
-            {_row_name(row, more): _without_sentences(row) for row in each.get(name, ())} for each in (stored, follows)
-        )
-        yield from _compare_row_sets(f"{place}: {name}", there, here)
-    rest = [{key: each[key] for key in each if key not in (*_ROW_LISTS, "notes")} for each in (stored, follows)]
-    yield from differences(place, *rest)
-
-
-def _without_sentences(row: dict[str, Any]) -> dict[str, Any]:
-    kept = {name: value for name, value in row.items() if name not in _SENTENCES}
-    if isinstance(found := kept.get("findings"), list | tuple):
-        kept["findings"] = [{**each, "text": None} if isinstance(each, dict) else each for each in found]
-    return kept
-
-
-def _compare_row_sets(place: str, there: Mapping[str, Any], here: Mapping[str, Any]) -> Iterator[Mismatch]:
-    for name in dict.fromkeys((*there, *here)):
-        if name not in here:
-            yield Mismatch(f"{place}: {name}", "a row", "none: no stored job gives it")
-        elif name not in there:
-            yield Mismatch(f"{place}: {name}", "no row", "one: its jobs are stored")
-        else:
-            yield from differences(f"{place}: {name}", there[name], here[name])
-
-
-def _row_name(row: dict[str, Any], more: Sequence[str]) -> str:
-    """What row it is; enums and their texts are the same here."""
-    values = (row.get(name) for name in (*_NAMES, *more))
-    return "/".join(str(getattr(value, "value", value)) for value in values if value is not None)
-
-
-# MERGED harness.report.verify: Reports that were written, made again at their own prices and measures,
-# figure by figure.
-
-
 _WROTE = "`harness report` or `harness leaderboard` wrote with --format json"
 
 
 @dataclass(frozen=True)
-class WrittenReport:
-    """A report as it was read: where from, and its content."""
-
-    path: Path
-    content: Mapping[str, Any]
-
-    @property
-    def rows(self) -> tuple[Mapping[str, Any], ...]:
-        """Its rows.
-
-        Raises:
-            TypeError: they are none.
-        """
-        found = tuple(self.content["rows"])
-        if not all(isinstance(row, dict) for row in (*found, *self.content.get("overhead", ()))):
-            raise TypeError("a row is no object")
-        return found
-
-
-def read_report(path: Path) -> WrittenReport:
-    """Read a report.
-
-    Raises:
-        FileError: it cannot be read, or is no JSON object.
-    """
-    try:
-        content = parse_json(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise FileError(f"{path}: cannot be read: {error}; give what {_WROTE}") from error
-    if not isinstance(content, dict):
-        raise FileError(f"{path}: is no report; give what {_WROTE}")
-    return WrittenReport(path, content)
-
-
-def check_report(report: WrittenReport, measured: Measured) -> Iterator[Mismatch]:
-    """The figures of a report that do not follow from these rows.
-
-    Raises:
-        UsageError: it is of a kind or version that cannot be made again here.
-        FileError: it is damaged.
-    """
-    kind = next((name for name in KINDS if name in report.content), None)
-    if kind is None:
-        raise UsageError(f"{report.path}: is no report that can be made again; give what {_WROTE}")
-    newest, make = KINDS[kind]
-    version = report.content[kind]
-    if type(version) is not int or version != newest:
-        raise UsageError(f"{report.path}: version {version!r}, this harness reads {newest}; update harness")
-    try:
-        again = make(report, measured)
-    # A key is missing, or its value is of another type than any report's.
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise FileError(f"{report.path}: damaged: {type(error).__name__} {error}; give what {_WROTE}") from error
-    return compare_rows(report.path.name, report.content, again)
-
-
-def _report(report: WrittenReport, measured: Measured) -> dict[str, Any]:
-    """``harness report --format json``."""
-    stored = report.content
-    table = _table(
-        [str(name) for name in stored["measures"]],
-        {name.removeprefix("price_"): value for name, value in stored.items()},
-        measured,
-    )
-    again: dict[str, Any] = json.loads(writers.write_json(table_document(table)))
-    return again
-
-
-def _leaderboard(report: WrittenReport, measured: Measured) -> dict[str, Any]:
-    """``harness leaderboard --format json``."""
-    stored, measure = report.content, str(report.content["measure"])
-    asked = LeaderboardQuery(
-        dataset=stored["dataset"],
-        measure=measure,
-        weights=dict(stored["weights"]),
-        mode=stored["mode"],
-        amrs={name: rate["value"] for name, rate in stored["amrs"].items() if rate["status"] == "given"},
-        bounds=tuple(Bound(**bound) for bound in stored["bounds"]),
-        rank_by=stored["rank_by"],
-        front=tuple(stored["front_axes"]),
-        **stored["asked"],
-    )
-    table = _table([measure], stored["prices"], measured)
-    found = {each.key: each for each in measured([measure])[1]}
-    again: dict[str, Any] = json.loads(writers.write_json(leaderboard_document(leaderboard.build(table, found, asked))))
-    return again
-
-
-# How each kind of report is made again, by the key that tells it, with its version.
-KINDS: dict[str, tuple[int, Callable[[WrittenReport, Measured], dict[str, Any]]]] = {
-    "report_version": (REPORT_VERSION, _report),
-    "leaderboard_version": (LEADERBOARD_VERSION, _leaderboard),
-}
-
-
-def _table(measures: Sequence[str], market: Mapping[str, Any], measured: Measured) -> Table:
-    """The table of these rows at the prices that a report names; ValueError: it does not say them rightly."""
-    as_of = datetime.date.fromisoformat(market["date"])
-    snapshot = prices.snapshot(as_of, region=f"{market['provider']}/{market['region']}", term=market.get("term"))
-    return results_folder.priced(measured(measures)[0], row_pricing.tariff(snapshot))
-
-
-# MERGED harness.report.verify: Stored results against themselves: what does not follow from what is stored, place by
-# place.
-
-
-# MERGED harness.report.verify: Published tables: what in them does not follow is known as errata; reports of them
-# can be made again.
-
-
-def check_published(root: Path, reported: WrittenReport | None) -> Iterator[Mismatch]:
-    """Yield the errata, those that are not recorded, and the figures of a report that do not follow.
-
-    Raises:
-        FileError: a file is missing or wrong; names the file, the line and the column.
-        UsageError: the report is of a kind that cannot be made again.
-    """
-    published = published_tables.read(root)
-    follows, known = published.follows(), study.of(published)
-    for erratum in published.errata:
-        place = f"Table {erratum.table} row {erratum.number} ({erratum.row}): {erratum.kind}"
-        yield Mismatch(place, erratum.printed, f"{erratum.follows}; {erratum.evidence}")
-    if known is not None:
-        recorded, found = (
-            {f"{item.table}/{item.number}/{item.kind}": f"{item.printed}; {item.follows}" for item in errata}
-            for errata in (published.errata, known.find_errata(published, follows))
-        )
-        yield from differences(published_tables.ERRATA, recorded, found)
-    if reported is None:
-        return
-    if "published" in reported.content and known is not None:
-        yield from _paper(reported, known, published, follows)
-    else:
-        # Published rows have their own measures, whatever is asked for.
-        yield from check_report(reported, lambda _: Made(published_tables.measurements(published, follows), ()))
-
-
-def _paper(reported: WrittenReport, known: Study, published: Published, follows: Snapshot) -> Iterator[Mismatch]:
-    """What ``harness report`` writes of such a folder."""
-    asked = reported.content.get("prices")
-    try:
-        if not isinstance(asked, Mapping):
-            raise TypeError("no prices in it")
-        as_of, region, term = datetime.date.fromisoformat(asked["now"]), asked["region"], asked["term"]
-    except (KeyError, TypeError, ValueError) as error:
-        raise FileError(f"{reported.path}: damaged: {error}; make it again") from error
-    now = prices.snapshot(as_of, region=region, term=term)
-    again = json.loads(known.render_paper(published, follows, now, "json"))
-    yield from differences(reported.path.name, dict(reported.content), again)
-
-
-# Told how many of how many jobs are done.
-@dataclass(frozen=True)
 class Verified:
-    """What was looked at, in words, and what does not follow."""
+    """Result of a verification: the checked files in words, and the mismatches."""
 
     looked_at: str
     mismatches: tuple[Mismatch, ...]
@@ -323,10 +75,10 @@ def verify_results(root: Path, *, cache: Path, against: Path | None = None, prog
         raise UsageError(f"{root}: no stored job in it; give the folder that holds results")
     known, runs, looked = origins.Known(), Runs(), []
     for number, folder in enumerate(places, start=1):
-        looked.append(single.check_jobs(folder, known, below(root, folder), runs))
+        looked.append(integrity.check_jobs(folder, known, below(root, folder), runs))
         progress(number, len(places))
     found = [*unreadable, *(mismatch for each in looked for mismatch in each.mismatches)]
-    found += single.between(looked, root)
+    found += integrity.between(looked, root)
     by_folder = {each.folder.absolute(): each for each in looked}
     for suite in suites:
         found += integrity.check_inputs(suite, below(root, suite))
@@ -347,10 +99,10 @@ def _counted(readable: tuple[StoredJob, ...], places: list[Path]) -> str:
 
 
 def _folders(root: Path) -> Iterator[Path | Mismatch]:
-    """Folders of jobs, or of what is left of one; what cannot be looked into is said, and the rest goes on."""
+    """Yield the folders of jobs or of their remains, and a mismatch for each unreadable folder."""
     wrong: list[FileError] = []
     for place, entries in reader.folders(str(root), wrong):
-        if single.is_one(frozenset(entry.name for entry in entries)):
+        if integrity.is_one(frozenset(entry.name for entry in entries)):
             yield Path(place)
     for error in wrong:
         folder, _, why = str(error).rpartition("; ")[0].partition(": ")
@@ -358,14 +110,14 @@ def _folders(root: Path) -> Iterator[Path | Mismatch]:
 
 
 def _suites(root: Path) -> set[Path]:
-    """Suites with a manifest: all their jobs may be gone."""
+    """Return the suites with a manifest, even if all their jobs are gone."""
     patterns = (seals.MANIFEST, f"*/{seals.MANIFEST}", f"*/*/{seals.MANIFEST}")
     return {path.parent.absolute() for pattern in patterns for path in root.glob(pattern)}
 
 
-def _origins(root: Path, looked: list[single.Looked]) -> Iterator[Mismatch]:
-    """What was merged is what still lies there."""
-    by_home: dict[Path, list[single.Looked]] = {}
+def _origins(root: Path, looked: list[integrity.Looked]) -> Iterator[Mismatch]:
+    """Yield merged origins whose jobs differ from the recorded ones."""
+    by_home: dict[Path, list[integrity.Looked]] = {}
     for each in looked:
         if home := origins.home(each.folder):
             by_home.setdefault(home, []).append(each)
@@ -386,3 +138,231 @@ def _origins(root: Path, looked: list[single.Looked]) -> Iterator[Mismatch]:
             yield Mismatch(f"{place}: jobs", f"{origin.jobs}", f"{len(listed)}, as many as lie there")
         if (sha256 := origins.digest(listed)) != origin.sha256:
             yield Mismatch(f"{place}: sha256", origin.sha256, f"{sha256}, that of the records that lie there")
+
+
+def check_published(root: Path, reported: WrittenReport | None) -> Iterator[Mismatch]:
+    """Yield the errata, those that are not recorded, and the figures of a report that do not follow.
+
+    Raises:
+        FileError: a file is missing or wrong; names the file, the line and the column.
+        UsageError: the report is of a kind that cannot be made again.
+    """
+    published = published_tables.read(root)
+    follows, known = published.follows(), study.of(published)
+    for erratum in published.errata:
+        place = f"Table {erratum.table} row {erratum.number} ({erratum.row}): {erratum.kind}"
+        yield Mismatch(place, erratum.printed, f"{erratum.follows}; {erratum.evidence}")
+    if known is not None:
+        recorded, found = (
+            {f"{item.table}/{item.number}/{item.kind}": f"{item.printed}; {item.follows}" for item in errata}
+            for errata in (published.errata, known.find_errata(published, follows))
+        )
+        yield from differences(published_tables.ERRATA, recorded, found)
+    if reported is None:
+        return
+    if "published" in reported.content and known is not None:
+        yield from _paper(reported, known, published, follows)
+    else:
+        # Published rows have their own measures, whatever is asked for.
+        yield from check_report(reported, lambda _: Made(published_tables.measurements(published, follows), ()))
+
+
+def _paper(reported: WrittenReport, known: Study, published: Published, follows: Snapshot) -> Iterator[Mismatch]:
+    """Yield the differences from the report of published tables, made again."""
+    asked = reported.content.get("prices")
+    try:
+        if not isinstance(asked, Mapping):
+            raise TypeError("no prices in it")
+        as_of, region, term = datetime.date.fromisoformat(asked["now"]), asked["region"], asked["term"]
+    except (KeyError, TypeError, ValueError) as error:
+        raise FileError(f"{reported.path}: damaged: {error}; make it again") from error
+    now = prices.snapshot(as_of, region=region, term=term)
+    again = json.loads(known.render_paper(published, follows, now, "json"))
+    yield from differences(reported.path.name, dict(reported.content), again)
+
+
+@dataclass(frozen=True)
+class WrittenReport:
+    """Report read from a file."""
+
+    path: Path
+    content: Mapping[str, Any]
+
+    @property
+    def rows(self) -> tuple[Mapping[str, Any], ...]:
+        """Return its rows.
+
+        Raises:
+            TypeError: a row is no object.
+        """
+        found = tuple(self.content["rows"])
+        if not all(isinstance(row, dict) for row in (*found, *self.content.get("overhead", ()))):
+            raise TypeError("a row is no object")
+        return found
+
+
+def read_report(path: Path) -> WrittenReport:
+    """Read a report.
+
+    Raises:
+        FileError: it cannot be read, or is no JSON object.
+    """
+    try:
+        content = parse_json(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise FileError(f"{path}: cannot be read: {error}; give what {_WROTE}") from error
+    if not isinstance(content, dict):
+        raise FileError(f"{path}: is no report; give what {_WROTE}")
+    return WrittenReport(path, content)
+
+
+def check_report(report: WrittenReport, measured: Measured) -> Iterator[Mismatch]:
+    """Return the figures of a report that do not follow from the rows.
+
+    Raises:
+        UsageError: it is of a kind or version that cannot be made again here.
+        FileError: it is damaged.
+    """
+    kind = next((name for name in KINDS if name in report.content), None)
+    if kind is None:
+        raise UsageError(f"{report.path}: is no report that can be made again; give what {_WROTE}")
+    newest, make = KINDS[kind]
+    version = report.content[kind]
+    if type(version) is not int or version != newest:
+        raise UsageError(f"{report.path}: version {version!r}, this harness reads {newest}; update harness")
+    try:
+        again = make(report, measured)
+    # A key is missing, or its value is of another type than any report's.
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise FileError(f"{report.path}: damaged: {type(error).__name__} {error}; give what {_WROTE}") from error
+    return compare_rows(report.path.name, report.content, again)
+
+
+def _report(report: WrittenReport, measured: Measured) -> dict[str, Any]:
+    """Make ``harness report --format json`` again."""
+    stored = report.content
+    table = _table(
+        [str(name) for name in stored["measures"]],
+        {name.removeprefix("price_"): value for name, value in stored.items()},
+        measured,
+    )
+    again: dict[str, Any] = json.loads(writers.write_json(table_document(table)))
+    return again
+
+
+def _leaderboard(report: WrittenReport, measured: Measured) -> dict[str, Any]:
+    """Make ``harness leaderboard --format json`` again."""
+    stored, measure = report.content, str(report.content["measure"])
+    asked = LeaderboardQuery(
+        dataset=stored["dataset"],
+        measure=measure,
+        weights=dict(stored["weights"]),
+        mode=stored["mode"],
+        amrs={name: rate["value"] for name, rate in stored["amrs"].items() if rate["status"] == "given"},
+        bounds=tuple(Bound(**bound) for bound in stored["bounds"]),
+        rank_by=stored["rank_by"],
+        front=tuple(stored["front_axes"]),
+        **stored["asked"],
+    )
+    table = _table([measure], stored["prices"], measured)
+    found = {each.key: each for each in measured([measure])[1]}
+    again: dict[str, Any] = json.loads(writers.write_json(leaderboard_document(leaderboard.build(table, found, asked))))
+    return again
+
+
+# How each kind of report is made again, by the key that tells it, with its version.
+KINDS: dict[str, tuple[int, Callable[[WrittenReport, Measured], dict[str, Any]]]] = {
+    "report_version": (REPORT_VERSION, _report),
+    "leaderboard_version": (LEADERBOARD_VERSION, _leaderboard),
+}
+
+
+def _table(measures: Sequence[str], market: Mapping[str, Any], measured: Measured) -> Table:
+    """Return the table at the prices that a report names; ValueError: it names them wrongly."""
+    as_of = datetime.date.fromisoformat(market["date"])
+    snapshot = prices.snapshot(as_of, region=f"{market['provider']}/{market['region']}", term=market.get("term"))
+    return results_folder.priced(measured(measures)[0], row_pricing.tariff(snapshot))
+
+
+@dataclass
+class Recomputed:
+    """Rows of the readable jobs, computed once for each choice of measures."""
+
+    jobs: Sequence[StoredJob]
+    _made: dict[tuple[str, ...], Made] = field(default_factory=dict)
+
+    def __call__(self, measures: Sequence[str]) -> Made:
+        """Return the rows and their per-query values; errors as :func:`harness.analysis.rows.measure`."""
+        names = tuple(measures)
+        if names not in self._made:
+            self._made[names] = rows.measure_all(self.jobs, measures=names)
+        return self._made[names]
+
+
+def check_cache(root: Path, cache: Path, measured: Measured) -> Iterator[Mismatch]:
+    """Yield the cached rows of ``root`` that differ from recomputed rows."""
+    for each in row_cache.kept(root, cache):
+        place, found = f"kept rows {each.path.name}", each.rows
+        if found is None:
+            yield Mismatch(place, "damaged", "nothing: the next table makes them anew")
+            continue
+        try:
+            again, by_query, _ = measured(found.measures)
+        except HarnessError as error:
+            yield Mismatch(place, f"{len(found.rows)} rows", f"none: {error}")
+            continue
+        again = row_cache.priceable(again) if each.for_prices else again
+        yield from compare_rows(place, dataclasses.asdict(found), dataclasses.asdict(again))
+        if each.by_query is not None:
+            anew = {one.key: one for one in by_query}
+            yield from differences(f"{place}: by query", _plain_values(each.by_query), _plain_values(anew))
+
+
+def _plain_values(found: Mapping[str, PerQuery]) -> dict[str, Any]:
+    """Return per-query values as plain values by key."""
+    return {
+        key: {
+            "queries": each.query_ids,
+            "latency_s": each.latency_s.tolist(),
+            "measures": {name: values.tolist() for name, values in each.measures.items()},
+            "quantiles_s": each.quantiles_s,
+        }
+        for key, each in found.items()
+    }
+
+
+def compare_rows(place: str, stored: Mapping[str, Any], follows: Mapping[str, Any]) -> Iterator[Mismatch]:
+    """Yield differences between two reports; rows are matched by name, in any order.
+
+    Figures and verdicts are compared, sentences are not: another version may have better ones.
+    """
+    for name, more in _ROW_LISTS.items():
+        there, here = (
+            {_row_name(row, more): _without_sentences(row) for row in each.get(name, ())} for each in (stored, follows)
+        )
+        yield from _compare_row_sets(f"{place}: {name}", there, here)
+    rest = [{key: each[key] for key in each if key not in (*_ROW_LISTS, "notes")} for each in (stored, follows)]
+    yield from differences(place, *rest)
+
+
+def _without_sentences(row: dict[str, Any]) -> dict[str, Any]:
+    kept = {name: value for name, value in row.items() if name not in _SENTENCES}
+    if isinstance(found := kept.get("findings"), list | tuple):
+        kept["findings"] = [{**each, "text": None} if isinstance(each, dict) else each for each in found]
+    return kept
+
+
+def _compare_row_sets(place: str, there: Mapping[str, Any], here: Mapping[str, Any]) -> Iterator[Mismatch]:
+    for name in dict.fromkeys((*there, *here)):
+        if name not in here:
+            yield Mismatch(f"{place}: {name}", "a row", "none: no stored job gives it")
+        elif name not in there:
+            yield Mismatch(f"{place}: {name}", "no row", "one: its jobs are stored")
+        else:
+            yield from differences(f"{place}: {name}", there[name], here[name])
+
+
+def _row_name(row: dict[str, Any], more: Sequence[str]) -> str:
+    """Return a row's name; enums count as their texts."""
+    values = (row.get(name) for name in (*_NAMES, *more))
+    return "/".join(str(getattr(value, "value", value)) for value in values if value is not None)

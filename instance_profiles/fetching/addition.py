@@ -74,7 +74,7 @@ class Addition:
                 self.prices.items(), key=lambda item: (item[0][0], prices.TERMS.index(item[0][1]))
             )
         ]
-        return prices.HEADER + "\n" + _lines(rows)
+        return prices.PRICE_HEADER + "\n" + _lines(rows)
 
 
 def target(root: Path, region: str, as_of: datetime.date, *, spot: bool = False) -> Path:
@@ -114,10 +114,10 @@ def _with_sum(path: Path, name: str, content: bytes) -> bytes:
 
 def _with_facts(path: Path, added: Sequence[config.CsvRow]) -> bytes:
     """The facts with the new ones, by instance type."""
-    columns = instances.HEADER.split(",")
-    rows = [row for _, row in config.csv_rows(path, instances.HEADER)]
+    columns = instances.INSTANCE_HEADER.split(",")
+    rows = [row for _, row in config.csv_rows(path, instances.INSTANCE_HEADER)]
     both = sorted([*rows, *added], key=lambda row: row["instance_type"])
-    return (instances.HEADER + "\n" + _lines([[row[column] for column in columns] for row in both])).encode()
+    return (instances.INSTANCE_HEADER + "\n" + _lines([[row[column] for column in columns] for row in both])).encode()
 
 
 def _put(partials: dict[Path, Path]) -> None:

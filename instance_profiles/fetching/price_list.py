@@ -120,7 +120,7 @@ class Reader:
         found: dict[tuple[str, str], Decimal],
     ) -> Addition:
         source = f"AWS price list published {as_of}"
-        known = {row["instance_type"]: row for _, row in config.csv_rows(_facts_path(root), instances.HEADER)}
+        known = {row["instance_type"]: row for _, row in config.csv_rows(_facts_path(root), instances.INSTANCE_HEADER)}
         added, left_out = [], {}
         for product in sorted(products.values(), key=lambda product: product["instanceType"]):
             name = product["instanceType"]

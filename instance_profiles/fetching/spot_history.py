@@ -29,7 +29,7 @@ def fetch(region: str, root: Path, now: datetime.datetime, endpoint: str | None 
         FetchError: the API does not answer, or not as it should.
     """
     refuse_existing(target(root, region, now.date(), spot=True))
-    known = instances.read("aws", root)
+    known = instances.read_instances("aws", root)
     cheapest = _cheapest(_history(region, now, endpoint))
     if not cheapest:
         raise FetchError(f"EC2 {region}: no spot price came; does this account see spot machines there?")

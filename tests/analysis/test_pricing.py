@@ -11,7 +11,7 @@ import pytest
 from harness.analysis import row_pricing
 from harness.analysis.row_pricing import Tariff
 from harness.analysis.table import Row
-from harness.pricing import prices, storage_prices
+from harness.pricing import prices
 from harness.records import Envelope, Outcome
 from harness.stats import Estimate
 from tests.support import price_fixtures, sample_records
@@ -202,7 +202,7 @@ INDEX = {
 
 
 def test_what_an_index_costs_by_hand(root: Path) -> None:
-    (root / "storage.csv").write_text(f"{storage_prices.HEADER}\nx,here,ssd,0.08,2024-01-01,doc\n")
+    (root / "storage.csv").write_text(f"{prices.STORAGE_HEADER}\nx,here,ssd,0.08,2024-01-01,doc\n")
     tariff = row_pricing.tariff(prices.snapshot(root=root), root)
     found = row_pricing.priced(row(cpus=1, memory_limit_bytes=GIB, **INDEX), tariff)
     assert found.build_price is not None and found.build_price.instance_type == "c.tie", (

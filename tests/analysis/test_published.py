@@ -14,7 +14,7 @@ from harness.analysis import results_folder, row_pricing
 from harness.analysis.published import Hardware, Printed, Published
 from harness.analysis.table import Row, Table, Validity
 from harness.errors import FileError
-from harness.pricing import hardware_profiles, prices
+from harness.pricing import instances, prices
 from harness.pricing.prices import Snapshot
 from harness.records import Isolation
 from harness.stats import Estimate
@@ -72,7 +72,7 @@ def test_every_row_of_table_2_has_a_latency_of_table_1(published: Published) -> 
 
 
 def test_every_hardware_of_table_3_is_a_hardware_profile(published: Published) -> None:
-    known = hardware_profiles.profiles()
+    known = instances.hardware_profiles()
     for line in (each for part in published.table3.values() for each in part):
         profile = known[line.hardware.profile]
         assert (profile.cpus, profile.memory_bytes, profile.gpus) == (line.cpu, line.hardware.memory_bytes, line.gpu)

@@ -137,10 +137,10 @@ def test_prices_that_were_changed_are_refused(harness: Call, tmp_path: Path, mon
     from harness.pricing import instances
 
     copy = tmp_path / "profiles"
-    shutil.copytree(instances.folder(), copy)
+    shutil.copytree(instances.data_folder(), copy)
     with (copy / "prices" / "aws_us-east-1_2022-12-05.csv").open("a") as stream:
         stream.write("aws,us-east-1,a1.medium,on-demand,0.0001,2022-12-05,nobody\n")
-    monkeypatch.setattr(instances, "folder", lambda: copy)
+    monkeypatch.setattr(instances, "data_folder", lambda: copy)
     done = harness("reprice", "--as-of", "2022-12-05")
     assert done.exit_code == 2 and done.stderr.count("\n") == 1
     assert "aws_us-east-1_2022-12-05.csv: its checksum is not the one in SHA256SUMS" in done.stderr

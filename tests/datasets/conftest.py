@@ -21,7 +21,7 @@ def example(tmp_path: Path) -> Example:
     return lambda heading: examples.write(heading, tmp_path / "data")
 
 
-def load(place: datasets.Place, cache: Path | None = None) -> Dataset:
+def load(place: datasets.DatasetLocation, cache: Path | None = None) -> Dataset:
     assert cache or isinstance(place, Path)
     return datasets.load(place, cache or place.parent / "cache")  # type: ignore[union-attr]
 
@@ -47,7 +47,7 @@ def forget() -> None:
     from nltk import tokenize
 
     tokenize._get_punkt_tokenizer.cache_clear()
-    answers.need_tokenizer.cache_clear()
+    answers.check_tokenizer.cache_clear()
 
 
 @pytest.fixture

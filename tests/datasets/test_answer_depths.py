@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from harness.analysis import rows
 from harness.cli import main
 from harness.datasets import answers
-from harness.datasets.answers import Answers, depth
+from harness.datasets.answers import Answers, answer_depth
 from harness.errors import FileError, UsageError
 from harness.evaluation import answer_recall, evaluate, measure_names
 from harness.evaluation.answer_recall import MAX_TOKENS, AnswerDepth
@@ -47,7 +47,7 @@ def evaluator(passages: list[str], spans: list[str], limit: int) -> bool:
 
 
 def ours(passages: list[str], spans: list[str]) -> AnswerDepth:
-    return depth((answers.tokenised(passage) for passage in passages), spans)
+    return answer_depth((answers.tokenise(passage) for passage in passages), spans)
 
 
 WORDS = [
@@ -75,7 +75,7 @@ def test_an_answer_is_within_a_limit_where_the_evaluator_finds_it() -> None:
     found = lost = 0
     for _ in range(400):
         passages = [" ".join(chance.choices(WORDS, k=chance.randrange(6))) for _ in range(chance.randrange(1, 6))]
-        whole = " ".join(answers.tokenised(passage) for passage in passages)
+        whole = " ".join(answers.tokenise(passage) for passage in passages)
         spans = ["nowhere", "Sea North", "ea"]
         if whole:  # a piece of the tokens, which may begin and end anywhere in them
             first = chance.randrange(len(whole))
@@ -105,9 +105,9 @@ def test_no_more_tokens_are_looked_at_than_the_deepest_measure_needs() -> None:
             taken.append(number)
             yield " ".join(["x"] * 99 + ["end" if number == 100 else "y"])
 
-    assert depth(passages(), ["end"]) == AnswerDepth(None, MAX_TOKENS)  # type: ignore[arg-type]
+    assert answer_depth(passages(), ["end"]) == AnswerDepth(None, MAX_TOKENS)  # type: ignore[arg-type]
     assert len(taken) == MAX_TOKENS // 100
-    assert depth(passages(), ["y"]) == AnswerDepth(100, 100)  # type: ignore[arg-type]
+    assert answer_depth(passages(), ["y"]) == AnswerDepth(100, 100)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["R@2kt", "R@5kt", "R@10kt"])

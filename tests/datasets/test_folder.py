@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness import datasets
-from harness.datasets import Registered, formats
+from harness.datasets import IrDataset, formats
 from harness.errors import UnknownName
 from harness.records import Query
 from tests.datasets import examples
@@ -34,13 +34,13 @@ def test_a_corpus_of_the_same_documents_has_one_hash_in_every_format(tmp_path: P
 
 
 def test_every_format_has_an_example() -> None:
-    assert {each.name for each in formats.FORMATS} <= set(examples.sections())
+    assert {each.NAME for each in formats.FORMATS} <= set(examples.sections())
 
 
-@pytest.mark.parametrize("name", [each.name for each in formats.FORMATS])
+@pytest.mark.parametrize("name", [each.NAME for each in formats.FORMATS])
 def test_each_example_fits_its_own_format_alone(example: Example, name: str) -> None:
     path = example(name)
-    assert [each.name for each in formats.FORMATS if not each.missing(path)] == [name]
+    assert [each.NAME for each in formats.FORMATS if not formats._missing(each, path)] == [name]
 
 
 def test_a_folder_that_fits_two_formats_is_refused(example: Example) -> None:
@@ -54,9 +54,7 @@ def test_a_folder_that_fits_none_says_what_was_looked_for(tmp_path: Path) -> Non
     path.mkdir()
     (path / "notes.md").write_text("x")
     text = said(path)
-    assert text.startswith(
-        f"{path}: no format of datasets that is known; looked for harness: corpus.jsonl, queries.jsonl"
-    )
+    assert text.startswith(f"{path}: not a known dataset format; looked for harness: corpus.jsonl, queries.jsonl")
     assert "passage-collection/passage2id.map.json" in text and "*_w100.tsv" in text
 
 
@@ -68,8 +66,7 @@ def test_what_is_lacking_is_said_for_the_formats_that_are_near(example: Example)
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert (
-        said(tmp_path / "absent")
-        == f"{tmp_path / 'absent'}: no such folder; give one that holds corpus, queries and qrels"
+        said(tmp_path / "absent") == f"{tmp_path / 'absent'}: no such folder; give one with corpus, queries and qrels"
     )
 
 
@@ -98,7 +95,7 @@ def test_a_folder_may_have_the_mark_in_its_own_name(tmp_path: Path) -> None:
 def test_a_dataset_is_a_path_a_shipped_name_or_an_id(tmp_path: Path) -> None:
     assert datasets.find("./tiny", tmp_path) == tmp_path / "tiny"
     assert datasets.find("/data/tiny", tmp_path) == Path("/data/tiny")
-    assert datasets.find("beir/scifact/test", tmp_path) == Registered("beir/scifact/test")
+    assert datasets.find("beir/scifact/test", tmp_path) == IrDataset("beir/scifact/test")
     (tmp_path / "mine" / "inner").mkdir(parents=True)
     for name in ("mine", "mine/inner", "mine#dev"):
         assert datasets.find(name, tmp_path) == tmp_path / name

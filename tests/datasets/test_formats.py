@@ -27,7 +27,7 @@ def documents(folder: Path) -> list[dict[str, str]]:
 WRONG = [
     ("BEIR", "qrels/test.tsv", "query-id", "query", "line 1: no header 'query-id corpus-id score'"),
     ("BEIR", "qrels/test.tsv", "q1\td1\t1", "q1 d1 1", "line 2: 1 fields between tabs, expected 'query-id corpus-id"),
-    ("BEIR", "qrels/test.tsv", "q1\td1\t1", "q1\td1\t1.0", "line 2: grade '1.0' is no whole number"),
+    ("BEIR", "qrels/test.tsv", "q1\td1\t1", "q1\td1\t1.0", "line 2: grade '1.0' is not a whole number"),
     ("BEIR", "qrels/test.tsv", "q1\td1", "q2\td1", "line 2: query 'q2' is not in queries.jsonl"),
     ("BEIR", "corpus.jsonl", '"d2"', '"d 2"', "line 2: id 'd 2' must be"),
     ("MS MARCO", "collection.tsv", "d2\t", "d 2\t", "line 2: id 'd 2' must be"),
@@ -160,10 +160,10 @@ def test_chinese_texts_are_read(example: Example) -> None:
         ('{"0": "d1"}', "part-01: line 1: passage 1 has no id in passage2id.map.json, which has 1"),
         ('{"0": "d1", "1": "d2", "2": "d3"}', "map.json: 3 ids for 2 passages; is a part missing?"),
         ('{"0": "d1", "2": "d2"}', "map.json: its keys are not each number from 0 to 1 once"),
-        ('{"0": "d1", "1": ["d2"]}', """map.json: no JSON object of numbers and ids near ' "1": ["d2"]}'"""),
-        ('{"0": "d1", "1": "d2"', "map.json: no JSON object of numbers and ids near"),
-        ('{"0": "d1", "1": "d2",', "map.json: no JSON object of numbers and ids near"),
-        (f'{{"0": "d1", "1": "{LONG}"}}', "map.json: no JSON object of numbers and ids near"),
+        ('{"0": "d1", "1": ["d2"]}', """map.json: not a JSON object of numbers and ids near ' "1": ["d2"]}'"""),
+        ('{"0": "d1", "1": "d2"', "map.json: not a JSON object of numbers and ids near"),
+        ('{"0": "d1", "1": "d2",', "map.json: not a JSON object of numbers and ids near"),
+        (f'{{"0": "d1", "1": "{LONG}"}}', "map.json: not a JSON object of numbers and ids near"),
         ('{"0": "d1", "1": "d 2"}', "part-01: line 1: id 'd 2' must be"),
         ('{"0": "d1", "1": "d1"}', "part-01: line 1: id 'd1' comes twice"),
     ],
@@ -184,7 +184,7 @@ def test_ids_of_passages_are_read_in_pieces_and_in_any_order(example: Example, m
     (path / "passage-collection" / "part-01").write_text("".join(f"-\t-\ttext {n}\t-\n" for n in range(300, 500)))
     monkeypatch.setattr(dureader, "_CHUNK", 97)
     assert [(each["_id"], each["text"]) for each in documents(path)] == [(f"p{n}", f"text {n}") for n in range(500)]
-    assert dureader.read(path).documents.total() == 500, "a bar that has an end"
+    assert dureader.read(path, "").documents.total() == 500, "a bar that has an end"
 
 
 def test_a_passage_that_stands_twice_under_its_question_is_relevant_once(example: Example) -> None:

@@ -18,7 +18,7 @@ import pytest
 from ir_datasets.datasets.base import Dataset as Parts
 from ir_datasets.formats import BaseDocs, BaseQrels, BaseQueries, GenericDoc, GenericQuery, TrecQrel, TrecQuery
 
-from harness.datasets import Registered
+from harness.datasets import IrDataset
 from harness.errors import FileError, UsageError
 from harness.records import Query
 from tests.datasets.conftest import load
@@ -37,7 +37,7 @@ try:
 except HarnessError as error:
     print(json.dumps({"error": str(error)}))
 else:
-    drawn = datasets.draw(found, 1000, 20, 2023)
+    drawn = datasets.draw_sample(found, 1000, 20, 2023)
     print(json.dumps({"name": found.name, "corpus": found.corpus.sha256, "sample": drawn.sample_sha256,
                       "totals": sorted(totals), "queries": len(found.queries),
                       "qrels": sorted(found.qrels.decode().splitlines())}))
@@ -173,7 +173,7 @@ class Qrels(BaseQrels):  # type: ignore[misc]
         return iter(self.items)
 
 
-Register = Callable[..., Registered]
+Register = Callable[..., IrDataset]
 
 
 @pytest.fixture
@@ -181,10 +181,10 @@ def register() -> Iterator[Register]:
     """Registers a dataset in ir_datasets for one test."""
     names: list[str] = []
 
-    def add(*parts: Any) -> Registered:
+    def add(*parts: Any) -> IrDataset:
         names.append(f"made-by-a-test/{len(names)}")
         ir_datasets.registry.register(names[-1], Parts(*parts))
-        return Registered(names[-1])
+        return IrDataset(names[-1])
 
     yield add
     for name in names:

@@ -73,9 +73,9 @@ def test_an_id_that_comes_twice_is_named(tiny: Path, name: str, known: str) -> N
     [
         ("q0 0 d0", "3 fields, expected 'query 0 document grade'"),
         ("q0 0 d0 1 x", "5 fields"),
-        ("q0 0 d0 high", "grade 'high' is no whole number"),
-        ("q0 0 d0 1.5", "grade '1.5' is no whole number"),
-        ("q0 0 d0 ²", "grade '²' is no whole number"),
+        ("q0 0 d0 high", "grade 'high' is not a whole number"),
+        ("q0 0 d0 1.5", "grade '1.5' is not a whole number"),
+        ("q0 0 d0 ²", "grade '²' is not a whole number"),
         ("q99 0 d0 1", "query 'q99' is not in queries.jsonl"),
     ],
 )
@@ -186,25 +186,25 @@ def test_unknown_document_ids_are_found(tiny: Path) -> None:
 
 def test_a_sample_is_fixed_by_the_seed_and_never_warmed_up(tiny: Path) -> None:
     dataset = load(tiny)
-    drawn = datasets.draw(dataset, 4, 3, 2023)
-    assert drawn == datasets.draw(dataset, 4, 3, 2023)
+    drawn = datasets.draw_sample(dataset, 4, 3, 2023)
+    assert drawn == datasets.draw_sample(dataset, 4, 3, 2023)
     # Written down once: another choice would make stored results incomparable.
     assert [query.query_id for query in drawn.sample] == ["q2", "q4", "q5", "q7"]
     assert [query.query_id for query in drawn.warmup] == ["q3", "w0", "q6"]
-    assert drawn.sample != datasets.draw(dataset, 4, 3, 2024).sample
+    assert drawn.sample != datasets.draw_sample(dataset, 4, 3, 2024).sample
     assert not {query.query_id for query in drawn.sample} & {query.query_id for query in drawn.warmup}
 
 
 def test_the_hash_names_ids_and_texts(tiny: Path) -> None:
-    drawn = datasets.draw(load(tiny), 2, 1, 0)
+    drawn = datasets.draw_sample(load(tiny), 2, 1, 0)
     raw = [{"query_id": query.query_id, "text": query.text} for query in drawn.sample]
     assert drawn.sample_sha256 == digest(raw) != digest([{**raw[0], "text": "other"}, raw[1]])
 
 
 def test_queries_outside_the_sample_warm_up(tiny: Path) -> None:
-    drawn = datasets.draw(load(tiny), 6, 5, 0)
+    drawn = datasets.draw_sample(load(tiny), 6, 5, 0)
     assert len(drawn.warmup) == 4 and drawn.timed == drawn.sample and not drawn.held_out
-    assert drawn == datasets.draw(load(tiny), 6, 5, 0)
+    assert drawn == datasets.draw_sample(load(tiny), 6, 5, 0)
 
 
 @pytest.mark.parametrize(("queries", "wanted", "held"), [(40, 100, 8), (40, 5, 5), (8, 5, 1), (2, 5, 1)])
@@ -215,7 +215,7 @@ def test_a_fifth_of_the_sample_warms_up_where_all_queries_are_judged(
     ids = [f"q{number}" for number in range(queries)]
     (tiny / "queries.jsonl").write_text("".join(f'{{"_id": "{each}", "text": "text of {each}"}}\n' for each in ids))
     (tiny / "qrels.trec").write_text("".join(f"{each} 0 d1 1\n" for each in ids))
-    drawn = datasets.draw(load(tiny), 1000, wanted, 0)
+    drawn = datasets.draw_sample(load(tiny), 1000, wanted, 0)
     assert len(drawn.sample) == queries and {each.query_id for each in drawn.warmup} == drawn.held_out
     assert len(drawn.held_out) == held and len(drawn.timed) == queries - held
 
@@ -224,7 +224,7 @@ def test_queries_outside_the_sample_and_a_part_of_it_make_up_the_fifth(tiny: Pat
     ids = [f"q{number}" for number in range(40)]
     (tiny / "queries.jsonl").write_text("".join(f'{{"_id": "{each}", "text": "text of {each}"}}\n' for each in ids))
     (tiny / "qrels.trec").write_text("".join(f"{each} 0 d1 1\n" for each in ids[:35]))
-    drawn = datasets.draw(load(tiny), 1000, 100, 0)
+    drawn = datasets.draw_sample(load(tiny), 1000, 100, 0)
     assert len(drawn.warmup) == 7 and len(drawn.held_out) == 2
 
 
@@ -232,35 +232,35 @@ def test_a_text_that_is_timed_too_does_not_warm_up(tiny: Path) -> None:
     topics = [("q0", "ice"), ("q1", "ice"), ("q2", "lava")]
     (tiny / "queries.jsonl").write_text("".join(f'{{"_id": "{each}", "text": "{text}"}}\n' for each, text in topics))
     (tiny / "qrels.trec").write_text("".join(f"{each} 0 d1 1\n" for each, _ in topics))
-    assert datasets.draw(load(tiny), 1000, 5, 0).held_out == {"q2"}
+    assert datasets.draw_sample(load(tiny), 1000, 5, 0).held_out == {"q2"}
     (tiny / "qrels.trec").write_text("q0 0 d1 1\nq1 0 d1 1\n")
     (tiny / "queries.jsonl").write_text("".join(f'{{"_id": "{each}", "text": "ice"}}\n' for each in ("q0", "q1")))
     with pytest.raises(FileError, match="2 queries leave none to warm up with; add queries with other texts"):
-        datasets.draw(load(tiny), 1000, 5, 0)
+        datasets.draw_sample(load(tiny), 1000, 5, 0)
 
 
 def test_a_query_of_the_same_words_is_no_warm_up(tiny: Path) -> None:
     with (tiny / "queries.jsonl").open("a") as file:
         file.writelines(f'{{"_id": "twin{n}", "text": "where is the river"}}\n' for n in range(5))
     (tiny / "qrels.trec").write_text("q0 0 d0 1\n")
-    drawn = datasets.draw(load(tiny), 1, 7, 0)
+    drawn = datasets.draw_sample(load(tiny), 1, 7, 0)
     assert [query.query_id for query in drawn.sample] == ["q0"]
     assert "where is the river" not in {query.text for query in drawn.warmup}
 
 
 def test_only_judged_queries_are_drawn(tiny: Path) -> None:
     (tiny / "qrels.trec").write_text("q3 0 d1 1\nq5 0 d1 0\n")
-    assert [query.query_id for query in datasets.draw(load(tiny), 1000, 1, 0).sample] == ["q3", "q5"]
+    assert [query.query_id for query in datasets.draw_sample(load(tiny), 1000, 1, 0).sample] == ["q3", "q5"]
 
 
 def test_a_dataset_without_judgements_is_refused(tiny: Path) -> None:
     (tiny / "qrels.trec").write_text("")
     with pytest.raises(FileError, match="dataset tiny: no query has a judgement"):
-        datasets.draw(load(tiny), 10, 1, 0)
+        datasets.draw_sample(load(tiny), 10, 1, 0)
 
 
 def test_samples_that_were_stored_once_are_drawn_again(tmp_path: Path) -> None:
     dataset = load(datasets.find("scifact", tmp_path), tmp_path)
     assert dataset.corpus.sha256.startswith("3a8e1a2227a3") and dataset.qrels_sha256.startswith("8b7315286f8d")
-    drawn = datasets.draw(dataset, 1000, 20, 2023)
+    drawn = datasets.draw_sample(dataset, 1000, 20, 2023)
     assert drawn.sample_sha256.startswith("290c91e9c465") and drawn.warmup_sha256.startswith("f71874fcade0")

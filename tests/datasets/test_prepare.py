@@ -11,20 +11,20 @@ from pathlib import Path
 
 import pytest
 
-from harness.datasets import corpus, prepare
-from harness.datasets.records import Document, Documents
+from harness.datasets import corpus
+from harness.datasets.source import DocumentStream, SourceDocument
 from harness.errors import FileError
 
 
-def made(count: int, **changes: str) -> Documents:
+def made(count: int, **changes: str) -> DocumentStream:
     """Documents made up as they are read; ``changes`` maps an id to another."""
 
-    def read() -> Iterator[Document]:
+    def read() -> Iterator[SourceDocument]:
         for number in range(count):
             doc_id = f"d{number}"
-            yield Document(f"made: {number}", changes.get(doc_id, doc_id), "", f"the text of {number}")
+            yield SourceDocument(f"made: {number}", changes.get(doc_id, doc_id), "", f"the text of {number}")
 
-    return Documents("made", f"{count} {changes}", (), read, lambda: count)
+    return DocumentStream("made", f"{count} {changes}", (), read, lambda: count)
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def alike(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("alike")
 def test_ids_of_one_hash_are_told_apart(tmp_path: Path) -> None:
-    found = prepare.prepare(made(30), tmp_path)
+    found = corpus.prepare_corpus(made(30), tmp_path)
     texts = dict(found.texts(f"d{number}" for number in range(40)))
     assert texts == {f"d{number}": f"the text of {number}" for number in range(30)}
 
@@ -44,13 +44,13 @@ def test_ids_of_one_hash_are_told_apart(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("alike")
 def test_an_id_that_comes_twice_is_found_among_ids_of_one_hash(tmp_path: Path) -> None:
     with pytest.raises(FileError) as caught:
-        prepare.prepare(made(30, d21="d6", d27="d3"), tmp_path)
+        corpus.prepare_corpus(made(30, d21="d6", d27="d3"), tmp_path)
     assert str(caught.value) == "made: 21: id 'd6' comes twice"
     assert list((tmp_path / "corpora").iterdir()) == []
 
 
 def test_texts_of_ids_that_are_there_are_found_wherever_they_stand(tmp_path: Path) -> None:
-    found = prepare.prepare(made(5000), tmp_path)
+    found = corpus.prepare_corpus(made(5000), tmp_path)
     wanted = ["d4999", "d0", "d2500", "d5000", "D1", "", "d0"]
     assert dict(found.texts(wanted)) == {
         "d4999": "the text of 4999",
@@ -60,23 +60,25 @@ def test_texts_of_ids_that_are_there_are_found_wherever_they_stand(tmp_path: Pat
 
 
 def test_the_corpus_says_how_many_documents_are_empty(tmp_path: Path) -> None:
-    def read() -> Iterator[Document]:
-        yield Document("1", "d1", "", "")
-        yield Document("2", "d2", " ", "\n\t")
-        yield Document("3", "d3", "a title", "")
+    def read() -> Iterator[SourceDocument]:
+        yield SourceDocument("1", "d1", "", "")
+        yield SourceDocument("2", "d2", " ", "\n\t")
+        yield SourceDocument("3", "d3", "a title", "")
 
-    found = prepare.prepare(Documents("made", "empty", (), read), tmp_path)
+    found = corpus.prepare_corpus(DocumentStream("made", "empty", (), read), tmp_path)
     assert (found.size, found.empty) == (3, 2)
-    assert prepare.prepare(Documents("made", "empty", (), read), tmp_path) == found, "also when it is there already"
+    assert corpus.prepare_corpus(DocumentStream("made", "empty", (), read), tmp_path) == found, (
+        "also when it is there already"
+    )
     lines = (found.folder / "corpus.jsonl").read_text().splitlines()
     assert json.loads(lines[0]) == {"_id": "d1", "title": "", "text": ""}
 
 
 def test_progress_is_told_while_there_is_something_to_do(tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
-    prepare.prepare(made(5000), tmp_path, lambda done, total: seen.append((done, total)))
+    corpus.prepare_corpus(made(5000), tmp_path, lambda done, total: seen.append((done, total)))
     assert seen == [(2000, 5000), (4000, 5000)]
-    prepare.prepare(made(5000), tmp_path, lambda done, total: seen.append((done, total)))
+    corpus.prepare_corpus(made(5000), tmp_path, lambda done, total: seen.append((done, total)))
     assert len(seen) == 2
 
 
@@ -86,7 +88,7 @@ def test_a_document_takes_little_memory_whatever_its_length(tmp_path: Path) -> N
         documents = made(count)
         tracemalloc.start()
         try:
-            prepare.prepare(documents, tmp_path)
+            corpus.prepare_corpus(documents, tmp_path)
             return tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
@@ -113,24 +115,24 @@ def test_a_large_file_is_hashed_once_for_each_state(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(corpus, "_SETTLED_NS", -1_000_000_000)
     monkeypatch.setattr(hashlib, "file_digest", count)
     write("one")
-    first = corpus.key(["kind"], [path], cache)
-    assert corpus.key(["kind"], [path], cache) == first
-    assert corpus.key(["other"], [path], cache) != first
+    first = corpus.content_key(["kind"], [path], cache)
+    assert corpus.content_key(["kind"], [path], cache) == first
+    assert corpus.content_key(["other"], [path], cache) != first
     assert len(read) == 1
     # The same size, and the time set back: another content all the same.
     before = path.stat()
     write("two")
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert corpus.key(["kind"], [path], cache) != first and len(read) == 2
+    assert corpus.content_key(["kind"], [path], cache) != first and len(read) == 2
     for file in (cache / "hashes").iterdir():
         file.write_text("damaged")
     write("one")
-    assert corpus.key(["kind"], [path], cache) == first and len(read) == 3
+    assert corpus.content_key(["kind"], [path], cache) == first and len(read) == 3
 
 
 def test_a_file_that_was_written_just_now_is_hashed_again(tmp_path: Path) -> None:
     (tmp_path / "corpus.jsonl").write_text("one")
-    corpus.key(["kind"], [tmp_path / "corpus.jsonl"], tmp_path / "cache")
+    corpus.content_key(["kind"], [tmp_path / "corpus.jsonl"], tmp_path / "cache")
     assert not (tmp_path / "cache" / "hashes").exists()
 
 
@@ -147,5 +149,5 @@ def test_a_file_that_changes_while_it_is_hashed_is_not_remembered(
 
     monkeypatch.setattr(corpus, "_SETTLED_NS", -1_000_000_000)
     monkeypatch.setattr(hashlib, "file_digest", meddle)
-    corpus.key(["kind"], [path], tmp_path / "cache")
+    corpus.content_key(["kind"], [path], tmp_path / "cache")
     assert not (tmp_path / "cache" / "hashes").exists()

@@ -84,7 +84,7 @@ def test_what_is_left_out_beforehand_is_never_an_answer() -> None:
     found = 0
     for _ in range(300):
         text = chance.choice([" ", "  ", "\n"]).join(chance.choices(parts, k=8)) + chance.choice(["", ".", "?", '"'])
-        tokens = answers.tokenised(text)
+        tokens = answers.tokenise(text)
         for _ in range(20):
             first, last = sorted(chance.sample(range(len(tokens) + 1), 2))
             # Every piece of the tokens is an answer that the evaluator finds.
@@ -98,9 +98,9 @@ def test_yes_and_no_are_no_answers_and_their_questions_are_not_asked(example: Ex
     dataset = load(example("XOR-TyDi"))
     assert dataset.queries == (Query("q1", "where do rivers go"), Query("q2", "is ice cold"))
     assert dataset.judged == {"q1"} and dataset.qrels == b""
-    drawn = datasets.draw(dataset, 10, 1, 0)
+    drawn = datasets.draw_sample(dataset, 10, 1, 0)
     assert [query.query_id for query in drawn.sample] == ["q1"]
-    assert answers.spans(["yes", "no", "Yes", "no way"]) == ("Yes", "no way")
+    assert answers.searchable_answers(["yes", "no", "Yes", "no way"]) == ("Yes", "no way")
 
 
 def test_quotes_of_the_collection_are_csv(example: Example) -> None:
@@ -126,7 +126,7 @@ def test_ids_may_be_numbers(example: Example) -> None:
 
 WRONG = [
     (QUESTIONS, '"id": "q1"', '"id": null', f"{QUESTIONS}: line 1: key 'id' is missing"),
-    (QUESTIONS, '["North Sea"]', '"North Sea"', f"{QUESTIONS}: line 1: key 'answers' is no list of texts"),
+    (QUESTIONS, '["North Sea"]', '"North Sea"', f"{QUESTIONS}: line 1: key 'answers' is not a list of texts"),
     (QUESTIONS, '["North Sea"]', '["North Sea", ""]', f"{QUESTIONS}: line 1: an empty answer"),
     (
         "queries.tsv",
@@ -134,7 +134,7 @@ WRONG = [
         "",
         f"{QUESTIONS}: line 2: question 'q2' has no translation in queries.tsv or",
     ),
-    ("queries.tsv", "q2", "q1", "queries.tsv: line 2: question 'q1' is translated in two ways"),
+    ("queries.tsv", "q2", "q1", "queries.tsv: line 2: question 'q1' has two translations"),
     ("psgs_w100.tsv", "d2\t", "d 2\t", "psgs_w100.tsv: line 3: id 'd 2' must be"),
     ("psgs_w100.tsv", "d2\t", "d1\t", "psgs_w100.tsv: line 3: id 'd1' comes twice"),
     ("psgs_w100.tsv", "\tGlaciers\n", "\n", "psgs_w100.tsv: line 3: 2 fields between tabs, expected 'id text title'"),
@@ -154,7 +154,10 @@ def test_a_quote_that_swallows_lines_is_named(example: Example) -> None:
     swap(path / "psgs_w100.tsv", "d2\tGlaciers are slow rivers of ice.", 'd2\t"Glaciers')
     with (path / "psgs_w100.tsv").open("a") as file:
         file.write('d3\tIce." it goes\tIce\n')
-    assert said(path) == f"{path}/psgs_w100.tsv: line 4: up to here a quote swallows whole lines; close it or double it"
+    assert (
+        said(path)
+        == f"{path}/psgs_w100.tsv: line 4: a quote before this line swallows whole lines; close it or double it"
+    )
 
 
 def test_questions_without_translations_are_not_asked_in_their_own_languages(example: Example) -> None:

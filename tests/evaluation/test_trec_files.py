@@ -286,7 +286,7 @@ def test_blocks_and_single_lines_give_the_same(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trec_lines, "BLOCK_BYTES", size)
         found = {name: told(said(read, path)) for name, read in READERS.items()}
-        patch.setattr(trec_lines, "_at_once", lambda *_: None)
+        patch.setattr(trec_lines, "_parse_block", lambda *_: None)
         assert {name: told(said(read, path)) for name, read in READERS.items()} == found
 
 

@@ -9,7 +9,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from harness.datasets import prepare
+from harness.datasets import corpus
 from harness.errors import UsageError
 from harness.jobs import inputs, suite
 from harness.jobs.inputs import Inputs, RunOptions
@@ -168,7 +168,7 @@ def test_the_null_system_is_found_though_no_suite_names_it(gather: Gather, monke
 def test_a_large_corpus_in_the_making_is_shown_and_one_that_is_ready_is_not(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prepare, "_STEP", 5)
+    monkeypatch.setattr(corpus, "_PROGRESS_STEP", 5)
     with (bench.folder / "tiny" / "corpus.jsonl").open("a") as file:
         file.write('{"_id": "nothing", "title": "", "text": " "}\n')
     said = []

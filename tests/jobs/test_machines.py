@@ -24,13 +24,13 @@ def test_the_cheapest_with_room_beside_the_host(snapshot: Snapshot) -> None:
     machine = chosen(snapshot)["cpu1-mem1"]
     assert machine.instance.architecture == "x86_64"
     assert machine.instance.vcpus >= 2 and not machine.instance.burstable
-    assert offers.reserve().left(machine.instance.memory_bytes) >= GIB
+    assert offers.host_reserve().left(machine.instance.memory_bytes) >= GIB
     cheaper = [
         instance.instance_type
         for instance, usd in snapshot.prices
         if usd < machine.usd_per_hour
         and instance.vcpus >= 2
-        and offers.reserve().left(instance.memory_bytes) >= GIB
+        and offers.host_reserve().left(instance.memory_bytes) >= GIB
         and instance.architecture == "x86_64"
         and not (instance.burstable or instance.bare_metal or instance.gpus or instance.accelerators)
     ]
@@ -39,11 +39,11 @@ def test_the_cheapest_with_room_beside_the_host(snapshot: Snapshot) -> None:
 
 def test_another_type_than_the_priced_one_is_told(snapshot: Snapshot) -> None:
     """A profile that fills its priced type to the brim needs a larger one."""
-    priced = offers.cheapest(Envelope("x", 2, 4 * GIB), snapshot)
+    priced = offers.cheapest_offer(Envelope("x", 2, 4 * GIB), snapshot)
     assert priced is not None
     full = Envelope("full", priced.instance.vcpus, priced.instance.memory_bytes)
     machine = chosen(snapshot, full)["full"]
-    assert machine.name != offers.cheapest(full, snapshot).instance.instance_type  # type: ignore[union-attr]
+    assert machine.name != offers.cheapest_offer(full, snapshot).instance.instance_type  # type: ignore[union-attr]
     assert machine.remark is not None and "full is priced on" in machine.remark and "left out" in machine.remark
 
 

@@ -10,7 +10,7 @@ from harness.analysis import published as published_tables
 from harness.errors import FileError
 from harness.jobs import suite
 from harness.jobs.suite import dataset_name
-from harness.pricing import hardware_profiles
+from harness.pricing import instances
 from harness.records import Outcome, ScenarioParams
 
 LEAST = 'systems = ["bm25"]\ndatasets = ["scifact"]\nprofiles = ["cpu1-mem1"]\n'
@@ -163,7 +163,7 @@ def test_a_dataset_is_called_by_the_last_part_of_its_path(declared: str) -> None
 @pytest.mark.parametrize(("dataset", "count"), [("msmarco", 28), ("xortydi", 24)])
 def test_the_papers_suites_have_exactly_the_cells_of_its_table_3(dataset: str, count: int) -> None:
     declared = suite.load(ROOT / "suites" / f"santhanam2023-{dataset}.toml")
-    profiles = hardware_profiles.profiles()
+    profiles = instances.hardware_profiles()
     planned = [(cell.system, profiles[cell.profile]) for cell in declared.cells()]
     published = published_tables.read(ROOT / "results" / "published" / "santhanam2023")
     printed = [

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import FileError, UnknownName
-from harness.pricing import hardware_profiles
+from harness.pricing import instances
 
 GIB = 2**30
 
@@ -27,12 +27,12 @@ def write(tmp_path: Path, text: str) -> Path:
     ],
 )
 def test_shipped_profiles_hold_what_their_names_say(name: str, cpus: int, memory_bytes: int, gpus: int) -> None:
-    envelope = hardware_profiles.profile(name)
+    envelope = instances.hardware_profile(name)
     assert (envelope.name, envelope.cpus, envelope.memory_bytes, envelope.gpus) == (name, cpus, memory_bytes, gpus)
 
 
 def test_every_shipped_name_says_what_the_profile_is() -> None:
-    known = hardware_profiles.profiles()
+    known = instances.hardware_profiles()
     assert len(known) >= 11
     for name, envelope in known.items():
         gib = envelope.memory_bytes / GIB
@@ -43,20 +43,20 @@ def test_every_shipped_name_says_what_the_profile_is() -> None:
 
 def test_unknown_profile_offers_the_nearest() -> None:
     with pytest.raises(UnknownName, match="did you mean 'cpu1-mem256m'"):
-        hardware_profiles.profile("cpu1-mem256mb")
+        instances.hardware_profile("cpu1-mem256mb")
 
 
 @pytest.mark.parametrize(
     ("text", "expected"), [("256MiB", 256 * 2**20), ("1GiB", GIB), ("32 GiB", 32 * GIB), ("1536MiB", 1536 * 2**20)]
 )
 def test_memory_sizes_are_read_in_bytes(text: str, expected: int) -> None:
-    assert hardware_profiles.memory_bytes(text) == expected
+    assert instances.parse_memory(text) == expected
 
 
 @pytest.mark.parametrize("text", ["1GB", "1.5GiB", "0GiB", "-1GiB", "GiB", "1024", "1gib", "", "1GiB1", "٣GiB"])
 def test_memory_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="no memory size"):
-        hardware_profiles.memory_bytes(text)
+        instances.parse_memory(text)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_memory_that_is_none_is_refused(text: str) -> None:
 def test_wrong_file_names_key_and_fix(tmp_path: Path, text: str, message: str) -> None:
     path = write(tmp_path, text)
     with pytest.raises(FileError) as caught:
-        hardware_profiles.profiles(path)
+        instances.hardware_profiles(path)
     assert str(caught.value).startswith(str(path))
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)

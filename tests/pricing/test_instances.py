@@ -15,7 +15,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_facts_are_read_with_what_is_not_known_left_open(root: Path) -> None:
-    found = instances.read("x", root)
+    found = instances.read_instances("x", root)
     assert len(found) == len(price_fixtures.FACTS)
     assert found["g.one"] == instances.Instance(
         provider="x",
@@ -38,7 +38,7 @@ def test_facts_are_read_with_what_is_not_known_left_open(root: Path) -> None:
 
 
 def test_only_whole_nvidia_gpus_are_gpus_and_all_else_is_an_accelerator(root: Path) -> None:
-    found = instances.read("x", root)
+    found = instances.read_instances("x", root)
     counted = {name: (found[name].gpus, found[name].accelerators) for name in ("inf.one", "radeon.one", "part.gpu")}
     assert counted == {"inf.one": (0, 1), "radeon.one": (0, 1), "part.gpu": (0, 1)}
     assert (found["g.four"].gpus, found["g.four"].accelerators) == (4, 0)
@@ -67,7 +67,7 @@ def test_wrong_facts_name_file_line_and_fix(root: Path, line: str, message: str)
     path = root / "instances" / "x.csv"
     path.write_text(path.read_text() + line + "\n")
     with pytest.raises(FileError) as caught:
-        instances.read("x", root)
+        instances.read_instances("x", root)
     assert str(caught.value).startswith(str(path))
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -75,12 +75,12 @@ def test_wrong_facts_name_file_line_and_fix(root: Path, line: str, message: str)
 
 def test_a_provider_without_facts_is_named(root: Path) -> None:
     with pytest.raises(FileError, match=r"nobody\.csv: no such file"):
-        instances.read("nobody", root)
+        instances.read_instances("nobody", root)
 
 
 def test_facts_are_read_anew_after_a_change_of_the_same_size_and_a_callers_change_stays_its_own(root: Path) -> None:
-    instances.read("x", root).clear()
-    assert instances.read("x", root)["m1.two"].vcpus == 2
+    instances.read_instances("x", root).clear()
+    assert instances.read_instances("x", root)["m1.two"].vcpus == 2
     path = instances.facts_path("x", root)
     path.write_text(path.read_text().replace("m1.two,2,", "m1.two,3,"))
-    assert instances.read("x", root)["m1.two"].vcpus == 3
+    assert instances.read_instances("x", root)["m1.two"].vcpus == 3

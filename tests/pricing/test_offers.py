@@ -3,13 +3,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.pricing import hardware_profiles, instances, offers, prices
+from harness.pricing import instances, offers, prices
 from harness.pricing.prices import Snapshot
 from harness.records import Envelope
 from tests.support import price_fixtures
 
 GIB = 2**30
-RESERVE = offers.Reserve(memory="512MiB", share=1 / 64)
+RESERVE = offers.HostReserve(memory="512MiB", share=1 / 64)
 
 
 @pytest.fixture
@@ -19,8 +19,8 @@ def snapshot(tmp_path: Path) -> Snapshot:
 
 def cheapest(snapshot: Snapshot, cpus: int, memory_gib: float, gpus: int = 0, **more: object) -> str | None:
     envelope = Envelope(name="p", cpus=cpus, memory_bytes=int(memory_gib * GIB), gpus=gpus)
-    found = offers.cheapest(envelope, snapshot, **more)  # type: ignore[arg-type]
-    fitting = offers.provide(envelope, snapshot, **more).fitting  # type: ignore[arg-type]
+    found = offers.cheapest_offer(envelope, snapshot, **more)  # type: ignore[arg-type]
+    fitting = offers.find_offers(envelope, snapshot, **more).fitting  # type: ignore[arg-type]
     assert found == (fitting[0] if fitting else None)
     return None if found is None else found.instance.instance_type
 
@@ -68,7 +68,7 @@ def test_memory_of_each_gpu_can_be_asked_for(tmp_path: Path) -> None:
     assert cheapest(snapshot, 1, 1, gpus=2) == "g.four", "no need is known"
     assert cheapest(snapshot, 1, 1, gpus=2, gpu_memory_bytes=GIB) is None, "what is not known may be too little"
     assert cheapest(snapshot, 1, 1, gpu_memory_bytes=99 * GIB) == "small.one", "without GPUs there is no such need"
-    left_out = offers.provide(Envelope("p", 1, GIB, gpus=1), snapshot, gpu_memory_bytes=17 * GIB).left_out
+    left_out = offers.find_offers(Envelope("p", 1, GIB, gpus=1), snapshot, gpu_memory_bytes=17 * GIB).left_out
     reasons = {each.instance.instance_type: each.reason for each in left_out}
     assert reasons["g.one"] == "GPUs with less than 17 GiB of memory"
     assert reasons["g.four"] == "the memory of its GPUs is not known"
@@ -80,7 +80,7 @@ def test_architecture_can_be_asked_for(snapshot: Snapshot) -> None:
 
 
 def test_all_that_fit_cheapest_first_and_why_the_others_do_not(snapshot: Snapshot) -> None:
-    found = offers.provide(Envelope("p", 2, 8 * GIB), snapshot)
+    found = offers.find_offers(Envelope("p", 2, 8 * GIB), snapshot)
     assert [each.instance.instance_type for each in found.fitting] == ["a.tie", "b.tie", "c.tie", "plain.four"]
     assert found.fitting[0].usd_per_hour == 0.06
     assert found.fitting[0].as_of == datetime.date(2024, 5, 1)
@@ -91,7 +91,7 @@ def test_all_that_fit_cheapest_first_and_why_the_others_do_not(snapshot: Snapsho
     assert reasons["t3.big"].startswith("burstable")
     assert reasons["m1.metal"].startswith("bare metal")
     assert "accelerators" in reasons["inf.one"] and "accelerators" in reasons["g.one"]
-    gpus = offers.provide(Envelope("p", 2, 8 * GIB, gpus=1), snapshot, architecture="x86_64", reserve=RESERVE)
+    gpus = offers.find_offers(Envelope("p", 2, 8 * GIB, gpus=1), snapshot, architecture="x86_64", reserve=RESERVE)
     reasons = {each.instance.instance_type: each.reason for each in gpus.left_out}
     assert reasons["plain.four"] == "fewer than 1 NVIDIA GPUs"
     assert reasons["a.tie"] == "arm64, asked for x86_64"
@@ -128,11 +128,11 @@ def test_a_successor_has_at_least_the_same_of_everything(snapshot: Snapshot) -> 
     ],
 )
 def test_shipped_profiles_have_the_known_cheapest_types(profile: str, instance_type: str, price: float) -> None:
-    found = offers.cheapest(hardware_profiles.profile(profile), prices.snapshot(datetime.date(2022, 12, 5)))
+    found = offers.cheapest_offer(instances.hardware_profile(profile), prices.snapshot(datetime.date(2022, 12, 5)))
     assert found is not None
     assert (found.instance.instance_type, found.usd_per_hour) == (instance_type, price)
 
 
 def test_the_shipped_reserve_is_between_256_mib_and_1_gib() -> None:
-    assert 256 * 2**20 <= offers.reserve().of(4 * GIB) <= GIB
-    assert instances.folder().is_dir()
+    assert 256 * 2**20 <= offers.host_reserve().of(4 * GIB) <= GIB
+    assert instances.data_folder().is_dir()

@@ -16,8 +16,8 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_prices_are_read_anew_after_a_change_of_the_same_size_and_a_callers_change_stays_its_own(root: Path) -> None:
-    (file,) = prices.files(root)
-    prices.read(file, root).clear()
+    (file,) = prices.snapshot_files(root)
+    prices.read_snapshots(file, root).clear()
     assert prices.snapshot(root=root).price_of("m1.two") == 0.05
     file.path.write_text(file.path.read_text().replace(",0.05,", ",0.04,"))
     with pytest.raises(FileError, match="its checksum is not the one"):
@@ -140,7 +140,7 @@ def test_wrong_files_are_named(root: Path) -> None:
     price_fixtures.seal(path.parent)
     with pytest.raises(FileError, match=r"csv:1: the header is 'instance,price'; it must be"):
         prices.snapshot(root=root)
-    path.write_text(f"{prices.HEADER}\n")
+    path.write_text(f"{prices.PRICE_HEADER}\n")
     price_fixtures.seal(path.parent)
     with pytest.raises(FileError, match="holds no price"):
         prices.snapshot(root=root)
@@ -154,7 +154,7 @@ def test_wrong_files_are_named(root: Path) -> None:
     with pytest.raises(UnknownName, match="unknown region 'x/here'; known: none"):
         prices.snapshot(root=root)
     with pytest.raises(FileError, match="no such folder"):
-        prices.files(root / "nowhere")
+        prices.snapshot_files(root / "nowhere")
 
 
 def test_unknown_default_terms_are_refused(root: Path) -> None:
@@ -165,8 +165,8 @@ def test_unknown_default_terms_are_refused(root: Path) -> None:
 
 def test_every_shipped_snapshot_reads() -> None:
     sizes = {
-        str(file.as_of): len(prices.read(file)["on-demand"].prices)
-        for file in prices.files()
+        str(file.as_of): len(prices.read_snapshots(file)["on-demand"].prices)
+        for file in prices.snapshot_files()
         if (file.provider, file.region, file.spot) == ("aws", "us-east-1", False)
     }
     assert sizes["2022-10-31"] == 561

@@ -4,13 +4,13 @@ from pathlib import Path
 import pytest
 
 from harness.errors import FileError
-from harness.pricing import storage_prices
+from harness.pricing import prices
 
 DAY = datetime.date
 
 
 def write(root: Path, *lines: str) -> Path:
-    (root / "storage.csv").write_text("\n".join([storage_prices.HEADER, *lines]) + "\n")
+    (root / "storage.csv").write_text("\n".join([prices.STORAGE_HEADER, *lines]) + "\n")
     return root
 
 
@@ -22,10 +22,10 @@ def test_the_newest_price_that_is_not_younger_of_the_first_kind_of_volume(tmp_pa
         "x,here,ssd,0.07,2024-01-01,doc",
         "x,there,disk,0.03,2022-01-01,doc",
     )
-    known = storage_prices.read(root)
+    known = prices.read_storage_prices(root)
 
     def usd(region: str, year: int) -> float | None:
-        found = storage_prices.price(known, "x", region, DAY(year, 6, 1))
+        found = prices.storage_price(known, "x", region, DAY(year, 6, 1))
         return None if found is None else found.usd_per_gib_month
 
     assert [usd("here", year) for year in (2021, 2022, 2023, 2024)] == [None, 0.08, 0.08, 0.07]
@@ -33,7 +33,7 @@ def test_the_newest_price_that_is_not_younger_of_the_first_kind_of_volume(tmp_pa
 
 
 def test_without_a_file_no_price_is_known(tmp_path: Path) -> None:
-    assert storage_prices.read(tmp_path) == ()
+    assert prices.read_storage_prices(tmp_path) == ()
 
 
 @pytest.mark.parametrize(
@@ -46,4 +46,4 @@ def test_without_a_file_no_price_is_known(tmp_path: Path) -> None:
 )
 def test_a_wrong_file_is_named_with_its_line(tmp_path: Path, line: str, message: str) -> None:
     with pytest.raises(FileError, match=message):
-        storage_prices.read(write(tmp_path, line))
+        prices.read_storage_prices(write(tmp_path, line))

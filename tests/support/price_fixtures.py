@@ -58,7 +58,7 @@ def write(root: Path) -> Path:
     (root / "instances").mkdir(parents=True)
     (root / "prices").mkdir()
     (root / "defaults.toml").write_text(DEFAULTS)
-    (root / "instances" / "x.csv").write_text(f"{instances.HEADER}\n" + "".join(f"{line}\n" for line in FACTS))
+    (root / "instances" / "x.csv").write_text(f"{instances.INSTANCE_HEADER}\n" + "".join(f"{line}\n" for line in FACTS))
     add_prices(root, "x_here_2024-05-01.csv", {"on-demand": PRICES})
     return root
 
@@ -72,7 +72,7 @@ def add_prices(root: Path, name: str, by_term: Mapping[str, Mapping[str, str]]) 
         for instance_type, price in known.items()
     ]
     path = root / "prices" / name
-    path.write_text(f"{prices.HEADER}\n{''.join(lines)}")
+    path.write_text(f"{prices.PRICE_HEADER}\n{''.join(lines)}")
     seal(path.parent)
     return path
 

@@ -23,7 +23,7 @@ from harness.aws.ec2 import account, instances
 from harness.aws.errors import aws_errors, concealed
 from harness.errors import UsageError
 from harness.jobs.plan import Planned
-from harness.pricing import hardware_profiles
+from harness.pricing.instances import hardware_profile
 
 log = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ class BatchBackend:
         if found.outputs.get(suite_stack.WORK) != str(self._work):
             raise UsageError(f"the stack {found.name} is for another work place than {self._work}; change it: {up}")
         for profile, instance_type in dict.fromkeys((self._profile(part), part.instance_type) for part in parts):
-            envelope, instance = hardware_profiles.profile(profile), self._known[instance_type]
+            envelope, instance = hardware_profile(profile), self._known[instance_type]
             either = (options, replace(options, shared=True))
             digests = [job_definition.digest(envelope, instance, each) for each in either]
             if found.outputs.get(suite_stack.logical_name("Jobs", profile)) not in digests:

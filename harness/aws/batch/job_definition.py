@@ -19,7 +19,7 @@ from harness.jobs.machines import MachineChoice
 from harness.jobs.suite import Suite
 from harness.launch.images import catalog
 from harness.launch.images.base_image import BaseFile
-from harness.pricing import hardware_profiles
+from harness.pricing import instances
 from harness.pricing.instances import Instance
 from harness.pricing.prices import Snapshot
 from harness.records import Envelope
@@ -81,7 +81,7 @@ def requirements(suite: Suite, options: Options, snapshot: Snapshot) -> Requirem
     """Choose the instance type of each profile of a suite."""
     choice = MachineChoice(options.instance, options.burstable, options.architecture)
     chosen = machines.of_suite(suite, snapshot, choice).items()
-    pairs = tuple((hardware_profiles.profile(name), machine.instance) for name, machine in chosen)
+    pairs = tuple((instances.hardware_profile(name), machine.instance) for name, machine in chosen)
     for envelope, instance in pairs:
         check(envelope, instance, options.shared)
     path = catalog.images_dir() / "base" / "base.toml"

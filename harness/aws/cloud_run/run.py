@@ -30,7 +30,7 @@ from harness.jobs.orchestrator import RunSummary, keep_inputs
 from harness.jobs.plan import Planned, plan
 from harness.jobs.suite import Suite
 from harness.launch.base import Launcher, Prepared
-from harness.pricing import instances, prices, storage_prices
+from harness.pricing import instances, prices
 from harness.pricing.instances import Instance
 from harness.progress import console, task
 from harness.records import Outcome, digest
@@ -147,9 +147,9 @@ class SuiteRun:
         if region is None:
             raise AwsError("no AWS region; set AWS_REGION or give --region", "NoRegion")
         self.region = region
-        self.known = instances.read("aws")
+        self.known = instances.read_instances("aws")
         self.snapshot = prices.snapshot(region=f"aws/{region}", term="on-demand")
-        disk = storage_prices.price(storage_prices.read(), "aws", region, self.snapshot.as_of)
+        disk = prices.storage_price(prices.read_storage_prices(), "aws", region, self.snapshot.as_of)
         if disk is None:
             raise UsageError(f"no price of storage in {region} is here; add one to instance_profiles/storage.csv")
         self.usd_per_gib_month = disk.usd_per_gib_month

@@ -27,7 +27,7 @@ from harness.aws.cloud_run import archive, records
 from harness.aws.cloud_run.records import ARCHIVE, Input, Part, PartJob, PlannedPart, ShippedImage, dump, fetch
 from harness.aws.errors import OURS_TO_MEND, PASSING
 from harness.aws.objects import MISSING, Objects
-from harness.datasets import Dataset, transfer
+from harness.datasets import Dataset, native
 from harness.errors import AwsError, ImageError, JobError, UsageError
 from harness.jobs import indexes
 from harness.jobs.indexes import Index
@@ -103,7 +103,7 @@ class Shipper:
         return self._ship(
             f"{records.DATASETS}/{name}{ARCHIVE}",
             f"the dataset {dataset.name}",
-            lambda path: archive.write_gz(path, transfer.entries(dataset)),
+            lambda path: archive.write_gz(path, native.copy_files(dataset)),
         )
 
     def index(self, key: str, index: Index) -> Input:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from harness.errors import UnknownName, UsageError
 from harness.evaluation import measure_names
-from harness.pricing import hardware_profiles
+from harness.pricing import instances
 from harness.stats import MIN_QUERIES
 
 MEAN = "mean"
@@ -84,7 +84,7 @@ def parse_whole_numbers(text: str, option: str, least: int = 1) -> tuple[int, ..
 def parse_size(text: str, option: str) -> int:
     """Parse a whole number of MiB or GiB, like ``"16MiB"``, into bytes."""
     try:
-        return hardware_profiles.memory_bytes(text.strip())
+        return instances.parse_memory(text.strip())
     except ValueError as error:
         raise UsageError(f"{option}: {error}") from None
 

@@ -48,7 +48,7 @@ class Subject:
     seed: int = 2023
 
 
-def subject(system: System, place: datasets.Place, cache: Path, queries: int) -> Subject:
+def subject(system: System, place: datasets.DatasetLocation, cache: Path, queries: int) -> Subject:
     """Load a dataset and draw its sample.
 
     Raises:
@@ -57,7 +57,7 @@ def subject(system: System, place: datasets.Place, cache: Path, queries: int) ->
     dataset = datasets.load(place, cache)
     fixed = Subject(system, dataset, QuerySample((), ()))
     return replace(
-        fixed, queries=datasets.draw(dataset, queries, min(WARMUP, max(dataset.corpus.size // 2, 1)), fixed.seed)
+        fixed, queries=datasets.draw_sample(dataset, queries, min(WARMUP, max(dataset.corpus.size // 2, 1)), fixed.seed)
     )
 
 

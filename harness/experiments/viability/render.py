@@ -13,7 +13,7 @@ from harness.experiments.viability.search import MOVES, ProbeFinding
 from harness.experiments.viability.smallest import Evidence, Unconstrained, ViabilityVerdict, against_edge
 from harness.experiments.viability.validation import InstanceVerdict
 from harness.pricing import offers
-from harness.pricing.offers import Offer, Reserve
+from harness.pricing.offers import HostReserve, Offer
 from harness.pricing.prices import Snapshot
 from harness.report.writers import markdown_escape, markdown_grid
 
@@ -29,7 +29,7 @@ class RentalOffers:
     """
 
     snapshot: Snapshot
-    reserve: Reserve
+    reserve: HostReserve
     measured: Offer | None
     current: Offer | None
     anywhere: Offer | None
@@ -39,10 +39,10 @@ def rental_offers(verdict: ViabilityVerdict, snapshot: Snapshot) -> RentalOffers
     """Find the cheapest types that provide a verdict's limit beside the reserve; ``None`` without a limit."""
     if verdict.limit_bytes is None:
         return None
-    reserve, needed = offers.reserve(), envelope(verdict.cpus, verdict.limit_bytes, verdict.gpus)
+    reserve, needed = offers.host_reserve(), envelope(verdict.cpus, verdict.limit_bytes, verdict.gpus)
     peak = verdict.unconstrained.peak_gpu_bytes
     memory = None if peak is None or not verdict.gpus else -(-peak // verdict.gpus)  # of each GPU
-    same = offers.provide(
+    same = offers.find_offers(
         needed, snapshot, architecture=verdict.architecture, reserve=reserve, gpu_memory_bytes=memory
     ).fitting
     return RentalOffers(
@@ -50,7 +50,7 @@ def rental_offers(verdict: ViabilityVerdict, snapshot: Snapshot) -> RentalOffers
         reserve,
         measured=next(iter(same), None),
         current=next((offer for offer in same if offer.instance.current_generation), None),
-        anywhere=offers.cheapest(needed, snapshot, None, reserve, gpu_memory_bytes=memory),
+        anywhere=offers.cheapest_offer(needed, snapshot, None, reserve, gpu_memory_bytes=memory),
     )
 
 

@@ -120,7 +120,7 @@ class Viability:
 
     def everything(self, cpus: int) -> Envelope:
         """Return the envelope that constrains only the CPUs; raise UsageError if this host lacks them."""
-        left = offers.reserve().left(host.memory_bytes())
+        left = offers.host_reserve().left(host.memory_bytes())
         whole = envelope(cpus, left, self.question.gpus)
         self.check(whole)
         return whole

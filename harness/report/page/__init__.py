@@ -101,11 +101,11 @@ _WEIGHED = ("accuracy", "cost", "latency")
 
 @dataclass(frozen=True)
 class PageSource:
-    """What a page is made of.
+    """Inputs of a page.
 
-    ``tariff`` has the prices that it opens with; ``quantiles_s`` those of a row's samples, by
-    :func:`harness.evaluation.per_query.per_query_key`; ``notes`` are sentences about methods; ``about`` says what the results are, in one
-    line each.  ``view`` is the URL fragment of what it opens with, where that is not the usual.
+    ``tariff`` has the prices that the page opens with; ``quantiles_s`` are the quantiles of a row's samples, by
+    :func:`harness.evaluation.per_query.per_query_key`; ``notes`` are sentences about methods; ``about`` describes the
+    results in one line each.  ``view`` is the URL fragment that the page opens with, where that is not the usual one.
     """
 
     title: str
@@ -119,7 +119,7 @@ class PageSource:
 
 
 def page_content(source: PageSource) -> dict[str, Any]:
-    """The data of a page.
+    """Return the data of a page.
 
     Raises:
         FileError: a file of prices or facts is missing or wrong.
@@ -169,7 +169,7 @@ def _axis(axis: axes.Axis) -> dict[str, Any]:
 
 
 def _machine(machine: Machine, texts: SharedTexts) -> dict[str, Any]:
-    """A machine's facts, those that are known."""
+    """Return the known facts of a machine."""
     facts = {name: value for name, value in dataclasses.asdict(machine).items() if value not in (None, (), [])}
     return {
         name: texts.number(value if isinstance(value, str) else ", ".join(value))
@@ -194,7 +194,7 @@ def _overhead(null: Overhead, texts: SharedTexts) -> dict[str, Any]:
 
 
 def render_page(content: dict[str, Any]) -> str:
-    """One HTML file of a page's data (:func:`of`); the same data always give the same bytes."""
+    """Return the HTML file of a page's data; the same data always give the same bytes."""
     scripts = [_script(name) for name in SCRIPTS]
     policy = "; ".join(
         (
@@ -220,7 +220,7 @@ def render_page(content: dict[str, Any]) -> str:
 
 
 def in_script(content: Any) -> str:
-    """JSON that stands inside a script element whatever texts it holds."""
+    """Return JSON that is safe inside a script element, whatever texts it holds."""
     text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for character, escape in _ESCAPED.items():
         text = text.replace(character, escape)
@@ -249,7 +249,7 @@ def _read(name: str) -> str:
 
 
 def check_view(asked: LeaderboardQuery) -> None:
-    """Whether a page can show what was asked for.
+    """Check that a page can show the leaderboard.
 
     Raises:
         UsageError: it cannot; names the option.
@@ -270,7 +270,7 @@ def check_view(asked: LeaderboardQuery) -> None:
 
 
 def view_fragment(asked: LeaderboardQuery, where: Place) -> str:
-    """The fragment of the view that shows a leaderboard's rows, measure, weights, mode and fixed rates."""
+    """Return the URL fragment of a leaderboard's rows, measure, weights, mode and fixed rates."""
     chosen = {
         "g": group_id(where),
         "m": asked.measure,

@@ -26,10 +26,11 @@ _LARGEST = 2**16 - 1
 
 @dataclass(frozen=True)
 class AccuracyRelation:
-    """How the accuracies of runs compare, pair by pair.
+    """Comparisons of the accuracies of runs, pair by pair.
 
-    ``runs`` gives the number of a row's run by :func:`harness.evaluation.per_query.per_query_key`.  ``pairs`` has ``b`` (better), ``w``
-    (worse), ``e`` (equal) or ``u`` (undecided) for the first against the second, at first x runs + second.
+    ``runs`` gives the number of a row's run by :func:`harness.evaluation.per_query.per_query_key`.  ``pairs`` has
+    ``b`` (better), ``w`` (worse), ``e`` (equal) or ``u`` (undecided) for the first against the second, at
+    first x runs + second.
     """
 
     runs: Mapping[str, int]
@@ -55,10 +56,10 @@ class PublishedRates:
 
 @dataclass(frozen=True)
 class RankingData:
-    """What rankings need beside the rows.
+    """Data that rankings need beside the rows.
 
     ``presets`` are weights by name; ``cutoffs`` the robust mode's, in points, by group and measure; ``relations``
-    how accuracies compare, by group and measure; ``resampled`` accuracies (points) over resampled queries, by group and
+    the comparisons of accuracies, by group and measure; ``resampled`` accuracies (points) over resampled queries, by group and
     measure; ``slower`` how many times the mean a row's latency is over the same resamples.
     """
 
@@ -71,7 +72,7 @@ class RankingData:
 
 
 def group_numbers(rows: Iterable[Row]) -> dict[Place, int]:
-    """Groups in the order in which their first rows stand."""
+    """Return the numbers of the groups, in the order of their first rows."""
     found: dict[Place, int] = {}
     for row in rows:
         found.setdefault(axes.of(row), len(found))
@@ -79,14 +80,14 @@ def group_numbers(rows: Iterable[Row]) -> dict[Place, int]:
 
 
 def group_id(where: Place) -> str:
-    """Names a group; the same in every page of the same results, so that a view fits a page that was made again."""
+    """Return a group's id: the same in every page of the same results, so that views stay valid."""
     return digest(json.dumps(where))[:8]
 
 
 def group_records(
     found: Mapping[Place, int], measures: Sequence[str], rows: Mapping[str, int], ranking: RankingData
 ) -> list[dict[str, Any]]:
-    """Each group.
+    """Return the record of each group.
 
     Args:
         found: the groups and their numbers.
@@ -127,7 +128,7 @@ def _group(
 
 
 def _packed(draws: Draws, rows: Mapping[str, int]) -> dict[str, Any]:
-    """Draws as whole numbers of two bytes, in units of ``scale``."""
+    """Return draws as whole numbers of two bytes, in units of ``scale``."""
     scale = max((float(values.max()) for values in draws.values.values()), default=0.0) / _LARGEST or 1.0
     return {
         "scale": scale,
@@ -140,7 +141,7 @@ def _packed(draws: Draws, rows: Mapping[str, int]) -> dict[str, Any]:
 
 
 def _label(each: Place, others: Sequence[Place]) -> str:
-    """The scenario, the isolation, and whatever tells it from the other groups of its dataset."""
+    """Return the scenario, the isolation, and the facts in which groups of the dataset differ."""
     parts = [each.scenario, each.isolation, f"top {each.k}"]
     if each.suite is not None:
         parts.append(f"table {each.suite}")
@@ -163,7 +164,7 @@ _NEEDED = (ACCURACY, "cost", "latency")
 
 
 def ranking_data(table: Table, found: Mapping[str, PerQuery], rates: tuple[PublishedRates, ...] = ()) -> RankingData:
-    """As a leaderboard of each comparison group weighs, at the prices of this table.
+    """Return the data that a leaderboard of each comparison group ranks with, at this table's prices.
 
     Args:
         table: priced rows.
@@ -198,7 +199,7 @@ def ranking_data(table: Table, found: Mapping[str, PerQuery], rates: tuple[Publi
 
 
 def _draws(keys: Sequence[str], values: NDArray[np.float64]) -> Draws:
-    """The first draws of each row; all of its accuracies are known, and a latency that is not stays as it is."""
+    """Return the first draws of each row; accuracies are complete, and an unknown latency counts as unchanged."""
     return Draws(dict(zip(keys, np.nan_to_num(values[:DRAWS]).T, strict=True)))
 
 

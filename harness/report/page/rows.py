@@ -29,18 +29,18 @@ class SharedTexts:
     numbers: dict[str, int] = field(default_factory=dict)
 
     def number(self, text: str | None) -> int | None:
-        """The number of a text; ``None`` for none."""
+        """Return the number of a text; ``None`` for none."""
         if text is None:
             return None
         return self.numbers.setdefault(one_line(text), len(self.numbers))
 
     def all(self) -> list[str]:
-        """The texts in the order of their numbers."""
+        """Return the texts in the order of their numbers."""
         return list(self.numbers)
 
 
 def short_estimate(item: Estimate | None, texts: SharedTexts, *, digits: int | None = None) -> ShortEstimate:
-    """A figure as a list without trailing nulls.
+    """Return an estimate as a list without trailing nulls.
 
     Args:
         item: the figure; ``None``: there is none.
@@ -57,7 +57,7 @@ def short_estimate(item: Estimate | None, texts: SharedTexts, *, digits: int | N
 
 
 def rounded(value: float | None, digits: int | None) -> float | int | None:
-    """A number of so many significant digits, whole where it is."""
+    """Return a number in significant digits, as an integer where it is whole."""
     if value is None:
         return None
     if digits is not None:
@@ -66,7 +66,7 @@ def rounded(value: float | None, digits: int | None) -> float | int | None:
 
 
 def rounded_all(values: Iterable[float], digits: int) -> list[float | int | None]:
-    """Many numbers, rounded."""
+    """Return rounded numbers."""
     return [rounded(value, digits) for value in values]
 
 
@@ -75,15 +75,15 @@ MachineNeed = tuple[str | None, int, int, int, int | None, str | None]
 
 
 def all_tariffs(chosen: Tariff) -> tuple[Tariff, ...]:
-    """All prices that are here, oldest first, and among them those that were asked for.
+    """Return all known prices, the oldest first, with the chosen ones among them.
 
     Raises:
         FileError: a file of prices or facts is missing or wrong.
     """
     found = [
         row_pricing.tariff(snapshot, chosen.root)
-        for file in prices.files(chosen.root)
-        for snapshot in prices.read(file, chosen.root).values()
+        for file in prices.snapshot_files(chosen.root)
+        for snapshot in prices.read_snapshots(file, chosen.root).values()
     ]
     if not any(_snapshot_key(each.snapshot) == _snapshot_key(chosen.snapshot) for each in found):
         found.append(chosen)
@@ -95,12 +95,12 @@ def _snapshot_key(snapshot: Snapshot) -> tuple[str, str, str, str]:
 
 
 def tariff_index(chosen: Tariff, known: Sequence[Tariff]) -> int:
-    """Where those that were asked for stand among all."""
+    """Return the index of the chosen prices."""
     return [_snapshot_key(each.snapshot) for each in known].index(_snapshot_key(chosen.snapshot))
 
 
 def machine_need(row: Row) -> MachineNeed:
-    """All of a row that says which machine prices it."""
+    """Return the facts of a row that decide which machine prices it."""
     here = None if row.machine is None else row_pricing.architecture(row.machine.architecture)
     memory = row_pricing.gpu_memory_bytes(row)
     return row.published_type, row.cpus, row.memory_limit_bytes, row.gpus, memory, here
@@ -109,7 +109,7 @@ def machine_need(row: Row) -> MachineNeed:
 def snapshot_records(
     needs: dict[MachineNeed, Row], known: Sequence[Tariff], texts: SharedTexts
 ) -> list[dict[str, Any]]:
-    """Each snapshot with the place of each need, in the order of ``needs``.
+    """Return each snapshot with the price of each need, in the order of ``needs``.
 
     Args:
         needs: every need with one row that has it.
@@ -149,7 +149,7 @@ def _price_record(row: Row, tariff: Tariff, texts: SharedTexts) -> dict[str, Any
 
 
 def throughput_note(row: Row) -> str | None:
-    """What is said of a cost that follows from a row's throughput, on whatever machine."""
+    """Return the note on a cost from a row's throughput, the same on every machine."""
     if row.scenario == "single_stream":
         return None
     whole = Price("", "", row.cpus, row.memory_limit_bytes, "", "", 1.0, "", row.gpus)
@@ -169,20 +169,20 @@ class SharedValues:
     needs: dict[MachineNeed, Row] = field(default_factory=dict)
 
     def need(self, row: Row) -> int:
-        """The number of what a row needs of a machine."""
+        """Return the number of a row's machine need."""
         wanted = machine_need(row)
         self.needs.setdefault(wanted, row)
         return list(self.needs).index(wanted)
 
     def machine(self, machine: Machine | None) -> int | None:
-        """The number of the machine that a row was measured on."""
+        """Return the number of the machine that measured a row."""
         return None if machine is None else self.machines.setdefault(machine, len(self.machines))
 
 
 def row_record(
     row: Row, place: int, measures: tuple[str, ...], quantiles_s: tuple[float, ...] | None, shared: SharedValues
 ) -> dict[str, Any]:
-    """One row; keys without a value are left out.
+    """Return the record of a row; keys without a value are left out.
 
     Args:
         row: as measured, without money.

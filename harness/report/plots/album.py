@@ -1,6 +1,6 @@
-"""A priced table -> the pictures that it has, and why it has not the others.
+"""A priced table -> its plots, and why others are missing.
 
-Rows of one place (:mod:`harness.analysis.axes`) stand in one picture; a picture's file is named by its dataset and kind.
+Rows of one group (:mod:`harness.analysis.axes`) share a plot; its file is named by the dataset and the kind.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MAKERS = {**select.MAKERS, "flips": order_flips.make_flips}
 
 @dataclass(frozen=True)
 class Plot:
-    """One that can be drawn: the stem of its file, and what draws it (within the settings of the canvas)."""
+    """Plot of a comparison group: the stem of its file, and the function that draws it."""
 
     name: str
     kind: str
@@ -40,7 +40,7 @@ class Plot:
 
 @dataclass(frozen=True)
 class PlotSet:
-    """The pictures of a table, and a sentence on each that it has not."""
+    """Plots of a table, and a sentence on each missing one."""
 
     pictures: tuple[Plot, ...]
     missing: tuple[str, ...]
@@ -52,7 +52,7 @@ def plots_of(
     asked: LeaderboardQuery,
     kinds: Sequence[str] = KINDS,
 ) -> PlotSet:
-    """What can be drawn of a table.
+    """Return the plots of a table.
 
     Args:
         table: priced rows.
@@ -95,7 +95,7 @@ def write_plots(pictures: Sequence[Plot], folder: Path, form: str) -> Iterator[P
 
 
 def _group_names(every: Sequence[Place]) -> dict[Place, tuple[str, str]]:
-    """For each place the start of its files' names, and what people call it: its dataset, and what sets it apart."""
+    """Return the stem of each group's files, and its name: the dataset and what sets it apart."""
     parts = {
         place: _group_words(place, [other for other in every if other.dataset == place.dataset]) for place in every
     }
@@ -108,7 +108,7 @@ def _group_names(every: Sequence[Place]) -> dict[Place, tuple[str, str]]:
 
 
 def _group_words(place: Place, same: Sequence[Place]) -> tuple[str, ...]:
-    """A place's dataset, and what tells it from the dataset's other places in words."""
+    """Return a group's dataset, and the words that tell it from the dataset's other groups."""
     fields = (place.suite or "measured", place.scenario, place.isolation)
     others = [(other.suite or "measured", other.scenario, other.isolation) for other in same]
     told = [field for number, field in enumerate(fields) if len({other[number] for other in others}) > 1]

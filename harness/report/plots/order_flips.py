@@ -1,4 +1,4 @@
-"""How often two systems change places: a matrix for each way of asking again, systems in the leaderboard's order."""
+"""Plot how often two systems change places: a matrix for each condition, systems in the leaderboard's order."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NUMBERED, _FEW = 15, 6
 
 
 def write_flips(found: Sequence[Robustness], folder: Path, form: str) -> Iterator[Path]:
-    """Draw a picture for each leaderboard that has a matrix, into files of one of ``harness.report.plots.style.FORMATS``.
+    """Draw a plot for each leaderboard that has a matrix, into files of one of ``style.FORMATS``.
 
     Raises:
         FileError: one cannot be written.
@@ -85,7 +85,7 @@ def draw_flips(found: Robustness, around: Frame | None = None) -> Figure:
 
 
 def _panel(axes: Any, condition: Condition, labels: Sequence[str], *, first: bool) -> None:
-    """One matrix; the systems are named where it is the first of its line and numbered elsewhere."""
+    """Draw one matrix; systems are named in the first of a line and numbered in the others."""
     import numpy as np
 
     count = len(labels)
@@ -124,7 +124,7 @@ def _panel(axes: Any, condition: Condition, labels: Sequence[str], *, first: boo
 
 
 def _colours() -> LinearSegmentedColormap:
-    """Pale to blue up to a half; from there, where the order is oftener the other one, light to dark orange."""
+    """Return colours from pale to blue up to a half, and from light to dark orange above it."""
     from matplotlib.colors import LinearSegmentedColormap
 
     steps = [(0.0, "#eef2f6"), (0.5, "#1f6fb0"), (0.5, "#fbd0a2"), (1.0, "#a63603")]
@@ -132,12 +132,12 @@ def _colours() -> LinearSegmentedColormap:
 
 
 def title(found: Robustness) -> str:
-    """What is drawn."""
+    """Return the title."""
     return f"share of draws in which two systems change places, by {found.measure}"
 
 
 def notes(found: Robustness) -> tuple[str, ...]:
-    """How it is read, and what of it is not there."""
+    """Return notes on how to read the matrices, and on the missing ones."""
     more = len(found.systems) - MAX_SYSTEMS
     return (
         f"Systems in the order of {found.measure} over {found.queries:,} queries, 1 the best. Each cell: in how many "
@@ -156,17 +156,17 @@ _NOT_HERE = "Fewer judgements, which turn an order round as well, are drawn by h
 
 @dataclass(frozen=True)
 class _JudgedRow:
-    """A row that has values by query."""
+    """Row with values by query."""
 
     row: Row
     found: PerQuery
 
 
 def make_flips(rows: PlotRows) -> Drawing:
-    """By the measure that is asked, held against other queries and the table's other measures.
+    """Return the drawing for the ranking's measure, against other queries and the table's other measures.
 
     Raises:
-        Missing: there is no order that could change.
+        NoPlot: there is no order that could change.
     """
     known, others = _judged_rows(rows)
     if not known:
@@ -198,7 +198,7 @@ def _drawing(rows: PlotRows, found: Robustness, others: list[tuple[Row, str]], s
 
 
 def _judged_rows(rows: PlotRows) -> tuple[list[_JudgedRow], list[tuple[Row, str]]]:
-    """Rows that ran and have values of the measure by query, and the others with why."""
+    """Return the rows with values of the measure by query, and the others with a reason."""
     kept, others = rows.usable()
     known = []
     for row in kept:
@@ -216,7 +216,7 @@ def _is_mean(measure: str) -> bool:
 
 
 def _merged(known: Sequence[_JudgedRow]) -> list[_JudgedRow]:
-    """One for each system, and for each other ranking that a system gave; the first of the table's."""
+    """Return the table's first row for each system, and for each other ranking of a system."""
     distinct: dict[tuple[object, ...], _JudgedRow] = {}
     for each in known:
         values = each.found.measures
@@ -232,7 +232,7 @@ def _one(known: Sequence[_JudgedRow], merged: Sequence[_JudgedRow]) -> list[str]
 
 
 def _values(rows: PlotRows, merged: Sequence[_JudgedRow]) -> tuple[QueryScores, list[str]]:
-    """By all of the table's measures, over the queries that are judged for every system; and how many are not."""
+    """Return the scores by all measures over the queries judged for every system, and a note on the rest."""
     main = _columns(merged, rows.measure)
     judged = np.isfinite(main)
     all_judged = judged.all(axis=1)
@@ -268,7 +268,7 @@ _WAYS: tuple[Callable[[Row], str], ...] = (
 
 
 def _names(rows: Sequence[Row]) -> tuple[str, ...]:
-    """A name for each row that no other has: its system's where that is enough."""
+    """Return a unique name for each row: its system where that is enough."""
     found: list[str] = []
     for row in rows:
         ways = [

@@ -31,7 +31,7 @@ _RANK_INTERVALS: tuple[tuple[str, float, float, Any], ...] = (
 
 @dataclass(frozen=True)
 class PlottedRank:
-    """A row: its rank, its score as it is written, and the best and worst rank of each span (``None``: not known)."""
+    """Row with its rank, its written score, and the best and worst rank of each interval (``None``: unknown)."""
 
     system: str
     label: str
@@ -41,7 +41,7 @@ class PlottedRank:
 
 
 def draw_ranks(rows: Sequence[PlottedRank], around: Frame, score_label: str) -> Figure:
-    """Draw at most ``MOST_ROWS`` rows, the best one on top."""
+    """Draw at most ``MAX_RANKED`` rows, the best on top."""
     known = [number for number in range(len(_RANK_INTERVALS)) if any(row.spans[number] for row in rows)]
     canvas = style.new_canvas(around, 0.9 + 0.3 * len(rows), 1 + len(known), 4)
     axes = canvas.figure.add_subplot()
@@ -159,7 +159,7 @@ class WinnerRegion:
 
 
 def regions(candidates: Sequence[Candidate]) -> tuple[WinnerRegion, ...]:
-    """What each winner wins, the largest first; of rows with equal scores everywhere the first one stands for all."""
+    """Return each winner's region, the largest first; the first of rows with equal scores represents them."""
     every = list({candidate.gains: candidate for candidate in reversed(candidates)}.values())[::-1]
     rivals = _strongest_first(every)
     found = []
@@ -176,7 +176,7 @@ def regions(candidates: Sequence[Candidate]) -> tuple[WinnerRegion, ...]:
 
 
 def _strongest_first(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Those that win somewhere on a coarse grid first: they rule most others out at once."""
+    """Return the candidates that win on a coarse grid first, because they rule out most others at once."""
     gains = np.asarray([candidate.gains for candidate in candidates])
     steps = [(a / 12, b / 12, (12 - a - b) / 12) for a in range(13) for b in range(13 - a)]
     ahead = set(np.argmax(gains @ np.asarray(steps).T, axis=0).tolist())
@@ -184,7 +184,7 @@ def _strongest_first(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 
 def _clip(corners: Sequence[Weights], ahead: Sequence[float]) -> list[Weights]:
-    """The part of a convex polygon in which ``ahead`` . weights is not negative (Sutherland and Hodgman)."""
+    """Return the part of a convex polygon where ``ahead`` . weights is not negative (Sutherland and Hodgman)."""
     values = [sum(each * weight for each, weight in zip(ahead, corner, strict=True)) for corner in corners]
     kept: list[Weights] = []
     for place, corner in enumerate(corners):
@@ -199,7 +199,7 @@ def _clip(corners: Sequence[Weights], ahead: Sequence[float]) -> list[Weights]:
 
 
 def _share(corners: Sequence[Weights]) -> float:
-    """A polygon's share of the triangle."""
+    """Return a polygon's share of the triangle."""
     total = 0.0
     for one, other in zip(corners, [*corners[1:], *corners[:1]], strict=True):
         total += one[1] * other[2] - other[1] * one[2]
@@ -231,7 +231,7 @@ def _position(weights: Sequence[float]) -> tuple[float, float]:
 
 
 def _free_position(corners: Sequence[Weights], marked: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """A place in a polygon that no mark stands on: its middle, or on the way from there to a corner."""
+    """Return a position in a polygon without a mark: its middle, or on the way to a corner."""
     middle = np.mean(np.asarray(corners), axis=0)
     places = [_position(middle), *(_position(0.55 * middle + 0.45 * np.asarray(corner)) for corner in corners)]
 
@@ -259,12 +259,12 @@ def _draw_region(
         axes.text(x, y, f"{number}", ha="center", va="center", fontsize=11, weight="bold", path_effects=halo, zorder=4)
     if region.share < _MIN_LISTED:
         return None
-    name = f"{number}  {style.plain_text(region.winner.system, 18)}, {style.plain_text(region.winner.label, 18)} ({region.share:.0%})"
-    return Patch(alpha=_PALE, **drawn), name
+    system, label = style.plain_text(region.winner.system, 18), style.plain_text(region.winner.label, 18)
+    return Patch(alpha=_PALE, **drawn), f"{number}  {system}, {label} ({region.share:.0%})"
 
 
 def _with_small_regions(around: Frame, won: Sequence[WinnerRegion]) -> Frame:
-    """Small print that names the winners which the legend does not."""
+    """Add small print that names the winners missing in the legend."""
     rest = [f"{each.winner.system}, {each.winner.label}" for each in won if each.share < _MIN_LISTED]
     if not rest:
         return around
@@ -272,7 +272,7 @@ def _with_small_regions(around: Frame, won: Sequence[WinnerRegion]) -> Frame:
 
 
 def _weight_grid(axes: Axes) -> None:
-    """Lines of equal weight, and the names of the corners."""
+    """Draw lines of equal weight and the names of the corners."""
     shares = (0.2, 0.4, 0.6, 0.8)
     for share in shares:
         for corner in range(3):
@@ -289,7 +289,7 @@ def _weight_grid(axes: Axes) -> None:
 
 
 def _between(corner: int, toward: int, share: float) -> list[float]:
-    """The weights on a side that give so much to one corner, and the rest to another."""
+    """Return the weights on a side with ``share`` for one corner and the rest for another."""
     return [share * (place == corner) + (1 - share) * (place == toward) for place in range(3)]
 
 

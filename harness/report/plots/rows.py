@@ -79,14 +79,14 @@ def _known(number: Estimate) -> float:
 
 
 def _bar_lengths(numbers: Sequence[Estimate]) -> tuple[list[float], list[float]] | None:
-    """How far error bars go down and up; ``None``: there are none."""
+    """Return the lengths of error bars down and up; ``None``: there are none."""
     below = [0.0 if number.low is None else max(0.0, _known(number) - number.low) for number in numbers]
     above = [0.0 if number.high is None else max(0.0, number.high - _known(number)) for number in numbers]
     return (below, above) if any((*below, *above)) else None
 
 
 def _cost_points(axes: Axes, points: Sequence[CostPoint], around: Frame) -> None:
-    """Those of one system that stand alike."""
+    """Draw the points of one system and one state."""
     look = around.styles[points[0].system]
     hollow, front = points[0].state is FrontState.CONTESTED, points[0].state is FrontState.FRONT
     bars = axes.errorbar(
@@ -326,7 +326,7 @@ def _memory_panel(axes: Axes, rows: Sequence[MemoryPoint], around: Frame) -> Non
 
 
 def _latencies(rows: Sequence[MemoryPoint], system: str) -> list[tuple[float, float, float, float]]:
-    """Limits that a system ran under: MiB, latency, and how far its interval goes down and up."""
+    """Return the limits that a system ran under: MiB, latency, and the lengths of its error bars."""
     found = []
     for row in rows:
         value, low, high = row.latency.value, row.latency.low, row.latency.high
@@ -337,7 +337,7 @@ def _latencies(rows: Sequence[MemoryPoint], system: str) -> list[tuple[float, fl
 
 
 def _crosses(axes: Axes, rows: Sequence[MemoryPoint], around: Frame) -> int:
-    """Failed limits, in a band above the lines: they have no latency, so they stand at none.  How many systems."""
+    """Draw failed limits in a band above the lines, as they have no latency; return the number of systems."""
     failed = [row for row in rows if row.latency.value is None]
     for level, system in enumerate(sorted({row.system for row in failed})):
         look = around.styles[system]

@@ -26,7 +26,7 @@ Drawing = Callable[[], "Figure"]
 
 
 class NoPlot(Exception):
-    """There is no such picture; the text says of what, and why not."""
+    """Plot that cannot be drawn; the text names it and the reason."""
 
 
 @dataclass(frozen=True)
@@ -44,29 +44,29 @@ class PlotRows:
 
     @property
     def measure(self) -> str:
-        """What accuracy is."""
+        """Return the measure of accuracy."""
         return self.asked.measure
 
     @cached_property
     def ranked(self) -> Leaderboard:
-        """As was asked."""
+        """Return the leaderboard as queried."""
         return leaderboard.build(self.table, self.found, self.asked)
 
     @cached_property
     def weighed(self) -> Leaderboard:
-        """By Dynascore of accuracy, cost and latency, whatever their weights: all rows, with the rates as asked."""
+        """Return the leaderboard of all rows by Dynascore of accuracy, cost and latency, with the queried rates."""
         weights = leaderboard.PRESETS[0].weights
         asked = replace(self.asked, weights=weights, bounds=(), rank_by=None)
         return leaderboard.build(self.table, self.found, asked)
 
     @cached_property
     def by_cost(self) -> Leaderboard:
-        """With the front over accuracy and cost."""
+        """Return the leaderboard with the front over accuracy and cost."""
         asked = replace(self.asked, bounds=(), rank_by="cost", front=("accuracy", "cost"))
         return leaderboard.build(self.table, self.found, asked)
 
     def frame(self, title: str, notes: Iterable[str], left_out: Iterable[tuple[Row, str]]) -> Frame:
-        """Title and small print: of what, at which prices, which rows are in doubt and which are not there."""
+        """Return title and small print: prices, rows in doubt, and missing rows."""
         table, rows = self.table, self.table.rows
         said = [f"Prices: {table.price_provider} {table.price_region}, {table.price_term}, {table.price_date}."]
         if rows[0].isolation is Isolation.PUBLISHED:
@@ -81,12 +81,12 @@ class PlotRows:
 
     @property
     def cost_label(self) -> str:
-        """The cost axis: which of the two models it is."""
+        """Return the label of the cost axis, with the cost model."""
         model = "sequential" if self.table.rows[0].scenario == "single_stream" else "saturated"
         return f"cost, US$ per million queries ({model})"
 
     def usable(self) -> tuple[list[Row], list[tuple[Row, str]]]:
-        """Rows that ran and are not invalid; and the others with why."""
+        """Return the rows that ran and are valid, and the others with a reason."""
         kept, others = [], []
         for row in self.table.rows:
             why = pareto_front.reason_not_ranked(row, ())
@@ -98,17 +98,17 @@ class PlotRows:
 
 
 def row_name(row: Row) -> str:
-    """What a row is called."""
+    """Return a row's name."""
     return f"{row.system} on {row.profile}"
 
 
 def short_reason(row: Row, why: str) -> str:
-    """Why a row is not drawn, in few words."""
+    """Return in few words why a row is not drawn."""
     return why if row.outcome is Outcome.OK else row.outcome.value
 
 
 def no_row_reason(others: list[tuple[Row, str]]) -> str:
-    """Why no row could be drawn, by the first."""
+    """Return why no row could be drawn, with the first as an example."""
     row, why = others[0]
     return f"no row has what it takes ({row_name(row)}: {why}{f'; {len(others) - 1} more' if len(others) > 1 else ''})"
 
@@ -172,7 +172,7 @@ def _winners(rows: PlotRows) -> Drawing:
 
 
 def _rates(board: Leaderboard) -> str:
-    """Where the exchange rates are from."""
+    """Return the source of the exchange rates."""
     given = all(rate.status is RateStatus.GIVEN for rate in board.rates.values())
     return "rates given" if given else f"mode {board.query.mode}"
 

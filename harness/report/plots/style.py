@@ -43,7 +43,7 @@ _SETTINGS: dict[Any, Any] = {
 
 @contextmanager
 def settings(font_size: float = 10) -> Iterator[None]:
-    """Within it a figure is made and written: matplotlib's defaults and ours, whatever the user's own are."""
+    """Apply matplotlib's defaults and ours, whatever the user's settings are."""
     import matplotlib
 
     with matplotlib.rc_context():
@@ -53,7 +53,7 @@ def settings(font_size: float = 10) -> Iterator[None]:
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure, in inches, whose parts make room for each other; no window and no list holds it."""
+    """Return an empty figure (in inches) with constrained layout, outside of pyplot."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -90,7 +90,7 @@ def save(figure: Figure, path: Path) -> Path:
 
 
 def file_name(text: str) -> str:
-    """A name that any file system takes and that leads nowhere; one that had to change says so by a hash."""
+    """Return a name that is safe in every file system; a changed one ends with a hash."""
     safe = re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip("-._")[:_LONGEST_NAME]
     return safe if safe and safe == text.lower() else f"{safe or 'dataset'}-{digest(text)[:8]}"
 
@@ -116,7 +116,7 @@ _LINE = 100
 
 @dataclass(frozen=True)
 class SystemStyle:
-    """One system's."""
+    """Style of a system: colour, marker, dash and hatch."""
 
     colour: str
     marker: str
@@ -125,9 +125,9 @@ class SystemStyle:
 
 
 def system_styles(systems: Iterable[str]) -> dict[str, SystemStyle]:
-    """A look for each system of a table's rows; given the same rows, always the same.
+    """Return a style for each system of a table's rows, always the same for the same rows.
 
-    The most frequent come first, so that those which are often seen together share no colour.
+    The most frequent come first, so that systems that are often seen together share no colour.
     """
     times = Counter(systems)
     return {
@@ -142,7 +142,7 @@ def system_styles(systems: Iterable[str]) -> dict[str, SystemStyle]:
 
 
 def plain_text(name: str, longest: int = 500) -> str:
-    """A stranger's text as the picture's font can show it: one line, code points for what it has no glyph for."""
+    """Return foreign text on one line, with code points for characters that the font lacks."""
     known = _glyphs()
     shown = "".join(each if ord(each) in known else f"[U+{ord(each):04X}]" for each in one_line(name))
     shown = shown if len(shown) <= longest else f"{shown[: longest - 1]}…"
@@ -151,7 +151,7 @@ def plain_text(name: str, longest: int = 500) -> str:
 
 
 def short_names(names: Iterable[str]) -> dict[str, str]:
-    """What each name is called in a picture: cut where it is long, and never as another one is."""
+    """Return a unique label for each name, cut where it is long."""
     found: dict[str, str] = {}
     for name in dict.fromkeys(names):
         cut = label = plain_text(name, _LONGEST)
@@ -163,14 +163,14 @@ def short_names(names: Iterable[str]) -> dict[str, str]:
 
 
 def first_of(items: Iterable[str]) -> str:
-    """Some of many, with how many there are besides."""
+    """Return the first of many items, with the number of the others."""
     every = list(items)
     more = f" and {len(every) - _LISTED} more" if len(every) > _LISTED else ""
     return "; ".join(every[:_LISTED]) + more
 
 
 def small_print(sentences: Iterable[str]) -> list[str]:
-    """Sentences in lines that fit below a picture."""
+    """Return sentences in lines that fit below a plot."""
     return [line for each in sentences for line in textwrap.wrap(plain_text(each, 1200), _LINE)]
 
 
@@ -202,7 +202,7 @@ class Canvas:
 
 
 def new_canvas(frame: Frame, height: float, entries: int = 0, columns: int = 3) -> Canvas:
-    """A figure with title and small print; its axes are laid out between them.
+    """Return a figure with title and small print; its axes are laid out between them.
 
     Args:
         frame: what stands there.
@@ -224,7 +224,7 @@ def new_canvas(frame: Frame, height: float, entries: int = 0, columns: int = 3) 
 
 
 def add_legend(canvas: Canvas, entries: Sequence[tuple[Any, str]], columns: int = 3) -> None:
-    """Handles and their names, between picture and small print."""
+    """Add handles and their names between axes and small print."""
     handles, names = zip(*entries, strict=True)
     drawn = canvas.figure.legend(
         handles,
@@ -241,7 +241,7 @@ def add_legend(canvas: Canvas, entries: Sequence[tuple[Any, str]], columns: int 
 
 
 def system_entries(names: Iterable[str], styles: Mapping[str, SystemStyle], **drawn: Any) -> list[tuple[Any, str]]:
-    """A legend's entries: each system's marker, or its line where ``linestyle`` is asked for."""
+    """Return legend entries: each system's marker, or its line with ``linestyle``."""
     from matplotlib.lines import Line2D
 
     called = short_names(sorted(set(names)))
@@ -278,6 +278,6 @@ def set_number_axis(axis: Any, values: Iterable[float], *, from_zero: bool = Tru
 
 
 def add_grid(axes: Axes, which: Any = "both") -> None:
-    """Faint lines, and no box."""
+    """Draw faint lines, and no box."""
     axes.grid(axis=which, color="#dddddd", linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)

@@ -11,7 +11,7 @@ import pytest
 from harness.aws.batch.job_definition import Options, Requirements
 from harness.aws.clients import Connections, parse_uri
 from harness.aws.ec2.account import Account
-from harness.pricing import hardware_profiles, instances
+from harness.pricing import instances
 from tests.aws import server
 
 AGENT = "python@sha256:" + "a" * 64
@@ -27,7 +27,7 @@ def connections(aws: str) -> Connections:
 @pytest.fixture
 def wanted() -> Make:
     """Makes requirements of two profiles on two types; options by their names."""
-    known = instances.read("aws")
+    known = instances.read_instances("aws")
 
     def make(**changes: Any) -> Requirements:
         fixed = {name: changes.pop(name) for name in ("suite", "machines") if name in changes}
@@ -35,8 +35,8 @@ def wanted() -> Make:
             **{"region": server.REGION, "work": parse_uri("s3://bucket/work"), "agent_image": AGENT, **changes}
         )
         machines = (
-            (hardware_profiles.profile("cpu1-mem1"), known["m6gd.medium"]),
-            (hardware_profiles.profile("cpu2-mem4"), known["c7g.xlarge"]),
+            (instances.hardware_profile("cpu1-mem1"), known["m6gd.medium"]),
+            (instances.hardware_profile("cpu2-mem4"), known["c7g.xlarge"]),
         )
         return Requirements(**{"suite": "quick", "machines": machines, **fixed}, options=options)
 

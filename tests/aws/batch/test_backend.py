@@ -35,7 +35,7 @@ from tests.aws import server
 from tests.aws.batch.conftest import ROLE_ID, Make
 from tests.support.job_fixtures import planned
 
-KNOWN = instances.read("aws")
+KNOWN = instances.read_instances("aws")
 WORK = parse_uri("s3://bucket/work")
 BUNDLE = Input("inputs/bundles/x.tar.gz", "0" * 64, 1)
 QUEUE = suite_stack.queue("quick", "c7g.xlarge")

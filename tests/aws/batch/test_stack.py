@@ -16,13 +16,13 @@ from harness.aws.batch.job_definition import Requirements, check, command, needs
 from harness.aws.clients import Connections, parse_uri
 from harness.aws.ec2.account import Account
 from harness.errors import AwsError, UsageError
-from harness.pricing import hardware_profiles, instances
+from harness.pricing import instances
 from tests.aws import server
 from tests.aws.batch.conftest import AGENT, Make
 from tests.support.messages import messages
 
 LINT = Path(sys.executable).with_name("cfn-lint")
-KNOWN = instances.read("aws")
+KNOWN = instances.read_instances("aws")
 OWNER = "0123456789ab"
 
 
@@ -78,7 +78,7 @@ def test_a_job_takes_its_whole_instance_unless_it_shares_it(wanted: Make) -> Non
 
 
 def test_a_job_with_gpus_has_its_host_for_itself() -> None:
-    envelope, instance = hardware_profiles.profile("gpu1-cpu1-mem4"), KNOWN["g4dn.xlarge"]
+    envelope, instance = instances.hardware_profile("gpu1-cpu1-mem4"), KNOWN["g4dn.xlarge"]
     check(envelope, instance, shared=False)
     with pytest.raises(UsageError, match="cannot share a GPU"):
         check(envelope, instance, shared=True)
@@ -100,7 +100,7 @@ REGISTERED = {
 def test_no_job_asks_for_more_memory_than_hosts_register(name: str, registered: int) -> None:
     """It would wait for ever."""
     assert room_mib(KNOWN[name]) <= registered - 32
-    assert needs(hardware_profiles.profile("cpu1-mem1"), KNOWN[name], shared=False) == (KNOWN[name].vcpus, 512)
+    assert needs(instances.hardware_profile("cpu1-mem1"), KNOWN[name], shared=False) == (KNOWN[name].vcpus, 512)
 
 
 def test_the_filled_in_command_fits_into_what_ecs_takes(wanted: Make) -> None:
@@ -164,7 +164,7 @@ def test_environments_are_changed_in_place(wanted: Make) -> None:
 @pytest.mark.slow
 def test_cloudformations_own_linter_finds_no_mistake_but_a_planted_one(wanted: Make, tmp_path: Path) -> None:
     """All in one call: it takes seconds to start."""
-    gpu = (hardware_profiles.profile("gpu1-cpu1-mem4"), KNOWN["g4dn.xlarge"])
+    gpu = (instances.hardware_profile("gpu1-cpu1-mem4"), KNOWN["g4dn.xlarge"])
     paths = []
     for changes in ({}, {"spot": True, "max_instances": 9}, {"suite": "a.b_c-d"}):
         paths.append(tmp_path / f"clean-{len(paths)}.json")

@@ -24,7 +24,7 @@ from tests.support import sample_records
 from tests.support.job_fixtures import planned
 
 GIB = 1 << 30
-KNOWN = instances.read("aws")
+KNOWN = instances.read_instances("aws")
 LARGE, XLARGE = ChosenMachine(KNOWN["m6i.large"], 0.096), ChosenMachine(KNOWN["m6i.xlarge"], 0.192)
 MACHINES = {"small": LARGE, "big": XLARGE}
 

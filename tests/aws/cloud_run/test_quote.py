@@ -23,7 +23,9 @@ BUILD = PlannedPart(
 WORK = PlannedPart("002", "m6i.large", 0.2, 40, jobs=JOBS, expected_s=3600, worst_s=7200, measured=True)
 PARTS = (BUILD, WORK)
 MACHINES = {
-    "p": ChosenMachine(instances.read("aws")["m6i.large"], 0.2, "p is priced on t3.small, which is left out: why")
+    "p": ChosenMachine(
+        instances.read_instances("aws")["m6i.large"], 0.2, "p is priced on t3.small, which is left out: why"
+    )
 }
 
 

@@ -203,7 +203,7 @@ def forget() -> None:
     from nltk import tokenize
 
     tokenize._get_punkt_tokenizer.cache_clear()
-    answers.need_tokenizer.cache_clear()
+    answers.check_tokenizer.cache_clear()
 
 
 def hashes(dataset: Dataset) -> list[object]:

@@ -144,7 +144,7 @@ class Scene:
             self.backend,
             Indexes(self.work),
             lambda part, jobs: self.written.append((part.name, tuple(job.key for job in jobs))),
-            instances.read("aws"),
+            instances.read_instances("aws"),
             self.clock,
             Board("s-1", 3, 1.0),
             terms.pop("most", 8),

@@ -30,7 +30,7 @@ from tests.aws.ec2.conftest import Field, launched_and_terminated
 from tests.aws.ec2.faults import Injected
 from tests.aws.server import REGION
 
-KNOWN = instances.read("aws")
+KNOWN = instances.read_instances("aws")
 PART = PlannedPart("cpu1-mem1", "m6i.large", 0.1, 42)
 BUNDLE = Input("inputs/bundles/b.tar.gz", "0" * 64, 1)
 

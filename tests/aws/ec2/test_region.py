@@ -14,7 +14,7 @@ from harness.pricing import instances
 from tests.aws.ec2.conftest import launched_and_terminated
 from tests.aws.server import REGION
 
-KNOWN = instances.read("aws")
+KNOWN = instances.read_instances("aws")
 LARGE, WIDE = KNOWN["m6i.large"], KNOWN["m6i.8xlarge"]
 
 

@@ -33,7 +33,7 @@ def test_the_price_is_of_the_cheapest_type_that_has_it_beside_its_hosts_own_need
     assert rent.measured.instance.architecture == "x86_64"
     assert rent.anywhere.usd_per_hour <= rent.measured.usd_per_hour
     for offer in (rent.measured, rent.anywhere):
-        assert offers.reserve().left(offer.instance.memory_bytes) >= 3 * 1024 * MIB
+        assert offers.host_reserve().left(offer.instance.memory_bytes) >= 3 * 1024 * MIB
 
 
 def test_an_envelope_that_no_type_provides_is_one_line_of_the_verdict(

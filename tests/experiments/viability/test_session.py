@@ -230,7 +230,7 @@ def test_another_sample_is_another_question(ask: Asker) -> None:
 def test_a_claim_keeps_all_that_was_asked(ask: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.experiments.viability.validation.architecture", lambda _: "x86_64")
     asked, _ = ask(needs(1), Question(Criteria(least=(MinimumMeasure("RR@10", 0.1),))))
-    found = validation.validate(asked, instances.read("aws")["m6g.medium"])
+    found = validation.validate(asked, instances.read_instances("aws")["m6g.medium"])
     assert found.least == {"RR@10": 0.1} and "RR@10 >= 0.1" in render.render_validation(found, "md")
 
 

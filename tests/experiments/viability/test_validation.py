@@ -16,7 +16,7 @@ from harness.records import Outcome
 from tests.experiments.viability.conftest import Asker, Life, needs
 
 GIB = 1 << 30
-SMALL = replace(instances.read("aws")["m6g.medium"], architecture="x86_64")
+SMALL = replace(instances.read_instances("aws")["m6g.medium"], architecture="x86_64")
 LEFT = 4 * 1024 - 512 - 64  # MiB: the reserve's 512 MiB and 1/64
 
 

@@ -15,7 +15,7 @@ Fetch = Callable[..., Result]
 def root(tmp_path: Path) -> Path:
     """A copy of the shipped instance_profiles/: what a new snapshot is added to."""
     copy = tmp_path / "instance_profiles"
-    shutil.copytree(instances.folder(), copy, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    shutil.copytree(instances.data_folder(), copy, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
     return copy
 
 

@@ -57,7 +57,7 @@ def test_prices_become_a_snapshot_that_harness_reads(root: Path, fetch: Fetch) -
         f"{path}: 1 on-demand, 1 reserved-1y, 1 reserved-3y; source: AWS price list published {aws.DATE}\n"
     )
     assert path.read_text() == (
-        prices.HEADER + "\n"
+        prices.PRICE_HEADER + "\n"
         f"aws,us-east-1,m5.large,on-demand,0.097,{aws.DATE},AWS price list published {aws.DATE}\n"
         f"aws,us-east-1,m5.large,reserved-1y,0.061,{aws.DATE},AWS price list published {aws.DATE}\n"
         f"aws,us-east-1,m5.large,reserved-3y,0.041,{aws.DATE},AWS price list published {aws.DATE}\n"
@@ -82,7 +82,7 @@ def test_every_snapshot_has_its_checksum_afterwards(root: Path, fetch: Fetch) ->
 
 
 def test_types_that_were_not_known_bring_their_facts(root: Path, fetch: Fetch) -> None:
-    known = instances.read("aws", root)
+    known = instances.read_instances("aws", root)
     graviton = {"physicalProcessor": "AWS Graviton9 Processor", "vcpu": "1", "memory": "1,952 GiB"}
     listed = (
         offers()
@@ -95,7 +95,7 @@ def test_types_that_were_not_known_bring_their_facts(root: Path, fetch: Fetch) -
         result = fetch("list", "--endpoint", server.url)
     assert result.exit_code == 0
     assert "new types, with facts: g5.96xlarge, m99.metal-24xl, m99g.medium, t99.nano\n" in result.stdout
-    found = instances.read("aws", root)
+    found = instances.read_instances("aws", root)
     assert {name: found[name] for name in known} == known
     assert set(found) - set(known) == {"m99g.medium", "t99.nano", "m99.metal-24xl", "g5.96xlarge"}
     arm, small, metal, cards = (found[name] for name in ("m99g.medium", "t99.nano", "m99.metal-24xl", "g5.96xlarge"))
@@ -129,7 +129,7 @@ def test_a_type_about_which_the_list_says_too_little_is_left_out_by_name(
     assert result.exit_code == 0
     assert f"left out: z99.large: {reason}; add a row to instances/aws.csv by hand, then fetch again\n" in result.stdout
     assert prices.snapshot(root=root).price_of("z99.large") is None
-    assert "z99.large" not in instances.read("aws", root)
+    assert "z99.large" not in instances.read_instances("aws", root)
 
 
 def test_a_price_of_nothing_is_no_price(root: Path, fetch: Fetch) -> None:

@@ -78,7 +78,7 @@ def test_the_cheapest_zone_at_its_newest_price_becomes_a_snapshot(root: Path, fe
     path = snapshot_file(root)
     day = re.search(r"\d{4}-\d{2}-\d{2}", path.name)[0]
     assert path.read_text() == (
-        prices.HEADER + "\n"
+        prices.PRICE_HEADER + "\n"
         f"aws,us-east-1,c5.large,spot,0.0369,{day},EC2 DescribeSpotPriceHistory (cheapest zone)\n"
         f"aws,us-east-1,m5.large,spot,0.0374,{day},EC2 DescribeSpotPriceHistory (cheapest zone)\n"
     )

@@ -12,7 +12,7 @@ from harness.pricing import instances, prices
 from harness.pricing.instances import Instance
 
 GIB = 2**30
-ROOT = instances.folder()
+ROOT = instances.data_folder()
 PROVIDERS = ("aws", "azure", "gcp")
 # As they were the day they came: a snapshot that changes changes every table that was ever priced with it.
 SUMS = {
@@ -30,14 +30,14 @@ def of_day(day: str, region: str = "us-east-1") -> prices.Snapshot:
 
 @pytest.fixture(scope="module")
 def aws() -> dict[str, Instance]:
-    return instances.read("aws")
+    return instances.read_instances("aws")
 
 
 def test_every_snapshot_is_whole_and_every_price_has_facts() -> None:
-    files = prices.files()
+    files = prices.snapshot_files()
     assert {file.path.name for file in files} >= set(SUMS)
     for file in files:
-        found = prices.read(file)
+        found = prices.read_snapshots(file)
         assert found, file.path
         assert all(price > 0 and instance.vcpus for one in found.values() for instance, price in one.prices)
 

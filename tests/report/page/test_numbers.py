@@ -27,7 +27,11 @@ from tests.support.chance import chance
 pytestmark = pytest.mark.browser
 
 # In the order of the page.
-SNAPSHOTS = [row_pricing.tariff(snapshot) for file in prices.files() for snapshot in prices.read(file).values()]
+SNAPSHOTS = [
+    row_pricing.tariff(snapshot)
+    for file in prices.snapshot_files()
+    for snapshot in prices.read_snapshots(file).values()
+]
 WEIGHTS = ((0.5, 0.25, 0.25), (0.9, 0.05, 0.05), (0.1, 0.8, 0.1), (0.35, 0, 0.65), (1, 0, 0), (0, 0.5, 0.5))
 # What stands of each row: rank, score, front.
 _SHOWN = """() => {

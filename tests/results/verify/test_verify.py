@@ -157,7 +157,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str, str, str]] = {
     "run": (
         lambda f: replace(f, reader.RUN, b"x"),
         "run.trec.gz",
-        "damaged, or named wrongly",
+        "damaged or misnamed",
         "what can be read",
     ),
     "stranger": (

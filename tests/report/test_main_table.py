@@ -350,3 +350,14 @@ def test_the_writers_load_nothing_heavy() -> None:
         check=True,
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_a_changed_checkout_is_said(table: Table) -> None:
+    first = table.rows[2]
+    changed = dataclasses.replace(
+        first, machine=dataclasses.replace(first.machine, harness_commit="0123456789abcdef-dirty")
+    )
+    assert "harness 0.1.0 (0123456789ab with changes)" in report.render(
+        dataclasses.replace(table, rows=(changed,)), "md"
+    )
+    assert "harness 0.1.0 (0123456789ab)" in report.render(dataclasses.replace(table, rows=(first,)), "md")

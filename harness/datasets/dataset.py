@@ -1,0 +1,127 @@
+"""A dataset: corpus, queries and judgements; and fixed samples of its queries."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections import Counter
+from dataclasses import asdict, dataclass
+
+from harness.datasets.answers import Answers
+from harness.datasets.corpus import PreparedCorpus
+from harness.errors import FileError
+from harness.records import Query, digest
+from harness.results.schema import ANSWER_DEPTHS, JUDGED_HITS
+
+# Without other queries, at most one in five queries of a sample warms up.
+_WARMUP_DIVISOR = 5
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Corpus, queries and judgements under one name.
+
+    ``qrels`` is the text of a TREC qrels file.  A dataset with ``answers`` has no list of relevant documents:
+    :meth:`judge` looks for an answer in each retrieved document.
+    """
+
+    name: str
+    corpus: PreparedCorpus
+    queries: tuple[Query, ...]
+    qrels: bytes
+    answers: Answers | None = None
+
+    @property
+    def qrels_sha256(self) -> str:
+        """Hash of the judgements."""
+        return hashlib.sha256(self.judgements[1]).hexdigest()
+
+    @property
+    def judgements(self) -> tuple[str, bytes]:
+        """Suffix and content of the judgements' file beside the results."""
+        return ("answers.json", self.answers.content) if self.answers else ("trec", self.qrels)
+
+    @property
+    def judged(self) -> frozenset[str]:
+        """Ids of the queries that can be judged."""
+        if self.answers:
+            return frozenset(self.answers.by_query)
+        return frozenset(line.split(maxsplit=1)[0] for line in self.qrels.decode("utf-8").splitlines())
+
+    def unknown_judged(self) -> tuple[tuple[str, str], ...]:
+        """Return query and document of each judgement whose document the corpus lacks."""
+        pairs = [(fields[0], fields[2]) for fields in map(str.split, self.qrels.decode("utf-8").splitlines())]
+        unknown = self.corpus.unknown({document for _, document in pairs})
+        return tuple(pair for pair in pairs if pair[1] in unknown)
+
+    def judge(self, run: bytes) -> dict[str, bytes] | None:
+        """Judge the hits of a TREC run by their texts; return ``None`` if there are qrels.
+
+        Returns:
+            The files that a job keeps: TREC qrels of exactly the run's hits, and the depths of answers.
+        """
+        if self.answers is None:
+            return None
+        texts = self.corpus.texts
+        return {JUDGED_HITS: self.answers.judge(run, texts), ANSWER_DEPTHS: self.answers.depths(run, texts)}
+
+
+@dataclass(frozen=True)
+class QuerySample:
+    """Queries of a measurement: ``sample`` is judged, and timed except for the queries that ``warmup`` shares."""
+
+    sample: tuple[Query, ...]
+    warmup: tuple[Query, ...]
+
+    @property
+    def timed(self) -> tuple[Query, ...]:
+        """Queries of the sample that do not warm up."""
+        warm = frozenset(self.warmup)
+        return tuple(query for query in self.sample if query not in warm)
+
+    @property
+    def held_out(self) -> frozenset[str]:
+        """Ids of the queries that warm up and are judged, never timed."""
+        return frozenset(query.query_id for query in frozenset(self.sample) & frozenset(self.warmup))
+
+    @property
+    def sample_sha256(self) -> str:
+        """Hash of the sample."""
+        return digest([asdict(query) for query in self.sample])
+
+    @property
+    def warmup_sha256(self) -> str:
+        """Hash of the warm-up queries."""
+        return digest([asdict(query) for query in self.warmup])
+
+
+def draw_sample(dataset: Dataset, size: int, warmup: int, seed: int) -> QuerySample:
+    """Draw a fixed sample of at most ``size`` judged queries, and at most ``warmup`` queries to warm up with.
+
+    Warm-up queries are those outside the sample.  If they are fewer than a fifth of it, queries of the sample fill up
+    to that fifth; those are judged and never timed.  Titles of documents would not do: a just-in-time compiler compiles
+    other code for them.
+
+    Raises:
+        FileError: no query has a judgement, or no query is left to warm up with.
+    """
+    judged = dataset.judged
+    eligible = sorted((query for query in dataset.queries if query.query_id in judged), key=lambda q: q.query_id)
+    if not eligible:
+        raise FileError(f"dataset {dataset.name}: no query has a judgement; add some to its qrels")
+    shuffled = random.Random(f"sample:{seed}").sample(eligible, len(eligible))
+    drawn = shuffled[:size]
+    ids, texts = {query.query_id for query in drawn}, Counter(query.text for query in drawn)
+    rest = sorted((query for query in dataset.queries if query.query_id not in ids), key=lambda query: query.query_id)
+    others = [query for query in rest if query.text not in texts]
+    warm = random.Random(f"warmup:{seed}").sample(others, min(warmup, len(others)))
+    missing = min(warmup, max(len(drawn) // _WARMUP_DIVISOR, 1)) - len(warm)
+    if missing > 0 and len(drawn) > 1:
+        # Never a text that is timed too: an answer cached during warm-up would make it fast.
+        warm += [query for query in drawn if texts[query.text] == 1][:missing]
+    if not warm or len(set(drawn) - set(warm)) == 0:
+        raise FileError(
+            f"dataset {dataset.name}: {len(drawn)} queries leave none to warm up with; add queries with other texts,"
+            " judged or not"
+        )
+    return QuerySample(tuple(sorted(drawn, key=lambda query: query.query_id)), tuple(warm))

@@ -1,0 +1,215 @@
+"""The common ground of dataset formats: what a format's reader returns, and how it reads files.
+
+Files may be plain, ``.gz`` or ``.zst``.  Every line has a place, ``FILE: line N``, that errors name.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import re
+import zlib
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, NamedTuple, cast
+
+from harness.datasets.answers import Answers
+from harness.driver.adapter import MAX_ID_CHARS
+from harness.errors import FileError
+from harness.records import Query
+
+_SUFFIXES = ("", ".gz", ".zst")
+_DAMAGED = (EOFError, OSError, zlib.error)
+
+
+class SourceDocument(NamedTuple):
+    """One document as its file has it."""
+
+    place: str
+    doc_id: str
+    title: str
+    text: str
+
+
+@dataclass(frozen=True)
+class DocumentStream:
+    """A corpus as its files have it, to be streamed.
+
+    ``label`` names it in errors; ``kind`` (how its files are read) and the ``files`` identify its content; ``read``
+    streams it anew at each call; ``total`` returns the number of documents (0: unknown), and may have to read for it.
+    """
+
+    label: str
+    kind: str
+    files: tuple[Path, ...]
+    read: Callable[[], Iterator[SourceDocument]]
+    total: Callable[[], int] = lambda: 0
+
+
+@dataclass(frozen=True)
+class DatasetSource:
+    """Documents, queries and judgements of a dataset: ``qrels``, or ``answers`` that decide relevance."""
+
+    documents: DocumentStream
+    queries: tuple[Query, ...]
+    qrels: bytes = b""
+    answers: Answers | None = None
+
+
+def find_files(folder: Path, patterns: Iterable[str]) -> list[Path]:
+    """Return the files that match a pattern, plain or compressed; only the plain one of two."""
+    paths: dict[Path, Path] = {}
+    for pattern in patterns:
+        for suffix in _SUFFIXES:
+            for path in sorted(folder.glob(pattern + suffix)):
+                if path.is_file():
+                    paths.setdefault(path.parent / plain_name(path), path)
+    return list(paths.values())
+
+
+def find_one(folder: Path, patterns: Iterable[str]) -> Path:
+    """Return the only file that matches a pattern; raise FileError if there are several."""
+    paths = find_files(folder, patterns)
+    if len(paths) > 1:
+        names = ", ".join(path.name for path in paths)
+        raise FileError(f"{folder}: {names}: which one? leave one of them in the folder")
+    return paths[0]
+
+
+def plain_name(path: Path) -> str:
+    """Return the file's name without ``.gz`` or ``.zst``."""
+    return path.name.removesuffix(".gz").removesuffix(".zst")
+
+
+@contextmanager
+def open_file(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file's uncompressed content; raise FileError if it cannot be opened or is damaged."""
+    try:
+        with path.open("rb") as file:
+            if path.suffix == ".gz":
+                yield cast(IO[bytes], gzip.GzipFile(fileobj=file))
+            elif path.suffix == ".zst":
+                import pyarrow as pa  # fails on a truncated file, as zstandard's reader does not
+
+                yield io.BufferedReader(pa.CompressedInputStream(pa.PythonFile(file, "r"), "zstd"), 1 << 20)
+            else:
+                yield file
+    except _DAMAGED as error:
+        raise FileError(f"{path}: cannot be read: {error}") from error
+
+
+def read_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield each line with its number, from 1; skip a byte order mark.
+
+    Raises:
+        FileError: the file cannot be read, is damaged or is not UTF-8.
+    """
+    number = 0
+    with open_file(path) as file:
+        try:
+            for line in file:
+                number += 1
+                yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except (UnicodeDecodeError, *_DAMAGED) as error:
+            raise FileError(f"{path}: line {number}: cannot be read: {error}") from error
+
+
+def read_json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield each line's object with its place; skip empty lines.
+
+    Raises:
+        FileError: as :func:`read_lines`, or a line has no JSON object.
+    """
+    for number, line in read_lines(path):
+        if not line.strip():
+            continue
+        place = f"{path}: line {number}"
+        try:
+            raw = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise FileError(f"{place}: not valid JSON: {error}") from error
+        if not isinstance(raw, dict):
+            raise FileError(f"{place}: {type(raw).__name__}, expected an object")
+        yield place, raw
+
+
+def read_columns(path: Path, layouts: Iterable[str], header: bool = False) -> Iterator[tuple[str, list[str]]]:
+    """Yield the tab-separated fields of each line with their place; skip empty lines.
+
+    Args:
+        layouts: names of the columns, joined by a blank, for each allowed width.
+        header: skip the first line.
+
+    Raises:
+        FileError: as :func:`read_lines`, or a line has another number of fields.
+    """
+    expected = {len(layout.split()): layout for layout in layouts}
+    for number, ended in read_lines(path):
+        line = ended.rstrip("\r\n")
+        if not line or (header and number == 1):
+            continue
+        fields = line.split("\t")
+        if len(fields) not in expected:
+            allowed = " or ".join(f"'{layout}'" for layout in expected.values())
+            raise FileError(f"{path}: line {number}: {len(fields)} fields between tabs, expected {allowed}")
+        yield f"{path}: line {number}", fields
+
+
+def text_field(place: str, raw: dict[str, Any], key: str) -> str:
+    """Return the text under a key; raise FileError if it is missing or not a text."""
+    value = raw.get(key)
+    if not isinstance(value, str):
+        fault = "is missing" if value is None else f"is {type(value).__name__}, expected text"
+        raise FileError(f"{place}: key '{key}' {fault}")
+    return value
+
+
+def collect_queries(rows: Iterable[tuple[str, str, str]]) -> tuple[Query, ...]:
+    """Return queries from (place, id, text); raise FileError if an id is invalid or repeats."""
+    queries: dict[str, Query] = {}
+    for place, query_id, text in rows:
+        if query_id in queries:
+            raise FileError(f"{place}: id {query_id!r} comes twice")
+        check_id(place, query_id)
+        # UTF-8 cannot hold a lone surrogate; the corpus is treated alike.
+        queries[query_id] = Query(query_id, text.encode("utf-8", "replace").decode("utf-8"))
+    return tuple(queries.values())
+
+
+def collect_qrels(
+    rows: Iterable[tuple[str, str, str, str]], queries: Iterable[Query] | None = None, queries_file: str = ""
+) -> bytes:
+    """Return the text of a TREC qrels file from (place, query, document, grade).
+
+    Args:
+        rows: the judgements.
+        queries: refuse judgements of other queries; ``None``: keep them, although they are ignored.
+        queries_file: name of the queries' file for errors.
+
+    Raises:
+        FileError: a grade is not a whole number, a query is unknown, an id is invalid, or a pair repeats.
+    """
+    known: Collection[str] | None = None if queries is None else {query.query_id for query in queries}
+    lines: list[str] = []
+    pairs: set[tuple[str, str]] = set()
+    for place, query_id, doc_id, grade in rows:
+        if not re.fullmatch(r"-?[0-9]+", grade):
+            raise FileError(f"{place}: grade {grade!r} is not a whole number")
+        if known is not None and query_id not in known:
+            raise FileError(f"{place}: query {query_id!r} is not in {queries_file}")
+        if (query_id, doc_id) in pairs:
+            raise FileError(f"{place}: document {doc_id!r} is judged twice for {query_id!r}")
+        check_id(place, query_id)
+        check_id(place, doc_id)
+        pairs.add((query_id, doc_id))
+        lines.append(f"{query_id} 0 {doc_id} {grade}\n")
+    return "".join(lines).encode("utf-8")
+
+
+def check_id(place: str, value: str) -> None:
+    """Raise FileError for an id that a TREC run or a list with one id a line cannot hold."""
+    if not 0 < len(value) <= MAX_ID_CHARS or not value.isprintable() or " " in value:
+        raise FileError(f"{place}: id {value!r} must be 1 to {MAX_ID_CHARS} characters with no blanks")
