@@ -12,9 +12,9 @@ from harness import config
 from harness.aws import clients
 from harness.aws.clients import Connections, parse_uri
 from harness.aws.cloud_run import journal
-from harness.aws.cloud_run.records import Run
+from harness.aws.cloud_run.records import CloudRun
 from harness.aws.ec2 import account, instances
-from harness.aws.ec2.instances import Box, Found
+from harness.aws.ec2.instances import OwnedInstance, OwnedResources
 from harness.aws.objects import Objects
 from harness.cli.options import agree
 from harness.cli.output import columns
@@ -115,7 +115,9 @@ def _types(suites: tuple[Path, ...], named: tuple[str, ...], region: str) -> lis
 @ec2.command()
 @_work_argument
 @_region_option
-@click.option("--results-too", is_flag=True, help="Delete the objects below the work folder too: inputs, runs, boxes.")
+@click.option(
+    "--results-too", is_flag=True, help="Delete the objects below the work folder too: inputs, runs, workers."
+)
 def down(work: str, region: str | None, results_too: bool) -> None:
     """Remove what `harness ec2 up` made.  Refuses while an instance is alive, in any region."""
     connections = Connections(region)
@@ -181,12 +183,12 @@ def _region(connections: Connections) -> str:
     return region
 
 
-def _inspect(connections: Connections, region: str | None, all_owners: bool) -> tuple[Found, str]:
+def _inspect(connections: Connections, region: str | None, all_owners: bool) -> tuple[OwnedResources, str]:
     owner = clients.owner(connections, config.cache_folder())
     return instances.look(connections, region, None if all_owners else owner), owner
 
 
-def _show(found: Found, owner: str) -> None:
+def _show(found: OwnedResources, owner: str) -> None:
     if found.others:
         # Also ours, should we be known to AWS by another name today.
         click.echo(f"{found.others} instances of other owners are alive; --all-owners shows them")
@@ -197,7 +199,7 @@ def _show(found: Found, owner: str) -> None:
     def mine(of: dict[str, str]) -> str:
         return "ours" if of.get(clients.OWNER) == owner else "another's"
 
-    def row(box: Box) -> tuple[str, ...]:
+    def row(box: OwnedInstance) -> tuple[str, ...]:
         return (
             box.region,
             box.instance_id,
@@ -218,7 +220,7 @@ def _show(found: Found, owner: str) -> None:
     columns(head, rows)
 
 
-def _unread_regions(found: Found, needed: set[str]) -> list[str]:
+def _unread_regions(found: OwnedResources, needed: set[str]) -> list[str]:
     """Print the regions that a policy closes to the account; return a line for each other unread region."""
     closed = [failure for failure in found.failed if failure.denied and failure.region not in needed]
     if closed:
@@ -227,7 +229,7 @@ def _unread_regions(found: Found, needed: set[str]) -> list[str]:
     return [str(failure) for failure in found.failed if failure not in closed]
 
 
-def _open_runs(connections: Connections, work: str) -> list[Run]:
+def _open_runs(connections: Connections, work: str) -> list[CloudRun]:
     """Return the open runs below a folder; none without the bucket."""
     try:
         return journal.open_runs(Objects(connections, parse_uri(work)))
