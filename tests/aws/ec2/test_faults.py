@@ -262,7 +262,7 @@ def test_the_same_command_in_another_region_is_sent_to_the_run_s_own(plain: Fiel
     with interrupted(plain) as boxes:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(run.prices, "snapshot", lambda **_: snapshot(region=f"aws/{REGION}", term="on-demand"))
-            patch.setattr(run.storage, "price", lambda *_: SimpleNamespace(usd_per_gib_month=0.08))
+            patch.setattr(run.prices, "storage_price", lambda *_: SimpleNamespace(usd_per_gib_month=0.08))
             for dry_run in (True, False):
                 request = replace(plain.request(), region="us-west-2", dry_run=dry_run)
                 with pytest.raises(UsageError, match=f"is open in {REGION}; give --region {REGION}"):
