@@ -27,8 +27,7 @@ from botocore.awsrequest import AWSResponse
 from benchmarks import reprice
 from harness.aws.clients import Connections, S3Uri
 from harness.aws.results import mirror
-from harness.aws.results.mirror import Wants, sync
-from harness.aws.results.names import Place
+from harness.aws.results.mirror import FileSelection, MirroredFolder, sync
 from harness.results.reader import RESULT
 from tests.aws import server
 
@@ -113,8 +112,8 @@ class _Raw(io.BytesIO):
 
 
 def _time(folder: Path, connections: Connections, replay: Replay, latencies_ms: Sequence[float]) -> None:
-    def read(cache: str, wants: Wants = Wants.FIGURES, *, thorough: bool = False) -> None:
-        sync(Place(_PLACE, folder / cache), connections, wants, thorough=thorough)
+    def read(cache: str, wants: FileSelection = FileSelection.FIGURES, *, thorough: bool = False) -> None:
+        sync(MirroredFolder(_PLACE, folder / cache), connections, wants, thorough=thorough)
 
     with _timed("moto itself, first read of all that makes tables", replay):
         read("moto")
@@ -125,7 +124,7 @@ def _time(folder: Path, connections: Connections, replay: Replay, latencies_ms: 
         print(f"{latency_ms:g} ms for each request:")
         if latency_ms == latencies_ms[0]:
             with _timed("first read of records", replay):
-                read("records", Wants.RECORDS)
+                read("records", FileSelection.RECORDS)
             with _timed("first read of all that makes tables", replay):
                 read("tables")
         with _timed("second read", replay):

@@ -104,9 +104,9 @@ def _folder(results: Place, cache: Path) -> Path:
             raise UsageError(f'{results}: a path keeps one of the two slashes; give the text "s3://..." instead')
         return Path(results)
     from harness.aws.results import open_to_read
-    from harness.aws.results.mirror import Wants
+    from harness.aws.results.mirror import FileSelection
 
-    return open_to_read(results, cache, Wants.FIGURES)
+    return open_to_read(results, cache, FileSelection.FIGURES)
 
 
 def _date(text: datetime.date | str | None) -> datetime.date | None:

@@ -41,7 +41,7 @@ class Tree(ConfigModel):
         ({"title": "t", "leaf": {"depth": 1, "ratio": float("nan")}}, "key 'leaf.ratio': Input should be a finite"),
     ],
 )
-def test_each_mistake_is_one_line(raw: dict[str, Any], said: str) -> None:
+def test_mistake_is_reported_in_one_line(raw: dict[str, Any], said: str) -> None:
     with pytest.raises(FileError) as caught:
         validate(Tree, raw, FILE)
     assert str(caught.value).startswith(f"some.toml: {said}")
@@ -49,12 +49,12 @@ def test_each_mistake_is_one_line(raw: dict[str, Any], said: str) -> None:
     assert caught.value.exit_code == 2
 
 
-def test_a_prefix_says_in_which_table_the_key_stands() -> None:
+def test_prefix_names_the_table_of_the_key() -> None:
     with pytest.raises(FileError, match=r"^some.toml: unknown key 'cpu1.dept'; did you mean 'depth'\?$"):
         validate(Leaf, {"dept": 1}, FILE, prefix="cpu1")
 
 
-def test_what_is_right_is_frozen() -> None:
+def test_valid_record_is_frozen() -> None:
     tree = validate(Tree, {"title": "t", "leaves": [{"depth": 2}]}, FILE)
     assert tree.leaves == (Leaf(depth=2),)
     with pytest.raises(ValueError, match="frozen"):
@@ -69,7 +69,7 @@ def test_what_is_right_is_frozen() -> None:
         (b"a = '\xff'\n", "cannot be read: 'utf-8' codec"),
     ],
 )
-def test_a_file_that_is_no_toml_says_where(tmp_path: Path, content: bytes, said: str) -> None:
+def test_invalid_toml_is_reported_with_its_line(tmp_path: Path, content: bytes, said: str) -> None:
     path = tmp_path / "wrong.toml"
     path.write_bytes(content)
     with pytest.raises(FileError) as caught:
@@ -77,14 +77,14 @@ def test_a_file_that_is_no_toml_says_where(tmp_path: Path, content: bytes, said:
     assert str(caught.value).startswith(f"{path}: {said}")
 
 
-def test_a_missing_file_and_a_folder_say_so(tmp_path: Path) -> None:
+def test_missing_file_and_folder_are_reported(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="no such file; check the path"):
         read_toml(tmp_path / "none.toml")
     with pytest.raises(FileError, match=r"cannot be read: .*Is a directory"):
         read_toml(tmp_path)
 
 
-def test_a_file_is_read_anew_after_a_change_of_the_same_size_and_a_callers_change_stays_its_own(tmp_path: Path) -> None:
+def test_read_toml_returns_fresh_content_and_an_own_copy(tmp_path: Path) -> None:
     path = tmp_path / "a.toml"
     path.write_text("names = [1]")
     read_toml(path)["names"].append(2)

@@ -30,12 +30,12 @@ from tests.support.sample_records import GOLDEN_SPEC
 ROOT = str(Path(__file__).parents[1])
 
 
-def test_a_job_spec_comes_out_as_it_went_in() -> None:
+def test_job_spec_round_trips() -> None:
     assert spec_from_json(to_json(FULL_SPEC)) == FULL_SPEC
     assert spec_from_json(to_json(replace(FULL_SPEC, cpuset=None))) == replace(FULL_SPEC, cpuset=None)
 
 
-def test_a_job_that_nobody_placed_says_nothing_of_its_cpus() -> None:
+def test_spec_without_placement_has_no_cpuset() -> None:
     raw = json.loads(to_json(FULL_SPEC))
     del raw["cpuset"]
     assert spec_from_json(json.dumps(raw)).cpuset is None
@@ -56,19 +56,19 @@ def test_a_job_that_nobody_placed_says_nothing_of_its_cpus() -> None:
         ({"sample": None}, "does not follow the contract"),
     ],
 )
-def test_a_spec_that_breaks_the_contract_is_refused(change: dict[str, Any], said: str) -> None:
+def test_spec_that_breaks_the_contract_is_refused(change: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         spec_from_json(json.dumps({**json.loads(to_json(FULL_SPEC)), **change}))
 
 
 @pytest.mark.parametrize("text", ["", "[]", "1", "{}", '{"protocol_version": 1}'])
-def test_what_is_no_spec_at_all_is_refused(text: str) -> None:
+def test_malformed_spec_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         spec_from_json(text)
 
 
 @pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(ResultSpec)])
-def test_everything_that_decides_a_measurement_changes_its_key(field: str) -> None:
+def test_each_field_that_decides_a_measurement_changes_its_key(field: str) -> None:
     value = getattr(GOLDEN_SPEC, field)
     other: Any = {
         "cell": replace(GOLDEN_SPEC.cell, profile="cpu2-mem4"),
@@ -91,7 +91,7 @@ def test_a_digest_does_not_depend_on_the_order_of_keys() -> None:
 
 
 @pytest.mark.parametrize("indent", [None, 2])
-def test_json_is_that_of_plain_copies_of_all_fields_whatever_is_nested(indent: int | None) -> None:
+def test_json_equals_that_of_deep_copies(indent: int | None) -> None:
     measured = Measurement(Outcome.OK, None, None, (Phase("a", 1, 2), Phase("b", 3, 4)), libraries={"ü": "1", "a": "2"})
     for record in (GOLDEN_SPEC, FULL_SPEC, measured):
         plain = dataclasses.asdict(record)
@@ -102,17 +102,17 @@ def test_json_is_that_of_plain_copies_of_all_fields_whatever_is_nested(indent: i
             to_json({"a": other})
 
 
-def test_no_number_that_json_does_not_know_is_written() -> None:
+def test_nan_is_not_written() -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
         to_json({"a": float("inf")})
 
 
-def test_every_outcome_has_its_word() -> None:
+def test_outcomes_have_their_words() -> None:
     words = ["ok", "oom", "timeout", "crash", "bad_output", "envelope_mismatch", "not_applicable", "interrupted"]
     assert [outcome.value for outcome in Outcome] == words
 
 
-def test_what_runs_in_images_imports_the_standard_library_alone() -> None:
+def test_driver_imports_the_standard_library_alone() -> None:
     code = "import sys, harness.driver.driver; print(*{name.partition('.')[0] for name in sys.modules})"
     done = subprocess.run([sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {ROOT!r}); {code}"],
                           capture_output=True, text=True, check=True)  # fmt: skip

@@ -17,7 +17,7 @@ from harness.untrusted import max_output_bytes, open_regular, parse_json, read_s
 from tests.support.job_fixtures import FULL_SPEC
 
 
-def test_a_regular_file_is_read_up_to_the_limit(tmp_path: Path) -> None:
+def test_regular_file_is_read_up_to_the_limit(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"0123456789")
     assert read_start(tmp_path / "file", 4) == b"0123"
     assert read_start(tmp_path / "file", 100) == b"0123456789"
@@ -40,7 +40,7 @@ def plant(path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["nothing", "a link", "a pipe", "a folder", "a socket", "a device"])
-def test_anything_else_is_an_error_and_leaves_nothing_open(tmp_path: Path, kind: str) -> None:
+def test_other_file_types_are_errors_and_leave_nothing_open(tmp_path: Path, kind: str) -> None:
     plant(tmp_path / "x", kind)
     before = len(list(Path("/proc/self/fd").iterdir()))
     with pytest.raises(OSError, match=r"."):
@@ -48,7 +48,7 @@ def test_anything_else_is_an_error_and_leaves_nothing_open(tmp_path: Path, kind:
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
-def test_a_file_larger_than_makes_sense_is_not_read(tmp_path: Path) -> None:
+def test_too_large_file_is_not_read(tmp_path: Path) -> None:
     with (tmp_path / "hole").open("wb") as file:
         file.truncate(1 << 43)
     with pytest.raises(OSError, match=r"has 8,796,093,022,208 bytes, at most 1,048,576 make sense"):
@@ -57,7 +57,7 @@ def test_a_file_larger_than_makes_sense_is_not_read(tmp_path: Path) -> None:
         sha256(tmp_path / "hole")
 
 
-def test_a_packed_file_is_read_to_its_bound(tmp_path: Path) -> None:
+def test_packed_file_is_read_to_its_limit(tmp_path: Path) -> None:
     (tmp_path / "packed").write_bytes(gzip.compress(b"x" * 1000))
     assert sha256(tmp_path / "packed", packed=True) == hashlib.sha256(b"x" * 1000).hexdigest()
     with open_regular(tmp_path / "packed") as file:
@@ -80,18 +80,18 @@ def test_a_packed_file_is_read_to_its_bound(tmp_path: Path) -> None:
         "",
     ],
 )
-def test_json_that_no_writer_gives_is_refused(text: str) -> None:
+def test_malformed_json_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         parse_json(text.encode())
 
 
-def test_sound_json_is_what_python_reads() -> None:
+def test_valid_json_is_parsed_as_python_does() -> None:
     sound = {"a": [1, -2.5, None, True, "ü", 9223372036854775807], "b": {"c": []}}
     assert parse_json(json.dumps(sound).encode()) == sound
     assert parse_json(b"[" * 64 + b"]" * 64)
 
 
-def test_what_a_job_may_write_grows_with_what_it_is_asked() -> None:
+def test_output_limit_grows_with_the_spec() -> None:
     least = max_output_bytes(FULL_SPEC)
     assert least > 16 << 20
     many = replace(FULL_SPEC, sample=tuple(Query(f"q{n}", "x") for n in range(1000)))

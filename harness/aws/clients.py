@@ -22,6 +22,13 @@ CONNECTIONS = 32
 _ATTEMPTS = 8
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _SCHEME = "s3://"
+# Tells apart the users of one role.
+VARIABLE = "HARNESS_OWNER"
+SUITE = "harness:suite"
+RUN = "harness:run"
+PART = "harness:part"
+OWNER = "harness:owner"
+EXPIRY = "harness:expiry"
 
 
 class Connections:
@@ -150,18 +157,6 @@ def parse_uri(text: str) -> S3Uri:
     if prefix and any(part in ("", ".", "..") for part in prefix.split("/")):
         raise UsageError(f"{text!r}: the prefix has an empty part, '.' or '..'; write s3://BUCKET/PREFIX")
     return S3Uri(bucket, prefix)
-
-
-# MERGED harness.aws.clients: Tags of our resources.  No tag names a person or an account.
-
-
-# Tells apart the users of one role.
-VARIABLE = "HARNESS_OWNER"
-SUITE = "harness:suite"
-RUN = "harness:run"
-PART = "harness:part"
-OWNER = "harness:owner"
-EXPIRY = "harness:expiry"
 
 
 def owner(connections: Connections, cache: Path) -> str:

@@ -19,7 +19,7 @@ PASSING = frozenset({"Busy", "Unreached"})
 OURS_TO_MEND = frozenset({"ExpiredToken", "NoCredentials", "ClockSkew", "NoRegion"})
 # Passing errors in a row before giving up: five minutes at the usual interval, each with boto3's own retries.
 MOST_FAILURES = 30
-_TRIES = 6
+_ATTEMPTS = 6
 _PAUSE_S = 0.1
 
 _EXPIRED = "the AWS credentials have expired; log in again (`aws sso login`) and give the same command once more"
@@ -108,23 +108,23 @@ def _back_off(failures: int, _error: AwsError) -> None:
 
 
 def retry(
-    ask: Callable[[], Answer],
-    codes: Collection[str],
-    tries: int = _TRIES,
+    call: Callable[[], Answer],
+    transient: Collection[str],
+    attempts: int = _ATTEMPTS,
     between: Callable[[int, AwsError], None] = _back_off,
 ) -> Answer:
-    """Return what ``ask`` returns; ask again, at most ``tries`` times, after errors of these codes.
+    """Return what ``call`` returns; call again after errors of ``transient`` codes, at most ``attempts`` times.
 
-    ``between`` is called before each further try, with the number of failures so far and the last one.
+    ``between`` is called before each further attempt, with the number of failures so far and the last one.
     """
-    for failures in range(1, tries):
+    for failures in range(1, attempts):
         try:
-            return ask()
+            return call()
         except AwsError as error:
-            if error.code not in codes:
+            if error.code not in transient:
                 raise
             between(failures, error)
-    return ask()
+    return call()
 
 
 def until_answered(ask: Callable[[], Answer], wait: Callable[[], None]) -> Answer:

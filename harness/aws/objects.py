@@ -31,7 +31,7 @@ _COPY_AT_ONCE = 1 << 30
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredObject:
     """An object as a listing shows it; ``name`` is relative to the place that was listed."""
 
     name: str
@@ -72,7 +72,7 @@ class Objects:
         """Return the objects below a folder of this place."""
         return Objects(self._connections, self.place.below(*names))
 
-    def list(self, prefix: str = "", after: str | None = None) -> Iterator[Stored]:
+    def list(self, prefix: str = "", after: str | None = None) -> Iterator[StoredObject]:
         """Yield objects by name, a thousand a request: those with a prefix, and after a name."""
         base = f"{self.place.prefix}/" if self.place.prefix else ""
         arguments = {"Bucket": self.place.bucket, "Prefix": base + prefix}
@@ -82,7 +82,7 @@ class Objects:
             for page in self.client.get_paginator("list_objects_v2").paginate(**arguments):
                 for each in page.get("Contents", ()):
                     name = each["Key"].removeprefix(base)
-                    yield Stored(name, each["Size"], each["ETag"].strip('"'), each["LastModified"])
+                    yield StoredObject(name, each["Size"], each["ETag"].strip('"'), each["LastModified"])
 
     @contextmanager
     def reading(self, name: str, **conditions: str) -> Iterator[dict[str, Any]]:

@@ -11,8 +11,8 @@ import click
 
 from harness import config
 from harness.aws import clients, cloudformation
-from harness.aws.batch import inventory, job_definition, suite_stack
-from harness.aws.batch.job_definition import Requirements
+from harness.aws.batch import suite_stack
+from harness.aws.batch.suite_stack import StackRequirements
 from harness.aws.clients import Connections, parse_uri
 from harness.aws.ec2 import account
 from harness.cli.options import Command
@@ -70,9 +70,9 @@ def _stack_options(command: Command) -> Command:
     @wraps(command)
     def wrapped(suite: Path, work: str, region: str | None, subnets: tuple[str, ...] = (), **chosen: Any) -> None:
         connections = _connected(region)
-        options = job_definition.Options(connections.region or "", parse_uri(work), **chosen)
+        options = suite_stack.BatchOptions(connections.region or "", parse_uri(work), **chosen)
         market = prices.snapshot(region=f"aws/{options.region}", term="on-demand")
-        command(connections, job_definition.requirements(suites.load(suite), options, market), subnets)
+        command(connections, suite_stack.requirements(suites.load(suite), options, market), subnets)
 
     return wrapped
 
@@ -80,7 +80,7 @@ def _stack_options(command: Command) -> Command:
 @batch.command()
 @_stack_options
 @click.option("--subnet", "subnets", multiple=True, help="Subnet of the instances; repeatable.  [default: the VPC's]")
-def up(connections: Connections, wanted: Requirements, subnets: tuple[str, ...]) -> None:
+def up(connections: Connections, wanted: StackRequirements, subnets: tuple[str, ...]) -> None:
     """Deploy SUITE's CloudFormation stack for AWS Batch; a second call changes only what differs."""
     work, region = wanted.options.work, wanted.options.region
     connections.expect_owner(work.bucket)
@@ -98,7 +98,7 @@ def up(connections: Connections, wanted: Requirements, subnets: tuple[str, ...])
 
 @batch.command()
 @_stack_options
-def template(_connections: Connections, wanted: Requirements, _subnets: tuple[str, ...]) -> None:
+def template(_connections: Connections, wanted: StackRequirements, _subnets: tuple[str, ...]) -> None:
     """Print the CloudFormation template that `harness batch up` deploys."""
     click.echo(suite_stack.template(wanted), nl=False)
 
@@ -123,8 +123,8 @@ def down(suite: str, region: str | None) -> None:
 def cancel(suite: str, region: str | None) -> None:
     """End all jobs of SUITE that wait or run, and wait until they have ended; finished jobs are kept."""
     connections = _connected(region)
-    found = cloudformation.find(connections, suite_stack.stack(_name(suite)))
-    ended, left = inventory.cancel(connections, found) if found else (0, 0)
+    found = cloudformation.find(connections, suite_stack.stack_name(_name(suite)))
+    ended, left = suite_stack.cancel(connections, found) if found else (0, 0)
     click.echo(f"{ended} jobs ended" + (f", {left} still end: give the same command again" if left else ""))
     sys.exit(1 if left else 0)
 
@@ -134,15 +134,15 @@ def cancel(suite: str, region: str | None) -> None:
 def ls(region: str | None) -> None:
     """Show the stacks of all suites in this region, their instances, and their jobs that wait or run."""
     connections = _connected(region)
-    stacks = inventory.stacks(connections)
+    stacks = suite_stack.stacks(connections)
     for stack in stacks:
         suite = stack.tags[clients.SUITE]
         click.echo(f"{suite}  (stack {stack.name}: {stack.status.lower()})")
-        for queue in inventory.queues(stack):
+        for queue in suite_stack.queues(stack):
             click.echo(f"  queue     {queue}")
-        for instance in inventory.machines(connections, suite):
+        for instance in suite_stack.alive_machines(connections, suite):
             click.echo(f"  instance  {instance}")
-        for job in inventory.jobs(connections, stack):
+        for job in suite_stack.unfinished_jobs(connections, stack):
             click.echo(f"  {job.status.lower():<8}  {job.name}")
     if not stacks:
         click.echo(f"no suite is in AWS Batch in {connections.region}")

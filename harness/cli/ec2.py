@@ -12,9 +12,9 @@ from harness import config
 from harness.aws import clients
 from harness.aws.clients import Connections, parse_uri
 from harness.aws.cloud_run import journal
-from harness.aws.cloud_run.records import Run
+from harness.aws.cloud_run.records import CloudRun
 from harness.aws.ec2 import account, instances
-from harness.aws.ec2.instances import Box, Found
+from harness.aws.ec2.instances import OwnedInstance, OwnedResources
 from harness.aws.objects import Objects
 from harness.cli.options import agree
 from harness.cli.output import columns
@@ -111,7 +111,7 @@ def _types(suites: tuple[Path, ...], named: tuple[str, ...], region: str) -> lis
 @ec2.command()
 @_work_argument
 @_region_option
-@click.option("--results-too", is_flag=True, help="Delete the objects below the work place too: inputs, runs, boxes.")
+@click.option("--results-too", is_flag=True, help="Delete the objects below the work place too: inputs, runs, workers.")
 def down(work: str, region: str | None, results_too: bool) -> None:
     """Remove what `harness ec2 up` made.  Refuses while an instance is alive, in any region."""
     connections = Connections(region)
@@ -177,12 +177,12 @@ def _region(connections: Connections) -> str:
     return region
 
 
-def _found(connections: Connections, region: str | None, all_owners: bool) -> tuple[Found, str]:
+def _found(connections: Connections, region: str | None, all_owners: bool) -> tuple[OwnedResources, str]:
     owner = clients.owner(connections, config.cache_folder())
     return instances.look(connections, region, None if all_owners else owner), owner
 
 
-def _show(found: Found, owner: str) -> None:
+def _show(found: OwnedResources, owner: str) -> None:
     if found.others:
         # Also ours, should we be known to AWS by another name today.
         click.echo(f"{found.others} instances of other owners are alive; --all-owners shows them")
@@ -193,7 +193,7 @@ def _show(found: Found, owner: str) -> None:
     def mine(of: dict[str, str]) -> str:
         return "ours" if of.get(clients.OWNER) == owner else "another's"
 
-    def row(box: Box) -> tuple[str, ...]:
+    def row(box: OwnedInstance) -> tuple[str, ...]:
         return (
             box.region,
             box.instance_id,
@@ -214,7 +214,7 @@ def _show(found: Found, owner: str) -> None:
     columns(head, rows)
 
 
-def _told(found: Found, wanted: set[str]) -> list[str]:
+def _told(found: OwnedResources, wanted: set[str]) -> list[str]:
     """Say which regions a policy closes to the account; the others that were not seen, and those of ``wanted``."""
     closed = [each for each in found.failed if each.denied and each.region not in wanted]
     if closed:
@@ -223,7 +223,7 @@ def _told(found: Found, wanted: set[str]) -> list[str]:
     return [str(each) for each in found.failed if each not in closed]
 
 
-def _open_runs(connections: Connections, work: str) -> list[Run]:
+def _open_runs(connections: Connections, work: str) -> list[CloudRun]:
     """Runs that lie there; none where the bucket is gone, or was never made."""
     try:
         return journal.open_runs(Objects(connections, parse_uri(work)))

@@ -14,7 +14,7 @@ from harness.errors import HarnessError
 from harness.progress import bar, filtering
 from harness.results.store import Shelf
 
-# Names of harness.aws.results.mirror.Wants, which is imported only for results in S3.
+# Names of harness.aws.results.mirror.FileSelection, which is imported only for results in S3.
 Files = Literal["RECORDS", "FIGURES", "ALL"]
 # A bar is shown from this number of jobs on.
 _MANY = 50
@@ -67,10 +67,10 @@ def readable(
     if not isinstance(results, str):
         return results
     from harness.aws.results import open_to_read  # slow to import
-    from harness.aws.results.mirror import Wants
+    from harness.aws.results.mirror import FileSelection
 
     with bar(results, "fetching", _MANY) as step:
-        return open_to_read(results, absolute(cache), Wants[files], step, thorough=thorough)
+        return open_to_read(results, absolute(cache), FileSelection[files], step, thorough=thorough)
 
 
 def of_suite(results: Path | str, suite: str, cache: Path, files: Files = "FIGURES") -> Path:

@@ -17,7 +17,7 @@ from harness.analysis import pareto_front
 from harness.aws.batch.backend import SERVICE as BATCH
 from harness.aws.clients import Connections, parse_uri
 from harness.aws.cloud_run import worker
-from harness.aws.cloud_run.run import Client, CloudOptions, Request
+from harness.aws.cloud_run.run import ClientContext, CloudOptions, CloudRequest
 from harness.aws.cloud_run.run import run as run_in_cloud
 from harness.aws.cloud_run.shipment import Shipper
 from harness.aws.ec2.backend import SERVICE as EC2
@@ -119,7 +119,7 @@ cloud_options = record_options(
 @yes_option
 @cache_option
 @models_option
-@click.option("--part", type=click.Path(path_type=Path), hidden=True, help="For boxes: what their agent wrote.")
+@click.option("--part", type=click.Path(path_type=Path), hidden=True, help="For workers: what their agent wrote.")
 @mirrored("contested")
 def run(
     suite: Path | None,
@@ -186,7 +186,7 @@ def _refuse_cloud_options(launcher: str, *understood: str) -> None:
             raise UsageError(f"{parameter.opts[0]} is for --launcher ec2, this is --launcher {launcher}; leave it out")
 
 
-def _request(launcher: str, suite: Suite, options: RunOptions, work: str | None, cloud: CloudOptions) -> Request:
+def _request(launcher: str, suite: Suite, options: RunOptions, work: str | None, cloud: CloudOptions) -> CloudRequest:
     if launcher == "batch":
         _refuse_cloud_options("batch", "region", "instance", "cap_usd", "burstable", "architecture", "yes", "dry_run")
         cloud = replace(cloud, most=sys.maxsize)
@@ -199,16 +199,16 @@ def _request(launcher: str, suite: Suite, options: RunOptions, work: str | None,
         raise UsageError(
             f"--retry-noisy is not for --launcher {launcher}; run it again with --contested or --fresh --only"
         )
-    return Request(suite=suite, options=options, work=parse_uri(work), **vars(cloud))
+    return CloudRequest(suite=suite, options=options, work=parse_uri(work), **vars(cloud))
 
 
 def _run_in_cloud(
-    launcher: str, request: Request, models: Path | None, yes: bool
+    launcher: str, request: CloudRequest, models: Path | None, yes: bool
 ) -> tuple[RunSummary | None, Sequence[str]]:
     """Run a suite on EC2 or Batch; return its summary, if it has any job, and its errors."""
     cache, platform = request.options.cache, platforms.parse(request.architecture)
     with closing(DockerLauncher(cache, models, platform=platform)) as docker:
-        client = Client(
+        client = ClientContext(
             connections=Connections(request.region),
             launcher=docker,
             shipper=lambda work: Shipper(work, docker.client, cache),

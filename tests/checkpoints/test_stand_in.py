@@ -51,7 +51,7 @@ def models(tmp_path: Path) -> Path:
     return folder.parent
 
 
-def test_the_weights_are_ours_and_all_else_is_theirs(published: Path, models: Path, tmp_path: Path) -> None:
+def test_stand_in_replaces_the_weights_alone(published: Path, models: Path, tmp_path: Path) -> None:
     path = stand_in.write(published, "theirs-small", models=models, images=tmp_path / "images", note="random")
     assert path == tmp_path / "images" / "dense" / "systems" / "theirs-small.toml"
     theirs, ours = tomllib.loads(PUBLISHED), tomllib.loads(path.read_text(encoding="utf-8"))
@@ -90,12 +90,12 @@ def test_other_weights_are_another_file_and_the_same_weights_are_not_touched(
     assert write().read_text(encoding="utf-8") != before
 
 
-def test_weights_that_were_not_made_are_said(published: Path, tmp_path: Path) -> None:
+def test_missing_weights_are_reported(published: Path, tmp_path: Path) -> None:
     with pytest.raises(FileError, match="no such folder of weights; make it first"):
         stand_in.write(published, "theirs-small", models=tmp_path, images=tmp_path, note="random")
 
 
-def test_what_a_system_joins_is_renamed_with_its_parameters(tmp_path: Path) -> None:
+def test_components_are_renamed_with_their_parameters(tmp_path: Path) -> None:
     joined = tmp_path / "fusion" / "systems" / "both.toml"
     joined.parent.mkdir(parents=True)
     joined.write_text(

@@ -27,7 +27,7 @@ def test_sides_that_differ_in_their_architecture_differ_here() -> None:
     assert recipes("unicoil") == {"unicoil": ("sparse", "unicoil"), "doct5query": ("sparse", "doct5query")}
 
 
-def test_a_method_that_nothing_here_makes_is_said() -> None:
+def test_unknown_method_is_reported() -> None:
     system = catalog.system("bt-splade-l")
     other = system.model_copy(update={"build_params": {**system.build_params, "method": "novel"}})
     with pytest.raises(UnknownName, match="bt-splade-l/bt-splade-l-query"):

@@ -24,7 +24,7 @@ class Least(Adapter):
         return []
 
 
-def test_build_load_and_search_are_all_that_is_needed(tmp_path: Path) -> None:
+def test_adapter_needs_only_build_load_and_search(tmp_path: Path) -> None:
     envelope = Envelope("cpu1-mem1", 1, 1 << 30)
     adapter = Least({"k1": 0.9}, envelope, tmp_path)
     assert (adapter.params, adapter.envelope, adapter.assets) == ({"k1": 0.9}, envelope, tmp_path)
@@ -35,7 +35,7 @@ def test_build_load_and_search_are_all_that_is_needed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("verb", ["build", "load", "search"])
-def test_an_adapter_without_a_verb_cannot_be_made(tmp_path: Path, verb: str) -> None:
+def test_adapter_without_a_verb_is_refused(tmp_path: Path, verb: str) -> None:
     class Without(Least):
         pass
 
@@ -45,7 +45,7 @@ def test_an_adapter_without_a_verb_cannot_be_made(tmp_path: Path, verb: str) -> 
         Without({}, Envelope("e", 1, 1), tmp_path)
 
 
-def test_the_corpus_streams_documents_as_often_as_asked(tmp_path: Path) -> None:
+def test_corpus_streams_its_documents_repeatedly(tmp_path: Path) -> None:
     path = tmp_path / "corpus.jsonl"
     odd = "one\u2028line\u0085only\r\n, 森林"
     raw = [{"_id": "d1", "title": "t", "text": "first"}, {"_id": "d2", "text": odd}]
@@ -75,12 +75,12 @@ class Lazy(Sequence[Hit]):
 
 
 @pytest.mark.parametrize("answer", [GOOD, tuple(GOOD)])
-def test_a_list_of_hits_is_given_back_as_pairs(answer: Sequence[Hit]) -> None:
+def test_hits_are_returned_as_pairs(answer: Sequence[Hit]) -> None:
     assert check_hits(answer, 3, 3) == [("a", 2.0), ("b", 1.0), ("c", 1.0)]
 
 
 @pytest.mark.parametrize("score", [np.float32(1.5), np.float64(1.5), np.array(1.5), Fraction(3, 2)])
-def test_a_number_that_may_still_have_work_to_do_is_refused(score: Any) -> None:
+def test_lazy_score_is_refused(score: Any) -> None:
     with pytest.raises(BadAnswer, match="not a plain float"):
         check_hits([Hit("a", score)], 1, 1)
 
@@ -89,7 +89,7 @@ def test_whole_numbers_are_scores() -> None:
     assert check_hits([Hit("a", 3), Hit("b", -2)], 2, 2) == [("a", 3.0), ("b", -2.0)]
 
 
-def test_an_empty_answer_is_good_where_none_are_needed() -> None:
+def test_empty_answer_is_accepted_if_the_minimum_is_0() -> None:
     assert check_hits([], 10, 0) == []
 
 
@@ -130,5 +130,5 @@ def test_a_bad_answer_is_refused_with_the_reason(name: str) -> None:
     str(caught.value).encode("utf-8")  # it will be written down
 
 
-def test_an_id_of_the_longest_allowed_length_passes() -> None:
+def test_id_of_the_maximum_length_is_accepted() -> None:
     assert check_hits([Hit("ü" * 256, 1.0)], 1, 1) == [("ü" * 256, 1.0)]

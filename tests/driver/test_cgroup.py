@@ -37,7 +37,7 @@ def own(root: Path) -> Cgroup:
     return group
 
 
-def test_v1_is_read_as_recorded(v1: Path) -> None:
+def test_v1_recording_is_read(v1: Path) -> None:
     group = own(v1)
     assert group.version == 1
     assert group.memory_limit_bytes() == 64 << 20
@@ -68,7 +68,7 @@ def limits(group: Cgroup) -> tuple[int | None, int | None, int | None, float | N
 
 @pytest.mark.parametrize("driver", DRIVERS)
 @pytest.mark.parametrize("view", ["host", "inside"])
-def test_v2_shows_the_limits_that_the_harness_asked_for(tmp_path: Path, driver: str, view: str) -> None:
+def test_v2_shows_the_requested_limits(tmp_path: Path, driver: str, view: str) -> None:
     asked = docker_says(f"{driver}/limited/container")["HostConfig"]
     assert (asked["Memory"], asked["MemorySwap"], asked["PidsLimit"], asked["NanoCpus"]) == (256 * MIB,) * 2 + (512, 0)
     for moment in ("before", "busy", "killed"):
@@ -197,14 +197,14 @@ def test_v1_swap_is_what_is_allowed_on_top_of_memory(v1: Path) -> None:
     assert own(v1).swap_limit_bytes() == 64 << 20
 
 
-def test_a_quota_is_said_in_cpus(v1: Path, v2: Path) -> None:
+def test_quota_is_in_cpus(v1: Path, v2: Path) -> None:
     (v1 / "cpu" / "cpu.cfs_quota_us").write_text("150000\n")
     (v2 / "cpu.max").write_text("50000 100000\n")
     assert own(v1).cpu_quota() == 1.5
     assert own(v2).cpu_quota() == 0.5
 
 
-def test_a_controller_that_is_not_shown_is_not_known_to_have_no_quota(v1: Path, v2: Path) -> None:
+def test_hidden_controller_has_an_unknown_quota(v1: Path, v2: Path) -> None:
     for path in (v1 / "cpu" / "cpu.cfs_quota_us", v1 / "cpu" / "cpu.cfs_period_us", v2 / "cpu.max"):
         path.unlink()
     # v1: no such hierarchy in the container; v2: not delegated, or the root cgroup.
@@ -216,13 +216,13 @@ def test_a_controller_that_is_not_shown_is_not_known_to_have_no_quota(v1: Path, 
 
 
 @pytest.mark.parametrize("text", ["", "max\n", "1 2 3\n"])
-def test_a_quota_that_makes_no_sense_is_not_known(v2: Path, text: str) -> None:
+def test_malformed_quota_is_unknown(v2: Path, text: str) -> None:
     (v2 / "cpu.max").write_text(text)
     (v2 / "cpu.weight").write_text("100\n")
     assert own(v2).cpu_quota() is None
 
 
-def test_a_quota_without_a_period_is_not_known(v1: Path) -> None:
+def test_quota_without_a_period_is_unknown(v1: Path) -> None:
     (v1 / "cpu" / "cpu.cfs_period_us").unlink()
     (v1 / "cpu" / "cpu.shares").write_text("1024\n")
     assert own(v1).cpu_quota() is None
@@ -299,12 +299,12 @@ def test_v1_counts_oom_kills(v1: Path) -> None:
     assert own(v1).oom_kills() == 3
 
 
-def test_a_kernel_without_memory_peak_says_not_measured(v2: Path) -> None:
+def test_peak_is_none_without_memory_peak(v2: Path) -> None:
     (v2 / "memory.peak").unlink()  # before 5.19
     assert own(v2).peak_bytes() is None
 
 
-def test_a_kernel_without_swap_accounting_says_not_known(v1: Path, v2: Path) -> None:
+def test_swap_is_none_without_swap_accounting(v1: Path, v2: Path) -> None:
     (v1 / "memory" / "memory.memsw.limit_in_bytes").unlink()
     (v2 / "memory.swap.max").unlink()
     assert own(v1).swap_limit_bytes() is None
@@ -345,12 +345,12 @@ def test_threads_are_listed(v1: Path, v2: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["", "anon", "anon \n", "anon x\n", "inactive_anon 7\n", "file 1\nactive_anon 9\n", "xanon 7\n"]
 )
-def test_a_name_that_only_looks_alike_is_not_read(v2: Path, text: str) -> None:
+def test_similar_name_is_not_read(v2: Path, text: str) -> None:
     (v2 / "memory.stat").write_text(text)
     assert own(v2).anon_bytes() is None
 
 
-def test_files_that_are_kept_open_are_read_anew_each_time(v1: Path, v2: Path) -> None:
+def test_open_files_return_new_content(v1: Path, v2: Path) -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
     for root in (v1, v2):
         kept = OpenFiles()
@@ -366,7 +366,7 @@ def test_files_that_are_kept_open_are_read_anew_each_time(v1: Path, v2: Path) ->
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_what_is_gone_is_none_and_never_0(tmp_path: Path, version: int) -> None:
+def test_missing_file_is_none_and_not_0(tmp_path: Path, version: int) -> None:
     gone = Cgroup(version, tmp_path, tmp_path, tmp_path)
     assert gone.memory_limit_bytes() is None
     assert gone.swap_limit_bytes() is None

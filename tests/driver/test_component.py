@@ -100,7 +100,7 @@ def make(tmp_path: Path) -> Iterator[Make]:
         near._kill()
 
 
-def test_what_is_asked_reaches_the_adapter_and_comes_back(
+def test_requests_reach_the_adapter_and_replies_return(
     make: Make, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     near = make()
@@ -120,7 +120,7 @@ def test_what_is_asked_reaches_the_adapter_and_comes_back(
     assert capfd.readouterr().err == "a line that is no reply\nnor is a child's\n", "what it prints is the log's"
 
 
-def test_a_build_says_how_far_it_is_and_what_it_took_over(make: Make, tmp_path: Path) -> None:
+def test_build_reports_progress_and_resumed_seconds(make: Make, tmp_path: Path) -> None:
     (tmp_path / "corpus.jsonl").write_text('{"_id": "x", "text": "one"}\n{"_id": "y", "text": "two"}\n')
     near, done = make(), list[int]()
     near.build(Corpus(tmp_path / "corpus.jsonl", 2), tmp_path, done.append)
@@ -136,7 +136,7 @@ def test_a_build_whose_index_lacks_documents_fails(make: Make, tmp_path: Path) -
         make(more=doubts).build(Corpus(tmp_path / "corpus.jsonl", 1), tmp_path, lambda _: None)
 
 
-def test_batches_go_over_at_once_where_the_adapter_shares_work(make: Make, tmp_path: Path) -> None:
+def test_batch_is_one_request_if_the_adapter_shares_work(make: Make, tmp_path: Path) -> None:
     near = make(more=BATCHES)
     near.load(tmp_path)
     assert near._batches and near.search_batch(["a", "b"], 1) == [[Hit("a", 1.0)], [Hit("b", 1.0)]]
@@ -161,9 +161,7 @@ def test_batches_go_over_at_once_where_the_adapter_shares_work(make: Make, tmp_p
         ("[Hit('d', 1j)]", Outcome.BAD_OUTPUT, "a reply holds what JSON cannot"),
     ],
 )
-def test_what_goes_wrong_comes_back_as_what_it_is(
-    make: Make, tmp_path: Path, body: str, outcome: Outcome, said: str
-) -> None:
+def test_failure_keeps_its_outcome(make: Make, tmp_path: Path, body: str, outcome: Outcome, said: str) -> None:
     near = make(body)
     near.load(tmp_path)
     with pytest.raises((EngineFailed, BadAnswer, MemoryError)) as caught:
@@ -183,7 +181,7 @@ def test_another_engines_adapter_is_refused(make: Make, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_one_that_hangs_dies_with_its_parent(make: Make, tmp_path: Path) -> None:
+def test_hung_component_dies_with_its_parent(make: Make, tmp_path: Path) -> None:
     make("time.sleep(600)")
     code = f"""
 import sys
@@ -210,7 +208,7 @@ os.kill(os.getpid(), 9)
 
 
 @pytest.mark.parametrize("count", [0, 1, 1000])
-def test_ids_and_scores_are_the_same_to_the_last_bit(count: int) -> None:
+def test_packed_ids_and_scores_keep_every_bit(count: int) -> None:
     rng = random.Random(3)
     odd = [1.7976931348623157e308, 5e-324, 0.1 + 0.2, 0.0, -0.0, -1e-300, -3]
     scores = sorted([*odd, *(rng.gauss(0, 1) * 10 ** rng.randint(-300, 300) for _ in range(count))], reverse=True)[
@@ -245,7 +243,7 @@ GOOD = [Hit("a", 2.0), Hit("b", 1.0)]
         ([Hit([], 1.0)], "rank 1: the document id is list, not str"),
     ],
 )
-def test_what_the_driver_would_refuse_is_refused_in_its_words(hits: Any, said: str) -> None:
+def test_pack_refuses_hits_with_the_drivers_reason(hits: Any, said: str) -> None:
     with pytest.raises(BadAnswer) as caught:
         pack(hits, 3)
     assert said in str(caught.value)
@@ -263,6 +261,6 @@ def test_what_the_driver_would_refuse_is_refused_in_its_words(hits: Any, said: s
         {"ids": ["a", "b"], "scores": "AAAAAAAAAAA="},
     ],
 )
-def test_what_is_not_packed_is_a_bad_answer(reply: dict[str, Any]) -> None:
+def test_malformed_packed_reply_is_a_bad_answer(reply: dict[str, Any]) -> None:
     with pytest.raises(BadAnswer, match=r"^the engine's reply has "):
         unpack(reply)

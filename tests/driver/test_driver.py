@@ -119,7 +119,7 @@ def test_a_build_verifies_and_builds_and_nothing_else(job: Job) -> None:
     assert (job.folder / "index" / "made").exists()
 
 
-def test_an_index_is_doubted_after_its_build_and_outside_of_its_time(job: Job) -> None:
+def test_index_is_verified_after_its_build_and_outside_its_time(job: Job) -> None:
     said = "the index holds 0 of 1 documents"
 
     def short() -> None:
@@ -168,7 +168,7 @@ def throw(error: BaseException) -> Callable[[], Any]:
 
 
 @pytest.mark.parametrize("verb", ["load", "threads", "search warm", "search timed", "close"])
-def test_whatever_verb_fails_there_is_a_measurement(job: Job, verb: str) -> None:
+def test_measurement_is_written_if_any_verb_fails(job: Job, verb: str) -> None:
     job.wrong[verb] = throw(RuntimeError("in\ntwo lines \ud800"))
     code, measurement = job.run()
     assert (code, measurement["outcome"]) == (1, "crash")
@@ -188,7 +188,7 @@ def test_whatever_verb_fails_there_is_a_measurement(job: Job, verb: str) -> None
         (ImportError("no torch"), "crash"),
     ],
 )
-def test_how_an_error_is_called(job: Job, error: BaseException, outcome: str) -> None:
+def test_error_has_its_outcome(job: Job, error: BaseException, outcome: str) -> None:
     job.wrong["search timed"] = throw(error)
     code, measurement = job.run()
     assert (code, measurement["outcome"]) == (1, outcome)
@@ -228,9 +228,7 @@ def test_a_spec_of_another_contract_is_refused(job: Job) -> None:
     assert not (job.folder / "out" / MEASUREMENT).exists()
 
 
-def test_it_waits_until_the_host_hands_it_the_queries_of_each_stretch(
-    job: Job, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_driver_waits_for_the_hosts_queries(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     polls = []
 
     def host(seconds: float) -> None:
@@ -252,24 +250,24 @@ def events(job: Job) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (job.folder / "out" / EVENTS).read_text().splitlines()]
 
 
-def test_a_host_that_hands_over_no_queries_ends_the_job(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_job_ends_if_the_host_sends_no_queries(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver, "PAUSE_S", 0.05)
     code, measurement = job.run(replace(SEARCH, pause=True))
     assert code == 1 and [line["pause"] for line in events(job) if "pause" in line] == [0]
     assert measurement["detail"] == f"TimeoutError: the host wrote no {job.folder}/go-0 within 0.05 s"
 
 
-def test_nobody_is_waited_for_unasked(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_driver_does_not_wait_without_pause(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver.time, "sleep", throw(AssertionError("slept")))
     assert job.run()[0] == 0 and not any("pause" in line for line in events(job))
 
 
-def test_each_scenario_that_a_suite_may_name_is_there() -> None:
+def test_every_scenario_of_suites_exists() -> None:
     named = get_args(get_args(Suite.model_fields["scenarios"].annotation)[0])
     assert set(driver.SCENARIOS) == set(named)
 
 
-def test_a_scenario_of_another_day_is_named(job: Job) -> None:
+def test_unknown_scenario_is_named(job: Job) -> None:
     _, measurement = job.run(replace(SEARCH, scenario="sideways"))
     assert measurement["detail"] == (
         "ValueError: this image knows no scenario 'sideways', only single_stream, offline, server"
@@ -286,7 +284,7 @@ def test_offline_and_server_jobs_run_to_their_end(job: Job) -> None:
     assert measurement["probes"][0]["passed"] is False and measurement["rate_qps"] is None
 
 
-def test_a_container_has_fixed_places() -> None:
+def test_container_has_fixed_paths() -> None:
     paths = JobPaths({})
     assert [str(path) for path in (paths.job, paths.corpus, paths.index, paths.assets)] == [
         "/job",

@@ -49,36 +49,36 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-def test_nothing_is_said_when_all_holds() -> None:
+def test_matching_envelope_has_no_mismatches() -> None:
     assert envelope.mismatches(ASKED, SEEN, Isolation.CONTAINER, CPUSET) == []
     assert envelope.mismatches(ASKED, replace(SEEN, pids=100), Isolation.CONTAINER, CPUSET) == []
 
 
-def test_cpus_and_nodes_that_nobody_chose_may_be_any() -> None:
+def test_any_cpus_match_without_a_cpuset() -> None:
     elsewhere = replace(SEEN, cpus=(0, 7), numa_nodes=None)
     assert envelope.mismatches(ASKED, elsewhere, Isolation.CONTAINER) == []
     (wrong,) = envelope.mismatches(ASKED, elsewhere, Isolation.CONTAINER, Cpuset((2, 3)))
     assert wrong == "CPUs 0,7 in the affinity mask, asked for CPUs 2-3", "a host without nodes holds memory to none"
 
 
-def test_a_limit_rounded_down_to_a_page_is_the_one_asked_for() -> None:
+def test_limit_rounded_down_to_a_page_matches() -> None:
     assert envelope.mismatches(replace(ASKED, memory_bytes=(1 << 30) + 4095), SEEN, Isolation.CONTAINER) == []
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_each_single_limit_that_is_off_is_named(name: str) -> None:
+def test_each_wrong_limit_is_named(name: str) -> None:
     change, said = WRONG[name]
     (wrong,) = envelope.mismatches(ASKED, replace(SEEN, **change), Isolation.CONTAINER, CPUSET)
     assert wrong.startswith(said)
 
 
-def test_all_that_is_off_is_named_at_once() -> None:
+def test_all_wrong_limits_are_named_together() -> None:
     seen = replace(SEEN, cpus=(0,), memory_bytes=None, uid=0)
     assert len(envelope.mismatches(ASKED, seen, Isolation.CONTAINER)) == 3
 
 
 @pytest.mark.parametrize("isolation", [Isolation.PROCESS, Isolation.FAKE])
-def test_outside_of_containers_the_affinity_alone_is_checked(isolation: Isolation) -> None:
+def test_plain_process_is_checked_for_its_affinity_alone(isolation: Isolation) -> None:
     loose = replace(SEEN, memory_bytes=None, swap_bytes=None, pids=None, uid=0, network_interfaces=("eth0",))
     loose = replace(loose, cpu_quota=None, numa_nodes=(0, 1))
     assert envelope.mismatches(ASKED, loose, isolation, CPUSET) == []
@@ -93,7 +93,7 @@ def test_each_library_with_more_threads_than_cpus_is_named() -> None:
     assert envelope.thread_mismatches(ASKED, {}) == []
 
 
-def test_this_process_can_be_read() -> None:
+def test_own_envelope_is_read() -> None:
     seen = envelope.read()
     assert set(seen.cpus) == os.sched_getaffinity(0)
     assert seen.uid == os.getuid()
@@ -104,14 +104,14 @@ def test_this_process_can_be_read() -> None:
     assert seen.numa_nodes, "every kernel of today shows it"
 
 
-def test_a_kernel_that_shows_no_nodes_says_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_numa_nodes_are_none_if_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(envelope, "_status", dict)
     assert envelope.read().numa_nodes is None
     monkeypatch.setattr(envelope, "_status", lambda: {"Mems_allowed_list": "0-1,4"})
     assert envelope.read().numa_nodes == (0, 1, 4)
 
 
-def test_a_host_without_swap_gives_none_whatever_the_kernel_accounts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_swap_is_0_on_a_host_without_swap(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(envelope.cgroup, "own", lambda: None)
     monkeypatch.setattr(envelope, "_host_swap_bytes", lambda: 0)
     assert envelope.read().swap_bytes == 0

@@ -32,7 +32,7 @@ def test_a_sample_is_one_line_on_disk_at_once(tmp_path: Path, out: Output) -> No
     assert lines(tmp_path / SAMPLES) == [expected]
 
 
-def test_a_phase_is_told_at_its_start_and_kept_at_its_end(tmp_path: Path, out: Output) -> None:
+def test_phase_is_written_at_its_start_and_end(tmp_path: Path, out: Output) -> None:
     with out.phase("trial-0", 300):
         (event,) = lines(tmp_path / EVENTS)
         assert (event["phase"], event["total"]) == ("trial-0", 300)
@@ -43,7 +43,7 @@ def test_a_phase_is_told_at_its_start_and_kept_at_its_end(tmp_path: Path, out: O
     assert phase.name == "trial-0" and phase.start_ns == event["t_ns"] and phase.end_ns >= phase.start_ns
 
 
-def test_a_phase_that_fails_is_kept_too(out: Output) -> None:
+def test_failed_phase_is_written(out: Output) -> None:
     with pytest.raises(RuntimeError), out.phase("load"):
         raise RuntimeError
     assert [phase.name for phase in out.phases] == ["load"]
@@ -76,7 +76,7 @@ def test_the_measurement_is_renamed_into_place(tmp_path: Path, out: Output, monk
     assert sorted(path.name for path in tmp_path.iterdir()) == [EVENTS, MEASUREMENT, SAMPLES]
 
 
-def test_no_number_that_json_does_not_know_is_written(tmp_path: Path, out: Output) -> None:
+def test_nan_is_not_written(tmp_path: Path, out: Output) -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
         out.write_sample(0, "q1", 1, {}, [("d", float("nan"))])
     assert (tmp_path / SAMPLES).read_bytes() == b""

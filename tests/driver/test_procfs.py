@@ -30,7 +30,7 @@ def own() -> str:
     return str(os.getpid())
 
 
-def test_compilers_are_known_by_their_names(tmp_path: Path, own: str) -> None:
+def test_compiler_threads_are_found_by_name(tmp_path: Path, own: str) -> None:
     clock = CompilerClock(tmp_path)
     plant(tmp_path, own, "1", "python3", 5_000)
     plant(tmp_path, own, "2", "GC Thread#0", 7_000)
@@ -42,7 +42,7 @@ def test_compilers_are_known_by_their_names(tmp_path: Path, own: str) -> None:
     assert clock() == 160
 
 
-def test_a_compiler_thread_that_has_ended_still_counts_and_its_number_may_come_again(tmp_path: Path, own: str) -> None:
+def test_ended_compiler_thread_counts_and_its_id_may_recur(tmp_path: Path, own: str) -> None:
     clock = CompilerClock(tmp_path)
     plant(tmp_path, own, "3", "C2 CompilerThre", 100)
     assert clock() == 100
@@ -59,7 +59,7 @@ def test_compilers_of_child_processes_count(tmp_path: Path, own: str) -> None:
     assert CompilerClock(tmp_path)() == 40
 
 
-def test_a_host_without_proc_has_no_compilers(tmp_path: Path) -> None:
+def test_no_compilers_without_proc(tmp_path: Path) -> None:
     clock = CompilerClock(tmp_path / "nowhere")
     assert clock() == 0 and not clock.seen
 
@@ -83,7 +83,7 @@ def test_a_real_thread_of_that_name_is_found_by_the_kernels_own_files() -> None:
     assert clock.seen
 
 
-def test_a_real_child_is_found() -> None:
+def test_compiler_of_a_real_child_is_found() -> None:
     named = "import ctypes; ctypes.CDLL(None).prctl(15, b'C1 CompilerThread0', 0, 0, 0); print(flush=True)"
     code = f"{named}\nwhile 1: pass"
     clock = CompilerClock()

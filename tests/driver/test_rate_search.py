@@ -26,7 +26,7 @@ from harness.stats import MIN_QUERIES
 P95 = ScenarioParams(latency_target_s=0.05, latency_percentile=95.0)
 
 
-def test_arrivals_are_poisson_and_the_seeds() -> None:
+def test_arrivals_are_poisson_and_seeded() -> None:
     times = arrivals_ns(7, 0, 4000, 250.0)
     gaps = [(later - earlier) / 1e9 for earlier, later in itertools.pairwise([0, *times])]
     assert statistics.fmean(gaps) == pytest.approx(1 / 250, rel=0.05)
@@ -41,7 +41,7 @@ def test_another_rate_is_the_same_arrivals_on_another_scale() -> None:
 
 
 @pytest.mark.parametrize("percentile", [50, 90, 95, 99])
-def test_the_allowance_is_loadgens(percentile: int) -> None:
+def test_late_allowed_is_loadgens(percentile: int) -> None:
     floor = MIN_QUERIES[f"p{percentile}"]
     assert late_allowed(floor - 1, percentile) is None
     assert late_allowed(floor, percentile) == 1
@@ -53,7 +53,7 @@ def test_the_allowance_is_loadgens(percentile: int) -> None:
 
 
 @pytest.mark.parametrize("percentile", [0.0, 100.0])
-def test_no_allowance_without_a_percentile(percentile: float) -> None:
+def test_late_allowed_is_none_without_a_percentile(percentile: float) -> None:
     assert late_allowed(1000, percentile) is None
 
 
@@ -103,7 +103,7 @@ def test_two_streams_carry_twice_as_much() -> None:
     assert one and two and 1.8 < two / one < 2.4
 
 
-def test_a_wrong_first_guess_is_recovered_from() -> None:
+def test_search_recovers_from_a_wrong_first_rate() -> None:
     right = highest_rate(Bench(lambda _: 0.010), 100.0, MAX_PROBES)
     assert right is not None
     for guess in (20.0, 800.0):
@@ -112,7 +112,7 @@ def test_a_wrong_first_guess_is_recovered_from() -> None:
         )  # ten seconds of traffic tell no more
 
 
-def test_a_rate_that_passed_by_luck_is_not_believed() -> None:
+def test_rate_that_passed_by_luck_is_rejected() -> None:
     tried: list[tuple[float, bool]] = []
 
     def lucky(rate_qps: float, check: bool) -> bool:
@@ -126,7 +126,7 @@ def test_a_rate_that_passed_by_luck_is_not_believed() -> None:
 
 
 @pytest.mark.parametrize("answer", [True, False])
-def test_the_search_ends_whatever_it_hears(answer: bool) -> None:
+def test_search_ends_for_any_answers(answer: bool) -> None:
     calls = []
 
     def probe(rate_qps: float, check: bool) -> bool:
@@ -221,7 +221,7 @@ def test_a_sample_shorter_than_the_target_does_not_pass_any_rate() -> None:
     assert any(probe.late == 0 and not probe.passed for probe in bench.probes)
 
 
-def test_a_probe_says_what_it_saw() -> None:
+def test_probe_has_its_figures() -> None:
     chance = random.Random(1)
     served = queue(lambda _: chance.uniform(0.005, 0.015), arrivals_ns(1, 0, 200, 60.0))
     probe = judge_probe(served, 4, 60.0, P95, streams=1, check=True)

@@ -95,7 +95,7 @@ def timed(clock: Clock, cls: type[Timed] = Timed) -> Timed:
     return adapter
 
 
-def test_the_time_of_search_is_all_that_counts(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_latency_is_the_time_of_search_alone(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     """Checking, writing, collecting garbage and asking for stages take an hour each here, and none of it counts."""
 
     def slow(function: Any) -> Any:
@@ -114,7 +114,7 @@ def test_the_time_of_search_is_all_that_counts(tmp_path: Path, clock: Clock, mon
     assert samples[0]["stages_ns"] == {"encode": 3_000_000, "retrieve": 1_500_000}
 
 
-def test_a_clock_that_an_adapter_replaces_is_not_the_drivers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replaced_clock_does_not_affect_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Lying(Least):
         def search(self, query: str, k: int) -> Sequence[Hit]:
             time.sleep(0.002)
@@ -151,7 +151,7 @@ def test_a_trials_order_is_fixed_by_the_seed() -> None:
     ]
 
 
-def test_a_bad_answer_ends_the_job_after_what_was_finished(tmp_path: Path, clock: Clock) -> None:
+def test_bad_answer_ends_the_job_and_keeps_finished_samples(tmp_path: Path, clock: Clock) -> None:
     class Failing(Timed):
         def search(self, query: str, k: int) -> Sequence[Hit]:
             hits = super().search(query, k)
@@ -162,7 +162,7 @@ def test_a_bad_answer_ends_the_job_after_what_was_finished(tmp_path: Path, clock
     assert len((tmp_path / SAMPLES).read_text().splitlines()) == 4
 
 
-def test_no_more_hits_are_expected_than_there_are_documents(tmp_path: Path, clock: Clock) -> None:
+def test_minimum_of_hits_is_bounded_by_the_corpus(tmp_path: Path, clock: Clock) -> None:
     samples, _ = run(tmp_path, timed(clock), spec(k=10, corpus_size=2))
     assert len(samples) == 26
     with pytest.raises(BadAnswer, match="2 hits, expected 3"):
@@ -212,7 +212,7 @@ def test_each_query_of_a_batch_waits_for_the_whole_batch(tmp_path: Path, clock: 
     ]
 
 
-def test_passes_of_a_batched_warm_up_are_told_apart(tmp_path: Path, clock: Clock) -> None:
+def test_batched_warm_up_numbers_its_passes(tmp_path: Path, clock: Clock) -> None:
     job = spec(scenario="offline", warmup_cap=6, scenario_params=ScenarioParams(batch_size=1))
     samples, _ = run(tmp_path, batched(clock), job)
     assert [sample["batch"] for sample in samples if sample["trial"] == -1] == list(range(6))
@@ -245,7 +245,7 @@ def test_a_bad_batch_is_a_bad_answer(tmp_path: Path, clock: Clock, answers: Any,
         run(tmp_path, batched(clock, Wrong), spec(scenario="offline", scenario_params=THREES))
 
 
-def test_the_clock_costs_a_query_next_to_nothing(tmp_path: Path) -> None:
+def test_clock_costs_a_query_little(tmp_path: Path) -> None:
     """The window holds the call and two clock reads; benchmarks/driver_overhead.py measures it."""
     reads = []
 
@@ -293,12 +293,12 @@ def test_three_long_passes_that_agree_are_enough() -> None:
 
 
 @pytest.mark.parametrize("level_s", [0.3, 0.02, 0.001])
-def test_short_passes_go_on_for_as_long_as_the_work_that_must_be_level(level_s: float) -> None:
+def test_short_passes_continue_until_enough_work(level_s: float) -> None:
     made, verdict = passes([level_s] * 5000)
     assert verdict is True and WORK_NS <= made * level_s * SECOND <= 1.2 * WORK_NS
 
 
-def test_a_few_fast_passes_that_agree_say_nothing() -> None:
+def test_few_fast_passes_are_not_enough() -> None:
     """Three of .15 s within 10 %, as once was enough, in the middle of a slope of seconds."""
     levels = [1.0, 0.6, *[0.15] * 3, *[0.15 * 0.97**number for number in range(80)], *[0.01] * 400]
     made, verdict = passes(levels)
@@ -327,7 +327,7 @@ def test_a_gentle_slope_is_a_slope(fall: float) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_compiler_that_warms_up_under_noise_is_waited_for(seed: int) -> None:
+def test_warm_up_waits_for_a_compiler_under_noise(seed: int) -> None:
     """From 4 times the time to once over some 10 passes, each off by 2 %: the end is within 15 % of the level."""
     chance = random.Random(seed)
     levels = [0.6 * (1 + 3 * 0.7**number) * chance.gauss(1, 0.02) for number in range(50)]
@@ -336,7 +336,7 @@ def test_a_compiler_that_warms_up_under_noise_is_waited_for(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_noise_of_a_level_ends_warm_up_soon(seed: int) -> None:
+def test_warm_up_ends_soon_under_stationary_noise(seed: int) -> None:
     chance = random.Random(seed)
     made, verdict = passes(chance.gauss(0.6, 0.02) for _ in range(50))
     assert verdict is True and made <= 12
@@ -353,13 +353,13 @@ def test_one_stall_only_delays() -> None:
     assert passes([1.0, 1.0, 9.9, 1.0, 1.0, 1.0]) == (6, True)
 
 
-def test_a_level_that_never_settles_is_called_so_at_the_cap_and_after_a_minute() -> None:
+def test_unsteady_level_is_reported_at_the_cap_and_after_a_minute() -> None:
     assert passes([100 * 0.9**number / 1e6 for number in range(50)], 50) == (50, False)
     assert passes([2 * 0.97**number for number in range(100)]) == (76, False)
     assert passes([30.0, 20.0, 10.0, 5.0]) == (3, False), "three passes at least"
 
 
-def test_too_little_work_is_judged_at_the_cap_without_its_coldest_third() -> None:
+def test_little_work_is_judged_without_its_coldest_third() -> None:
     many = ENOUGH_QUERIES // 6
     levels = [0.01, 0.005, 0.001, 0.001, 0.001, 0.001, 0.001, 0.001, 0.001]
     assert passes(levels, 9, queries=many) == (9, True)
@@ -401,7 +401,7 @@ def test_trials_are_numbered_from_the_first_of_this_job(tmp_path: Path, clock: C
     assert part[2:] == whole[2 + 2 * 8 :], "a trial is the same whichever job it runs in"
 
 
-def test_after_the_trials_some_queries_are_asked_twice_in_a_row(tmp_path: Path, clock: Clock) -> None:
+def test_repeats_follow_the_trials(tmp_path: Path, clock: Clock) -> None:
     job = spec(first_trial=1, trials=1, repeats=3)
     samples, phases = run(tmp_path, timed(clock), job)
     assert phases == ["warmup", "trial-1", "repeat"]
@@ -411,7 +411,7 @@ def test_after_the_trials_some_queries_are_asked_twice_in_a_row(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("scenario", ["single_stream", "offline"])
-def test_queries_are_asked_for_as_their_trial_begins(tmp_path: Path, clock: Clock, scenario: str) -> None:
+def test_queries_are_requested_when_their_trial_begins(tmp_path: Path, clock: Clock, scenario: str) -> None:
     """What is not known cannot be answered ahead: the driver itself has no query but those of warm-up."""
     adapter = timed(clock)
     asked_before: list[tuple[int, int]] = []
@@ -428,7 +428,7 @@ def test_queries_are_asked_for_as_their_trial_begins(tmp_path: Path, clock: Cloc
     assert run(tmp_path / "at once", timed(clock), job)[0] == samples
 
 
-def test_the_end_of_a_trial_says_what_it_claims(tmp_path: Path, clock: Clock) -> None:
+def test_end_of_a_trial_has_its_claimed_time(tmp_path: Path, clock: Clock) -> None:
     """And a batch's time counts once."""
     run(tmp_path, timed(clock), spec(trials=1, repeats=1))
     (tmp_path / "batches").mkdir()
@@ -448,7 +448,7 @@ def test_the_end_of_a_trial_says_what_it_claims(tmp_path: Path, clock: Clock) ->
         spec(scenario="offline", warmup_cap=20, scenario_params=ScenarioParams(batch_size=100)),
     ],
 )
-def test_what_is_written_is_what_the_host_asks_for(tmp_path: Path, clock: Clock, job: Any) -> None:
+def test_written_samples_are_accepted_by_the_host(tmp_path: Path, clock: Clock, job: Any) -> None:
     (tmp_path / "out").mkdir()
     run(tmp_path / "out", timed(clock), job)
     found, doc_ids, wrong = read_samples(LaunchRequest(job, Prepared(None, "", ""), tmp_path, tmp_path, tmp_path))  # type: ignore[arg-type]
@@ -478,7 +478,7 @@ def test_warm_up_goes_on_until_its_level_is_stable(tmp_path: Path, clock: Clock)
 
 
 @pytest.mark.parametrize(("cap", "steady"), [(0, None), (3, None), (4, False), (6, False), (40, False), (10_000, True)])
-def test_the_cap_bounds_it_and_the_result_is_said(tmp_path: Path, clock: Clock, cap: int, steady: bool | None) -> None:
+def test_warm_up_is_bounded_by_its_cap(tmp_path: Path, clock: Clock, cap: int, steady: bool | None) -> None:
     adapter = timed(clock, Warming)
     assert isinstance(adapter, Warming)
     adapter.script = [90_000_000, 20_000_000, 5_000_000]

@@ -101,7 +101,7 @@ def one_probe(
 
 
 @pytest.mark.slow
-def test_a_stall_is_seen_in_the_queue_and_not_in_a_closed_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stall_shows_in_the_open_loop_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One search of 300 takes a second.  In a closed loop that is one slow query, beyond the 99th percentile; here some
     150 arrive meanwhile, and each of them waits."""
     stalled = 5 + 100  # warm-up comes first
@@ -119,7 +119,7 @@ def test_a_stall_is_seen_in_the_queue_and_not_in_a_closed_loop(tmp_path: Path, m
     assert sum(row["service_ns"] > 0.9e9 for row in opened) == 1, "the service of the others was quick"
 
 
-def test_a_probe_is_whole_and_as_the_host_wants_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_probe_is_complete_and_accepted_by_the_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = spec(40, first_trial=5)
     done = one_probe(tmp_path, adapter(lambda _: 0.001), job, 200.0, monkeypatch)
     found, _, wrong = read_samples(LaunchRequest(job, Prepared(None, "", ""), tmp_path, tmp_path, tmp_path))  # type: ignore[arg-type]
@@ -134,7 +134,7 @@ def test_a_probe_is_whole_and_as_the_host_wants_it(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.slow
-def test_streams_that_work_at_once_are_not_taken_for_a_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_streams_are_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = spec(60)
     one_probe(tmp_path, adapter(lambda _: 0.02, width=3), job, 120.0, monkeypatch)
     found, _, wrong = read_samples(LaunchRequest(job, Prepared(None, "", ""), tmp_path, tmp_path, tmp_path))  # type: ignore[arg-type]
@@ -145,13 +145,13 @@ def test_streams_that_work_at_once_are_not_taken_for_a_lie(tmp_path: Path, monke
     assert 0.02 < worked_s(job, probe) <= wall_s
 
 
-def test_nothing_is_asked_before_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_query_is_sent_before_its_arrival(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one_probe(tmp_path, adapter(lambda _: 0.0), spec(50), 400.0, monkeypatch)
     waited = [row["latency_ns"] - row["service_ns"] for row in rows(tmp_path) if row["trial"] == 0]
     assert min(waited) >= 0
 
 
-def test_checking_and_writing_do_not_stand_in_the_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checks_and_writes_wait_for_the_end_of_a_probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hits_of, asked = QueryRunner.hits_of, []
     system = adapter(lambda _: 0.0)
 
@@ -165,7 +165,7 @@ def test_checking_and_writing_do_not_stand_in_the_queue(tmp_path: Path, monkeypa
 
 
 @pytest.mark.slow
-def test_as_many_threads_ask_as_the_adapter_has_streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_thread_count_is_that_of_streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "one").mkdir()
     (tmp_path / "three").mkdir()
     alone = adapter(lambda _: 0.001)
@@ -181,7 +181,7 @@ def test_as_many_threads_ask_as_the_adapter_has_streams(tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize("width", [0, -1, 1.5, True, 100_000])
-def test_streams_must_make_sense(tmp_path: Path, width: Any) -> None:
+def test_invalid_streams_are_refused(tmp_path: Path, width: Any) -> None:
     with pytest.raises(ValueError, match=r"streams\(\) is .*, must be a whole number from 1 to 1024"):
         run(tmp_path, adapter(lambda _: 0.0, width), spec(10))
 
@@ -212,7 +212,7 @@ def test_a_bad_answer_is_found_after_the_probe(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_host_hears_of_a_long_probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_probe_reports_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "_TELL_NS", 20_000_000)
     one_probe(tmp_path, adapter(lambda _: 0.0), spec(20), 40.0, monkeypatch)
     events = [json.loads(line) for line in (tmp_path / "out" / EVENTS).read_text().splitlines()]

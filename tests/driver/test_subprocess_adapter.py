@@ -85,7 +85,7 @@ def test_every_verb_is_one_line_each_way(rig: Rig, tmp_path: Path) -> None:
     assert [each["verb"] for each in (threads, libraries, close)] == ["threads", "libraries", "close"]
 
 
-def test_an_engine_that_says_little_is_enough(rig: Rig, tmp_path: Path) -> None:
+def test_minimal_engine_is_accepted(rig: Rig, tmp_path: Path) -> None:
     engine = rig(search={"hits": []})
     engine.load(tmp_path)
     assert engine.search("x", 1) == [] and engine.stages_s() == engine.threads() == engine.libraries() == {}
@@ -106,7 +106,7 @@ def test_a_build_reports_and_ends(rig: Rig, tmp_path: Path) -> None:
     assert (asked[0]["corpus"], asked[0]["documents"], asked[0]["index"]) == (str(corpus), 2, str(tmp_path / "index"))
 
 
-def test_batches_go_in_one_request_where_the_engine_knows_them(rig: Rig, tmp_path: Path) -> None:
+def test_batch_is_one_request_if_the_engine_offers_it(rig: Rig, tmp_path: Path) -> None:
     one = rig(search=GOOD)
     one.load(tmp_path)
     assert one.search_batch(["a", "b"], 2) == [[Hit("d1", 2.5), Hit("d2", 1)]] * 2
@@ -153,14 +153,14 @@ def test_a_reply_that_breaks_the_contract_is_a_bad_answer(rig: Rig, tmp_path: Pa
 @pytest.mark.parametrize(
     "hit", [["d", "high"], ["d", None], [3, 1.0], ["d", True], ["d", 10**400], ["", 1.0], ["two words", 1.0]]
 )
-def test_what_a_hit_holds_is_checked_where_all_answers_are(rig: Rig, tmp_path: Path, hit: list[Any]) -> None:
+def test_hits_of_an_engine_are_checked_by_the_driver(rig: Rig, tmp_path: Path, hit: list[Any]) -> None:
     engine = rig(search={"hits": [hit]})
     engine.load(tmp_path)
     with pytest.raises(BadAnswer):
         check_hits(engine.search("x", 1), 1, 1)
 
 
-def test_a_line_that_nobody_asked_for_is_no_answer_to_the_next_query(rig: Rig, tmp_path: Path) -> None:
+def test_unrequested_line_is_not_the_next_answer(rig: Rig, tmp_path: Path) -> None:
     engine = rig(search=f"!print({json.dumps(GOOD)!r} + chr(10) + {json.dumps(GOOD)!r}, flush=True)")
     engine.load(tmp_path)
     engine.search("x", 2)
@@ -172,7 +172,7 @@ def test_a_line_that_nobody_asked_for_is_no_answer_to_the_next_query(rig: Rig, t
     ("name", "value"),
     [("threads", {"pool": "many"}), ("threads", [1]), ("libraries", {"lib": 1}), ("threads", {"pool": True})],
 )
-def test_what_it_says_of_itself_has_a_shape(rig: Rig, tmp_path: Path, name: str, value: Any) -> None:
+def test_malformed_facts_of_an_engine_are_refused(rig: Rig, tmp_path: Path, name: str, value: Any) -> None:
     engine = rig(**{name: {name: value}})
     engine.load(tmp_path)
     with pytest.raises(BadAnswer, match=f"the engine's {name} is no object whose values are"):
@@ -205,13 +205,13 @@ def test_an_engine_that_fails_is_a_crash_in_one_line(rig: Rig, tmp_path: Path, a
         "RuntimeError: [enforce fail at alloc_cpu.cpp:124] err == 0. DefaultCPUAllocator: can't allocate memory",
     ],
 )
-def test_memory_that_an_engine_was_refused_is_oom(said: str) -> None:
+def test_refused_memory_is_oom(said: str) -> None:
     kind, _, message = said.partition(": ")
     assert outcome_of(type(kind, (RuntimeError,), {})(message)) is Outcome.OOM
     assert outcome_of(RuntimeError("CUDA error: an illegal memory access was encountered")) is Outcome.CRASH
 
 
-def test_a_full_heap_that_the_engine_names_is_oom(rig: Rig, tmp_path: Path) -> None:
+def test_reported_full_heap_is_oom(rig: Rig, tmp_path: Path) -> None:
     engine = rig(load={"error": "java.lang.OutOfMemoryError: Java heap space"})
     with pytest.raises(EngineFailed) as caught:
         engine.load(tmp_path)
@@ -237,7 +237,7 @@ def test_an_engine_that_died_between_queries_is_found_at_the_next(rig: Rig, tmp_
         (("engine", "--heap={heap_mib}"), "asks for 'heap_mib', which is neither 'cpus' nor a parameter"),
     ],
 )
-def test_an_engine_that_does_not_start_says_why(arguments: tuple[str, ...], message: str, tmp_path: Path) -> None:
+def test_engine_that_does_not_start_has_a_reason(arguments: tuple[str, ...], message: str, tmp_path: Path) -> None:
     engine = command(*arguments)({}, Envelope("e", 1, 1), tmp_path)
     with pytest.raises(EngineFailed, match=message):
         engine.load(tmp_path)
@@ -252,7 +252,7 @@ def test_arguments_are_filled_in(tmp_path: Path) -> None:
     made._kill()
 
 
-def test_an_engine_that_does_not_end_is_ended(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_engine_that_does_not_end_is_killed(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subprocess_adapter, "_END_S", 0.2)
     engine = rig(close="!print('{}', flush=True); time.sleep(600)")
     engine.load(tmp_path)
@@ -263,7 +263,7 @@ def test_an_engine_that_does_not_end_is_ended(rig: Rig, tmp_path: Path, monkeypa
     assert engine._process is None
 
 
-def test_an_engine_that_ends_badly_is_a_crash(rig: Rig, tmp_path: Path) -> None:
+def test_engine_exit_code_is_a_crash(rig: Rig, tmp_path: Path) -> None:
     engine = rig(close="!print('{}', flush=True); sys.exit(4)")
     engine.load(tmp_path)
     with pytest.raises(EngineFailed, match="the engine ended with exit code 4 after its close"):
@@ -290,7 +290,7 @@ def test_standard_error_goes_to_the_log(rig: Rig, tmp_path: Path, capfd: pytest.
     assert capfd.readouterr().err == "warming up\n"
 
 
-def test_the_engines_time_is_in_the_window(rig: Rig, tmp_path: Path) -> None:
+def test_latency_includes_the_engines_time(rig: Rig, tmp_path: Path) -> None:
     engine = rig(search=f"!time.sleep(0.05); print({json.dumps(GOOD)!r}, flush=True)")
     engine.load(tmp_path)
     start = time.perf_counter()

@@ -183,7 +183,7 @@ ready.close()
     first, last, threads, *rest = facts
     assert [first, last, *rest] == [0, len(collection), "cpu", ["encode", "rerank", "retrieve"], 0.0]
     assert threads.keys() > {"torch_intraop", "torch_interop", "faiss_omp"} and set(threads.values()) == {1}
-    assert files == ["ids.bin", "ids.npy", "built-with.json", method]
+    assert files == ["built-with.json", "ids.bin", "ids.npy", method]
     for ours, theirs in zip(batched, alone, strict=True):
         assert [score for _, score in ours] == pytest.approx([score for _, score in theirs], abs=1e-4)
 

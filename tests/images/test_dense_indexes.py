@@ -158,6 +158,6 @@ attempt(lambda _: None)
     assert first == ["cut short", 3, False, 0, 3]
     assert left[:2] == ["000000", "000001"]
     assert second[0] == "built" and second[1] in (1, 2) and second[2:] == [True, 0, 4]
-    assert ended == [["ids.bin", "ids.npy", "built-with.json", "vectors.f32"], True]
+    assert ended == [["built-with.json", "ids.bin", "ids.npy", "vectors.f32"], True]
     assert other == ["built", 4, False, 0, 4]
     assert mended[0] == "built" and mended[1] >= 2

@@ -41,7 +41,7 @@ bm25.close()
     (first, first_score), (second, second_score) = rankings[1][0]
     assert (first, second) == ("twin", "volcano")
     assert first_score > second_score
-    assert facts == [0, len(DOCUMENTS), {"jvm_available_processors": 1}, ["lucene", "built-with.json"]]
+    assert facts == [0, len(DOCUMENTS), {"jvm_available_processors": 1}, ["built-with.json", "lucene"]]
     assert "-XX:ActiveProcessorCount=1" in libraries["jvm_options"]
     assert libraries.keys() >= {"anserini", "lucene", "java", "pyjnius"}
 

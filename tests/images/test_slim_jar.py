@@ -42,3 +42,4 @@ def test_natives_of_the_images_own_platform_stay(
     slim_jar.slim(source, target)
     with zipfile.ZipFile(target) as jar:
         assert jar.namelist() == [*PLAIN, *NATIVES[machine]]
+    assert target.stat().st_mtime == 315532800, "a class archive records it"

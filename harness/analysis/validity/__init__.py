@@ -101,12 +101,12 @@ def _preparation(results: Sequence[Result]) -> list[Finding]:
     findings, spec = [], results[0].spec
     warmup = max(spec.warmup_queries, min(result.warmup_done for result in results))  # in several passes, where few
     if warmup < MIN_WARMUP_QUERIES:
-        text = f"{warmup} warm-up queries were asked, the least is {MIN_WARMUP_QUERIES}; {warm_longer(spec)}"
+        text = f"{warmup} warm-up queries ran, the minimum is {MIN_WARMUP_QUERIES}; {warm_longer(spec)}"
         findings.append(noisy(Cause.WARMUP, text))
     if any(result.effective is not None and not result.effective.threads for result in results):
         text = (
-            "the adapter says no library's thread count, so nothing shows that they keep to "
-            f"{spec.envelope.cpus} CPUs; let its threads() say them, then {again(spec.cell)}"
+            "the adapter reports no thread counts, so its libraries may use more threads than "
+            f"{spec.envelope.cpus} CPUs; return the counts from threads(), then {again(spec.cell)}"
         )
         findings.append(noisy(Cause.THREADS_UNSAID, text))
     return findings
@@ -156,8 +156,8 @@ def _steadiness(results: Sequence[Result], facts: SampleFacts) -> list[Finding]:
         findings.append(noisy(Cause.WARMUP, text))
     elif facts.start is not None:
         text = (
-            f"the first {facts.start.queries} queries of a trial took {facts.start.ratio:.2f} times what they take "
-            f"later: {results[0].warmup_done} warm-up queries do not warm this system up; "
+            f"the first {facts.start.queries} queries of a trial took {facts.start.ratio:.2f} times their later "
+            f"time: {results[0].warmup_done} warm-up queries are too few for this system; "
             f"{(warm_longer if spec.warmup_cap is None else warm_wider)(spec)}"
         )
         findings.append(noisy(Cause.WARMUP, text))
@@ -167,17 +167,17 @@ def _steadiness(results: Sequence[Result], facts: SampleFacts) -> list[Finding]:
     # A system that still gets faster answers a repeated query sooner even without a cache.
     if facts.repeat is not None and not spec.result_cache and not unsteady and facts.start is None:
         text = (
-            f"a query asked again at once took {facts.repeat.ratio:.2g} of its first time (median of "
-            f"{facts.repeat.queries}, {facts.repeat.first_s * 1e3:.3g} ms at first): the system keeps answers, and "
-            "real queries seldom come twice (measuring rule 14); switch its result cache off, or declare "
+            f"a query repeated at once took {facts.repeat.ratio:.2g} of its first time (median of "
+            f"{facts.repeat.queries}, {facts.repeat.first_s * 1e3:.3g} ms at first): the system caches results, and "
+            "real queries seldom repeat (measuring rule 14); switch its result cache off, or declare "
             f"result_cache = true in the system's TOML, then {again(spec.cell)}"
         )
         findings.append(noisy(Cause.RESULT_CACHE, text))
     findings += _concentration(results[0], facts)
     if facts.between is not None:
         text = (
-            f"{facts.between.per_query_s * 1e3:.3g} ms passed beside each query that no latency claims, "
-            f"{facts.between.share:.0%} of the trials: the image claims less time than passed; let search() return "
+            f"{facts.between.per_query_s * 1e3:.3g} ms a query passed outside the reported latencies, "
+            f"{facts.between.share:.0%} of the trials: the image reports too little time; let search() return "
             f"only when its work is done, then {again(spec.cell)}"
         )
         findings.append(noisy(Cause.UNACCOUNTED_TIME, text))
@@ -205,7 +205,7 @@ def _concentration(result: Result, facts: SampleFacts) -> list[Finding]:
     if few is not None:
         text = (
             f"{few.few:,} of {few.samples:,} samples hold {few.share:.0%} of the time, and their queries are fast in "
-            "other trials: the mean is theirs (a JIT compiler, garbage collection, the machine); compare p50, or "
+            "other trials: they carry the mean (a JIT compiler, garbage collection, the machine); compare p50, or "
             f"{again(result.spec.cell, '--retry-noisy 3')}"
         )
         findings.append(noisy(Cause.FEW_SAMPLES, text, transient=True))
@@ -214,8 +214,8 @@ def _concentration(result: Result, facts: SampleFacts) -> list[Finding]:
         if tail.trials == 1:
             every = "in the only trial, which cannot tell whether they always do"
         text = (
-            f"{tail.few:,} of {facts.queries:,} queries hold half of the time, {every}: the mean is theirs, and its "
-            "interval may fall short; raise sample_size, or compare p50"
+            f"{tail.few:,} of {facts.queries:,} queries hold half of the time, {every}: they carry the mean, and its "
+            "interval may be too narrow; raise sample_size, or compare p50"
         )
         findings.append(remark(Cause.FEW_SAMPLES, text))
     return findings
@@ -252,7 +252,7 @@ def _scenario(results: Sequence[Result]) -> list[Finding]:
     if target.latency_target_s is not None and target.latency_percentile is not None:
         wanted = f"p{target.latency_percentile:g} <= {target.latency_target_s * 1e3:g} ms"
     text = (
-        f"no rate kept {wanted} and kept it again in {without} of {len(results)} jobs; raise server.latency_target_s "
+        f"no rate met {wanted} twice in {without} of {len(results)} jobs; raise server.latency_target_s "
         f"in the suite, then {again(spec.cell)}"
     )
     return [noisy(Cause.LATENCY_TARGET, text)]

@@ -107,7 +107,7 @@ def _swapped(results: Sequence[Result]) -> list[Finding]:
     if not most:
         return []
     text = (
-        f"{most / 2**20:.3g} MiB of the job were swapped out, so its memory limit was none and times hold the disk; "
+        f"{most / 2**20:.3g} MiB of the job were swapped out, so its memory limit did not hold and latencies include the disk; "
         f"switch swap off (swapoff -a) or take a larger profile, then {again(results[0].spec.cell)}"
     )
     return [invalid(Cause.SWAP, text)]
@@ -143,7 +143,7 @@ def _uncovered(results: Sequence[Result]) -> list[Finding]:
     first = others[0]
     text = (
         f"the kernel's counters cover {first.counters.wall_s:.2g} s for {trials_s(first):.2g} s of trials"
-        f"{of_jobs(len(others), len(results))}, too far off to tell steal, other processes or faults; ask more queries"
+        f"{of_jobs(len(others), len(results))}, too far off to judge steal, other processes or faults; raise sample_size"
     )
     return [remark(Cause.COUNTERS, text)]
 
@@ -190,7 +190,7 @@ def _crowded(results: Sequence[Result]) -> list[Finding]:
     text = (
         f"more runnable threads than CPUs: they waited {worst[0]:.2f} s for one another in each second of "
         f"CPU time{worst[1]} ({spec.envelope.cpus} CPUs; expected: "
-        f"up to {MAX_WAIT}); let the system keep to the thread count that it is given (a JVM that still compiles needs "
+        f"up to {MAX_WAIT}); let the system use the given thread count (a JVM that still compiles needs "
         "a longer warm-up: protocol.warmup_cap), "
         f"then {again(spec.cell)}"
     )
@@ -237,7 +237,7 @@ def _shared(results: Sequence[Result]) -> list[Finding]:
         return []
     text = (
         f"other jobs of AWS Batch may have run on the same host{of_jobs(shared, len(results))}, which takes caches and "
-        "memory bandwidth whatever the limits; make its queues again without --shared (harness batch up), then "
+        "memory bandwidth whatever the limits; recreate its queues without --shared (harness batch up), then "
         f"{again(results[0].spec.cell)}"
     )
     return [noisy(Cause.SHARED_HOST, text)]
@@ -386,6 +386,6 @@ def _gpu_uncovered(results: Sequence[Result]) -> list[Finding]:
     first = others[0]
     text = (
         f"the GPUs' energy was counted over {first.gpu.wall_s if first.gpu else 0:.2g} s for {trials_s(first):.2g} s "
-        f"of trials{of_jobs(len(others), len(results))}, too far off to be theirs: no energy is given; ask more queries"
+        f"of trials{of_jobs(len(others), len(results))}, too far off to be theirs: no energy is given; raise sample_size"
     )
     return [remark(Cause.GPU_UNSAID, text)]

@@ -12,13 +12,13 @@ from operator import attrgetter
 from typing import Any
 
 from harness.aws import clients, cloudformation
-from harness.aws.batch import inventory, job_definition, suite_stack
-from harness.aws.batch.job_definition import LEAST_TIMEOUT_S, Options
-from harness.aws.cloud_run import costs, partition
-from harness.aws.cloud_run.backend import ENDED, RUNNING, UNKNOWN, WAITING, State, Submission
+from harness.aws.batch import suite_stack
+from harness.aws.batch.suite_stack import LEAST_TIMEOUT_S, BatchOptions
+from harness.aws.cloud_run import partition
+from harness.aws.cloud_run.backend import ENDED, RUNNING, UNKNOWN, WAITING, PartState, Submission
 from harness.aws.cloud_run.partition import Grouping
-from harness.aws.cloud_run.records import Input, Launch, PlannedPart, Run
-from harness.aws.cloud_run.run import Context, Service
+from harness.aws.cloud_run.records import CloudRun, Launch, PlannedPart, ShippedInput
+from harness.aws.cloud_run.run import BackendContext, Service
 from harness.aws.ec2 import account, instances
 from harness.aws.errors import aws_errors, concealed
 from harness.errors import UsageError
@@ -33,9 +33,9 @@ _MAXIMUM_ARRAY = 10_000
 _LISTED_S, _FORGOTTEN_S = 60.0, 600.0
 # After this time without a host the user hears why.
 _PATIENCE_S = 180.0
-_PHASES = dict.fromkeys(("STARTING", "RUNNING"), RUNNING) | dict.fromkeys(inventory.ENDED, ENDED)
+_PHASES = dict.fromkeys(("STARTING", "RUNNING"), RUNNING) | dict.fromkeys(suite_stack.ENDED, ENDED)
 _NEW = {"status": "SUBMITTED"}
-_FORGOTTEN = State(ENDED, "gone", reason="AWS Batch does not know it any more")
+_FORGOTTEN = PartState(ENDED, "gone", reason="AWS Batch does not know it any more")
 _KINDS = {
     "queue": ("describe_job_queues", "jobQueues"),
     "environment": ("describe_compute_environments", "computeEnvironments"),
@@ -49,14 +49,14 @@ def parts(todo: list[Planned], how: Grouping) -> tuple[PlannedPart, ...]:
 
 
 @dataclass
-class _Job:
+class _LaunchedJob:
     """A launch's job, and since when it is doubted, unseen, stuck."""
 
     job_id: str | None = None
     doubted: float | None = None
     unseen: float | None = None
     stuck: float | None = None
-    ended: dict[str, State] = field(default_factory=dict)
+    ended: dict[str, PartState] = field(default_factory=dict)
 
 
 def _since(before: float | None, holds: bool, now: float) -> float | None:
@@ -70,14 +70,17 @@ class BatchBackend:
     name = "batch"
 
     def __init__(
-        self, context: Context, sleep: Callable[[float], None] = time.sleep, clock: Callable[[], float] = time.monotonic
+        self,
+        context: BackendContext,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._suite, self._work = context.request.suite, context.request.work
         self._connections, self._region = context.connections, context.region
         self._known = context.known
         self._sleep, self._clock = sleep, clock
-        self._role = ""  # begins the box id of each attempt
-        self._jobs: dict[str, _Job] = defaultdict(_Job)
+        self._role = ""  # begins the worker id of each attempt
+        self._jobs: dict[str, _LaunchedJob] = defaultdict(_LaunchedJob)
         self._ids: dict[str, str] = {}  # part -> the job that does it
         self.ending = f"`harness batch cancel {self._suite.name}`"
 
@@ -98,13 +101,13 @@ class BatchBackend:
         return part.jobs[0].cell.profile if part.jobs else self._suite.build_profile or ""
 
     def _queue(self, part: PlannedPart) -> str:
-        return suite_stack.queue(self._suite.name, part.instance_type)
+        return suite_stack.queue_name(self._suite.name, part.instance_type)
 
     def check(self, parts: Sequence[PlannedPart]) -> list[str]:
         """Refuse parts that the stack would not run."""
-        suite, options = self._suite.name, Options(self._region, self._work)
+        suite, options = self._suite.name, BatchOptions(self._region, self._work)
         up = f"`harness batch up SUITE --work {self._work}` (give both commands the same --instance and --region)"
-        found = cloudformation.find(self._connections, suite_stack.stack(suite))
+        found = cloudformation.find(self._connections, suite_stack.stack_name(suite))
         if found is None:
             raise UsageError(f"{suite} is not in AWS Batch in {self._region}; make it: {up}")
         if found.outputs.get(suite_stack.WORK) != str(self._work):
@@ -112,12 +115,12 @@ class BatchBackend:
         for profile, instance_type in dict.fromkeys((self._profile(part), part.instance_type) for part in parts):
             envelope, instance = hardware_profile(profile), self._known[instance_type]
             either = (options, replace(options, shared=True))
-            digests = [job_definition.digest(envelope, instance, each) for each in either]
+            digests = [suite_stack.definition_digest(envelope, instance, each) for each in either]
             if found.outputs.get(suite_stack.logical_name("Jobs", profile)) not in digests:
                 why = f"has no jobs of this version of harness for {profile} on {instance_type}"
                 raise UsageError(f"the stack {found.name} {why}; change it: {up}")
         for instance_type in dict.fromkeys(part.instance_type for part in parts):
-            queue = suite_stack.queue(suite, instance_type)
+            queue = suite_stack.queue_name(suite, instance_type)
             if ill := self._ill("queue", queue) or self._ill("environment", queue):
                 raise UsageError(f"the {ill}; enable it, or make it again: `harness batch down {suite}`, then {up}")
         return []
@@ -135,7 +138,7 @@ class BatchBackend:
         words = (found["state"].lower(), found["status"].lower(), concealed(found.get("statusReason") or ""))
         return f"{kind} {name} is {', '.join(filter(None, words))}"
 
-    def begin(self, run: Run, bundle: Input) -> None:
+    def begin(self, run: CloudRun, bundle: ShippedInput) -> None:
         """Take note of the run, and of the harness that agents fetch."""
         self._run, self._bundle = run, bundle
         found = account.find(self._connections, self._work, self._region)
@@ -152,17 +155,17 @@ class BatchBackend:
         count, more = len(submission.parts), dict[str, Any]()
         if count > 1:  # Batch refuses an array of one
             more["arrayProperties"] = {"size": count}
-        if launch.attempts != costs.ATTEMPTS:
+        if launch.attempts != partition.ATTEMPTS:
             more["retryStrategy"] = {"attempts": launch.attempts}
         fresh, job.doubted = job.doubted is None, self._clock()
         values = (self._run.run_id, launch.name, self._bundle.name, self._bundle.sha256)
         with aws_errors(f"submitting {launch.name}"):
             # Batch makes two jobs of two equal requests, so that none is sent a second time.
             answer = self._connections.client("batch", attempts=1).submit_job(
-                jobName=suite_stack.job(self._run.run_id, launch.name),
+                jobName=suite_stack.job_name(self._run.run_id, launch.name),
                 jobQueue=self._queue(first),
-                jobDefinition=suite_stack.definition(self._suite.name, self._profile(first)),
-                parameters=dict(zip(job_definition.PARAMETERS, values, strict=True)),
+                jobDefinition=suite_stack.definition_name(self._suite.name, self._profile(first)),
+                parameters=dict(zip(suite_stack.PARAMETERS, values, strict=True)),
                 timeout={"attemptDurationSeconds": max(LEAST_TIMEOUT_S, launch.limit_s)},
                 tags={clients.RUN: self._run.run_id, clients.SUITE: self._suite.name, clients.OWNER: self._run.owner},
                 propagateTags=True,
@@ -172,32 +175,32 @@ class BatchBackend:
         if fresh:
             job.doubted = None
 
-    def look(self, launches: Sequence[Launch], submissions: Mapping[str, Submission]) -> dict[str, State]:
+    def look(self, launches: Sequence[Launch], submissions: Mapping[str, Submission]) -> dict[str, PartState]:
         """Return the state of every part of these launches, by name."""
         states = [self._look(launch.name, submissions[launch.name]) for launch in launches]
         return {part: state for each in states for part, state in each.items()}
 
-    def _look(self, name: str, submission: Submission) -> dict[str, State]:
+    def _look(self, name: str, submission: Submission) -> dict[str, PartState]:
         job, now, parts = self._jobs[name], self._clock(), [part.name for part in submission.parts]
         if job.job_id is None or (job.doubted is not None and now - job.doubted < _FORGOTTEN_S):
             self._find(job, submission)
         if job.job_id is None:
             job.doubted = _since(job.doubted, True, now)
-            return dict.fromkeys(parts, State(UNKNOWN, "may be submitted already; looking for it"))
+            return dict.fromkeys(parts, PartState(UNKNOWN, "may be submitted already; looking for it"))
         ids = [f"{job.job_id}:{number}" for number in range(len(parts))] if len(parts) > 1 else [job.job_id]
         self._ids |= zip(parts, ids, strict=True)
         rest = {part: self._ids[part] for part in parts if part not in job.ended}
         if not rest:
             return job.ended
         wanted = list(dict.fromkeys([job.job_id, *rest.values()]))
-        found = {each["jobId"]: each for each in inventory.described(self._connections, wanted)}
+        found = {each["jobId"]: each for each in suite_stack.described(self._connections, wanted)}
         job.unseen = _since(job.unseen, not found, now)
         if job.unseen is not None and now - job.unseen >= _FORGOTTEN_S:
             job.ended |= dict.fromkeys(rest, _FORGOTTEN)
             return job.ended
         # Batch makes the children some time after their array: until then they are as it is.
         array = found.get(job.job_id, _NEW)
-        shown = {**array, "container": {}, "attempts": ()} if array["status"] in inventory.ENDED else _NEW
+        shown = {**array, "container": {}, "attempts": ()} if array["status"] in suite_stack.ENDED else _NEW
         missing = replace(self._state(shown), seconds=None)
         states = {part: self._state(found[each]) if each in found else missing for part, each in rest.items()}
         job.ended |= {part: state for part, state in states.items() if state.phase == ENDED}
@@ -207,20 +210,20 @@ class BatchBackend:
                 states[part] = replace(state, reason=state.reason or reason)
         return job.ended | states
 
-    def _find(self, job: _Job, submission: Submission) -> None:
+    def _find(self, job: _LaunchedJob, submission: Submission) -> None:
         """Find a launch's job by its name; end younger twins."""
-        name = suite_stack.job(self._run.run_id, submission.name)
+        name = suite_stack.job_name(self._run.run_id, submission.name)
         # With a filter Batch lists jobs in all states, and those whose name begins so.
         filters = [{"name": "JOB_NAME", "values": [name]}]
-        listed = inventory.listed(self._connections, self._queue(submission.parts[0]), filters=filters)
+        listed = suite_stack.listed(self._connections, self._queue(submission.parts[0]), filters=filters)
         found = sorted((each for each in listed if each.name == name), key=lambda each: (each.created, each.job_id))
         if found:
             job.job_id = found[0].job_id
         for twin in found[1:]:
-            if twin.status not in inventory.ENDED:
-                inventory.terminate(self._connections, twin.job_id, "harness: submitted twice")
+            if twin.status not in suite_stack.ENDED:
+                suite_stack.terminate(self._connections, twin.job_id, "harness: submitted twice")
 
-    def _state(self, shown: Mapping[str, Any]) -> State:
+    def _state(self, shown: Mapping[str, Any]) -> PartState:
         """Return the state of a job, or of an array's child."""
         container, attempts = shown.get("container", {}), shown.get("attempts", ())
         tasks = [each.get("taskArn") for each in (*(attempt.get("container", {}) for attempt in attempts), container)]
@@ -234,11 +237,11 @@ class BatchBackend:
         seconds: float | None = None
         if phase == ENDED and all(each.get("stoppedAt") for each in begun):
             ran_ms = sum(each["stoppedAt"] - each["startedAt"] for each in begun)
-            seconds = ran_ms / 1000 + len(begun) * costs.BEYOND_LIMIT_S  # an instance costs before and after, too
+            seconds = ran_ms / 1000 + len(begun) * partition.BEYOND_LIMIT_S  # an instance costs before and after, too
         reason = concealed(" ".join("; ".join(filter(None, said)).split()))[:300]  # it may name the account
-        return State(phase, shown["status"].lower(), tuple(boxes), max(len(attempts), len(boxes)), reason, seconds)
+        return PartState(phase, shown["status"].lower(), tuple(boxes), max(len(attempts), len(boxes)), reason, seconds)
 
-    def _why_waits(self, job: _Job, submission: Submission, open_: Sequence[State]) -> str:
+    def _why_waits(self, job: _LaunchedJob, submission: Submission, open_: Sequence[PartState]) -> str:
         """Return why all open parts have waited for minutes, or nothing."""
         now, waits = self._clock(), bool(open_) and all(state.words == "runnable" for state in open_)
         job.stuck = _since(job.stuck, waits, now)
@@ -248,24 +251,24 @@ class BatchBackend:
         ill = said or self._ill("environment", self._queue(submission.parts[0]))
         return f"no instance yet: {ill or 'EC2 may have none, or your quota is used up'}"
 
-    def last_words(self, state: State) -> str:
+    def last_words(self, state: PartState) -> str:
         """Return nothing: Batch keeps the words of a job in its log."""
         del state
         return ""
 
-    def end(self, part: str, state: State, why: str) -> None:
+    def end(self, part: str, state: PartState, why: str) -> None:
         """End a part's job, as far as Batch has shown it."""
         if state.phase != ENDED and part in self._ids:
-            inventory.terminate(self._connections, self._ids[part], f"harness: {why}")
+            suite_stack.terminate(self._connections, self._ids[part], f"harness: {why}")
 
     def alive(self) -> list[str]:
         """Wait until Batch has ended the suite's instances, unless others use them."""
         suite = self._suite.name
-        found = cloudformation.find(self._connections, suite_stack.stack(suite))
-        if found is not None and inventory.jobs(self._connections, found):
+        found = cloudformation.find(self._connections, suite_stack.stack_name(suite))
+        if found is not None and suite_stack.unfinished_jobs(self._connections, found):
             log.info(f"other jobs of {suite} are not finished; their instances go on")
             return []
-        machines = partial(inventory.machines, self._connections, suite)
+        machines = partial(suite_stack.alive_machines, self._connections, suite)
         left = machines()
         if left:
             log.info(f"waiting until AWS Batch has ended {len(left)} instances; Ctrl-C leaves that to it")

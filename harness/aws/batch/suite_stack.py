@@ -1,50 +1,112 @@
-"""A suite's CloudFormation stack: machines, queues, job definitions; no IAM."""
+"""A suite in AWS Batch: its CloudFormation stack (machines, queues, job definitions), its jobs and instances."""
 
 from __future__ import annotations
 
+import ast
+import base64
 import hashlib
 import json
 import logging
 import re
-from collections.abc import Mapping, Sequence
+import time
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import resources
 from typing import Any
 
 from harness import records
 from harness.aws import clients, cloudformation
-from harness.aws.batch import inventory, job_definition
-from harness.aws.batch.job_definition import Requirements
-from harness.aws.clients import Connections
-from harness.aws.ec2 import instances, region
+from harness.aws.clients import Connections, S3Uri
+from harness.aws.cloud_run import bundle, partition
+from harness.aws.cloud_run.bundle import pins
+from harness.aws.cloudformation import Stack
+from harness.aws.ec2 import instances
 from harness.aws.ec2.account import Account, resource
+from harness.aws.errors import aws_errors
 from harness.aws.objects import Objects
+from harness.config import read_toml, validate
 from harness.errors import UsageError
-from harness.pricing.instances import Instance
+from harness.jobs import machines
+from harness.jobs.machines import MachineChoice
+from harness.jobs.suite import Suite
+from harness.launch.images import catalog
+from harness.launch.images.base_image import BaseFile
+from harness.pricing.instances import Instance, hardware_profile
+from harness.pricing.prices import Snapshot
+from harness.records import Envelope
 
 log = logging.getLogger(__name__)
 
-# MERGED harness.aws.batch.suite_stack: Names of a suite's things in AWS Batch, fixed for all commands.
-
-
+# Instances of Batch have this beside the suite's tag, which workers of EC2 have too.
+LAUNCHER_TAG, LAUNCHER = "harness:launcher", "batch"
+# The output of a suite's stack that names its queues.
+QUEUES = "Queues"
+ENDED = ("SUCCEEDED", "FAILED")
+_UNFINISHED = ("SUBMITTED", "PENDING", "RUNNABLE", "STARTING", "RUNNING")
+_DESCRIBED_AT_ONCE = 100
+# An array's children end with it; those that have not after this time are ended one by one.
+_GRACE_S = 30.0
+_CANCELLED = "cancelled by harness batch cancel"
+MIB = 1 << 20
+# Batch takes no time-out below this; every submission has its own, and this one is for jobs that a user submits.
+LEAST_TIMEOUT_S, _TIMEOUT_S = 60, 86_400
+# On a shared host an agent needs this beside the envelope: harness itself, and what the engine starts for it.
+_AGENT_VCPUS, _AGENT_MIB = 1, 1024
+# Alone on its host a job asks for little: the sibling that it starts is not in its container.
+_ALONE_MIB = 512
+# A host registers less memory than its type has: of m5 and c5 4 % and more go to the kernel and ECS' agent.
+_RESERVED_SHARE, _RESERVED_MIB = 0.05, 512
+# AWS' mirror of Docker Hub, which limits nobody; images/base/base.toml pins the image.
+_AGENT_REGISTRY = "public.ecr.aws/docker/library"
+# Batch begins a job again whose host is lost (its status reason says so), or cannot start the agent (its container's
+# reason); a failure inside a job is a result.  Batch takes five rules, and tries again where none matches.
+_LOST_HOST, _NOT_STARTED = "Host EC2*", ("CannotPull*", "CannotStart*", "DockerTimeout*")
+# Each submission fills these in.
+PARAMETERS = ("run", "submission", "bundle", "sha256")
+# ECS takes 8192 characters of overrides: the command with its parameters, and variables that Batch adds.
+_MAXIMUM_COMMAND, _LONGEST_PARAMETERS = 7000, 512
+# Unpacks both scripts and the pins, and becomes the first script.
+_LOADER = (
+    "import base64,sys,zlib;a=sys.argv;"
+    "h,c,p=zlib.decompress(base64.b64decode(a[1])).decode().split(chr(0));"
+    "sys.argv=[a[0],a[2],c,a[3],a[4],p,*a[5:]];exec(compile(h,'host.py','exec'))"
+)
+# The engine's socket is as good as root on the host; the agent asks for no other privilege.
+_MOUNTS = {"engine": "/var/run/docker.sock", "harness": "/var/lib/harness"}
 # Batch and CloudFormation take 128 characters.
 _MAXIMUM = 128
+WORK, MACHINES = "WorkPlace", "Machines"
+_WORKER_ROLE = "WorkerRoleArn"
+_PARAMETERS = {
+    _WORKER_ROLE: ("String", "Role of the jobs: output of the stack of `harness ec2 up`"),
+    "HostProfileArn": ("String", "Instance profile of the hosts: output of the same stack"),
+    "SecurityGroup": ("AWS::EC2::SecurityGroup::Id", "Security group of the hosts: output of the same stack"),
+    "Subnets": ("List<AWS::EC2::Subnet::Id>", "Subnets with a way to S3, ECS and a package index"),
+    "Owner": ("String", "Value of the tag harness:owner of instances and disks"),
+}
+# Batch ends a job that waits for ever for one of these reasons, after 600 s: its own least time.
+_STUCK = ("MISCONFIGURATION:COMPUTE_ENVIRONMENT_MAX_RESOURCE", "MISCONFIGURATION:JOB_RESOURCE_REQUIREMENT")
+_ROOT_DEVICE = "/dev/xvda"  # of the ECS-optimised images
+Resource = dict[str, Any]
 
 
-def stack(suite: str) -> str:
+def stack_name(suite: str) -> str:
     """Return the name of a suite's CloudFormation stack."""
     return _safe(f"harness-batch-{suite}", "[^A-Za-z0-9-]")
 
 
-def definition(suite: str, profile: str) -> str:
+def definition_name(suite: str, profile: str) -> str:
     """Return the job definition of a hardware profile."""
     return _safe(f"harness-{suite}-{profile}")
 
 
-def queue(suite: str, instance_type: str) -> str:
+def queue_name(suite: str, instance_type: str) -> str:
     """Return the queue, and the compute environment, of an instance type."""
     return _safe(f"harness-{suite}-{instance_type}")
 
 
-def job(run_id: str, submission: str) -> str:
+def job_name(run_id: str, submission: str) -> str:
     """Return the name by which later commands find a submission's job."""
     return _safe(f"{run_id}-{submission}")
 
@@ -67,43 +129,26 @@ def _hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-# Outputs; beside them one for each profile, with its definition's digest.
-WORK, MACHINES = "WorkPlace", "Machines"
-_WORKER_ROLE = "WorkerRoleArn"
-_PARAMETERS = {
-    _WORKER_ROLE: ("String", "Role of the jobs: output of the stack of `harness ec2 up`"),
-    "HostProfileArn": ("String", "Instance profile of the hosts: output of the same stack"),
-    "SecurityGroup": ("AWS::EC2::SecurityGroup::Id", "Security group of the hosts: output of the same stack"),
-    "Subnets": ("List<AWS::EC2::Subnet::Id>", "Subnets with a way to S3, ECS and a package index"),
-    "Owner": ("String", "Value of the tag harness:owner of instances and disks"),
-}
-# Batch ends a job that waits for ever for one of these reasons, after 600 s: its own least time.
-_STUCK = ("MISCONFIGURATION:COMPUTE_ENVIRONMENT_MAX_RESOURCE", "MISCONFIGURATION:JOB_RESOURCE_REQUIREMENT")
-_ROOT_DEVICE = "/dev/xvda"  # of the ECS-optimised images
-
-Resource = dict[str, Any]
-
-
-def template(wanted: Requirements) -> str:
+def template(wanted: StackRequirements) -> str:
     """Return the template; it names no account."""
     suite, options = wanted.suite, wanted.options
-    machines = {"LaunchTemplate": _launch_template(wanted)}
+    machines = {"LaunchTemplate": _launch_template_resource(wanted)}
     others: dict[str, Resource] = {}
     types = {instance.instance_type: instance for _, instance in wanted.machines}
     for name, instance in types.items():
-        machines[logical_name("Machines", name)] = _environment(wanted, instance)
-        others[logical_name("Queue", name)] = _queue(suite, name)
+        machines[logical_name("Machines", name)] = _environment_resource(wanted, instance)
+        others[logical_name("Queue", name)] = _queue_resource(suite, name)
     outputs = {
         WORK: str(options.work),
         MACHINES: records.digest(machines)[:16],
-        inventory.QUEUES: ",".join(queue(suite, name) for name in types),
+        QUEUES: ",".join(queue_name(suite, name) for name in types),
     }
     for envelope, instance in wanted.machines:
-        properties = job_definition.definition(envelope, instance, options, {"Ref": _WORKER_ROLE})
-        properties["JobDefinitionName"] = definition(suite, envelope.name)
+        properties = job_definition(envelope, instance, options, {"Ref": _WORKER_ROLE})
+        properties["JobDefinitionName"] = definition_name(suite, envelope.name)
         logical = logical_name("Jobs", envelope.name)
         others[logical] = resource("Batch::JobDefinition", **properties)
-        outputs[logical] = job_definition.digest(envelope, instance, options)
+        outputs[logical] = definition_digest(envelope, instance, options)
     document = {
         "AWSTemplateFormatVersion": "2010-09-09",
         "Description": f"AWS Batch for the suite {suite} of harness; costs nothing while no job runs",
@@ -114,9 +159,9 @@ def template(wanted: Requirements) -> str:
     return json.dumps(document, indent=1) + "\n"
 
 
-def _launch_template(wanted: Requirements) -> Resource:
+def _launch_template_resource(wanted: StackRequirements) -> Resource:
     own: dict[str, Any] = {clients.SUITE: wanted.suite, clients.OWNER: {"Ref": "Owner"}}
-    of_hosts = clients.as_list(own | {inventory.LAUNCHER_TAG: inventory.LAUNCHER, "Name": stack(wanted.suite)})
+    of_hosts = clients.as_list(own | {LAUNCHER_TAG: LAUNCHER, "Name": stack_name(wanted.suite)})
     data = {
         # ECS' agent and ours are on the host's network: one hop.  A measured image has no network at all.
         "MetadataOptions": instances.METADATA,
@@ -127,7 +172,7 @@ def _launch_template(wanted: Requirements) -> Resource:
     return resource("EC2::LaunchTemplate", LaunchTemplateData=data, TagSpecifications=specifications)
 
 
-def _environment(wanted: Requirements, instance: Instance) -> Resource:
+def _environment_resource(wanted: StackRequirements, instance: Instance) -> Resource:
     options, version = wanted.options, {"Fn::GetAtt": ["LaunchTemplate", "LatestVersionNumber"]}
     compute = {
         "Type": "SPOT" if options.spot else "EC2",
@@ -143,7 +188,7 @@ def _environment(wanted: Requirements, instance: Instance) -> Resource:
     }
     return resource(
         "Batch::ComputeEnvironment",
-        ComputeEnvironmentName=queue(wanted.suite, instance.instance_type),
+        ComputeEnvironmentName=queue_name(wanted.suite, instance.instance_type),
         Type="MANAGED",
         State="ENABLED",
         ComputeResources=compute,
@@ -152,11 +197,11 @@ def _environment(wanted: Requirements, instance: Instance) -> Resource:
     )
 
 
-def _queue(suite: str, instance_type: str) -> Resource:
+def _queue_resource(suite: str, instance_type: str) -> Resource:
     environment = {"Ref": logical_name("Machines", instance_type)}
     return resource(
         "Batch::JobQueue",
-        JobQueueName=queue(suite, instance_type),
+        JobQueueName=queue_name(suite, instance_type),
         Priority=1,
         State="ENABLED",
         ComputeEnvironmentOrder=[{"Order": 1, "ComputeEnvironment": environment}],
@@ -166,11 +211,13 @@ def _queue(suite: str, instance_type: str) -> Resource:
     )
 
 
-def up(connections: Connections, wanted: Requirements, account: Account, owner: str, subnets: Sequence[str]) -> None:
+def up(
+    connections: Connections, wanted: StackRequirements, account: Account, owner: str, subnets: Sequence[str]
+) -> None:
     """Deploy the stack and wait; refuse to change machines under unfinished jobs."""
-    name, text = stack(wanted.suite), template(wanted)
+    name, text = stack_name(wanted.suite), template(wanted)
     found = cloudformation.find(connections, name)
-    places = region.subnets(connections, wanted.options.region, subnets)
+    places = instances.subnets(connections, wanted.options.region, subnets)
     if any(subnet.vpc != account.vpc for subnet in places):
         raise UsageError(f"name --subnet of {account.vpc}, the VPC of `harness ec2 up`, with a way to the internet")
     parameters = {
@@ -181,7 +228,7 @@ def up(connections: Connections, wanted: Requirements, account: Account, owner: 
         # Stays: CloudFormation would replace the queues, which have the stack's tags.
         "Owner": found.parameters.get("Owner", owner) if found else owner,
     }
-    if found and _changes_machines(found, text, parameters) and (jobs := inventory.jobs(connections, found)):
+    if found and _changes_machines(found, text, parameters) and (jobs := unfinished_jobs(connections, found)):
         raise UsageError(
             f"{len(jobs)} jobs of {wanted.suite} are not finished, and their machines would change; wait, or end them:"
             f" `harness batch cancel {wanted.suite}`"
@@ -198,10 +245,231 @@ def _changes_machines(found: cloudformation.Stack, text: str, parameters: Mappin
 
 def down(connections: Connections, suite: str) -> list[str]:
     """Delete the stack; return a line for each instance still alive."""
-    name = stack(suite)
+    name = stack_name(suite)
     found = cloudformation.find(connections, name)
-    if found and (jobs := inventory.jobs(connections, found)):
+    if found and (jobs := unfinished_jobs(connections, found)):
         raise UsageError(f"{len(jobs)} jobs of {suite} are not finished; end them: `harness batch cancel {suite}`")
     if not cloudformation.delete(connections, name):
         log.info(f"not there: stack {name}")
-    return inventory.machines(connections, suite)
+    return alive_machines(connections, suite)
+
+
+@dataclass(frozen=True)
+class BatchOptions:
+    """The machines that the command line asks for; ``max_instances`` of each type."""
+
+    region: str
+    work: S3Uri
+    instance: str | None = None
+    burstable: bool = False
+    architecture: str | None = "x86_64"
+    max_instances: int = 4
+    disk_gib: int = 100
+    spot: bool = False
+    shared: bool = False
+    agent_image: str = ""
+
+
+@dataclass(frozen=True)
+class StackRequirements:
+    """A suite's machines in Batch: the instance type of each envelope."""
+
+    suite: str
+    options: BatchOptions
+    machines: tuple[tuple[Envelope, Instance], ...]
+
+
+def requirements(suite: Suite, options: BatchOptions, snapshot: Snapshot) -> StackRequirements:
+    """Choose the instance type of each profile of a suite."""
+    choice = MachineChoice(options.instance, options.burstable, options.architecture)
+    chosen = machines.of_suite(suite, snapshot, choice).items()
+    pairs = tuple((hardware_profile(name), machine.instance) for name, machine in chosen)
+    for envelope, instance in pairs:
+        check_fit(envelope, instance, options.shared)
+    path = catalog.images_dir() / "base" / "base.toml"
+    base = validate(BaseFile, read_toml(path), path)
+    image = options.agent_image or f"{_AGENT_REGISTRY}/{base.image}@{base.digest}"
+    return StackRequirements(suite.name, replace(options, agent_image=image), pairs)
+
+
+def check_fit(envelope: Envelope, instance: Instance, shared: bool) -> None:
+    """Refuse jobs that would wait for ever, or share a GPU."""
+    if shared and envelope.gpus:
+        raise UsageError(f"profile {envelope.name}: jobs cannot share a GPU; leave out --shared, or the profile")
+    (vcpus, memory_mib), room = needs(envelope, instance, shared), container_mib(instance)
+    if vcpus > instance.vcpus or memory_mib > room or envelope.gpus > instance.gpus:
+        raise UsageError(
+            f"profile {envelope.name} needs {vcpus} vCPU, {memory_mib} MiB and {envelope.gpus} GPU;"
+            f" {instance.instance_type} leaves a job {instance.vcpus} vCPU, {room} MiB and {instance.gpus} GPU;"
+            " choose a larger --instance"
+        )
+
+
+def needs(envelope: Envelope, instance: Instance, shared: bool) -> tuple[int, int]:
+    """Return a job's vCPUs and MiB: all vCPUs, unless hosts are shared."""
+    if not shared:
+        return instance.vcpus, _ALONE_MIB
+    return envelope.cpus + _AGENT_VCPUS, -(-envelope.memory_bytes // MIB) + _AGENT_MIB
+
+
+def container_mib(instance: Instance) -> int:
+    """Return MiB that a host surely registers."""
+    return int(instance.memory_bytes / MIB * (1 - _RESERVED_SHARE)) - _RESERVED_MIB
+
+
+def job_definition(envelope: Envelope, instance: Instance, options: BatchOptions, role: Any) -> dict[str, Any]:
+    """Return a definition in CloudFormation's form, without its name."""
+    mounts = [{"SourceVolume": name, "ContainerPath": path, "ReadOnly": False} for name, path in _MOUNTS.items()]
+    container = {
+        **_identity(envelope, instance, options),
+        "Image": options.agent_image,
+        "JobRoleArn": role,
+        "Volumes": [{"Name": name, "Host": {"SourcePath": path}} for name, path in _MOUNTS.items()],
+        "MountPoints": mounts,
+    }
+    again = [{"OnReason": reason, "Action": "RETRY"} for reason in _NOT_STARTED]
+    rules = [{"OnStatusReason": _LOST_HOST, "Action": "RETRY"}, *again, {"OnStatusReason": "*", "Action": "EXIT"}]
+    return {
+        "Type": "container",
+        "PlatformCapabilities": ["EC2"],
+        "Parameters": dict.fromkeys(PARAMETERS, "none"),
+        "ContainerProperties": container,
+        "RetryStrategy": {"Attempts": partition.ATTEMPTS, "EvaluateOnExit": rules},
+        "Timeout": {"AttemptDurationSeconds": _TIMEOUT_S},
+        "PropagateTags": True,
+    }
+
+
+def definition_digest(envelope: Envelope, instance: Instance, options: BatchOptions) -> str:
+    """Return a hash of how a job runs, wherever its image is."""
+    return records.digest(_identity(envelope, instance, replace(options, agent_image="")))[:16]
+
+
+def _identity(envelope: Envelope, instance: Instance, options: BatchOptions) -> dict[str, Any]:
+    vcpus, memory_mib = needs(envelope, instance, options.shared)
+    required = {"VCPU": vcpus, "MEMORY": memory_mib}
+    if envelope.gpus:
+        # All of them: a job that is alone on its host chooses its own there.
+        required["GPU"] = instance.gpus
+    variables = {"HARNESS_SHARED_HOST": str(int(options.shared)), "HARNESS_GPUS": str(envelope.gpus)}
+    return {
+        "Command": command(options.agent_image, options.work, options.region),
+        "ResourceRequirements": [{"Type": kind, "Value": str(value)} for kind, value in required.items()],
+        "Environment": [{"Name": name, "Value": value} for name, value in variables.items()],
+    }
+
+
+def command(image: str, work: S3Uri, region: str) -> list[str]:
+    """Return the agent's command: both scripts, packed, and their arguments."""
+    packages = "\n".join(pins(*bundle.BOTO3))
+    scripts = "\0".join((_script("host.py"), _script("container.py"), packages)).encode()
+    packed = base64.b64encode(zlib.compress(scripts, 9)).decode()
+    words = ["python3", "-c", _LOADER, packed, image, str(work), region, *(f"Ref::{name}" for name in PARAMETERS)]
+    size = sum(len(word) + 4 for word in words) + _LONGEST_PARAMETERS
+    if size > _MAXIMUM_COMMAND:
+        raise UsageError(
+            f"the agents' command has {size:,} characters, AWS Batch takes {_MAXIMUM_COMMAND:,}; shorten the prefix of"
+            f" {work} or the name of --agent-image"
+        )
+    return words
+
+
+def _script(name: str) -> str:
+    """Return a script without comments and docstrings."""
+    tree = ast.parse((resources.files("harness.aws.batch") / "agent" / name).read_text(encoding="utf-8"))
+    for each in ast.walk(tree):
+        if isinstance(each, (ast.FunctionDef, ast.ClassDef, ast.Module)) and ast.get_docstring(each, clean=False):
+            del each.body[0]
+    return ast.unparse(tree)
+
+
+@dataclass(frozen=True)
+class BatchJob:
+    """A submitted job; an array is one job of several parts."""
+
+    job_id: str
+    name: str
+    status: str
+    parts: int = 1
+    created: int = 0
+
+
+def stacks(connections: Connections) -> list[Stack]:
+    """Return the stacks of all suites in this region."""
+    with aws_errors("listing stacks"):
+        pages = connections.client("cloudformation").get_paginator("describe_stacks").paginate()
+        shown = [
+            each for page in pages for each in page["Stacks"] if clients.SUITE in clients.as_dict(each.get("Tags"))
+        ]
+    names = sorted(each["StackName"] for each in shown)
+    return [stack for name in names if (stack := cloudformation.find(connections, name))]
+
+
+def alive_machines(connections: Connections, suite: str) -> list[str]:
+    """Return a line for each living instance of a suite."""
+    found = instances.alive(connections, None, {LAUNCHER_TAG: LAUNCHER, clients.SUITE: suite})
+    return [f"{box.instance_id} ({box.instance_type} {box.state})" for box in found]
+
+
+def queues(stack: Stack) -> list[str]:
+    """Return the names of a suite's queues."""
+    return list(filter(None, stack.outputs.get(QUEUES, "").split(",")))
+
+
+def unfinished_jobs(connections: Connections, stack: Stack) -> list[BatchJob]:
+    """Return the jobs in a suite's queues that wait or run."""
+    if not (named := queues(stack)):
+        return []
+    # After a deletion that failed halfway the outputs name queues that are gone.
+    with aws_errors(f"looking for the queues of {stack.name}"):
+        there = connections.client("batch").describe_job_queues(jobQueues=named)["jobQueues"]
+    names = [each["jobQueueName"] for each in there if each["status"] != "DELETED"]
+    pairs = ((queue, status) for queue in names for status in _UNFINISHED)
+    found = {job.job_id: job for queue, status in pairs for job in listed(connections, queue, jobStatus=status)}
+    unfinished = []
+    for each in described(connections, list(found)):
+        array = each.get("arrayProperties", {})
+        states: dict[str, int] = array.get("statusSummary") or {}
+        # An array may be shown as pending although all of its children have ended.
+        if not states or any(states.get(status) for status in _UNFINISHED):
+            unfinished.append(replace(found[each["jobId"]], parts=array.get("size", 1)))
+    return unfinished
+
+
+def listed(connections: Connections, queue: str, **filters: Any) -> list[BatchJob]:
+    """Return the jobs of one queue, an array once."""
+    with aws_errors(f"listing the jobs of {queue}"):
+        pages = connections.client("batch").get_paginator("list_jobs").paginate(jobQueue=queue, **filters)
+        found = [each for page in pages for each in page["jobSummaryList"] if ":" not in each["jobId"]]
+    return [
+        BatchJob(each["jobId"], each["jobName"], each["status"], created=each.get("createdAt", 0)) for each in found
+    ]
+
+
+def described(connections: Connections, ids: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Yield jobs as Batch describes them, without those it has forgotten."""
+    for start in range(0, len(ids), _DESCRIBED_AT_ONCE):
+        with aws_errors("asking AWS Batch for the state of its jobs"):
+            some = list(ids[start : start + _DESCRIBED_AT_ONCE])
+            yield from connections.client("batch").describe_jobs(jobs=some)["jobs"]
+
+
+def terminate(connections: Connections, job_id: str, reason: str) -> None:
+    """End a job; the children of an array follow after a while."""
+    with aws_errors("ending a job"):
+        connections.client("batch").terminate_job(jobId=job_id, reason=reason)
+
+
+def cancel(connections: Connections, stack: Stack) -> tuple[int, int]:
+    """End a suite's jobs and wait; return how many, and the rest."""
+    found = unfinished_jobs(connections, stack)
+    for job in found:
+        terminate(connections, job.job_id, _CANCELLED)
+        log.info(f"ending  {job.name}")
+    children = [f"{job.job_id}:{number}" for job in found if job.parts > 1 for number in range(job.parts)]
+    if children:
+        time.sleep(_GRACE_S)
+    for each in described(connections, children):
+        if each["status"] not in ENDED:
+            terminate(connections, each["jobId"], _CANCELLED)
+    return len(found), len(instances.wait(lambda: unfinished_jobs(connections, stack)))

@@ -1,4 +1,5 @@
-"""Machines elsewhere (EC2, AWS Batch): what is shipped to them, what they run, and how their jobs come home.
+"""Runs on rented machines (EC2, AWS Batch): ship inputs, launch workers, fetch their jobs.
 
-The orchestrator and its boxes speak through objects below one *work place* in S3 (:mod:`harness.aws.cloud_run.records`).
+The orchestrator and its workers exchange objects below one *work place* in S3
+(:mod:`harness.aws.cloud_run.records`).
 """

@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from harness.aws.cloud_run.records import Input, Launch, PlannedPart, Run
+from harness.aws.cloud_run.records import CloudRun, Launch, PlannedPart, ShippedInput
 from harness.errors import HarnessError
 from harness.results.schema import Ec2Instance
 
 UNKNOWN, WAITING, RUNNING, ENDED = "unknown", "waiting", "running", "ended"
 
 
-class Refused(HarnessError):
+class LaunchRefused(HarnessError):
     """The service does not take a launch now; the part is given up, and the same command plans it anew."""
 
 
@@ -36,17 +36,17 @@ class Submission:
 
 
 @dataclass(frozen=True)
-class State:
+class PartState:
     """A launched part as the service shows it.
 
     ``phase``: ``unknown`` (it may not have been launched), ``waiting``, ``running``, or ``ended`` (nothing more comes
-    of it).  ``boxes`` are the ids of all machines that it has had, the oldest first.  ``seconds`` are billed, where
-    that is known.  ``launched`` is AWS' own time; where there is one, signs of life are expected.
+    of it).  ``workers`` are the ids of all machines that it has had, the oldest first.  ``seconds`` are billed, where
+    that is known.  ``launched`` is AWS' own time; where there is one, heartbeats are expected.
     """
 
     phase: str
     words: str
-    boxes: tuple[str, ...] = ()
+    workers: tuple[str, ...] = ()
     attempts: int = 0
     reason: str = ""
     seconds: float | None = None
@@ -71,8 +71,8 @@ class Backend(Protocol):
             UsageError: they cannot.
         """
 
-    def begin(self, run: Run, bundle: Input) -> None:
-        """Take note of the run that parts are launched for, and of the harness that boxes are to run."""
+    def begin(self, run: CloudRun, bundle: ShippedInput) -> None:
+        """Take note of the run that parts are launched for, and of the harness that workers are to run."""
 
     def launch(self, launch: Launch, submission: Submission, note: Callable[[Launch], None]) -> None:
         """Launch; asked again while it is unknown whether it was.  ``note`` writes down what must not be forgotten.
@@ -82,13 +82,13 @@ class Backend(Protocol):
             AwsError: AWS is not reached or refuses for a reason that the user can mend.
         """
 
-    def look(self, launches: Sequence[Launch], submissions: Mapping[str, Submission]) -> dict[str, State]:
+    def look(self, launches: Sequence[Launch], submissions: Mapping[str, Submission]) -> dict[str, PartState]:
         """Return the state of every part of these launches, by name."""
 
-    def last_words(self, state: State) -> str:
+    def last_words(self, state: PartState) -> str:
         """Return what a machine said that never reached S3; empty where nobody knows."""
 
-    def end(self, part: str, state: State, why: str) -> None:
+    def end(self, part: str, state: PartState, why: str) -> None:
         """End a part's machine or job."""
 
     def alive(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""A run as it is written down in S3, so that any later command can go on with it; and the signs of its boxes."""
+"""Journal of a run in S3, from which any later command resumes it; and the records of its workers."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import Any, TypeVar
 
 from harness.aws.clients import Connections, said_at
 from harness.aws.cloud_run import records
-from harness.aws.cloud_run.records import Beat, End, Launch, Part, Run, dump, fetch
+from harness.aws.cloud_run.records import CloudRun, Heartbeat, Launch, WorkerEnd, WorkerPart, dump, fetch
 from harness.aws.errors import OURS_TO_MEND, PASSING
-from harness.aws.objects import Objects, Stored
+from harness.aws.objects import Objects, StoredObject
 from harness.errors import AwsError
 
-T = TypeVar("T", Beat, End)
+T = TypeVar("T", Heartbeat, WorkerEnd)
 _READERS = 16
-# Of one box: whoever writes more is not read to the end.
+# Read of one worker at most.
 _MOST_OBJECTS = 100_000
 _MOST_CHARACTERS = 1000
 
@@ -48,20 +48,20 @@ def run_id(suite: str, now: float) -> str:
     return f"{suite}-{datetime.fromtimestamp(now, UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
 
 
-def open_runs(work: Objects) -> list[Run]:
+def open_runs(work: Objects) -> list[CloudRun]:
     """Return all runs below a work place that are not closed; those of other versions are skipped."""
     found = []
     for each in work.list(f"{records.OPEN}/"):
         name = f"{records.run(PurePosixPath(each.name).name)}/{records.RUN}"
         try:
-            found.append(fetch(Run, work, name))
+            found.append(fetch(CloudRun, work, name))
         except AwsError as error:
             if error.code != "BadRecord":
                 raise
     return [run for run in found if run is not None]
 
 
-def find(work: Objects, launcher: str, suite: str, results: str, owner: str) -> Run | None:
+def find(work: Objects, launcher: str, suite: str, results: str, owner: str) -> CloudRun | None:
     """Return the oldest open run of this launcher, suite, results folder and owner."""
     wanted = (launcher, suite, results, owner)
     try:
@@ -75,24 +75,24 @@ def find(work: Objects, launcher: str, suite: str, results: str, owner: str) -> 
 
 
 @dataclass
-class Signs:
-    """The records that one box has written; ``beat_at`` is S3's own time, in seconds since 1970."""
+class WorkerRecords:
+    """The records that one worker has written; ``beat_at`` is S3's own time, in seconds since 1970."""
 
-    beat: Beat | None = None
+    beat: Heartbeat | None = None
     beat_at: float | None = None
-    end: End | None = None
+    end: WorkerEnd | None = None
     jobs: set[str] = field(default_factory=set)
     indexes: set[str] = field(default_factory=set)
 
 
 class Journal:
-    """One run's records, and the folders of its boxes."""
+    """One run's records, and the folders of its workers."""
 
-    def __init__(self, work: Objects, run: Run) -> None:
+    def __init__(self, work: Objects, run: CloudRun) -> None:
         self.run = run
         self.objects = work.below(records.run(run.run_id))
         self.launches: dict[str, Launch] = {}
-        self.signs: dict[str, Signs] = {}
+        self.signs: dict[str, WorkerRecords] = {}
         self._work = work
         self._read: dict[str, str] = {}
 
@@ -109,7 +109,7 @@ class Journal:
             self.launches = {launch.name: launch for launch in found if launch is not None}
 
     def look(self, boxes: Iterable[str]) -> None:
-        """Read what these boxes have written since the last look.
+        """Read what these workers have written since the last look.
 
         Raises:
             AwsError: S3 refuses or is not reached.
@@ -118,22 +118,22 @@ class Journal:
             for box, signs in pool.map(self._looked, dict.fromkeys(boxes)):
                 self.signs[box] = signs
 
-    def _looked(self, box: str) -> tuple[str, Signs]:
-        folder, signs = self._work.below(records.box(box)), self.signs.get(box, Signs())
+    def _looked(self, box: str) -> tuple[str, WorkerRecords]:
+        folder, signs = self._work.below(records.worker(box)), self.signs.get(box, WorkerRecords())
         for each in islice(folder.list(), _MOST_OBJECTS):
             kind, _, name = each.name.rpartition("/")
-            if each.name == records.BEAT:
-                signs.beat = self._changed(Beat, folder, each) or signs.beat
+            if each.name == records.HEARTBEAT:
+                signs.beat = self._changed(Heartbeat, folder, each) or signs.beat
                 signs.beat_at = each.modified.timestamp()
             elif each.name == records.END:
-                signs.end = self._changed(End, folder, each) or signs.end
+                signs.end = self._changed(WorkerEnd, folder, each) or signs.end
             elif kind == records.JOBS:
                 signs.jobs.add(name.rpartition(".")[0])
             elif kind == records.INDEXES and name.endswith(".json"):
                 signs.indexes.add(name.partition(".")[0])
         return box, signs
 
-    def _changed(self, kind: type[T], folder: Objects, each: Stored) -> T | None:
+    def _changed(self, kind: type[T], folder: Objects, each: StoredObject) -> T | None:
         """Read a record that is new or has changed; one that is none of ours says nothing."""
         name = str(folder.place.below(each.name))
         if self._read.get(name) == each.etag:
@@ -147,8 +147,8 @@ class Journal:
         self._read[name] = each.etag
         return found and replace(found, **{key: _plain(text) for key, text in vars(found).items()})
 
-    def put_part(self, part: Part) -> None:
-        """Write what a box is to do."""
+    def put_part(self, part: WorkerPart) -> None:
+        """Write what a worker is to do."""
         self.objects.put(records.part(part.name), dump(part))
 
     def new_launch(self, launch: Launch) -> Launch:

@@ -43,7 +43,7 @@ _UNKNOWN = "unknown"
 _FILES = frozenset((LOG, RUN, SAMPLES, JUDGED_HITS, ANSWER_DEPTHS, RESULT))
 
 
-class Home:
+class LocalResults:
     """The store's side of a run."""
 
     def __init__(self, planned: Iterable[Planned], stored: Iterable[Result], store: Store) -> None:
@@ -93,13 +93,13 @@ def pack(folder: Path) -> bytes:
     return target.getvalue()
 
 
-def bring(work: Objects, box_id: str, key: str, expected: ResultSpec, store: Store) -> Result:
-    """Store a box's uploaded job; this process holds the store.
+def fetch_job(work: Objects, box_id: str, key: str, expected: ResultSpec, store: Store) -> Result:
+    """Store a worker's uploaded job; this process holds the store.
 
     Raises:
         AwsError: with code ``BadJob``: it is not whole, or not as ``expected``; or S3 refuses.
     """
-    box = work.below(records.box(box_id))
+    box = work.below(records.worker(box_id))
     place = box.place.below(records.job(key))
     content = box.get(records.job(key), MOST_BYTES)
     if content is None:

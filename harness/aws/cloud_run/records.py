@@ -1,4 +1,4 @@
-"""JSON objects that the orchestrator and its boxes exchange through S3."""
+"""Records that the orchestrator and its workers exchange through S3, and the names of their objects."""
 
 from __future__ import annotations
 
@@ -13,19 +13,21 @@ from harness.jobs.inputs import IndexBuild
 from harness.records import to_json
 from harness.results.schema import Cell
 
-# MERGED harness.aws.cloud_run.records: Names of the objects that the orchestrator and its boxes exchange.
-
-
 INPUTS = "inputs"
 BUNDLES, IMAGES, DATASETS = f"{INPUTS}/bundles", f"{INPUTS}/images", f"{INPUTS}/datasets"
-RUNS, OPEN, BOXES = "runs", "open", "boxes"
+RUNS, OPEN, WORKERS = "runs", "open", "workers"
 # Below a run's folder.
 RUN, PARTS, LAUNCHES = "run.json", "parts", "launches"
-# Below a box's folder.
-BEAT, END, LOG, JOBS = "beat.json", "end.json", "log.txt", "jobs"
-# Below the folder of inputs, and below a box's.
+# Below a worker's folder.
+HEARTBEAT, END, LOG, JOBS = "heartbeat.json", "end.json", "log.txt", "jobs"
+# Below the folder of inputs, and below a worker's.
 INDEXES = "indexes"
 ARCHIVE = ".tar.gz"
+# Of all records here: both sides run one bundle, so another version is a stranger's.
+VERSION = 1
+MOST_BYTES = 16 << 20
+T = TypeVar("T")
+_ADAPTERS: dict[type[Any], TypeAdapter[Any]] = {}
 
 
 def run(run_id: str) -> str:
@@ -48,32 +50,23 @@ def launch(name: str) -> str:
     return f"{LAUNCHES}/{name}.json"
 
 
-def box(box_id: str) -> str:
-    """Return a box's folder."""
-    return f"{BOXES}/{box_id}"
+def worker(box_id: str) -> str:
+    """Return a worker's folder."""
+    return f"{WORKERS}/{box_id}"
 
 
 def job(key: str) -> str:
-    """Name a finished job, below its box."""
+    """Name a finished job, below its worker."""
     return f"{JOBS}/{key}.tar"
 
 
 def index(key: str) -> str:
-    """Name an index, below the inputs or its box."""
+    """Name an index, below the inputs or its worker."""
     return f"{INDEXES}/{key}{ARCHIVE}"
 
 
-# Of all records here: both sides run one bundle, so another version is a stranger's.
-VERSION = 1
-MOST_BYTES = 16 << 20
-
-T = TypeVar("T")
-
-_ADAPTERS: dict[type[Any], TypeAdapter[Any]] = {}
-
-
 @dataclass(frozen=True)
-class Input:
+class ShippedInput:
     """A shipped object: its name below the work place, hash and size."""
 
     name: str
@@ -88,12 +81,12 @@ class ShippedImage:
     image: str
     digest: str
     reference: str
-    file: Input
+    file: ShippedInput
 
 
 @dataclass(frozen=True)
 class PartJob:
-    """One job of a plan; boxes must plan it under its key."""
+    """One job of a plan; workers must plan it under its key."""
 
     cell: Cell
     job: int
@@ -123,7 +116,7 @@ class PlannedPart:
 
 
 @dataclass(frozen=True)
-class Run:
+class CloudRun:
     """A run: ``results`` and ``owner`` are hashes, ``cap_usd`` is the first ``--max-usd``."""
 
     run_id: str
@@ -161,8 +154,8 @@ class Launch:
 
 
 @dataclass(frozen=True)
-class Part:
-    """The work of one box: builds, then jobs.
+class WorkerPart:
+    """The work of one worker: builds, then jobs.
 
     ``suite`` is the suite as JSON, ``indexes`` are those in S3 already.  The orchestrator rewrites the file before a
     further attempt at the part.
@@ -174,14 +167,14 @@ class Part:
     jobs: tuple[PartJob, ...] = ()
     builds: tuple[IndexBuild, ...] = ()
     images: tuple[ShippedImage, ...] = ()
-    datasets: dict[str, Input] = field(default_factory=dict)
-    indexes: dict[str, Input] = field(default_factory=dict)
+    datasets: dict[str, ShippedInput] = field(default_factory=dict)
+    indexes: dict[str, ShippedInput] = field(default_factory=dict)
     version: int = VERSION
 
 
 @dataclass(frozen=True)
-class Beat:
-    """A box's sign of life; S3's time of the object says when.
+class Heartbeat:
+    """A worker's heartbeat, dated by S3.
 
     ``phase`` is ``installing``, ``fetching``, ``building``, ``measuring`` or ``finishing``; ``current`` the running
     job's key; ``notice`` a spot interruption that EC2 announced.
@@ -196,8 +189,8 @@ class Beat:
 
 
 @dataclass(frozen=True)
-class End:
-    """The end of a box: ``ok``, or the cause in ``detail``, one line.
+class WorkerEnd:
+    """The end of a worker: ``ok``, or the cause in ``detail``, one line.
 
     ``cut_off``: the machine failed or was taken away, so the job that ran last says nothing about its system.
     """

@@ -12,14 +12,14 @@ from functools import partial
 from harness import config
 from harness.aws import clients
 from harness.aws.clients import Connections, S3Uri
-from harness.aws.cloud_run import costs, journal, partition, quote
+from harness.aws.cloud_run import journal, partition
 from harness.aws.cloud_run.backend import Backend
 from harness.aws.cloud_run.journal import AwsTime, Journal
-from harness.aws.cloud_run.local_results import Home
+from harness.aws.cloud_run.local_results import LocalResults
 from harness.aws.cloud_run.partition import Grouping
-from harness.aws.cloud_run.records import PartJob, PlannedPart, Run
+from harness.aws.cloud_run.records import CloudRun, PartJob, PlannedPart
 from harness.aws.cloud_run.shipment import Shipper
-from harness.aws.cloud_run.watch import Board, Pace, Patience, Watch
+from harness.aws.cloud_run.watch import PollInterval, RunDisplay, RunWatch, Timeouts
 from harness.aws.objects import Objects
 from harness.errors import AwsError, HarnessError, ImageError, UsageError
 from harness.jobs import indexes, machines
@@ -27,7 +27,8 @@ from harness.jobs.indexes import Index
 from harness.jobs.inputs import RunOptions, gather
 from harness.jobs.machines import MachineChoice
 from harness.jobs.orchestrator import RunSummary, keep_inputs
-from harness.jobs.plan import Planned, plan
+from harness.jobs.plan import Planned
+from harness.jobs.plan import plan as plan_jobs
 from harness.jobs.suite import Suite
 from harness.launch.base import Launcher, Prepared
 from harness.pricing import instances, prices
@@ -60,7 +61,7 @@ class CloudOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request(CloudOptions):
+class CloudRequest(CloudOptions):
     """A suite to run on EC2 or Batch, and the folder in S3 through which machines exchange files."""
 
     suite: Suite
@@ -69,10 +70,10 @@ class Request(CloudOptions):
 
 
 @dataclass(frozen=True)
-class Context:
+class BackendContext:
     """All that a backend is made of."""
 
-    request: Request
+    request: CloudRequest
     connections: Connections
     region: str
     known: dict[str, Instance]
@@ -86,23 +87,23 @@ class Service:
 
     name: str
     parts: Callable[[list[Planned], Grouping], tuple[PlannedPart, ...]]
-    open: Callable[[Context], Backend]
+    open: Callable[[BackendContext], Backend]
 
 
 @dataclass(frozen=True)
-class Client:
+class ClientContext:
     """The user's side: what makes images, ships, shows and asks; and how patient it is (for tests)."""
 
     connections: Connections
     launcher: Launcher
     shipper: Callable[[Objects], Shipper]
     agree: Callable[[str], None]
-    pace: Pace = field(default_factory=Pace)
-    patience: Patience = field(default_factory=Patience)
+    pace: PollInterval = field(default_factory=PollInterval)
+    patience: Timeouts = field(default_factory=Timeouts)
 
 
 @dataclass(frozen=True)
-class Done:
+class RunReport:
     """The end of a command; each of the ``complaints`` is a line, and any of them makes it a failure."""
 
     summary: RunSummary
@@ -118,10 +119,10 @@ class Draft:
     stored: list[Result]
     parts: tuple[PlannedPart, ...]
     local: dict[str, Index]
-    run: Run | None
+    run: CloudRun | None
 
 
-def run(request: Request, client: Client, service: Service) -> Done | None:
+def run(request: CloudRequest, client: ClientContext, service: Service) -> RunReport | None:
     """Run what is to do there; ``None``: it was a dry run.
 
     Raises:
@@ -141,7 +142,7 @@ def run(request: Request, client: Client, service: Service) -> Done | None:
 class SuiteRun:
     """One command."""
 
-    def __init__(self, request: Request, client: Client, service: Service) -> None:
+    def __init__(self, request: CloudRequest, client: ClientContext, service: Service) -> None:
         self.request, self.client, self.service = request, client, service
         region = request.region or client.connections.region
         if region is None:
@@ -162,13 +163,13 @@ class SuiteRun:
         self.inputs = gather(request.suite, request.options)
         self.store = Store(request.options.results, request.suite.name, request.options.shelf)
         self.owner = clients.owner(client.connections, config.cache_folder())
-        context = Context(request, client.connections, region, self.known, self.clock, self.owner)
+        context = BackendContext(request, client.connections, region, self.known, self.clock, self.owner)
         self.backend = service.open(context)
         self.complaints: list[str] = []
         shelf = request.options.shelf
         self._results = digest(shelf.name if shelf else str(request.options.results.resolve()))[:16]
 
-    def run(self) -> Done:
+    def run(self) -> RunReport:
         """Do all of it, with the results folder held."""
         found = self.open_run()
         # The jobs of a run that is open are known by their images.
@@ -176,7 +177,7 @@ class SuiteRun:
         self.quote(draft)
         if not draft.parts and found is None:
             keys = frozenset(job.latest.key for job in draft.jobs if job.done and job.latest)
-            return Done(RunSummary(len(draft.jobs), (), keys))
+            return RunReport(RunSummary(len(draft.jobs), (), keys))
         if draft.parts:
             self._agree(draft)
         keep_inputs(self.inputs, self.store)
@@ -184,7 +185,7 @@ class SuiteRun:
             draft = self._with_images(draft)
         return self._watch(draft)
 
-    def open_run(self) -> Run | None:
+    def open_run(self) -> CloudRun | None:
         """Return the run that this very command began and did not bring to its end."""
         found = journal.find(self.work, self.service.name, self.request.suite.name, self._results, self.owner)
         if found is not None and found.region != self.region:
@@ -209,7 +210,7 @@ class SuiteRun:
                 log.info(f"{name}: {error}")
         return made
 
-    def draft(self, images: dict[str, Prepared], found: Run | None) -> Draft:
+    def draft(self, images: dict[str, Prepared], found: CloudRun | None) -> Draft:
         """Return what is to do with these images."""
         folder = self.store.folder
         stored = [job.result for job in read_jobs(folder)] if folder.is_dir() else []
@@ -230,11 +231,11 @@ class SuiteRun:
         digests = {name: prepared.digest for name, prepared in images.items()}
         isolation = self.client.launcher.isolation
         fresh = self.request.options.fresh
-        return plan(self.inputs, isolation, digests, stored, fresh=fresh, instance_types=types)
+        return plan_jobs(self.inputs, isolation, digests, stored, fresh=fresh, instance_types=types)
 
-    def home(self, images: dict[str, Prepared], stored: Iterable[Result]) -> Home:
+    def home(self, images: dict[str, Prepared], stored: Iterable[Result]) -> LocalResults:
         """Return the jobs of a run with these images, against the store."""
-        return Home(self._plan(images, ()), stored, self.store)
+        return LocalResults(self._plan(images, ()), stored, self.store)
 
     def _indexes(self, images: dict[str, Prepared], jobs: Iterable[Planned]) -> tuple[dict[str, Index], frozenset[str]]:
         """Return the indexes that need no build: those in the cache, and keys of those in the work place."""
@@ -263,8 +264,8 @@ class SuiteRun:
         if draft.run:
             notes.append(f"goes on with the open run {draft.run.run_id}")
         cap = self._cap(draft.run)
-        quote.show(draft.parts, notes, self.machines, cap, console())
-        expected = costs.expected_usd(draft.parts)
+        partition.show_quote(draft.parts, notes, self.machines, cap, console())
+        expected = partition.expected_usd(draft.parts)
         if draft.run is None and cap is not None and expected > cap:
             raise UsageError(
                 f"it is expected to cost US$ {expected:.2f}, more than --max-usd {cap:.2f};"
@@ -280,7 +281,7 @@ class SuiteRun:
         launched = {name for launch in book.launches.values() for name in launch.parts}
         return [part for part in draft.parts if part.name not in launched]
 
-    def _cap(self, found: Run | None) -> float | None:
+    def _cap(self, found: CloudRun | None) -> float | None:
         """Return what all may cost: a run that is gone on with keeps the cap it began with, unless told otherwise."""
         asked = self.request.cap_usd
         return asked if asked is not None or found is None else found.cap_usd
@@ -300,14 +301,14 @@ class SuiteRun:
         if not cells:
             raise ImageError("; ".join(self.complaints))
         self.inputs = replace(self.inputs, cells=cells)
-        after, worst = self.draft(images, None), partial(costs.worst_usd, cap_usd=self.request.cap_usd)
-        if any(usd(after.parts) - usd(draft.parts) > _CENT / 2 for usd in (costs.expected_usd, worst)):
+        after, worst = self.draft(images, None), partial(partition.worst_usd, cap_usd=self.request.cap_usd)
+        if any(usd(after.parts) - usd(draft.parts) > _CENT / 2 for usd in (partition.expected_usd, worst)):
             log.info("now that the images are made, it is more:")
             self.quote(after)
             self._agree(after)
         return after
 
-    def _watch(self, draft: Draft) -> Done:
+    def _watch(self, draft: Draft) -> RunReport:
         home = self.home(draft.images, draft.stored)
         begun = draft.run or self._begun(draft)
         book, run_id = Journal(self.work, begun), begun.run_id
@@ -326,18 +327,18 @@ class SuiteRun:
                 raise UsageError(f"another command began {first.run_id} meanwhile; give yours again to go on with it")
             log.info(f"run {begun.run_id}")
         jobs = sum(len(part.jobs) for part in begun.parts)
-        board = Board(run_id, jobs, costs.expected_usd(begun.parts))
+        board = RunDisplay(run_id, jobs, partition.expected_usd(begun.parts))
         backend, shipper, known, clock = self.backend, self.shipper, self.known, self.clock
         terms = (self.request.most, self._cap(draft.run), self.client.patience, self.client.pace)
-        watch = Watch(self.work, book, home, backend, shipper, put_part, known, clock, board, *terms)
+        watch = RunWatch(self.work, book, home, backend, shipper, put_part, known, clock, board, *terms)
         with self._going_on(watch):
             alive = watch.run()
         return self._done(draft, begun, watch, alive)
 
-    def _begun(self, draft: Draft) -> Run:
+    def _begun(self, draft: Draft) -> CloudRun:
         if not self.clock.now:
             self.work.size("runs")  # any answer says the time
-        return Run(
+        return CloudRun(
             run_id=journal.run_id(self.request.suite.name, self.clock.now),
             launcher=self.service.name,
             suite=self.request.suite.name,
@@ -350,7 +351,7 @@ class SuiteRun:
         )
 
     @contextmanager
-    def _going_on(self, watch: Watch) -> Iterator[None]:
+    def _going_on(self, watch: RunWatch) -> Iterator[None]:
         """Say to whoever stops watching that the machines do not stop, and how to go on or end them."""
         try:
             yield
@@ -363,7 +364,7 @@ class SuiteRun:
                 )
             raise
 
-    def _done(self, draft: Draft, begun: Run, watch: Watch, alive: list[str]) -> Done:
+    def _done(self, draft: Draft, begun: CloudRun, watch: RunWatch, alive: list[str]) -> RunReport:
         """Return what is to be said of it, from what is stored."""
         results = {job.result.key: job.result for job in read_jobs(self.store.folder)}
         ours = {(job.cell, job.job): job.key for part in begun.parts for job in part.jobs}
@@ -379,10 +380,10 @@ class SuiteRun:
                 f"STILL ALIVE AND COSTING MONEY: {', '.join(alive)}; end them with {self.backend.ending}"
             )
         done_before = sum(job.done and (job.cell, job.spec.job) not in ours for job in draft.jobs)
-        return Done(RunSummary(done_before, tuple(finished), frozenset(keys)), tuple(self.complaints))
+        return RunReport(RunSummary(done_before, tuple(finished), frozenset(keys)), tuple(self.complaints))
 
 
-def _rest(part: PlannedPart, home: Home) -> PlannedPart | None:
+def _rest(part: PlannedPart, home: LocalResults) -> PlannedPart | None:
     """Return what of a part is left to do, for the quote."""
     left = home.left(part)
     if not left and not (part.builds and not part.jobs):

@@ -1,4 +1,4 @@
-"""Inputs in S3: the orchestrator ships them, a box fetches them.
+"""Inputs in S3: the orchestrator ships them, a worker fetches them.
 
 An input is packed into a temporary file of the cache and uploaded under a name that its bytes decide; then its record
 (:class:`Input`) is written.  If two ship the same at once, one record stays and both use it.
@@ -24,7 +24,17 @@ from docker.models.images import Image
 
 from harness import filesystem
 from harness.aws.cloud_run import archive, records
-from harness.aws.cloud_run.records import ARCHIVE, Input, Part, PartJob, PlannedPart, ShippedImage, dump, fetch
+from harness.aws.cloud_run.bundle import bundle_entries
+from harness.aws.cloud_run.records import (
+    ARCHIVE,
+    PartJob,
+    PlannedPart,
+    ShippedImage,
+    ShippedInput,
+    WorkerPart,
+    dump,
+    fetch,
+)
 from harness.aws.errors import OURS_TO_MEND, PASSING
 from harness.aws.objects import MISSING, Objects
 from harness.datasets import Dataset, native
@@ -59,7 +69,7 @@ class Shipper:
     """
 
     def __init__(self, work: Objects, engine: docker.DockerClient, cache: Path) -> None:
-        """Refuse an engine whose images have other ids on boxes."""
+        """Refuse an engine whose images have other ids on workers."""
         with engine_errors():
             status = engine.info().get("DriverStatus") or []
         if any("io.containerd.snapshotter" in str(value) for pair in status for value in pair):
@@ -70,9 +80,9 @@ class Shipper:
         self._work, self._engine, self._cache = work, engine, cache
         self._shipped: dict[tuple[str, str], Any] = {}
 
-    def bundle(self) -> Input:
+    def bundle(self) -> ShippedInput:
         """Ship harness itself, its engines and data."""
-        entries = archive.entries()
+        entries = bundle_entries()
         parts = [
             # As the tar has it: an executable file is another file.
             [name, _sha256(content), isinstance(content, Path) and bool(content.stat().st_mode & 0o100)]
@@ -96,7 +106,7 @@ class Shipper:
         file = self._ship(name, f"the image of {system.image}", save)
         return ShippedImage(system.image, prepared.digest, reference, file)
 
-    def dataset(self, dataset: Dataset) -> Input:
+    def dataset(self, dataset: Dataset) -> ShippedInput:
         """Ship a dataset as a folder that loads as the same dataset."""
         queries = [asdict(query) for query in dataset.queries]
         name = digest([_FORMAT, dataset.corpus.sha256, dataset.qrels_sha256, queries])
@@ -106,26 +116,26 @@ class Shipper:
             lambda path: archive.write_gz(path, native.copy_files(dataset)),
         )
 
-    def index(self, key: str, index: Index) -> Input:
+    def index(self, key: str, index: Index) -> ShippedInput:
         """Ship an index of the cache, unless its key is there."""
         return self._ship(index_name(key), f"the index {key}", lambda path: _pack_index(path, index))
 
-    def find_index(self, key: str) -> Input | None:
+    def find_index(self, key: str) -> ShippedInput | None:
         """Find an index in S3."""
         return _find(self._work, index_name(key))
 
-    def adopt_index(self, box_id: str, key: str, most_bytes: int = 1 << 40) -> Input | None:
-        """Copy a box's index to the inputs, unless its key is there.
+    def adopt_index(self, box_id: str, key: str, most_bytes: int = 1 << 40) -> ShippedInput | None:
+        """Copy a worker's index to the inputs, unless its key is there.
 
-        An `AwsError` of code ``BadInput``: what the box wrote is no index, whatever is wrong with it.
+        An `AwsError` of code ``BadInput``: what the worker wrote is no index, whatever is wrong with it.
         """
         found = self.find_index(key)
         if found is not None:
             return found
-        name = f"{records.box(box_id)}/{records.index(key)}"
+        name = f"{records.worker(box_id)}/{records.index(key)}"
         place = self._work.place.below(f"{name}.json")
         try:
-            built = fetch(Input, self._work, f"{name}.json")
+            built = fetch(ShippedInput, self._work, f"{name}.json")
             if built is None:
                 return None
             size = built.size_bytes
@@ -134,7 +144,7 @@ class Shipper:
                 raise AwsError(f"{place}: names no index of this box, or one that is cut or too large")
             ours = _input(index_name(key), built.sha256, size)
             self._work.copy(built.name, ours.name)
-            # Of the copy: the box may write to its own object at any time.
+            # Of the copy: the worker may write to its own object at any time.
             if self._work.sha256(ours.name) != ours.sha256:
                 self._work.delete([ours.name])
                 raise AwsError(f"{place}: names another content than its index has")
@@ -152,7 +162,7 @@ class Shipper:
         ready_images: Mapping[str, Prepared],
         local_indexes: Mapping[str, Index],
         index_of: Callable[[PartJob], str],
-    ) -> Part:
+    ) -> WorkerPart:
         """Ship a part's inputs; ``index_of`` returns the key of a job's index."""
         keys = dict.fromkeys((*map(index_of, jobs), *(build.key for build in planned.builds)))
         indexes = {key: found for key in keys if (found := self._index_of(key, local_indexes.get(key))) is not None}
@@ -164,9 +174,9 @@ class Shipper:
         datasets = {name: self._once("dataset", name, partial(self.dataset, inputs.datasets[name])) for name in names}
         used = {key: indexes[key] for key in map(index_of, jobs) if key in indexes}
         suite = inputs.suite.model_dump(mode="json")
-        return Part(planned.name, planned.instance_type, suite, jobs, builds, images, datasets, used)
+        return WorkerPart(planned.name, planned.instance_type, suite, jobs, builds, images, datasets, used)
 
-    def _index_of(self, key: str, local: Index | None) -> Input | None:
+    def _index_of(self, key: str, local: Index | None) -> ShippedInput | None:
         """Ship an index of the cache, or find it in S3 and renew it."""
         ship = partial(self._kept, index_name(key)) if local is None else partial(self.index, key, local)
         return self._once("index", key, ship)
@@ -177,11 +187,11 @@ class Shipper:
             self._shipped[kind, name] = ship()
         return cast(T, self._shipped[kind, name])
 
-    def _ship(self, name: str, what: str, pack: Callable[[Path], None]) -> Input:
+    def _ship(self, name: str, what: str, pack: Callable[[Path], None]) -> ShippedInput:
         found = self._kept(name)
         return found or _record(self._work, name, _upload(self._work, name, what, pack, self._cache))
 
-    def _kept(self, name: str) -> Input | None:
+    def _kept(self, name: str) -> ShippedInput | None:
         """Find an input; renew it before the bucket's rule deletes it."""
         found = _find(self._work, name)
         for each in (found.name, f"{name}.json") if found else ():
@@ -195,14 +205,14 @@ def index_name(key: str) -> str:
 
 
 def upload_index(work: Objects, box_id: str, key: str, index: Index, cache: Path) -> None:
-    """Upload an index that this box built to the box's own folder."""
-    name = f"{records.box(box_id)}/{records.index(key)}"
+    """Upload an index that this worker built to the worker's own folder."""
+    name = f"{records.worker(box_id)}/{records.index(key)}"
     made = _upload(work, name, f"the index {key}", lambda path: _pack_index(path, index), cache)
     work.put_new(f"{name}.json", dump(made))
 
 
 class Fetcher:
-    """Fetches shipped inputs to this box, each checked against its record."""
+    """Fetches shipped inputs to this worker, each checked against its record."""
 
     def __init__(self, work: Objects, cache: Path) -> None:
         self._work, self._cache = work, cache
@@ -222,12 +232,12 @@ class Fetcher:
         with engine_errors():
             found.tag(*shipped.reference.rsplit(":", 1))
 
-    def dataset(self, shipped: Input, folder: Path) -> None:
+    def dataset(self, shipped: ShippedInput, folder: Path) -> None:
         """Unpack a dataset into a new folder."""
         folder.mkdir(parents=True)
         self._unpack(shipped, f"the dataset {folder.name}", folder)
 
-    def index(self, key: str, shipped: Input) -> None:
+    def index(self, key: str, shipped: ShippedInput) -> None:
         """Unpack and verify an index, unless the cache has it."""
         if indexes.find(self._cache, key):
             return
@@ -250,13 +260,15 @@ class Fetcher:
         finally:
             filesystem.remove_tree(fresh)
 
-    def _unpack(self, shipped: Input, what: str, folder: Path, allowed: Callable[[str], bool] | None = None) -> None:
+    def _unpack(
+        self, shipped: ShippedInput, what: str, folder: Path, allowed: Callable[[str], bool] | None = None
+    ) -> None:
         most, place = _LEAST_BYTES + _MOST_TIMES * shipped.size_bytes, str(self._work.place.below(shipped.name))
         with self._downloaded(shipped, what) as file, gzip.open(file) as source:
             archive.unpack(cast(IO[bytes], source), folder, what=place, most_bytes=most, allowed=allowed)
 
     @contextmanager
-    def _downloaded(self, shipped: Input, what: str) -> Iterator[IO[bytes]]:
+    def _downloaded(self, shipped: ShippedInput, what: str) -> Iterator[IO[bytes]]:
         """Open the content of an input, downloaded and checked against its record."""
         log.info(f"fetching {what}, {shipped.size_bytes / 2**20:.1f} MiB")
         place = self._work.place.below(shipped.name)
@@ -265,7 +277,7 @@ class Fetcher:
             try:
                 found = self._work.download(shipped.name, path)
             except AwsError as error:
-                if error.code not in MISSING | {"AccessDenied"}:  # which it is for boxes, that may not list
+                if error.code not in MISSING | {"AccessDenied"}:  # which it is for workers, that may not list
                     raise
                 raise AwsError(f"{place}: cannot be read, or is not there; run again", "BadInput") from error
             if found != shipped.sha256:
@@ -298,13 +310,13 @@ def _pack_index(path: Path, index: Index) -> None:
     archive.write_gz(path, entries)
 
 
-def _find(work: Objects, name: str) -> Input | None:
+def _find(work: Objects, name: str) -> ShippedInput | None:
     """Read the record of an input whose bytes are there."""
-    found = fetch(Input, work, f"{name}.json")
+    found = fetch(ShippedInput, work, f"{name}.json")
     return found if found is not None and work.size(found.name) == found.size_bytes else None
 
 
-def _upload(work: Objects, name: str, what: str, pack: Callable[[Path], None], cache: Path) -> Input:
+def _upload(work: Objects, name: str, what: str, pack: Callable[[Path], None], cache: Path) -> ShippedInput:
     """Pack an input and upload its bytes, without a record."""
     with filesystem.scratch_folder(cache / "shipping", "packed") as folder:
         path = folder / "packed"
@@ -315,7 +327,7 @@ def _upload(work: Objects, name: str, what: str, pack: Callable[[Path], None], c
     return made
 
 
-def _record(work: Objects, name: str, made: Input) -> Input:
+def _record(work: Objects, name: str, made: ShippedInput) -> ShippedInput:
     """Write an input's record; return the one that stays."""
     if not work.put_new(f"{name}.json", dump(made)):
         found = _find(work, name)
@@ -325,9 +337,9 @@ def _record(work: Objects, name: str, made: Input) -> Input:
     return made
 
 
-def _input(name: str, sha256: str, size_bytes: int) -> Input:
+def _input(name: str, sha256: str, size_bytes: int) -> ShippedInput:
     """Describe an input whose bytes lie under its name with their hash."""
-    return Input(f"{name.removesuffix(ARCHIVE)}.{sha256[:12]}{ARCHIVE}", sha256, size_bytes)
+    return ShippedInput(f"{name.removesuffix(ARCHIVE)}.{sha256[:12]}{ARCHIVE}", sha256, size_bytes)
 
 
 def _sha256(content: Path | bytes) -> str:

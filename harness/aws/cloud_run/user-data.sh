@@ -105,7 +105,7 @@ def key(*names):
 
 
 def put(name, content, **how):
-    s3.put_object(Bucket=bucket, Key=key("boxes", box, name), Body=content, **how)
+    s3.put_object(Bucket=bucket, Key=key("workers", box, name), Body=content, **how)
 
 
 def record(**more):
@@ -114,7 +114,7 @@ def record(**more):
 
 
 if sys.argv[1] == "ask":
-    put("beat.json", record(phase="installing"))
+    put("heartbeat.json", record(phase="installing"))
 elif sys.argv[1] == "fetch":
     path = home / "bundle.tar.gz"
     s3.download_file(bucket, key(sys.argv[2]), str(path))

@@ -1,4 +1,4 @@
-"""Watches a run's boxes in AWS and S3: launches what is ready, brings jobs home, ends what is done, until all is over.
+"""Watch a run's workers in AWS and S3: launch ready parts, fetch jobs, end workers, until the run is over.
 
 All that it knows is in S3 and in the backend's service, so any later command can go on.  All times are AWS' own.
 """
@@ -16,11 +16,11 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from harness.aws.cloud_run import costs, records
-from harness.aws.cloud_run.backend import ENDED, RUNNING, UNKNOWN, Backend, Refused, State, Submission
-from harness.aws.cloud_run.costs import Budget
-from harness.aws.cloud_run.journal import AwsTime, Journal, Signs
-from harness.aws.cloud_run.local_results import Home, bring
+from harness.aws.cloud_run import partition, records
+from harness.aws.cloud_run.backend import ENDED, RUNNING, UNKNOWN, Backend, LaunchRefused, PartState, Submission
+from harness.aws.cloud_run.journal import AwsTime, Journal, WorkerRecords
+from harness.aws.cloud_run.local_results import LocalResults, fetch_job
+from harness.aws.cloud_run.partition import Budget
 from harness.aws.cloud_run.records import Launch, PartJob, PlannedPart
 from harness.aws.cloud_run.shipment import Shipper
 from harness.aws.errors import until_answered
@@ -34,14 +34,13 @@ from harness.results.schema import Result
 
 log = logging.getLogger(__name__)
 
-# MERGED harness.aws.cloud_run.watch: Show a run to the person who waits: a table that is drawn anew on a terminal, lines
-# elsewhere.
+DisplayLine = tuple[str, str, str, str]
+# They speak of one job; after all others it may still come home.
+_OF_THE_JOB = frozenset({"BadJob", "TooLarge", "NoSuchKey", "InvalidObjectState"})
+_AT_ONCE = 8
 
 
-Line = tuple[str, str, str, str]
-
-
-class Board:
+class RunDisplay:
     """One line for each machine, and one for each job that comes home."""
 
     def __init__(self, title: str, jobs: int, expected_usd: float) -> None:
@@ -52,7 +51,7 @@ class Board:
         self._shown: dict[str, str] = {}
         self._home = 0
 
-    def __enter__(self) -> Board:
+    def __enter__(self) -> RunDisplay:
         if console().is_terminal:
             self._live = Live(console=console(), refresh_per_second=2, transient=True)
             self._live.start()
@@ -70,7 +69,7 @@ class Board:
         self._home += 1
         log.info(orchestrator.line(self._home, self._jobs, result, expected))
 
-    def update(self, lines: list[Line], committed_usd: float) -> None:
+    def update(self, lines: list[DisplayLine], committed_usd: float) -> None:
         """Show how it stands; without a terminal only what has changed."""
         money = f"at most US$ {committed_usd:.2f} so far, about {self._expected_usd:.2f} in all"
         if self._live is not None:
@@ -87,14 +86,9 @@ class Board:
                 log.info(f"{name} ({machine}): {state}  ({money})")
 
 
-# They speak of one job; after all others it may still come home.
-_OF_THE_JOB = frozenset({"BadJob", "TooLarge", "NoSuchKey", "InvalidObjectState"})
-_AT_ONCE = 8
-
-
 @dataclass(frozen=True)
-class Patience:
-    """Seconds to wait: ``first_beat_s`` for the first sign of life after a launch, boot and engine included; ``beat_s``
+class Timeouts:
+    """Seconds to wait: ``first_beat_s`` for the first heartbeat after a launch, boot and engine included; ``beat_s``
     for each further one; ``again_s`` before a machine is told once more to end, ``linger_s`` until it is left so.
     """
 
@@ -105,7 +99,7 @@ class Patience:
 
 
 @dataclass(frozen=True)
-class Pace:
+class PollInterval:
     """Seconds between two looks, and how to wait (for tests)."""
 
     interval_s: float = 10.0
@@ -113,32 +107,31 @@ class Pace:
 
 
 @dataclass
-class Watch:
-    """One run, from wherever it is to its end.
+class RunWatch:
+    """One run, from its present state to its end.
 
-    ``put_part`` ships a part's inputs and writes what its box is to do; ``most``: launches at once; ``cap_usd``: what
-    all may cost.
+    ``put_part`` ships a part's inputs and its record; ``most``: launches at once; ``cap_usd``: what all may cost.
     """
 
     work: Objects
     journal: Journal
-    home: Home
+    home: LocalResults
     backend: Backend
     shipper: Shipper
     put_part: Callable[[PlannedPart, tuple[PartJob, ...]], None]
     machines: Mapping[str, Instance]
     clock: AwsTime
-    board: Board
+    board: RunDisplay
     most: int
     cap_usd: float | None
-    patience: Patience
-    pace: Pace
+    patience: Timeouts
+    pace: PollInterval
     given_up: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.budget = Budget(self.cap_usd)
         self._submissions = {each.name: each for each in self.backend.split(self.journal.run.parts)}
-        self._states: dict[str, State] = {}
+        self._states: dict[str, PartState] = {}
         self._over: set[str] = set()  # names of submissions
         self._finished: set[str] = set()  # names of parts
         self._attempts: dict[str, int] = {}
@@ -189,7 +182,7 @@ class Watch:
         """Look and act once; return whether all is over."""
         heard, self._heard = self._heard, None
         self.work.size(records.is_open(self.journal.run.run_id))  # any answer says the time
-        # AWS first: what S3 shows after a box was seen to be gone is all that it ever handed over.
+        # AWS first: what S3 shows after a worker is gone is all that it ever uploaded.
         self._states |= self.backend.look(self.launched, self._submissions)
         for launch in self.launched:
             instance = self._states[launch.parts[0]].instance
@@ -198,7 +191,7 @@ class Watch:
         open_parts = [part for launch in self.launched for part in self._submissions[launch.name].parts]
         live = [part for part in open_parts if part.name not in self._finished]
         states = {part.name: self._states[part.name] for part in live}
-        self.journal.look(box for state in states.values() if state.phase in (RUNNING, ENDED) for box in state.boxes)
+        self.journal.look(box for state in states.values() if state.phase in (RUNNING, ENDED) for box in state.workers)
         self._heard = heard or self.clock.now
         self._arrivals(live)
         for part in live:
@@ -209,19 +202,19 @@ class Watch:
         self.board.update(self._lines(), self.budget.committed_usd)
         return self._over >= self._submissions.keys()
 
-    def _last(self, state: State) -> Signs:
-        """Return what the last box of a part that wrote anything has written."""
-        written = [self.journal.signs[box] for box in state.boxes if box in self.journal.signs]
-        return next((signs for signs in reversed(written) if signs.beat or signs.end), Signs())
+    def _last(self, state: PartState) -> WorkerRecords:
+        """Return the records of the last worker of a part that wrote any."""
+        written = [self.journal.signs[box] for box in state.workers if box in self.journal.signs]
+        return next((signs for signs in reversed(written) if signs.beat or signs.end), WorkerRecords())
 
     def _arrivals(self, parts: list[PlannedPart]) -> None:
-        """Bring home what boxes have handed over: indexes to the shared inputs, jobs into the store."""
+        """Fetch what workers uploaded: indexes into the shared inputs, jobs into the store."""
         wanted: dict[str, tuple[PartJob, str]] = {}
         for part in parts:
             builds = {build.key for build in part.builds} - self._indexes - self._damaged.keys()
             jobs = {job.key: job for job in part.jobs if job.key not in self.home.keys | self._damaged.keys()}
-            for box in self._states[part.name].boxes:
-                signs = self.journal.signs.get(box, Signs())
+            for box in self._states[part.name].workers:
+                signs = self.journal.signs.get(box, WorkerRecords())
                 for key in builds & signs.indexes:
                     self._adopt(box, key, part.disk_gib << 30)
                 wanted |= {key: (jobs[key], box) for key in jobs.keys() & signs.jobs}
@@ -229,7 +222,7 @@ class Watch:
         def one(each: tuple[PartJob, str]) -> Result | HarnessError:
             job, box = each
             try:
-                return bring(self.work, box, job.key, self.home.spec(job), self.home.store)
+                return fetch_job(self.work, box, job.key, self.home.spec(job), self.home.store)
             except HarnessError as error:
                 return error
 
@@ -260,7 +253,7 @@ class Watch:
         self._damaged[key] = str(error)
         log.info(f"{key}: {error}")
 
-    def _part(self, part: PlannedPart, state: State) -> None:
+    def _part(self, part: PlannedPart, state: PartState) -> None:
         """See to one launched part."""
         if state.phase == ENDED:
             self._finish(part, state)
@@ -283,8 +276,8 @@ class Watch:
             self._ending[part.name] = (first, now, why)
             self.backend.end(part.name, state, why)
 
-    def _wrong(self, state: State) -> str | None:
-        """Return why a box must go that has not said that it is done."""
+    def _wrong(self, state: PartState) -> str | None:
+        """Return why an unfinished worker must be ended, or None."""
         if state.launched is None or state.phase == UNKNOWN:
             return None
         if state.reason:
@@ -294,12 +287,12 @@ class Watch:
             return f"EC2 takes it away: {last.beat.notice}"
         # Until harness is there, nothing beats.
         installs = last.beat is None or last.beat.phase == "installing"
-        # While S3 did not answer, no box could write.
+        # While S3 did not answer, no worker could write.
         silent = self.clock.now - max(last.beat_at or state.launched, self._heard or 0.0)
         most = patience.first_beat_s if installs else patience.beat_s
         return f"no sign of life for {silent / 60:.0f} min" if silent > most else None
 
-    def _finish(self, part: PlannedPart, state: State) -> None:
+    def _finish(self, part: PlannedPart, state: PartState) -> None:
         """Close a part whose machine is gone for good: all that it handed over is home."""
         self._finished.add(part.name)
         last = self._last(state)
@@ -315,7 +308,7 @@ class Watch:
             log.info(f"{self._name(part, state)}: {len(unbuilt)} indexes are not built ({why})")
         if not missing:
             return
-        # Of a box that ended by itself nothing was interrupted, unless it says so.
+        # A worker that ended by itself interrupted no job, unless its record says so.
         current = beat.current if beat is not None and (end is None or end.cut_off) else None
         for job in missing:
             reason = self._damaged.get(job.key) or (why if job.key == current else None)
@@ -337,7 +330,7 @@ class Watch:
             return
         states = [self._states[part.name] for part in parts]
         # What does not go costs all that it may.
-        usd = costs.cost_usd(launch, parts, [state.seconds if state.phase == ENDED else None for state in states])
+        usd = partition.cost_usd(launch, parts, [state.seconds if state.phase == ENDED else None for state in states])
         self.journal.put_launch(replace(launch, usd=usd))
         self.budget.settle(launch.name, usd)
         self._over.add(launch.name)
@@ -376,10 +369,10 @@ class Watch:
 
     def _launch(self, launch: Launch, submission: Submission) -> None:
         for part in submission.parts:
-            self._states.setdefault(part.name, State(UNKNOWN, "launching"))
+            self._states.setdefault(part.name, PartState(UNKNOWN, "launching"))
         try:
             self.backend.launch(launch, submission, self.journal.put_launch)
-        except Refused as error:
+        except LaunchRefused as error:
             self.journal.drop_launch(launch.name)
             self.budget.settle(launch.name, 0.0)
             self._over.add(launch.name)
@@ -399,7 +392,7 @@ class Watch:
             self._indexes.add(key)
         return key in self._indexes
 
-    def _name(self, part: PlannedPart, state: State) -> str:
+    def _name(self, part: PlannedPart, state: PartState) -> str:
         box = f" {state.instance.instance_id}" if state.instance else ""
         return f"{part.name} ({part.instance_type}{box})"
 
@@ -415,7 +408,7 @@ class Watch:
             found.append((name, submission.parts[0].instance_type, self._words(states), f"{home}/{len(jobs)}"))
         return found
 
-    def _words(self, states: list[State | None]) -> str:
+    def _words(self, states: list[PartState | None]) -> str:
         known = [state for state in states if state is not None]
         if not known:
             return "waiting"

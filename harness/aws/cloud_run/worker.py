@@ -1,10 +1,10 @@
-"""A box: its agent (``python -m harness.aws.cloud_run.worker``) and ``harness run --part``.
+"""Run one part on a rented machine: the agent (``python -m harness.aws.cloud_run.worker``) and ``run --part``.
 
-The agent fetches the inputs of its part, runs ``harness run --part`` in a process of its own, and writes to the box's
-folder in S3: a beat every half minute, and at the end how it went, whatever happened.  Exit code 0: every job is
-uploaded; 1: not all, as its end says; 2: the agent could not begin and has written nothing.
+The agent fetches the inputs of its part, runs ``harness run --part`` in a process of its own, and writes to the
+worker's folder in S3: a heartbeat every half minute, and an end record, whatever happened.  Exit code 0: every job is
+uploaded; 1: some are not, as the end record says; 2: the agent could not begin and has written nothing.
 
-The other process measures, and uploads each job and index to the box's folder once it is stored.
+The other process measures, and uploads each job and index to the worker's folder once it is stored.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ import docker
 import harness
 from harness import filesystem
 from harness.aws.clients import Connections, parse_uri
-from harness.aws.cloud_run import archive, records, shipment
+from harness.aws.cloud_run import records, shipment
+from harness.aws.cloud_run.bundle import OWN_IMAGES
 from harness.aws.cloud_run.local_results import pack
-from harness.aws.cloud_run.records import Beat, End, Part, dump, fetch, read
+from harness.aws.cloud_run.records import Heartbeat, WorkerEnd, WorkerPart, dump, fetch, read
 from harness.aws.errors import aws_errors, concealed
 from harness.aws.objects import Objects
 from harness.errors import AwsError, FileError, HarnessError, JobError, UsageError
@@ -43,7 +44,7 @@ from harness.results.schema import job_key
 
 log = logging.getLogger(__name__)
 
-HOME_VARIABLE = "HARNESS_BOX_HOME"
+FOLDER_VARIABLE = "HARNESS_BOX_HOME"
 INTERVAL_VARIABLE = "HARNESS_BEAT_S"
 NOT_BEGUN = 2
 _HOME = "/var/lib/harness"
@@ -62,7 +63,7 @@ _LOG_EVERY = 10
 _NICE = 10
 # In the agent's home, beside the assignment.
 _DATASETS = "datasets"
-# How long S3 may be out of reach at the end of a part; the jobs are safe on disk until the box's time limit.
+# How long S3 may be out of reach at the end of a part; the jobs are safe on disk until the worker's time limit.
 _PATIENCE_S = 4 * 3600.0
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 2.0, 60.0
 
@@ -73,12 +74,12 @@ class Assignment:
 
     work: str
     box_id: str
-    part: Part
+    part: WorkerPart
     status: str
 
 
 @dataclass(frozen=True)
-class Status:
+class WorkerStatus:
     """A part's progress; ``troubles``: a line for each missing upload."""
 
     phase: str
@@ -88,14 +89,14 @@ class Status:
 
 
 class _BoxLog(logging.Handler):
-    """Writes messages to the box's log."""
+    """Writes messages to the worker's log."""
 
     def __init__(self, log_file: IO[bytes]) -> None:
         super().__init__()
         self._file = log_file
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._file.write(f"box: {record.getMessage()}\n".encode("utf-8", "replace"))
+        self._file.write(f"worker: {record.getMessage()}\n".encode("utf-8", "replace"))
         self._file.flush()
 
 
@@ -113,16 +114,16 @@ def _messages_to(log_file: IO[bytes]) -> Iterator[None]:
 
 
 class Worker:
-    """One box, which does one part."""
+    """One worker, which does one part."""
 
     def __init__(
         self, work: Objects, box_id: str, run_id: str, part: str, home: Path, log: IO[bytes], launcher: str = "docker"
     ) -> None:
         self._work, self._box_id, self._part, self._launcher = work, box_id, part, launcher
-        self._run, self._box = work.below(records.run(run_id)), work.below(records.box(box_id))
+        self._run, self._box = work.below(records.run(run_id)), work.below(records.worker(box_id))
         self._home, self._log = home, log
         self._log_file, self._status_file, self._cache = home / "log.txt", home / "status.json", home / "cache"
-        self._beat = Beat(part, _UNKNOWN, "fetching")
+        self._beat = Heartbeat(part, _UNKNOWN, "fetching")
         self._interval_s = float(os.environ.get(INTERVAL_VARIABLE) or 30.0)
         self._stop = threading.Event()
 
@@ -160,7 +161,7 @@ class Worker:
 
     def _do(self, instance_type: str | None) -> str:
         """Fetch and run; return the first failure in a line, or nothing."""
-        part = fetch(Part, self._run, records.part(self._part))
+        part = fetch(WorkerPart, self._run, records.part(self._part))
         if part is None:
             raise UsageError(f"{self._run.place.below(records.part(self._part))}: there is no such part")
         if instance_type != part.instance_type:
@@ -171,7 +172,7 @@ class Worker:
         self._fetch(part)
         return self._harness(part)
 
-    def _fetch(self, part: Part) -> None:
+    def _fetch(self, part: WorkerPart) -> None:
         self._cache.mkdir(parents=True, exist_ok=True)
         fetcher = shipment.Fetcher(self._work, self._cache)
         if part.images:
@@ -187,14 +188,14 @@ class Worker:
         assignment = Assignment(str(self._work.place), self._box_id, part, str(self._status_file))
         (self._home / "part.json").write_bytes(dump(assignment))
 
-    def _harness(self, part: Part) -> str:
+    def _harness(self, part: WorkerPart) -> str:
         """Run harness on the part; return its complaint, or nothing."""
         command = [sys.executable, "-m", "harness", "run", "--launcher", self._launcher, "--cache", str(self._cache)]
         command += ["--part", str(self._home / "part.json"), "--results", str(self._home / "results")]
         root = Path(harness.__file__).resolve().parent.parent
         variables = {**os.environ, "PYTHONPATH": str(root), "PYTHONUNBUFFERED": "1"}
-        if (root / archive.OWN_IMAGES).is_dir():
-            variables["HARNESS_IMAGES"] = str(root / archive.OWN_IMAGES)
+        if (root / OWN_IMAGES).is_dir():
+            variables["HARNESS_IMAGES"] = str(root / OWN_IMAGES)
         before, none = self._log_file.stat().st_size, subprocess.DEVNULL
         with subprocess.Popen(command, env=variables, stdin=none, stdout=self._log, stderr=self._log) as child:
             try:
@@ -216,9 +217,9 @@ class Worker:
             file.seek(max(start, file.seek(0, os.SEEK_END) - _MOST_LOG_BYTES))
             return file.read(_MOST_LOG_BYTES).decode("utf-8", "replace")
 
-    def _status(self) -> Status | None:
+    def _status(self) -> WorkerStatus | None:
         with contextlib.suppress(OSError, AwsError):
-            return read(Status, "status", self._status_file.read_bytes())
+            return read(WorkerStatus, "status", self._status_file.read_bytes())
         return None
 
     def _beats(self) -> None:
@@ -244,7 +245,7 @@ class Worker:
         if now := self._status():
             self._beat = replace(self._beat, phase=now.phase, current=now.current)
         with contextlib.suppress(AwsError):  # a beat that S3 does not take is left out
-            self._box.put(records.BEAT, dump(self._beat))
+            self._box.put(records.HEARTBEAT, dump(self._beat))
 
     def _upload_log(self) -> None:
         with contextlib.suppress(AwsError, OSError):  # a log that cannot be uploaded stops nothing
@@ -253,7 +254,7 @@ class Worker:
     def _end(self, detail: str, *, cut_off: bool) -> None:
         """Write the end; give up after ten minutes of a paid machine."""
         line = " ".join(concealed(detail).split())[:1000]
-        end = End(self._part, self._beat.instance_id, not detail, line, bool(detail) and cut_off)
+        end = WorkerEnd(self._part, self._beat.instance_id, not detail, line, bool(detail) and cut_off)
         for _ in range(_TRIES):
             try:
                 self._upload_log()
@@ -265,7 +266,7 @@ class Worker:
 
 
 def box_id(connections: Connections) -> str:
-    """Return this box's ``aws:userid``: IAM lets it write to that folder."""
+    """Return this worker's ``aws:userid``: IAM lets it write to that folder."""
     with aws_errors("asking AWS for this box's id"):
         return str(connections.client("sts").get_caller_identity()["UserId"])
 
@@ -278,7 +279,7 @@ def read_assignment(path: Path) -> Assignment:
         raise FileError(f"{path}: cannot be read: {error.strerror}; only the agent of a box writes such") from error
 
 
-def suite_of(part: Part, file: Path) -> Suite:
+def suite_of(part: WorkerPart, file: Path) -> Suite:
     """Return a part's suite, with its datasets that lie beside ``file``."""
     # In their order, because the overhead is measured on the first.
     names = [name for name in map(suite.dataset_name, part.suite.get("datasets", ())) if name in part.datasets]
@@ -299,7 +300,7 @@ def run_part(file: Path, given: RunOptions, launcher: Launcher) -> bool:
     return not uploader.status.troubles
 
 
-def options(usual: RunOptions, suite: Suite, part: Part, callbacks: RunCallbacks) -> RunOptions:
+def options(usual: RunOptions, suite: Suite, part: WorkerPart, callbacks: RunCallbacks) -> RunOptions:
     """Return the options of a run that does one part alone."""
     jobs = {(job.cell, job.job): AssignedJob(job.repetition, job.key) for job in part.jobs}
     types = dict.fromkeys(suite.profiles, part.instance_type)
@@ -307,19 +308,19 @@ def options(usual: RunOptions, suite: Suite, part: Part, callbacks: RunCallbacks
 
 
 class Uploader(RunCallbacks):
-    """Uploads stored jobs and the part's indexes to the box's folder.
+    """Uploads stored jobs and the part's indexes to the worker's folder.
 
     A failed upload is tried again after the next job, and at the end for ``patience_s``.
     """
 
     def __init__(self, assignment: Assignment, work: Objects, cache: Path, *, patience_s: float = _PATIENCE_S) -> None:
         self._work, self._box_id, self._cache = work, assignment.box_id, cache
-        self._box = work.below(records.box(assignment.box_id))
+        self._box = work.below(records.worker(assignment.box_id))
         self._patience_s, self._sleep, self._file = patience_s, time.sleep, Path(assignment.status)
         self._waiting: list[tuple[str, Callable[[], None]]] = []
         # Index key -> how errors name the index.
         self._unbuilt = {each.key: f"the index of {each.system} on {each.dataset}" for each in assignment.part.builds}
-        self.status = Status("fetching")
+        self.status = WorkerStatus("fetching")
 
     def starts(self, key: str) -> None:
         """Note which job runs now."""
@@ -373,7 +374,7 @@ class Uploader(RunCallbacks):
         return None
 
     def _upload_job(self, key: str, folder: Path) -> None:
-        # Refused where it is there already: only an earlier try of this box can have written it.
+        # Refused where it is there already: only an earlier try of this worker can have written it.
         self._box.put_new(records.job(key), pack(folder))
         self._note(uploaded=self.status.uploaded + 1)
 
@@ -399,7 +400,7 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write("harness: python -m harness.aws.cloud_run.worker s3://WORK RUN PART\n")
         return NOT_BEGUN
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    home = Path(os.environ.get(HOME_VARIABLE) or _HOME).absolute()
+    home = Path(os.environ.get(FOLDER_VARIABLE) or _HOME).absolute()
     try:
         home.mkdir(parents=True, exist_ok=True)
         connections = Connections()

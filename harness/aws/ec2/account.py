@@ -1,10 +1,11 @@
-"""The account stack: bucket, roles, security group, the deadline on AWS's side."""
+"""The account stack: bucket, roles and their IAM policies, security group, the deadline on AWS's side."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import logging
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -14,19 +15,27 @@ from typing import Any
 
 from harness.aws import clients, cloudformation
 from harness.aws.clients import Connections, S3Uri
-from harness.aws.cloud_run import records, user_data
-from harness.aws.ec2 import instances, policies
-from harness.aws.ec2 import region as regions
-from harness.aws.ec2.policies import Policy
+from harness.aws.cloud_run import bundle, records
+from harness.aws.ec2 import instances
 from harness.aws.errors import aws_errors
 from harness.aws.objects import Objects
 from harness.errors import AwsError, UsageError
 
 log = logging.getLogger(__name__)
 
+Policy = dict[str, Any]
+_ARN = "arn:${AWS::Partition}"
+_IAM = f"{_ARN}:iam::${{AWS::AccountId}}"
+_OURS = {"StringLike": {f"aws:ResourceTag/{clients.OWNER}": "*"}}
+_STACKS = "CreateStack DeleteStack DescribeStackEvents DescribeStacks TagResource UpdateStack"
+# A bucket of the same name in another account gets and gives nothing.
+_OWN_ACCOUNT = {"StringEquals": {"aws:ResourceAccount": "${aws:PrincipalAccount}"}}
+_ECR = re.compile(r"(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(?:\.cn)?/(?P<name>[^:@]+)")
+# Services whose own roles workers, spot workers and compute environments need.
+LINKED = ("batch.amazonaws.com", "ecs.amazonaws.com", "spot.amazonaws.com")
 # Inputs and traces of runs are of no use after that: results are fetched.
 EXPIRES_DAYS = 90
-FOLDERS = (records.INPUTS, records.RUNS, records.OPEN, records.BOXES)
+FOLDERS = (records.INPUTS, records.RUNS, records.OPEN, records.WORKERS)
 _MADE = "harness:made"
 _REAPER = Path(__file__).with_name("reaper.py")
 
@@ -59,13 +68,13 @@ def find(connections: Connections, work: S3Uri, region: str) -> Account | None:
 
 
 def check_reaper(connections: Connections, region: str, account: Account) -> None:
-    """Refuse to launch where AWS would not end late boxes."""
+    """Refuse to launch where AWS would not end late workers."""
     rule, state = account.reaper_rule, "missing"
     with _errors_but(f"looking at the rule {rule}", "ResourceNotFoundException"):
         state = connections.client("events", region).describe_rule(Name=rule)["State"].lower()
     if state != "enabled":
         raise UsageError(
-            f"the rule {rule}, by which AWS ends late boxes, is {state};"
+            f"the rule {rule}, by which AWS ends late workers, is {state};"
             " enable it, or put it back as `harness ec2 template` prints it"
         )
 
@@ -93,13 +102,13 @@ def up(
 ) -> None:
     """Deploy the account stack, and what must be there before it.
 
-    Boxes may be of these types; the security group is for the subnet's VPC, or the default one; ``agent_image`` is that
-    of Batch's agents, if hosts fetch it from ECR.
+    Workers may be of these types; the security group is for the subnet's VPC, or the default one; ``agent_image`` is
+    that of Batch's agents, if hosts fetch it from ECR.
     """
-    user_data.refuse_accounts(work)
+    bundle.refuse_accounts(work)
     connections = _at(connections, region)
     connections.expect_owner(work.bucket)
-    vpc = regions.subnets(connections, region, [subnet])[0].vpc
+    vpc = instances.subnets(connections, region, [subnet])[0].vpc
     name = stack_name(work, region)
     stack = cloudformation.find(connections, name)
     ours = _is_ours(connections, work.bucket)
@@ -135,15 +144,15 @@ def down(connections: Connections, work: S3Uri, region: str, owner: str, *, resu
 def template(work: S3Uri, region: str, types: Iterable[str], agent_image: str | None = None) -> str:
     """Return the account stack's template (JSON)."""
     name = stack_name(work, region)
-    runner = policies.in_template(policies.runner(work, name, {"Ref": "InstanceTypes"}, "${SecurityGroup.GroupId}"))
+    runner = in_template(runner_policy(work, name, {"Ref": "InstanceTypes"}, "${SecurityGroup.GroupId}"))
     resources = {
         **_bucket(work),
         "SecurityGroup": resource("EC2::SecurityGroup", GroupDescription="nothing comes in", VpcId={"Ref": "Vpc"}),
-        "WorkerRole": _role(name, "worker", ("ec2.amazonaws.com", "ecs-tasks.amazonaws.com"), policies.worker(work)),
+        "WorkerRole": _role(name, "worker", ("ec2.amazonaws.com", "ecs-tasks.amazonaws.com"), worker_policy(work)),
         "WorkerProfile": _profile(name, "Worker"),
-        "HostRole": _role(name, "host", ("ec2.amazonaws.com",), policies.host(agent_image or "")),
+        "HostRole": _role(name, "host", ("ec2.amazonaws.com",), host_policy(agent_image or "")),
         "HostProfile": _profile(name, "Host"),
-        "ReaperRole": _role(name, "reaper", ("lambda.amazonaws.com",), policies.reaper(name)),
+        "ReaperRole": _role(name, "reaper", ("lambda.amazonaws.com",), reaper_policy(name)),
         "ReaperFunction": resource(
             "Lambda::Function",
             FunctionName=f"{name}-reaper",
@@ -173,7 +182,7 @@ def template(work: S3Uri, region: str, types: Iterable[str], agent_image: str | 
         "AWSTemplateFormatVersion": "2010-09-09",
         "Description": f"ir-harness: what runs through {work} need in {region}; costs nothing but the bucket's content",
         "Parameters": {
-            "Vpc": {"Type": "AWS::EC2::VPC::Id", "Description": "where boxes live; the default VPC will do"},
+            "Vpc": {"Type": "AWS::EC2::VPC::Id", "Description": "where workers live; the default VPC will do"},
             "InstanceTypes": {"Type": "CommaDelimitedList", "Default": ",".join(sorted(types))},
             "MakeBucket": {"Type": "String", "AllowedValues": ["yes", "no"], "Default": "yes"},
         },
@@ -196,12 +205,12 @@ def policy(which: str, work: S3Uri, region: str, types: Sequence[str]) -> str:
 
     name = stack_name(work, region)
     made = {
-        "boundary": policies.boundary(work, name),
-        "keeper": policies.keeper(work, name),
-        "runner": policies.runner(work, name, list(types)),
+        "boundary": boundary_policy(work, name),
+        "keeper": keeper_policy(work, name),
+        "runner": runner_policy(work, name, list(types)),
     }[which]
     partition = boto3.session.Session().get_partition_for_region(region)
-    return json.dumps(policies.printed(made, partition, region), indent=2) + "\n"
+    return json.dumps(resolve_policy(made, partition, region), indent=2) + "\n"
 
 
 def resource(kind: str, **properties: Any) -> dict[str, Any]:
@@ -213,9 +222,9 @@ def _role(name: str, which: str, services: Sequence[str], policy: Policy) -> dic
     return resource(
         "IAM::Role",
         RoleName=f"{name}-{which}",
-        AssumeRolePolicyDocument=policies.trust(*services),
-        PermissionsBoundary=policies.in_template(policies.boundary_arn(name)),
-        Policies=[{"PolicyName": "harness", "PolicyDocument": policies.in_template(policy)}],
+        AssumeRolePolicyDocument=trust_policy(*services),
+        PermissionsBoundary=in_template(boundary_arn(name)),
+        Policies=[{"PolicyName": "harness", "PolicyDocument": in_template(policy)}],
     )
 
 
@@ -246,7 +255,7 @@ def _bucket(work: S3Uri) -> dict[str, Any]:
         LifecycleConfiguration={"Rules": rules},
         Tags=[{"Key": _MADE, "Value": "yes"}],
     )
-    document = policies.in_template(policies.bucket(work))
+    document = in_template(bucket_policy(work))
     guard = resource("S3::BucketPolicy", Bucket={"Ref": "Bucket"}, PolicyDocument=document)
     keep = {"DeletionPolicy": "RetainExceptOnCreate", "UpdateReplacePolicy": "Retain", "Condition": "MakesBucket"}
     return {"Bucket": made | keep, "BucketPolicy": guard | keep}
@@ -270,7 +279,7 @@ def _is_ours(connections: Connections, bucket: str) -> bool | None:
 
 def _linked_roles(connections: Connections) -> None:
     """Make the services' own roles: who runs has no right to."""
-    for service in policies.LINKED:
+    for service in LINKED:
         with _errors_but(f"making the role of {service}", "InvalidInput", "EntityAlreadyExists"):  # it exists
             connections.client("iam").create_service_linked_role(AWSServiceName=service)
             log.info(f"made: the role of {service}")
@@ -285,7 +294,7 @@ def _boundary(connections: Connections, work: S3Uri, region: str) -> None:
     with _errors_but(f"looking for the policy {name}", "NoSuchEntity"):
         client.get_policy(PolicyArn=f"arn:{partition}:iam::{account}:policy/{name}")
         return
-    document = policies.printed(policies.boundary(work, stack_name(work, region)), partition, region, account)
+    document = resolve_policy(boundary_policy(work, stack_name(work, region)), partition, region, account)
     with aws_errors(f"making the policy {name}, which takes an administrator"):
         arn = client.create_policy(PolicyName=name, PolicyDocument=json.dumps(document))["Policy"]["Arn"]
         client.get_waiter("policy_exists").wait(PolicyArn=arn)
@@ -293,7 +302,7 @@ def _boundary(connections: Connections, work: S3Uri, region: str) -> None:
 
 
 def _refuse_alive(connections: Connections, work: S3Uri, owner: str, region: str) -> None:
-    """Refuse while boxes of any region or user need the bucket."""
+    """Refuse while workers of any region or user need the bucket."""
     found, failed = instances.everywhere(connections, partial(instances.alive, connections))
     for unseen in failed:
         if not unseen.denied or unseen.region == region:
@@ -325,3 +334,208 @@ def _remove_objects(connections: Connections, work: S3Uri, results_too: bool) ->
         log.info(f"removed: bucket {work.bucket}")
         return
     log.info(f"kept: bucket {work.bucket}, which holds other objects")
+
+
+def trust_policy(*services: str) -> Policy:
+    """Return who may take a role: these services."""
+    return _document({"Effect": "Allow", "Principal": {"Service": list(services)}, "Action": "sts:AssumeRole"})
+
+
+def worker_policy(work: S3Uri) -> Policy:
+    """Let a worker read inputs and write its own folder.
+
+    ``aws:userid`` is ``<role id>:<instance or task id>``.  A worker may not
+    list, so S3 answers 403 for a missing object.
+    """
+    read = [_s3(work, work.key(name, "*")) for name in ("inputs", records.RUNS)]
+    own = _s3(work, f"{work.key(records.WORKERS)}/${{aws:userid}}/*")
+    return _document(
+        _allow("ReadInputsAndRuns", "s3", "GetObject", read, _OWN_ACCOUNT),
+        _allow("WriteItsOwnFolder", "s3", "PutObject", own, _OWN_ACCOUNT),
+    )
+
+
+def host_policy(agent_image: str | None) -> Policy:
+    """Let Batch's hosts work for ECS, and fetch the agents' image.
+
+    ``agent_image``: ``None`` is any image, for the boundary.
+    """
+    agent = "DeregisterContainerInstance DiscoverPollEndpoint Poll RegisterContainerInstance StartTelemetrySession"
+    statements = [
+        _allow("Cluster", "ecs", f"{agent} Submit* UpdateContainerInstancesState"),
+        _allow("ClusterTags", "ec2", "DescribeTags"),
+        _allow("JobLogs", "logs", "CreateLogStream PutLogEvents", _arn("logs", "log-group:/aws/batch/job:*")),
+    ]
+    found = _ECR.match(agent_image) if agent_image is not None else None
+    if agent_image is None or found:
+        name = f"{found['region']}:{found['account']}:repository/{found['name']}" if found else "*:*:repository/*"
+        fetch = "BatchCheckLayerAvailability BatchGetImage GetDownloadUrlForLayer"
+        statements += [
+            _allow("RegistryLogin", "ecr", "GetAuthorizationToken"),
+            _allow("AgentImage", "ecr", fetch, f"{_ARN}:ecr:{name}"),
+        ]
+    return _document(*statements)
+
+
+def reaper_policy(name: str) -> Policy:
+    """Let the reaper see instances, end those of harness, write its log."""
+    log = _arn("logs", f"log-group:/aws/lambda/{name}-reaper")
+    return _document(
+        _allow("FindBoxes", "ec2", "DescribeInstances"),
+        _allow("EndBoxes", "ec2", "TerminateInstances", _ec2("instance"), _OURS),
+        _allow("Log", "logs", "CreateLogGroup CreateLogStream PutLogEvents", [log, f"{log}:*"]),
+    )
+
+
+def boundary_policy(work: S3Uri, name: str) -> Policy:
+    """Return the most that any role of a work place may do."""
+    return _document(
+        *(each for part in (worker_policy(work), host_policy(None), reaper_policy(name)) for each in part["Statement"])
+    )
+
+
+def boundary_arn(name: str) -> str:
+    """Return the ARN of the boundary of an account stack."""
+    return f"{_IAM}:policy/{name}-boundary"
+
+
+def bucket_policy(work: S3Uri) -> Policy:
+    """Refuse requests without TLS to a bucket that harness made."""
+    plain = {"Bool": {"aws:SecureTransport": "false"}}
+    both = [_s3(work), _s3(work, "*")]
+    return _document({**_allow("TlsAlone", "s3", "*", both, plain), "Effect": "Deny", "Principal": "*"})
+
+
+def runner_policy(work: S3Uri, name: str, instance_types: Any, security_group: str = "*") -> Policy:
+    """Let a user run suites, look, end, and deploy suite stacks.
+
+    Nothing here changes what a role may do; of IAM there is ``PassRole`` on the worker's and the hosts' role.
+    ``instance_types`` is a list, or a reference in a template; workers have no other security group.
+    """
+    look = "DescribeImages DescribeInstanceTypeOfferings DescribeInstances DescribeLaunchTemplateVersions"
+    look += " DescribeLaunchTemplates DescribeRegions DescribeSubnets DescribeVolumes GetConsoleOutput"
+    jobs = "DescribeComputeEnvironments DescribeJobDefinitions DescribeJobQueues DescribeJobs ListJobs"
+    manage = "CreateComputeEnvironment CreateJobQueue DeleteComputeEnvironment DeleteJobQueue DeregisterJobDefinition"
+    manage += " RegisterJobDefinition SubmitJob TagResource UntagResource UpdateComputeEnvironment UpdateJobQueue"
+    batch = [_arn("batch", f"{kind}/harness-*") for kind in ("compute-environment", "job-definition", "job-queue")]
+    request = {f"aws:RequestTag/{tag}": "*" for tag in (clients.OWNER, clients.EXPIRY)}
+    planned = {"StringLike": request, "StringEquals": {"ec2:InstanceType": instance_types}}
+    owned = {"StringLike": {f"aws:RequestTag/{clients.OWNER}": "*"}}
+    beside = [_ec2(kind) for kind in ("network-interface", "spot-instances-request", "subnet")]
+    beside += [f"{_ARN}:ec2:*::image/*", _arn("ec2", f"security-group/{security_group}")]
+    objects, templates = _s3(work, work.key("*")), _ec2("launch-template")
+    return _document(
+        _allow("Look", "ec2", look),
+        _allow("LookAtBatch", "batch", jobs),
+        _allow("LookAtImages", "ssm", "GetParameter", f"{_ARN}:ssm:*::parameter/aws/service/*"),
+        _allow("LookAtTheReaper", "events", "DescribeRule", _arn("events", f"rule/{name}-reaper")),
+        # Without a name, as `harness batch ls` asks, CloudFormation takes no resource.
+        _allow("LookAtStacks", "cloudformation", "DescribeStacks"),
+        _allow("LaunchBoxes", "ec2", "RunInstances", _ec2("instance"), planned),
+        _allow("LaunchTheirDisks", "ec2", "RunInstances", _ec2("volume"), owned),
+        _allow("LaunchWith", "ec2", "RunInstances", beside),
+        _allow_tags("RunInstances", "CreateLaunchTemplate"),
+        _allow("EndBoxes", "ec2", "DeleteVolume TerminateInstances", "*", _OURS),
+        _allow_pass_role("BoxesRole", f"{name}-worker", "ec2.amazonaws.com", "ecs-tasks.amazonaws.com"),
+        _allow_pass_role("HostsRole", f"{name}-host", "batch.amazonaws.com", "ec2.amazonaws.com"),
+        _allow("WorkPlace", "s3", "ListBucket", _s3(work), _OWN_ACCOUNT),
+        _allow("WorkPlaceObjects", "s3", "DeleteObject GetObject PutObject", objects, _OWN_ACCOUNT),
+        _allow("SuiteStacks", "cloudformation", _STACKS, _arn("cloudformation", "stack/harness-*/*")),
+        _allow("Batch", "batch", manage, batch),
+        # Batch has no word for "at submission": who submits jobs with tags may tag jobs.
+        _allow("TagJobs", "batch", "TagResource", _arn("batch", "job/*"), owned),
+        _allow("EndJobs", "batch", "TerminateJob", _arn("batch", "job/*"), _OURS),
+        _allow("MakeLaunchTemplates", "ec2", "CreateLaunchTemplate", templates),
+        _allow("LaunchTemplates", "ec2", "CreateLaunchTemplateVersion DeleteLaunchTemplate", templates, _OURS),
+    )
+
+
+def keeper_policy(work: S3Uri, name: str) -> Policy:
+    """Let a user deploy and remove the account stack, within the boundary.
+
+    The boundary itself, and the runner's policy once it is attached to somebody, are an administrator's to change.
+    """
+    roles, arn = f"{_IAM}:role/{name}-*", boundary_arn(name)
+    held = {"StringLike": {"iam:PermissionsBoundary": arn}}
+    linked = [f"{_IAM}:role/aws-service-role/{each}/*" for each in LINKED]
+    role = "DeleteRole GetRole GetRolePolicy ListAttachedRolePolicies ListRolePolicies TagRole UpdateAssumeRolePolicy"
+    profile = "AddRoleToInstanceProfile CreateInstanceProfile DeleteInstanceProfile GetInstanceProfile"
+    profile += " RemoveRoleFromInstanceProfile TagInstanceProfile"
+    policy = "CreatePolicy DeletePolicy DeletePolicyVersion GetPolicy ListPolicyVersions"
+    function = "AddPermission CreateFunction DeleteFunction GetFunction RemovePermission TagResource"
+    function += " UpdateFunctionCode UpdateFunctionConfiguration"
+    rule = "DeleteRule DescribeRule ListTargetsByRule PutRule PutTargets RemoveTargets TagResource"
+    buckets = "DeleteBucket DeleteBucketPolicy GetBucketTagging ListBucket PutBucketPolicy"
+    buckets += " PutBucketPublicAccessBlock PutBucketTagging PutEncryptionConfiguration PutLifecycleConfiguration"
+    return _document(
+        _allow("Look", "ec2", "DescribeInstances DescribeRegions DescribeSecurityGroups DescribeSubnets DescribeVpcs"),
+        _allow("AccountStack", "cloudformation", _STACKS, _arn("cloudformation", "stack/ir-harness-*/*")),
+        _allow("RolesWithinTheBoundary", "iam", "CreateRole DeleteRolePolicy PutRolePolicy", roles, held),
+        _allow("Roles", "iam", role, roles),
+        _allow("Profiles", "iam", profile, f"{_IAM}:instance-profile/{name}-*"),
+        _allow_pass_role("GiveRoles", f"{name}-*", "ec2.amazonaws.com", "lambda.amazonaws.com"),
+        _allow("RunnersPolicy", "iam", policy, f"{_IAM}:policy/{name}-runner"),
+        _allow("SeeTheBoundary", "iam", "GetPolicy", arn),
+        _allow("RolesOfServices", "iam", "CreateServiceLinkedRole", linked),
+        _allow("Reaper", "lambda", function, _arn("lambda", f"function:{name}-*")),
+        _allow("ReapersClock", "events", rule, _arn("events", f"rule/{name}-*")),
+        _allow("MakeTheSecurityGroup", "ec2", "CreateSecurityGroup"),
+        _allow("RemoveTheSecurityGroup", "ec2", "DeleteSecurityGroup", "*", _OURS),
+        _allow_tags("CreateSecurityGroup"),
+        _allow("MakeTheWorkPlace", "s3", "CreateBucket", _s3(work)),
+        _allow("WorkPlace", "s3", buckets, _s3(work), _OWN_ACCOUNT),
+        _allow("WorkPlaceObjects", "s3", "DeleteObject", _s3(work, work.key("*")), _OWN_ACCOUNT),
+    )
+
+
+def in_template(value: Any) -> Any:
+    """Return a policy for a template: CloudFormation substitutes its own variables."""
+    if isinstance(value, dict):
+        return {key: in_template(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [in_template(each) for each in value]
+    if isinstance(value, str) and "${AWS::" in value:
+        return {"Fn::Sub": value.replace("${aws:", "${!aws:")}
+    return value
+
+
+def resolve_policy(policy: Policy, partition: str, region: str, account: str = "*") -> Policy:
+    """Return a policy for people and IAM's API."""
+    text = json.dumps(policy)
+    for name, value in (("Partition", partition), ("Region", region), ("AccountId", account)):
+        text = text.replace(f"${{AWS::{name}}}", value)
+    return dict(json.loads(text))
+
+
+def _document(*statements: Policy) -> Policy:
+    return {"Version": "2012-10-17", "Statement": list(statements)}
+
+
+def _allow(
+    sid: str, service: str, actions: str, resource: str | list[str] = "*", condition: Policy | None = None
+) -> Policy:
+    named = [f"{service}:{action}" for action in actions.split()]
+    statement = {"Sid": sid, "Effect": "Allow", "Action": named, "Resource": resource}
+    return statement | ({"Condition": condition} if condition else {})
+
+
+def _allow_tags(*makers: str) -> Policy:
+    """Allow tags at creation alone: they say what may be ended."""
+    return _allow("TagWhatIsMade", "ec2", "CreateTags", "*", {"StringEquals": {"ec2:CreateAction": list(makers)}})
+
+
+def _allow_pass_role(sid: str, role: str, *services: str) -> Policy:
+    condition = {"StringEquals": {"iam:PassedToService": list(services)}}
+    return _allow(sid, "iam", "PassRole", f"{_IAM}:role/{role}", condition)
+
+
+def _arn(service: str, name: str) -> str:
+    return f"{_ARN}:{service}:${{AWS::Region}}:${{AWS::AccountId}}:{name}"
+
+
+def _s3(work: S3Uri, key: str = "") -> str:
+    return f"{_ARN}:s3:::{work.bucket}{f'/{key}' if key else ''}"
+
+
+def _ec2(kind: str) -> str:
+    return f"{_ARN}:ec2:*:*:{kind}/*"

@@ -11,15 +11,15 @@ from typing import Any
 
 from harness.aws import clients
 from harness.aws.clients import said_at
-from harness.aws.cloud_run import costs, partition, user_data
-from harness.aws.cloud_run.backend import ENDED, RUNNING, UNKNOWN, WAITING, Refused, State, Submission
+from harness.aws.cloud_run import bundle as bundles
+from harness.aws.cloud_run import partition
+from harness.aws.cloud_run.backend import ENDED, RUNNING, UNKNOWN, WAITING, LaunchRefused, PartState, Submission
+from harness.aws.cloud_run.bundle import BootOptions
 from harness.aws.cloud_run.partition import Grouping
-from harness.aws.cloud_run.records import Input, Launch, PlannedPart, Run
-from harness.aws.cloud_run.run import Context, Service
-from harness.aws.cloud_run.user_data import Boot
-from harness.aws.ec2 import account, instances, region
-from harness.aws.ec2.instances import Box
-from harness.aws.ec2.region import Ami, Subnet
+from harness.aws.cloud_run.records import CloudRun, Launch, PlannedPart, ShippedInput
+from harness.aws.cloud_run.run import BackendContext, Service
+from harness.aws.ec2 import account, instances
+from harness.aws.ec2.instances import Ami, OwnedInstance, Subnet
 from harness.aws.errors import OURS_TO_MEND, PASSING, aws_errors
 from harness.errors import AwsError, UsageError
 from harness.jobs.plan import Planned
@@ -27,7 +27,7 @@ from harness.results.schema import Ec2Instance
 
 # Until EC2 shows an instance that it said was launched.
 SHOWN_S = 300.0
-# The deadline that the rule on AWS's side keeps, beyond the box's own limit.
+# The deadline that the rule on AWS's side keeps, beyond the worker's own limit.
 _GRACE_S = 60.0
 # A launch that was noted longer ago, and not asked for, gets its whole time anew.
 _FRESH_S = 60.0
@@ -44,7 +44,7 @@ def parts(todo: list[Planned], how: Grouping) -> tuple[PlannedPart, ...]:
     return tuple(replace(part, name=part.jobs[0].cell.profile if part.jobs else "builds") for part in found)
 
 
-class Ec2:
+class Ec2Backend:
     """EC2, for one command."""
 
     name = "ec2"
@@ -52,10 +52,10 @@ class Ec2:
     _subnets: list[Subnet]
     _zones: dict[str, tuple[str, ...]]
     _amis: dict[tuple[str, bool], Ami]
-    _run: Run
-    _bundle: Input
+    _run: CloudRun
+    _bundle: ShippedInput
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: BackendContext) -> None:
         self._context, self._request = context, context.request
         self._connections, self._region = context.connections, context.region
         self._known, self._clock = context.known, context.clock
@@ -69,7 +69,7 @@ class Ec2:
 
     def check(self, parts: Sequence[PlannedPart]) -> list[str]:
         """Find images, subnets and zones; return lines for the quote."""
-        user_data.refuse_accounts(self._request.work)
+        bundles.refuse_accounts(self._request.work)
         there = self._find(parts)
         lines = [f"machine images: {', '.join(f'{ami.image_id} ({ami.name})' for ami in self._amis.values())}"]
         here = {subnet.zone for subnet in self._subnets}
@@ -94,16 +94,16 @@ class Ec2:
         found = account.find(self._connections, self._request.work, self._region)
         if found is not None:
             self._account = found
-        self._subnets = region.subnets(self._connections, self._region, [self._request.subnet])
-        self._zones = region.zones(self._connections, self._region, {part.instance_type for part in parts})
+        self._subnets = instances.subnets(self._connections, self._region, [self._request.subnet])
+        self._zones = instances.zones(self._connections, self._region, {part.instance_type for part in parts})
         kinds, system = sorted({self._kind(part) for part in parts}), self._request.suite.ec2.ami
-        self._amis = {kind: region.ami(self._connections, self._region, system, *kind) for kind in kinds}
+        self._amis = {kind: instances.ami(self._connections, self._region, system, *kind) for kind in kinds}
         return found is not None
 
     def _kind(self, part: PlannedPart) -> tuple[str, bool]:
         return self._known[part.instance_type].architecture, bool(part.gpus)
 
-    def begin(self, run: Run, bundle: Input) -> None:
+    def begin(self, run: CloudRun, bundle: ShippedInput) -> None:
         """Take note of the run; find all that its parts need, which may be more than is left."""
         self._run, self._bundle = run, bundle
         if not self._find(run.parts):
@@ -122,13 +122,13 @@ class Ec2:
             raise UsageError(f"{part.name} was asked for in {launch.zone}; give a --subnet there, as before")
         others = [each for each in self._subnets if each.zone in offered and each.free_addresses and each not in asked]
         if not asked + others:
-            raise Refused(f"no subnet with free addresses is in a zone that offers {part.instance_type}")
+            raise LaunchRefused(f"no subnet with free addresses is in a zone that offers {part.instance_type}")
         if launch.zone is None:
             account.check_reaper(self._connections, self._region, self._account)
             if self._clock.now - launch.at > _FRESH_S:  # who noted it died before it asked
                 launch = replace(launch, at=round(self._clock.now))
         refusals: list[AwsError] = []
-        for subnet in asked + others:  # a lost box may have taken the last address of where it was asked for
+        for subnet in asked + others:  # a lost worker may have taken the last address of where it was asked for
             if launch.zone != subnet.zone:
                 launch = replace(launch, zone=subnet.zone, role=self._account.worker_role_id)
                 note(launch)
@@ -145,8 +145,10 @@ class Ec2:
             note(replace(launch, machine=machine))
             return
         if all(error.code == "Unsupported" for error in refusals):
-            raise Refused(f"{refusals[0]}; no zone will ever have it so: choose another type or region")
-        raise Refused(f"no zone has a {part.instance_type} now ({refusals[-1].code}); --launcher batch waits for one")
+            raise LaunchRefused(f"{refusals[0]}; no zone will ever have it so: choose another type or region")
+        raise LaunchRefused(
+            f"no zone has a {part.instance_type} now ({refusals[-1].code}); --launcher batch waits for one"
+        )
 
     def _run_instance(self, launch: Launch, part: PlannedPart, subnet: Subnet) -> str:
         request = self._instance(launch, part, subnet)
@@ -172,12 +174,12 @@ class Ec2:
             clients.EXPIRY: deadline.strftime("%Y-%m-%dT%H:%M:%SZ"),
         }
         work, gpus = self._request.work, bool(part.gpus)
-        boot = Boot(work, run.run_id, part.name, self._bundle, self._region, launch.limit_s, gpus)
+        boot = BootOptions(work, run.run_id, part.name, self._bundle, self._region, launch.limit_s, gpus)
         interface = {
             "DeviceIndex": 0,
             "SubnetId": subnet.subnet_id,
             "Groups": [self._account.security_group],
-            # Whatever the subnet gives: without an address a box reaches neither S3 nor packages.
+            # Whatever the subnet gives: without an address a worker reaches neither S3 nor packages.
             "AssociatePublicIpAddress": True,
             "DeleteOnTermination": True,
         }
@@ -190,7 +192,7 @@ class Ec2:
             "ClientToken": f"{token}-{subnet.zone}"[:64],
             "NetworkInterfaces": [interface],
             "IamInstanceProfile": {"Name": self._account.worker_profile},
-            "UserData": user_data.render(boot),
+            "UserData": bundles.render_user_data(boot),
             "InstanceInitiatedShutdownBehavior": "terminate",
             # Recovered it would be booted again, without its time limit.
             "MaintenanceOptions": {"AutoRecovery": "disabled"},
@@ -208,10 +210,10 @@ class Ec2:
             request["InstanceMarketOptions"] = {"MarketType": "spot", "SpotOptions": once}
         return request
 
-    def _boxes(self) -> list[Box]:
+    def _boxes(self) -> list[OwnedInstance]:
         return instances.find(self._connections, self._region, {clients.RUN: self._run.run_id})
 
-    def look(self, launches: Sequence[Launch], submissions: Mapping[str, Submission]) -> dict[str, State]:
+    def look(self, launches: Sequence[Launch], submissions: Mapping[str, Submission]) -> dict[str, PartState]:
         """Return the state of each launched part."""
         del submissions
         # A living one goes before one that has ended, should there ever be two.
@@ -221,8 +223,8 @@ class Ec2:
             for launch in launches
         }
 
-    def _shown(self, launch: Launch, box: Box) -> State:
-        lived, most = self._clock.now - box.launched, launch.limit_s + costs.BEYOND_LIMIT_S
+    def _shown(self, launch: Launch, box: OwnedInstance) -> PartState:
+        lived, most = self._clock.now - box.launched, launch.limit_s + partition.BEYOND_LIMIT_S
         reason = ""
         if not box.alive:
             reason = f"its instance went away{f' ({box.reason})' if box.reason else ''}"
@@ -231,10 +233,10 @@ class Ec2:
         elif lived > most:
             reason = f"its time limit of {launch.limit_s / 3600:.1f} h has passed and it is still there"
         market = "spot" if box.spot else "on-demand"
-        return State(
+        return PartState(
             RUNNING if box.alive else ENDED,
             "booting" if box.state in ("pending", "running") else box.state,
-            boxes=(self._box_id(launch, box.instance_id),),
+            workers=(self._box_id(launch, box.instance_id),),
             attempts=1,
             reason=reason,
             seconds=min(lived, most),
@@ -242,32 +244,36 @@ class Ec2:
             instance=Ec2Instance(box.instance_id, box.instance_type, box.zone, box.ami_id, market),
         )
 
-    def _not_shown(self, launch: Launch) -> State:
+    def _not_shown(self, launch: Launch) -> PartState:
         if launch.zone is None:
-            return State(UNKNOWN, "launching", seconds=0.0)  # EC2 was never asked
+            return PartState(UNKNOWN, "launching", seconds=0.0)  # EC2 was never asked
         now = self._clock.now
         boxes: tuple[str, ...] = ()
         instance: Ec2Instance | None = None
         if launch.machine is not None:
             [type_] = [part.instance_type for part in self._run.parts if part.name == launch.name]
             boxes, instance = (self._box_id(launch, launch.machine),), Ec2Instance(launch.machine, type_)
-        late = now > launch.at + launch.limit_s + costs.BEYOND_LIMIT_S
+        late = now > launch.at + launch.limit_s + partition.BEYOND_LIMIT_S
         unseen = now - max(launch.at, self._answered.get(launch.name, 0.0)) > SHOWN_S
         if launch.name in self._gone or late or (instance and unseen):
-            return State(ENDED, "gone", boxes, 1, "EC2 does not show its instance any more", instance=instance)
-        return State(WAITING, "launching", boxes, 1, instance=instance) if instance else State(UNKNOWN, "launching")
+            return PartState(ENDED, "gone", boxes, 1, "EC2 does not show its instance any more", instance=instance)
+        return (
+            PartState(WAITING, "launching", boxes, 1, instance=instance)
+            if instance
+            else PartState(UNKNOWN, "launching")
+        )
 
     def _box_id(self, launch: Launch, machine: str) -> str:
         return f"{launch.role or self._account.worker_role_id}:{machine}"
 
-    def last_words(self, state: State) -> str:
+    def last_words(self, state: PartState) -> str:
         """Return the last line of an instance's console."""
         if state.instance is None:
             return ""
         line = instances.last_line(self._connections, self._region, state.instance.instance_id)
         return f"its console ends with: {line[:200]}" if line else ""
 
-    def end(self, part: str, state: State, why: str) -> None:
+    def end(self, part: str, state: PartState, why: str) -> None:
         """Terminate a part's instance."""
         del part, why
         if state.instance is not None:
@@ -290,10 +296,10 @@ def _named(error: AwsError) -> Exception:
         # What IAM has made, EC2 knows some minutes later.
         return AwsError(f"{error}; `harness ec2 up` makes the role anew", "Busy")
     if error.code in _QUOTA:
-        return Refused(f"{error}; ask for more (Service Quotas, EC2), or lower --max-instances")
+        return LaunchRefused(f"{error}; ask for more (Service Quotas, EC2), or lower --max-instances")
     if error.code == "AccessDenied":
-        return Refused(f"{error}; `harness ec2 up` with this SUITE allows its instance types")
-    return Refused(str(error))
+        return LaunchRefused(f"{error}; `harness ec2 up` with this SUITE allows its instance types")
+    return LaunchRefused(str(error))
 
 
-SERVICE = Service("ec2", parts, Ec2)
+SERVICE = Service("ec2", parts, Ec2Backend)

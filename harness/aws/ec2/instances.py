@@ -1,10 +1,10 @@
-"""Instances and disks of harness: find, end, and wait, in all regions."""
+"""Find, end and await harness's instances and disks in all regions; read what a region offers."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from harness.aws import clients
 from harness.aws.clients import Connections
 from harness.aws.errors import aws_errors, concealed
-from harness.errors import AwsError
+from harness.errors import AwsError, UsageError
 
 log = logging.getLogger(__name__)
 
@@ -23,10 +23,14 @@ _ENDED_AT_ONCE, _REGIONS_AT_ONCE = 100, 12
 # Credentials of a role are for the host and its containers on the host's network: one hop.
 METADATA = {"HttpEndpoint": "enabled", "HttpTokens": "required", "HttpPutResponseHopLimit": 1}
 T = TypeVar("T")
+_AL2023 = "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-{}"
+_DEBIAN = "/aws/service/debian/release/12/latest/{}"
+# Made for x86_64 alone.
+_GPU = "/aws/service/ecs/optimized-ami/amazon-linux-2023/gpu/recommended/image_id"
 
 
 @dataclass(frozen=True)
-class Box:
+class OwnedInstance:
     """An instance; ``launched``: seconds since 1970, by AWS' clock."""
 
     instance_id: str
@@ -48,7 +52,7 @@ class Box:
 
 
 @dataclass(frozen=True)
-class Volume:
+class OwnedVolume:
     """A disk that no instance holds."""
 
     volume_id: str
@@ -58,7 +62,7 @@ class Volume:
 
 
 @dataclass(frozen=True)
-class Unseen:
+class UnreadRegion:
     """A region that could not be looked at, and why."""
 
     region: str
@@ -74,12 +78,12 @@ class Unseen:
 
 
 @dataclass(frozen=True)
-class Found:
+class OwnedResources:
     """Living instances, left-over disks, failed regions; ``others``: living instances of other owners."""
 
-    instances: tuple[Box, ...]
-    volumes: tuple[Volume, ...]
-    failed: tuple[Unseen, ...]
+    instances: tuple[OwnedInstance, ...]
+    volumes: tuple[OwnedVolume, ...]
+    failed: tuple[UnreadRegion, ...]
     others: int = 0
 
     @property
@@ -94,20 +98,26 @@ def root_disk(device: str, gib: int) -> list[dict[str, Any]]:
     return [{"DeviceName": device, "Ebs": ebs}]
 
 
-def find(connections: Connections, region: str | None = None, marks: Mapping[str, str] | None = None) -> list[Box]:
+def find(
+    connections: Connections, region: str | None = None, marks: Mapping[str, str] | None = None
+) -> list[OwnedInstance]:
     """Return a region's instances with these tags, lately terminated ones too."""
     client = connections.client("ec2", region)
     shown = _listed(client, "describe_instances", "Reservations", marks or {})
-    return [_box(each, client.meta.region_name) for reservation in shown for each in reservation["Instances"]]
+    return [
+        _owned_instance(each, client.meta.region_name) for reservation in shown for each in reservation["Instances"]
+    ]
 
 
-def alive(connections: Connections, region: str | None = None, marks: Mapping[str, str] | None = None) -> list[Box]:
+def alive(
+    connections: Connections, region: str | None = None, marks: Mapping[str, str] | None = None
+) -> list[OwnedInstance]:
     """Return a region's living instances with these tags."""
     return [box for box in find(connections, region, marks) if box.alive]
 
 
-def _box(shown: dict[str, Any], region: str) -> Box:
-    return Box(
+def _owned_instance(shown: dict[str, Any], region: str) -> OwnedInstance:
+    return OwnedInstance(
         instance_id=shown["InstanceId"],
         instance_type=shown["InstanceType"],
         state=shown["State"]["Name"],
@@ -123,9 +133,9 @@ def _box(shown: dict[str, Any], region: str) -> Box:
     )
 
 
-def _volumes(connections: Connections, region: str) -> list[Volume]:
+def _volumes(connections: Connections, region: str) -> list[OwnedVolume]:
     shown = _listed(connections.client("ec2", region), "describe_volumes", "Volumes", {}, status="available")
-    return [Volume(each["VolumeId"], region, each["Size"], clients.as_dict(each.get("Tags"))) for each in shown]
+    return [OwnedVolume(each["VolumeId"], region, each["Size"], clients.as_dict(each.get("Tags"))) for each in shown]
 
 
 def _listed(client: Any, operation: str, key: str, marks: Mapping[str, str], **more: str) -> Iterator[Any]:
@@ -144,30 +154,32 @@ def regions(connections: Connections) -> list[str]:
 
 def everywhere(
     connections: Connections, look: Callable[[str], list[Any]], limited: str | None = None
-) -> tuple[list[Any], list[Unseen]]:
+) -> tuple[list[Any], list[UnreadRegion]]:
     """Look in all regions at once; return finds and failed regions."""
 
-    def one(region: str) -> list[Any] | Unseen:
+    def one(region: str) -> list[Any] | UnreadRegion:
         try:
             return look(region)
         except AwsError as error:
-            return Unseen(region, str(error))
+            return UnreadRegion(region, str(error))
 
     with ThreadPoolExecutor(_REGIONS_AT_ONCE) as pool:
         answers = list(pool.map(one, [limited] if limited else regions(connections)))
-    failed = [answer for answer in answers if isinstance(answer, Unseen)]
-    return [each for answer in answers if not isinstance(answer, Unseen) for each in answer], failed
+    failed = [answer for answer in answers if isinstance(answer, UnreadRegion)]
+    return [each for answer in answers if not isinstance(answer, UnreadRegion) for each in answer], failed
 
 
-def look(connections: Connections, region: str | None, owner: str | None) -> Found:
+def look(connections: Connections, region: str | None, owner: str | None) -> OwnedResources:
     """Find what costs money; ``None``: in all regions, of all owners."""
     found, failed = everywhere(
         connections, lambda name: [*alive(connections, name), *_volumes(connections, name)], region
     )
     mine = [each for each in found if owner in (None, each.tags.get(clients.OWNER))]
-    boxes = tuple(each for each in mine if isinstance(each, Box))
-    disks = tuple(each for each in mine if isinstance(each, Volume))
-    return Found(boxes, disks, tuple(failed), sum(isinstance(each, Box) for each in found) - len(boxes))
+    boxes = tuple(each for each in mine if isinstance(each, OwnedInstance))
+    disks = tuple(each for each in mine if isinstance(each, OwnedVolume))
+    return OwnedResources(
+        boxes, disks, tuple(failed), sum(isinstance(each, OwnedInstance) for each in found) - len(boxes)
+    )
 
 
 def end(connections: Connections, region: str | None, ids: Sequence[str]) -> None:
@@ -198,7 +210,7 @@ def wait(
     return stay
 
 
-def end_all(connections: Connections, found: Found) -> list[str]:
+def end_all(connections: Connections, found: OwnedResources) -> list[str]:
     """End all of it and wait; return a line for each rest."""
     left: list[str] = []
     ids = {box.instance_id for box in found.instances}
@@ -211,7 +223,7 @@ def end_all(connections: Connections, found: Found) -> list[str]:
             except AwsError as error:
                 left.append(str(error))
 
-    def staying() -> list[Box]:
+    def staying() -> list[OwnedInstance]:
         return [box for region in places for box in alive(connections, region) if box.instance_id in ids]
 
     left += [f"{box.instance_id} in {box.region} is still {box.state}" for box in wait(staying)]
@@ -220,7 +232,7 @@ def end_all(connections: Connections, found: Found) -> list[str]:
     return left
 
 
-def _delete(connections: Connections, volume: Volume) -> list[str]:
+def _delete(connections: Connections, volume: OwnedVolume) -> list[str]:
     try:
         with aws_errors(f"deleting {volume.volume_id}"):
             connections.client("ec2", volume.region).delete_volume(VolumeId=volume.volume_id)
@@ -240,3 +252,82 @@ def last_line(connections: Connections, region: str | None, instance_id: str) ->
     text = str(shown or "").encode("latin-1", "replace").decode("utf-8", "replace")  # boto3 takes it for Latin-1
     lines = ("".join(filter(str.isprintable, line)).strip() for line in reversed(text.split("\n")))
     return concealed(next(filter(None, lines), ""))
+
+
+@dataclass(frozen=True)
+class Ami:
+    """A machine image; its root disk has at least ``least_gib``."""
+
+    image_id: str
+    root_device: str
+    least_gib: int
+    name: str
+
+
+@dataclass(frozen=True)
+class Subnet:
+    """A subnet, in one availability zone; addresses are private ones."""
+
+    subnet_id: str
+    zone: str
+    vpc: str
+    free_addresses: int
+
+
+def ami(connections: Connections, region: str, system: str, architecture: str, gpus: bool) -> Ami:
+    """Return the newest image, which public parameters of SSM name.
+
+    ``system`` is ``al2023`` or ``debian-12``; profiles with GPUs have Amazon's own with driver and container toolkit.
+    """
+    if gpus and architecture != "x86_64":
+        raise UsageError(
+            f"AWS publishes no Amazon Linux 2023 with NVIDIA's driver for {architecture};"
+            " choose an x86_64 type for profiles with GPUs"
+        )
+    debian = _DEBIAN.format("amd64" if architecture == "x86_64" else architecture)
+    name = _GPU if gpus else debian if system == "debian-12" else _AL2023.format(architecture)
+    try:
+        with aws_errors(f"looking up {name}"):
+            image_id = connections.client("ssm", region).get_parameter(Name=name)["Parameter"]["Value"]
+    except AwsError as error:
+        if error.code == "ParameterNotFound":
+            raise UsageError(f"{region} has no machine image {name}; choose another region or [ec2] ami") from error
+        raise
+    with aws_errors(f"looking at {image_id}"):
+        images = connections.client("ec2", region).describe_images(ImageIds=[image_id])["Images"]
+    image = next((each for each in images if each["Architecture"] == architecture), None)
+    if image is None:
+        raise UsageError(f"{region} has no {architecture} image {image_id}, which {name} names; choose another type")
+    root = image["RootDeviceName"]
+    disks = [each.get("Ebs", {}) for each in image.get("BlockDeviceMappings", ()) if each.get("DeviceName") == root]
+    least = max((disk.get("VolumeSize", 0) for disk in disks), default=0)
+    return Ami(image_id, root, least, image.get("Name", image_id))
+
+
+def subnets(connections: Connections, region: str, named: Sequence[str | None] = ()) -> list[Subnet]:
+    """Return the default VPC's subnets, or the named ones, by zone."""
+    names = list(filter(None, named))
+    wanted = {"Name": "subnet-id", "Values": names} if names else {"Name": "default-for-az", "Values": ["true"]}
+    with aws_errors("looking for subnets"):
+        shown = connections.client("ec2", region).describe_subnets(Filters=[wanted])["Subnets"]
+    found = [
+        Subnet(each["SubnetId"], each["AvailabilityZone"], each["VpcId"], each["AvailableIpAddressCount"])
+        for each in shown
+    ]
+    if missing := set(names) - {subnet.subnet_id for subnet in found}:
+        raise UsageError(f"{region} has no subnet {', '.join(sorted(missing))}; name another --subnet")
+    if not found:
+        raise UsageError(f"{region} has no default VPC; make one (`aws ec2 create-default-vpc`) or give --subnet")
+    return sorted(found, key=lambda subnet: subnet.zone)
+
+
+def zones(connections: Connections, region: str, types: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Return the availability zones that offer each instance type."""
+    found: dict[str, set[str]] = {name: set() for name in types}
+    filters = [{"Name": "instance-type", "Values": sorted(found)}]
+    pages = connections.client("ec2", region).get_paginator("describe_instance_type_offerings")
+    with aws_errors("asking which zones offer what"):
+        for page in pages.paginate(LocationType="availability-zone", Filters=filters):
+            for each in page["InstanceTypeOfferings"]:
+                found[each["InstanceType"]].add(each["Location"])
+    return {name: tuple(sorted(zones)) for name, zones in found.items()}

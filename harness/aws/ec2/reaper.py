@@ -1,7 +1,7 @@
 """The deadline on AWS's side: a Lambda function that EventBridge calls.
 
-Its file is its code; nothing imports it.  It ends each box whose time is over, or whose expiry cannot be read; hosts of
-Batch have none, and Batch ends them.
+Its file is its code; nothing imports it.  It ends each worker whose time is over, or whose expiry cannot be read;
+hosts of Batch have none, and Batch ends them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 
 def handler(event: dict[str, str], _context: object) -> None:
-    """End late boxes; a box that cannot be ended spares no other."""
+    """End late workers; a worker that cannot be ended spares no other."""
     now = datetime.datetime.fromisoformat(event["time"])
     # A request that hangs must not take the time of all others, which is two minutes.
     quick = Config(connect_timeout=5, read_timeout=10, retries={"total_max_attempts": 2})

@@ -9,17 +9,18 @@ import logging
 from pathlib import Path
 
 from harness.aws.clients import Connections, parse_uri
-from harness.aws.results.mirror import Wants, sync
-from harness.aws.results.names import Place
+from harness.aws.results.mirror import FileSelection, MirroredFolder, sync
 from harness.aws.results.publish import Publisher, waiting_jobs
 from harness.progress import Progress, silent
 
 log = logging.getLogger(__name__)
 
 
-def open_to_read(text: str, cache: Path, wants: Wants, progress: Progress = silent, *, thorough: bool = False) -> Path:
+def open_to_read(
+    text: str, cache: Path, wants: FileSelection, progress: Progress = silent, *, thorough: bool = False
+) -> Path:
     """Return a folder with the files that are in S3 now; see :func:`harness.aws.results.mirror.sync`."""
-    place = Place(parse_uri(text), cache)
+    place = MirroredFolder(parse_uri(text), cache)
     sync(place, Connections(), wants, progress, thorough=thorough)
     if waiting := waiting_jobs(place):
         log.info(
@@ -33,5 +34,5 @@ def open_to_read(text: str, cache: Path, wants: Wants, progress: Progress = sile
 
 def open_to_write(text: str, cache: Path) -> tuple[Path, Publisher]:
     """Return the folder to run in, and its publisher, which asks S3 only once it is held."""
-    place = Place(parse_uri(text), cache)
+    place = MirroredFolder(parse_uri(text), cache)
     return place.folder, Publisher(place, Connections())

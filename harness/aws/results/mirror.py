@@ -11,7 +11,7 @@ import logging
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -23,9 +23,8 @@ from typing import IO
 from harness import filesystem
 from harness.aws.clients import CONNECTIONS, Connections, S3Uri
 from harness.aws.errors import retry
-from harness.aws.objects import CHANGED, Objects, Stored
-from harness.aws.results.names import INPUTS, Listing, Place, may_be_mirrored, suite_of
-from harness.errors import AwsError, StoreError
+from harness.aws.objects import CHANGED, Objects, StoredObject
+from harness.errors import AwsError, StoreError, UsageError
 from harness.progress import Progress, silent
 from harness.results import origins, reader, seals
 from harness.results.reader import RESULT
@@ -33,6 +32,27 @@ from harness.results.schema import ANSWER_DEPTHS, JUDGED_HITS
 
 log = logging.getLogger(__name__)
 
+LOCK = ".lock"
+INPUTS = ("qrels", "samples")
+# A published paper's folder; the .csv files beside it are the paper's tables.
+_PUBLISHED = "published.toml"
+# `harness viable --fresh` writes fresh-since beside a subject's jobs.
+_MARKS = (origins.FILE, "fresh-since", _PUBLISHED, seals.MANIFEST)
+JOB_FILES = (reader.RESULT, reader.SAMPLES, reader.RUN, reader.LOG, JUDGED_HITS, ANSWER_DEPTHS)
+# Suite, system, dataset, scenario, profile, key.
+_JOB_DEPTH = 6
+_MAXIMUM_DEPTH = 24
+_MAXIMUM_NAME_BYTES = 255
+_MIB = 1 << 20
+_MAXIMUM_BYTES = {
+    reader.RESULT: 16 * _MIB,
+    reader.LOG: 256 * _MIB,
+    **dict.fromkeys(_MARKS, 4 * _MIB),
+    seals.MANIFEST: seals.MOST_BYTES,
+}
+_MAXIMUM_OTHER_BYTES = 4096 * _MIB
+# Objects that a line names.
+_SHOWN = 3
 # Listings of one place before it counts as changing all the time.
 _ROUNDS = 4
 # Files of the mirror between two cuts of a listing: a page has 1,000 keys, some of them not in the mirror.
@@ -42,7 +62,130 @@ _CHUNK = 1 << 20
 _TRY_AGAIN = ("Unreached", "IncompleteReadError", "FlexibleChecksumError", "Damaged")
 
 
-class Wants(Enum):
+class Listing:
+    """Files of results folders in a listing of objects, by whole keys.
+
+    ``jobs`` (folder -> file name -> object) have a ``result.json``, which is written last.
+    """
+
+    def __init__(self, objects: Iterable[StoredObject]) -> None:
+        self.jobs: dict[str, dict[str, StoredObject]] = {}
+        self.others: dict[str, StoredObject] = {}
+        self.refused: list[str] = []
+        self.oversize: list[str] = []
+        self.add(objects)
+
+    def add(self, objects: Iterable[StoredObject]) -> None:
+        """Add what another listing shows."""
+        jobs: dict[str, dict[str, StoredObject]] = {}
+        tables: list[StoredObject] = []
+        for stored in objects:
+            folder, _, name = stored.name.rpartition("/")
+            inside = folder.rpartition("/")[2]
+            if name in JOB_FILES and inside not in INPUTS:
+                if self._accepts(stored, _JOB_DEPTH):
+                    jobs.setdefault(folder, {})[name] = stored
+            elif inside in INPUTS or name in _MARKS:
+                if self._accepts(stored):
+                    self.others[stored.name] = stored
+            elif name.endswith(".csv"):
+                tables.append(stored)
+        self.jobs |= {folder: files for folder, files in jobs.items() if reader.RESULT in files}
+        for stored in tables:
+            if f"{stored.name.rpartition('/')[0]}/{_PUBLISHED}" in self.others and self._accepts(stored):
+                self.others[stored.name] = stored
+
+    def _accepts(self, stored: StoredObject, depth: int = 0) -> bool:
+        *folders, name = stored.name.split("/")
+        if any(part.startswith(".") and part not in (".", "..") for part in (*folders, name)):
+            return False  # a staging folder that another tool copied
+        misplaced = not _is_plain(stored.name) or len(folders) < depth
+        oversize = stored.size_bytes > _MAXIMUM_BYTES.get(name, _MAXIMUM_OTHER_BYTES)
+        if misplaced or oversize:
+            (self.refused if misplaced else self.oversize).append(stored.name)
+        return not (misplaced or oversize)
+
+    def left_out(self) -> Iterator[str]:
+        """Yield lines about refused and oversize objects, the first few by name."""
+        misplaced, large = "lie where no results folder has any", "are larger than harness writes any; remove them"
+        for names, reason in ((self.refused, misplaced), (self.oversize, large)):
+            if names:
+                shown = ", ".join(repr(name) for name in names[:_SHOWN])
+                yield f"left out {len(names):,} objects that {reason} ({shown})"
+
+
+def may_be_mirrored(key: str, beside: Collection[str]) -> bool:
+    """Return whether a file of the mirror, by names alone, may be an object's."""
+    folder, _, name = key.rpartition("/")
+    taken = name in (*JOB_FILES, *_MARKS) or folder.rpartition("/")[2] in INPUTS
+    return (taken or (name.endswith(".csv") and _PUBLISHED in beside)) and _is_plain(key)
+
+
+def suite_of(job: str) -> str:
+    """Return the key of the suite's folder that holds a job's folder."""
+    return job.rsplit("/", _JOB_DEPTH - 1)[0]
+
+
+def _is_plain(key: str) -> bool:
+    """Return whether a key is a path below the bucket in which no file is a folder."""
+    parts = key.split("/")
+    return (
+        len(parts) <= _MAXIMUM_DEPTH
+        and key.isprintable()
+        and "\\" not in key
+        and not any(part in ("", ".", "..") for part in parts)
+        and max(len(part.encode("utf-8")) for part in parts) <= _MAXIMUM_NAME_BYTES
+        and not any(part in (*JOB_FILES, *_MARKS) for part in parts[:-1])
+    )
+
+
+@dataclass(frozen=True)
+class MirroredFolder:
+    """A results folder in S3, and its mirror in the cache: ``<cache>/s3/<bucket>/<prefix>``."""
+
+    uri: S3Uri
+    cache: Path
+
+    def __post_init__(self) -> None:
+        if self.uri.prefix and (
+            not _is_plain(self.uri.prefix) or any(part.startswith(".") for part in self.uri.prefix.split("/"))
+        ):
+            raise UsageError(f"{self.uri}: no results folder can have such a name; name another place")
+
+    @property
+    def bucket_folder(self) -> Path:
+        """The mirror of the whole bucket."""
+        return self.cache / "s3" / self.uri.bucket
+
+    @property
+    def folder(self) -> Path:
+        """The mirror of the place."""
+        return self.path(self.uri.prefix)
+
+    @property
+    def waiting(self) -> Path:
+        """Folder of the bucket's jobs that were measured here and are not in S3 yet."""
+        return self.cache / "s3" / ".waiting" / self.uri.bucket
+
+    @property
+    def prefix(self) -> str:
+        """The beginning of the keys of all objects of the place."""
+        return f"{self.uri.prefix}/" if self.uri.prefix else ""
+
+    def below(self, key: str) -> MirroredFolder:
+        """Return the place of a folder in the same bucket."""
+        return MirroredFolder(S3Uri(self.uri.bucket, key), self.cache)
+
+    def path(self, key: str) -> Path:
+        """Return where the mirror has an object or a folder; the key is one of :class:`Listing`."""
+        return self.bucket_folder.joinpath(*filter(None, key.split("/")))
+
+    def key(self, path: Path) -> str:
+        """Return the key of a path in the mirror."""
+        return path.relative_to(self.bucket_folder).as_posix().removeprefix(".")
+
+
+class FileSelection(Enum):
     """Which files of a job are fetched: its record, all files that make tables, or all."""
 
     RECORDS = frozenset({RESULT})
@@ -55,7 +198,12 @@ class _Moved(Exception):
 
 
 def sync(
-    place: Place, connections: Connections, wants: Wants, progress: Progress = silent, *, thorough: bool = False
+    place: MirroredFolder,
+    connections: Connections,
+    wants: FileSelection,
+    progress: Progress = silent,
+    *,
+    thorough: bool = False,
 ) -> None:
     """Bring the mirror of a place up to date; with a part of a suite come the suite's judgements and samples.
 
@@ -79,7 +227,7 @@ def sync(
 class _Round:
     """One listing of a place, and all that follows from it."""
 
-    place: Place
+    place: MirroredFolder
     objects: Objects
     wants: frozenset[str]
     progress: Progress
@@ -124,7 +272,7 @@ class _Round:
             listing.add(found)
         return listing
 
-    def _list_above(self, prefix: str) -> list[Stored]:
+    def _list_above(self, prefix: str) -> list[StoredObject]:
         """List objects above the place, if the user may."""
         try:
             return list(self.objects.list(prefix))
@@ -135,7 +283,7 @@ class _Round:
             log.info("%s: read without %s, which is not permitted", self.place.uri, which)
             return []
 
-    def _has(self, stored: Stored, thorough: bool) -> bool:
+    def _has(self, stored: StoredObject, thorough: bool) -> bool:
         """Return whether the mirror has an object: its size and time, or else its MD5."""
         path, time_ns = self.place.path(stored.name), _time_ns(stored)
         with suppress(OSError):
@@ -151,7 +299,7 @@ class _Round:
             return True
         return False
 
-    def _fetch_job(self, files: Mapping[str, Stored], missing: Sequence[str], scratch: Path) -> None:
+    def _fetch_job(self, files: Mapping[str, StoredObject], missing: Sequence[str], scratch: Path) -> None:
         """Fetch a job's record and missing files; the record lands last, because it says that the job is whole."""
         record = files[RESULT]
         with self._landing(record, scratch) as partial:
@@ -167,12 +315,12 @@ class _Round:
             for name, stored in rest.items():
                 self._fetch(stored, scratch, hashes.get(name))
 
-    def _fetch(self, stored: Stored, scratch: Path, sha256: str | None = None) -> None:
+    def _fetch(self, stored: StoredObject, scratch: Path, sha256: str | None = None) -> None:
         with self._landing(stored, scratch) as partial, partial.open("wb") as sink:
             fetch(self.objects, stored, sink, sha256)
 
     @contextmanager
-    def _landing(self, stored: Stored, scratch: Path) -> Iterator[Path]:
+    def _landing(self, stored: StoredObject, scratch: Path) -> Iterator[Path]:
         """Yield a path whose file becomes the mirror's file of an object."""
         partial, target = scratch / secrets.token_hex(8), self.place.path(stored.name)
         try:
@@ -189,13 +337,13 @@ class _Round:
             raise StoreError(f"{target}: {text}") from error
 
 
-def list_ranges(objects: Objects, prefix: str, known: Sequence[str], pool: Executor) -> list[Stored]:
+def list_ranges(objects: Objects, prefix: str, known: Sequence[str], pool: Executor) -> list[StoredObject]:
     """List every object below a prefix, in ranges that are cut at known keys.
 
     A page of a listing names the next one, so one listing is one request after another.
     """
 
-    def list_range(ends: tuple[str | None, str | None]) -> list[Stored]:
+    def list_range(ends: tuple[str | None, str | None]) -> list[StoredObject]:
         start, end = ends
         return list(takewhile(lambda stored: end is None or stored.name <= end, objects.list(prefix, after=start)))
 
@@ -203,7 +351,7 @@ def list_ranges(objects: Objects, prefix: str, known: Sequence[str], pool: Execu
     return [stored for some in pool.map(list_range, pairwise(cuts)) for stored in some]
 
 
-def fetch(objects: Objects, stored: Stored, sink: IO[bytes], sha256: str | None = None) -> None:
+def fetch(objects: Objects, stored: StoredObject, sink: IO[bytes], sha256: str | None = None) -> None:
     """Read an object into a file, again if it breaks off or arrives damaged.
 
     ``sha256`` is the content's by the job's record, for objects whose ETag is no MD5.
@@ -250,7 +398,7 @@ def _hashes(record: bytes) -> dict[str, str]:
         return {}
 
 
-def _time_ns(stored: Stored) -> int:
+def _time_ns(stored: StoredObject) -> int:
     """Return when an object was written, in the whole seconds that S3 lists."""
     return int(stored.modified.timestamp()) * 10**9
 
@@ -260,7 +408,7 @@ def _md5(path: Path) -> str:
         return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 
-def _files(place: Place) -> Iterator[str]:
+def _files(place: MirroredFolder) -> Iterator[str]:
     """Yield the keys of all files in the mirror of a place that may be an object's."""
     for folder, folders, names in os.walk(place.folder):
         folders[:] = [name for name in folders if name != reader.STAGING]
@@ -269,7 +417,7 @@ def _files(place: Place) -> Iterator[str]:
                 yield key
 
 
-def _remove(place: Place, gone: Sequence[str]) -> None:
+def _remove(place: MirroredFolder, gone: Sequence[str]) -> None:
     """Remove files of the mirror, a job's record before the rest, and folders that become empty."""
     for key in sorted(gone, key=lambda key: not key.endswith(f"/{RESULT}")):
         place.path(key).unlink(missing_ok=True)

@@ -3,27 +3,147 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import platform
 import secrets
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from harness import filesystem
 from harness.aws.clients import Connections, S3Uri, random_id
-from harness.aws.objects import Objects
-from harness.aws.results.lock import Lock
-from harness.aws.results.mirror import Wants, sync
-from harness.aws.results.names import JOB_FILES, Place
-from harness.errors import StoreError
+from harness.aws.objects import Objects, age, missing_ok
+from harness.aws.results.mirror import JOB_FILES, LOCK, FileSelection, MirroredFolder, sync
+from harness.errors import AwsError, StoreError
 from harness.results import reader
 from harness.results.reader import RESULT
 
 log = logging.getLogger(__name__)
 
+# A holder that did not renew for this long is dead.
+LEASE_S = 600
+_RENEW_S = 120
+_TRIES = 8
+_MAXIMUM_BYTES = 1 << 16
 
-class Taken(StoreError):
+
+@dataclass(frozen=True)
+class _StoredLock:
+    """The lock object in S3; its record is empty if harness did not write it."""
+
+    etag: str
+    age_s: float
+    modified: str
+    record: dict[str, Any]
+
+
+class SuiteLock:
+    """The lock of one suite's folder.
+
+    Args:
+        owner: names this machine's mirror. A lock of the same name is taken over at once: its holder is dead, because
+            a machine lets one run at a time hold its mirror.
+    """
+
+    def __init__(self, folder: Objects, owner: str) -> None:
+        self._folder = folder
+        # The holder is of this process alone: a clone of this machine has the same owner.
+        self._record = {"owner": owner, "holder": secrets.token_hex(8), "since": _format_time(datetime.now(UTC))}
+        self._etag = ""
+        self._lost = False
+        self._turn = threading.Lock()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold it, and renew it meanwhile; StoreError: another run holds it."""
+        self._acquire()
+        ended = threading.Event()
+        renewing = threading.Thread(target=self._renew_until, args=(ended,), name="s3-lock", daemon=True)
+        renewing.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            renewing.join()
+            with suppress(AwsError), self._turn:  # it expires by itself
+                if not self._lost:
+                    self._write(self._etag, released=True)
+
+    def confirm(self) -> None:
+        """Renew it; StoreError: another run took it over."""
+        with self._turn:
+            self._renew()
+
+    def _acquire(self) -> None:
+        for _ in range(_TRIES):
+            if self._write(None):
+                return
+            found = self._look()
+            if found is None:
+                continue
+            mine, released = found.record.get("owner") == self._record["owner"], found.record.get("released") is True
+            if not (mine or released or found.age_s > LEASE_S):
+                since = str(found.record.get("since") or found.modified)[:40]
+                raise StoreError(
+                    f"{self._folder.place}: another run holds it since {since}; wait for its end (of a run that died: "
+                    f"{LEASE_S // 60} minutes) or choose another --results"
+                )
+            if self._write(found.etag):
+                return
+        raise StoreError(f"{self._folder.place}: other runs take it again and again; try again when they are done")
+
+    def _renew_until(self, ended: threading.Event) -> None:
+        while not ended.wait(_RENEW_S):
+            with suppress(AwsError, StoreError):  # the run's own confirm() raises
+                self.confirm()
+
+    def _renew(self) -> None:
+        for _ in range(0 if self._lost else _TRIES):
+            if self._write(self._etag):
+                return
+            # Our own write may have arrived without its answer.
+            found = self._look()
+            if found is None or found.record.get("holder") != self._record["holder"]:
+                break
+            self._etag = found.etag
+        self._lost = True
+        raise StoreError(
+            f"{self._folder.place}: another run took it over, as this one gave no sign for {LEASE_S // 60} minutes; "
+            "what was measured is kept here, and the same command goes on from there"
+        )
+
+    def _write(self, etag: str | None, *, released: bool = False) -> bool:
+        # The sign makes the content, and so the ETag, another one each time.
+        record = {**self._record, "released": released, "sign": secrets.token_hex(8)}
+        written = self._folder.put_if(LOCK, json.dumps(record).encode(), etag)
+        self._etag = written or self._etag
+        return written is not None
+
+    def _look(self) -> _StoredLock | None:
+        with missing_ok(), self._folder.reading(LOCK) as answer:
+            try:
+                record = json.loads(answer["Body"].read(_MAXIMUM_BYTES))
+            except (ValueError, RecursionError):
+                record = None
+            return _StoredLock(
+                answer["ETag"].strip('"'),
+                age(answer).total_seconds(),
+                _format_time(answer["LastModified"]),
+                record if isinstance(record, dict) else {},
+            )
+        return None
+
+
+def _format_time(moment: datetime) -> str:
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+
+
+class KeyTaken(StoreError):
     """Another job has the key in S3."""
 
 
@@ -34,10 +154,10 @@ class Publisher:
     publishes it if this one dies.
     """
 
-    def __init__(self, place: Place, connections: Connections) -> None:
+    def __init__(self, place: MirroredFolder, connections: Connections) -> None:
         self._place = place
         self._connections = connections
-        self._lock: Lock | None = None
+        self._lock: SuiteLock | None = None
 
     @property
     def name(self) -> str:
@@ -49,10 +169,10 @@ class Publisher:
         """Hold a suite's folder, publish waiting jobs, and update the mirror; StoreError: another run holds it."""
         suite = self._place.key(folder)
         # Machines may share a cache on a network's disk, where one's lock does not keep another out.
-        self._lock = Lock(self._objects(suite), random_id(self._place.cache / "s3" / ".owner" / _machine()))
+        self._lock = SuiteLock(self._objects(suite), random_id(self._place.cache / "s3" / ".owner" / _machine()))
         with self._lock.held():
             self._publish_waiting(suite)
-            sync(self._place.below(suite), self._connections, Wants.FIGURES)
+            sync(self._place.below(suite), self._connections, FileSelection.FIGURES)
             yield
 
     def keep(self, path: Path, content: bytes) -> None:
@@ -77,7 +197,7 @@ class Publisher:
             job = folder.relative_to(self._place.waiting)
             try:
                 self._publish(folder)
-            except Taken as error:
+            except KeyTaken as error:
                 aside = self._place.cache / "s3" / ".aside" / secrets.token_hex(4) / job
                 _move(folder, aside)
                 log.info("%s; what was measured here under its key lies in %s", error, aside)
@@ -98,7 +218,7 @@ class Publisher:
         return Objects(self._connections, S3Uri(self._place.uri.bucket, key))
 
 
-def publish(folder: Path, job: Objects, lock: Lock) -> None:
+def publish(folder: Path, job: Objects, lock: SuiteLock) -> None:
     """Write a job's files and then its record; finish a job that a dead run began.
 
     Nobody else writes there while the lock on its suite is held: files of a dead run are replaced.
@@ -127,10 +247,10 @@ def publish(folder: Path, job: Objects, lock: Lock) -> None:
         if job.put_new(RESULT, record):
             return
     if not _is(job, RESULT, record):
-        raise Taken(f"{job.place.below(RESULT)}: exists already; nothing is ever overwritten")
+        raise KeyTaken(f"{job.place.below(RESULT)}: exists already; nothing is ever overwritten")
 
 
-def waiting_jobs(place: Place) -> tuple[Path, ...]:
+def waiting_jobs(place: MirroredFolder) -> tuple[Path, ...]:
     """Return folders of jobs below a place that were measured here and are not in S3 yet."""
     top = place.waiting.joinpath(*filter(None, place.uri.prefix.split("/")))
     return tuple(sorted(path.parent for path in reader.result_paths(top))) if top.is_dir() else ()

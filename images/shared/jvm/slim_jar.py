@@ -5,14 +5,16 @@ Usage: slim_jar.py SOURCE_FOLDER TARGET_FOLDER (every .jar of the one is written
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 import sys
 import zipfile
 from pathlib import Path
 
-# Any native file goes, unless a part of its path names Linux on this machine (each project spells that its own way).
+# Native files are dropped, unless their path names Linux on this machine (each project has its own spelling).
 NATIVE = re.compile(r"\.(so|dll|dylib|jnilib|pdb)$|\.dSYM/", re.IGNORECASE)
+_TIME = 315532800  # 1980-01-01
 NAMES = {"x86_64": "x64|x86_64|amd64", "aarch64": "arm64|aarch64|aarch_64"}
 
 
@@ -23,12 +25,14 @@ def ours(machine: str) -> re.Pattern[str]:
 
 def slim(source: Path, target: Path) -> None:
     """Copy the jar ``source`` to ``target``, entry by entry in the same order, with foreign natives left out."""
-    kept = ours(platform.machine())
+    native = ours(platform.machine())
     with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as new:
         for entry in old.infolist():
-            if NATIVE.search(entry.filename) and not kept.search(entry.filename):
+            if NATIVE.search(entry.filename) and not native.search(entry.filename):
                 continue
             new.writestr(entry, old.read(entry))
+    # The JVM's class archive records the jar's time; Docker's cache may mix copies of one jar that was made twice.
+    os.utime(target, (_TIME, _TIME))
 
 
 if __name__ == "__main__":

@@ -70,7 +70,7 @@ def test_missing_readings_raise_no_finding() -> None:
             {},
             {"carried": SlowSamples(9, 900, 0.42)},
             Validity.NOISY,
-            "9 of 900 samples hold 42% of the time, and their queries are fast in other trials: the mean is theirs",
+            "9 of 900 samples hold 42% of the time, and their queries are fast in other trials: they carry the mean",
             RETRY,
         ),
         (
@@ -84,17 +84,23 @@ def test_missing_readings_raise_no_finding() -> None:
             {"warmup_done": 10},
             {"start": ColdStart(40, 1.5)},
             Validity.NOISY,
-            "the first 40 queries of a trial took 1.50 times what they take later: 10 warm-up queries do not warm this",
+            "the first 40 queries of a trial took 1.50 times their later time: 10 warm-up queries are too few for this",
             FRESH,
         ),
         (
             {},
             {"repeat": RepeatSpeedup(20, 0.05, 0.005)},
             Validity.NOISY,
-            "asked again at once took 0.05 of its first time (median of 20, 5 ms at first)",
+            "repeated at once took 0.05 of its first time (median of 20, 5 ms at first)",
             FRESH,
         ),
-        ({}, {"between": UnclaimedTime(0.004, 0.8)}, Validity.NOISY, "4 ms passed beside each query", FRESH),
+        (
+            {},
+            {"between": UnclaimedTime(0.004, 0.8)},
+            Validity.NOISY,
+            "4 ms a query passed outside the reported latencies",
+            FRESH,
+        ),
     ],
 )
 def test_findings_state_fact_figure_and_command(
@@ -166,19 +172,17 @@ def test_server_without_a_rate_names_the_missed_target() -> None:
     jobs = five(cell=cell, scenario_params=params)
     jobs = [replace(each, rate_qps=None if number < 2 else 100.0) for number, each in enumerate(jobs)]
     (reason,) = assess(*jobs).reasons
-    assert reason.startswith(
-        "no rate kept p95 <= 50 ms and kept it again in 2 of 5 jobs; raise server.latency_target_s"
-    )
+    assert reason.startswith("no rate met p95 <= 50 ms twice in 2 of 5 jobs; raise server.latency_target_s")
 
 
 def test_too_little_warm_up_and_silent_libraries_are_doubts() -> None:
     cold = result(warmup_queries=9, protocol="mine")
     assert assess(cold).validity is Validity.NOISY
-    assert "9 warm-up queries were asked, the least is 10; set protocol.warmup_cap" in assess(cold).reasons[0]
+    assert "9 warm-up queries ran, the minimum is 10; set protocol.warmup_cap" in assess(cold).reasons[0]
     again = result(warmup_queries=4, warmup_cap=20_000, protocol="mine")
     assert assess(replace(again, warmup_done=400)).validity is Validity.CLEAN, "a small collection has no more"
-    assert "4 warm-up queries were asked, the least is 10; raise protocol.warmup_cap" in assess(again).reasons[0]
-    assert "says no library's thread count" in assess(result(effective=SEEN)).reasons[0]
+    assert "4 warm-up queries ran, the minimum is 10; raise protocol.warmup_cap" in assess(again).reasons[0]
+    assert "reports no thread counts" in assess(result(effective=SEEN)).reasons[0]
     assert assess(result(effective=replace(SEEN, threads={"faiss_omp": 1}))).validity is Validity.CLEAN
 
 
@@ -200,7 +204,7 @@ def test_remedy_for_a_cold_start_fits_the_suite() -> None:
 def test_a_tail_of_slow_queries_is_a_remark(trials: int, said: str) -> None:
     verdict = assess(result(), facts=SampleFacts(300, tail=SlowQueries(14, trials)))
     assert (verdict.validity, [each.cause for each in verdict.findings]) == (Validity.CLEAN, [Cause.FEW_SAMPLES])
-    assert f"14 of 300 queries hold half of the time, {said}: the mean is theirs" in verdict.reasons[0]
+    assert f"14 of 300 queries hold half of the time, {said}: they carry the mean" in verdict.reasons[0]
 
 
 def test_process_is_marked_but_not_doubted() -> None:

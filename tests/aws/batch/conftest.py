@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness.aws.batch.job_definition import Options, Requirements
+from harness.aws.batch.suite_stack import BatchOptions, StackRequirements
 from harness.aws.clients import Connections, parse_uri
 from harness.aws.ec2.account import Account
 from harness.pricing import instances
@@ -16,7 +16,7 @@ from tests.aws import server
 
 AGENT = "python@sha256:" + "a" * 64
 ROLE_ID = "AROAPLANTEDWORKER"
-Make = Callable[..., Requirements]
+Make = Callable[..., StackRequirements]
 
 
 @pytest.fixture
@@ -29,16 +29,16 @@ def wanted() -> Make:
     """Makes requirements of two profiles on two types; options by their names."""
     known = instances.read_instances("aws")
 
-    def make(**changes: Any) -> Requirements:
+    def make(**changes: Any) -> StackRequirements:
         fixed = {name: changes.pop(name) for name in ("suite", "machines") if name in changes}
-        options = Options(
+        options = BatchOptions(
             **{"region": server.REGION, "work": parse_uri("s3://bucket/work"), "agent_image": AGENT, **changes}
         )
         machines = (
             (instances.hardware_profile("cpu1-mem1"), known["m6gd.medium"]),
             (instances.hardware_profile("cpu2-mem4"), known["c7g.xlarge"]),
         )
-        return Requirements(**{"suite": "quick", "machines": machines, **fixed}, options=options)
+        return StackRequirements(**{"suite": "quick", "machines": machines, **fixed}, options=options)
 
     return make
 

@@ -18,7 +18,7 @@ import docker
 import pytest
 from docker.models.containers import Container
 
-from harness.aws.batch.job_definition import command
+from harness.aws.batch.suite_stack import command
 from harness.aws.clients import Connections, S3Uri
 from harness.aws.objects import Objects
 from harness.launch import cpu_placement

@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
-from harness.aws.batch import inventory, job_definition, suite_stack
+from harness.aws.batch import suite_stack
 from harness.aws.batch.backend import BatchBackend, parts
 from harness.aws.clients import Connections, parse_uri
-from harness.aws.cloud_run import costs
-from harness.aws.cloud_run.backend import Backend, State, Submission
-from harness.aws.cloud_run.partition import Grouping, Missing
-from harness.aws.cloud_run.records import Input, Launch, PartJob, PlannedPart, Run
-from harness.aws.cloud_run.run import Context
+from harness.aws.cloud_run import partition
+from harness.aws.cloud_run.backend import Backend, PartState, Submission
+from harness.aws.cloud_run.partition import Grouping, MissingIndex
+from harness.aws.cloud_run.records import CloudRun, Launch, PartJob, PlannedPart, ShippedInput
+from harness.aws.cloud_run.run import BackendContext
 from harness.aws.ec2 import account as accounts
 from harness.aws.ec2.account import Account
 from harness.errors import AwsError, UsageError
@@ -37,8 +37,8 @@ from tests.support.job_fixtures import planned
 
 KNOWN = instances.read_instances("aws")
 WORK = parse_uri("s3://bucket/work")
-BUNDLE = Input("inputs/bundles/x.tar.gz", "0" * 64, 1)
-QUEUE = suite_stack.queue("quick", "c7g.xlarge")
+BUNDLE = ShippedInput("inputs/bundles/x.tar.gz", "0" * 64, 1)
+QUEUE = suite_stack.queue_name("quick", "c7g.xlarge")
 
 
 def part(
@@ -80,8 +80,8 @@ def backend_of(connections: Connections, clock: Clock | None = None) -> BatchBac
     clock = clock or Clock()
     request: Any = SimpleNamespace(suite=SimpleNamespace(name="quick", build_profile="cpu1-mem1"), work=WORK)
     unused: Any = None
-    made = BatchBackend(Context(request, connections, server.REGION, KNOWN, unused, "owner"), clock.sleep, clock)
-    made.begin(Run("run", "batch", "quick", "r", "owner", server.REGION, ()), BUNDLE)
+    made = BatchBackend(BackendContext(request, connections, server.REGION, KNOWN, unused, "owner"), clock.sleep, clock)
+    made.begin(CloudRun("run", "batch", "quick", "r", "owner", server.REGION, ()), BUNDLE)
     return made
 
 
@@ -107,7 +107,7 @@ def how(*missing: str, build_machine: ChosenMachine | None = XLARGE) -> Grouping
     found = {}
     for key in missing:
         system, _, dataset = key.partition("-")
-        found[key] = Missing(IndexBuild(key, system, dataset), DurationEstimate(60, 7200, False))
+        found[key] = MissingIndex(IndexBuild(key, system, dataset), DurationEstimate(60, 7200, False))
     machines = {"small": LARGE, "big": XLARGE, "builds": XLARGE}
     return Grouping(machines, lambda _: DurationEstimate(60, 7200, True), found, build_machine)
 
@@ -192,7 +192,7 @@ def configure(endpoint: str, use_docker: bool) -> None:
         assert answer.status == 201
 
 
-def launch_of(submission: Submission, attempts: int = costs.ATTEMPTS, limit_s: int = 600) -> Launch:
+def launch_of(submission: Submission, attempts: int = partition.ATTEMPTS, limit_s: int = 600) -> Launch:
     return Launch(submission.name, tuple(each.name for each in submission.parts), limit_s, attempts, 0.0, 0.1)
 
 
@@ -204,7 +204,7 @@ def launch(backend: BatchBackend, submission: Submission, **more: int) -> None:
     backend.launch(launch_of(submission, **more), submission, lambda _: None)
 
 
-def look(backend: BatchBackend, submission: Submission) -> dict[str, State]:
+def look(backend: BatchBackend, submission: Submission) -> dict[str, PartState]:
     return backend.look([launch_of(submission)], {submission.name: submission})
 
 
@@ -214,7 +214,7 @@ def submitted(connections: Connections) -> list[dict[str, Any]]:
     return [each for each in jobs if ":" not in each["jobId"]]
 
 
-def ended(backend: BatchBackend, submission: Submission) -> dict[str, State]:
+def ended(backend: BatchBackend, submission: Submission) -> dict[str, PartState]:
     until = time.monotonic() + 60
     while not all(state.phase == "ended" for state in look(backend, submission).values()):
         assert time.monotonic() < until, "waited for a minute"
@@ -251,7 +251,7 @@ def test_each_child_of_a_large_array_has_its_state_and_its_box(made: Connections
     launch(backend, large)
     states = ended(backend, large)
     assert {state.words for state in states.values()} == {"succeeded"}
-    boxes = {box for state in states.values() for box in state.boxes}
+    boxes = {box for state in states.values() for box in state.workers}
     assert len(boxes) == 130 and all(box.startswith(f"{ROLE_ID}:") for box in boxes)
 
 
@@ -319,20 +319,21 @@ def test_of_twins_the_younger_ends_however_late_batch_lists_the_elder(
     [elder] = submitted(made)
     later = begun()
     with monkeypatch.context() as hidden:
-        hidden.setattr(inventory, "listed", lambda *_, **__: [])
+        hidden.setattr(suite_stack, "listed", lambda *_, **__: [])
         look(later, ONE)
         clock.now += 61
         launch(later, ONE)
         [younger] = [each for each in submitted(made) if each["jobId"] != elder["jobId"]]
     jobs = [
-        inventory.Job(each["jobId"], "run-001-bm25", "RUNNING", created=n) for n, each in enumerate((elder, younger))
+        suite_stack.BatchJob(each["jobId"], "run-001-bm25", "RUNNING", created=n)
+        for n, each in enumerate((elder, younger))
     ]
     terminated: list[str] = []
-    monkeypatch.setattr(inventory, "listed", lambda *_, **__: jobs[::-1])
-    monkeypatch.setattr(inventory, "terminate", lambda _, job, reason: terminated.append(f"{job}: {reason}"))
+    monkeypatch.setattr(suite_stack, "listed", lambda *_, **__: jobs[::-1])
+    monkeypatch.setattr(suite_stack, "terminate", lambda _, job, reason: terminated.append(f"{job}: {reason}"))
     look(later, ONE)
     assert terminated == [f"{younger['jobId']}: harness: submitted twice"]
-    later.end("001", State("running", "running"), "the cap is reached")
+    later.end("001", PartState("running", "running"), "the cap is reached")
     assert terminated[1] == f"{elder['jobId']}: harness: the cap is reached"
 
 
@@ -344,11 +345,11 @@ def shown(connections: Connections, monkeypatch: pytest.MonkeyPatch) -> list[dic
     def describe(**given: list[str]) -> dict[str, Any]:
         return {"jobs": [each for each in described if each["jobId"] in given["jobs"]]}
 
-    def listed(*_: Any, filters: list[dict[str, Any]]) -> list[inventory.Job]:
-        return [inventory.Job("j", filters[0]["values"][0], "RUNNING")]
+    def listed(*_: Any, filters: list[dict[str, Any]]) -> list[suite_stack.BatchJob]:
+        return [suite_stack.BatchJob("j", filters[0]["values"][0], "RUNNING")]
 
     monkeypatch.setattr(connections.client("batch"), "describe_jobs", describe)
-    monkeypatch.setattr(inventory, "listed", listed)
+    monkeypatch.setattr(suite_stack, "listed", listed)
     return described
 
 
@@ -373,12 +374,12 @@ def test_every_attempt_has_its_box_and_the_reason_is_the_last_ones(
     attempts = [{"container": {"taskArn": task("one")}, "startedAt": 1000, "stoppedAt": 61_000}]
     shown.append({"jobId": "j", "status": "RUNNING", "container": {"taskArn": task("two")}, "attempts": attempts})
     running = look(backend, ONE)["001"]
-    assert running == State("running", "running", (f"{ROLE_ID}:one", f"{ROLE_ID}:two"), 2)
+    assert running == PartState("running", "running", (f"{ROLE_ID}:one", f"{ROLE_ID}:two"), 2)
     attempts.append({"container": {"taskArn": task("two")}, "startedAt": 100_000, "stoppedAt": 130_000})
     reason = f"Host EC2 of arn:aws:iam::{server.ACCOUNT}:role/x terminated."
     shown[0] |= {"status": "FAILED", "statusReason": reason, "container": {"taskArn": task("two"), "exitCode": 1}}
     over = look(backend, ONE)["001"]
-    assert (over.boxes, over.attempts, over.seconds) == (running.boxes, 2, 90.0 + 2 * costs.BEYOND_LIMIT_S)
+    assert (over.workers, over.attempts, over.seconds) == (running.workers, 2, 90.0 + 2 * partition.BEYOND_LIMIT_S)
     assert over.reason == "Host EC2 of arn:aws:iam::<account>:role/x terminated.; exit code 1"
 
 
@@ -439,11 +440,11 @@ def test_ending_a_part_ends_its_child_alone(
 ) -> None:
     shown += [{"jobId": "j", "status": "PENDING"}, {"jobId": "j:1", "status": "RUNNING"}]
     terminated: list[str] = []
-    monkeypatch.setattr(inventory, "terminate", lambda _, job, reason: terminated.append(job))
-    backend.end("003", State("running", "running"), "never seen")
+    monkeypatch.setattr(suite_stack, "terminate", lambda _, job, reason: terminated.append(job))
+    backend.end("003", PartState("running", "running"), "never seen")
     states = look(backend, ARRAY)
     backend.end("003", states["003"], "why")
-    backend.end("002", State("ended", "failed"), "why")
+    backend.end("002", PartState("ended", "failed"), "why")
     assert terminated == ["j:1"]
 
 
@@ -483,7 +484,7 @@ def test_instances_of_another_runs_jobs_are_left(
     made: Connections, backend: BatchBackend, logged: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start(made, suite="quick", launcher="batch")
-    monkeypatch.setattr(inventory, "jobs", lambda *_: [inventory.Job("j", "j", "RUNNING")])
+    monkeypatch.setattr(suite_stack, "unfinished_jobs", lambda *_: [suite_stack.BatchJob("j", "j", "RUNNING")])
     assert backend.alive() == []
     assert "other jobs of quick are not finished" in logged[0]
 
@@ -493,10 +494,10 @@ def test_an_array_is_ended_by_one_request_and_its_stragglers_one_by_one(
 ) -> None:
     ended: list[str] = []
     client = connections.client("batch")
-    monkeypatch.setattr(inventory, "_GRACE_S", 0)
+    monkeypatch.setattr(suite_stack, "_GRACE_S", 0)
     monkeypatch.setattr(client, "terminate_job", lambda jobId, reason: ended.append(jobId))
-    job = inventory.Job("j", "j", "PENDING", parts=250)
-    monkeypatch.setattr(inventory, "jobs", lambda *_: [] if "j:240" in ended else [job])
+    job = suite_stack.BatchJob("j", "j", "PENDING", parts=250)
+    monkeypatch.setattr(suite_stack, "unfinished_jobs", lambda *_: [] if "j:240" in ended else [job])
 
     def described(jobs: list[str]) -> dict[str, Any]:
         assert len(jobs) <= 100
@@ -504,7 +505,7 @@ def test_an_array_is_ended_by_one_request_and_its_stragglers_one_by_one(
 
     monkeypatch.setattr(client, "describe_jobs", described)
     found: Any = None
-    assert inventory.cancel(connections, found) == (1, 0)
+    assert suite_stack.cancel(connections, found) == (1, 0)
     assert ended == ["j", "j:240"]
 
 
@@ -541,7 +542,7 @@ def test_jobs_that_the_stack_would_run_otherwise_are_refused(
 def test_agents_of_another_harness_are_refused(
     made: Connections, backend: BatchBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_definition, "_script", lambda _: "another")
+    monkeypatch.setattr(suite_stack, "_script", lambda _: "another")
     with pytest.raises(UsageError, match="no jobs of this version of harness"):
         backend.check([part("001")])
 

@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from harness.aws.clients import Connections, parse_uri
-from harness.aws.cloud_run.backend import State, Submission
-from harness.aws.ec2 import account, policies
+from harness.aws.cloud_run.backend import PartState, Submission
+from harness.aws.ec2 import account
 from harness.cli import main
 from tests.aws import rights, server
 from tests.aws.batch.test_backend import backend_of, configure, launch, look, part
@@ -45,13 +45,13 @@ def test_a_user_may_do_all_of_it_and_needs_each_right(as_runner: str, bench: Ben
     submission = Submission("001-bm25", (wanted,))
     launch(backend, submission)
     look(backend, submission)
-    backend.end("001", State("running", "running"), "the cap is reached")
+    backend.end("001", PartState("running", "running"), "the cap is reached")
     backend.alive()
     harness("batch", "ls")
     harness("batch", "cancel", suite)
     harness("batch", "down", suite)
-    runner = policies.runner(WORK, account.stack_name(WORK, server.REGION), list(TYPES))
-    printed = policies.printed(runner, "aws", server.REGION, server.ACCOUNT)
+    runner = account.runner_policy(WORK, account.stack_name(WORK, server.REGION), list(TYPES))
+    printed = account.resolve_policy(runner, "aws", server.REGION, server.ACCOUNT)
     denied, unused = rights.differing(server.requests(as_runner), server.RUNNER_KEY, [printed])
     assert denied == []
     statements = (

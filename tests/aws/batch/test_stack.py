@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from harness.aws import cloudformation
-from harness.aws.batch import inventory, suite_stack
-from harness.aws.batch.job_definition import Requirements, check, command, needs, room_mib
+from harness.aws.batch import suite_stack
+from harness.aws.batch.suite_stack import StackRequirements, check_fit, command, container_mib, needs
 from harness.aws.clients import Connections, parse_uri
 from harness.aws.ec2.account import Account
 from harness.errors import AwsError, UsageError
@@ -26,7 +26,7 @@ KNOWN = instances.read_instances("aws")
 OWNER = "0123456789ab"
 
 
-def of(kind: str, made: Requirements) -> dict[str, dict[str, Any]]:
+def of(kind: str, made: StackRequirements) -> dict[str, dict[str, Any]]:
     """Properties by name, or by logical id."""
     found = json.loads(suite_stack.template(made))["Resources"]
     named = {key: each["Properties"] for key, each in found.items() if each["Type"] == f"AWS::{kind}"}
@@ -79,9 +79,9 @@ def test_a_job_takes_its_whole_instance_unless_it_shares_it(wanted: Make) -> Non
 
 def test_a_job_with_gpus_has_its_host_for_itself() -> None:
     envelope, instance = instances.hardware_profile("gpu1-cpu1-mem4"), KNOWN["g4dn.xlarge"]
-    check(envelope, instance, shared=False)
+    check_fit(envelope, instance, shared=False)
     with pytest.raises(UsageError, match="cannot share a GPU"):
-        check(envelope, instance, shared=True)
+        check_fit(envelope, instance, shared=True)
 
 
 # What ECS has registered of these types, in MiB; Batch keeps 32 more.
@@ -99,7 +99,7 @@ REGISTERED = {
 @pytest.mark.parametrize(("name", "registered"), REGISTERED.items())
 def test_no_job_asks_for_more_memory_than_hosts_register(name: str, registered: int) -> None:
     """It would wait for ever."""
-    assert room_mib(KNOWN[name]) <= registered - 32
+    assert container_mib(KNOWN[name]) <= registered - 32
     assert needs(instances.hardware_profile("cpu1-mem1"), KNOWN[name], shared=False) == (KNOWN[name].vcpus, 512)
 
 
@@ -188,12 +188,14 @@ def everything(connections: Connections) -> dict[str, Any]:
         "queues": batch.describe_job_queues()["jobQueues"],
         "definitions": batch.describe_job_definitions(status="ACTIVE")["jobDefinitions"],
         "templates": ec2.describe_launch_templates()["LaunchTemplates"],
-        "stacks": inventory.stacks(connections),
+        "stacks": suite_stack.stacks(connections),
         "instances": ec2.describe_instances()["Reservations"],
     }
 
 
-def up(connections: Connections, made: Requirements, account: Account, *subnets: str, owner: str = OWNER) -> list[str]:
+def up(
+    connections: Connections, made: StackRequirements, account: Account, *subnets: str, owner: str = OWNER
+) -> list[str]:
     with messages() as lines:
         suite_stack.up(connections, made, account, owner, subnets)
     return lines
@@ -223,9 +225,9 @@ def test_a_deletion_that_failed_halfway_can_be_given_again(
     batch.update_job_queue(jobQueue=name, state="DISABLED")
     batch.delete_job_queue(jobQueue=name)
     with pytest.raises(AwsError, match="does not exist"):
-        inventory.listed(connections, name)
-    found = cloudformation.find(connections, suite_stack.stack("quick"))
-    assert found is not None and name in inventory.queues(found)
+        suite_stack.listed(connections, name)
+    found = cloudformation.find(connections, suite_stack.stack_name("quick"))
+    assert found is not None and name in suite_stack.queues(found)
     deleted: list[str] = []
     monkeypatch.setattr(cloudformation, "delete", lambda _, stack: not deleted.append(stack))
     assert suite_stack.down(connections, "quick") == [] and deleted == [found.name]
@@ -233,11 +235,11 @@ def test_a_deletion_that_failed_halfway_can_be_given_again(
 
 def test_the_stack_is_tagged_and_says_what_it_is_for(connections: Connections, wanted: Make, account: Account) -> None:
     up(connections, wanted(spot=True), account)
-    found = cloudformation.find(connections, suite_stack.stack("quick"))
+    found = cloudformation.find(connections, suite_stack.stack_name("quick"))
     assert found is not None
     assert found.tags["harness:suite"] == "quick" and found.tags["harness:owner"] == OWNER
     assert found.outputs["WorkPlace"] == "s3://bucket/work"
-    assert inventory.queues(found) == ["harness-quick-m6gd-medium", "harness-quick-c7g-xlarge"]
+    assert suite_stack.queues(found) == ["harness-quick-m6gd-medium", "harness-quick-c7g-xlarge"]
 
 
 def test_batch_has_what_the_template_says(connections: Connections, wanted: Make, account: Account) -> None:
@@ -267,7 +269,7 @@ def test_machines_do_not_change_under_jobs(
     connections: Connections, wanted: Make, account: Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     up(connections, wanted(), account)
-    monkeypatch.setattr(inventory, "jobs", lambda *_: [inventory.Job("j", "j", "RUNNING")] * 2)
+    monkeypatch.setattr(suite_stack, "unfinished_jobs", lambda *_: [suite_stack.BatchJob("j", "j", "RUNNING")] * 2)
     for changed in (wanted(disk_gib=300), wanted(max_instances=9), wanted(spot=True)):
         with pytest.raises(UsageError, match=r"2 jobs of quick are not finished, and their machines would change"):
             up(connections, changed, account)
@@ -296,5 +298,5 @@ def test_two_suites_keep_apart(connections: Connections, wanted: Make, account: 
     up(connections, wanted(), account)
     up(connections, wanted(suite="other"), account)
     suite_stack.down(connections, "quick")
-    assert [each.tags["harness:suite"] for each in inventory.stacks(connections)] == ["other"]
+    assert [each.tags["harness:suite"] for each in suite_stack.stacks(connections)] == ["other"]
     assert "unchanged" in up(connections, wanted(suite="other"), account)[-1]

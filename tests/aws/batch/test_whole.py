@@ -18,10 +18,10 @@ import pytest
 from click.testing import CliRunner
 
 from harness.aws import cloudformation
-from harness.aws.batch import inventory
+from harness.aws.batch import suite_stack
 from harness.aws.clients import Connections, parse_uri
-from harness.aws.cloud_run.watch import Pace
-from harness.aws.ec2 import account, instances, policies
+from harness.aws.cloud_run.watch import PollInterval
+from harness.aws.ec2 import account, instances
 from harness.cli import main
 from harness.records import Outcome
 from harness.results.reader import StoredJob, read_jobs
@@ -54,8 +54,8 @@ def cloud(tmp_path_factory: pytest.TempPathFactory, engine: docker.DockerClient)
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
     """AWS is looked at more often than users look at it."""
-    monkeypatch.setattr(Pace.__init__, "__defaults__", (1.0, *(Pace.__init__.__defaults__ or ())[1:]))
-    for module, name in ((instances, "POLL_S"), (inventory, "_GRACE_S")):
+    monkeypatch.setattr(PollInterval.__init__, "__defaults__", (1.0, *(PollInterval.__init__.__defaults__ or ())[1:]))
+    for module, name in ((instances, "POLL_S"), (suite_stack, "_GRACE_S")):
         monkeypatch.setattr(module, name, 0.3)
     monkeypatch.setattr(cloudformation, "_POLL_S", 0.3)
 
@@ -111,7 +111,7 @@ def stored_in_s3(connections: Connections, bucket: str) -> dict[str, bytes]:
     """Return what runs and boxes have left in a bucket, by object name."""
     s3 = connections.client("s3")
     listed = s3.list_objects_v2(Bucket=bucket).get("Contents", [])
-    names = [each["Key"] for each in listed if each["Key"].startswith(("runs/", "boxes/"))]
+    names = [each["Key"] for each in listed if each["Key"].startswith(("runs/", "workers/"))]
     return {name: s3.get_object(Bucket=bucket, Key=name)["Body"].read() for name in names}
 
 
@@ -134,7 +134,7 @@ def check_measured(bench: Bench, connections: Connections, bucket: str) -> None:
     assert sorted(each.get("arrayProperties", {}).get("size", 1) for each in submitted(connections)) == [1, 2]
     no_secrets(bench.results)
     left = stored_in_s3(connections, bucket)
-    boxes = {name.split("/")[1] for name in left if name.startswith("boxes/")}
+    boxes = {name.split("/")[1] for name in left if name.startswith("workers/")}
     assert len(boxes) == 3, "an index build, and two parts"
     for name, content in left.items():
         assert not [secret for secret in SECRETS if secret.encode() in content], name
@@ -195,8 +195,8 @@ def test_the_page_takes_a_user_from_nothing_to_a_table_and_back(
     assert not any(left.values()), left
     assert not agents.siblings(engine)
     place = parse_uri("s3://my-harness")
-    runner = policies.runner(place, account.stack_name(place, server.REGION), [TYPE])
-    printed = policies.printed(runner, "aws", server.REGION, server.ACCOUNT)
+    runner = account.runner_policy(place, account.stack_name(place, server.REGION), [TYPE])
+    printed = account.resolve_policy(runner, "aws", server.REGION, server.ACCOUNT)
     assert rights.differing(server.requests(cloud[0]), server.RUNNER_KEY, [printed])[0] == []
 
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from harness.aws.cloud_run import records
-from harness.aws.cloud_run.records import Part, PartJob, ShippedImage, dump
+from harness.aws.cloud_run.records import PartJob, ShippedImage, WorkerPart, dump
 from harness.aws.cloud_run.shipment import Shipper
 from harness.aws.objects import Objects
 from harness.config import read_toml
@@ -36,14 +36,16 @@ class Engine:
 
 def uploaded(work: Objects, box_id: str = BOX) -> list[str]:
     """Return the keys of the jobs that a box has uploaded, sorted."""
-    listed = work.below(records.box(box_id)).list(f"{records.JOBS}/")
+    listed = work.below(records.worker(box_id)).list(f"{records.JOBS}/")
     return [Path(each.name).stem for each in listed]
 
 
 def rights_of(box_id: str) -> dict[str, Any]:
     """Return the rights that a box needs, as a policy."""
     arn = f"arn:aws:s3:::{WORK.bucket}"
-    inputs, runs, own = (f"{arn}/{WORK.key(name, '*')}" for name in (records.INPUTS, records.RUNS, records.box(box_id)))
+    inputs, runs, own = (
+        f"{arn}/{WORK.key(name, '*')}" for name in (records.INPUTS, records.RUNS, records.worker(box_id))
+    )
     statements = [
         {"Sid": "Inputs", "Action": "s3:GetObject", "Resource": inputs},
         {"Sid": "Runs", "Action": "s3:GetObject", "Resource": runs},
@@ -71,11 +73,11 @@ class Planning:
     @property
     def box(self) -> Objects:
         """The box's own folder."""
-        return self.work.below(records.box(self.box_id))
+        return self.work.below(records.worker(self.box_id))
 
     def part(
         self, name: str = "0001", builds: bool = False, images: tuple[ShippedImage, ...] = (), **changes: object
-    ) -> Part:
+    ) -> WorkerPart:
         """Ship the datasets, and write the part of all jobs."""
         asked = {
             job.spec.index_key: IndexBuild(job.spec.index_key, job.cell.system, job.cell.dataset)
@@ -88,6 +90,6 @@ class Planning:
             "datasets": {name: self.shipper.dataset(each) for name, each in self.inputs.datasets.items()},
             **changes,
         }
-        made = Part(name, TYPE, self.raw, **fields)  # type: ignore[arg-type]
+        made = WorkerPart(name, TYPE, self.raw, **fields)  # type: ignore[arg-type]
         self.run.put(records.part(name), dump(made))
         return made

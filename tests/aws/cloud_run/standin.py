@@ -24,8 +24,8 @@ import docker
 import pytest
 
 from harness import config, filesystem
-from harness.aws.cloud_run import archive
-from harness.aws.cloud_run.worker import HOME_VARIABLE, INTERVAL_VARIABLE
+from harness.aws.cloud_run.bundle import lock
+from harness.aws.cloud_run.worker import FOLDER_VARIABLE, INTERVAL_VARIABLE
 from harness.launch.images import base_image
 from tests.aws import server
 from tests.aws.cloud_run import imds
@@ -85,7 +85,7 @@ class Ground:
     @property
     def packages(self) -> Path:
         """What a boot has installed before: ``own`` in its root, and the virtual environment ``venv``."""
-        what = f"{self.root.name} {archive.lock()}"
+        what = f"{self.root.name} {lock()}"
         return self.folder / f"packages-{hashlib.sha256(what.encode()).hexdigest()[:12]}"
 
 
@@ -241,7 +241,7 @@ class StandIn:
             "LANG": "C.UTF-8",
             "AWS_ENDPOINT_URL": os.environ["AWS_ENDPOINT_URL"],
             "AWS_EC2_METADATA_SERVICE_ENDPOINT": self.metadata.endpoint,
-            HOME_VARIABLE: str(self.home),
+            FOLDER_VARIABLE: str(self.home),
             "HARNESS_BOX_CONSOLE": "/power/console",
             INTERVAL_VARIABLE: str(beat_s),
         }

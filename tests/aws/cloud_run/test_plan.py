@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.aws.cloud_run import costs
+from harness.aws.cloud_run import partition
 from harness.aws.cloud_run.backend import Submission
-from harness.aws.cloud_run.costs import Budget
-from harness.aws.cloud_run.partition import Grouping, Missing, Sizes
+from harness.aws.cloud_run.partition import Budget, Grouping, MissingIndex, Sizes
 from harness.aws.cloud_run.records import Launch, PlannedPart
 from harness.aws.ec2 import backend as ec2
 from harness.jobs import estimates
@@ -33,9 +32,9 @@ def hours(seconds: dict[str, float]) -> Grouping:
     return Grouping(MACHINES, lambda job: DurationEstimate(seconds.get(job.cell.system, 60.0), 7200, True))
 
 
-def missing(*systems: str) -> dict[str, Missing]:
+def missing(*systems: str) -> dict[str, MissingIndex]:
     return {
-        f"{system}-d": Missing(IndexBuild(f"{system}-d", system, "d"), DurationEstimate(600, 7200, False))
+        f"{system}-d": MissingIndex(IndexBuild(f"{system}-d", system, "d"), DurationEstimate(600, 7200, False))
         for system in systems
     }
 
@@ -110,14 +109,20 @@ def test_time_outs_bound_estimates() -> None:
 
 
 def test_disk_and_address_are_billed_too() -> None:
-    assert costs.usd_per_hour(1.0, 73, 0.1) == pytest.approx(1.0 + 0.01 + costs.ADDRESS_USD_PER_HOUR)
+    assert partition.usd_per_hour(1.0, 73, 0.1) == pytest.approx(1.0 + 0.01 + partition.ADDRESS_USD_PER_HOUR)
 
 
 def test_a_limit_is_above_the_estimate_and_below_the_time_outs() -> None:
     sure, assumed = DurationEstimate(10_000, 10**6, True), DurationEstimate(10_000, 10**6, False)
-    assert sure.seconds < costs.need_s(sure) < costs.usual_limit_s(sure) < costs.usual_limit_s(assumed) < 10**6
-    assert costs.usual_limit_s(replace(assumed, worst_s=20_000)) == 20_000
-    assert costs.usual_limit_s(estimates.NOTHING) >= 3600
+    assert (
+        sure.seconds
+        < partition.least_limit_s(sure)
+        < partition.usual_limit_s(sure)
+        < partition.usual_limit_s(assumed)
+        < 10**6
+    )
+    assert partition.usual_limit_s(replace(assumed, worst_s=20_000)) == 20_000
+    assert partition.usual_limit_s(estimates.NOTHING) >= 3600
 
 
 PART = PlannedPart("p", "m6i.large", 0.36, 30, expected_s=3600, worst_s=40_000, measured=True)
@@ -130,7 +135,7 @@ def launch(name: str, limit_s: int, attempts: int = 1, usd_per_hour: float = 0.3
 def test_without_a_cap_a_part_has_the_usual_limit_and_is_begun_again() -> None:
     limits = Budget().launch(Submission("p", (PART,)), [], 0.0)
     assert limits is not None
-    assert (limits.limit_s, limits.attempts) == (3 * 3600, costs.ATTEMPTS)
+    assert (limits.limit_s, limits.attempts) == (3 * 3600, partition.ATTEMPTS)
 
 
 @given(
@@ -149,22 +154,24 @@ def test_promised_and_spent_never_exceed_the_cap(cap: float, rates: list[float],
         budget.promise(made)
         assert budget.committed_usd <= cap + 1e-6
         if number % 2:
-            used = lived[number] * (limits.limit_s + costs.BEYOND_LIMIT_S)
-            budget.settle(made.name, costs.cost_usd(made, submission.parts, [used]))
+            used = lived[number] * (limits.limit_s + partition.BEYOND_LIMIT_S)
+            budget.settle(made.name, partition.cost_usd(made, submission.parts, [used]))
             assert budget.committed_usd <= cap + 1e-6
 
 
 def test_those_that_wait_keep_what_they_need() -> None:
-    need = costs.most_usd(0.36, costs.need_s(costs.estimate(PART)))
+    need = partition.most_usd(0.36, partition.least_limit_s(partition.part_estimate(PART)))
     budget, waiting = Budget(2 * need + 0.01), [Submission(name, (replace(PART, name=name),)) for name in "ab"]
     for number, submission in enumerate(waiting):
         limits = budget.launch(submission, waiting[number + 1 :], 0.0)
-        assert limits is not None and limits.limit_s >= costs.need_s(costs.estimate(PART)) - 1
+        assert limits is not None and limits.limit_s >= partition.least_limit_s(partition.part_estimate(PART)) - 1
         budget.promise(launch(submission.name, limits.limit_s))
 
 
 def test_a_time_that_nobody_knows_costs_all_that_was_allowed() -> None:
     made = launch("p", 3600, attempts=2)
-    assert costs.cost_usd(made, [PART], [None]) == pytest.approx(2 * costs.most_usd(0.36, 3600))
-    assert costs.cost_usd(made, [PART], [1800.0]) == pytest.approx(0.18)
-    assert costs.cost_usd(made, [PART], [1.0]) == costs.cost_usd(made, [PART], [60.0]), "a minute is billed at least"
+    assert partition.cost_usd(made, [PART], [None]) == pytest.approx(2 * partition.most_usd(0.36, 3600))
+    assert partition.cost_usd(made, [PART], [1800.0]) == pytest.approx(0.18)
+    assert partition.cost_usd(made, [PART], [1.0]) == partition.cost_usd(made, [PART], [60.0]), (
+        "a minute is billed at least"
+    )

@@ -4,23 +4,32 @@ from __future__ import annotations
 
 import pytest
 
-from harness.aws.cloud_run.records import Beat, End, Input, Part, PartJob, ShippedImage, dump, read
+from harness.aws.cloud_run.records import (
+    Heartbeat,
+    PartJob,
+    ShippedImage,
+    ShippedInput,
+    WorkerEnd,
+    WorkerPart,
+    dump,
+    read,
+)
 from harness.errors import AwsError
 from harness.results.schema import Cell
 
 CELL = Cell("suite", "bm25", "scifact", "single_stream", "cpu1-mem1")
-PART = Part(
+PART = WorkerPart(
     "0001",
     "c7g.large",
     {"name": "suite"},
     jobs=(PartJob(CELL, 0, 1, "0123456789abcdef"),),
-    images=(ShippedImage("bm25", "sha256:aa", "harness-bm25:aa", Input("inputs/images/aa.tar.gz", "bb", 7)),),
-    datasets={"scifact": Input("inputs/datasets/cc.tar.gz", "dd", 8)},
+    images=(ShippedImage("bm25", "sha256:aa", "harness-bm25:aa", ShippedInput("inputs/images/aa.tar.gz", "bb", 7)),),
+    datasets={"scifact": ShippedInput("inputs/datasets/cc.tar.gz", "dd", 8)},
 )
 
 
 @pytest.mark.parametrize(
-    "record", [PART, Beat("0001", "i-1", "measuring", "k", "n"), End("0001", "i-1", False, "x", True)]
+    "record", [PART, Heartbeat("0001", "i-1", "measuring", "k", "n"), WorkerEnd("0001", "i-1", False, "x", True)]
 )
 def test_a_record_is_read_as_it_was_written(record: object) -> None:
     assert read(type(record), "here", dump(record)) == record
@@ -29,9 +38,9 @@ def test_a_record_is_read_as_it_was_written(record: object) -> None:
 @pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b'{"part": 1}', b"\xff"])
 def test_what_is_no_record_is_one_line(content: bytes) -> None:
     with pytest.raises(AwsError, match=r"runs/x/beats/1\.json: no record of this harness"):
-        read(Beat, "runs/x/beats/1.json", content)
+        read(Heartbeat, "runs/x/beats/1.json", content)
 
 
 def test_another_version_is_refused() -> None:
     with pytest.raises(AwsError, match="another version"):
-        read(Beat, "x", dump(Beat("1", "i", "p", version=2)))
+        read(Heartbeat, "x", dump(Heartbeat("1", "i", "p", version=2)))

@@ -21,8 +21,9 @@ import docker
 import pytest
 
 from harness import datasets
-from harness.aws.cloud_run import archive, records, shipment
-from harness.aws.cloud_run.records import Input, Part, PartJob, PlannedPart, ShippedImage, dump
+from harness.aws.cloud_run import records, shipment
+from harness.aws.cloud_run.bundle import LOCAL_ONLY, bundle_entries, lock
+from harness.aws.cloud_run.records import PartJob, PlannedPart, ShippedImage, ShippedInput, WorkerPart, dump
 from harness.aws.cloud_run.records import read as read_record
 from harness.aws.cloud_run.shipment import Fetcher, Shipper
 from harness.aws.objects import Objects
@@ -54,11 +55,11 @@ def fetcher(work: Objects, cache: Path) -> Fetcher:
     return Fetcher(work, cache)
 
 
-def find(work: Objects, key: str) -> Input | None:
+def find(work: Objects, key: str) -> ShippedInput | None:
     return shipper(work, Path("nowhere")).find_index(key)
 
 
-def adopt(work: Objects, box_id: str, key: str) -> Input | None:
+def adopt(work: Objects, box_id: str, key: str) -> ShippedInput | None:
     return shipper(work, Path("nowhere")).adopt_index(box_id, key)
 
 
@@ -66,7 +67,7 @@ def names(objects: Objects) -> list[str]:
     return [each.name for each in objects.list()]
 
 
-def content(objects: Objects, shipped: Input) -> bytes:
+def content(objects: Objects, shipped: ShippedInput) -> bytes:
     found = objects.get(shipped.name, 1 << 30)
     assert found is not None and len(found) == shipped.size_bytes
     assert hashlib.sha256(found).hexdigest() == shipped.sha256
@@ -127,7 +128,7 @@ def test_a_bundle_is_shipped_once_and_again_when_something_changed(
 
 def test_an_installed_package_gives_the_same_bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HARNESS_IMAGES", raising=False)
-    here = {name: read(each) for name, each in archive.entries()}
+    here = {name: read(each) for name, each in bundle_entries()}
     site = tmp_path / "site"
     for name, content in here.items():
         top, _, rest = name.partition("/")
@@ -137,7 +138,7 @@ def test_an_installed_package_gives_the_same_bundle(tmp_path: Path, monkeypatch:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
     (site / "somebodys.py").write_text("x = 1")
-    code = "from harness.aws.cloud_run import archive\nprint(*sorted(name for name, _ in archive.entries()), sep='\\n')"
+    code = "from harness.aws.cloud_run import bundle\nprint(*sorted(name for name, _ in bundle.bundle_entries()), sep='\\n')"
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "PYTHONPATH": str(site)},
@@ -172,11 +173,9 @@ def test_a_box_installs_packages_of_the_lock_and_leaves_out_those_for_home() -> 
 
     here = packages((ROOT / "harness/aws/cloud_run/requirements.lock").read_text())
     # pytrec_eval has no wheel for arm64.
-    box = packages(archive.lock().replace(" ; platform_machine == 'x86_64' \\", " \\"))
-    assert box < here and {each.partition("==")[0] for each in here - box} == archive.HOME_ONLY
-    assert re.search(
-        r"^pytrec-eval-terrier==\S+ ; platform_machine == 'x86_64' \\\n    --hash", archive.lock(), re.MULTILINE
-    )
+    box = packages(lock().replace(" ; platform_machine == 'x86_64' \\", " \\"))
+    assert box < here and {each.partition("==")[0] for each in here - box} == LOCAL_ONLY
+    assert re.search(r"^pytrec-eval-terrier==\S+ ; platform_machine == 'x86_64' \\\n    --hash", lock(), re.MULTILINE)
 
 
 # ---- datasets
@@ -457,7 +456,7 @@ def test_age_is_by_s3s_clock(work: Objects) -> None:
 
 def test_a_record_whose_bytes_are_gone_makes_way(work: Objects, tmp_path: Path) -> None:
     ships = shipper(work, tmp_path)
-    made = Input(f"inputs/indexes/{KEY}.0123.tar.gz", "0123" * 16, 3)
+    made = ShippedInput(f"inputs/indexes/{KEY}.0123.tar.gz", "0123" * 16, 3)
     work.put(f"{shipment.index_name(KEY)}.json", dump(made))
     work.put(made.name, b"abc")
     assert ships._kept(shipment.index_name(KEY)) == made
@@ -483,7 +482,7 @@ def test_an_index_of_a_box_is_adopted_once(work: Objects, tmp_path: Path, logged
     built = made_index(tmp_path / "cache")
     assert adopt(work, BOX, KEY) is None, "the box has none yet"
     shipment.upload_index(work, BOX, KEY, built, tmp_path)
-    assert all(name.startswith(f"boxes/{BOX}/indexes/{KEY}.") for name in names(work)) and len(names(work)) == 2
+    assert all(name.startswith(f"workers/{BOX}/indexes/{KEY}.") for name in names(work)) and len(names(work)) == 2
     adopted = shipper(work, tmp_path).adopt_index(BOX, KEY)
     assert adopted is not None and adopted.name.startswith(f"inputs/indexes/{KEY}.")
     assert find(work, KEY) == adopted
@@ -505,11 +504,11 @@ def test_an_index_that_is_shipped_from_home_is_what_a_boxs_would_be(work: Object
 
 
 LIES = {
-    "another box's": f"boxes/{BOX}-2/indexes/{KEY}.{{hash}}.tar.gz",
+    "another box's": f"workers/{BOX}-2/indexes/{KEY}.{{hash}}.tar.gz",
     "an input": f"inputs/indexes/{KEY}.{{hash}}.tar.gz",
-    "another file of the box": f"boxes/{BOX}/jobs/0123456789abcdef.tar",
-    "a way out": f"boxes/{BOX}/indexes/../../../inputs/images/{{hash}}.tar.gz",
-    "another key": f"boxes/{BOX}/indexes/{KEY[:-1]}0.{{hash}}.tar.gz",
+    "another file of the box": f"workers/{BOX}/jobs/0123456789abcdef.tar",
+    "a way out": f"workers/{BOX}/indexes/../../../inputs/images/{{hash}}.tar.gz",
+    "another key": f"workers/{BOX}/indexes/{KEY[:-1]}0.{{hash}}.tar.gz",
 }
 
 
@@ -518,7 +517,7 @@ def test_a_record_that_names_no_index_of_its_box_is_refused(work: Objects, lie: 
     sha256 = hashlib.sha256(b"abc").hexdigest()
     name = LIES[lie].format(hash=sha256[:12])
     work.put(name, b"abc")
-    work.put(f"{records.box(BOX)}/{records.index(KEY)}.json", dump(Input(name, sha256, 3)))
+    work.put(f"{records.worker(BOX)}/{records.index(KEY)}.json", dump(ShippedInput(name, sha256, 3)))
     before = names(work)
     with pytest.raises(AwsError, match="names no index of this box") as caught:
         adopt(work, BOX, KEY)
@@ -527,8 +526,8 @@ def test_a_record_that_names_no_index_of_its_box_is_refused(work: Objects, lie: 
 
 @pytest.mark.parametrize("sha256", ["", "../x", "A" * 64, "0" * 63])
 def test_a_record_with_no_hash_is_refused(work: Objects, sha256: str) -> None:
-    name = f"{records.box(BOX)}/{records.index(KEY)}"
-    made = Input(f"{name.removesuffix('.tar.gz')}.{sha256[:12]}.tar.gz", sha256, 3)
+    name = f"{records.worker(BOX)}/{records.index(KEY)}"
+    made = ShippedInput(f"{name.removesuffix('.tar.gz')}.{sha256[:12]}.tar.gz", sha256, 3)
     work.put(made.name, b"abc")
     work.put(f"{name}.json", dump(made))
     with pytest.raises(AwsError, match="names no index of this box"):
@@ -537,7 +536,7 @@ def test_a_record_with_no_hash_is_refused(work: Objects, sha256: str) -> None:
 
 @pytest.mark.parametrize("record", [b"junk", b" " * (17 << 20)], ids=["junk", "large"])
 def test_a_record_that_is_none_is_refused(work: Objects, record: bytes) -> None:
-    work.put(f"{records.box(BOX)}/{records.index(KEY)}.json", record)
+    work.put(f"{records.worker(BOX)}/{records.index(KEY)}.json", record)
     with pytest.raises(AwsError, match="left there, and not used") as caught:
         adopt(work, BOX, KEY)
     assert caught.value.code == "BadInput" and find(work, KEY) is None
@@ -568,10 +567,10 @@ def test_an_outage_says_nothing_about_an_index(work: Objects, tmp_path: Path, mo
 
 def test_an_index_is_adopted_only_with_the_content_that_its_record_names(work: Objects) -> None:
     """Else no box of any later run can use that index, and none builds it anew."""
-    sha256, folder = hashlib.sha256(b"index").hexdigest(), f"{records.box(BOX)}/indexes"
+    sha256, folder = hashlib.sha256(b"index").hexdigest(), f"{records.worker(BOX)}/indexes"
     name = f"{folder}/{KEY}.{sha256[:12]}.tar.gz"
     work.put(name, b"other")
-    work.put(f"{folder}/{KEY}.tar.gz.json", dump(Input(name, sha256, 5)))
+    work.put(f"{folder}/{KEY}.tar.gz.json", dump(ShippedInput(name, sha256, 5)))
     before = names(work)
     with pytest.raises(AwsError, match="another content") as caught:
         adopt(work, BOX, KEY)
@@ -603,14 +602,16 @@ class Shipping(Shipper):
     """Ships no image, and notes what it ships."""
 
     def __init__(self, work: Objects, cache: Path) -> None:
-        super().__init__(work, Engine().client, cache, lambda _: None)
+        super().__init__(work, Engine().client, cache)
         self.shipped: list[str] = []
 
     def image(self, prepared: Prepared) -> ShippedImage:
         self.shipped.append(prepared.system.image)
-        return ShippedImage(prepared.system.image, prepared.digest, prepared.reference, Input("i.tar.gz", "0" * 64, 1))
+        return ShippedImage(
+            prepared.system.image, prepared.digest, prepared.reference, ShippedInput("i.tar.gz", "0" * 64, 1)
+        )
 
-    def dataset(self, dataset: Dataset) -> Input:
+    def dataset(self, dataset: Dataset) -> ShippedInput:
         self.shipped.append(dataset.name)
         return super().dataset(dataset)
 
@@ -625,7 +626,7 @@ def test_a_part_names_all_that_its_jobs_need(bench: Bench, work: Objects, tmp_pa
     planned = PlannedPart("p-1", TYPE, 0.1, 30, jobs, (build,))
     ships = Shipping(work, tmp_path / "cache")
 
-    def part(local: dict[str, Index], some: tuple[PartJob, ...] = jobs) -> Part:
+    def part(local: dict[str, Index], some: tuple[PartJob, ...] = jobs) -> WorkerPart:
         return ships.part(planned, some, planning.inputs, ready, local, lambda _: build.key)
 
     first = part({})
@@ -633,7 +634,7 @@ def test_a_part_names_all_that_its_jobs_need(bench: Bench, work: Objects, tmp_pa
     assert first.builds == (build,) and first.indexes == {}
     assert [image.image for image in first.images] == [system.image] and list(first.datasets) == ["tiny"]
     assert first.suite == planning.inputs.suite.model_dump(mode="json")
-    assert read_record(Part, "part", dump(first)) == first
+    assert read_record(WorkerPart, "part", dump(first)) == first
     built = made_index(tmp_path / "box")
     shipment.upload_index(work, BOX, build.key, built, tmp_path)
     adopted = ships.adopt_index(BOX, build.key)

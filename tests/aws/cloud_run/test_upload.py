@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.aws.cloud_run import archive, local_results, records, worker
-from harness.aws.cloud_run.records import Input, Part, dump, read
-from harness.aws.cloud_run.worker import Assignment, Status, Uploader
+from harness.aws.cloud_run import local_results, records, worker
+from harness.aws.cloud_run.bundle import LOCAL_ONLY
+from harness.aws.cloud_run.records import ShippedInput, WorkerPart, dump, read
+from harness.aws.cloud_run.worker import Assignment, Uploader, WorkerStatus
 from harness.aws.objects import Objects
 from harness.errors import AwsError, FileError
 from harness.jobs import orchestrator, suite
@@ -38,7 +39,7 @@ def planning(bench: Bench, work: Objects) -> Planning:
 class OneBox:
     """Does a part in this process, with results and a cache of its own."""
 
-    def __init__(self, planning: Planning, part: Part, folder: Path) -> None:
+    def __init__(self, planning: Planning, part: WorkerPart, folder: Path) -> None:
         self.folder, self.planning = folder, planning
         self.assignment = Assignment(str(planning.work.place), BOX, part, str(folder / "status.json"))
         self.waited: list[float] = []
@@ -59,8 +60,8 @@ class OneBox:
         follower.finish()
 
     @property
-    def status(self) -> Status:
-        return read(Status, "status", (self.folder / "status.json").read_bytes())
+    def status(self) -> WorkerStatus:
+        return read(WorkerStatus, "status", (self.folder / "status.json").read_bytes())
 
     @property
     def stored(self) -> dict[str, StoredJob]:
@@ -92,7 +93,7 @@ def test_what_was_handed_over_comes_home_as_it_was_stored(planning: Planning, tm
     with store.held():
         for key, spec in planning.specs.items():
             with pytest.raises(AwsError, match=r"planned for c7g\.large, it was measured on None"):
-                local_results.bring(planning.work, BOX, key, spec, store)  # this is no machine of EC2
+                local_results.fetch_job(planning.work, BOX, key, spec, store)  # this is no machine of EC2
     packed = {key: local_results.pack(job.folder) for key, job in box.stored.items()}
     assert {key: planning.box.get(records.job(key), 1 << 20) for key in packed} == packed
 
@@ -136,7 +137,7 @@ def test_every_write_is_to_the_boxs_own_folder(planning: Planning, tmp_path: Pat
     client.meta.events.register("provide-client-params.s3.PutObject", look)
     client.meta.events.register("provide-client-params.s3.CreateMultipartUpload", look)
     box.run(box.follower())
-    folder = planning.work.place.key(records.box(BOX), "")
+    folder = planning.work.place.key(records.worker(BOX), "")
     assert len(written) == 3 + 2 and all(key.startswith(folder) for key in written)
     assert [key for key, new in written.items() if not new] == [key for key in written if key.endswith(".tar.gz")]
 
@@ -232,7 +233,7 @@ def command(box: OneBox, launcher: str = "fake") -> subprocess.CompletedProcess[
     absent = [
         module
         for module, packages in importlib.metadata.packages_distributions().items()
-        if archive.HOME_ONLY.issuperset(name.lower().replace("_", "-") for name in packages)
+        if LOCAL_ONLY.issuperset(name.lower().replace("_", "-") for name in packages)
     ]
     return subprocess.run(
         [sys.executable, "-c", _AS_ON_A_BOX, ",".join(absent), *arguments],
@@ -250,15 +251,15 @@ def test_the_command_does_the_part(planning: Planning, tmp_path: Path) -> None:
     assert arrived(planning) == sorted(planning.specs)
 
 
-def _other_key(part: Part) -> Part:
+def _other_key(part: WorkerPart) -> WorkerPart:
     return replace(part, jobs=(replace(part.jobs[0], key="0" * 16), *part.jobs[1:]))
 
 
-def _other_type(part: Part) -> Part:
+def _other_type(part: WorkerPart) -> WorkerPart:
     return replace(part, instance_type="m5.large")
 
 
-def _other_suite(part: Part) -> Part:
+def _other_suite(part: WorkerPart) -> WorkerPart:
     cell = replace(part.jobs[0].cell, system="unknown")
     return replace(part, jobs=(replace(part.jobs[0], cell=cell),))
 
@@ -272,7 +273,7 @@ def _other_suite(part: Part) -> Part:
     ],
 )
 def test_a_job_that_is_another_one_here_is_refused_before_anything_runs(
-    planning: Planning, tmp_path: Path, change: Callable[[Part], Part], says: str
+    planning: Planning, tmp_path: Path, change: Callable[[WorkerPart], WorkerPart], says: str
 ) -> None:
     box = OneBox(planning, change(planning.part()), tmp_path / "box")
     done = command(box)
@@ -301,8 +302,8 @@ def test_the_suite_is_the_parts_with_the_datasets_that_came_along(tmp_path: Path
         "overhead": False,
     }
     declared = suite.parse(raw, tmp_path / "s.toml")
-    sent = Input("x", "0" * 64, 1)
-    part = Part("1", TYPE, declared.model_dump(mode="json"), datasets={"my data-dev": sent, "beir-x-test": sent})
+    sent = ShippedInput("x", "0" * 64, 1)
+    part = WorkerPart("1", TYPE, declared.model_dump(mode="json"), datasets={"my data-dev": sent, "beir-x-test": sent})
     found = worker.suite_of(part, tmp_path / "part.json")
     assert found.datasets == ("./datasets/beir-x-test", "./datasets/my data-dev")
     assert found.model_dump() == {**declared.model_dump(), "datasets": found.datasets}

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from harness.aws.clients import Connections, S3Uri
-from harness.aws.cloud_run import archive, records, user_data, worker
-from harness.aws.cloud_run.records import MOST_BYTES, Beat, End, Input, read
-from harness.aws.cloud_run.user_data import Boot, render
+from harness.aws.cloud_run import bundle, records, worker
+from harness.aws.cloud_run.bundle import BootOptions, pins, render_user_data
+from harness.aws.cloud_run.records import MOST_BYTES, Heartbeat, ShippedInput, WorkerEnd, read
 from harness.aws.objects import Objects
 from harness.errors import UsageError
 from tests.aws import server
@@ -24,12 +24,14 @@ from tests.aws.cloud_run.conftest import WORK
 from tests.aws.cloud_run.planning import BOX
 from tests.aws.server import ACCESS_KEY, ACCOUNT
 
-BOOT = Boot(S3Uri("a-bucket", "it's/here"), "s-1", "0001", Input("inputs/b.tar.gz", "0" * 64, 7), "eu-1", 3600, False)
+BOOT = BootOptions(
+    S3Uri("a-bucket", "it's/here"), "s-1", "0001", ShippedInput("inputs/b.tar.gz", "0" * 64, 7), "eu-1", 3600, False
+)
 
 
 def test_user_data_is_a_script_that_bash_can_read() -> None:
-    text = render(BOOT)
-    assert text.startswith("#!/bin/bash\n") and len(text.encode()) < user_data.MOST_BYTES
+    text = render_user_data(BOOT)
+    assert text.startswith("#!/bin/bash\n") and len(text.encode()) < bundle.MAXIMUM_USER_DATA_BYTES
     assert not re.search(r"@[A-Z0-9_]+@", text)
     subprocess.run(["bash", "-n"], input=text, text=True, check=True)
 
@@ -37,20 +39,22 @@ def test_user_data_is_a_script_that_bash_can_read() -> None:
 def test_shellcheck_finds_nothing() -> None:
     if shutil.which("shellcheck") is None:
         pytest.skip("no shellcheck here")
-    done = subprocess.run(["shellcheck", "-"], input=render(BOOT), text=True, capture_output=True, check=False)
+    done = subprocess.run(
+        ["shellcheck", "-"], input=render_user_data(BOOT), text=True, capture_output=True, check=False
+    )
     assert done.returncode == 0, done.stdout
 
 
 def test_values_come_through_as_they_are() -> None:
-    lines = [line for line in render(BOOT).splitlines() if re.match(r"work=|export AWS_REGION", line)]
+    lines = [line for line in render_user_data(BOOT).splitlines() if re.match(r"work=|export AWS_REGION", line)]
     script = "\n".join([*lines, 'printf "%s|" "$work" "$run" "$part" "$bundle" "$limit_s" "$gpus" "$AWS_REGION"'])
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "s3://a-bucket/it's/here|s-1|0001|inputs/b.tar.gz|3600|no|eu-1|"
-    assert "gpus=yes" in render(replace(BOOT, gpus=True))
+    assert "gpus=yes" in render_user_data(replace(BOOT, gpus=True))
 
 
 def test_the_time_limit_comes_before_all_else() -> None:
-    text = render(BOOT)
+    text = render_user_data(BOOT)
     assert (
         text.index("trap off EXIT") < text.index('shutdown -P "+') < text.index("mkdir -p") < text.index("install -y")
     )
@@ -58,35 +62,35 @@ def test_the_time_limit_comes_before_all_else() -> None:
 
 def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(UsageError, match=r"user data of [0-9,]+ bytes, EC2 takes 16,384"):
-        render(replace(BOOT, work=S3Uri("a-bucket", "x" * 16_000)))
-    render(replace(BOOT, work=S3Uri("a-bucket", "x" * 900)))
+        render_user_data(replace(BOOT, work=S3Uri("a-bucket", "x" * 16_000)))
+    render_user_data(replace(BOOT, work=S3Uri("a-bucket", "x" * 900)))
 
 
 def test_a_secret_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="AWS key"):
-        render(replace(BOOT, work=S3Uri("a-bucket", ACCESS_KEY)))
+        render_user_data(replace(BOOT, work=S3Uri("a-bucket", ACCESS_KEY)))
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush-hush")
     with pytest.raises(UsageError, match="AWS key"):
-        render(replace(BOOT, work=S3Uri("a-bucket", "hush-hush")))
-    render(BOOT)
+        render_user_data(replace(BOOT, work=S3Uri("a-bucket", "hush-hush")))
+    render_user_data(BOOT)
 
 
 def test_an_account_is_refused() -> None:
     with pytest.raises(UsageError, match="twelve digits") as caught:
-        render(replace(BOOT, work=S3Uri("data-999988887777-x")))
+        render_user_data(replace(BOOT, work=S3Uri("data-999988887777-x")))
     assert "999988887777" not in str(caught.value)
-    render(replace(BOOT, work=S3Uri("data-1999988887777-x", "99998888777")))
+    render_user_data(replace(BOOT, work=S3Uri("data-1999988887777-x", "99998888777")))
 
 
 @pytest.mark.parametrize("change", [{"run_id": "a b"}, {"part": "$(x)"}, {"region": ""}, {"limit_s": 0}])
 def test_what_makes_no_sense_is_refused(change: dict[str, object]) -> None:
     with pytest.raises(UsageError):
-        render(replace(BOOT, **change))  # type: ignore[arg-type]
+        render_user_data(replace(BOOT, **change))  # type: ignore[arg-type]
 
 
 def test_boto3_comes_with_all_that_it_needs() -> None:
-    pins = archive.pins(*user_data.BOTO3)
-    assert all(re.fullmatch(r"[a-z0-9-]+==\S+( --hash=sha256:[0-9a-f]{64})+", line) for line in pins)
+    packages = pins(*bundle.BOTO3)
+    assert all(re.fullmatch(r"[a-z0-9-]+==\S+( --hash=sha256:[0-9a-f]{64})+", line) for line in packages)
     needed, waiting = set(), ["boto3"]
     while waiting:
         name = waiting.pop()
@@ -94,7 +98,7 @@ def test_boto3_comes_with_all_that_it_needs() -> None:
         for line in importlib.metadata.requires(name) or ():
             if "extra ==" not in line and (found := re.match(r"[a-z0-9-]+", line)) and found[0] not in needed:
                 waiting.append(found[0])
-    assert needed == set(user_data.BOTO3)
+    assert needed == set(bundle.BOTO3)
 
 
 STUB = """#!/bin/bash
@@ -135,12 +139,12 @@ class Machine:
         path.write_text(STUB.format(name=name, body=body))
         path.chmod(0o755)
 
-    def boot(self, boot: Boot = BOOT) -> list[str]:
+    def boot(self, boot: BootOptions = BOOT) -> list[str]:
         """Boot to the end; the commands that were called."""
         calls = self.folder / "calls"
         variables = {"PATH": str(self.folder / "bin"), "CALLS": str(calls), "FAILS": self.fails, "CODE": str(self.code)}
         script = self.folder / "user-data"
-        script.write_text(render(boot))
+        script.write_text(render_user_data(boot))
         subprocess.run(
             ["/bin/bash", str(script)],
             env={**variables, "HARNESS_BOX_HOME": str(self.home), "HARNESS_BOX_CONSOLE": str(self.folder / "console")},
@@ -224,7 +228,7 @@ def test_an_agent_that_could_not_begin_has_its_end_told(tmp_path: Path, code: in
 
 def boot_script(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run boot.py as user data writes it, with this Python."""
-    found = re.search(r"boot\.py\" <<'END'\n(.*?)\nEND\n", render(BOOT), re.DOTALL)
+    found = re.search(r"boot\.py\" <<'END'\n(.*?)\nEND\n", render_user_data(BOOT), re.DOTALL)
     assert found
     folder.mkdir(exist_ok=True)
     (folder / "boot.py").write_text(found[1])
@@ -241,18 +245,18 @@ def boot_script(folder: Path, *arguments: str) -> subprocess.CompletedProcess[st
 def test_a_machine_that_is_being_set_up_writes_to_its_own_folder(work: Objects, tmp_path: Path, aws: str) -> None:
     server.identify(aws, ACCESS_KEY, BOX)
     assert worker.box_id(Connections(server.REGION)) == BOX
-    box = work.below(records.box(BOX))
+    box = work.below(records.worker(BOX))
     assert boot_script(tmp_path, "ask").returncode == 0
-    beat = read(Beat, "beat", box.get(records.BEAT, MOST_BYTES) or b"")
+    beat = read(Heartbeat, "beat", box.get(records.HEARTBEAT, MOST_BYTES) or b"")
     assert (beat.part, beat.instance_id, beat.phase) == ("0001", BOX.partition(":")[2], "installing")
     (tmp_path / "log.txt").write_text(f"of {ACCOUNT} with {ACCESS_KEY}\n")
     assert boot_script(tmp_path, "end", "installing boto3", "7").returncode == 0
-    end = read(End, "end", box.get(records.END, MOST_BYTES) or b"")
+    end = read(WorkerEnd, "end", box.get(records.END, MOST_BYTES) or b"")
     assert (end.part, end.instance_id, end.ok) == ("0001", beat.instance_id, False)
     assert end.detail == "the machine could not be set up: installing boto3 ended with exit code 7; see its log"
     assert box.get(records.LOG, 100) == b"of <hidden> with <hidden>\n"
     assert boot_script(tmp_path, "end", "another", "8").returncode != 0
-    assert read(End, "end", box.get(records.END, MOST_BYTES) or b"") == end, "the first end stays"
+    assert read(WorkerEnd, "end", box.get(records.END, MOST_BYTES) or b"") == end, "the first end stays"
     assert len(list(work.list())) == 3
 
 

@@ -18,12 +18,21 @@ import pytest
 from rich.console import Console
 
 from harness.aws.cloud_run import journal, records, shipment
-from harness.aws.cloud_run.backend import ENDED, RUNNING, UNKNOWN, WAITING, Refused, State, Submission
+from harness.aws.cloud_run.backend import ENDED, RUNNING, UNKNOWN, WAITING, LaunchRefused, PartState, Submission
 from harness.aws.cloud_run.journal import Journal
-from harness.aws.cloud_run.local_results import Home, pack
-from harness.aws.cloud_run.records import Beat, End, Input, Launch, PartJob, PlannedPart, Run, dump
-from harness.aws.cloud_run.watch import Board, Pace, Patience, Watch
-from harness.aws.objects import Objects, Stored
+from harness.aws.cloud_run.local_results import LocalResults, pack
+from harness.aws.cloud_run.records import (
+    CloudRun,
+    Heartbeat,
+    Launch,
+    PartJob,
+    PlannedPart,
+    ShippedInput,
+    WorkerEnd,
+    dump,
+)
+from harness.aws.cloud_run.watch import PollInterval, RunDisplay, RunWatch, Timeouts
+from harness.aws.objects import Objects, StoredObject
 from harness.errors import AwsError
 from harness.jobs.inputs import IndexBuild
 from harness.pricing import instances
@@ -65,7 +74,7 @@ def packed(spec: ResultSpec) -> bytes:
 class FakeBackend:
     """Shows the states that a test sets; a part that is launched runs on the box ``ROLE:<part>``."""
 
-    states: dict[str, State] = field(default_factory=dict)
+    states: dict[str, PartState] = field(default_factory=dict)
     launched: list[Launch] = field(default_factory=list)
     ended: list[tuple[str, str]] = field(default_factory=list)
     refuse: Exception | None = None
@@ -80,7 +89,7 @@ class FakeBackend:
     def check(self, parts: Sequence[PlannedPart]) -> list[str]:
         return []
 
-    def begin(self, run: Run, bundle: Input) -> None:
+    def begin(self, run: CloudRun, bundle: ShippedInput) -> None:
         pass
 
     def launch(self, launch: Launch, submission: Submission, note: Callable[[Launch], None]) -> None:
@@ -91,22 +100,22 @@ class FakeBackend:
             self.run(each.name)
 
     def run(self, name: str, box: str = "", **changes: Any) -> None:
-        boxes = (*self.states.get(name, State(WAITING, "")).boxes, f"{ROLE}:{box or name}")
+        boxes = (*self.states.get(name, PartState(WAITING, "")).workers, f"{ROLE}:{box or name}")
         instance = Ec2Instance(f"i-{name}", "m6i.large")
-        state = State(RUNNING, "running", boxes, len(boxes), launched=NOW, instance=instance)
+        state = PartState(RUNNING, "running", boxes, len(boxes), launched=NOW, instance=instance)
         self.states[name] = replace(state, **changes)
 
     def over(self, name: str, reason: str = "", seconds: float | None = 600.0) -> None:
         self.states[name] = replace(self.states[name], phase=ENDED, reason=reason, seconds=seconds)
 
-    def look(self, launches: Sequence[Launch], submissions: Mapping[str, Submission]) -> dict[str, State]:
+    def look(self, launches: Sequence[Launch], submissions: Mapping[str, Submission]) -> dict[str, PartState]:
         names = [name for launch in launches for name in launch.parts]
-        return {name: self.states.get(name, State(UNKNOWN, "launching")) for name in names}
+        return {name: self.states.get(name, PartState(UNKNOWN, "launching")) for name in names}
 
-    def last_words(self, state: State) -> str:
+    def last_words(self, state: PartState) -> str:
         return ""
 
-    def end(self, part: str, state: State, why: str) -> None:
+    def end(self, part: str, state: PartState, why: str) -> None:
         self.ended.append((part, why))
 
     def alive(self) -> list[str]:
@@ -131,13 +140,13 @@ class Scene:
     screen: StringIO = field(default_factory=StringIO)
     written: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
 
-    def watch(self, *parts: PlannedPart, **terms: Any) -> Watch:
-        run = Run("s-1", "fake", "s", "r", "o", "us-east-1", parts)
+    def watch(self, *parts: PlannedPart, **terms: Any) -> RunWatch:
+        run = CloudRun("s-1", "fake", "s", "r", "o", "us-east-1", parts)
         self.journal = Journal(self.work, run)
         folder = self.store.folder
         stored = [job.result for job in read_jobs(folder)] if folder.is_dir() else []
-        self.home = Home(JOBS, stored, self.store)
-        made = Watch(
+        self.home = LocalResults(JOBS, stored, self.store)
+        made = RunWatch(
             self.work,
             self.journal,
             self.home,
@@ -146,27 +155,27 @@ class Scene:
             lambda part, jobs: self.written.append((part.name, tuple(job.key for job in jobs))),
             instances.read_instances("aws"),
             self.clock,
-            Board("s-1", 3, 1.0),
+            RunDisplay("s-1", 3, 1.0),
             terms.pop("most", 8),
             terms.pop("cap_usd", None),
-            Patience(**terms),
-            Pace(0.0, lambda _s: None),
+            Timeouts(**terms),
+            PollInterval(0.0, lambda _s: None),
         )
         self.journal.recall()
         return made
 
     def box(self, name: str) -> Objects:
-        return self.work.below(records.box(f"{ROLE}:{name}"))
+        return self.work.below(records.worker(f"{ROLE}:{name}"))
 
     def beat(self, name: str, **changes: Any) -> None:
-        self.box(name).put(records.BEAT, dump(replace(Beat("p", f"i-{name}", "measuring"), **changes)))
+        self.box(name).put(records.HEARTBEAT, dump(replace(Heartbeat("p", f"i-{name}", "measuring"), **changes)))
 
     def hand_over(self, name: str, *numbers: int) -> None:
         for number in numbers:
             self.box(name).put_new(records.job(part_job(number).key), packed(JOBS[number].spec))
 
     def end(self, name: str, **changes: Any) -> None:
-        self.box(name).put_new(records.END, dump(replace(End("p", f"i-{name}", True), **changes)))
+        self.box(name).put_new(records.END, dump(replace(WorkerEnd("p", f"i-{name}", True), **changes)))
 
     @property
     def stored(self) -> list[Result]:
@@ -212,7 +221,7 @@ def test_a_launch_is_written_down_before_it_is_asked_for(scene: Scene) -> None:
 
 
 def test_a_refusal_gives_up_the_part_and_nothing_is_owed(scene: Scene) -> None:
-    scene.backend.refuse = Refused("no zone has one")
+    scene.backend.refuse = LaunchRefused("no zone has one")
     watch = scene.watch(part())
     assert watch._tick()
     assert watch.given_up == ["p: 3 jobs left undone: no zone has one; the same command plans them anew"]
@@ -235,11 +244,11 @@ def test_a_part_waits_for_the_index_that_another_builds(scene: Scene) -> None:
     watch = scene.watch(builder, part("p", needs=(key,)))
     watch._tick()
     assert [launch.name for launch in scene.backend.launched] == ["builds"]
-    content, folder = b"index", f"boxes/{ROLE}:builds/indexes"
+    content, folder = b"index", f"workers/{ROLE}:builds/indexes"
     sha256 = hashlib.sha256(content).hexdigest()
     scene.work.put(f"{folder}/{key}.{sha256[:12]}.tar.gz", content)
     scene.box("builds").put_new(
-        f"{records.index(key)}.json", dump(Input(f"{folder}/{key}.{sha256[:12]}.tar.gz", sha256, len(content)))
+        f"{records.index(key)}.json", dump(ShippedInput(f"{folder}/{key}.{sha256[:12]}.tar.gz", sha256, len(content)))
     )
     watch._tick()
     assert [launch.name for launch in scene.backend.launched] == ["builds", "p"]
@@ -426,12 +435,12 @@ def test_who_goes_on_owes_what_was_promised_before(scene: Scene) -> None:
     assert watch.budget.committed_usd > 0
 
 
-def tick_over(scene: Scene, watch: Watch) -> bool:
+def tick_over(scene: Scene, watch: RunWatch) -> bool:
     scene.backend.over("p", "its instance went away")
     return watch._tick()
 
 
-@pytest.mark.parametrize("name", [records.BEAT, records.END])
+@pytest.mark.parametrize("name", [records.HEARTBEAT, records.END])
 def test_a_record_that_is_too_large_stops_nobody(scene: Scene, name: str) -> None:
     watch = scene.watch(part("p", 0), part("q", 1))
     watch._tick()
@@ -514,7 +523,9 @@ def test_two_commands_ask_for_one_machine(scene: Scene) -> None:
 
 
 def test_of_two_open_runs_the_oldest_is_gone_on_with_and_then_the_other(work: Objects) -> None:
-    made = [journal.Journal(work, Run(name, "ec2", "s", "results", "o", "us-east-1", ())) for name in ("s-2", "s-1")]
+    made = [
+        journal.Journal(work, CloudRun(name, "ec2", "s", "results", "o", "us-east-1", ())) for name in ("s-2", "s-1")
+    ]
     for each in made:
         each.begin()
     for expected, each in (("s-1", made[1]), ("s-2", made[0])):
@@ -560,7 +571,7 @@ def test_aws_time_goes_on_although_no_box_is_shown(scene: Scene) -> None:
     scene.work.size("runs")
     watch = scene.watch(part("p", 0))
     watch._tick()
-    scene.backend.states["p"] = State(WAITING, "launching", (f"{ROLE}:p",), 1)
+    scene.backend.states["p"] = PartState(WAITING, "launching", (f"{ROLE}:p",), 1)
     before = scene.clock.now
     time.sleep(2.1)
     watch._tick()
@@ -573,10 +584,10 @@ def test_a_box_that_writes_without_end_is_not_listed_without_end(scene: Scene, m
     watch._tick()
     count = [0]
 
-    def endless(objects: Objects, prefix: str = "", after: str | None = None) -> Iterator[Stored]:
+    def endless(objects: Objects, prefix: str = "", after: str | None = None) -> Iterator[StoredObject]:
         for number in range(1_000_000):
             count[0] = number
-            yield Stored(f"jobs/{number:020}.tar", 1, "x", datetime.now(UTC))
+            yield StoredObject(f"jobs/{number:020}.tar", 1, "x", datetime.now(UTC))
 
     with monkeypatch.context() as patch:
         patch.setattr(Objects, "list", endless)
@@ -586,7 +597,7 @@ def test_a_box_that_writes_without_end_is_not_listed_without_end(scene: Scene, m
 
 @pytest.mark.parametrize(
     "record",
-    [b"junk", b" " * (17 << 20), dump(Input("inputs/images/stranger.tar.gz", "0" * 64, 1))],
+    [b"junk", b" " * (17 << 20), dump(ShippedInput("inputs/images/stranger.tar.gz", "0" * 64, 1))],
     ids=["junk", "large", "stranger's"],
 )
 def test_a_forged_record_of_an_index_stops_nobody(scene: Scene, record: bytes) -> None:
@@ -598,7 +609,7 @@ def test_a_forged_record_of_an_index_stops_nobody(scene: Scene, record: bytes) -
     assert len(scene.stored) == 1
 
 
-@pytest.mark.parametrize("name", [records.BEAT, records.END, records.index("ab-d") + ".json"])
+@pytest.mark.parametrize("name", [records.HEARTBEAT, records.END, records.index("ab-d") + ".json"])
 def test_an_object_in_an_archive_stops_nobody(scene: Scene, name: str) -> None:
     """Whoever may put an object chooses its storage class, and a key of its own: then nobody reads it."""
     watch = scene.watch(part("p", 0, builds=(IndexBuild("ab-d", "a", "d"),)), part("q", 1))

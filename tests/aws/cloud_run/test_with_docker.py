@@ -12,9 +12,9 @@ import docker
 import pytest
 
 from harness.aws.cloud_run import local_results, records
-from harness.aws.cloud_run.records import MOST_BYTES, Beat, End, ShippedImage, read
+from harness.aws.cloud_run.bundle import BootOptions, render_user_data
+from harness.aws.cloud_run.records import MOST_BYTES, Heartbeat, ShippedImage, WorkerEnd, read
 from harness.aws.cloud_run.shipment import Shipper
-from harness.aws.cloud_run.user_data import Boot, render
 from harness.aws.objects import Objects
 from harness.launch.docker import DockerLauncher
 from harness.launch.fake import FakeLauncher
@@ -67,8 +67,8 @@ class Shipped:
         return (self.image,) if self.image else ()
 
     def user_data(self, part: str = "0001", limit_s: int = 1800) -> str:
-        boot = Boot(self.planning.work.place, RUN, part, self.bundle, server.REGION, limit_s, gpus=False)
-        return render(boot)
+        boot = BootOptions(self.planning.work.place, RUN, part, self.bundle, server.REGION, limit_s, gpus=False)
+        return render_user_data(boot)
 
 
 @pytest.fixture
@@ -92,11 +92,11 @@ def box_id(number: int) -> str:
 
 def written(work: Objects, number: int, name: str) -> bytes:
     """Return what a box wrote, or nothing."""
-    return work.below(records.box(box_id(number))).get(name, MOST_BYTES) or b""
+    return work.below(records.worker(box_id(number))).get(name, MOST_BYTES) or b""
 
 
-def end(work: Objects, number: int) -> End:
-    return read(End, "end", written(work, number, records.END))
+def end(work: Objects, number: int) -> WorkerEnd:
+    return read(WorkerEnd, "end", written(work, number, records.END))
 
 
 def wait_until(condition: Callable[[], object], timeout_s: float = BOOT_S) -> None:
@@ -154,7 +154,7 @@ def test_user_data_makes_a_box_whose_jobs_come_home(
     store = Store(tmp_path / "here", "test-suite")
     with store.held():
         for key, spec in planning.specs.items():
-            result = local_results.bring(work, box_id(1), key, spec, store)
+            result = local_results.fetch_job(work, box_id(1), key, spec, store)
             assert result.outcome is Outcome.OK, result.detail
             instance = result.instance
             assert instance and (instance.instance_id, instance.instance_type) == (id_, TYPE)
@@ -162,10 +162,10 @@ def test_user_data_makes_a_box_whose_jobs_come_home(
             assert instance.ami_id and instance.availability_zone == f"{server.REGION}a" and instance.cpu_platform
             assert result.environment.docker_version
     assert {job.run_path is not None for job in read_jobs(store.folder)} == {True}
-    beat = read(Beat, "beat", written(work, 1, records.BEAT))
+    beat = read(Heartbeat, "beat", written(work, 1, records.HEARTBEAT))
     assert (beat.phase, beat.current, beat.instance_id) == ("finishing", None, id_)
     said = written(work, 1, records.LOG).decode()
-    assert "fetching the image of shipped" in said and "box: end: all is done" in said
+    assert "fetching the image of shipped" in said and "worker: end: all is done" in said
     check_rights(aws, 1)
     check_no_secrets(work, user_data, log, json.dumps(engine.images.get(image.digest).attrs))
 
@@ -180,7 +180,7 @@ def test_a_box_that_dies_leaves_whole_jobs_and_another_goes_on(
         wait_until(lambda: uploaded(work, box_id(1)) and first.containers())
         first.kill()
         assert not first.processes and not first.containers()
-        beat = read(Beat, "beat", written(work, 1, records.BEAT))
+        beat = read(Heartbeat, "beat", written(work, 1, records.HEARTBEAT))
     there = uploaded(work, box_id(1))
     assert 1 <= len(there) < 4 and beat.phase == "measuring"
     assert not written(work, 1, records.END)
@@ -192,7 +192,7 @@ def test_a_box_that_dies_leaves_whole_jobs_and_another_goes_on(
     store = Store(tmp_path / "here", "test-suite")
     with store.held():
         found = {
-            key: local_results.bring(work, box_id(number), key, planning.specs[key], store)
+            key: local_results.fetch_job(work, box_id(number), key, planning.specs[key], store)
             for number in (1, 2)
             for key in uploaded(work, box_id(number))
         }

@@ -15,7 +15,7 @@ import pytest
 
 from harness.aws.cloud_run import local_results as homes
 from harness.aws.cloud_run import records, worker
-from harness.aws.cloud_run.records import MOST_BYTES, Beat, End, Input, Part, read
+from harness.aws.cloud_run.records import MOST_BYTES, Heartbeat, ShippedInput, WorkerEnd, WorkerPart, read
 from harness.aws.cloud_run.worker import INTERVAL_VARIABLE, Worker
 from harness.aws.objects import Objects
 from harness.errors import AwsError
@@ -48,12 +48,12 @@ def live(planning: Planning, home: Path, part: str = "0001") -> bool:
         return Worker(planning.work, planning.box_id, RUN, part, home, log, launcher="fake").live()
 
 
-def end(planning: Planning) -> End:
-    return read(End, "end", planning.box.get(records.END, MOST_BYTES) or b"")
+def end(planning: Planning) -> WorkerEnd:
+    return read(WorkerEnd, "end", planning.box.get(records.END, MOST_BYTES) or b"")
 
 
-def beat(planning: Planning) -> Beat:
-    return read(Beat, "beat", planning.box.get(records.BEAT, MOST_BYTES) or b"")
+def beat(planning: Planning) -> Heartbeat:
+    return read(Heartbeat, "beat", planning.box.get(records.HEARTBEAT, MOST_BYTES) or b"")
 
 
 def log(planning: Planning) -> str:
@@ -64,7 +64,7 @@ def test_a_box_does_its_part_and_its_jobs_come_home(planning: Planning, service:
     part = planning.part(builds=True)
     assert len(part.jobs) == 3, "two trials, and what a query costs on the system that does nothing"
     assert live(planning, tmp_path / "home"), log(planning)
-    assert end(planning) == End("0001", "i-0123456789abcdef0", True)
+    assert end(planning) == WorkerEnd("0001", "i-0123456789abcdef0", True)
     assert uploaded(planning.work) == sorted(planning.specs)
     last = beat(planning)
     assert (last.instance_id, last.part) == ("i-0123456789abcdef0", "0001")
@@ -72,7 +72,7 @@ def test_a_box_does_its_part_and_its_jobs_come_home(planning: Planning, service:
     store = Store(tmp_path / "here", "test-suite")
     with store.held():
         for key in uploaded(planning.work):
-            result = homes.bring(planning.work, BOX, key, planning.specs[key], store)
+            result = homes.fetch_job(planning.work, BOX, key, planning.specs[key], store)
             assert result.instance and result.instance.instance_type == TYPE == result.environment.instance_type
             assert result.instance.availability_zone == f"{server.REGION}a" and result.instance.cpu_platform
     said = log(planning)
@@ -91,7 +91,7 @@ def test_a_box_writes_to_its_own_folder_alone(planning: Planning, service: imds.
     before = {each.name for each in planning.work.list()}
     assert live(planning, tmp_path / "home"), log(planning)
     written = {each.name for each in planning.work.list()} - before
-    assert len(written) == 3 + 3 + 2 * 2 and all(name.startswith(f"{records.box(BOX)}/") for name in written)
+    assert len(written) == 3 + 3 + 2 * 2 and all(name.startswith(f"{records.worker(BOX)}/") for name in written)
 
 
 def test_a_box_asks_for_what_it_may_and_no_more(
@@ -103,7 +103,7 @@ def test_a_box_asks_for_what_it_may_and_no_more(
     code = "import sys; from harness.aws.cloud_run import worker; worker.Worker.__init__.__defaults__ = ('fake',)\n"
     code += "sys.exit(worker.main(sys.argv[1:]))"
     child = [sys.executable, "-c", code, str(planning.work.place), RUN, "0001"]
-    variables = {**os.environ, **server.environment(aws, key), worker.HOME_VARIABLE: str(tmp_path / "home")}
+    variables = {**os.environ, **server.environment(aws, key), worker.FOLDER_VARIABLE: str(tmp_path / "home")}
     del variables["AWS_EC2_METADATA_DISABLED"]
     assert subprocess.run(child, env=variables, check=False).returncode == 0, log(planning)
     assert end(planning).ok and uploaded(planning.work) == sorted(planning.specs)
@@ -162,7 +162,7 @@ def test_a_box_that_is_no_ec2_instance_ends(
 
 
 def test_an_input_that_is_not_there(planning: Planning, service: imds.Metadata, tmp_path: Path) -> None:
-    planning.part(indexes={"k": Input("inputs/indexes/k.x.tar.gz", "0" * 64, 7)})
+    planning.part(indexes={"k": ShippedInput("inputs/indexes/k.x.tar.gz", "0" * 64, 7)})
     assert "inputs/indexes/k.x.tar.gz: cannot be read, or is not there" in wrong(planning, tmp_path / "home")
 
 
@@ -205,11 +205,11 @@ def test_a_notice_is_told_at_once_and_at_the_end(
     service.announce(time="2026-05-05T10:00:00Z")
     seen: list[str | None] = []
 
-    def fetch(self: Worker, part: Part) -> None:
+    def fetch(self: Worker, part: WorkerPart) -> None:
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
-            content = planning.box.get(records.BEAT, MOST_BYTES)
-            seen.append(read(Beat, "beat", content).notice if content else None)
+            content = planning.box.get(records.HEARTBEAT, MOST_BYTES)
+            seen.append(read(Heartbeat, "beat", content).notice if content else None)
             if seen[-1]:
                 raise AwsError("enough")
 
@@ -230,10 +230,10 @@ def test_a_box_that_is_told_to_end_says_so(
     code += "sys.exit(worker.main(sys.argv[1:]))"
     child = subprocess.Popen(
         [sys.executable, "-c", code, str(planning.work.place), RUN, "0001"],
-        env={**os.environ, worker.HOME_VARIABLE: str(tmp_path / "home")},
+        env={**os.environ, worker.FOLDER_VARIABLE: str(tmp_path / "home")},
     )
     deadline = time.monotonic() + 60
-    while planning.box.get(records.BEAT, MOST_BYTES) is None and time.monotonic() < deadline:
+    while planning.box.get(records.HEARTBEAT, MOST_BYTES) is None and time.monotonic() < deadline:
         time.sleep(0.05)
     child.send_signal(signal.SIGTERM)
     assert child.wait(timeout=60) == 1
@@ -252,7 +252,7 @@ def test_a_box_that_does_not_know_itself_ends_with_a_line(
     before = len(list(planning.work.list()))
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
         monkeypatch.delenv(name)
-    monkeypatch.setenv(worker.HOME_VARIABLE, str(tmp_path / "home"))
+    monkeypatch.setenv(worker.FOLDER_VARIABLE, str(tmp_path / "home"))
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     assert worker.main([str(planning.work.place), RUN, "0001"]) == worker.NOT_BEGUN == 2
     said = capsys.readouterr().err

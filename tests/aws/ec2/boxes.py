@@ -18,9 +18,18 @@ import numpy as np
 from harness.aws.clients import Connections, S3Uri
 from harness.aws.cloud_run import records
 from harness.aws.cloud_run.local_results import pack
-from harness.aws.cloud_run.records import MOST_BYTES, Beat, End, Input, Part, PartJob, dump, read
+from harness.aws.cloud_run.records import (
+    MOST_BYTES,
+    Heartbeat,
+    PartJob,
+    ShippedInput,
+    WorkerEnd,
+    WorkerPart,
+    dump,
+    read,
+)
 from harness.aws.ec2 import instances
-from harness.aws.ec2.instances import Box
+from harness.aws.ec2.instances import OwnedInstance
 from harness.aws.objects import Objects
 from harness.records import Outcome
 from harness.results.schema import Ec2Instance, ResultSpec, job_key
@@ -119,27 +128,27 @@ class Boxes:
                     self._threads[-1].start()
             self._stop.wait(self.poll_s)
 
-    def _lives(self, box: Box) -> bool:
+    def _lives(self, box: OwnedInstance) -> bool:
         return box.instance_id in self.alive and not self._stop.is_set()
 
-    def _box(self, box: Box) -> None:
+    def _box(self, box: OwnedInstance) -> None:
         run, part_name = self._told(box)
         assert (run, part_name) == (box.tags["harness:run"], box.tags["harness:part"])
         self.worked.append(part_name)
         for call in self.launched:
             call()
         content = self.objects.below(records.run(run)).get(records.part(part_name), MOST_BYTES)
-        place = self.objects.below(records.box(f"{self.role_id}:{box.instance_id}"))
+        place = self.objects.below(records.worker(f"{self.role_id}:{box.instance_id}"))
         assert content is not None, f"launched before its part {part_name} was written"
-        part = read(Part, part_name, content)
+        part = read(WorkerPart, part_name, content)
         fate = self.fates.get(part_name, Fate())
         if fate.once and self.worked.count(part_name) > 1:
             fate = Fate()
         if fate.mute:
             self._off(box)
             return
-        beat = Beat(part_name, box.instance_id, "fetching")
-        place.put(records.BEAT, dump(beat))
+        beat = Heartbeat(part_name, box.instance_id, "fetching")
+        place.put(records.HEARTBEAT, dump(beat))
         for build_ in part.builds if not fate.no_index else ():
             self._hand_over_index(place, build_.key)
         for number, job in enumerate(part.jobs):
@@ -148,7 +157,7 @@ class Boxes:
                 return
             if number >= fate.after and self._befallen(fate, box, place, beat):
                 return
-            place.put(records.BEAT, dump(beat))
+            place.put(records.HEARTBEAT, dump(beat))
             if self.held is not None:
                 self.held.wait(60)
             if self.pause_s:
@@ -160,17 +169,17 @@ class Boxes:
             self.measured.append(job.key)
         if len(part.jobs) <= fate.after < 10**9 and self._befallen(fate, box, place, beat):
             return
-        place.put_new(records.END, dump(End(part_name, box.instance_id, True)))
+        place.put_new(records.END, dump(WorkerEnd(part_name, box.instance_id, True)))
         self._off(box)
 
-    def _befallen(self, fate: Fate, box: Box, place: Objects, beat: Beat) -> bool:
-        place.put(records.BEAT, dump(replace(beat, notice=fate.notice)))
+    def _befallen(self, fate: Fate, box: OwnedInstance, place: Objects, beat: Heartbeat) -> bool:
+        place.put(records.HEARTBEAT, dump(replace(beat, notice=fate.notice)))
         if fate.dies:
             self._off(box)
         elif fate.error is not None:
             place.put_new(
                 records.END,
-                dump(End(beat.part, box.instance_id, False, fate.error, fate.cut_off)),
+                dump(WorkerEnd(beat.part, box.instance_id, False, fate.error, fate.cut_off)),
             )
             self._off(box)
         else:
@@ -178,11 +187,11 @@ class Boxes:
             self.silent.append(beat.part)
         return True
 
-    def _off(self, box: Box) -> None:
+    def _off(self, box: OwnedInstance) -> None:
         """Power off: shutdown behaviour terminate."""
         self.ec2.terminate_instances(InstanceIds=[box.instance_id])
 
-    def _told(self, box: Box) -> tuple[str, str]:
+    def _told(self, box: OwnedInstance) -> tuple[str, str]:
         """What its user data says."""
         import base64
 
@@ -197,10 +206,10 @@ class Boxes:
         name = f"{records.INDEXES}/{key}.{sha256[:12]}.tar.gz"
         place.put(name, b"index")
         folder = place.place.key().removeprefix(f"{self.work.prefix}/")
-        place.put_new(f"{records.index(key)}.json", dump(Input(f"{folder}/{name}", sha256, 5)))
+        place.put_new(f"{records.index(key)}.json", dump(ShippedInput(f"{folder}/{name}", sha256, 5)))
 
 
-def packed_job(spec: ResultSpec, box: Box, queries: tuple[str, ...] = ()) -> bytes:
+def packed_job(spec: ResultSpec, box: OwnedInstance, queries: tuple[str, ...] = ()) -> bytes:
     """A finished job as a box hands it over."""
     made = sample_records.result(Outcome.OK, minute=1)
     assert spec.instance_type == box.instance_type, "planned for another type"

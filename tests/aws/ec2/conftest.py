@@ -13,10 +13,10 @@ from rich.console import Console
 
 from harness.aws.clients import Connections, S3Uri
 from harness.aws.cloud_run import run, shipment
-from harness.aws.cloud_run.local_results import Home
-from harness.aws.cloud_run.records import Input, Part, PartJob, PlannedPart, ShippedImage
-from harness.aws.cloud_run.run import Client, Done, Request, SuiteRun
-from harness.aws.cloud_run.watch import Pace, Patience
+from harness.aws.cloud_run.local_results import LocalResults
+from harness.aws.cloud_run.records import PartJob, PlannedPart, ShippedImage, ShippedInput, WorkerPart
+from harness.aws.cloud_run.run import ClientContext, CloudRequest, RunReport, SuiteRun
+from harness.aws.cloud_run.watch import PollInterval, Timeouts
 from harness.aws.ec2 import account
 from harness.aws.ec2.backend import SERVICE
 from harness.aws.objects import Objects
@@ -36,7 +36,7 @@ from tests.conftest import Bench, protocol
 WORK = S3Uri("harness-work", "some/prefix")
 # How much quicker AWS' clock runs here: its seconds are whole ones.
 SPEED = 20
-QUICK = Patience(first_beat_s=120 * SPEED, beat_s=60 * SPEED, again_s=SPEED, linger_s=600 * SPEED)
+QUICK = Timeouts(first_beat_s=120 * SPEED, beat_s=60 * SPEED, again_s=SPEED, linger_s=600 * SPEED)
 # That boxes may be of.
 TYPES = ("c6a.large", "m6i.large", "m6i.xlarge")
 PROTOCOL = protocol(3)
@@ -49,17 +49,17 @@ class FakeShipper(shipment.Shipper):
     def __init__(self, work: Objects) -> None:
         self._work = work
 
-    def bundle(self) -> Input:
-        return Input("inputs/bundles/b.tar.gz", "0" * 64, 1)
+    def bundle(self) -> ShippedInput:
+        return ShippedInput("inputs/bundles/b.tar.gz", "0" * 64, 1)
 
-    def part(self, planned: PlannedPart, jobs: tuple[PartJob, ...], *others: Any) -> Part:
+    def part(self, planned: PlannedPart, jobs: tuple[PartJob, ...], *others: Any) -> WorkerPart:
         builds = tuple(build for build in planned.builds if self.find_index(build.key) is None)
-        return Part(planned.name, planned.instance_type, {}, jobs, builds)
+        return WorkerPart(planned.name, planned.instance_type, {}, jobs, builds)
 
     def image(self, prepared: Prepared) -> ShippedImage:
         raise AssertionError("parts name no images here")
 
-    def index(self, key: str, index: Index) -> Input:
+    def index(self, key: str, index: Index) -> ShippedInput:
         raise AssertionError("the cache has no index")
 
 
@@ -80,25 +80,25 @@ class Field:
             self.bench.plant(name)
         self.screen = StringIO()
 
-    def request(self, **changes: Any) -> Request:
+    def request(self, **changes: Any) -> CloudRequest:
         keys = {"systems": list(self.systems), "profiles": list(PROFILES), **self.suite_keys}
         path = self.bench.suite(self.text, **keys)
         options = RunOptions(self.bench.results, self.bench.cache, path.parent)
         keys = {"region": REGION, **self.changes, **changes}
-        return Request(suite=suite.load(path), options=options, work=WORK, **keys)
+        return CloudRequest(suite=suite.load(path), options=options, work=WORK, **keys)
 
-    def client(self, connections: Connections | None = None, **changes: Any) -> Client:
-        client = Client(
+    def client(self, connections: Connections | None = None, **changes: Any) -> ClientContext:
+        client = ClientContext(
             connections=connections or Connections(REGION),
             launcher=FakeLauncher(),
             shipper=FakeShipper,
             agree=lambda _question: None,
-            pace=Pace(interval_s=0.1),
+            pace=PollInterval(interval_s=0.1),
             patience=QUICK,
         )
         return replace(client, **changes)
 
-    def run(self, client: Client | None = None, **changes: Any) -> Done:
+    def run(self, client: ClientContext | None = None, **changes: Any) -> RunReport:
         with shown(self.console or Console(file=self.screen, width=200)):
             done = run.run(self.request(**changes), client or self.client(), SERVICE)
         assert done is not None
@@ -108,7 +108,7 @@ class Field:
         """Return a command that was not run yet."""
         return SuiteRun(self.request(**changes), self.client(), SERVICE)
 
-    def home(self) -> Home:
+    def home(self) -> LocalResults:
         """Return the user's side of a run, planned."""
         made = self.suite_run()
         return made.home(made.found_images(), ())

@@ -15,9 +15,9 @@ from click.testing import CliRunner, Result
 from harness.aws import clients, cloudformation
 from harness.aws.clients import Connections, S3Uri
 from harness.aws.cloud_run.journal import Journal
-from harness.aws.cloud_run.records import Run
-from harness.aws.ec2 import account, instances, policies
-from harness.aws.ec2 import region as regions
+from harness.aws.cloud_run.records import CloudRun
+from harness.aws.ec2 import account, instances
+from harness.aws.ec2 import instances as regions
 from harness.aws.objects import Objects
 from harness.cli import main
 from harness.errors import AwsError
@@ -99,7 +99,7 @@ def test_up_makes_all_of_it_and_a_second_call_changes_nothing(aws: str) -> None:
     assert all(blocked.values()) and len(blocked) == 4
     rules = s3.get_bucket_lifecycle_configuration(Bucket=WORK.bucket)["Rules"]
     assert {rule["Filter"]["Prefix"]: rule["Expiration"]["Days"] for rule in rules} == {
-        f"some/prefix/{folder}/": 90 for folder in ("inputs", "runs", "open", "boxes")
+        f"some/prefix/{folder}/": 90 for folder in ("inputs", "runs", "open", "workers")
     }
     encryption = s3.get_bucket_encryption(Bucket=WORK.bucket)["ServerSideEncryptionConfiguration"]
     assert encryption["Rules"][0]["ApplyServerSideEncryptionByDefault"]["SSEAlgorithm"] == "AES256"
@@ -138,15 +138,21 @@ def test_policies_that_are_deployed_are_those_that_are_printed(aws: str) -> None
     boundary = json.loads(harness("template", str(WORK), "--policy", "boundary").output)
     assert json.loads(json.dumps(rights.of_policy(f"{NAME}-boundary")).replace(server.ACCOUNT, "*")) == boundary
     [inline] = rights.of_role(f"{NAME}-worker")
-    assert inline == policies.printed(policies.worker(WORK), "aws", REGION, server.ACCOUNT)
+    assert inline == account.resolve_policy(account.worker_policy(WORK), "aws", REGION, server.ACCOUNT)
 
 
 def test_policies_are_within_iams_limits(aws: str) -> None:
     """With a long prefix, many types and a registry in ECR."""
     work = S3Uri("a-bucket-of-a-name-that-has-forty-letters", "and/a/prefix/of/some/length")
     types = [f"m6gd.{number}xlarge" for number in range(40)]
-    for made in (policies.runner(work, NAME, types), policies.boundary(work, NAME), policies.keeper(work, NAME)):
-        text = json.dumps(policies.printed(made, "aws-us-gov", "us-gov-west-1", server.ACCOUNT), separators=(",", ":"))
+    for made in (
+        account.runner_policy(work, NAME, types),
+        account.boundary_policy(work, NAME),
+        account.keeper_policy(work, NAME),
+    ):
+        text = json.dumps(
+            account.resolve_policy(made, "aws-us-gov", "us-gov-west-1", server.ACCOUNT), separators=(",", ":")
+        )
         assert len(text) <= 6144, "IAM's limit for a managed policy"
 
 
@@ -397,7 +403,7 @@ def test_what_does_not_go_is_said_loudly(aws: str, monkeypatch: pytest.MonkeyPat
 def test_a_region_that_cannot_be_looked_at_is_told(aws: str, monkeypatch: pytest.MonkeyPatch) -> None:
     really = instances.find
 
-    def look(connections: Connections, region: str, marks: Any = None) -> list[instances.Box]:
+    def look(connections: Connections, region: str, marks: Any = None) -> list[instances.OwnedInstance]:
         if region == "eu-west-1":
             raise AwsError("listing instances: not permitted", "AccessDenied")
         return really(connections, region, marks)
@@ -412,7 +418,7 @@ def test_a_region_that_a_policy_closes_is_a_note_unless_something_of_ours_is_kno
 ) -> None:
     really, closed = instances.find, ["eu-west-1"]
 
-    def look(connections: Connections, region: str, marks: Any = None) -> list[instances.Box]:
+    def look(connections: Connections, region: str, marks: Any = None) -> list[instances.OwnedInstance]:
         if region in closed:
             said = "listing instances: not permitted (User: x is not authorized to perform: ec2:DescribeInstances"
             raise AwsError(f"{said} with an explicit deny in a service control policy)", "AccessDenied")
@@ -426,7 +432,7 @@ def test_a_region_that_a_policy_closes_is_a_note_unless_something_of_ours_is_kno
     assert note in done and "nothing of ours is alive" in done
     assert "not looked at: eu-west-1: " in harness("ls", "--region", "eu-west-1", code=1).output
     work = Objects(Connections(REGION), WORK)
-    Journal(work, Run("r-1", "ec2", "r", "x", "y", "eu-west-1", ())).begin()
+    Journal(work, CloudRun("r-1", "ec2", "r", "x", "y", "eu-west-1", ())).begin()
     assert "not looked at: eu-west-1: " in harness("ls", "--work", str(WORK), code=1).output
     assert "NOT GONE: eu-west-1: " in harness("reap", "--yes", "--work", str(WORK), code=1).output
     assert note in harness("reap", "--yes", "--work", "s3://gone").output
@@ -438,7 +444,7 @@ def test_a_region_that_a_policy_closes_is_a_note_unless_something_of_ours_is_kno
 
 def test_ls_shows_open_runs(aws: str) -> None:
     up()
-    Journal(Objects(Connections(REGION), WORK), Run("r-1", "ec2", "r", "x", "y", REGION, ())).begin()
+    Journal(Objects(Connections(REGION), WORK), CloudRun("r-1", "ec2", "r", "x", "y", REGION, ())).begin()
     shown = harness("ls", "--region", REGION, "--work", str(WORK)).output
     assert "open run r-1: 0 jobs" in shown
 

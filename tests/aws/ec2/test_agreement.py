@@ -10,7 +10,7 @@ import pytest
 
 from harness.aws.cloud_run import run
 from harness.aws.cloud_run.records import PlannedPart
-from harness.aws.cloud_run.watch import Watch
+from harness.aws.cloud_run.watch import RunWatch
 from harness.errors import UsageError
 from tests.aws.ec2 import conftest
 from tests.aws.ec2.conftest import SERVICE, Field, launched_and_terminated
@@ -72,14 +72,14 @@ def test_who_goes_on_without_a_cap_keeps_that_of_the_beginning(
 ) -> None:
     caps: list[float | None] = []
 
-    def noted(*given: Any) -> Watch:
-        made = Watch(*given)
+    def noted(*given: Any) -> RunWatch:
+        made = RunWatch(*given)
         caps.append(made.cap_usd)
         return made
 
-    monkeypatch.setattr(run, "Watch", noted)
+    monkeypatch.setattr(run, "RunWatch", noted)
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Watch, "run", _interrupted)
+        patch.setattr(RunWatch, "run", _interrupted)
         plain.run(cap_usd=1.5)
     with plain.boxes():
         plain.run(cap_usd=again)

@@ -15,14 +15,14 @@ from botocore.awsrequest import AWSResponse
 
 from harness.aws import clients
 from harness.aws.clients import Connections
-from harness.aws.cloud_run import user_data
-from harness.aws.cloud_run.backend import ENDED, RUNNING, UNKNOWN, WAITING, Refused, Submission
-from harness.aws.cloud_run.records import Input, Launch, PlannedPart, Run
-from harness.aws.cloud_run.run import Context
-from harness.aws.ec2 import backend, region
-from harness.aws.ec2 import instances as boxes
-from harness.aws.ec2.backend import Ec2
-from harness.aws.ec2.region import Ami
+from harness.aws.cloud_run import bundle
+from harness.aws.cloud_run.backend import ENDED, RUNNING, UNKNOWN, WAITING, LaunchRefused, Submission
+from harness.aws.cloud_run.records import CloudRun, Launch, PlannedPart, ShippedInput
+from harness.aws.cloud_run.run import BackendContext
+from harness.aws.ec2 import backend
+from harness.aws.ec2 import instances as ec2_instances
+from harness.aws.ec2.backend import Ec2Backend
+from harness.aws.ec2.instances import Ami
 from harness.errors import AwsError, UsageError
 from harness.pricing import instances
 from tests.aws import server
@@ -32,7 +32,7 @@ from tests.aws.server import REGION
 
 KNOWN = instances.read_instances("aws")
 PART = PlannedPart("cpu1-mem1", "m6i.large", 0.1, 42)
-BUNDLE = Input("inputs/bundles/b.tar.gz", "0" * 64, 1)
+BUNDLE = ShippedInput("inputs/bundles/b.tar.gz", "0" * 64, 1)
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Launched:
 
     field: Field
     connections: Connections
-    backend: Ec2
+    backend: Ec2Backend
     part: PlannedPart = PART
     at: float = 0.0
     run_id: str = "s-20261122T000000-abcdef"
@@ -51,7 +51,7 @@ class Launched:
         spot = changes.pop("spot", False)
         self.part = replace(PART, **changes)
         self.backend.check([self.part])
-        self.backend.begin(Run(self.run_id, "ec2", "s", "r", "0123456789ab", REGION, (self.part,), spot), BUNDLE)
+        self.backend.begin(CloudRun(self.run_id, "ec2", "s", "r", "0123456789ab", REGION, (self.part,), spot), BUNDLE)
         return self
 
     @property
@@ -73,11 +73,11 @@ def launched(plain: Field) -> Iterator[Launched]:
     """After every test all that was launched is ended, and nothing is left."""
     connections = Connections(REGION)
     made = plain.suite_run()
-    context = Context(made.request, connections, REGION, KNOWN, made.clock, made.owner, [].append)
+    context = BackendContext(made.request, connections, REGION, KNOWN, made.clock, made.owner)
     made.work.size("runs")  # any answer says the time
-    yield Launched(plain, connections, Ec2(context), at=round(made.clock.now))
-    ids = [box.instance_id for box in boxes.find(connections, REGION) if box.alive]
-    boxes.end(connections, REGION, ids)
+    yield Launched(plain, connections, Ec2Backend(context), at=round(made.clock.now))
+    ids = [box.instance_id for box in ec2_instances.find(connections, REGION) if box.alive]
+    ec2_instances.end(connections, REGION, ids)
 
 
 def described(instance_id: str | None) -> dict[str, Any]:
@@ -130,14 +130,14 @@ def test_a_network_interface_goes_with_its_instance(launched: Launched) -> None:
     client = boto3.client("ec2", region_name=REGION)
     made = launched.begin()()[-1].machine
     assert made and len(client.describe_network_interfaces()["NetworkInterfaces"]) == 1
-    boxes.end(launched.connections, REGION, [made])
-    boxes.end(launched.connections, REGION, [made])
+    ec2_instances.end(launched.connections, REGION, [made])
+    ec2_instances.end(launched.connections, REGION, [made])
     assert client.describe_network_interfaces()["NetworkInterfaces"] == []
 
 
 def test_an_instance_has_an_address_where_the_subnet_gives_none(launched: Launched) -> None:
     client = boto3.client("ec2", region_name=REGION)
-    for subnet in region.subnets(launched.connections, REGION):
+    for subnet in ec2_instances.subnets(launched.connections, REGION):
         client.modify_subnet_attribute(SubnetId=subnet.subnet_id, MapPublicIpOnLaunch={"Value": False})
     assert described(launched.begin()()[-1].machine)["PublicIpAddress"]
 
@@ -199,9 +199,9 @@ def test_no_capacity_is_not_asked_for_again_and_again(launched: Launched) -> Non
     client = launched.connections.client("ec2", REGION, attempts=backend.ATTEMPTS)
     client.meta.events.register("before-send.ec2.RunInstances", answer)
     launched.begin()
-    with pytest.raises(Refused, match="InsufficientInstanceCapacity"):
+    with pytest.raises(LaunchRefused, match="InsufficientInstanceCapacity"):
         launched()
-    assert len(sent) <= 2 * len(region.subnets(launched.connections, REGION))
+    assert len(sent) <= 2 * len(ec2_instances.subnets(launched.connections, REGION))
 
 
 @pytest.mark.parametrize(
@@ -211,9 +211,9 @@ def test_no_capacity_is_not_asked_for_again_and_again(launched: Launched) -> Non
         ("InvalidParameterValue Value (ir-harness) for parameter iamInstanceProfile.name is invalid", AwsError, "up"),
         ("ExpiredToken", AwsError, "log in again"),
         ("Unavailable", AwsError, "busy"),
-        ("InvalidParameterValue something else", Refused, "something else"),
-        ("VcpuLimitExceeded", Refused, "Service Quotas"),
-        ("UnauthorizedOperation", Refused, "harness ec2 up"),
+        ("InvalidParameterValue something else", LaunchRefused, "something else"),
+        ("VcpuLimitExceeded", LaunchRefused, "Service Quotas"),
+        ("UnauthorizedOperation", LaunchRefused, "harness ec2 up"),
     ],
 )
 def test_each_refusal_of_ec2_is_tried_on_mended_or_given_up(
@@ -242,21 +242,21 @@ def test_a_launch_that_s3_does_not_note_is_no_refusal_of_ec2(launched: Launched)
 def test_a_type_that_no_zone_here_offers_is_refused(
     launched: Launched, zones: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(region, "zones", lambda *_: {"m6i.large": zones})
+    monkeypatch.setattr(ec2_instances, "zones", lambda *_: {"m6i.large": zones})
     with pytest.raises(UsageError, match="choose another --instance, --region or --subnet"):
         launched.begin()
 
 
 def test_user_data_that_ec2_would_refuse_is_refused_here(launched: Launched, monkeypatch: pytest.MonkeyPatch) -> None:
     launched.begin()
-    monkeypatch.setattr(user_data, "MOST_BYTES", 1000)
+    monkeypatch.setattr(bundle, "MAXIMUM_USER_DATA_BYTES", 1000)
     with pytest.raises(UsageError, match="user data of"):
         launched()
     assert launched_and_terminated() == (0, 0)
 
 
 def test_a_disk_is_at_least_as_large_as_the_image(launched: Launched, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(region, "ami", lambda *_: Ami("ami-1", "/dev/xvda", 75, "x"))
+    monkeypatch.setattr(ec2_instances, "ami", lambda *_: Ami("ami-1", "/dev/xvda", 75, "x"))
     assert requested(launched.begin())["BlockDeviceMapping.1.Ebs.VolumeSize"] == 75
 
 
@@ -267,7 +267,7 @@ def test_a_launch_that_nobody_may_have_asked_for_is_unknown(launched: Launched) 
 def test_a_launched_instance_runs_until_it_is_terminated(launched: Launched) -> None:
     noted = launched.begin()()[-1]
     state = launched.state(noted)
-    assert state.phase == RUNNING and state.boxes[0].endswith(f":{noted.machine}")
+    assert state.phase == RUNNING and state.ec2_instances[0].endswith(f":{noted.machine}")
     assert state.launched is not None and not state.reason
     launched.backend.end(launched.part.name, state, "it is done")
     state = launched.state(noted)
@@ -295,7 +295,7 @@ def test_an_instance_that_is_not_shown_is_waited_for_a_while(
     monkeypatch.setattr(launched.backend, "_clock", SimpleNamespace(now=now))
     monkeypatch.setattr(launched.backend, "_boxes", list)
     assert launched.state(noted).phase == phase
-    assert launched.state(noted).boxes[0].endswith(f":{noted.machine}")
+    assert launched.state(noted).ec2_instances[0].endswith(f":{noted.machine}")
 
 
 def test_a_launch_past_its_deadline_is_over_whoever_asked(launched: Launched, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -308,7 +308,7 @@ def test_a_launch_that_was_never_asked_for_has_all_its_time(launched: Launched) 
     """Killed between the note and the request; an hour later nothing must be launched that is due to end."""
     launched.begin()
     launched(replace(launched.launch, at=launched.at - 3500))
-    [box] = boxes.find(launched.connections, REGION)
+    [box] = ec2_instances.find(launched.connections, REGION)
     left_s = datetime.datetime.fromisoformat(box.tags[clients.EXPIRY]).timestamp() - box.launched
     assert left_s > 1800, f"the rule ends it {left_s:.0f} s after its launch"
 
@@ -343,7 +343,7 @@ def test_the_folder_is_that_of_the_role_that_a_box_was_launched_with(launched: L
     """An account stack that is made anew has a role of another id."""
     noted = launched.begin()()[-1]
     launched.backend._account = replace(launched.backend._account, worker_role_id="AROAANOTHER")
-    assert launched.state(noted).boxes == (f"{noted.role}:{noted.machine}",)
+    assert launched.state(noted).ec2_instances == (f"{noted.role}:{noted.machine}",)
 
 
 def test_nothing_is_launched_while_the_rule_is_disabled(launched: Launched) -> None:

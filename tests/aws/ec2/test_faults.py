@@ -19,11 +19,11 @@ import pytest
 
 from harness.aws import clients
 from harness.aws.clients import Connections, S3Uri
-from harness.aws.cloud_run import costs, run
-from harness.aws.cloud_run.costs import Budget
+from harness.aws.cloud_run import partition, run
 from harness.aws.cloud_run.journal import Journal
+from harness.aws.cloud_run.partition import Budget
 from harness.aws.cloud_run.records import PlannedPart
-from harness.aws.cloud_run.watch import Pace
+from harness.aws.cloud_run.watch import PollInterval
 from harness.aws.ec2 import account, backend, instances
 from harness.aws.ec2.backend import SERVICE
 from harness.aws.objects import Objects
@@ -59,7 +59,7 @@ def test_a_box_whose_heartbeat_stops_is_ended(plain: Field) -> None:
             server.forward(plain.endpoint, *waited)
 
     with plain.boxes(fates={LARGE: Fate(after=1, silent=True, once=True)}) as boxes:
-        done = plain.run(plain.client(pace=Pace(0.03, nap)))
+        done = plain.run(plain.client(pace=PollInterval(0.03, nap)))
         (line,) = lines(plain.said, "ended, because")
         assert "no sign of life" in line and LARGE in line
         assert len(done.complaints) == 1 and "no sign of life" in done.complaints[0]
@@ -125,11 +125,11 @@ def test_a_job_that_arrives_damaged_is_not_taken(plain: Field) -> None:
 
 
 def test_another_runs_box_cannot_hand_a_job_over(plain: Field) -> None:
-    """What lies below boxes/ under another id is never read."""
+    """What lies below workers/ under another id is never read."""
     with plain.boxes() as boxes:
         made = plain.suite_run()
         draft = made.draft(made.found_images(), None)
-        stranger = Objects(Connections(REGION), WORK).below("boxes", f"{boxes.role_id}:i-stranger", "jobs")
+        stranger = Objects(Connections(REGION), WORK).below("workers", f"{boxes.role_id}:i-stranger", "jobs")
         for part in draft.parts:
             for job in part.jobs:
                 stranger.put(f"{job.key}.tar", b"forged")
@@ -236,7 +236,7 @@ def interrupted(plain: Field) -> Iterator[Boxes]:
 
     with plain.boxes(held=threading.Event()) as boxes:
         with pytest.raises(KeyboardInterrupt):
-            plain.run(plain.client(pace=Pace(0.05, nap)))
+            plain.run(plain.client(pace=PollInterval(0.05, nap)))
         yield boxes
 
 
@@ -292,7 +292,7 @@ def test_other_options_do_not_go_on_with_an_open_run(plain: Field) -> None:
 def test_something_alive_at_the_end_is_said_loudly(plain: Field, monkeypatch: pytest.MonkeyPatch) -> None:
     really = instances.find
 
-    def undying(*arguments: object, **keys: object) -> list[instances.Box]:
+    def undying(*arguments: object, **keys: object) -> list[instances.OwnedInstance]:
         found = really(*arguments, **keys)  # type: ignore[arg-type]
         return [
             replace(box, state="shutting-down") if box.tags[clients.PART] == "builds" and not box.alive else box
@@ -339,7 +339,7 @@ def test_the_cap_holds_when_the_command_is_dead_and_no_user_data_ever_ran(plain:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        plain.run(plain.client(pace=Pace(0.05, nap)), cap_usd=cap)
+        plain.run(plain.client(pace=PollInterval(0.05, nap)), cap_usd=cap)
     ec2 = boto3.client("ec2", region_name=REGION)
     (box,) = [each for one in ec2.describe_instances()["Reservations"] for each in one["Instances"]]
     tags = {tag["Key"]: tag["Value"] for tag in box["Tags"]}
@@ -348,13 +348,13 @@ def test_the_cap_holds_when_the_command_is_dead_and_no_user_data_ever_ran(plain:
     assert reaper.tick(plain.endpoint, WORK)
     assert launched_and_terminated() == (1, 0), "it is not due yet"
     # The rule calls every five minutes: at worst just before the deadline, and so late after it.
-    server.forward(plain.endpoint, costs.REAPER_EVERY_S)
+    server.forward(plain.endpoint, partition.REAPER_EVERY_S)
     assert reaper.tick(plain.endpoint, WORK)
     lived_s = aws_now() - box["LaunchTime"].timestamp()
     assert launched_and_terminated() == (1, 1)
     (launch,) = journal_of(plain).launches.values()
-    assert lived_s <= launch.limit_s + costs.BEYOND_LIMIT_S
-    assert launch.usd_per_hour * lived_s / 3600 <= costs.most_usd(launch.usd_per_hour, launch.limit_s) <= cap
+    assert lived_s <= launch.limit_s + partition.BEYOND_LIMIT_S
+    assert launch.usd_per_hour * lived_s / 3600 <= partition.most_usd(launch.usd_per_hour, launch.limit_s) <= cap
 
 
 def aws_now() -> float:
@@ -406,18 +406,18 @@ def handed_over(plain: Field) -> None:
                 raise KeyboardInterrupt
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("harness.aws.cloud_run.watch.Watch._arrivals", _indexes_alone)
+            patch.setattr("harness.aws.cloud_run.watch.RunWatch._arrivals", _indexes_alone)
             patch.setattr(
-                "harness.aws.cloud_run.watch.Watch._finish", lambda self, part, state: _finish_builds(self, part)
+                "harness.aws.cloud_run.watch.RunWatch._finish", lambda self, part, state: _finish_builds(self, part)
             )
             with pytest.raises(KeyboardInterrupt):
-                plain.run(plain.client(pace=Pace(0.05, nap)))
+                plain.run(plain.client(pace=PollInterval(0.05, nap)))
     assert plain.stored == []
 
 
 def _indexes_alone(watch: Any, parts: Any) -> None:
     for part in parts:
-        for box in watch._states[part.name].boxes:
+        for box in watch._states[part.name].workers:
             for key in {build.key for build in part.builds}:
                 if key in getattr(watch.journal.signs.get(box), "indexes", ()):
                     watch.shipper.adopt_index(box, key)

@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from harness.aws.clients import S3Uri
-from harness.aws.cloud_run.watch import Pace
-from harness.aws.ec2 import policies
+from harness.aws.cloud_run.watch import PollInterval
+from harness.aws.ec2 import account
 from harness.cli import main
 from tests.aws.ec2.conftest import PROFILES, FakeShipper, Field, launched_and_terminated
 from tests.aws.ec2.test_command import _Engine
@@ -33,7 +33,7 @@ def _block(title: str) -> object:
 
 
 def test_the_boxes_policy_is_the_one_that_is_made() -> None:
-    assert _block("policy of the boxes") == policies.printed(policies.worker(WORK), "aws", REGION)
+    assert _block("policy of the boxes") == account.resolve_policy(account.worker_policy(WORK), "aws", REGION)
 
 
 def _commands() -> list[list[str]]:
@@ -48,7 +48,7 @@ def test_each_command_from_nothing_to_the_table_and_back(
     """The paper's suite is a small one here; boxes are threads that do what boxes do."""
     monkeypatch.setattr("harness.launch.docker.DockerLauncher", _Engine)
     monkeypatch.setattr("harness.aws.cloud_run.shipment.Shipper", lambda work, *_: FakeShipper(work))
-    monkeypatch.setattr(Pace.__init__, "__defaults__", (0.1, time.sleep))
+    monkeypatch.setattr(PollInterval.__init__, "__defaults__", (0.1, time.sleep))
     monkeypatch.setattr("tests.aws.ec2.conftest.WORK", WORK)
     monkeypatch.setenv("HARNESS_CACHE", str(bench.cache))
     monkeypatch.chdir(bench.folder)

@@ -13,8 +13,8 @@ from botocore.exceptions import ClientError
 
 from harness.aws import clients, cloudformation
 from harness.aws.clients import Connections, S3Uri
-from harness.aws.ec2 import account, instances, policies
-from harness.aws.ec2 import region as regions
+from harness.aws.ec2 import account, instances
+from harness.aws.ec2 import instances as regions
 from harness.errors import AwsError
 from tests.aws import rights, server
 from tests.aws.server import ACCOUNT, REGION
@@ -24,7 +24,7 @@ NAME = account.stack_name(WORK, REGION)
 OWNER = {clients.OWNER: "0123456789ab"}
 TAGGED = {**OWNER, clients.EXPIRY: "2030-01-01T00:00:00Z"}
 IAM = f"arn:aws:iam::{ACCOUNT}"
-TRUST = policies.trust("ec2.amazonaws.com")
+TRUST = account.trust_policy("ec2.amazonaws.com")
 
 
 class Account:
@@ -66,7 +66,7 @@ def runner(there: Account) -> Callable[[Callable[[], Any]], list[str]]:
 
 @pytest.fixture
 def keeper(there: Account) -> Callable[[Callable[[], Any]], list[str]]:
-    given = [policies.printed(policies.keeper(WORK, NAME), "aws", REGION)]
+    given = [account.resolve_policy(account.keeper_policy(WORK, NAME), "aws", REGION)]
     return lambda do: there.denied(server.KEEPER_KEY, given, do)
 
 
@@ -313,51 +313,51 @@ def test_a_role_that_its_keeper_made_has_the_boundary(there: Account, keeper: An
     document = json.dumps({"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]})
     inline = {"RoleName": f"{NAME}-more", "PolicyName": "all", "PolicyDocument": document}
     assert keeper(lambda: iam.put_role_policy(**inline)) == []
-    most = policies.printed(policies.boundary(WORK, NAME), "aws", REGION, ACCOUNT)
+    most = account.resolve_policy(account.boundary_policy(WORK, NAME), "aws", REGION, ACCOUNT)
     assert not rights.may(most, "iam:CreateRole", f"{IAM}:role/x") and not rights.may(most, "s3:GetObject", "x")
 
 
 def test_the_boundary_allows_what_the_roles_may() -> None:
-    most = {json.dumps(each) for each in policies.boundary(WORK, NAME)["Statement"]}
+    most = {json.dumps(each) for each in account.boundary_policy(WORK, NAME)["Statement"]}
     image = "999988887777.dkr.ecr.us-east-1.amazonaws.com/agent@sha256:0"
-    for role in (policies.worker(WORK), policies.host("python"), policies.reaper(NAME)):
+    for role in (account.worker_policy(WORK), account.host_policy("python"), account.reaper_policy(NAME)):
         assert {json.dumps(each) for each in role["Statement"]} <= most
-    [fetch] = [each for each in policies.host(image)["Statement"] if each["Sid"] == "AgentImage"]
-    wide = policies.printed(policies.boundary(WORK, NAME), "aws", REGION, ACCOUNT)
-    arn = policies.printed(fetch, "aws", REGION, ACCOUNT)["Resource"]
+    [fetch] = [each for each in account.host_policy(image)["Statement"] if each["Sid"] == "AgentImage"]
+    wide = account.resolve_policy(account.boundary_policy(WORK, NAME), "aws", REGION, ACCOUNT)
+    arn = account.resolve_policy(fetch, "aws", REGION, ACCOUNT)["Resource"]
     assert all(rights.may(wide, action, arn) for action in fetch["Action"])
 
 
 def box(action: str, name: str, **context: str) -> bool:
-    [given] = [policies.printed(policies.worker(WORK), "aws", REGION, ACCOUNT)]
+    [given] = [account.resolve_policy(account.worker_policy(WORK), "aws", REGION, ACCOUNT)]
     userid = {"aws_userid": "AROAROLE:i-1"}
     return rights.may(given, action, f"arn:aws:s3:::harness-work{name}", **{**userid, **context})
 
 
 def test_a_box_writes_its_own_folder_alone() -> None:
-    assert box("s3:PutObject", "/some/prefix/boxes/AROAROLE:i-1/jobs/k.tar")
-    others = ("boxes/AROAROLE:i-2/beat.json", "boxes/AROAROLE:i-11/x", "boxes/x", "runs/r/run.json")
-    for name in (*others, "inputs/indexes/k.tar.gz", "inputs/bundles/b.tar.gz", "boxes/AROAROLE:i-1"):
+    assert box("s3:PutObject", "/some/prefix/workers/AROAROLE:i-1/jobs/k.tar")
+    others = ("workers/AROAROLE:i-2/heartbeat.json", "workers/AROAROLE:i-11/x", "workers/x", "runs/r/run.json")
+    for name in (*others, "inputs/indexes/k.tar.gz", "inputs/bundles/b.tar.gz", "workers/AROAROLE:i-1"):
         assert not box("s3:PutObject", f"/some/prefix/{name}"), name
-    assert not box("s3:PutObject", "/other/boxes/AROAROLE:i-1/x")
-    assert not box("s3:DeleteObject", "/some/prefix/boxes/AROAROLE:i-1/x")
+    assert not box("s3:PutObject", "/other/workers/AROAROLE:i-1/x")
+    assert not box("s3:DeleteObject", "/some/prefix/workers/AROAROLE:i-1/x")
 
 
 def test_a_box_reads_inputs_and_runs_and_lists_nothing() -> None:
     assert box("s3:GetObject", "/some/prefix/inputs/images/i.tar.gz") and box(
         "s3:GetObject", "/some/prefix/runs/r/run.json"
     )
-    assert not box("s3:GetObject", "/some/prefix/boxes/AROAROLE:i-2/log.txt")
+    assert not box("s3:GetObject", "/some/prefix/workers/AROAROLE:i-2/log.txt")
     assert not box("s3:GetObject", "/elsewhere/inputs/x")
-    for prefix in ("", "some/prefix/runs/", "some/prefix/boxes/", "some/prefix/inputs/"):
+    for prefix in ("", "some/prefix/runs/", "some/prefix/workers/", "some/prefix/inputs/"):
         assert not box("s3:ListBucket", "", s3_prefix=prefix)
 
 
 def test_a_bucket_of_another_account_gets_and_gives_nothing() -> None:
     """Somebody may have taken a bucket's name after it was deleted."""
     away = {"aws_resourceaccount": "210987654321"}
-    assert not box("s3:PutObject", "/some/prefix/boxes/AROAROLE:i-1/x", **away)
+    assert not box("s3:PutObject", "/some/prefix/workers/AROAROLE:i-1/x", **away)
     assert not box("s3:GetObject", "/some/prefix/inputs/x", **away)
-    given = policies.printed(policies.runner(WORK, NAME, []), "aws", REGION, ACCOUNT)
+    given = account.resolve_policy(account.runner_policy(WORK, NAME, []), "aws", REGION, ACCOUNT)
     key = "arn:aws:s3:::harness-work/some/prefix/inputs/x"
     assert rights.may(given, "s3:PutObject", key) and not rights.may(given, "s3:PutObject", key, **away)

@@ -14,7 +14,7 @@ from botocore.exceptions import EndpointConnectionError
 from harness.aws import clients
 from harness.aws.clients import Connections, S3Uri
 from harness.aws.ec2 import account
-from harness.aws.ec2 import region as regions
+from harness.aws.ec2 import instances as regions
 from harness.errors import UsageError
 from tests.aws import reaper, rights, server
 from tests.aws.server import REGION

@@ -121,7 +121,7 @@ def test_every_request_for_one_part_has_one_token_a_zone(plain: Field) -> None:
 def test_an_instance_that_ec2_shows_late_is_waited_for(plain: Field, monkeypatch: pytest.MonkeyPatch) -> None:
     really, looks = instances.find, Counter[str]()
 
-    def lags(*arguments: object, **keys: object) -> list[instances.Box]:
+    def lags(*arguments: object, **keys: object) -> list[instances.OwnedInstance]:
         found = really(*arguments, **keys)  # type: ignore[arg-type]
         if len(arguments) < 3:
             return found  # the boxes' own look

@@ -19,7 +19,7 @@ from click.testing import CliRunner
 
 from harness.aws.clients import Connections, S3Uri
 from harness.aws.cloud_run import records
-from harness.aws.ec2 import account, policies
+from harness.aws.ec2 import account
 from harness.aws.objects import Objects
 from harness.cli import main
 from harness.records import Outcome
@@ -151,7 +151,7 @@ def test_a_table_from_two_instances_at_once_one_of_which_dies(
     work = Objects(Connections(server.REGION), place)
 
     def arrived() -> list[str]:
-        return [each.name for each in work.list(f"{records.BOXES}/") if f"/{records.JOBS}/" in each.name]
+        return [each.name for each in work.list(f"{records.WORKERS}/") if f"/{records.JOBS}/" in each.name]
 
     with fleet.watching(ground, tmp_path / "instances") as boxes:
         running = typed.start(*typed.run)
@@ -209,5 +209,5 @@ def check_rights(place: S3Uri, name: str, instances: Sequence[str]) -> None:
     batch = ("LookAtBatch", "SuiteStacks", "Batch ", "TagJobs", "EndJobs", "MakeLaunch", "LaunchTemplates", "HostsRole")
     assert denied == []
     assert {each for each in unused if not each.startswith(batch)} <= UNUSED, unused
-    keeper = policies.printed(policies.keeper(place, name), "aws", server.REGION, server.ACCOUNT)
+    keeper = account.resolve_policy(account.keeper_policy(place, name), "aws", server.REGION, server.ACCOUNT)
     assert rights.differing(asked, server.KEEPER_KEY, [keeper])[0] == []

@@ -12,8 +12,7 @@ from click.testing import CliRunner, Result
 from harness import config
 from harness.aws.clients import Connections, S3Uri
 from harness.aws.objects import Objects
-from harness.aws.results.mirror import Wants, sync
-from harness.aws.results.names import Place
+from harness.aws.results.mirror import FileSelection, MirroredFolder, sync
 from harness.cli import main
 from tests.aws import server
 from tests.support.messages import messages
@@ -40,10 +39,12 @@ class Bucket:
     def names(self) -> list[str]:
         return [each.name for each in self.objects.list()]
 
-    def place(self, prefix: str = "results") -> Place:
-        return Place(S3Uri("bucket", prefix), self.cache)
+    def place(self, prefix: str = "results") -> MirroredFolder:
+        return MirroredFolder(S3Uri("bucket", prefix), self.cache)
 
-    def sync(self, prefix: str = "results", wants: Wants = Wants.ALL, *, thorough: bool = False) -> None:
+    def sync(
+        self, prefix: str = "results", wants: FileSelection = FileSelection.ALL, *, thorough: bool = False
+    ) -> None:
         with messages() as self.said:
             sync(self.place(prefix), self.connections, wants, thorough=thorough)
 

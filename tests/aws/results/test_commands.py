@@ -12,7 +12,7 @@ import pytest
 from click.testing import Result
 
 import harness as package
-from harness.aws.results.mirror import Wants
+from harness.aws.results.mirror import FileSelection
 from harness.cli import main
 from scripts.docs import generate
 from tests.aws.results.conftest import Bucket, tree
@@ -176,7 +176,7 @@ def test_all_that_take_results_take_them_in_s3() -> None:
 def test_a_record_is_read_without_the_rest(bucket: Bucket, results: Path) -> None:
     bucket.fill(results)
     jobs = bucket.place().folder / "test-suite" / "planted"
-    bucket.sync(wants=Wants.RECORDS)
+    bucket.sync(wants=FileSelection.RECORDS)
     assert {path.name for path in jobs.rglob("*.*")} == {"result.json"}
-    bucket.sync(wants=Wants.FIGURES)
+    bucket.sync(wants=FileSelection.FIGURES)
     assert {path.name for path in jobs.rglob("*.*")} == {"result.json", "samples.parquet", "run.trec.gz"}

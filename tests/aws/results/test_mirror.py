@@ -20,8 +20,7 @@ from botocore.response import StreamingBody
 
 from harness.aws import errors
 from harness.aws.results import mirror
-from harness.aws.results.mirror import Wants
-from harness.aws.results.names import Listing, Place
+from harness.aws.results.mirror import FileSelection, Listing, MirroredFolder
 from harness.errors import AwsError, HarnessError, UsageError
 from tests.aws import server
 from tests.aws.results.conftest import Bucket, tree
@@ -276,9 +275,9 @@ def test_an_oversize_file_is_left_out_with_a_line() -> None:
 def _listed(name: str, size: int = 2) -> Any:
     import datetime
 
-    from harness.aws.objects import Stored
+    from harness.aws.objects import StoredObject
 
-    return Stored(name, size, "0" * 32, datetime.datetime.now(datetime.UTC))
+    return StoredObject(name, size, "0" * 32, datetime.datetime.now(datetime.UTC))
 
 
 def test_busy_answers_are_asked_again(made: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -451,7 +450,7 @@ def test_reading_needs_no_right_to_write(made: Path, bucket: Bucket, monkeypatch
         return usual(self, operation, parameters)
 
     monkeypatch.setattr(BaseClient, "_make_api_call", call)
-    folder = open_to_read("s3://bucket/results", bucket.cache, Wants.ALL)
+    folder = open_to_read("s3://bucket/results", bucket.cache, FileSelection.ALL)
     assert tree(folder) == tree(made) and refused == []
 
 
@@ -492,7 +491,7 @@ def test_places_of_one_bucket_share_a_mirror(made: Path, bucket: Bucket, request
     requests.clear()
     bucket.sync("results")
     assert "GetObject" not in requests
-    assert Place(bucket.place().uri, Path("/c")).folder == Path("/c/s3/bucket/results")
+    assert MirroredFolder(bucket.place().uri, Path("/c")).folder == Path("/c/s3/bucket/results")
 
 
 def test_md5_is_what_moto_calls_an_etag(made: Path, bucket: Bucket) -> None:

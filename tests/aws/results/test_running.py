@@ -20,10 +20,9 @@ from click.testing import Result
 from harness.aws import errors
 from harness.aws.clients import S3Uri, parse_uri
 from harness.aws.objects import Objects
-from harness.aws.results import lock, publish
-from harness.aws.results.lock import Lock
-from harness.aws.results.names import Place
-from harness.aws.results.publish import Publisher
+from harness.aws.results import publish
+from harness.aws.results.mirror import MirroredFolder
+from harness.aws.results.publish import Publisher, SuiteLock
 from harness.errors import AwsError, StoreError
 from harness.jobs import orchestrator, suite
 from harness.jobs.inputs import RunOptions, gather
@@ -155,7 +154,7 @@ def dying(patch: pytest.MonkeyPatch, number: int, kind: BaseException, *, after:
 def directly(bench: Bench, bucket: Bucket, cache: Path, below: str = "") -> RunSummary:
     """The run alone, without the table after it."""
     path = bench.suite(profiles=["cpu1-mem256m", "cpu2-mem4"])
-    place = Place(parse_uri(HERE), cache)
+    place = MirroredFolder(parse_uri(HERE), cache)
     publisher = Publisher(place, bucket.connections)
     options = RunOptions(place.folder / below, cache, path.parent, shelf=publisher)
     return orchestrator.run_suite(gather(suite.load(path), options), options, FakeLauncher())
@@ -191,7 +190,7 @@ def test_killed_at_any_write_the_next_run_repairs(
                 if number > 1:
                     with pytest.raises(StoreError, match="another run holds it since"):
                         directly(bench, bucket, other(bench))
-                patch.setattr(lock, "LEASE_S", -1)
+                patch.setattr(publish, "LEASE_S", -1)
             again = directly(bench, bucket, bucket.cache if here else other(bench))
         assert len(records(bucket)) == 2
         if here:  # what was measured is not measured again
@@ -265,7 +264,7 @@ def test_of_two_jobs_of_one_key_the_first_stays(
         dying(patch, 4, Killed(), after=False)
         with pytest.raises(Killed):
             run()
-    monkeypatch.setattr(lock, "LEASE_S", -1)
+    monkeypatch.setattr(publish, "LEASE_S", -1)
     assert run(cache=other(bench)).exit_code == 0
     before = {
         each.name: each.etag for each in bucket.objects.list() if "report" not in each.name and ".lock" not in each.name
@@ -327,7 +326,7 @@ def folder(bucket: Bucket) -> Objects:
 
 def test_of_two_writers_one_is_told_to_wait(run: Call, bench: Bench, bucket: Bucket) -> None:
     suite = Objects(bucket.connections, S3Uri("bucket", "results/test-suite"))
-    with Lock(suite, "another").held():
+    with SuiteLock(suite, "another").held():
         refused = run()
         assert refused.exit_code == 1 and records(bucket) == []
         line = refused.stderr.splitlines()[-1]
@@ -344,37 +343,37 @@ def test_machines_that_share_a_cache_are_different_holders(monkeypatch: pytest.M
 
 def test_a_clone_of_this_machine_is_another_holder(folder: Objects) -> None:
     """It has our owner's name, and takes the lock for that of its own dead self."""
-    mine = Lock(folder, "a")
+    mine = SuiteLock(folder, "a")
     with mine.held():
         mine.confirm()
-        with Lock(folder, "a").held(), pytest.raises(StoreError, match="another run took it over"):
+        with SuiteLock(folder, "a").held(), pytest.raises(StoreError, match="another run took it over"):
             mine.confirm()
 
 
 def test_a_lock_that_was_let_go_is_free_and_one_that_is_held_is_not(folder: Objects) -> None:
-    with Lock(folder, "a").held():
-        with pytest.raises(StoreError, match="another run holds it"), Lock(folder, "b").held():
+    with SuiteLock(folder, "a").held():
+        with pytest.raises(StoreError, match="another run holds it"), SuiteLock(folder, "b").held():
             pass
-        with Lock(folder, "a").held():  # our own dead self
+        with SuiteLock(folder, "a").held():  # our own dead self
             pass
-    with Lock(folder, "b").held():
+    with SuiteLock(folder, "b").held():
         pass
 
 
 def test_who_was_taken_for_dead_writes_no_more(folder: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
-    slow = Lock(folder, "slow")
+    slow = SuiteLock(folder, "slow")
     with slow.held():
         slow.confirm()
         with monkeypatch.context() as patch:
-            patch.setattr(lock, "LEASE_S", -1)
-            quick = Lock(folder, "quick")
+            patch.setattr(publish, "LEASE_S", -1)
+            quick = SuiteLock(folder, "quick")
             with quick.held():
                 with pytest.raises(StoreError, match="another run took it over"):
                     slow.confirm()
                 with pytest.raises(StoreError, match="another run took it over"):
                     slow.confirm()
                 quick.confirm()
-    with Lock(folder, "third").held():  # the slow one did not let go of what was not its own
+    with SuiteLock(folder, "third").held():  # the slow one did not let go of what was not its own
         pass
 
 
@@ -387,11 +386,11 @@ def test_who_was_taken_for_dead_publishes_no_job(
     (tmp_path / "log.txt.gz").write_bytes(b"mine")
     if left:
         job.put("log.txt.gz", left)
-    slow = Lock(folder, "slow")
+    slow = SuiteLock(folder, "slow")
     with slow.held():
-        monkeypatch.setattr(lock, "LEASE_S", -1)
-        with Lock(folder, "quick").held():
-            monkeypatch.setattr(lock, "_RENEW_S", -1)  # it is long ago that S3 was asked
+        monkeypatch.setattr(publish, "LEASE_S", -1)
+        with SuiteLock(folder, "quick").held():
+            monkeypatch.setattr(publish, "_RENEW_S", -1)  # it is long ago that S3 was asked
             with pytest.raises(StoreError, match="another run took it over"):
                 publish.publish(tmp_path, job, slow)
     assert job.get("result.json", 10) is None
@@ -409,7 +408,7 @@ def test_an_answer_that_got_lost_is_no_lost_lock(folder: Objects, monkeypatch: p
         return written
 
     monkeypatch.setattr(Objects, "put_if", put)
-    held = Lock(folder, "a")
+    held = SuiteLock(folder, "a")
     with held.held():
         lost.clear()
         held.confirm()
@@ -419,10 +418,10 @@ def test_a_lock_that_is_none_of_ours_is_respected_until_it_is_old(
     folder: Objects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder.put(".lock", b"what is this")
-    with pytest.raises(StoreError, match="another run holds it"), Lock(folder, "a").held():
+    with pytest.raises(StoreError, match="another run holds it"), SuiteLock(folder, "a").held():
         pass
-    monkeypatch.setattr(lock, "LEASE_S", -1)
-    with Lock(folder, "a").held():
+    monkeypatch.setattr(publish, "LEASE_S", -1)
+    with SuiteLock(folder, "a").held():
         pass
 
 
@@ -432,10 +431,10 @@ def test_of_many_who_take_over_at_once_one_succeeds(folder: Objects, monkeypatch
 
     folder.put(".lock", b"of a dead run")
     ready, held = Barrier(6), Barrier(6)
-    monkeypatch.setattr(lock, "LEASE_S", -1)
+    monkeypatch.setattr(publish, "LEASE_S", -1)
 
     def take(name: str) -> bool:
-        mine = Lock(folder, name)
+        mine = SuiteLock(folder, name)
         found = mine._look()
         assert found is not None
         ready.wait()
@@ -450,7 +449,7 @@ def test_of_many_who_take_over_at_once_one_succeeds(folder: Objects, monkeypatch
 def test_a_lock_is_renewed_while_it_is_held(folder: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
     from threading import Event
 
-    monkeypatch.setattr(lock, "_RENEW_S", 0.01)
+    monkeypatch.setattr(publish, "_RENEW_S", 0.01)
     usual, renewed = Objects.put_if, Event()
 
     def put(*arguments: Any) -> str | None:
@@ -460,7 +459,7 @@ def test_a_lock_is_renewed_while_it_is_held(folder: Objects, monkeypatch: pytest
         return written
 
     monkeypatch.setattr(Objects, "put_if", put)
-    with Lock(folder, "a").held():
+    with SuiteLock(folder, "a").held():
         assert renewed.wait(30)
 
 

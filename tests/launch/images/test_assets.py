@@ -80,7 +80,7 @@ def test_a_wrong_checksum_names_file_expected_and_found(tmp_path: Path) -> None:
     assert not (tmp_path / "cache" / "files" / sha256(FILES["weights.bin"])).exists()
 
 
-def test_nowhere_to_be_found_names_all_that_was_tried(tmp_path: Path) -> None:
+def test_missing_file_names_all_tried_sources(tmp_path: Path) -> None:
     toy = asset(hub="someone/model", revision="0" * 40, package="toy==1", package_sha256="a" * 64)
     with pytest.raises(ImageError) as caught:
         assets.fetch("toy", toy, tmp_path / "cache", tmp_path)
@@ -88,7 +88,7 @@ def test_nowhere_to_be_found_names_all_that_was_tried(tmp_path: Path) -> None:
         assert part in str(caught.value)
 
 
-def test_what_is_not_pinned_is_refused_before_anything_is_asked(tmp_path: Path) -> None:
+def test_unpinned_asset_is_refused_before_any_download(tmp_path: Path) -> None:
     write(tmp_path / "models" / "model")
     (pinned,) = asset()
     bare = Asset(folder="model", licence="MIT", hub="someone/model", files=tuple(FILES))
@@ -98,7 +98,7 @@ def test_what_is_not_pinned_is_refused_before_anything_is_asked(tmp_path: Path) 
     assert not (tmp_path / "cache").exists()
 
 
-def test_the_hub_comes_first_and_fills_the_rest_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hub_is_first_and_other_sources_fill_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[list[str]] = []
 
     def hub(script: str, arguments: list[str], timeout_s: float | None) -> bool:
@@ -131,7 +131,7 @@ def as_sdist(target: Path, members: dict[str, bytes]) -> None:
 
 
 @pytest.mark.parametrize("pack", [as_wheel, as_sdist])
-def test_members_come_out_of_a_distribution_and_nothing_else(
+def test_only_members_are_extracted_from_a_distribution(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pack: type[None]
 ) -> None:
     options: list[str] = []
@@ -160,7 +160,7 @@ def test_a_link_in_an_sdist_is_no_file(tmp_path: Path, monkeypatch: pytest.Monke
         assets.fetch("toy", asset(package="toy==1", package_sha256="a" * 64), tmp_path / "cache", None)
 
 
-def test_a_hub_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_hub_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     start = time.monotonic()
     assert not assets._quiet_python("import time; time.sleep(60)", [], 0.2)
@@ -179,7 +179,7 @@ def lock(folder: Path, text: str = "toy==1 --hash=sha256:00\n") -> Path:
     return folder / "requirements.lock"
 
 
-def test_extra_indexes_are_asked_only_after_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_extra_indexes_are_used_only_after_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[bool] = []
 
     def download(options: list[str], target: Path) -> str | None:
@@ -266,7 +266,7 @@ def test_pip_itself_checks_the_hashes(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.slow
-def test_what_pip_did_not_foresee_is_told_by_its_last_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_internal_error_of_pip_is_its_last_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Such as a full disk; here no file may be larger than 100 kB."""
     wheel = pip_that_knows(tmp_path, monkeypatch, os.urandom(200_000))
     engine = lock(tmp_path / "toys", f"toy==1 --hash=sha256:{sha256(wheel.read_bytes())}\n")

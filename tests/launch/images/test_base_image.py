@@ -62,13 +62,13 @@ def test_a_base_is_pulled_by_digest_where_a_registry_answers(tmp_path: Path, arc
     assert client.built[0]["tag"] == tag
 
 
-def test_without_root_it_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bootstrap_without_root_names_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(ImageError, match=r"cannot be pulled \(no such host\), and only root.*connect to a registry"):
         ensure(Client(reachable=False), tmp_path)
 
 
-def test_without_mmdebstrap_and_apt_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_mmdebstrap_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(shutil, "which", lambda _: None)
     with pytest.raises(ImageError, match="install mmdebstrap"):
@@ -76,7 +76,7 @@ def test_without_mmdebstrap_and_apt_it_says_what_to_install(tmp_path: Path, monk
 
 
 @pytest.mark.slow
-def test_a_failed_bootstrap_shows_the_last_words_and_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_bootstrap_shows_its_last_lines_and_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     programs = tmp_path / "bin"
     programs.mkdir()
     (programs / "mmdebstrap").write_text("#!/bin/sh\necho planted: no such suite\nexit 1\n")
@@ -164,7 +164,7 @@ def test_each_platform_has_a_base_of_its_own() -> None:
     assert arm == f"{x86}-arm64"
 
 
-def test_the_base_is_decided_by_its_folder(tmp_path: Path) -> None:
+def test_recipe_of_a_base_hashes_its_folder(tmp_path: Path) -> None:
     shutil.copytree(catalog.images_dir() / "base", tmp_path / "base")
     shutil.copytree(catalog.images_dir() / "toolchain", tmp_path / "toolchain")
     for name in ("base", "toolchain"):

@@ -99,7 +99,7 @@ def test_a_full_engine_disk_is_no_fault_of_the_image(
         build(client, tmp_path)
 
 
-def test_a_build_that_prints_without_end_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_of_a_build_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(builder, "_LOG_CHARS", 1000)
     client = Scripted(
         {"stream": "Step 1/1 : RUN yes\n"},
@@ -128,7 +128,7 @@ def test_an_engine_that_is_gone_is_an_engine_error(toy: System) -> None:
             builder.find(cast(docker.DockerClient, Gone()), toy, platform=platform)
 
 
-def test_what_has_no_image_on_a_platform_says_why_before_anything_is_made(toy: System, tmp_path: Path) -> None:
+def test_missing_platform_is_refused_before_any_build(toy: System, tmp_path: Path) -> None:
     class Empty:
         images = property(lambda self: self)
 
@@ -204,7 +204,7 @@ def test_systems_of_one_engine_share_its_layers_and_equal_ones_their_image(
 
 
 @pytest.mark.docker
-def test_what_prepares_the_assets_runs_at_the_build_and_its_complaint_is_told(
+def test_prepare_runs_in_the_build_and_its_error_is_shown(
     built: docker.DockerClient, toy: System, tmp_path: Path
 ) -> None:
     (tmp_path / "models" / "model").mkdir(parents=True)
@@ -231,7 +231,7 @@ def test_what_prepares_the_assets_runs_at_the_build_and_its_complaint_is_told(
 
 
 @pytest.mark.docker
-def test_two_at_once_build_one_image(
+def test_concurrent_builds_make_one_image(
     logged: list[str], built: docker.DockerClient, toy: System, tmp_path: Path
 ) -> None:
     def ensure(_: int) -> builder.Image:
@@ -246,7 +246,7 @@ def test_two_at_once_build_one_image(
 
 
 @pytest.mark.docker
-def test_an_image_in_the_making_holds_up_no_other(built: docker.DockerClient, toy: System, tmp_path: Path) -> None:
+def test_build_does_not_block_other_images(built: docker.DockerClient, toy: System, tmp_path: Path) -> None:
     with filesystem.cache_lock(tmp_path, "harness-engine-other"), filesystem.cache_lock(tmp_path, "harness-other"):
         assert builder.ensure(built, toy, cache=tmp_path, models=None).size_bytes
 

@@ -66,7 +66,7 @@ def test_two_systems_of_one_name_are_refused(images: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["My System", "UPPER", "-x", "ü"])
-def test_a_name_that_no_container_or_run_could_bear_is_refused(images: Path, name: str) -> None:
+def test_invalid_system_name_is_refused(images: Path, name: str) -> None:
     plant(images, "x", name)
     with pytest.raises(FileError, match="system names are lower-case letters"):
         catalog.systems(images)
@@ -89,7 +89,7 @@ def test_a_name_that_no_container_or_run_could_bear_is_refused(images: Path, nam
         (UNPINNED.replace("w.bin", "../w.bin"), "must lie inside the folder"),
     ],
 )
-def test_a_wrong_system_file_says_what_is_wrong(images: Path, text: str, said: str) -> None:
+def test_mistake_in_a_system_file_is_named(images: Path, text: str, said: str) -> None:
     plant(images, "x", "y", text)
     with pytest.raises(FileError, match=f"x/systems/y.toml: .*{said}"):
         catalog.systems(images)
@@ -102,13 +102,13 @@ def test_own_engines_stand_beside_the_shipped_ones(images: Path, monkeypatch: py
     assert {"bm25", "minilm", "my-system"} <= catalog.systems().keys()
 
 
-def test_a_wrong_harness_images_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_harness_images_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HARNESS_IMAGES", "/no/such/folder")
     with pytest.raises(FileError, match="HARNESS_IMAGES: /no/such/folder is no folder"):
         catalog.systems()
 
 
-def test_what_is_shipped_can_be_read() -> None:
+def test_shipped_catalogue_is_valid() -> None:
     systems = catalog.systems(catalog.images_dir())
     assert systems["bm25"].params["k1"] == 0.9 and systems["bm25"].params["b"] == 0.4
     assert all(system.description for system in systems.values())
@@ -134,7 +134,7 @@ def test_a_system_made_of_others_is_marked_for_both(images: Path) -> None:
     assert both.told == "a system [not pinned: harness pin y] [† a small checkpoint]"
 
 
-def test_what_all_systems_of_an_engine_share_must_be_pinned(images: Path) -> None:
+def test_engine_assets_must_be_pinned(images: Path) -> None:
     plant(images, "x", "y", engine_text=UNPINNED)
     with pytest.raises(FileError, match=r"x/engine.toml: key 'assets': .* give sha256, not files"):
         catalog.systems(images)
@@ -165,7 +165,7 @@ def test_the_users_file_pins_a_shipped_system_and_replaces_no_pinned_one(tmp_pat
         catalog.systems(shipped, own)
 
 
-def test_what_an_engine_has_no_image_for_is_said_with_its_reason(images: Path) -> None:
+def test_missing_platform_has_its_reason(images: Path) -> None:
     stated = '[[not_for]]\nplatform = "linux/arm64"\nreason = "its compiler knows x86-64 alone"\n'
     plant(images, "x", "y", engine_text=stated)
     plant(images, "z", "gpu", engine_text=stated.replace('reason = "', 'accelerator = "cuda"\nreason = "'))
@@ -185,7 +185,7 @@ def test_what_an_engine_has_no_image_for_is_said_with_its_reason(images: Path) -
         ('platform = "arm64"\nreason = "none"\n', "platform"),
     ],
 )
-def test_nothing_is_left_out_without_a_reason(images: Path, stated: str, said: str) -> None:
+def test_not_for_needs_a_reason(images: Path, stated: str, said: str) -> None:
     plant(images, "x", "y", engine_text=f"[[not_for]]\n{stated}")
     with pytest.raises(FileError, match=f"engine.toml: .*{said}"):
         catalog.systems(images)
@@ -213,7 +213,7 @@ def test_a_joined_system_has_the_parameters_of_both_under_their_names(two_engine
     assert not both.fewer_hits_ok, "its own to declare"
 
 
-def test_a_parameter_set_for_one_reaches_that_one_and_its_image(two_engines: Path) -> None:
+def test_parameter_of_a_component_reaches_it_and_its_image(two_engines: Path) -> None:
     plant(two_engines, "vectors", "dense", DENSE + ASSET, 'prepare = "x"\nprepare_params = ["backend"]\n')
     plant(two_engines, "fusion", "plain", BOTH)
     plant(two_engines, "fusion", "deep", BOTH + '[search_params]\n"bm25.heap" = 200\n')
@@ -228,7 +228,7 @@ def test_a_parameter_set_for_one_reaches_that_one_and_its_image(two_engines: Pat
     assert recipe(deep) == recipe(plain) and recipe(quick) != recipe(plain), "weights were prepared for another backend"
 
 
-def test_what_one_of_them_is_it_is_too(two_engines: Path) -> None:
+def test_composite_system_inherits_flags_of_components(two_engines: Path) -> None:
     plant(two_engines, "lucene", "bm25", "result_cache = true\n")
     plant(two_engines, "vectors", "dense", 'stand_in = "a small one"\n')
     plant(two_engines, "fusion", "both", BOTH)
@@ -236,7 +236,7 @@ def test_what_one_of_them_is_it_is_too(two_engines: Path) -> None:
     assert both.result_cache and both.stand_in == "a small one"
 
 
-def test_each_is_told_apart_where_they_are_made(two_engines: Path) -> None:
+def test_components_json_describes_each_component(two_engines: Path) -> None:
     plant(two_engines, "vectors", "dense", DENSE, "resumable_builds = true\n")
     plant(two_engines, "fusion", "both", BOTH)
     for folder in ("lucene", "vectors"):
@@ -268,7 +268,7 @@ def test_each_is_told_apart_where_they_are_made(two_engines: Path) -> None:
         (BOTH + "[search_params]\ndense.tokens = 1\n", "key 'search_params.dense"),
     ],
 )
-def test_what_makes_no_system_is_refused(two_engines: Path, text: str, said: str) -> None:
+def test_invalid_components_are_refused(two_engines: Path, text: str, said: str) -> None:
     plant(two_engines, "fusion", "other", BOTH)
     plant(two_engines, "fusion", "both", text)
     with pytest.raises(FileError, match=said) as caught:
@@ -277,7 +277,7 @@ def test_what_makes_no_system_is_refused(two_engines: Path, text: str, said: str
 
 
 @pytest.mark.parametrize("whose", ["the engine's", "the system's"])
-def test_two_with_other_files_in_one_place_are_refused(two_engines: Path, whose: str) -> None:
+def test_components_with_conflicting_files_are_refused(two_engines: Path, whose: str) -> None:
     plant(two_engines, "fusion", "both", BOTH)
     plant(two_engines, "lucene", "bm25", ASSET)
     same = ("", ASSET) if whose == "the engine's" else (ASSET, "")

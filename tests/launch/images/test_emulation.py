@@ -58,12 +58,14 @@ def ensure(engine: Engine, cache: Path, platform: str = ARM64) -> list[str]:
     return lines
 
 
-def test_the_engines_own_platform_takes_nothing(listed: Path, tmp_path: Path) -> None:
+def test_own_platform_needs_no_emulator(listed: Path, tmp_path: Path) -> None:
     engine = Engine(listed)
     assert ensure(engine, tmp_path, "linux/amd64") == [] and engine.removed == []
 
 
-def test_without_root_it_says_what_to_install(listed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_emulator_names_the_packages_without_root(
+    listed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(emulation, "can_install", lambda: False)
     engine = Engine(listed)
     with pytest.raises(ImageError) as raised:
@@ -75,7 +77,9 @@ def test_without_root_it_says_what_to_install(listed: Path, tmp_path: Path, monk
     assert engine.removed, "nothing of the trial stays"
 
 
-def test_as_root_on_debian_it_is_installed_once(listed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_emulator_is_installed_once_as_root_on_debian(
+    listed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     line = b":qemu-aarch64:M::\\x7fELF:\\xff:/usr/bin/qemu:OPF\n"
     installed: list[str] = []
 
@@ -114,7 +118,7 @@ def test_a_step_that_fails_is_named(listed: Path, tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize(("platform", "machine"), [("linux/amd64", 62), (ARM64, 183)])
-def test_the_program_that_is_tried_is_of_its_platform(platform: str, machine: int) -> None:
+def test_probe_program_is_of_its_platform(platform: str, machine: int) -> None:
     program = emulation._program(platform)
     assert program.startswith(b"\x7fELF\x02\x01\x01") and struct.unpack_from("<HH", program, 16) == (2, machine)
 
@@ -126,7 +130,7 @@ def test_this_host_runs_its_own_programs(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.docker
-def test_an_engine_is_asked_by_a_container(engine: docker.DockerClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_engine_runs_is_tried_with_a_container(engine: docker.DockerClient, monkeypatch: pytest.MonkeyPatch) -> None:
     own = emulation.native(engine)
     assert emulation.engine_runs(engine, own)
     monkeypatch.setattr(emulation, "_program", lambda _: b"\x7fELF of no machine at all")

@@ -10,13 +10,13 @@ from harness.pricing.instances import ARCHITECTURES
 
 
 @pytest.mark.parametrize("name", ["linux/arm64", "arm64", "aarch64", "AARCH64"])
-def test_all_names_mean_the_same(name: str) -> None:
+def test_all_names_of_a_platform_are_parsed(name: str) -> None:
     platform = platforms.parse(name)
     assert platform == "linux/arm64" == platforms.of_machine("aarch64")
     assert (platforms.debian(platform), platforms.kernel(platform)) == ("arm64", "aarch64")
 
 
-def test_what_images_are_not_made_for_is_usage() -> None:
+def test_unknown_platform_is_a_usage_error() -> None:
     with pytest.raises(UnknownName, match="unknown platform 'linux/arm46'; did you mean 'linux/arm64'"):
         platforms.parse("linux/arm46")
     assert platforms.of_machine("riscv64") == "linux/riscv64"

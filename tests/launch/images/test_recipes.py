@@ -18,19 +18,19 @@ from tests.support.toy_dataset import with_asset
 
 
 @pytest.mark.parametrize("name", ["Dockerfile", "adapter.py", "requirements.lock"])
-def test_every_file_of_the_build_decides_the_recipe(toy: System, name: str) -> None:
+def test_each_file_of_the_build_changes_the_recipe(toy: System, name: str) -> None:
     before = recipe(toy)
     with (toy.engine_dir / name).open("a") as file:
         file.write("# more\n")
     assert recipe(toy) != before
 
 
-def test_assets_decide_the_recipe(toy: System) -> None:
+def test_assets_change_the_recipe(toy: System) -> None:
     recipes = {recipe(toy), recipe(with_asset(toy, "a" * 64)), recipe(with_asset(toy, "b" * 64))}
     assert len(recipes | {recipe(with_asset(toy, "a" * 64, "other"))}) == 4
 
 
-def test_parts_and_what_is_prepared_decide_the_recipe(toy: System, tmp_path: Path) -> None:
+def test_shared_code_and_prepare_change_the_recipe(toy: System, tmp_path: Path) -> None:
     part = tmp_path / "shared" / "common"
     part.mkdir(parents=True)
     (part / "__init__.py").write_text("x = 1\n")
@@ -45,7 +45,7 @@ def test_parts_and_what_is_prepared_decide_the_recipe(toy: System, tmp_path: Pat
     assert engine_recipe(toy) != engine
 
 
-def test_packages_of_a_part_come_into_the_build_and_decide_the_recipe(toy: System, tmp_path: Path) -> None:
+def test_packages_of_shared_code_change_the_build_and_recipe(toy: System, tmp_path: Path) -> None:
     part = tmp_path / "shared" / "common"
     part.mkdir(parents=True)
     toy, before = toy.model_copy(update={"shared": (part,)}), engine_recipe(toy)
@@ -105,7 +105,7 @@ def test_a_component_for_an_accelerator_names_the_joined_image(toy: System, tmp_
     assert [each.image for each in there.components] == [toy.name, "able-cuda"] and recipe(there) != recipe(both)
 
 
-def test_components_decide_the_recipe(toy: System) -> None:
+def test_components_change_the_recipe(toy: System) -> None:
     first, second = (toy.model_copy(update={"name": name}) for name in ("first", "second"))
     both = toy.model_copy(update={"components": (first, second)})
     assert recipe(both) != recipe(toy)
@@ -113,14 +113,14 @@ def test_components_decide_the_recipe(toy: System) -> None:
     assert recipe(changed) != recipe(both)
 
 
-def test_descriptions_and_parameters_do_not(toy: System) -> None:
+def test_descriptions_and_parameters_keep_the_recipe(toy: System) -> None:
     before = recipe(toy)
     (toy.engine_dir / "engine.toml").write_text('description = "other words"\n')
     (toy.engine_dir / "__pycache__").mkdir()
     assert recipe(toy.model_copy(update={"search_params": {"k1": 1.2}})) == before
 
 
-def test_the_driver_in_the_image_imports_nothing_that_is_not_there() -> None:
+def test_driver_imports_only_files_of_the_image() -> None:
     driver = driver_files()
     for path in driver.values():
         for node in ast.walk(ast.parse(path.read_text())):
@@ -146,7 +146,7 @@ def listed(packed: bytes) -> dict[str, tarfile.TarInfo]:
         return {entry.name: entry for entry in tar}
 
 
-def test_the_context_holds_what_is_needed_and_nothing_of_the_host(toy: System, tmp_path: Path) -> None:
+def test_context_holds_the_inputs_and_nothing_of_the_host(toy: System, tmp_path: Path) -> None:
     (tmp_path / "files").mkdir()
     (tmp_path / "wheels").mkdir()
     (tmp_path / "wheels" / "a.whl").touch(mode=0o600)

@@ -90,7 +90,7 @@ def checkout(s3: Any, bucket: str, key: str, sha256: str) -> Path:
 
 
 def main(*given: str) -> int:
-    """Do the part; return the box agent's exit code."""
+    """Do the part; return the worker agent's exit code."""
     lock, index, work, region, pins, run_id, submission, key, sha256 = given
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     threading.Thread(target=die_with, args=(Path(lock),), daemon=True).start()

@@ -1,0 +1,163 @@
+"""The bundle: harness as workers run it, its pinned packages, and the user data that installs both."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import harness
+from harness.aws.clients import S3Uri
+from harness.aws.cloud_run.records import VERSION, ShippedInput
+from harness.config import data_root
+from harness.errors import UsageError
+from harness.jobs import environment
+from harness.launch.images.catalog import own_images_dir
+
+LOCK = "requirements.lock"
+# The user's own engines, if there are some (HARNESS_IMAGES).
+OWN_IMAGES = "own-images"
+_DATA = ("images", "instance_profiles", "datasets")
+_LEFT_OUT = ("__pycache__", "shipped")
+_MOST_BYTES = 512 << 20
+# Packages without wheels for arm64, which a worker does not need: it scores no run.
+_X86_ONLY = ("pytrec-eval-terrier",)
+# Packages that the user's machine alone needs: for figures, data frames, public collections and checkpoints.
+LOCAL_ONLY = {
+    *("matplotlib", "contourpy", "cycler", "fonttools", "kiwisolver", "pillow", "pyparsing"),
+    "pandas",
+    *("ir-datasets", "lxml", "lz4", "nltk", "defusedxml", "joblib", "regex", "tqdm"),
+    *("huggingface-hub", "anyio", "filelock", "fsspec", "h11", "hf-xet", "httpcore2", "httpx2", "truststore"),
+}
+# EC2's own limit, before it is encoded.
+MAXIMUM_USER_DATA_BYTES = 16_384
+_TEMPLATE = Path(__file__).resolve().parent / "user-data.sh"
+# boto3 and its dependencies: with these a worker fetches the bundle, which pins the other packages.
+BOTO3 = ("boto3", "botocore", "jmespath", "python-dateutil", "s3transfer", "six", "urllib3")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_ACCESS_KEY = re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}\b")
+_ACCOUNT = re.compile(r"(?<!\d)\d{12}(?!\d)")
+_SECRET_VARIABLES = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ACCESS_KEY_ID")
+
+
+def bundle_entries() -> list[tuple[str, Path | bytes]]:
+    """Return all files of the bundle by their names in it, sorted."""
+    package = Path(harness.__file__).resolve().parent
+    found: dict[str, Path | bytes] = {}
+    for name, folder in (("harness", package), *((name, data_root() / name) for name in _DATA)):
+        found |= {f"{name}/{path.relative_to(folder).as_posix()}": path for path in _files(folder)}
+    own = own_images_dir()
+    for engine in sorted(own.iterdir()) if own else ():
+        # The user's folder may hold other files, too: only engines and systems are shipped.
+        if engine.is_dir() and ((engine / "engine.toml").is_file() or (engine / "systems").is_dir()):
+            for path in _files(engine):
+                found[f"{OWN_IMAGES}/{engine.name}/{path.relative_to(engine).as_posix()}"] = path
+    found[LOCK] = lock().encode()
+    found[f"harness/{environment.COMMIT_FILE}"] = f"{environment.commit() or ''}\n".encode()
+    size = sum(each.stat().st_size for each in found.values() if isinstance(each, Path))
+    if size > _MOST_BYTES:
+        raise UsageError(
+            f"harness and the engines take {size >> 20} MiB, more than {_MOST_BYTES >> 20}: no weights belong there;"
+            " declare them as assets, and move other files out of HARNESS_IMAGES"
+        )
+    return sorted(found.items())
+
+
+def lock() -> str:
+    """Return a worker's packages, pinned with hashes, for both architectures."""
+    text = (Path(__file__).resolve().parent / LOCK).read_text(encoding="utf-8")
+    # A package's line, and the lines of its hashes below it.
+    packages = re.split(r"^(?=[a-z])", text, flags=re.MULTILINE)
+    needed = [each for each in packages if each.partition("==")[0] not in LOCAL_ONLY]
+    return "".join(
+        each.replace(" \\", " ; platform_machine == 'x86_64' \\", 1) if each.partition("==")[0] in _X86_ONLY else each
+        for each in needed
+    )
+
+
+def pins(*names: str) -> list[str]:
+    """Return some packages' requirements from the lock, each on one line."""
+    joined = lock().replace("\\\n", " ").splitlines()
+    known = {line.partition("==")[0]: " ".join(line.split()) for line in joined if ";" not in line}
+    return [known[name] for name in names]
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """Yield harness's own files of a folder."""
+    listed = _listed(folder)
+    for place, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _LEFT_OUT)
+        for name in sorted(names):
+            path = Path(place, name)
+            hidden = name.startswith(".") or name.endswith((".pyc", "~"))
+            if not hidden and path.is_file() and (listed is None or path in listed):
+                yield path
+
+
+def _listed(folder: Path) -> set[Path] | None:
+    """List a checkout's files that git does not ignore; ``None`` elsewhere."""
+    if not (data_root() / ".git").exists() or not folder.is_relative_to(data_root()):
+        return None
+    command = ["git", "-C", str(folder), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    with suppress(OSError, subprocess.CalledProcessError):
+        done = subprocess.run(command, capture_output=True, check=True)
+        return {folder / os.fsdecode(name) for name in done.stdout.split(b"\0") if name}
+    return None
+
+
+@dataclass(frozen=True)
+class BootOptions:
+    """A worker's part and lifetime; ``gpus``: refuse to go on without."""
+
+    work: S3Uri
+    run_id: str
+    part: str
+    bundle: ShippedInput
+    region: str
+    limit_s: int
+    gpus: bool
+
+
+def refuse_accounts(work: S3Uri) -> None:
+    """Refuse a work place with an account's number: logs name it."""
+    if _ACCOUNT.search(str(work)):
+        raise UsageError(
+            "the work place has twelve digits in its name, as accounts have, and harness writes none of those down;"
+            " choose another bucket or prefix"
+        )
+
+
+def render_user_data(boot: BootOptions) -> str:
+    """Return the bash script for Amazon Linux 2023 and Debian 12."""
+    for what, name in (("run id", boot.run_id), ("part", boot.part), ("region", boot.region)):
+        if not _NAME.fullmatch(name):
+            raise UsageError(f"{what} {name!r}: letters, digits, '.', '_' and '-' only")
+    refuse_accounts(boot.work)
+    if boot.limit_s < 60:
+        raise UsageError(f"a worker that may live {boot.limit_s} s does nothing; allow at least a minute")
+    values = {
+        "WORK": shlex.quote(str(boot.work)),
+        "RUN": boot.run_id,
+        "PART": boot.part,
+        "BUNDLE": shlex.quote(boot.bundle.name),
+        "BUNDLE_SHA256": shlex.quote(boot.bundle.sha256),
+        "LIMIT_S": str(boot.limit_s),
+        "GPUS": "yes" if boot.gpus else "no",
+        "REGION": boot.region,
+        "VERSION": str(VERSION),
+        "PINS": "\n".join(pins(*BOTO3)),
+    }
+    text = re.sub(r"@([A-Z0-9_]+)@", lambda found: values[found[1]], _TEMPLATE.read_text(encoding="utf-8"))
+    size = len(text.encode())
+    if size > MAXIMUM_USER_DATA_BYTES:
+        raise UsageError(
+            f"user data of {size:,} bytes, EC2 takes {MAXIMUM_USER_DATA_BYTES:,}; shorten the prefix of {boot.work}"
+        )
+    if _ACCESS_KEY.search(text) or any(value and value in text for value in map(os.environ.get, _SECRET_VARIABLES)):
+        raise UsageError("user data would hold an AWS key, which anyone on the machine can read; is it in --work?")
+    return text
