@@ -21,7 +21,7 @@ import pytest
 from harness.analysis import rows
 from harness.errors import FileError, StoreError, UnknownName
 from harness.jobs import indexes
-from harness.launch.base import Ended, LaunchRequest
+from harness.launch.base import LaunchEnd, LaunchRequest
 from harness.launch.fake import FakeLauncher
 from harness.pricing import prices
 from harness.records import Envelope, Isolation, Outcome
@@ -444,7 +444,7 @@ def test_a_cache_that_is_not_ours_to_write_costs_no_result(bench: Bench) -> None
     bench.run(FakeLauncher())
 
     class Removing(FakeLauncher):
-        def launch(self, job: LaunchRequest, progress: Any) -> Ended:
+        def launch(self, job: LaunchRequest, progress: Any) -> LaunchEnd:
             ended = super().launch(job, progress)
             shutil.rmtree(job.index_dir.parent)
             return ended
