@@ -1,4 +1,4 @@
-"""Publish jobs to S3: the files of each first, its record last, nothing of a finished job ever overwritten."""
+"""Publish jobs to S3 under a suite's lock: files first, the record last, a finished job never overwritten."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class KeyTaken(StoreError):
 
 
 class Publisher:
-    """Publishes a store's files from a mirror (a :class:`harness.results.store.Shelf`).
+    """Publisher of a store's files from a mirror (a :class:`harness.results.store.Shelf`).
 
     A job is whole in S3 before it is in the mirror; until then it waits in a folder of its own, from which the next run
     publishes it if this one dies.
