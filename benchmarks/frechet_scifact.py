@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from harness.analysis.stored_runs import runs_of_results
+from harness.analysis.stored_runs import read_stored_runs
 from harness.config import data_root
 
 SEED = 2024
@@ -110,7 +110,7 @@ def runs(out: Path) -> None:
     """The run files."""
     folder = out / "runs"
     folder.mkdir(exist_ok=True)
-    found = {each.dataset: each for each in runs_of_results(out / "results" / "frechet")}
+    found = {each.dataset: each for each in read_stored_runs(out / "results" / "frechet")}
     rankings = {name: found[dataset].runs[system].rankings for name, (system, dataset) in _MEASURED.items()}
     queries = found["scifact"].query_ids
     with gzip.open(data_root() / "datasets" / "scifact" / "corpus.jsonl.gz", "rt", encoding="utf-8") as lines:

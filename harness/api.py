@@ -81,8 +81,8 @@ def table(
     names = measures.split() if isinstance(measures, str) else measures
     place = _cache(cache)
     snapshot = prices.snapshot(_date(as_of), region=region, term=term)
-    measured = results_folder.rows_of(_folder(results, place), tuple(names or measure_names.DEFAULT), cache=place)
-    return results_folder.priced(measured, row_pricing.tariff(snapshot))
+    measured = results_folder.load_rows(_folder(results, place), tuple(names or measure_names.DEFAULT), cache=place)
+    return row_pricing.price(measured, row_pricing.tariff(snapshot))
 
 
 def stored(results: Place, *, cache: Place | None = None) -> tuple[StoredJob, ...]:

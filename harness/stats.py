@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from harness.errors import StoreError
 
@@ -44,7 +45,7 @@ MIN_QUERIES = {"p50": 11, "p90": 64, "p95": 130, "p99": 662, "p99.9": 6636}
 
 
 @dataclass(frozen=True)
-class Summary:
+class LatencySummary:
     """Latency of one cell.  ``trial_spread_s`` is the standard deviation of the trial means (``None`` below two).
 
     ``mean_s`` and ``percentiles_s`` carry the interval for other such queries in fresh processes.  ``like_queries_s``
@@ -71,7 +72,7 @@ def summarise(
     *,
     jobs: Sequence[int] | None = None,
     shown: Collection[str] = tuple(MIN_QUERIES),
-) -> Summary:
+) -> LatencySummary:
     """Describe the timed samples of one cell (no warm-up rows).
 
     Args:
@@ -114,7 +115,7 @@ def summarise(
     }
     again = {name: measured_again(of, these[name], several=several) for name, of in like.items()}
     means = grid[whole].mean(axis=1)
-    return Summary(
+    return LatencySummary(
         queries=len(names),
         trials=len(numbers),
         mean_s=again.pop("mean"),
@@ -127,11 +128,13 @@ def summarise(
     )
 
 
-def nothing(reason: str, shown: Collection[str], queries: int = 0, trials: int = 0) -> Summary:
+def nothing(reason: str, shown: Collection[str], queries: int = 0, trials: int = 0) -> LatencySummary:
     """The summary of samples that give no latency of single queries."""
     missing = Estimate(None, reason=reason)
     none = dict.fromkeys(shown, missing)
-    return Summary(queries, trials, missing, none, {"mean": missing, **none}, {"mean": missing, **none}, none, (), None)
+    return LatencySummary(
+        queries, trials, missing, none, {"mean": missing, **none}, {"mean": missing, **none}, none, (), None
+    )
 
 
 def _read(name: str, latency_s: Floats) -> float:
@@ -316,3 +319,83 @@ def _at(ordered: Floats, share: float) -> float:
     # The guard keeps 0.95 * 200 from becoming rank 191 by rounding.
     rank = int(np.ceil(share * len(ordered) - 1e-9))
     return float(ordered[min(max(rank, 1), len(ordered)) - 1])
+
+
+def variance_components(latency_s: Floats, jobs: Sequence[int]) -> dict[str, Estimate]:
+    """Split the spread of latencies into standard deviations by query, trial, job and residual.
+
+    ``residual`` is what changes from one asking of a query to the next.  A part that the design cannot separate is
+    missing, with the reason.
+
+    Args:
+        latency_s: shape (queries, trials), seconds; every trial timed every query.
+        jobs: the job of each trial, shape (trials,).
+    """
+    queries, trials = latency_s.shape
+    numbers, job = np.unique(np.asarray(jobs, dtype=np.int64), return_inverse=True)
+    if queries < 2 or trials < 2:
+        least = "2 queries" if queries < 2 else "2 whole trials"
+        missing = Estimate(None, reason=f"the split needs {least}")
+        return dict.fromkeys(("query", "trial", "job", "residual"), missing)
+    of_query, of_trial = latency_s.mean(axis=1), latency_s.mean(axis=0)
+    left = latency_s - of_query[:, None] - of_trial[None, :] + latency_s.mean()
+    residual = float(np.sum(left**2)) / ((queries - 1) * (trials - 1))
+    query = float(np.var(of_query, ddof=1)) - residual / trials
+    trial, between_jobs = _between_trials(of_trial, job, len(numbers), residual / queries)
+    return {"query": _root(query), "trial": trial, "job": between_jobs, "residual": _root(residual)}
+
+
+def _between_trials(of_trial: Floats, job: Ints, jobs: int, residual: float) -> tuple[Estimate, Estimate]:
+    """Return the spread of trials within a job and of jobs, without the residual's part of a trial's mean."""
+    if jobs == 1:
+        alone = Estimate(None, reason="one job only: nothing to compare")
+        return _root(float(np.var(of_trial, ddof=1)) - residual), alone
+    trials_a_job = np.bincount(job)
+    if len(set(trials_a_job.tolist())) > 1:
+        unequal = Estimate(None, reason="the jobs hold unequal numbers of whole trials")
+        return unequal, unequal
+    of_job = np.bincount(job, weights=of_trial) / trials_a_job
+    between = float(np.var(of_job, ddof=1))
+    if trials_a_job[0] == 1:
+        coincide = Estimate(None, reason="each job ran one trial: the two coincide")
+        return coincide, _root(between - residual, "holds the trial's part too")
+    within = float(np.sum((of_trial - of_job[job]) ** 2)) / (len(of_trial) - jobs)
+    return _root(within - residual), _root(between - within / trials_a_job[0])
+
+
+def _root(variance: float, reason: str | None = None) -> Estimate:
+    return Estimate(max(0.0, variance) ** 0.5, reason=reason)
+
+
+def ranks(
+    values: ArrayLike, *, ties: Literal["min", "mean"], descending: bool = False, equal_within: float = 0.0
+) -> Floats:
+    """Rank values from 1 along the last axis; ``None`` and ``nan`` have no rank (``nan``).
+
+    Args:
+        values: numbers, of any shape.
+        ties: the rank that equal values share: the best of theirs, or their mean.
+        descending: the largest value has rank 1, not the smallest.
+        equal_within: neighbours in the order that differ by no more are equal.
+    """
+    keys = np.asarray(values, dtype=np.float64)
+    keys = -keys if descending else keys
+    order = np.argsort(keys, axis=-1, kind="stable")  # nan comes last
+    ordered = np.take_along_axis(keys, order, axis=-1)
+    with np.errstate(invalid="ignore"):
+        apart = (ordered[..., 1:] != ordered[..., :-1]) & ~(np.diff(ordered, axis=-1) <= equal_within)
+    edge = np.ones((*keys.shape[:-1], 1), dtype=bool)
+    place = np.arange(1.0, keys.shape[-1] + 1)
+    shared = np.maximum.accumulate(np.where(np.concatenate((edge, apart), axis=-1), place, 0.0), axis=-1)
+    if ties == "mean":
+        last = np.where(np.concatenate((apart, edge), axis=-1), place, np.inf)
+        shared = (shared + np.minimum.accumulate(last[..., ::-1], axis=-1)[..., ::-1]) / 2
+    found = np.empty_like(keys)
+    np.put_along_axis(found, order, np.where(np.isnan(ordered), np.nan, shared), axis=-1)
+    return found
+
+
+def competition_ranks(values: Sequence[float | None], *, descending: bool = False) -> list[int | None]:
+    """Rank values from 1; equal ones share the best of their ranks, and a missing one has none."""
+    found = ranks([math.nan if value is None else float(value) for value in values], ties="min", descending=descending)
+    return [None if math.isnan(rank) else int(rank) for rank in found.tolist()]

@@ -13,7 +13,6 @@ from click.testing import CliRunner
 
 from checkpoints import small
 from harness import report
-from harness.analysis import results_folder
 from harness.analysis.table import Cause
 from harness.cli import main
 from harness.jobs import suite
@@ -24,6 +23,7 @@ from harness.pricing import instances, prices
 from harness.results import reader
 from scripts.docs import generate
 from tests.conftest import Bench
+from tests.support.stored_jobs import build_table
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -111,7 +111,7 @@ def test_the_version_is_one() -> None:
 def test_the_demo_page_shows_the_columns_and_notes_of_today(bench: Bench) -> None:
     bench.run(FakeLauncher(), bench.suite())
     jobs = reader.read_jobs(bench.results)
-    made = report.render(results_folder.build(jobs, snapshot=prices.snapshot()), "md").splitlines()
+    made = report.render(build_table(jobs, snapshot=prices.snapshot()), "md").splitlines()
     page = (ROOT / "docs" / "reference" / "quickstart.md").read_text(encoding="utf-8").splitlines()
     (header,) = [line for line in made if line.startswith("| system")]
     assert header in page

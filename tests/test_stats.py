@@ -1,5 +1,6 @@
 import math
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from harness.errors import StoreError
 from harness.stats import Estimate
 
 
-def summarise(values: Sequence[Sequence[float]]) -> stats.Summary:
+def summarise(values: Sequence[Sequence[float]]) -> stats.LatencySummary:
     """Trials x queries -> summary."""
     rows = [(f"q{q}", t, value) for t, trial in enumerate(values) for q, value in enumerate(trial)]
     return stats.summarise([r[0] for r in rows], [r[1] for r in rows], [r[2] for r in rows])
@@ -297,3 +298,41 @@ def test_samples_that_cannot_be_are_refused(
 ) -> None:
     with pytest.raises(StoreError, match=message):
         stats.summarise(ids, trials, latency)
+
+
+@pytest.mark.parametrize(
+    ("ties", "descending", "expected"),
+    [
+        ("min", False, [3, 1, 3, np.nan, 2, 5]),
+        ("min", True, [2, 5, 2, np.nan, 4, 1]),
+        ("mean", False, [3.5, 1, 3.5, np.nan, 2, 5]),
+        ("mean", True, [2.5, 5, 2.5, np.nan, 4, 1]),
+    ],
+)
+def test_ranks_shares_ties(ties: Literal["min", "mean"], descending: bool, expected: list[float]) -> None:
+    values = np.array([3.0, -1.0, 3.0, np.nan, 0.0, np.inf])
+    found = stats.ranks(values, ties=ties, descending=descending)
+    np.testing.assert_array_equal(found, expected)
+    grid = stats.ranks(np.stack([values, values[::-1]]), ties=ties, descending=descending)
+    np.testing.assert_array_equal(grid, [expected, expected[::-1]])
+
+
+def test_ranks_ties_values_within_a_tolerance() -> None:
+    values = np.array([1.0, 1.0 + 5e-13, 2.0])
+    assert stats.ranks(values, ties="mean", equal_within=1e-12).tolist() == [1.5, 1.5, 3.0]
+    assert stats.ranks(values, ties="mean").tolist() == [1.0, 2.0, 3.0]
+    assert stats.ranks(np.array([np.inf, np.inf, -np.inf]), ties="min").tolist() == [2.0, 2.0, 1.0]
+    assert stats.ranks(np.zeros((2, 0)), ties="mean").shape == (2, 0)
+
+
+def test_ranks_agrees_with_scipy() -> None:
+    rng = np.random.default_rng(5)
+    for _ in range(50):
+        values = rng.integers(0, 6, size=(3, 12)).astype(float)
+        np.testing.assert_array_equal(stats.ranks(values, ties="mean"), scipy.stats.rankdata(values, axis=1))
+        np.testing.assert_array_equal(stats.ranks(values, ties="min"), scipy.stats.rankdata(values, "min", axis=1))
+
+
+def test_competition_ranks_leaves_missing_values_without_a_rank() -> None:
+    assert stats.competition_ranks([3.0, None, 5.0, 3.0, 1.0]) == [2, None, 4, 2, 1]
+    assert stats.competition_ranks([]) == []

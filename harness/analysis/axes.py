@@ -1,4 +1,4 @@
-"""What systems are weighed by: accuracy, and what it costs.  Each axis with its unit and the side that is better."""
+"""Axes that systems are weighed by (accuracy and costs), and groups of rows that may be compared."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ACCURACY = "accuracy"
 
 @dataclass(frozen=True)
 class Axis:
-    """One thing to weigh: ``higher`` is better or not, and ``read`` gives a priced row's figure in ``unit``."""
+    """One property to weigh; ``read`` gives a priced row's figure in ``unit``."""
 
     name: str
     label: str
@@ -27,12 +27,12 @@ class Axis:
 
 
 def accuracy(measure: str) -> Axis:
-    """A measure in points: a hundred times its value, as papers print it."""
+    """Return the axis of a measure in points: a hundred times its value, as papers print it."""
     return Axis(ACCURACY, measure, "points", True, lambda row: _scaled(row.measures.get(measure, _UNMEASURED), 100))
 
 
 def axis(name: str, measure: str) -> Axis:
-    """The axis of that name; ``measure`` is what accuracy is.
+    """Return the axis of that name; ``measure`` is what accuracy is.
 
     Raises:
         UnknownName: there is no such axis.
@@ -45,7 +45,7 @@ def axis(name: str, measure: str) -> Axis:
 
 
 def _cost(row: Row) -> Estimate:
-    """US$ per million queries by the model that the row's scenario has."""
+    """Return US$ per million queries by the model of the row's scenario."""
     return row.usd_per_million if row.scenario == "single_stream" else row.usd_per_million_saturated
 
 
@@ -70,14 +70,11 @@ OTHERS = {
     )
 }
 
-# MERGED harness.analysis.axes: Which rows may be compared: those that answered the same questions over the same documents in
-# the same way.
 
+class ComparisonGroup(NamedTuple):
+    """The properties that rows must share to be compared: the same questions over the same documents in the same way.
 
-class Place(NamedTuple):
-    """What rows must have in common to be compared; rows of other places are never ranked together.
-
-    ``suite`` is told of published rows alone: a paper's tables are not of one measurement, suites of one dataset are.
+    ``suite`` is set for published rows only, because a paper's tables are separate measurements.
     """
 
     dataset: str
@@ -91,9 +88,9 @@ class Place(NamedTuple):
     corpus_sha256: str | None
 
 
-def of(row: Row) -> Place:
-    """Where a row is compared."""
-    return Place(
+def comparison_group(row: Row) -> ComparisonGroup:
+    """Return the group of rows that a row may be compared with."""
+    return ComparisonGroup(
         row.dataset,
         row.scenario,
         row.isolation.value,

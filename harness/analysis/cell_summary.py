@@ -1,17 +1,18 @@
-"""The stored jobs of one cell -> what was measured: latencies, throughput, stages, and how far they can be trusted."""
+"""Statistics of a cell's pooled jobs: latencies, throughput, stages, and the evidence for its verdict."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Sequence
+import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Generic
 
 import numpy as np
 from numpy.typing import NDArray
 
 from harness import stats
-from harness.analysis import pooling, throughput, timings, validity
+from harness.analysis import timings, validity
+from harness.analysis.pooling import Pool
 from harness.analysis.table import Timing
 from harness.analysis.timings import Timings
 from harness.analysis.validity import machine_speed, sample_checks
@@ -22,7 +23,7 @@ from harness.records import Outcome
 from harness.results.attempts import AnyJob
 from harness.results.reader import most_hits
 from harness.results.schema import Result
-from harness.stats import Estimate
+from harness.stats import Estimate, LatencySummary
 from harness.untrusted import sha256
 
 # The percentiles that a table shows.
@@ -31,13 +32,16 @@ _MISSING = Estimate(None)
 
 
 @dataclass(frozen=True)
-class Latency(stats.Summary):
-    """All that the samples of a cell say.  A figure that its scenario does not have is missing with a reason.
+class CellSummary:
+    """Statistics of one cell.  A figure that its scenario does not have is missing, with a reason.
 
-    ``by_query_s`` has each query's mean over its trials, ``quantiles_s`` all timed samples at
-    :data:`harness.evaluation.per_query.SHARES`; both are empty where the scenario has no latency of single queries.
+    ``latency`` is ``None`` where no samples can be used, for ``reason``.  ``by_query_s`` has each query's mean over its
+    trials, ``quantiles_s`` all timed samples at :data:`harness.evaluation.per_query.SHARES`; both are empty where the
+    scenario has no latency of single queries.  ``facts`` and ``disagreements`` are evidence for :func:`assess`.
     """
 
+    latency: LatencySummary | None = None
+    reason: str | None = None
     throughput_qps: Estimate = _MISSING
     service_s: Timing | None = None
     stages_s: dict[str, Timing] = field(default_factory=dict)
@@ -45,92 +49,61 @@ class Latency(stats.Summary):
     notes: tuple[str, ...] = ()
     by_query_s: dict[str, float] = field(default_factory=dict)
     quantiles_s: tuple[float, ...] = ()
-
-
-@dataclass(frozen=True)
-class Measured(Generic[AnyJob]):
-    """A cell: its pooled jobs, what they say, and the verdict.  ``why_not``: why there are no latencies.
-
-    ``facts`` and ``disagreements`` are what the verdict was made of beside the results.
-    """
-
-    pool: pooling.Pool[AnyJob]
-    latency: Latency | None
-    why_not: str | None
-    verdict: validity.Assessment
     facts: sample_checks.SampleFacts | None = None
     disagreements: int | None = None
 
 
-def measure(
-    stored: Iterable[AnyJob],
-    keys: Collection[str] | None = None,
-    levels: machine_speed.Levels | None = None,
-    *,
-    rankings: bool = True,
-) -> Measured[AnyJob]:
-    """Pool a cell's jobs and describe them.
+def summarise(jobs: Sequence[AnyJob], *, rankings: bool = True) -> CellSummary:
+    """Describe the samples of a cell's pooled jobs, all of which ended ``ok``.
 
     Args:
-        stored: jobs of one cell and isolation, at least one.
-        keys: see :func:`harness.results.attempts.choose`.
-        levels: the canary's levels of all jobs in the results.
+        jobs: of one cell and environment, at least one.
         rankings: compare the runs of different jobs; costs reading them.
-
-    Raises:
-        FileError: a result's start time cannot be read.
     """
-    pool = pooling.pool(stored, keys)
-    if pool.outcome is not Outcome.OK:
-        return Measured(pool, None, None, validity.assess([pool.lead.result]))
-    results = pool.results
-    latency, facts, why_not = None, None, None
+    results = tuple(job.result for job in jobs)
+    disagreements = _disagreements(jobs) if rankings else None
+    facts = None
     try:
-        timed = timings.read((job.result.spec.job, job.samples()) for job in pool.jobs)
+        timed = timings.read((job.result.spec.job, job.samples()) for job in jobs)
         facts = sample_checks.inspect(timed, _phases_s(results), results[0].spec.cell.scenario)
-        latency = _latency(results, timed)
-        facts = replace(facts, mean_within=_within(latency.mean_s))
+        summary = _summary(results, timed)
     # ValueError and KeyError are what pyarrow raises for a damaged file and for a missing column.
     except (HarnessError, OSError, ValueError, KeyError) as error:
-        why_not = f"samples cannot be used: {error}"
-    disagreements = _disagreements(pool.jobs) if rankings else None
-    return _judged(pool, latency, why_not, facts, disagreements, levels)
+        return CellSummary(reason=f"samples cannot be used: {error}", facts=facts, disagreements=disagreements)
+    assert summary.latency is not None
+    facts = replace(facts, mean_within=_within(summary.latency.mean_s))
+    return replace(summary, facts=facts, disagreements=disagreements)
 
 
-def judge_again(
-    stored: Iterable[AnyJob],
+def assess(
+    pool: Pool[AnyJob],
     facts: sample_checks.SampleFacts | None,
     disagreements: int | None,
     levels: machine_speed.Levels | None,
-) -> Measured[AnyJob]:
-    """A cell whose samples and rankings were looked at before: its pool and its verdict, without latencies."""
-    return _judged(pooling.pool(stored), None, None, facts, disagreements, levels)
+) -> validity.Assessment:
+    """Judge how far a cell's numbers can be trusted, by its jobs, its samples and the canary's usual levels."""
+    if pool.outcome is not Outcome.OK:
+        return validity.assess([pool.lead.result])
+    return validity.assess(pool.results, facts, missing=pool.missing, disagreements=disagreements, levels=levels)
 
 
-def _judged(
-    pool: pooling.Pool[AnyJob],
-    latency: Latency | None,
-    why_not: str | None,
-    facts: sample_checks.SampleFacts | None,
-    disagreements: int | None,
-    levels: machine_speed.Levels | None,
-) -> Measured[AnyJob]:
-    verdict = validity.assess(pool.results, facts, missing=pool.missing, disagreements=disagreements, levels=levels)
-    return Measured(pool, latency, why_not, verdict, facts, disagreements)
-
-
-def _latency(results: Sequence[Result], timed: Timings) -> Latency:
-    spec = results[0].spec
-    if spec.cell.scenario == "offline":
-        return _offline(timed)
-    if spec.cell.scenario == "server":
-        rate = throughput.server(results)
-        timed = throughput.believed(results, timed)
-        if not len(timed.query):
-            return _none(timed, "no rate was believed, so no latency belongs to it", rate)
-        service = None if timed.service_s is None else _timing(timed, timed.service_s)
-        return _described(timed, throughput_qps=rate, service_s=service)
-    return _described(timed)
+def _summary(results: Sequence[Result], timed: Timings) -> CellSummary:
+    scenario = results[0].spec.cell.scenario
+    if scenario == "offline":
+        return _without_latency(
+            timed,
+            "scenario offline: a query's latency is its whole batch's; see the throughput",
+            offline_throughput(timed),
+            {name: _timing(timed, seconds) for name, seconds in timed.stages_s.items()},
+        )
+    if scenario != "server":
+        return _with_latency(timed)
+    rate = server_throughput(results)
+    timed = confirming_samples(results, timed)
+    if not len(timed.query):
+        return _without_latency(timed, "no rate was believed, so no latency belongs to it", rate, {})
+    service = None if timed.service_s is None else _timing(timed, timed.service_s)
+    return _with_latency(timed, throughput_qps=rate, service_s=service)
 
 
 def _within(mean: Estimate) -> float | None:
@@ -140,49 +113,36 @@ def _within(mean: Estimate) -> float | None:
     return (mean.high - mean.low) / 2 / mean.value
 
 
-def _described(timed: Timings, throughput_qps: Estimate = _MISSING, service_s: Timing | None = None) -> Latency:
+def _with_latency(timed: Timings, throughput_qps: Estimate = _MISSING, service_s: Timing | None = None) -> CellSummary:
     names = np.asarray(timed.queries, dtype=np.str_)[timed.query]
     jobs = timed.job if timed.trials else np.zeros(0, dtype=np.int64)
-    summary = stats.summarise(names, timed.trial, timed.latency_s, jobs=jobs, shown=SHOWN)  # type: ignore[arg-type]
-    split = pooling.components(timed.whole(), [job for job, _ in timed.whole_trials()])
-    stages = {name: _timing(timed, seconds) for name, seconds in timed.stages_s.items()}
-    return Latency(
-        **vars(summary),
+    return CellSummary(
+        stats.summarise(names, timed.trial, timed.latency_s, jobs=jobs, shown=SHOWN),  # type: ignore[arg-type]
         throughput_qps=throughput_qps,
         service_s=service_s,
-        stages_s=stages,
-        spread_s={name: getattr(split, f"{name}_s") for name in ("query", "trial", "job", "residual")},
-        notes=_too_long(timed),
+        stages_s={name: _timing(timed, seconds) for name, seconds in timed.stages_s.items()},
+        spread_s=stats.variance_components(timed.whole(), [job for job, _ in timed.whole_trials()]),
+        notes=_overlong_stages(timed),
         by_query_s=_by_query(timed),
         quantiles_s=tuple(np.quantile(timed.latency_s, SHARES).tolist()) if len(timed.latency_s) else (),
     )
 
 
+def _without_latency(timed: Timings, reason: str, rate: Estimate, stages_s: dict[str, Timing]) -> CellSummary:
+    """Describe a cell whose scenario gives no latency of single queries."""
+    latency = stats.nothing(reason, SHOWN, len(timed.queries), len(timed.trials))
+    return CellSummary(latency, throughput_qps=rate, stages_s=stages_s)
+
+
 def _by_query(timed: Timings) -> dict[str, float]:
-    """Each timed query's mean over its trials."""
+    """Return each timed query's mean over its trials."""
     counts = np.bincount(timed.query, minlength=len(timed.queries))
     sums = np.bincount(timed.query, weights=timed.latency_s, minlength=len(timed.queries))
     return {name: float(sums[place] / counts[place]) for place, name in enumerate(timed.queries) if counts[place]}
 
 
-def _offline(timed: Timings) -> Latency:
-    stages = {name: _timing(timed, seconds) for name, seconds in timed.stages_s.items()}
-    return _none(
-        timed,
-        "scenario offline: a query's latency is its whole batch's; see the throughput",
-        throughput.offline(timed),
-        stages,
-    )
-
-
-def _none(timed: Timings, reason: str, rate: Estimate, stages: dict[str, Timing] | None = None) -> Latency:
-    """A cell whose scenario gives no latency of single queries."""
-    summary = stats.nothing(reason, SHOWN, len(timed.queries), len(timed.trials))
-    return Latency(**vars(summary), throughput_qps=rate, stages_s=stages or {})
-
-
 def _timing(timed: Timings, seconds: NDArray[np.float64]) -> Timing:
-    """Mean and median of one more clock, over the samples that have it."""
+    """Return mean and median of one more clock, over the samples that have it."""
     known = np.isfinite(seconds)
     if not known.any():
         missing = Estimate(None, reason="no sample has it")
@@ -191,12 +151,12 @@ def _timing(timed: Timings, seconds: NDArray[np.float64]) -> Timing:
         missing = Estimate(None, reason="a sample has less than 0 s; let the adapter say seconds since a start")
         return Timing(missing, missing)
     names = np.asarray(timed.queries, dtype=np.str_)[timed.query[known]]
-    found = stats.summarise(names, timed.trial[known], seconds[known], jobs=timed.job[known], shown=("p50",))  # type: ignore[arg-type]
-    return Timing(found.mean_s, found.percentiles_s["p50"])
+    latency = stats.summarise(names, timed.trial[known], seconds[known], jobs=timed.job[known], shown=("p50",))  # type: ignore[arg-type]
+    return Timing(latency.mean_s, latency.percentiles_s["p50"])
 
 
-def _too_long(timed: Timings) -> tuple[str, ...]:
-    """Stages lie within the query that the clock runs around; where they do not, something else is timed."""
+def _overlong_stages(timed: Timings) -> tuple[str, ...]:
+    """Note stages that do not lie within the query that the clock runs around: something else is timed."""
     # A stage of a stage (``bm25.retrieve`` of ``bm25``) lies in that one already.
     outer = {name: seconds for name, seconds in timed.stages_s.items() if name.rpartition(".")[0] not in timed.stages_s}
     if not outer:
@@ -213,28 +173,106 @@ def _too_long(timed: Timings) -> tuple[str, ...]:
 
 
 def _phases_s(results: Sequence[Result]) -> dict[int, float]:
-    """How long each job's trials lasted, for jobs that say so."""
-    found = {}
+    """Return how long each job's trials lasted, for jobs that say so."""
+    seconds = {}
     for result in results:
         trials = [phase for phase in result.phases if phase.name.startswith("trial-")]
         if len(trials) == result.spec.trials:
-            found[result.spec.job] = sum(phase.end_ns - phase.start_ns for phase in trials) / 1e9
-    return found
+            seconds[result.spec.job] = sum(phase.end_ns - phase.start_ns for phase in trials) / 1e9
+    return seconds
 
 
 def _disagreements(jobs: Sequence[AnyJob]) -> int | None:
-    """Queries whose ranked ids differ between jobs; ``None`` where there is nothing to compare."""
-    paths = [job.run_path for job in jobs]
-    known = [path for path in paths if path is not None]
-    if len(known) < 2:
+    """Count queries whose ranked ids differ between jobs; None where there is nothing to compare."""
+    paths = [path for job in jobs if (path := job.run_path) is not None]
+    if len(paths) < 2:
         return None
     try:
-        if len({sha256(path) for path in known}) == 1:
+        if len({sha256(path) for path in paths}) == 1:
             return 0  # nearly always; reading them as rankings takes a hundred times as long
         most = max(most_hits(job.result.spec) for job in jobs)
-        rankings = [trec.read_run(path, most).rankings for path in known]
+        rankings = [trec.read_run(path, most).rankings for path in paths]
     except (HarnessError, OSError):
         return None  # the measures will say what is wrong with the run
     queries = set(itertools.chain.from_iterable(rankings))
     first = rankings[0]
     return sum(any(other.get(query) != first.get(query) for other in rankings[1:]) for query in queries)
+
+
+# Queries per second are never 1 / latency (measuring rule 12).
+def batches(timed: Timings) -> list[tuple[tuple[int, int], int, float]]:
+    """Return each batch once: its trial, how many queries it held, and its seconds."""
+    if timed.batch is None:
+        return []
+    pairs = np.stack([timed.trial, timed.batch])
+    found, first, sizes = np.unique(pairs, axis=1, return_index=True, return_counts=True)
+    return [
+        (timed.trials[int(trial)], int(size), float(timed.latency_s[place]))
+        for trial, place, size in zip(found[0], first, sizes, strict=True)
+    ]
+
+
+def offline_throughput(timed: Timings) -> Estimate:
+    """Return queries per second of work: all queries over the summed durations of their batches.
+
+    The interval comes from repeated measurements (jobs, or the trials of one job: Student on their durations); with
+    one trial alone from its batches.
+    """
+    found = batches(timed)
+    if not found:
+        return Estimate(None, reason="no batches were timed")
+    taken = sum(seconds for _, _, seconds in found)
+    if taken <= 0:
+        return Estimate(None, reason="the batches took no time")
+    queries = len(timed.query)
+    value = queries / taken
+    whole = timed.whole_trials()
+    seconds = {pair: sum(duration for trial, _, duration in found if trial == pair) for pair in whole}
+    jobs = {job for job, _ in whole}
+    by_job = [statistics.fmean(time for pair, time in seconds.items() if pair[0] == job) for job in sorted(jobs)]
+    units = np.asarray(by_job if len(jobs) > 1 else list(seconds.values()))
+    low, high = stats.student(units)
+    if low is not None and high is not None:
+        size, word = len(timed.queries), "jobs" if len(jobs) > 1 else "trials"
+        fastest = size / low if low > 0 else None
+        return Estimate(value, size / high, fastest, reason=f"interval for these queries, over {len(units)} {word}")
+    mean = stats.mean(np.asarray([duration for _, _, duration in found]), floor=0.0)
+    if mean.low is None or mean.high is None:
+        return Estimate(value, reason=f"an interval needs 2 trials or {stats.INTERVAL_MIN_QUERIES} batches")
+    a_batch = queries / len(found)
+    return Estimate(
+        value, a_batch / mean.high, a_batch / mean.low, reason=f"interval over {len(found)} batches of one trial"
+    )
+
+
+def server_throughput(results: Sequence[Result]) -> Estimate:
+    """Return the highest rate that kept the latency target: the median over the jobs, between lowest and highest.
+
+    A job in which no rate was believed counts as the lowest; where that is the median, there is no figure.
+    """
+    rates = [result.rate_qps for result in results]
+    believed = sorted(rate for rate in rates if rate is not None)
+    none = len(rates) - len(believed)
+    failures = f"in {none} of {len(rates)} jobs no rate kept the latency target and kept it again" if none else None
+    place = (len(rates) - 1) / 2 - none  # the median's place among the believed ones, rounded towards the slower
+    if not believed or place < 0:
+        return Estimate(None, reason=failures or "no rate was tried")
+    value = statistics.median(believed) if not none else believed[int(place)]
+    extremes = f"lowest and highest of {len(rates)} jobs" if len(rates) > 1 else "one job: no interval"
+    own = "latencies are of each job's own believed rate" if len(set(believed)) > 1 else None
+    probes = [probe for result in results if result.rate_qps is not None for probe in result.probes]
+    failed = sum(probe.check and not probe.passed for probe in probes)
+    checks = f"{failed} {'check' if failed == 1 else 'checks'} failed before" if failed else None
+    low = believed[0] if len(rates) > 1 and not none else None
+    high = believed[-1] if len(rates) > 1 else None
+    return Estimate(value, low, high, reason="; ".join(part for part in (extremes, failures, own, checks) if part))
+
+
+def confirming_samples(results: Sequence[Result], timed: Timings) -> Timings:
+    """Return the samples of the probes that confirmed each job's believed rate; no others say what that rate costs."""
+    trials = []
+    for result in results:
+        checks = [probe for probe in result.probes if probe.check and probe.passed]
+        same = [probe.trial for probe in checks if result.rate_qps is not None and probe.rate_qps == result.rate_qps]
+        trials += [(result.spec.job, trial) for trial in same[-1:]]
+    return timed.only(trials)

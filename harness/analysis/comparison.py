@@ -13,7 +13,7 @@ from harness import stats
 from harness.analysis import axes, notes, paired_differences, significance
 from harness.analysis.paired_differences import LATENCY, Difference, QueryChange, difference, with_test
 from harness.analysis.significance import TestResult
-from harness.analysis.table import Row, Validity, per_query_key
+from harness.analysis.table import Row, Validity
 from harness.errors import UsageError
 from harness.evaluation.evaluate import Evaluation
 from harness.evaluation.evaluate_runs import FlaggedQueries
@@ -83,12 +83,16 @@ def pairs(a_rows: Sequence[Row], b_rows: Sequence[Row], a: str, b: str) -> list[
         (one, other)
         for one in ours
         for other in theirs
-        if one != other and axes.of(one) == axes.of(other) and one.profile == other.profile
+        if one != other and axes.comparison_group(one) == axes.comparison_group(other) and one.profile == other.profile
     )
     # Of merged results, prefer pairs of one origin.
     matched = [(one, other) for one, other in matched if one.origin == other.origin] or matched
     if not matched and len(ours) == len(theirs) == 1:
-        matched = [(ours[0], theirs[0])] if ours != theirs and axes.of(ours[0]) == axes.of(theirs[0]) else []
+        matched = (
+            [(ours[0], theirs[0])]
+            if ours != theirs and axes.comparison_group(ours[0]) == axes.comparison_group(theirs[0])
+            else []
+        )
     if not matched and ours == theirs:
         what = "one and the same row" if len(ours) == 1 else f"the same {len(ours)} rows"
         raise UsageError(
@@ -229,7 +233,7 @@ def family(comparisons: Sequence[Comparison]) -> dict[Test, Floats]:
 def _test(comparison: Comparison, item: Difference) -> Test:
     sides = (comparison.a, comparison.b)
     systems = frozenset(side.name if side.row is None else side.row.system for side in sides)
-    groups = {axes.of(side.row) for side in sides if side.row is not None}
+    groups = {axes.comparison_group(side.row) for side in sides if side.row is not None}
     queries = frozenset((group.dataset, group.sample_sha256) for group in groups)
     return queries, systems, item.metric, item.fingerprint
 
@@ -332,4 +336,4 @@ def _own(row: Row) -> list[str]:
 
 def of(by_query: Mapping[str, PerQuery], row: Row) -> PerQuery | None:
     """Return a row's values by query."""
-    return by_query.get(per_query_key(row))
+    return by_query.get(row.per_query_key)

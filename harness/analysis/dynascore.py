@@ -23,7 +23,7 @@ removing others, in steps smaller than any cut-off, each set of rows could be tu
 from __future__ import annotations
 
 import statistics
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, insort
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -156,9 +156,3 @@ def score(entry: Entry, weighing: DynascoreOptions, rates: Mapping[str, Rate]) -
         sign = 1 if metric in weighing.higher else -1
         total += sign * weighing.weights[metric] * entry.values[metric] / rate
     return total
-
-
-def ranks(scores: Sequence[float | None]) -> list[int | None]:
-    """Ranks from 1, the highest score first; equal scores share the better rank, and no score has none."""
-    known = sorted(value for value in scores if value is not None)
-    return [None if value is None else len(known) - bisect_right(known, value) + 1 for value in scores]

@@ -1,110 +1,207 @@
-"""A stored job -> what its run is worth: measures, Frechet distances, and what of it nobody judged."""
+"""Score stored jobs: effectiveness measures, Frechet distances, and the share of hits that nobody judged."""
 
 from __future__ import annotations
 
+import hashlib
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from harness.analysis import rejudge
-from harness.analysis.rejudge import Instead, Stand
-from harness.analysis.row_distances import Found, Vectors
-from harness.evaluation import evaluate, judged_runs, measure_names, trec
+from harness.analysis.rejudge import JudgementBasis, QrelsOverride
+from harness.errors import HarnessError, UsageError
+from harness.evaluation import embeddings, evaluate, judged_runs, measure_names, trec
+from harness.evaluation.embeddings import Embeddings
 from harness.evaluation.evaluate import Evaluation
+from harness.evaluation.frechet import RESAMPLES, Distance, Distances, Settings, distances
 from harness.evaluation.judged_runs import JudgedRuns, UnjudgedHits
 from harness.evaluation.measure_names import DistanceName
 from harness.evaluation.trec import QrelsCache, Run
 from harness.results import reader
 from harness.results.attempts import Job
 from harness.results.reader import judges_hits_alone, read_job_run
+from harness.stats import Estimate
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Worth:
-    """What a run is worth by ``stand``.
+class RowDistance:
+    """A Frechet distance, or the reason for none; and a note on its vectors."""
 
-    ``unjudged`` is what nobody judged of it, down to the first measure's cutoff; ``None`` where its own hits are all
-    that is judged.  ``distances`` are by name, ``notes`` say what is to know of the judgements.
+    estimate: Estimate
+    note: str | None = None
+
+
+@dataclass(frozen=True)
+class JobEvaluation:
+    """The scores of a job's run by the judgements of ``basis``.
+
+    ``unjudged`` counts hits that nobody judged, down to the first measure's cutoff; ``None`` where the run's own hits
+    are all that is judged.  ``distances`` are by name, ``notes`` about the judgements.
     """
 
-    stand: Stand
+    basis: JudgementBasis
     judged: Evaluation
     unjudged: UnjudgedHits | None
-    distances: dict[str, Found]
+    distances: dict[str, RowDistance]
     notes: tuple[str, ...] = ()
 
 
-@dataclass
-class Judge:
-    """Evaluates jobs; each file of judgements is read once.
+class JobEvaluator:
+    """Scores jobs by some measures; reads each file of judgements once.
 
-    ``instead``: by what else than by what was stored.  ``vectors``: what Frechet distances among the ``measures`` are
-    made of; without them there may be none.
+    Args:
+        names: measures as ir_measures writes them.
+        override: other qrels, or queries to leave out.
+        vectors: of the documents, for Frechet distances among the measures; without them there may be none.
+
+    Raises:
+        UsageError: a measure is unknown.
     """
 
-    measures: tuple[Any, ...]
-    instead: Instead | None = None
-    vectors: Vectors | None = None
-    stands: dict[Path, Stand] = field(default_factory=dict)
-    _qrels: QrelsCache = field(default_factory=QrelsCache)
+    def __init__(
+        self,
+        names: Sequence[str] = measure_names.DEFAULT,
+        override: QrelsOverride | None = None,
+        vectors: Vectors | None = None,
+    ) -> None:
+        self.measures: tuple[Any, ...] = measure_names.parse(names, distances=vectors is not None)
+        self.override = override
+        self._vectors = vectors
+        self._bases: dict[Path, JudgementBasis] = {}
+        self._qrels = QrelsCache()
 
-    def __call__(self, job: Job) -> Worth:
-        """What a job's run is worth.
+    def evaluate(self, job: Job) -> JobEvaluation:
+        """Score a job's run.
 
         Raises:
-            HarnessError: it cannot be judged.
+            HarnessError: a file of the job is missing or damaged.
         """
-        now, hits_alone = self._stand(job), judges_hits_alone(job.qrels_path())
+        basis, hits_alone = self._basis(job), judges_hits_alone(job.qrels_path())
         run = read_job_run(job)
         sample = job.sample_ids()
-        if self.instead is not None and self.instead.without:
-            sample = tuple(query for query in sample if query not in self.instead.without)
-            kept = {query: found for query, found in run.rankings.items() if query not in self.instead.without}
+        if self.override is not None and self.override.without:
+            sample = tuple(query for query in sample if query not in self.override.without)
+            kept = {query: hits for query, hits in run.rankings.items() if query not in self.override.without}
             run = replace(run, rankings=kept)
-        ranked = [each for each in self.measures if not isinstance(each, DistanceName)]
-        return Worth(
-            now,
-            evaluate.evaluate(run, now.qrels, sample, ranked, hits_alone=hits_alone),
-            None if hits_alone else self._unjudged(job, run, now, sample),
-            self._distances(job, run, now, sample, hits_alone=hits_alone),
-            () if now.sha256 else _below(now, sample),  # else its own remarks say so
+        ranked = [measure for measure in self.measures if not isinstance(measure, DistanceName)]
+        return JobEvaluation(
+            basis,
+            evaluate.evaluate(run, basis.qrels, sample, ranked, hits_alone=hits_alone),
+            None if hits_alone else self._unjudged(job, run, basis, sample),
+            self._distances(job, run, basis, sample, hits_alone=hits_alone),
+            () if basis.sha256 else _negative_grades(basis, sample),  # else its own remarks say so
         )
 
-    def _stand(self, job: Job) -> Stand:
-        """What a job's run is judged by; HarnessError where it cannot be read."""
+    def _basis(self, job: Job) -> JudgementBasis:
+        """Return the judgements of a job; HarnessError where they cannot be read."""
         path = job.qrels_path()
-        of_one_job = judges_hits_alone(path)
-        read = trec.read_stored_qrels if of_one_job else self._qrels
-        found = self.stands.get(path) or Stand(read(path))
-        if not of_one_job:
-            if path not in self.stands and self.instead is not None:
-                found = rejudge.stand(found.qrels, self.instead)
-            self.stands[path] = found
-        if self.instead is None or not self.instead.without:
-            return found
-        return rejudge.leave_out(found, job.sample_ids(), self.instead)
+        if judges_hits_alone(path):
+            basis = JudgementBasis(trec.read_stored_qrels(path))
+        elif path in self._bases:
+            basis = self._bases[path]
+        else:
+            stored = self._qrels(path)
+            basis = JudgementBasis(stored) if self.override is None else rejudge.judgement_basis(stored, self.override)
+            self._bases[path] = basis
+        if self.override is None or not self.override.without:
+            return basis
+        return rejudge.leave_out(basis, job.sample_ids(), self.override)
 
-    def _unjudged(self, job: Job, run: Run, now: Stand, sample: tuple[str, ...]) -> UnjudgedHits:
+    def _unjudged(self, job: Job, run: Run, basis: JudgementBasis, sample: tuple[str, ...]) -> UnjudgedHits:
         cutoffs = (measure_names.cutoff(measure) for measure in self.measures)
         depth = min(job.result.spec.k, next((depth for depth in cutoffs if depth), judged_runs.UNJUDGED_DEPTH))
-        return judged_runs.count_unjudged(run, now.qrels, (query for query in sample if now.qrels.get(query)), depth)
+        return judged_runs.count_unjudged(
+            run, basis.qrels, (query for query in sample if basis.qrels.get(query)), depth
+        )
 
     def _distances(
-        self, job: Job, run: Run, now: Stand, sample: tuple[str, ...], *, hits_alone: bool
-    ) -> dict[str, Found]:
-        if self.vectors is None:
+        self, job: Job, run: Run, basis: JudgementBasis, sample: tuple[str, ...], *, hits_alone: bool
+    ) -> dict[str, RowDistance]:
+        if self._vectors is None:
             return {}
         spec = job.result.spec
         queries = dict.fromkeys(sample, "")
-        one = JudgedRuns(spec.cell.dataset, queries, now.qrels, {"": run}, hits_alone, spec.corpus_sha256)
+        one = JudgedRuns(spec.cell.dataset, queries, basis.qrels, {"": run}, hits_alone, spec.corpus_sha256)
         # Profiles of one system mostly share a run.
         content = f"{job.result.files.get(reader.RUN, job.result.key)} {spec.qrels_sha256} {spec.sample_sha256}"
-        return {
-            str(each): self.vectors.look(each, one, content) for each in self.measures if isinstance(each, DistanceName)
-        }
+        names = [measure for measure in self.measures if isinstance(measure, DistanceName)]
+        return {str(name): self._vectors.distance(name, one, content) for name in names}
 
 
-def _below(now: Stand, sample: Sequence[str]) -> tuple[str, ...]:
-    grades = (grade for query in sample for grade in now.qrels.get(query, {}).values())
+def _negative_grades(basis: JudgementBasis, sample: Sequence[str]) -> tuple[str, ...]:
+    grades = (grade for query in sample for grade in basis.qrels.get(query, {}).values())
     return tuple(trec.negative_grade_notes(grades))
+
+
+@dataclass
+class Vectors:
+    """The document vectors beside a folder of results; each file is read once, each distance computed once."""
+
+    folder: Path
+    _read: dict[Path, Embeddings] = field(default_factory=dict)
+    _computed: dict[tuple[str, ...], RowDistance] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """Hash of these files' names and times."""
+        stats = {path: path.lstat() for path in embeddings.embedding_files(self.folder)}
+        facts = [(str(path), about.st_ino, about.st_size, about.st_mtime_ns) for path, about in stats.items()]
+        return hashlib.sha256(repr(facts).encode("utf-8", "surrogateescape")).hexdigest()
+
+    def distance(self, name: DistanceName, runs: JudgedRuns, content: str) -> RowDistance:
+        """Return the distance of the one run in ``runs``; ``content`` names that run and its judgements."""
+        key = (str(name), content, runs.corpus_sha256 or "")
+        if key not in self._computed:
+            self._computed[key] = self._compute(name, runs)
+        return self._computed[key]
+
+    def _compute(self, name: DistanceName, runs: JudgedRuns) -> RowDistance:
+        try:
+            vectors = self._fitting(name, runs)
+            if not self._computed:
+                log.info(
+                    "%s: Frechet distances, %s bootstraps each, take seconds a system", self.folder, f"{RESAMPLES:,}"
+                )
+            measured = distances(runs, vectors, (name.k,), Settings(name.judged, name.unlabelled))
+        except HarnessError as error:
+            return RowDistance(Estimate(None, reason=f"{name}: {error}"))
+        (of_system,) = measured.systems.values()
+        distance = of_system[-1]  # unlabelled ones stand behind labelled ones
+        return RowDistance(distance.figure, _distance_note(name, measured, distance))
+
+    def _fitting(self, name: DistanceName, runs: JudgedRuns) -> Embeddings:
+        """Return the vectors of the run's documents by the encoder that ``name`` asks for."""
+        paths = embeddings.find_embeddings(self.folder, "document", runs.corpus_sha256 or "")
+        self._read |= {path: embeddings.read(path) for path in paths if path not in self._read}
+        fitting = [vectors for path in paths if name.encoder in (None, (vectors := self._read[path]).encoder)]
+        if not fitting:
+            encoder = name.encoder or "minilm"
+            raise UsageError(
+                f"no vectors of its documents{f' by {name.encoder}' if name.encoder else ''} are kept beside the"
+                f" results; make them with harness embed {encoder} {runs.dataset} --results {self.folder}"
+            )
+        if len(fitting) > 1:
+            raise UsageError(
+                f"vectors by {', '.join(vectors.encoder for vectors in fitting)} are kept; ask for those of one, e.g."
+                f" FD(encoder='{fitting[0].encoder}')@{name.k}"
+            )
+        return fitting[0]
+
+
+def _distance_note(name: DistanceName, measured: Distances, distance: Distance) -> str:
+    hits = "first hits" if name.k == 1 else f"first {name.k} hits"
+    skipped = ", judged ones skipped," if name.unlabelled else ""
+    note = (
+        f"{name}: Frechet distance between the {hits}{skipped} of {measured.queries:,} queries and {measured.judged:,}"
+        f" judged documents, by {measured.encoder} (checkpoint {measured.checkpoint_sha256[:12]}); smaller is better,"
+        " and only distances over the same queries may be compared"
+    )
+    short = (
+        f"; {distance.short:,} queries have fewer than {name.k} documents there, and fewer documents are farther by"
+        " themselves: harness frechet compares systems on common queries"
+    )
+    return note + (short if distance.short else "")

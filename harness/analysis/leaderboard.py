@@ -8,16 +8,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from harness import stats
 from harness.analysis import axes, dynascore, pareto_front
-from harness.analysis.axes import ACCURACY, Axis, Place
+from harness.analysis.axes import ACCURACY, Axis, ComparisonGroup
 from harness.analysis.dynascore import DynascoreOptions, Entry, Rate
 from harness.analysis.pareto_front import FrontState
 from harness.analysis.resampling import CONFIDENCE, Resampled
-from harness.analysis.table import Row, Table, per_query_key
+from harness.analysis.table import Row, Table
 from harness.errors import UnknownName, UsageError
 from harness.evaluation.per_query import PerQuery
 from harness.records import Outcome
@@ -125,7 +127,7 @@ class Leaderboard:
     """
 
     query: LeaderboardQuery
-    place: Place
+    place: ComparisonGroup
     shown: tuple[Axis, ...]
     rates: Mapping[str, Rate]
     cutoff: float
@@ -186,9 +188,11 @@ def build(table: Table, by_query: Mapping[str, PerQuery], query: LeaderboardQuer
             by_queries=by_queries[number],
             by_systems=by_systems[number],
             by_weights=by_weights[number],
-            state=states.get(per_query_key(row)),
+            state=states.get(row.per_query_key),
         )
-        for number, (row, score, rank) in enumerate(zip(ranked, scores, dynascore.ranks(scores), strict=True))
+        for number, (row, score, rank) in enumerate(
+            zip(ranked, scores, stats.competition_ranks(scores, descending=True), strict=True)
+        )
     ]
     ranked_rows.sort(key=lambda item: (item.rank is None, item.rank or 0, _entry(item.row, ()).name))
     return Leaderboard(query, group, shown, rates, weighing.cutoff, tuple(ranked_rows), (*left_out, *others), table)
@@ -215,10 +219,10 @@ def _weighing(query: LeaderboardQuery, cutoff: float) -> DynascoreOptions:
 def _entry(row: Row, needed: Sequence[Axis]) -> Entry:
     figures = {axis.name: axis.read(row).value for axis in needed}
     values = {name: value for name, value in figures.items() if value is not None}
-    return Entry(row.system, row.profile, per_query_key(row), values.pop(ACCURACY, 0.0), values)
+    return Entry(row.system, row.profile, row.per_query_key, values.pop(ACCURACY, 0.0), values)
 
 
-def _comparable(table: Table, query: LeaderboardQuery) -> tuple[Place, list[Row], list[ExcludedRow]]:
+def _comparable(table: Table, query: LeaderboardQuery) -> tuple[ComparisonGroup, list[Row], list[ExcludedRow]]:
     """Return the largest group of rows that may be compared, and the dataset's other rows."""
     if query.measure not in table.measures:
         raise UnknownName("measure", query.measure, table.measures)
@@ -232,9 +236,9 @@ def _comparable(table: Table, query: LeaderboardQuery) -> tuple[Place, list[Row]
     ]
     if not candidates:
         raise UsageError(f"no row of {query.dataset} is of that suite and scenario; harness report shows what is there")
-    groups: dict[Place, list[Row]] = defaultdict(list)
+    groups: dict[ComparisonGroup, list[Row]] = defaultdict(list)
     for row in candidates:
-        groups[axes.of(row)].append(row)
+        groups[axes.comparison_group(row)].append(row)
     largest = max(groups, key=lambda group: sum(row.outcome is Outcome.OK for row in groups[group]))
     others = [
         ExcludedRow(row, f"not to be compared with the others: another {_differs(group, largest)}")
@@ -245,7 +249,7 @@ def _comparable(table: Table, query: LeaderboardQuery) -> tuple[Place, list[Row]
     return largest, groups[largest], others
 
 
-def _differs(one: Place, other: Place) -> str:
+def _differs(one: ComparisonGroup, other: ComparisonGroup) -> str:
     words = {
         "suite": "suite of published rows",
         "k": "number of hits asked for",
@@ -254,7 +258,7 @@ def _differs(one: Place, other: Place) -> str:
         "sample_sha256": "query sample",
         "corpus_sha256": "corpus",
     }
-    names = [name for name in Place._fields if getattr(one, name) != getattr(other, name)]
+    names = [name for name in ComparisonGroup._fields if getattr(one, name) != getattr(other, name)]
     return " and ".join(dict.fromkeys(words.get(name, name) for name in names))
 
 
@@ -329,14 +333,14 @@ def intervals_by_queries(
         resampled: means of the same rows, in their order.
         timed: the metrics that are in proportion to latency.
     """
-    ranks = []
+    scores = []
     for accuracy, factor in zip(resampled.accuracy, latency_factors(resampled), strict=True):
         drawn = [
             replace(entry, accuracy=float(points), values=_slowed(entry.values, float(times), timed))
             for entry, points, times in zip(entries, accuracy, factor, strict=True)
         ]
-        ranks.append(_numbers(dynascore.ranks(scorer(drawn))))
-    return _intervals(np.asarray(ranks), (1 - CONFIDENCE) / 2)
+        scores.append(scorer(drawn))
+    return _intervals(_ranks(scores), (1 - CONFIDENCE) / 2)
 
 
 def latency_factors(resampled: Resampled) -> Floats:
@@ -358,18 +362,15 @@ def intervals_by_systems(entries: Sequence[Entry], scorer: Scorer) -> list[RankI
     Removing better rows moves nobody: a row's rank is compared with its rank among the same rest before.
     """
     scores = scorer(entries)
-    full = dynascore.ranks(scores)
+    full = _ranks(scores)
     rankings = [full]
     for removed in sorted({entry.system for entry in entries}):
         rest = [index for index, entry in enumerate(entries) if entry.system != removed]
-        before = dynascore.ranks([scores[index] for index in rest])
-        after = dynascore.ranks(scorer([entries[index] for index in rest]))
-        moved = list(full)
-        for index, was, now in zip(rest, before, after, strict=True):
-            rank = full[index]
-            moved[index] = None if rank is None or was is None or now is None else rank + now - was
+        before, after = _ranks([scores[index] for index in rest]), _ranks(scorer([entries[index] for index in rest]))
+        moved = full.copy()
+        moved[rest] += after - before
         rankings.append(moved)
-    return _intervals(np.asarray([_numbers(ranks) for ranks in rankings]), 0.0)
+    return _intervals(np.asarray(rankings), 0.0)
 
 
 def intervals_by_weights(
@@ -384,8 +385,7 @@ def intervals_by_weights(
     if any(column is None for column in alone):
         return [RankInterval(None, None, "no scores") for _ in entries]
     scores = drawn @ np.stack([column for column in alone if column is not None])
-    ranks = [_numbers(dynascore.ranks(line)) for line in scores.tolist()]
-    return _intervals(np.asarray(ranks), (1 - CONFIDENCE) / 2)
+    return _intervals(_ranks(scores), (1 - CONFIDENCE) / 2)
 
 
 def weight_shifts(names: int) -> Floats:
@@ -399,8 +399,9 @@ def _contributions(entries: Sequence[Entry], weighing: DynascoreOptions, rates: 
     return None if None in scores else np.asarray(scores, dtype=np.float64)
 
 
-def _numbers(ranks: Sequence[int | None]) -> list[float]:
-    return [float("nan") if rank is None else float(rank) for rank in ranks]
+def _ranks(scores: Sequence[Any] | Floats) -> Floats:
+    """Rank scores along the last axis, the highest first; equal ones share the better rank."""
+    return stats.ranks(np.asarray(scores, dtype=np.float64), ties="min", descending=True)
 
 
 def _intervals(ranks: Floats, tail: float) -> list[RankInterval]:

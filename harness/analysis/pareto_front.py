@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.analysis import axes, resampling
-from harness.analysis.axes import ACCURACY, Axis, Place
+from harness.analysis.axes import ACCURACY, Axis, ComparisonGroup
 from harness.analysis.resampling import BETTER, EQUAL, UNDECIDED, WORSE, PairedSigns, Resampled, Signs
-from harness.analysis.table import Row, Table, Validity, per_query_key
+from harness.analysis.table import Row, Table, Validity
 from harness.evaluation.per_query import PerQuery
 from harness.records import Outcome
 from harness.results.schema import Cell
@@ -59,12 +59,12 @@ def uncertainty(
     rows: Sequence[Row], by_query: Mapping[str, PerQuery], measure: str, rounded_to: Mapping[str, float]
 ) -> Uncertainty:
     """Estimate the uncertainty of comparable rows; of published rows, from their rounding."""
-    columns = resampling.aligned([by_query.get(per_query_key(row)) for row in rows], measure)
+    columns = resampling.aligned([by_query.get(row.per_query_key) for row in rows], measure)
     if columns is None:
         return Uncertainty(100 * rounded_to.get(measure, 0.0))
     accuracy, latency_s = columns
     resampled = resampling.resample(accuracy, latency_s, _SEED)
-    keys = [per_query_key(row) for row in rows]
+    keys = [row.per_query_key for row in rows]
     return Uncertainty(resampling.cutoff(accuracy), resampling.paired_signs(keys, accuracy, resampled), resampled)
 
 
@@ -91,17 +91,17 @@ def contested_cells(table: Table, by_query: Mapping[str, PerQuery], measure: str
         measure: the measure of accuracy.
     """
     front_axes = [axes.axis(name, measure) for name in AXES]
-    groups: dict[Place, list[Row]] = defaultdict(list)
+    groups: dict[ComparisonGroup, list[Row]] = defaultdict(list)
     for row in table.rows:
         if reason_not_ranked(row, front_axes) is None:
-            groups[axes.of(row)].append(row)
+            groups[axes.comparison_group(row)].append(row)
     cells = set()
     for rows in groups.values():
         states = front_states(rows, front_axes, uncertainty(rows, by_query, measure, table.rounded_to).relations)
         cells |= {
             Cell(row.suite, row.system, row.dataset, row.scenario, row.profile)
             for row in rows
-            if states[per_query_key(row)] is FrontState.CONTESTED
+            if states[row.per_query_key] is FrontState.CONTESTED
         }
     return frozenset(cells)
 
@@ -117,7 +117,7 @@ def front_states(
     for row in rows:
         figures = {axis.name: axis.read(row) for axis in front_axes}
         if all(figure.value is not None for figure in figures.values()):
-            points.append(FrontPoint(per_query_key(row), row.system, figures))
+            points.append(FrontPoint(row.per_query_key, row.system, figures))
     return states_of_points(points, front_axes, relations) if points else {}
 
 

@@ -19,7 +19,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from harness import config
-from harness.analysis.table import Measurements, Row, Validity
+from harness.analysis.table import Row, Table, Validity
 from harness.config import ConfigModel, read_toml, validate
 from harness.errors import FileError
 from harness.pricing import prices
@@ -407,7 +407,7 @@ def _check_digits(place: str, column: str, cell: object, decimals: dict[str, int
         )
 
 
-def measurements(published: Published, follows: Snapshot) -> Measurements:
+def published_table(published: Published, follows: Snapshot) -> Table:
     """Turn Tables 2 and 3 into rows without prices, with errata as notes.
 
     Table 3 is the suite of the paper's name, Table 2 the suite ``<name>-table2``: its latencies were not measured on
@@ -435,7 +435,7 @@ def measurements(published: Published, follows: Snapshot) -> Measurements:
     decimals = published.about.decimals
     steps = {"RR@10": decimals["mrr_at_10"], "Success@10": decimals["success_at_10"]}  # of a per cent
     rounded_to = {name: float(Fraction(1, 100 * 10**digits)) for name, digits in steps.items()}
-    return Measurements(tuple(rows), MEASURES, rounded_to=rounded_to)
+    return Table(tuple(rows), MEASURES, rounded_to=rounded_to)
 
 
 def _timed(published: Published, dataset: PaperDataset, number: int, line: TimedSystem, follows: Snapshot) -> Row:

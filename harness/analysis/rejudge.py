@@ -1,7 +1,7 @@
-"""Judgements that take the place of those that were stored with results, and queries that measures leave out.
+"""Score stored runs with other qrels, or without some queries.
 
-What was measured stays as it is.  Another file of judgements stands in for stored ones that it holds all of, whatever
-grades it gives them; so that nothing is judged by another dataset's, or by fewer judgements than were there.
+What was measured stays as it is.  Other qrels replace stored ones only where they contain all of these, with whatever
+grades, so that no run is scored by another dataset's qrels or by fewer judgements than were stored.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.trec import Qrels
 
 _WITHOUT = "without "
-# So many ids are named of those that a sentence is about.
+# Ids that a sentence names; of more it gives the number.
 _NAMED = 3
 
 
 @dataclass(frozen=True)
-class Instead:
-    """A file of judgements, as it was read (``qrels`` is ``None``: none), and the ids of queries that do not count.
+class QrelsOverride:
+    """A qrels file that replaces stored qrels (``qrels`` is ``None``: none), and ids of queries to leave out.
 
-    ``sha256`` names the content of the one, ``key`` that of both.  ``remarks`` are sentences about the judgements.
+    ``sha256`` is that of the qrels file; ``remarks`` are sentences about it.
     """
 
     name: str
@@ -38,17 +38,17 @@ class Instead:
 
     @property
     def key(self) -> str:
-        """What is made with these is made with no other."""
+        """Hash of everything that changes a score."""
         named = "\0".join((self.sha256, self.name, self.without_name, *sorted(self.without)))
         return hashlib.sha256(named.encode("utf-8", "surrogateescape")).hexdigest()
 
     def lacks(self, stored: Qrels) -> int:
-        """How many of the stored judgements it does not hold."""
+        """Count the stored judgements that it does not contain."""
         own = self.qrels or {}
         return sum(document not in own.get(query, {}) for query, judged in stored.items() for document in judged)
 
     def named(self, stored: Qrels) -> str:
-        """What it is, beside those that were stored, all of which it holds."""
+        """Describe it against the stored qrels, all of which it contains."""
         own = self.qrels or {}
         pairs = sum(len(judged) for judged in stored.values())
         more = sum(len(judged) for judged in own.values()) - pairs
@@ -63,27 +63,27 @@ class Instead:
 
 
 @dataclass(frozen=True)
-class Stand:
-    """What results are judged by: ``qrels``, and ``sha256`` where those stand in for others.
+class JudgementBasis:
+    """The qrels that score a run; ``sha256`` where they replace the stored ones.
 
-    ``said`` tells what is otherwise than it was stored, ``notes`` why something is not.
+    ``changes`` are sentences on what differs from the stored form, ``notes`` on what does not and why.
     """
 
     qrels: Qrels
     sha256: str | None = None
-    said: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
-def read(qrels: Path | None, without: Path | None = None) -> Instead | None:
-    """Read judgements that shall stand in for others, and ids of queries, one a line; ``None``: neither is named.
+def read(qrels: Path | None, without: Path | None = None) -> QrelsOverride | None:
+    """Read other qrels, and ids of queries to leave out, one a line; ``None``: neither is named.
 
     Raises:
         FileError: one cannot be read.
     """
     if qrels is None and without is None:
         return None
-    found = Instead("", "", None)
+    found = QrelsOverride("", "", None)
     if qrels is not None:
         trec_lines.refuse_pipe(qrels)
         # By its name alone: these sentences are kept with rows that any file of this name and content stands in for.
@@ -106,100 +106,101 @@ def _sha256(path: Path) -> str:
         raise FileError(f"{path}: cannot be read: {error.strerror}; name a file of judgements") from error
 
 
-def stand(stored: Qrels, instead: Instead) -> Stand:
-    """What to judge by where these were stored."""
-    if instead.qrels is None:
-        return Stand(stored)
-    lacking = instead.lacks(stored)
+def judgement_basis(stored: Qrels, override: QrelsOverride) -> JudgementBasis:
+    """Return the qrels that score a run with these stored qrels."""
+    if override.qrels is None:
+        return JudgementBasis(stored)
+    lacking = override.lacks(stored)
     if not lacking:
-        return Stand(instead.qrels, instead.sha256, (instead.named(stored),))
+        return JudgementBasis(override.qrels, override.sha256, (override.named(stored),))
     total = sum(len(judged) for judged in stored.values())
     if lacking == total:  # another dataset's
-        return Stand(stored)
-    said = f"judged by the stored judgements: {instead.name} lacks {lacking:,} of those {total:,}"
-    return Stand(stored, notes=(said,))
+        return JudgementBasis(stored)
+    note = f"judged by the stored judgements: {override.name} lacks {lacking:,} of those {total:,}"
+    return JudgementBasis(stored, notes=(note,))
 
 
-def leave_out(found: Stand, sample: Sequence[str], instead: Instead) -> Stand:
-    """The same, saying how many of a sample's queries do not count, and which of those named are none of its."""
-    if not instead.without.intersection(sample):
-        return found
-    said = _fewer(sample, instead, "; latencies are over all")
-    return replace(found, said=(*found.said, said))
+def leave_out(basis: JudgementBasis, sample: Sequence[str], override: QrelsOverride) -> JudgementBasis:
+    """Add how many of a sample's queries are left out, and which named ids it does not have."""
+    if not override.without.intersection(sample):
+        return basis
+    return replace(basis, changes=(*basis.changes, _fewer(sample, override, "; latencies are over all")))
 
 
-def check(said: Iterable[Sequence[str]], instead: Instead) -> None:
-    """Refuse what changes nothing.
+def check(changes: Iterable[Sequence[str]], override: QrelsOverride) -> None:
+    """Refuse an override that changes nothing.
 
     Args:
-        said: of each row, what :class:`Stand` says.
-        instead: what was asked for.
+        changes: of each row, those of its :class:`JudgementBasis`.
+        override: other qrels, or queries to leave out.
 
     Raises:
-        UsageError: the judgements stand in for none, or no sample has any of the queries.
+        UsageError: the qrels replace none, or no sample has any of the queries.
     """
-    texts = [text for each in said for text in each]
-    if instead.qrels is not None and all(text.startswith(_WITHOUT) for text in texts):
-        raise _nowhere(instead)
-    if instead.without_name and not any(text.startswith(_WITHOUT) for text in texts):
-        raise _in_none(instead)
+    texts = [text for of_row in changes for text in of_row]
+    if override.qrels is not None and all(text.startswith(_WITHOUT) for text in texts):
+        raise _replaces_none(override)
+    if override.without_name and not any(text.startswith(_WITHOUT) for text in texts):
+        raise _leaves_out_none(override)
 
 
-def runs(found: Sequence[JudgedRuns], instead: Instead) -> tuple[JudgedRuns, ...]:
-    """Runs judged otherwise: by what is named for it, and without the queries that do not count.
+def override_runs(runs: Sequence[JudgedRuns], override: QrelsOverride) -> tuple[JudgedRuns, ...]:
+    """Apply an override to runs.
 
     Raises:
-        UsageError: the judgements stand in for none, no run was asked any of the queries, or no others are left.
+        UsageError: the qrels replace none, no run has any of the queries, or no others are left.
     """
-    if instead.qrels is not None:
-        found = _by_others(found, instead)
-    return _without(found, instead) if instead.without_name else tuple(found)
+    if override.qrels is not None:
+        runs = _by_other_qrels(runs, override)
+    return _without(runs, override) if override.without_name else tuple(runs)
 
 
-def _by_others(found: Sequence[JudgedRuns], instead: Instead) -> tuple[JudgedRuns, ...]:
-    """With other judgements where those were stored that these hold all of."""
-    stands = [None if each.hits_alone else stand(each.qrels, instead) for each in found]
-    if not any(each is not None and each.sha256 for each in stands):
-        raise _nowhere(instead)
-    return tuple(each if now is None else _judged(each, now) for each, now in zip(found, stands, strict=True))
+def _by_other_qrels(runs: Sequence[JudgedRuns], override: QrelsOverride) -> tuple[JudgedRuns, ...]:
+    """Replace the qrels of runs whose stored qrels the override contains."""
+    bases = [None if one.hits_alone else judgement_basis(one.qrels, override) for one in runs]
+    if not any(basis is not None and basis.sha256 for basis in bases):
+        raise _replaces_none(override)
+    return tuple(one if basis is None else _judged(one, basis) for one, basis in zip(runs, bases, strict=True))
 
 
-def _judged(each: JudgedRuns, now: Stand) -> JudgedRuns:
+def _judged(runs: JudgedRuns, basis: JudgementBasis) -> JudgedRuns:
     said = (
-        *(() if now.sha256 else each.notes),
-        *(f"{each.dataset} is judged {text}" for text in now.said),
-        *(f"{each.dataset}: {why}" for why in now.notes),
+        *(() if basis.sha256 else runs.notes),
+        *(f"{runs.dataset} is judged {text}" for text in basis.changes),
+        *(f"{runs.dataset}: {note}" for note in basis.notes),
     )
-    return replace(each, qrels=now.qrels, notes=said)
+    return replace(runs, qrels=basis.qrels, notes=said)
 
 
-def _without(found: Sequence[JudgedRuns], instead: Instead) -> tuple[JudgedRuns, ...]:
-    if not any(query in each.queries for each in found for query in instead.without):
-        raise _in_none(instead)
-    made = []
-    for each in found:
-        kept = {query: text for query, text in each.queries.items() if query not in instead.without}
-        if not kept:
-            raise UsageError(f"{instead.without_name}: leaves no query of {each.dataset} to judge by; name fewer")
-        gone = len(each.queries) - len(kept)
-        fewer = {
-            system: replace(run, rankings={query: hits for query, hits in run.rankings.items() if query in kept})
-            for system, run in each.runs.items()
-        }
-        said = f"{each.dataset} is judged {_fewer(tuple(each.queries), instead)}"
-        made.append(replace(each, queries=kept, runs=fewer, notes=(*each.notes, said)) if gone else each)
-    return tuple(made)
+def _without(runs: Sequence[JudgedRuns], override: QrelsOverride) -> tuple[JudgedRuns, ...]:
+    if not any(query in one.queries for one in runs for query in override.without):
+        raise _leaves_out_none(override)
+    return tuple(_of_fewer_queries(one, override) for one in runs)
 
 
-def _fewer(sample: Sequence[str], instead: Instead, more: str = "") -> str:
-    gone = len(instead.without.intersection(sample))
-    others = sorted(instead.without.difference(sample))
+def _of_fewer_queries(runs: JudgedRuns, override: QrelsOverride) -> JudgedRuns:
+    queries = {query: text for query, text in runs.queries.items() if query not in override.without}
+    if not queries:
+        raise UsageError(f"{override.without_name}: leaves no query of {runs.dataset} to judge by; name fewer")
+    if len(queries) == len(runs.queries):
+        return runs
+    fewer = {
+        system: replace(run, rankings={query: hits for query, hits in run.rankings.items() if query in queries})
+        for system, run in runs.runs.items()
+    }
+    said = f"{runs.dataset} is judged {_fewer(tuple(runs.queries), override)}"
+    return replace(runs, queries=queries, runs=fewer, notes=(*runs.notes, said))
+
+
+def _fewer(sample: Sequence[str], override: QrelsOverride, more: str = "") -> str:
+    gone = len(override.without.intersection(sample))
+    others = sorted(override.without.difference(sample))
     also = f", which names {_named(others)} that the sample has not" if others else ""
-    return f"{_WITHOUT}{gone:,} of its {len(sample):,} queries ({instead.without_name}{also}{more})"
+    return f"{_WITHOUT}{gone:,} of its {len(sample):,} queries ({override.without_name}{also}{more})"
 
 
-def _in_none(instead: Instead) -> UsageError:
-    return UsageError(f"{instead.without_name}: none of its {len(instead.without):,} queries is in a sample here")
+def _leaves_out_none(override: QrelsOverride) -> UsageError:
+    return UsageError(f"{override.without_name}: none of its {len(override.without):,} queries is in a sample here")
 
 
 def _named(ids: Sequence[str]) -> str:
@@ -207,8 +208,8 @@ def _named(ids: Sequence[str]) -> str:
     return f"{len(ids):,} ({', '.join(ids[:_NAMED])}{more})"
 
 
-def _nowhere(instead: Instead) -> UsageError:
+def _replaces_none(override: QrelsOverride) -> UsageError:
     return UsageError(
-        f"{instead.name}: lacks judgements that were stored with each of these results; harness qrels add makes a file "
+        f"{override.name}: lacks judgements that were stored with each of these results; harness qrels add makes a file "
         "that holds those and more"
     )

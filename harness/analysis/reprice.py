@@ -15,14 +15,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from harness.analysis import axes, row_pricing
-from harness.analysis.axes import Place
-from harness.analysis.row_pricing import Placed, Tariff
-from harness.analysis.table import Measurements, Price, Row, Validity
+from harness.analysis.axes import ComparisonGroup
+from harness.analysis.row_pricing import MachineChoice, Tariff
+from harness.analysis.table import Price, Row, Table, Validity
 from harness.errors import UsageError
 from harness.pricing import cost, prices
 from harness.pricing.prices import Snapshot
 from harness.records import Outcome
-from harness.stats import Estimate
+from harness.stats import Estimate, competition_ranks
 
 # The two ways to compare two dates, like with like.
 SAME, CHEAPEST = "same instance", "cheapest type"
@@ -57,9 +57,9 @@ class RowChange:
         return {SAME: (self.before, self.same), CHEAPEST: (self.cheapest_before, self.cheapest)}
 
     @cached_property
-    def place(self) -> Place:
+    def place(self) -> ComparisonGroup:
         """The comparison group that ranks it."""
-        return axes.of(self.row)
+        return axes.comparison_group(self.row)
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class OrderFlip:
     the dates, so the measurements do not tell which is cheaper.
     """
 
-    place: Place
+    place: ComparisonGroup
     way: str
     was_cheaper: str
     is_cheaper: str
@@ -83,7 +83,7 @@ class OrderFlip:
 class CheapestChange:
     """A comparison group whose cheapest row (system and hardware profile) changed."""
 
-    place: Place
+    place: ComparisonGroup
     way: str
     was: tuple[str, str]
     now: tuple[str, str]
@@ -151,7 +151,7 @@ def other_prices(now: Snapshot, against: datetime.date | None = None) -> Snapsho
         ) from None
 
 
-def compare(measured: Measurements, before: Tariff, now: Tariff) -> Repricing:
+def compare(measured: Table, before: Tariff, now: Tariff) -> Repricing:
     """Price the same rows at two dates.
 
     Args:
@@ -186,15 +186,15 @@ def _profiles(changes: Iterable[RowChange]) -> tuple[str, ...]:
 
 
 def _change(row: Row, before: Tariff, now: Tariff) -> RowChange:
-    then = row_pricing.place(row, before)
+    then = row_pricing.choose_machine(row, before)
     own = row.published_type or (then[0].instance_type if then[0] else None)
     # A row that had no machine at the other date has no "same instance" either.
-    same: Placed = (None, then[1]) if own is None else now.on(own)
-    cheapest = (_cost(row, row_pricing.cheapest(row, tariff)) for tariff in (before, now))
+    same: MachineChoice = (None, then[1]) if own is None else now.on(own)
+    cheapest = (_cost(row, row_pricing.cheapest_machine(row, tariff)) for tariff in (before, now))
     return RowChange(row, _cost(row, then), _cost(row, same), *cheapest)
 
 
-def _cost(row: Row, placed: Placed) -> PricedRow:
+def _cost(row: Row, placed: MachineChoice) -> PricedRow:
     model = row_pricing.sequential if row.scenario == "single_stream" else row_pricing.saturated
     return PricedRow(*placed, model(row, *placed))
 
@@ -205,24 +205,17 @@ def _dated(snapshot: Snapshot) -> DatedPrices:
 
 def ranked(changes: Sequence[RowChange]) -> tuple[RowChange, ...]:
     """Return the changes with their ranks in their comparison group; equal costs share a rank."""
-    costs: dict[tuple[Place, str], list[float]] = defaultdict(list)
-    for change in changes:
-        for name in _PRICED:
-            value = getattr(change, name).cost.value
-            if value is not None and change.row.validity is not Validity.INVALID:
-                costs[change.place, name].append(value)
-    ranks = {
-        key: {value: rank for rank, value in reversed(list(enumerate(sorted(values), start=1)))}
-        for key, values in costs.items()
-    }
-
-    def rank(change: RowChange, name: str) -> PricedRow:
-        priced: PricedRow = getattr(change, name)
-        if priced.cost.value is None or change.row.validity is Validity.INVALID:
-            return priced
-        return replace(priced, rank=ranks[change.place, name][priced.cost.value])
-
-    return tuple(RowChange(change.row, *(rank(change, name) for name in _PRICED)) for change in changes)
+    groups: dict[ComparisonGroup, list[int]] = defaultdict(list)
+    for number, change in enumerate(changes):
+        if change.row.validity is not Validity.INVALID:
+            groups[change.place].append(number)
+    columns: dict[str, list[PricedRow]] = {name: [getattr(change, name) for change in changes] for name in _PRICED}
+    for priced in columns.values():
+        for numbers in groups.values():
+            ranks = competition_ranks([priced[number].cost.value for number in numbers])
+            for number, rank in zip(numbers, ranks, strict=True):
+                priced[number] = replace(priced[number], rank=rank)
+    return tuple(RowChange(change.row, *priced) for change, *priced in zip(changes, *columns.values(), strict=True))
 
 
 def ranks_changed(changes: Sequence[RowChange], way: str) -> int:
@@ -255,8 +248,8 @@ def cheapest_changes(changes: Sequence[RowChange], way: str) -> Iterator[Cheapes
             yield CheapestChange(place, way, *((change.row.system, change.row.profile) for change in (was, now)))
 
 
-def _by_place(changes: Sequence[RowChange]) -> Mapping[Place, list[RowChange]]:
-    places: dict[Place, list[RowChange]] = defaultdict(list)
+def _by_place(changes: Sequence[RowChange]) -> Mapping[ComparisonGroup, list[RowChange]]:
+    places: dict[ComparisonGroup, list[RowChange]] = defaultdict(list)
     for change in changes:
         if change.before.rank is not None or change.cheapest_before.rank is not None:
             places[change.place].append(change)

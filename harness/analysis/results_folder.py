@@ -1,83 +1,141 @@
-"""A results folder -> measured rows -> the table.  The one module that joins the free half's stages.
+"""Load the rows of a results folder: of stored jobs, through the cache, or of published tables.
 
-What rows and notes are computed with (numpy, scipy, ir_measures) takes longer to import than kept rows take to read and
-to price: it is imported where it is needed.
+Rows are computed with libraries (numpy, scipy, ir_measures) that take longer to import than cached rows take to read
+and to price, so they are imported only where rows are built.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.analysis import row_cache, row_pricing
-from harness.analysis.cell_cache import Made, Recall
-from harness.analysis.row_pricing import Tariff
-from harness.analysis.table import Measurements, Table
+from harness.analysis.table import Table
 from harness.errors import UsageError
 from harness.evaluation import measure_names
 from harness.evaluation.per_query import PerQuery
-from harness.pricing.prices import Snapshot
 from harness.results import reader
-from harness.results.attempts import Job
 
 if TYPE_CHECKING:
-    from harness.analysis.rejudge import Instead
-    from harness.analysis.row_distances import Vectors
+    from harness.analysis.evaluate_job import Vectors
+    from harness.analysis.rejudge import QrelsOverride
+    from harness.analysis.row_cache import RowCache, RowSet
 
 log = logging.getLogger(__name__)
 
-# From so many jobs on, making rows takes long enough to say so.
-_MANY = 100
+# From this many jobs on, building rows takes long enough to announce.
+_MANY_JOBS = 100
 
 
-def rows_of(
+def load_rows(
     folder: Path,
     measures: Sequence[str] = measure_names.DEFAULT,
     *,
     keys: Collection[str] | None = None,
     cache: Path | None = None,
-    for_prices: bool = False,
-    instead: Instead | None = None,
+    columns: Collection[str] | None = None,
+    override: QrelsOverride | None = None,
     distances: bool = False,
-) -> Measurements:
-    """The measured rows of a results folder, of whatever kind it is (published tables have their own measures).
+) -> Table:
+    """Return the unpriced table of a results folder: of its stored jobs, or of its published tables.
 
     Args:
-        folder: stored jobs.
+        folder: stored jobs, or published tables, which have their own measures.
         measures: names as ir_measures writes them.
-        keys: see :func:`harness.analysis.rows.measure`.
-        cache: where rows are kept (:mod:`harness.analysis.row_cache`); ``None``: nowhere.
-        for_prices: see :func:`harness.analysis.row_cache.rows`.
-        instead: by what else than by what was stored runs are judged; of no use with ``keys``.
-        distances: Frechet distances may be among the measures, by the vectors that are kept beside the results.
+        keys: see :func:`harness.analysis.rows.build_rows`.
+        cache: folder of cached rows (:mod:`harness.analysis.row_cache`); ``None``: no cache.
+        columns: fields of a row to read from the cache; the others may be missing.
+        override: other qrels, or queries to leave out; ignored with ``keys``.
+        distances: allow Frechet distances among the measures, from the vectors stored beside the results.
 
     Raises:
-        UsageError: there is no job in it, a measure is unknown, or ``instead`` changes nothing.
-        FileError: it is no folder, or something in it is damaged.
+        UsageError: the folder holds no job, a measure is unknown, or ``override`` changes nothing.
+        FileError: the folder is missing, or a file in it is damaged.
     """
-    # Results of another kind than stored jobs are told apart here, and give the same rows.
-    if instead is not None and _is_published(folder):
-        raise _as_printed(folder)
-    return _published(folder) or _measured(
-        folder, measures, keys, cache, for_prices, instead, _vectors(folder, measures) if distances else None
-    )
+    if _is_published(folder):
+        return _published(folder, override)
+    vectors = _vectors(folder) if distances and any(name.startswith("FD") for name in measures) else None
+    stored = _row_cache(cache, folder, measures, override, vectors)
+    if keys is not None:
+        from harness.analysis import rows
+        from harness.analysis.evaluate_job import JobEvaluator
+
+        jobs = _read_jobs(folder, cache)
+        if not rows.are_default(jobs, keys):
+            return rows.build_rows(jobs, JobEvaluator(measures), keys=keys).table
+    if stored and (table := stored.table(columns)):
+        return table
+    return _build(folder, measures, stored, override, vectors).table
 
 
-def _published(folder: Path) -> Measurements | None:
-    """The rows of a paper; ``None``: the folder holds none."""
-    if not _is_published(folder):
+def load_per_query(
+    folder: Path,
+    measures: Sequence[str] = measure_names.DEFAULT,
+    *,
+    cache: Path | None = None,
+    override: QrelsOverride | None = None,
+) -> dict[str, PerQuery]:
+    """Return the values by query of each row, by :attr:`Row.per_query_key`; published rows have none.
+
+    Arguments and errors as for :func:`load_rows`.
+    """
+    if _is_published(folder):
+        return {}
+    stored = _row_cache(cache, folder, measures, override, None)
+    if stored and (values := stored.per_query()) is not None:
+        return values
+    return _build(folder, measures, stored, override, None).per_query
+
+
+def _build(
+    folder: Path,
+    measures: Sequence[str],
+    stored: RowCache | None,
+    override: QrelsOverride | None,
+    vectors: Vectors | None,
+) -> RowSet:
+    """Build the rows, those of unchanged cells from the cache, and cache them."""
+    from harness.analysis.evaluate_job import JobEvaluator
+    from harness.analysis.rows import build_rows
+
+    jobs = _read_jobs(folder, stored)
+    built = build_rows(jobs, JobEvaluator(measures, override, vectors), cached=stored.cells() if stored else {})
+    if stored:
+        stored.write(built)
+    return built
+
+
+def _read_jobs(folder: Path, cache: object | None) -> tuple[reader.StoredJob, ...]:
+    jobs = reader.read_jobs(folder)
+    if not jobs:
+        raise UsageError(f"{folder}: no finished job in it; run a suite first")
+    if len(jobs) >= _MANY_JOBS:
+        often = "once: rows are kept" if cache else "no --cache to keep them in"
+        log.info("%s: making rows of %s stored jobs, which may take minutes (%s)", folder, f"{len(jobs):,}", often)
+    return jobs
+
+
+def _row_cache(
+    cache: Path | None,
+    folder: Path,
+    measures: Sequence[str],
+    override: QrelsOverride | None,
+    vectors: Vectors | None,
+) -> RowCache | None:
+    """Return the cache of rows judged in this way."""
+    if cache is None:
         return None
-    from harness.analysis import published
+    from harness.analysis.row_cache import RowCache
 
-    paper = published.read(folder)
-    return published.measurements(paper, paper.follows())
+    judged = f"{override.key if override else ''}{vectors.key if vectors else ''}"
+    return RowCache(cache, folder, measures, judged)
 
 
-def _as_printed(folder: Path) -> UsageError:
-    return UsageError(f"{folder}: a paper's figures have no runs to judge again; leave --qrels, --without-queries out")
+def _vectors(folder: Path) -> Vectors:
+    from harness.analysis.evaluate_job import Vectors
+
+    return Vectors(folder)
 
 
 def _is_published(folder: Path) -> bool:
@@ -86,111 +144,12 @@ def _is_published(folder: Path) -> bool:
     return published.is_in(folder)
 
 
-def priced(measured: Measurements, tariff: Tariff) -> Table:
-    """The table of what was measured, at these prices."""
-    from harness.analysis import notes
-
-    table = row_pricing.table(measured, tariff)
-    return replace(table, notes=notes.of_table(table.rows, measured.overhead, tariff.snapshot, tariff.storage))
-
-
-def build(
-    jobs: Iterable[Job],
-    *,
-    snapshot: Snapshot,
-    measures: Sequence[str] = measure_names.DEFAULT,
-    keys: Collection[str] | None = None,
-) -> Table:
-    """The table of some jobs at these prices; see :func:`harness.analysis.rows.measure`."""
-    from harness.analysis import rows
-
-    return priced(rows.measure(jobs, measures=measures, keys=keys), row_pricing.tariff(snapshot))
-
-
-def per_query_of(
-    folder: Path,
-    measures: Sequence[str] = measure_names.DEFAULT,
-    *,
-    cache: Path | None = None,
-    instead: Instead | None = None,
-) -> dict[str, PerQuery]:
-    """What the rows of a results folder are made of, by :func:`harness.evaluation.per_query.per_query_key`; published rows have none.
-
-    Arguments and errors as for :func:`rows_of`.
-    """
-    if _is_published(folder):
-        return {}
-    compute = _maker(folder, measures, cache, instead)
-    return row_cache.by_query(folder, measures, compute, cache=_apart(cache, instead))
-
-
-def _measured(
-    folder: Path,
-    measures: Sequence[str],
-    keys: Collection[str] | None,
-    cache: Path | None,
-    for_prices: bool,
-    instead: Instead | None,
-    vectors: Vectors | None,
-) -> Measurements:
-    compute = _maker(folder, measures, cache, instead, vectors)
-    if keys is None:
-        apart = _apart(cache, instead, vectors)
-        return row_cache.rows(folder, measures, compute, cache=apart, for_prices=for_prices)
-    jobs = _jobs(folder, cache)
-    from harness.analysis import rows
-
-    if rows.shows_what_it_would(jobs, keys):
-        return row_cache.rows(
-            folder,
-            measures,
-            lambda recall: rows.measure_all(jobs, measures=measures, recall=recall),
-            cache=cache,
+def _published(folder: Path, override: QrelsOverride | None) -> Table:
+    if override is not None:
+        raise UsageError(
+            f"{folder}: a paper's figures have no runs to judge again; leave --qrels, --without-queries out"
         )
-    return rows.measure(jobs, measures=measures, keys=keys)
+    from harness.analysis import published
 
-
-def _vectors(folder: Path, measures: Sequence[str]) -> Vectors | None:
-    """What distances are made of, where any are asked for."""
-    if not any(name.startswith("FD") for name in measures):
-        return None
-    from harness.analysis.row_distances import Vectors
-
-    return Vectors(folder)
-
-
-def _apart(cache: Path | None, instead: Instead | None, vectors: Vectors | None = None) -> Path | None:
-    """Rows by other judgements, or with distances, are kept apart: they do not follow from the stored files alone."""
-    if cache is not None and instead is not None:
-        cache = cache / "rejudged" / instead.key[:32]
-    if cache is not None and vectors is not None:
-        cache = cache / "distances" / vectors.key[:32]
-    return cache
-
-
-def _maker(
-    folder: Path,
-    measures: Sequence[str],
-    cache: Path | None,
-    instead: Instead | None,
-    vectors: Vectors | None = None,
-) -> row_cache.Compute:
-    """Makes rows of what is stored, when what is kept does not hold."""
-
-    def make(recall: Recall) -> Made:
-        jobs = _jobs(folder, cache)
-        from harness.analysis import rows
-
-        return rows.measure_all(jobs, measures=measures, recall=recall, instead=instead, vectors=vectors)
-
-    return make
-
-
-def _jobs(folder: Path, cache: Path | None) -> tuple[reader.StoredJob, ...]:
-    jobs = reader.read_jobs(folder)
-    if not jobs:
-        raise UsageError(f"{folder}: no finished job in it; run a suite first")
-    if len(jobs) >= _MANY:
-        kept = "once: rows are kept" if cache else "no --cache to keep them in"
-        log.info("%s: making rows of %s stored jobs, which may take minutes (%s)", folder, f"{len(jobs):,}", kept)
-    return jobs
+    paper = published.read(folder)
+    return published.published_table(paper, paper.follows())

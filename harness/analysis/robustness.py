@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from harness import stats
 from harness.analysis import rank_correlation, resampling
 from harness.errors import UsageError
 from harness.evaluation import evaluate_runs, measure_names, qrels_subsample
@@ -289,12 +290,12 @@ def _by_name(board: _Board, values: Floats) -> dict[str, float]:
 
 
 def _standings(board: _Board, resampled: Floats | None) -> Iterator[RankedSystem]:
-    ranks = rank_correlation.ranks(board.values[np.newaxis, :])[0]
+    ranks = stats.ranks(board.values, ties="mean", descending=True, equal_within=rank_correlation.EQUAL)
     if resampled is None:
         for system, value, rank in zip(board.systems, board.values, ranks, strict=True):
             yield RankedSystem(system, float(value), float(rank), None, None, None)
         return
-    moved = rank_correlation.ranks(resampled)
+    moved = stats.ranks(resampled, ties="mean", descending=True, equal_within=rank_correlation.EQUAL)
     best = moved == moved.min(axis=1, keepdims=True)
     first = (best / best.sum(axis=1, keepdims=True)).mean(axis=0)
     tail = (1 - CONFIDENCE) / 2

@@ -1,9 +1,9 @@
-"""Derived files: what was computed from stored jobs, kept in the cache so that it need not be computed again.
+"""Cache of the rows of a results folder: one Parquet file of rows, one of their values by query.
 
-Reading samples, bootstrapping and judging thousands of jobs takes minutes; nothing of that depends on prices.  So the
-measured rows of a results folder are kept, and they are taken again only for exactly these stored files (name, inode,
-size, times of change), read by exactly this code.  A derived file may be removed at any time; one that is
-damaged, or not this user's, is as good as none.
+Reading samples, bootstrapping and scoring thousands of jobs takes minutes, and none of it depends on prices.  Rows are
+taken from the cache only for exactly these stored files (name, inode, size, times of change), scored by the same
+judgements and read by the same code.  Where some files changed, only their cells are computed again.  A cache file may
+be removed at any time; a damaged one, or another user's, is ignored and written again.
 """
 
 from __future__ import annotations
@@ -15,168 +15,184 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+import types
+import typing
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import MISSING, dataclass, fields, replace
+from enum import Enum
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pydantic import TypeAdapter, ValidationError
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import TypeAdapter
 
 import harness
 from harness import filesystem
-from harness.analysis import cell_cache
-from harness.analysis.cell_cache import Made, Recall
-from harness.analysis.table import Machine, Measurements
+from harness.analysis.table import Row, Table
+from harness.errors import FileError
 from harness.evaluation import per_query
 from harness.evaluation.per_query import PerQuery
 from harness.results import origins, reader
+from harness.results.attempts import Job
 from harness.results.schema import ANSWER_DEPTHS, JUDGED_HITS
-from harness.stats import Estimate
+
+if TYPE_CHECKING:
+    from harness.analysis.validity.sample_checks import SampleFacts
 
 log = logging.getLogger(__name__)
 
-# Makes rows, with whatever is remembered of some of them.
-Compute = Callable[[Recall], Made]
-# Beside the rows: what prices are applied to, what they are made of by query, and what is remembered of their cells.
-_PRICEABLE, _BY_QUERY, _CELLS = ".prices.json", ".queries.parquet", ".cells.json"
-# What numbers depend on beside our own sources.
+_ROWS, _QUERIES = ".rows.parquet", ".queries.parquet"
+# Numbers depend on these libraries beside our own sources.
 _LIBRARIES = ("ir-measures", "numpy", "pyarrow", "scipy")
-# The files of a job that rows are made of.
-_OF_A_JOB = (reader.RESULT, reader.SAMPLES, reader.RUN, JUDGED_HITS, ANSWER_DEPTHS)
-# What no price has to do with: most of a row's bytes.
-_WITHOUT: dict[str, Any] = {
-    **dict.fromkeys(("qrels_sha256", "service_s", "trial_spread_s", "detail")),
-    **dict.fromkeys(("p50_s", "p95_s", "p99_s"), Estimate(None)),
-    **dict.fromkeys(("queries_unjudged", "trial_means_s", "keys", "findings", "notes"), ()),
-    **{name: {} for name in ("like_queries_s", "these_queries_s", "at_most_s", "stages_s", "spread_s")},
-}
-# Kept once for all jobs of a suite, five folders above a job's.
-_OF_A_SUITE = ("qrels", "samples")
-
-
-def rows(
-    root: Path,
-    measures: Sequence[str],
-    compute: Compute,
-    *,
-    cache: Path | None,
-    for_prices: bool = False,
-) -> Measurements:
-    """The measured rows of a results folder: those that are kept, if they still hold, else computed and kept.
-
-    Args:
-        root: folder of stored jobs.
-        measures: names, as they were asked for.
-        compute: makes the rows anew.
-        cache: where derived files are kept; ``None``: nowhere.
-        for_prices: what :func:`priceable` leaves of each row is enough; it is read in half the time.
-
-    Raises:
-        FileError: ``root`` is no folder or cannot be read.
-        HarnessError: whatever ``compute`` raises.
-    """
-    if cache is None:
-        return compute(cell_cache.nothing).rows
-    path, stamp = _path(cache, root, measures), _stamp(root)
-    kept = _read(path.with_suffix(_PRICEABLE) if for_prices else path, stamp)
-    return kept or _computed(root, path, stamp, compute).rows
-
-
-def by_query(root: Path, measures: Sequence[str], compute: Compute, *, cache: Path | None) -> dict[str, PerQuery]:
-    """What those rows are made of, by :func:`harness.evaluation.per_query.per_query_key`; arguments and errors as for :func:`rows`."""
-    if cache is None:
-        made = compute(cell_cache.nothing)
-    else:
-        path, stamp = _path(cache, root, measures), _stamp(root)
-        kept = per_query.read(path.with_suffix(_BY_QUERY), stamp)
-        if kept is not None:
-            return kept
-        made = _computed(root, path, stamp, compute)
-    return {each.key: each for each in made.queries}
-
-
-def _path(cache: Path, root: Path, measures: Sequence[str]) -> Path:
-    return cache / "tables" / f"{_name(root, measures)}.json"
-
-
-def _computed(root: Path, path: Path, stamp: str, compute: Compute) -> Made:
-    """Compute, and keep what was computed."""
-    made = compute(_recall(path))
-    # A run may have stored something meanwhile: then nobody knows which files these rows are made of.
-    if _stamp(root) == stamp:
-        try:
-            _write(path, stamp, _adapter().dump_json(made.rows, exclude_defaults=True))
-            part = _adapter().dump_json(priceable(made.rows), exclude_defaults=True)
-            _write(path.with_suffix(_PRICEABLE), stamp, part)
-            with filesystem.scratch_folder(path.parent, path.stem) as scratch:
-                whole = scratch / path.with_suffix(_BY_QUERY).name
-                per_query.write(whole, made.queries, stamp)
-                whole.replace(path.with_suffix(_BY_QUERY))
-            _write(path.with_suffix(_CELLS), stamp, cell_cache.dump(made.cells, _code()))
-        except OSError as error:
-            log.info("%s: cannot be written: %s; the next table is computed anew", path, error.strerror)
-    return made
+# The files of a job that rows are made of, and those of a suite, five folders above a job's.
+_JOB_FILES = (reader.RESULT, reader.SAMPLES, reader.RUN, JUDGED_HITS, ANSWER_DEPTHS)
+_SUITE_FOLDERS = ("qrels", "samples")
+# Columns beside those of a row.
+_STAMP, _FACTS, _DISAGREEMENTS = "cell_stamp", "cell_facts", "cell_disagreements"
+_ARROW_TYPES = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
+# What pyarrow and pydantic raise for a file that holds something else than was written (ArrowInvalid is a ValueError).
+_DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError, pa.ArrowException)
 
 
 @dataclass(frozen=True)
-class Kept:
-    """A file of rows that would be taken instead of computing them; ``rows`` is ``None`` where it is damaged.
+class CellRow:
+    """A cell's row before its verdict, its values by query, and the evidence that a verdict needs.
 
-    ``for_prices``: it holds what :func:`priceable` leaves.  ``by_query`` stands beside whole rows, where it is kept.
+    A verdict also depends on the other cells (the machine's usual speed), so it is never cached.  ``stamp`` names the
+    files that the row is made of (``None``: one cannot be read).  A failed cell has no ``per_query``.
     """
 
-    path: Path
-    rows: Measurements | None
-    for_prices: bool
-    by_query: dict[str, PerQuery] | None
+    row: Row
+    stamp: str | None = None
+    per_query: PerQuery | None = None
+    facts: SampleFacts | None = None
+    disagreements: int | None = None
 
 
-def kept(root: Path, cache: Path) -> Iterator[Kept]:
-    """What is kept for ``root`` as it is now.
+@dataclass(frozen=True)
+class RowSet:
+    """An unpriced table, and the cells of its rows in their order."""
+
+    table: Table
+    cells: tuple[CellRow, ...] = ()
+
+    @property
+    def per_query(self) -> dict[str, PerQuery]:
+        """Values by query of each row that has some, by :attr:`Row.per_query_key`."""
+        return {cell.per_query.key: cell.per_query for cell in self.cells if cell.per_query is not None}
+
+
+class RowCache:
+    """The cached rows of one results folder for one choice of measures and judgements.
+
+    ``judged`` names judgements other than the stored ones, and vectors of Frechet distances; ``""``: neither.
 
     Raises:
-        FileError: ``root`` is no folder or cannot be read.
+        FileError: the folder is missing or cannot be read.
     """
-    stamp = _stamp(root)
-    for path in sorted((cache / "tables").glob("*.json")):
-        if path.name.endswith(_CELLS):
-            continue
-        with contextlib.suppress(OSError), path.open("rb") as stream:
-            if stream.readline().split()[:1] == [stamp.encode("ascii")]:
-                part = path.name.endswith(_PRICEABLE)
-                by_query = None if part else per_query.read(path.with_suffix(_BY_QUERY), stamp)
-                yield Kept(path, _read(path, stamp), part, by_query)
+
+    def __init__(self, cache: Path, folder: Path, measures: Sequence[str], judged: str = "") -> None:
+        name = hashlib.sha256(_bytes(json.dumps([str(folder.resolve()), list(measures), judged]))).hexdigest()[:32]
+        self.path = cache / "tables" / f"{name}{_ROWS}"
+        self._queries = cache / "tables" / f"{name}{_QUERIES}"
+        self._folder, self._judged, self._stamp = folder, judged, folder_stamp(folder)
+
+    def table(self, columns: Collection[str] | None = None) -> Table | None:
+        """Return the cached table if it still holds; with some ``columns`` of its rows the others are missing."""
+        return _table(self.path, self._stamp, columns)
+
+    def per_query(self) -> dict[str, PerQuery] | None:
+        """Return the values by query if they still hold."""
+        return per_query.read(self._queries, self._stamp)
+
+    def cells(self) -> dict[str, CellRow]:
+        """Return the cells that were cached last, by their stamps, whatever else has changed since."""
+        stamp = _facts(self.path).get("stamp", "")
+        content = _read(self.path, stamp) if stamp else None
+        by_query = per_query.read(self._queries, stamp)
+        if content is None or by_query is None:
+            return {}
+        try:
+            rows = _decode_rows(content)
+            facts = _evidence_column().decode(content.column(_FACTS))
+        except _DAMAGE:
+            return {}
+        stamps, disagreements = content.column(_STAMP).to_pylist(), content.column(_DISAGREEMENTS).to_pylist()
+        return {
+            stamp: CellRow(_without_verdict(row), stamp, by_query[row.per_query_key], evidence, count)
+            for stamp, row, evidence, count in zip(stamps, rows, facts, disagreements, strict=True)
+            if stamp is not None and row.per_query_key in by_query
+        }
+
+    def write(self, built: RowSet) -> None:
+        """Cache the rows; a cache that cannot be written is logged."""
+        # If a run stored something meanwhile, nobody knows which files these rows are made of.
+        if folder_stamp(self._folder) != self._stamp:
+            return
+        about = {
+            "stamp": self._stamp,
+            "judged": self._judged,
+            "table": _table_adapter().dump_json(replace(built.table, rows=()), exclude_defaults=True),
+        }
+        try:
+            content = _encode(built).replace_schema_metadata(about)
+            with filesystem.scratch_folder(self.path.parent, self.path.name.partition(".")[0]) as scratch:
+                # Values by query first: rows without them would look whole.
+                per_query.write(scratch / _QUERIES, built.per_query.values(), self._stamp)
+                (scratch / _QUERIES).replace(self._queries)
+                pq.write_table(content, scratch / _ROWS, compression="zstd", write_page_checksum=True)
+                (scratch / _ROWS).replace(self.path)
+        except (OSError, ValueError, OverflowError) as error:
+            reason = (isinstance(error, OSError) and error.strerror) or error
+            log.info("%s: cannot be written: %s; the next table is computed again", self.path, reason)
 
 
-def priceable(made: Measurements) -> Measurements:
-    """What prices are applied to, and what a priced row shows: the rest of each row is as if it were not known."""
-    rows = (replace(row, machine=_architecture_of(row.machine), **_WITHOUT) for row in made.rows)
-    return replace(made, rows=tuple(rows), overhead=())
+@dataclass(frozen=True)
+class CachedFile:
+    """A cache file that would be used now; ``table`` is ``None`` where it is damaged."""
+
+    path: Path
+    table: Table | None
+    per_query: dict[str, PerQuery] | None
 
 
-def _architecture_of(machine: Machine | None) -> Machine | None:
-    """All of a machine that prices have to do with."""
-    if machine is None:
+def cached_files(folder: Path, cache: Path) -> Iterator[CachedFile]:
+    """Find the cached rows of ``folder`` as it is now, scored by the stored judgements.
+
+    Raises:
+        FileError: ``folder`` is missing or cannot be read.
+    """
+    stamp = folder_stamp(folder)
+    for path in sorted((cache / "tables").glob(f"*{_ROWS}")):
+        about = _facts(path)
+        if about.get("stamp") == stamp and not about.get("judged"):
+            queries = path.with_name(path.name.removesuffix(_ROWS) + _QUERIES)
+            yield CachedFile(path, _table(path, stamp), per_query.read(queries, stamp))
+
+
+def folder_stamp(folder: Path) -> str:
+    """Hash the code, and name and times of every stored file below ``folder`` that rows are made of."""
+    return hashlib.sha256(_bytes("\n".join((_code(), *sorted(_files(str(folder.resolve()))))))).hexdigest()
+
+
+def cell_stamp(jobs: Iterable[Job]) -> str | None:
+    """Hash the code, and name and times of every file that a cell's row is made of; None if one cannot be read."""
+    lines = []
+    try:
+        for job in jobs:
+            lines.append(f"origin {job.origin}")
+            inputs = (job.qrels_path(), job.folder.parents[4] / "samples" / f"{job.result.spec.sample_sha256}.json")
+            lines += (_line(str(path), path.lstat()) for path in (*job.folder.iterdir(), *inputs))
+    except (OSError, FileError):
         return None
-    return Machine("", machine.architecture, "", None, None, "", None, (), None, 0)
-
-
-def _name(root: Path, measures: Sequence[str]) -> str:
-    named = json.dumps([str(root.resolve()), list(measures)])
-    return hashlib.sha256(named.encode("utf-8", "surrogateescape")).hexdigest()[:32]
-
-
-def _stamp(root: Path) -> str:
-    """Changes when the code does, or any stored file that rows are made of."""
-    lines = sorted(_files(str(root.resolve())))
-    text = "\n".join((_code(), *lines))
-    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+    return hashlib.sha256(_bytes("\n".join((_code(), *sorted(lines))))).hexdigest()
 
 
 @functools.cache
 def _code() -> str:
-    """Hash of the package's own sources, and the versions of the libraries that compute."""
+    """Hash the package's own sources and the versions of the libraries that compute."""
     content = hashlib.sha256()
     package = Path(harness.__file__).resolve().parent
     for path in sorted(package.rglob("*.py")):
@@ -188,89 +204,169 @@ def _code() -> str:
 
 
 def _files(root: str) -> Iterator[str]:
-    """A line for each stored file that rows below ``root`` are made of."""
+    """Describe each stored file that rows below ``root`` are made of."""
     suites = set()
     for folder, entries in reader.folders(root):
-        job = [entry for entry in entries if entry.name in _OF_A_JOB]
+        job = [entry for entry in entries if entry.name in _JOB_FILES]
         if any(entry.name == reader.RESULT for entry in job):
             suites.add(folder.rsplit("/", 5)[0])
-            yield from map(_line, job)
+            yield from map(_entry, job)
     for suite in suites:
-        for name in _OF_A_SUITE:
-            yield from map(_line, reader.entries_of(f"{suite}/{name}"))
+        for name in _SUITE_FOLDERS:
+            yield from map(_entry, reader.entries_of(f"{suite}/{name}"))
     for home in {suite.rpartition("/")[0] for suite in suites}:
         path = f"{home}/{origins.FILE}"
         with contextlib.suppress(OSError):  # most results were never merged
-            yield _stamped(path, Path(path).lstat())
+            yield _line(path, Path(path).lstat())
 
 
-def _line(entry: os.DirEntry[str]) -> str:
+def _entry(entry: os.DirEntry[str]) -> str:
     try:
-        return _stamped(entry.path, entry.stat(follow_symlinks=False))
+        return _line(entry.path, entry.stat(follow_symlinks=False))
     except FileNotFoundError:
         return f"{entry.path} gone"
 
 
-def _stamped(path: str, found: os.stat_result) -> str:
+def _line(path: str, about: os.stat_result) -> str:
     # The time of change alone can be set back (cp -p, tar, touch); the kernel's own time of it cannot.
-    return f"{path} {found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
+    return f"{path} {about.st_ino} {about.st_size} {about.st_mtime_ns} {about.st_ctime_ns}"
 
 
-@functools.cache
-def _adapter() -> TypeAdapter[Measurements]:
-    return TypeAdapter(Measurements)
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
 
 
-def _recall(path: Path) -> Recall:
-    """What is remembered of the cells whose rows were kept there last, whatever else has changed since."""
-    kept = _content(path)
-    rows = None if kept is None else _rows(kept[1])
-    if kept is None or rows is None:
-        return cell_cache.nothing
-    cells, queries = _content(path.with_suffix(_CELLS)), per_query.read(path.with_suffix(_BY_QUERY), kept[0])
-    if cells is None or cells[0] != kept[0] or queries is None:
-        return cell_cache.nothing
-    return cell_cache.recall(cells[1], rows, queries, _code())
-
-
-def _read(path: Path, stamp: str) -> Measurements | None:
-    """What is kept there under that stamp; ``None``: nothing, or not what was written."""
-    kept = _content(path)
-    return _rows(kept[1]) if kept is not None and kept[0] == stamp else None
-
-
-def _content(path: Path) -> tuple[str, bytes] | None:
-    """The stamp of a file that is kept, and what it holds; ``None``: nothing, or not what was written."""
+def _facts(path: Path) -> dict[str, str]:
+    """Read the metadata of a cache file; empty where it is missing, damaged or another user's."""
     try:
         with path.open("rb") as stream:
             if os.fstat(stream.fileno()).st_uid != os.getuid():
+                return {}
+            about = pq.read_schema(stream).metadata or {}
+        return {name.decode(): value.decode() for name, value in about.items()}
+    except _DAMAGE:
+        return {}
+
+
+def _read(path: Path, stamp: str, columns: Collection[str] | None = None) -> pa.Table | None:
+    """Read a cache file of that stamp; None where it is missing, damaged, another user's or of other files."""
+    try:
+        with path.open("rb") as stream:
+            whole = pq.read_metadata(stream)
+            about = whole.metadata or {}
+            if os.fstat(stream.fileno()).st_uid != os.getuid() or about.get(b"stamp") != stamp.encode():
                 return None
-            head, body = stream.readline(), stream.read()
-    except OSError:
+            names = [name for name in whole.schema.names if columns is None or name in columns]
+            texts = [name for name in names if name == _FACTS or (name in _columns() and _columns()[name].as_text)]
+            file = pq.ParquetFile(stream, metadata=whole, read_dictionary=texts, page_checksum_verification=True)
+            return file.read(columns=names, use_threads=False)
+    except _DAMAGE:
         return None
-    stamp, _, checksum = head.decode("ascii", "replace").strip().partition(" ")
-    return (stamp, body) if checksum == hashlib.sha256(body).hexdigest() else None
 
 
-def _rows(body: bytes) -> Measurements | None:
+def _table(path: Path, stamp: str, columns: Collection[str] | None = None) -> Table | None:
+    content = _read(path, stamp, columns)
+    if content is None:
+        return None
     try:
         with _no_collection():
-            return _adapter().validate_json(body)
-    except ValidationError:
+            table: Table = _table_adapter().validate_json(content.schema.metadata[b"table"])
+            return replace(table, rows=tuple(_decode_rows(content)))
+    except _DAMAGE:
         return None
 
 
-def _write(path: Path, stamp: str, body: bytes) -> None:
-    """Whole or absent, whoever else writes it at the same time."""
-    with filesystem.scratch_folder(path.parent, path.stem) as scratch:
-        whole = scratch / path.name
-        whole.write_bytes(f"{stamp} {hashlib.sha256(body).hexdigest()}\n".encode("ascii") + body)
-        whole.replace(path)
+def _encode(built: RowSet) -> pa.Table:
+    """Put rows and evidence into columns; a column that holds nothing but defaults is left out."""
+    arrays = {}
+    for name, column in _columns().items():
+        values = [getattr(row, name) for row in built.table.rows]
+        if any(value != column.default for value in values):
+            arrays[name] = column.encode(values)
+    arrays[_STAMP] = pa.array([cell.stamp if cell.per_query else None for cell in built.cells], pa.string())
+    arrays[_FACTS] = _evidence_column().encode([cell.facts for cell in built.cells])
+    arrays[_DISAGREEMENTS] = pa.array([cell.disagreements for cell in built.cells], pa.int64())
+    return pa.table(arrays)
+
+
+def _decode_rows(content: pa.Table) -> list[Row]:
+    columns = {name: column for name, column in _columns().items() if name in content.column_names}
+    missing: dict[str, Any] = {
+        name: None for name, column in _columns().items() if column.required and name not in columns
+    }
+    values = [column.decode(content.column(name)) for name, column in columns.items()]
+    names = tuple(columns)
+    return [Row(**missing, **dict(zip(names, of_row, strict=True))) for of_row in zip(*values, strict=True)]
+
+
+class _Column:
+    """A field of a row as a column: plain values as they are, enums as text, records as JSON text."""
+
+    def __init__(self, hint: Any, default: object, *, required: bool) -> None:
+        plain = set(typing.get_args(hint)) - {types.NoneType} if isinstance(hint, types.UnionType) else {hint}
+        kind = next(iter(plain)) if len(plain) == 1 else hint
+        self.default, self.required = default, required
+        self._arrow = _ARROW_TYPES.get(kind)
+        self._enum = kind if isinstance(kind, type) and issubclass(kind, Enum) else None
+        self.as_text = self._arrow is None
+        self._one, self._many = TypeAdapter(hint), TypeAdapter(list[hint])
+
+    def encode(self, values: Sequence[Any]) -> pa.Array:
+        if self._arrow is not None:
+            return pa.array(values, self._arrow)
+        if self._enum is not None:
+            return pa.array([value.value for value in values], pa.string())
+        return pa.array([self._one.dump_json(value, exclude_defaults=True).decode() for value in values], pa.string())
+
+    def decode(self, column: pa.ChunkedArray) -> list[Any]:
+        if self._arrow is not None:
+            if column.type != self._arrow:
+                raise ValueError(f"a column of {column.type}")
+            return column.to_pylist()  # type: ignore[no-any-return]
+        # Each distinct text is parsed once: rows share many of their values.
+        decoded = []
+        for texts in column.chunks:
+            distinct = texts.dictionary.to_pylist()
+            if self._enum is not None:
+                values = [self._enum(text) for text in distinct]
+            else:
+                values = self._many.validate_json(f"[{','.join(distinct)}]")
+            decoded += [values[index] for index in texts.indices.to_pylist()]
+        return decoded
+
+
+@functools.cache
+def _columns() -> dict[str, _Column]:
+    """Return the columns of a row's fields."""
+    hints = typing.get_type_hints(Row)
+    columns = {}
+    for field in fields(Row):
+        default = field.default_factory() if field.default_factory is not MISSING else field.default
+        required = default is MISSING
+        columns[field.name] = _Column(hints[field.name], None if required else default, required=required)
+    return columns
+
+
+@functools.cache
+def _evidence_column() -> _Column:
+    from harness.analysis.validity.sample_checks import SampleFacts
+
+    return _Column(SampleFacts | None, None, required=False)
+
+
+@functools.cache
+def _table_adapter() -> TypeAdapter[Table]:
+    return TypeAdapter(Table)
+
+
+def _without_verdict(row: Row) -> Row:
+    # The sentences of a verdict stand last.
+    return replace(row, findings=(), notes=row.notes[: len(row.notes) - len(row.findings)])
 
 
 @contextlib.contextmanager
 def _no_collection() -> Iterator[None]:
-    """A million small records that all live on are no garbage; looking for some among them doubles the time."""
+    """Pause the garbage collector: searching a million new records, all in use, doubles the time."""
     enabled = gc.isenabled()
     gc.disable()
     try:

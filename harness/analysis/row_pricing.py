@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from harness.analysis.table import Measurements, Price, Row, Table
+from harness.analysis.table import Price, Row, Table
 from harness.pricing import cost, instances, offers, prices
 from harness.pricing.instances import Instance
 from harness.pricing.offers import Offer
@@ -24,8 +24,45 @@ from harness.records import Envelope, Outcome
 from harness.stats import Estimate
 
 _ARCHITECTURES = {"aarch64": "arm64", "amd64": "x86_64"}
-# A row's price and what is to be said of it.
-Placed = tuple[Price | None, str | None]
+# The fields of a row that pricing and a repriced table read; the rest of the row may be missing.
+COLUMNS = frozenset(
+    [
+        "suite",
+        "system",
+        "dataset",
+        "scenario",
+        "profile",
+        "isolation",
+        "outcome",
+        "validity",
+        "key",
+        "keys",
+        "machine",
+        "cpus",
+        "memory_limit_bytes",
+        "gpus",
+        "k",
+        "sample_sha256",
+        "corpus_sha256",
+        "published_type",
+        "gpu_memory_bytes",
+        "stand_in",
+        "origin",
+        "measures",
+        "latency_mean_s",
+        "throughput_qps",
+        "latency_target_s",
+        "latency_percentile",
+        "peak_anon_bytes",
+        "peak_gpu_bytes",
+        "index_bytes",
+        "index_build_s",
+        "build_envelope",
+        "corpus_documents",
+    ]
+)
+# A row's price and a note on it.
+MachineChoice = tuple[Price | None, str | None]
 
 
 @dataclass(frozen=True)
@@ -44,7 +81,7 @@ class Tariff:
     _by_need: dict[tuple[int, int, int, int | None], Price | None] = field(
         default_factory=dict, repr=False, compare=False
     )
-    _by_type: dict[str, Placed] = field(default_factory=dict, repr=False, compare=False)
+    _by_type: dict[str, MachineChoice] = field(default_factory=dict, repr=False, compare=False)
 
     def cheapest(self, envelope: Envelope, gpu_memory_bytes: int | None = None) -> Price | None:
         """The cheapest type that provides an envelope, its GPUs with so much memory each; ``None``: there is none."""
@@ -54,7 +91,7 @@ class Tariff:
             self._by_need[need] = None if offer is None else _price(offer)
         return self._by_need[need]
 
-    def on(self, instance_type: str) -> Placed:
+    def on(self, instance_type: str) -> MachineChoice:
         """That very type, or the one that has taken its place; or why there is none."""
         if instance_type not in self._by_type:
             self._by_type[instance_type] = _on(instance_type, self)
@@ -86,9 +123,9 @@ def formulas() -> dict[str, str]:
     return {**models, "build": cost.BUILD_FORMULA, "storage": cost.STORAGE_FORMULA}
 
 
-def priced(row: Row, tariff: Tariff) -> Row:
+def price_row(row: Row, tariff: Tariff) -> Row:
     """A measured row with its money."""
-    price, note = place(row, tariff)
+    price, note = choose_machine(row, tariff)
     row = replace(row, price=price, price_note=note)
     if row.outcome is not Outcome.OK:
         return row
@@ -103,32 +140,34 @@ def priced(row: Row, tariff: Tariff) -> Row:
     )
 
 
-def table(measured: Measurements, tariff: Tariff) -> Table:
-    """All of what was measured at these prices; nothing is said about it yet."""
+def price(table: Table, tariff: Tariff) -> Table:
+    """Return a table with its rows priced and its notes."""
+    from harness.analysis import notes  # slow to import, and not needed to price rows alone
+
     snapshot = tariff.snapshot
-    return Table(
-        rows=tuple(priced(row, tariff) for row in measured.rows),
-        measures=measured.measures,
+    rows = tuple(price_row(row, tariff) for row in table.rows)
+    return replace(
+        table,
+        rows=rows,
         price_provider=snapshot.provider,
         price_region=snapshot.region,
         price_date=str(snapshot.as_of),
         price_source=snapshot.source,
-        cost_formula=cost.SEQUENTIAL.formula,
-        overhead=measured.overhead,
         price_term=snapshot.term,
+        cost_formula=cost.SEQUENTIAL.formula,
         cost_formulas=formulas(),
-        rounded_to=measured.rounded_to,
+        notes=notes.of_table(rows, table.overhead, snapshot, tariff.storage),
     )
 
 
-def place(row: Row, tariff: Tariff) -> Placed:
+def choose_machine(row: Row, tariff: Tariff) -> MachineChoice:
     """The machine that prices a row by the rules above, or why there is none."""
     if row.published_type is None or tariff.foreign(row.published_type):
-        return cheapest(row, tariff)
+        return cheapest_machine(row, tariff)
     return tariff.on(row.published_type)
 
 
-def cheapest(row: Row, tariff: Tariff) -> Placed:
+def cheapest_machine(row: Row, tariff: Tariff) -> MachineChoice:
     """The cheapest machine that provides a row's hardware profile and the GPU memory that it is known to need."""
     envelope = Envelope(row.profile, row.cpus, row.memory_limit_bytes, row.gpus)
     need = gpu_memory_bytes(row)
@@ -165,7 +204,7 @@ def gpu_memory_bytes(row: Row) -> int | None:
     return None if row.peak_gpu_bytes is None else -(-row.peak_gpu_bytes // row.gpus)
 
 
-def _on(instance_type: str, tariff: Tariff) -> Placed:
+def _on(instance_type: str, tariff: Tariff) -> MachineChoice:
     snapshot = tariff.snapshot
     usd, instance = snapshot.price_of(instance_type), snapshot.instance(instance_type)
     if usd is not None and instance is not None:

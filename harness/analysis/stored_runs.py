@@ -16,7 +16,7 @@ from harness.results.reader import StoredJob, judges_hits_alone, read_job_run
 from harness.results.schema import NULL_SYSTEM, matches
 
 
-def runs_of_results(folder: Path, only: str | None = None) -> tuple[JudgedRuns, ...]:
+def read_stored_runs(folder: Path, only: str | None = None) -> tuple[JudgedRuns, ...]:
     """The runs of stored jobs that ended well, one for each system: for each dataset, sample and collection.
 
     A system whose profiles gave different rankings has an entry for each, called ``system/profile``; with the suite in
@@ -31,7 +31,7 @@ def runs_of_results(folder: Path, only: str | None = None) -> tuple[JudgedRuns, 
         UsageError: there is no such run.
     """
     grouped: dict[tuple[str, ...], dict[str, dict[str, StoredJob]]] = defaultdict(lambda: defaultdict(dict))
-    for place, tries in attempts.by_place(reader.read_jobs(folder)).items():
+    for place, tries in attempts.jobs_by_cell(reader.read_jobs(folder)).items():
         if place.cell.system == NULL_SYSTEM or (only is not None and not matches(place.cell, only)):
             continue
         shown, _ = attempts.choose(tries)

@@ -218,6 +218,11 @@ class Row:
     findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
 
+    @property
+    def per_query_key(self) -> str:
+        """Name of the row's values by query: jobs of two origins may have one key."""
+        return self.key if self.origin is None else f"{self.origin}/{self.key}"
+
 
 @dataclass(frozen=True)
 class Overhead:
@@ -238,42 +243,24 @@ class Overhead:
 
 
 @dataclass(frozen=True)
-class Measurements:
-    """What was measured, before any money: rows in reading order, their measures, and the null system.
+class Table:
+    """Rows in reading order, with what holds for all of them; without prices until :func:`row_pricing.price` adds them.
 
+    ``measures`` are the measure names in column order, as ir_measures writes them.  ``notes`` are sentences about
+    the table: methods, formulas, and rows that must not be compared.  ``overhead`` holds the null system on each
+    profile.  ``cost_formula`` is that of the model ``sequential``; ``cost_formulas`` holds all, by name.
     ``rounded_to``: the step to which published rows print a measure (0.001 for tenths of a per cent).
     """
 
     rows: tuple[Row, ...]
     measures: tuple[str, ...]
-    overhead: tuple[Overhead, ...] = ()
-    rounded_to: dict[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows in reading order, with what holds for all of them.
-
-    ``measures`` are the measure names in column order, as ir_measures writes them.  ``notes`` are sentences about
-    the table: methods, formulas, and rows that must not be compared.  ``overhead`` holds the null system on each
-    profile.  ``cost_formula`` is that of the model ``sequential``; ``cost_formulas`` holds all, by name.
-    ``rounded_to`` as in :class:`Measurements`.
-    """
-
-    rows: tuple[Row, ...]
-    measures: tuple[str, ...]
-    price_provider: str
-    price_region: str
-    price_date: str
-    price_source: str
-    cost_formula: str
+    price_provider: str = ""
+    price_region: str = ""
+    price_date: str = ""
+    price_source: str = ""
+    cost_formula: str = ""
     overhead: tuple[Overhead, ...] = ()
     notes: tuple[str, ...] = ()
     price_term: str = "on-demand"
     cost_formulas: dict[str, str] = field(default_factory=dict)
     rounded_to: dict[str, float] = field(default_factory=dict)
-
-
-def per_query_key(row: Row) -> str:
-    """What a row's :class:`PerQuery` is kept under: jobs of two origins may have one key."""
-    return row.key if row.origin is None else f"{row.origin}/{row.key}"

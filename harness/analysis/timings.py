@@ -1,7 +1,4 @@
-"""Stored samples of a cell's jobs -> arrays that statistics are made of.
-
-A file may be a stranger's: what it says of itself is held against bounds before any column of it is read.
-"""
+"""Turn the stored samples of a cell's jobs into arrays for statistics."""
 
 from __future__ import annotations
 
@@ -54,7 +51,7 @@ class Timings:
         return np.asarray([job for job, _ in self.trials], dtype=np.int64)[self.trial]
 
     def only(self, trials: Iterable[tuple[int, int]]) -> Timings:
-        """The samples of some trials alone; repeats stay."""
+        """Return the samples of some trials; repeats stay."""
         wanted = set(trials)
         kept = [place for place, pair in enumerate(self.trials) if pair in wanted]
         mask = np.isin(self.trial, kept)
@@ -70,7 +67,7 @@ class Timings:
         )
 
     def whole(self) -> Floats:
-        """Seconds of the trials that timed every query, shape (queries, whole trials), in the order of the trials."""
+        """Return seconds of the trials that timed every query, shape (queries, whole trials)."""
         counts = np.bincount(self.trial, minlength=len(self.trials))
         kept = np.flatnonzero(counts == len(self.queries))
         grid = np.full((len(self.queries), len(self.trials)), np.nan)
@@ -78,13 +75,13 @@ class Timings:
         return np.asarray(grid[:, kept], dtype=np.float64)
 
     def whole_trials(self) -> list[tuple[int, int]]:
-        """The trials that timed every query."""
+        """Return the trials that timed every query."""
         counts = np.bincount(self.trial, minlength=len(self.trials))
         return [pair for pair, count in zip(self.trials, counts, strict=True) if count == len(self.queries)]
 
 
 def read(tables: Iterable[tuple[int, pa.Table]]) -> Timings:
-    """Put the samples of several jobs together.
+    """Join the samples of several jobs.
 
     Args:
         tables: job number and its ``samples.parquet`` as read.
@@ -132,7 +129,7 @@ def read(tables: Iterable[tuple[int, pa.Table]]) -> Timings:
 
 
 def _part(job: int, table: pa.Table) -> dict[str, NDArray[np.generic]]:
-    """The columns of one job: times in seconds, ``nan`` where there is none."""
+    """Return the columns of one job: times in seconds, ``nan`` where missing."""
     rows = table.num_rows
     # Warm-up rows have trial -1; the column that says so is read as well, so that a file without it is no surprise.
     warmup = table.column("warmup").to_numpy().astype(bool)

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from harness import datasets
-from harness.analysis.stored_runs import runs_of_results
+from harness.analysis.stored_runs import read_stored_runs
 from harness.cli.launchers import chosen_launcher, launcher_option
 from harness.cli.locations import absolute, readable
 from harness.cli.options import cache_option, models_option, only_option, results_option
@@ -120,5 +120,5 @@ def _texts(
         return encode.TextSet(loaded.name, loaded.corpus, role, None)
     folder = readable(results, cache)
     assert folder is not None
-    stored = encode.of_runs(runs_of_results(folder, only), loaded.corpus, loaded.name)
+    stored = encode.of_runs(read_stored_runs(folder, only), loaded.corpus, loaded.name)
     return encode.TextSet(loaded.name, loaded.corpus, role, encode.needed(stored, depth))

@@ -165,7 +165,7 @@ def leaderboard(
     per_query = stored.per_query()
     board = boards.build(table, per_query, query)
     if form in PICTURES:
-        rows = tuple(row for row in table.rows if axes.of(row) == board.place)
+        rows = tuple(row for row in table.rows if axes.comparison_group(row) == board.place)
         draw(replace(table, rows=rows), per_query, query, form, output, ("ranks", "winners", "cost"))
     elif form == PAGE:
         show_page(stored.page(html_page.view_fragment(query, board.place)), output)

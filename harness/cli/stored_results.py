@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,9 +12,9 @@ import click
 from harness import datasets
 from harness.analysis import published, rejudge, results_folder, row_pricing
 from harness.analysis.leaderboard import LeaderboardQuery
-from harness.analysis.rejudge import Instead
-from harness.analysis.stored_runs import runs_of_results
-from harness.analysis.table import Measurements, Table
+from harness.analysis.rejudge import QrelsOverride
+from harness.analysis.stored_runs import read_stored_runs
+from harness.analysis.table import Table
 from harness.cli.locations import absolute, readable
 from harness.cli.options import DEFAULT_PRICES, Command, PriceSelection, only_option, results_path
 from harness.datasets import Dataset
@@ -78,37 +78,37 @@ class StoredResults:
     measures: tuple[str, ...]
     cache: Path
     selection: PriceSelection = DEFAULT_PRICES
-    override: Instead | None = None
+    override: QrelsOverride | None = None
     keys: frozenset[str] | None = None
 
-    def rows(self, *, for_prices: bool = False, distances: bool = False) -> Measurements:
-        """Return the measured rows; see :func:`harness.analysis.results_folder.rows_of`."""
-        return results_folder.rows_of(
+    def rows(self, *, columns: Collection[str] | None = None, distances: bool = False) -> Table:
+        """Return the measured rows; see :func:`harness.analysis.results_folder.load_rows`."""
+        return results_folder.load_rows(
             self.folder,
             self.measures,
             keys=self.keys,
             cache=absolute(self.cache),
-            for_prices=for_prices,
-            instead=self.override,
+            columns=columns,
+            override=self.override,
             distances=distances,
         )
 
     def table(self, *, distances: bool = False) -> Table:
         """Return the table at the selected prices; ``distances``: measures may name Frechet distances."""
         tariff = row_pricing.tariff(self.selection.snapshot())
-        return results_folder.priced(self.rows(distances=distances), tariff)
+        return row_pricing.price(self.rows(distances=distances), tariff)
 
     def per_query(self) -> Mapping[str, PerQuery]:
         """Return the rows' values by query."""
-        return results_folder.per_query_of(
-            self.folder, self.measures, cache=absolute(self.cache), instead=self.override
+        return results_folder.load_per_query(
+            self.folder, self.measures, cache=absolute(self.cache), override=self.override
         )
 
     def page(self, view: str = "") -> str:
         """Return the HTML page, which opens with the selected prices and this view."""
         tariff = row_pricing.tariff(self.selection.snapshot())
         rows, per_query = self.rows(), self.per_query()
-        table = results_folder.priced(rows, tariff)
+        table = row_pricing.price(rows, tariff)
         title, about, rates = _paper(self.folder)
         content = html_page.PageSource(
             title=title or f"Results in {self.folder.resolve().name}",
@@ -188,9 +188,9 @@ def judged(
             raise UsageError("run files need their judgements; name them with --qrels, or give one folder of results")
         folder = readable(runs[0] if runs else Path("results"), cache)
         assert folder is not None
-        stored = runs_of_results(folder, only)
+        stored = read_stored_runs(folder, only)
         override = rejudge.read(qrels, without_queries)
-        return stored if override is None else rejudge.runs(stored, override)
+        return stored if override is None else rejudge.override_runs(stored, override)
     if only is not None:
         raise UsageError("--only is of stored results; leave it out, or leave --qrels out")
     if not runs:
@@ -209,7 +209,7 @@ def of_files(
     """Read run files and their qrels; ``watch`` gives the progress callback of each file."""
     override = rejudge.read(None, without_queries)
     read = judged_runs.read_runs(qrels, runs, queries, watch)
-    return (read if override is None else rejudge.runs((read,), override)[0],)
+    return (read if override is None else rejudge.override_runs((read,), override)[0],)
 
 
 def _is_results(runs: tuple[Path | str, ...]) -> bool:

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 def systems() -> None:
     """List the systems; mark those whose weights are not pinned, or are substitutes."""
     declared = catalog.systems().values()
-    columns(("system", "engine", "what it is"), [(system.name, system.engine, system.told) for system in declared])
+    columns(("system", "engine", "what it is"), [(system.name, system.engine, system.summary) for system in declared])
 
 
 @click.command()

@@ -91,12 +91,12 @@ def judge_probe(
     because it ends in time.
     """
     percentile, target_ns = target.latency_percentile or 0.0, round((target.latency_target_s or 0.0) * 1e9)
-    latencies = sorted(each.latency_ns for each in served)
+    latencies = sorted(query.latency_ns for query in served)
     # The guard keeps 0.95 * 200 from becoming rank 191 by rounding.
     rank = max(1, math.ceil(percentile / 100 * len(latencies) - 1e-9))
     late = sum(latency > target_ns for latency in latencies)
     allowed = late_allowed(len(served), percentile)
-    kept_up = sum(each.busy_ns for each in served) <= streams * max(each.scheduled_ns for each in served)
+    kept_up = sum(query.busy_ns for query in served) <= streams * max(query.scheduled_ns for query in served)
     return Probe(
         trial=trial,
         rate_qps=rate_qps,
@@ -119,18 +119,18 @@ def out_of_reach(served: Sequence[ServedQuery], target: ScenarioParams) -> bool:
         return True
     alone = _alone(served)
     allowed = late_allowed(len(alone), percentile)
-    return allowed is not None and sum(each.service_ns > target_ns for each in alone) > allowed
+    return allowed is not None and sum(query.service_ns > target_ns for query in alone) > allowed
 
 
 def _alone(served: Sequence[ServedQuery]) -> list[ServedQuery]:
     """Select the queries during whose service no other query was served: with one stream, all."""
-    in_turn = sorted(served, key=lambda each: (each.start_ns, each.end_ns))
-    found, ended = [], 0
-    for each, after in zip(in_turn, [*in_turn[1:], None], strict=True):
-        if each.start_ns >= ended and (after is None or after.start_ns >= each.end_ns):
-            found.append(each)
-        ended = max(ended, each.end_ns)
-    return found
+    in_turn = sorted(served, key=lambda query: (query.start_ns, query.end_ns))
+    alone, ended = [], 0
+    for query, after in zip(in_turn, [*in_turn[1:], None], strict=True):
+        if query.start_ns >= ended and (after is None or after.start_ns >= query.end_ns):
+            alone.append(query)
+        ended = max(ended, query.end_ns)
+    return alone
 
 
 class Unreachable(Exception):

@@ -13,7 +13,7 @@ from pathlib import Path
 from harness import datasets, filesystem
 from harness.errors import JobError
 from harness.jobs import indexes
-from harness.jobs.collect import Collected, collect
+from harness.jobs.collect import CollectedJob, collect
 from harness.launch.base import Launcher, LaunchRequest, Limits, Prepared
 from harness.launch.images.catalog import System
 from harness.progress import silent, task
@@ -79,7 +79,7 @@ def examine(launcher: Launcher, system: System, envelope: Envelope, folder: Path
         yield from _judge_batches(alone, batches)
 
 
-def _judge(system: System, collected: Collected) -> Iterator[Check]:
+def _judge(system: System, collected: CollectedJob) -> Iterator[Check]:
     measured = collected.measurement
     yield Check(
         collected.outcome is Outcome.OK,
@@ -122,7 +122,7 @@ def _contents(folder: Path) -> dict[str, str]:
     return {str(path.relative_to(folder)): filesystem.sha256(path) for path in files}
 
 
-def _judge_batches(alone: Collected, batches: Collected) -> Iterator[Check]:
+def _judge_batches(alone: CollectedJob, batches: CollectedJob) -> Iterator[Check]:
     what = "answers batches as it answers single queries"
     if batches.outcome is not Outcome.OK:
         yield Check(False, what, batches.detail or batches.outcome.value)
@@ -149,7 +149,7 @@ def _search(
     batch_size: int | None = None,
     *,
     writes: bool = False,
-) -> Collected:
+) -> CollectedJob:
     """Run a search job over ten queries; with a ``batch_size`` as ``offline``, ``writes``: with a writable index."""
     (folder / "out").mkdir(parents=True)
     queries = tuple(Query(f"d{number}", f"the {topic} of the north") for number, topic in enumerate(_TOPICS))

@@ -18,7 +18,7 @@ from harness.driver import envelope
 from harness.driver.output import MEASUREMENT, WARMUP_TRIAL
 from harness.jobs.job_samples import Sample, clock_contradiction, incomplete, read_samples, worked_s
 from harness.jobs.plan import Planned
-from harness.launch.base import Ended, LaunchRequest, Stopped
+from harness.launch.base import LaunchEnd, LaunchRequest, StopReason
 from harness.records import JobSpec, Measurement, Outcome, to_json
 from harness.results.reader import check_facts
 from harness.results.schema import Counters, Environment, GpuUse, IndexFacts, Memory, Result, job_key
@@ -44,7 +44,7 @@ _STRETCH_S = 20
 
 
 @dataclass(frozen=True)
-class Collected:
+class CollectedJob:
     """Outcome of a job, with its measurement, samples and counters."""
 
     outcome: Outcome
@@ -133,7 +133,7 @@ class Collected:
         return [sample for sample in self.samples if sample.trial >= 0]
 
 
-def collect(job: LaunchRequest, ended: Ended, unknown_ids: Callable[[set[str]], set[str]]) -> Collected:
+def collect(job: LaunchRequest, ended: LaunchEnd, unknown_ids: Callable[[set[str]], set[str]]) -> CollectedJob:
     """Judge a job by the files that it left and by how it ended.
 
     Args:
@@ -153,7 +153,7 @@ def collect(job: LaunchRequest, ended: Ended, unknown_ids: Callable[[set[str]], 
     if outcome is Outcome.OK and negative:
         outcome, detail = Outcome.BAD_OUTPUT, negative
     phases = measurement.phases[: max_trials(job.spec) + _OTHER_PHASES] if measurement else ()
-    return Collected(
+    return CollectedJob(
         outcome,
         detail,
         None if negative else measurement,  # no reader would take it
@@ -167,8 +167,8 @@ def collect(job: LaunchRequest, ended: Ended, unknown_ids: Callable[[set[str]], 
 def build_result(
     job: Planned,
     started_at: str,
-    collected: Collected,
-    ended: Ended | None,
+    collected: CollectedJob,
+    ended: LaunchEnd | None,
     index: IndexFacts | None,
     environment: Environment,
     corpus_documents: int | None = None,
@@ -230,7 +230,7 @@ def _negative(measurement: Measurement | None) -> str | None:
 
 
 def _judge(
-    job: LaunchRequest, ended: Ended, measurement: Measurement | None, unreadable: str | None
+    job: LaunchRequest, ended: LaunchEnd, measurement: Measurement | None, unreadable: str | None
 ) -> tuple[Outcome, str | None]:
     """Return the outcome, from the strongest evidence to the weakest."""
     inside_kills = measurement.oom_kills if measurement else None
@@ -271,7 +271,7 @@ def _judge(
     return Outcome.OK, None
 
 
-def _stopped(job: LaunchRequest, ended: Ended, stopped: Stopped) -> tuple[Outcome, str]:
+def _stopped(job: LaunchRequest, ended: LaunchEnd, stopped: StopReason) -> tuple[Outcome, str]:
     """Return why the job was stopped; ``oom`` where lack of memory made it slow."""
     starved = at_limit(ended, job.spec.envelope.memory_bytes) if stopped.outcome is Outcome.TIMEOUT else None
     if starved is None:
@@ -279,7 +279,7 @@ def _stopped(job: LaunchRequest, ended: Ended, stopped: Stopped) -> tuple[Outcom
     return Outcome.OOM, f"{stopped.detail} at the memory limit: {starved}"
 
 
-def at_limit(ended: Ended, memory_bytes: int) -> str | None:
+def at_limit(ended: LaunchEnd, memory_bytes: int) -> str | None:
     """Return the evidence that a stopped job thrashed at its memory limit, if there is any."""
     if ended.memory.peak_cgroup_bytes is None or not ended.memory.anon:
         return None  # no limit was in force

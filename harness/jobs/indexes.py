@@ -1,4 +1,4 @@
-"""Indexes as cached build jobs: made once for each image, corpus and build parameters."""
+"""Indexes in the cache: built once for each image, corpus and build parameters."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from harness.untrusted import open_regular
 
 _FACTS = TypeAdapter(IndexFacts)
 _MOST_LEVELS = 64
-_INDEX_OF_CORPUS = 2  # how many times the corpus' size an index may take, roughly
-_REBUILT = "rebuilt"  # beside facts.json: made in place of an index that did not load
+_INDEX_OF_CORPUS = 2  # size of an index over its corpus, roughly
+_REBUILT = "rebuilt"  # beside facts.json: replaced an index that did not load
 _LOADED = "loaded"  # beside facts.json: a job has opened it
-# Where an adapter keeps what the next attempt at an unfinished build can go on from.
+# Folder in which an adapter keeps the state of an unfinished build for the next attempt.
 _UNFINISHED = ".building"
-_CLOCK = "begun"  # says when the first attempt began; out of the job's reach
+_CLOCK = "begun"  # holds the start of the first attempt; out of the job's reach
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,12 @@ class Index:
 
     @property
     def rebuilt(self) -> bool:
-        """Whether it took the place of one that did not load: the system fails on its own then."""
+        """Return whether it replaced an index that did not load: then the system fails on its own."""
         return (self.folder.parent / _REBUILT).exists()
 
     def has_loaded(self) -> None:
-        """Note that a job opened this index: what fails on it later is not the index's fault while it is unchanged."""
-        with contextlib.suppress(OSError):  # a cache that several share may not be ours to write
+        """Note that a job opened this index: later failures are not its fault while it is unchanged."""
+        with contextlib.suppress(OSError):  # a shared cache may be read-only for us
             (self.folder.parent / _LOADED).touch()
 
     @contextlib.contextmanager
@@ -59,7 +59,7 @@ class Index:
             yield
 
     def used_elsewhere(self) -> bool:
-        """Return whether a job of another run reads this index now: what fails here is not the index's fault then."""
+        """Return whether a job of another run reads this index now: then the index is not at fault."""
         with _flock(self.folder.parent) as alone:
             return alone is False
 
@@ -74,17 +74,17 @@ class Index:
 
 
 def find(cache: Path, key: str) -> Index | None:
-    """The index of that key, if it was built to its end."""
+    """Return the finished index of that key, if any."""
     return read(folder(cache, key))
 
 
 def folder(cache: Path, key: str) -> Path:
-    """Where the index of a key is."""
+    """Return the folder of an index."""
     return cache / "indexes" / key
 
 
 def read(home: Path) -> Index | None:
-    """The finished index in a folder, if there is one."""
+    """Read the finished index of a folder, if any."""
     try:
         facts = _FACTS.validate_json((home / "facts.json").read_bytes())
     except (OSError, ValidationError):
@@ -104,13 +104,13 @@ def build(
     progress: Progress,
     replacing: Index | None = None,
 ) -> Index:
-    """Run one build job and keep what it made.
+    """Run one build job and keep its index.
 
     Args:
         replacing: an index of that key that did not load; it is removed first.
 
     Raises:
-        JobError: with the build's outcome.  Nothing is kept but what an engine with resumable builds goes on from.
+        JobError: with the build's outcome.  Only the state of a resumable build is kept.
         StoreError: the cache's disk is full.
     """
     home = folder(cache, key)
@@ -134,7 +134,7 @@ def build(
         job = LaunchRequest(spec, prepared, made, corpus.folder, data, limits)
         ended = launcher.launch(job, progress)
         collected = collect(job, ended, corpus.unknown)
-        check_room(cache)  # also where all is said to be well: an indexer may have lost what did not fit
+        check_room(cache)  # also after success: an indexer may have lost files that did not fit
         if collected.outcome is not Outcome.OK or collected.measurement is None:
             size = (corpus.folder / "corpus.jsonl").stat().st_size
             said = f"{collected.detail} {ended.log.decode('utf-8', 'replace')}"
@@ -158,9 +158,9 @@ def build(
 
 @contextlib.contextmanager
 def _folder(home: Path, resumable: bool) -> Iterator[tuple[Path, float]]:
-    """Where ``home`` is made, and for how long it has been in the making; gone afterwards, unless renamed.
+    """Provide the folder in which ``home`` is built, and its age; remove it afterwards, unless renamed.
 
-    What a resumable build left in ``data/.building`` outlives every end of it but one that shows it to be no good.
+    The state of a resumable build in ``data/.building`` survives every end but one that proves it bad.
     """
     begun = home.with_name(f"{home.name}.begun")
     with _held(begun) if resumable else contextlib.nullcontext(False) as ours:
@@ -178,7 +178,7 @@ def _folder(home: Path, resumable: bool) -> Iterator[tuple[Path, float]]:
         try:
             yield place, time.time() - float(clock.read_text(encoding="utf-8")) if resumes else 0.0
         except JobError as error:
-            # Where it got no further, it may be what was taken over that it stumbles on: once more from the start.
+            # Without progress, the state itself may be at fault: the next attempt starts anew.
             stuck = error.outcome is Outcome.CRASH and _entries(unfinished) == found
             good = error.outcome is not Outcome.BAD_OUTPUT and not stuck
             raise
@@ -189,7 +189,7 @@ def _folder(home: Path, resumable: bool) -> Iterator[tuple[Path, float]]:
 
 
 def _entries(folder: Path) -> list[tuple[str, int]] | None:
-    """What lies below a folder, with sizes; ``None`` where that cannot be told."""
+    """Return the entries below a folder, with sizes; ``None``: unknown."""
     try:
         return sorted((entry.path, entry.stat(follow_symlinks=False).st_size) for entry in filesystem.walk(folder))
     except OSError:
@@ -198,7 +198,7 @@ def _entries(folder: Path) -> list[tuple[str, int]] | None:
 
 @contextlib.contextmanager
 def _held(folder: Path) -> Iterator[bool]:
-    """Whether this process alone may work in ``folder``, until it ends; the kernel lets go when a process dies."""
+    """Lock ``folder`` for this process, if it is free; the kernel releases it when a process dies."""
     folder.mkdir(parents=True, exist_ok=True)
     with _flock(folder) as ours:
         yield ours is True
@@ -222,7 +222,7 @@ def _flock(folder: Path, *, shared: bool = False) -> Iterator[bool | None]:
 def _facts(
     measured: Measurement, memory: Memory, size: int, checksum: str, envelope: Envelope, before_s: float
 ) -> IndexFacts:
-    """What a build cost and made.
+    """Return the facts of a finished build.
 
     Raises:
         JobError: the image claims more time of earlier attempts than has passed.
@@ -244,17 +244,16 @@ def _facts(
 
 
 def build_envelope(cpus: int, memory_bytes: int) -> Envelope:
-    """The envelope of builds where the suite names none: all CPUs, half of the host's memory."""
+    """Return the envelope of builds without a profile: all CPUs, half of the host's memory."""
     return Envelope("build", cpus, memory_bytes // 2 // 2**20 * 2**20, pids=2048)
 
 
 def content(data: Path, most: int | None = None, until: float | None = None) -> tuple[int, str]:
-    """Size and hash of an index; a link or a pipe in it could lead out of it, so it is refused.
+    """Return size and hash of an index; refuse links and pipes, which could lead out of it.
 
     Args:
-        data: folder of the index.
-        most: bytes that make sense, holes of sparse files counted: they are read as well.
-        until: when hashing is given up, on the monotonic clock.
+        most: largest sensible size, holes of sparse files counted, because they are read too.
+        until: deadline of hashing, on the monotonic clock.
 
     Raises:
         JobError: it holds something else than files in folders, or what cannot be read; or it is too large to hash.
@@ -293,7 +292,7 @@ def content(data: Path, most: int | None = None, until: float | None = None) -> 
 
 
 def _lend_no_rights(data: Path) -> None:
-    """Take from files that a stranger's image made whatever runs them with their owner's rights."""
+    """Remove setuid and setgid bits from files of an untrusted image."""
     for entry in filesystem.walk(data):
         mode = entry.stat(follow_symlinks=False).st_mode
         if mode & (stat.S_ISUID | stat.S_ISGID):

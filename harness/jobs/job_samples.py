@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from harness.driver.adapter import BadAnswer, check_hits
 from harness.driver.output import REPEAT_TRIAL, SAMPLES, WARMUP_TRIAL
 from harness.driver.scenarios import repeat_queries
-from harness.launch.base import Handed, LaunchRequest
-from harness.launch.monitor.traces import Reading
+from harness.launch.base import LaunchRequest, TrialTimes
+from harness.launch.monitor.traces import CounterReading
 from harness.records import Hit, JobSpec, Measurement
 from harness.untrusted import MAX_TEXT, bounded_lines, max_line_bytes, max_samples, max_trials, one_line, open_regular
 
@@ -201,7 +201,7 @@ class CountedDelays:
 
 
 def clock_contradiction(
-    spec: JobSpec, handed: Sequence[Handed], samples: Sequence[Sample], readings: Sequence[Reading]
+    spec: JobSpec, handed: Sequence[TrialTimes], samples: Sequence[Sample], readings: Sequence[CounterReading]
 ) -> str | None:
     """Return the first claim about a trial that cannot be true, with both numbers; ``None`` if all can.
 
@@ -225,7 +225,7 @@ def clock_contradiction(
     return None
 
 
-def _wrong(spec: JobSpec, marks: Handed, mine: Sequence[Sample], readings: Sequence[Reading]) -> str | None:
+def _wrong(spec: JobSpec, marks: TrialTimes, mine: Sequence[Sample], readings: Sequence[CounterReading]) -> str | None:
     claimed_s, counted_s = claimed_ns(mine) / 1e9, marks.claimed_ns / 1e9
     if claimed_ns(mine) != marks.claimed_ns:
         return f"its samples add up to {claimed_s:.6f} s, the driver counted {counted_s:.6f} s as they came"
@@ -253,7 +253,7 @@ def _last_answer_s(mine: Sequence[Sample]) -> float:
     return max((sample.scheduled_ns or 0) + sample.latency_ns for sample in mine) / 1e9
 
 
-def _counted(readings: Sequence[Reading], marks: Handed, cpus: int) -> CountedDelays:
+def _counted(readings: Sequence[CounterReading], marks: TrialTimes, cpus: int) -> CountedDelays:
     """Sum the counters from the last reading before a trial to the first after it."""
     before = [reading for reading in readings if reading.t_ns <= marks.go_ns] or readings[:1]
     after = [reading for reading in readings if reading.t_ns >= marks.end_ns] or readings[-1:]

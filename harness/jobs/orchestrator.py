@@ -13,12 +13,12 @@ from harness.analysis import rows
 from harness.datasets import Dataset
 from harness.errors import ImageError, JobError
 from harness.jobs import environment, indexes
-from harness.jobs.collect import Collected, build_result, collect
+from harness.jobs.collect import CollectedJob, build_result, collect
 from harness.jobs.indexes import Index
 from harness.jobs.inputs import Inputs, RunCallbacks, RunOptions
 from harness.jobs.plan import Planned, assigned, index_key, order, plan_here
 from harness.launch import host
-from harness.launch.base import Ended, Launcher, LaunchRequest, Prepared
+from harness.launch.base import LaunchEnd, Launcher, LaunchRequest, Prepared
 from harness.launch.images.catalog import System
 from harness.progress import duration, task
 from harness.records import MAX_PROBES, JobSpec, Outcome, to_json
@@ -122,16 +122,16 @@ def run_job(run: _RunState, job: Planned, part: str) -> Result:
     started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
     dataset, sample = inputs.datasets[cell.dataset], inputs.samples[cell.dataset]
     prepared, builder = (run.prepared.get(system.image) for system in (inputs.system(cell), inputs.builder(cell)))
-    ended: Ended | None = None
+    ended: LaunchEnd | None = None
     index: Index | JobError | None = None
     page_cache: str | None = None
     if job.cannot:
-        collected = Collected.not_launched(Outcome.NOT_APPLICABLE, job.cannot)
+        collected = CollectedJob.not_launched(Outcome.NOT_APPLICABLE, job.cannot)
     elif not isinstance(prepared, Prepared) or not isinstance(builder, Prepared):
         error = builder if isinstance(prepared, Prepared) else prepared
-        collected = Collected.not_launched(Outcome.CRASH, f"no image: {error}")
+        collected = CollectedJob.not_launched(Outcome.CRASH, f"no image: {error}")
     elif isinstance(index := _index(run, cell, builder), JobError):
-        collected = Collected.not_launched(index.outcome, index.detail)
+        collected = CollectedJob.not_launched(index.outcome, index.detail)
     else:
         with run.store.scratch(job_key(job.spec)) as folder:
             (folder / "out").mkdir()

@@ -73,7 +73,7 @@ class LaunchRequest:
 
 
 @dataclass(frozen=True)
-class Stopped:
+class StopReason:
     """Outcome and reason of a job that the launcher ended."""
 
     outcome: Outcome
@@ -81,7 +81,7 @@ class Stopped:
 
 
 @dataclass(frozen=True)
-class Handed:
+class TrialTimes:
     """One trial on the host's clock, and the driver's figures at its end.
 
     Host: the queries could be read from ``go_ns`` on, the trial's end was seen at ``end_ns``, and the last look before
@@ -99,7 +99,7 @@ class Handed:
 
 
 @dataclass(frozen=True)
-class Ended:
+class LaunchEnd:
     """End of a job, observed from outside; ``oom_kills`` and ``throttled_periods`` are the cgroup's counters.
 
     ``canary`` holds the machine's readings before, between and after the trials; ``handed`` the trials.
@@ -109,7 +109,7 @@ class Ended:
     oom_killed: bool
     oom_kills: int | None
     throttled_periods: int | None
-    stopped: Stopped | None
+    stopped: StopReason | None
     memory: MemoryTrace
     wall_s: float
     log: bytes
@@ -117,7 +117,7 @@ class Ended:
     gpus: GpuTrace | None = None
     canary: tuple[CanaryReading, ...] = ()
     placement: Placement | None = None
-    handed: tuple[Handed, ...] = ()
+    handed: tuple[TrialTimes, ...] = ()
 
 
 class Launcher(Protocol):
@@ -140,7 +140,7 @@ class Launcher(Protocol):
     def prepare(self, system: System) -> Prepared:
         """Prepare the system, however long that takes; raise ImageError when it fails."""
 
-    def launch(self, job: LaunchRequest, progress: Progress) -> Ended:
+    def launch(self, job: LaunchRequest, progress: Progress) -> LaunchEnd:
         """Run one job to its end; on KeyboardInterrupt leave nothing running."""
 
     def sweep(self) -> int:

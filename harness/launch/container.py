@@ -23,7 +23,7 @@ from harness.driver.envelope import PAGE_BYTES, same_memory
 from harness.driver.procfs import format_list
 from harness.errors import EngineError, ImageError
 from harness.filesystem import this_process
-from harness.launch.base import LaunchRequest, Prepared, Stopped, thread_environment
+from harness.launch.base import LaunchRequest, Prepared, StopReason, thread_environment
 from harness.launch.docker_errors import engine_errors
 from harness.launch.images import emulation, platforms
 from harness.records import Cpuset, Envelope, Outcome
@@ -149,7 +149,7 @@ class ContainerWait(threading.Thread):
             )
 
 
-def limit_mismatch(group: Cgroup | None, asked: Envelope, cpuset: Cpuset) -> Stopped | None:
+def limit_mismatch(group: Cgroup | None, asked: Envelope, cpuset: Cpuset) -> StopReason | None:
     """Return why a container that has just started must not be measured.
 
     Args:
@@ -166,7 +166,7 @@ def limit_mismatch(group: Cgroup | None, asked: Envelope, cpuset: Cpuset) -> Sto
     return _stopped(wrong + _memory_above(group, asked) + _quotas_above(group))
 
 
-def limit_change(group: Cgroup | None, cpuset: Cpuset) -> Stopped | None:
+def limit_change(group: Cgroup | None, cpuset: Cpuset) -> StopReason | None:
     """Return why a running container's CPUs, NUMA nodes or parents' quotas no longer fit."""
     return _stopped(_cpuset(group, cpuset) + _quotas_above(group)) if group else None
 
@@ -226,5 +226,5 @@ def _without_quota(group: Cgroup) -> str:
     return f"echo max > {group.cpu}/cpu.max" if group.version == 2 else f"echo -1 > {group.cpu}/cpu.cfs_quota_us"
 
 
-def _stopped(wrong: list[str]) -> Stopped | None:
-    return Stopped(Outcome.ENVELOPE_MISMATCH, "seen from outside: " + "; ".join(wrong)) if wrong else None
+def _stopped(wrong: list[str]) -> StopReason | None:
+    return StopReason(Outcome.ENVELOPE_MISMATCH, "seen from outside: " + "; ".join(wrong)) if wrong else None

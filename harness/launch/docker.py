@@ -21,7 +21,7 @@ from harness.driver.procfs import OpenFiles, read_text
 from harness.errors import EngineError, ImageError
 from harness.filesystem import has_died
 from harness.launch import cpu_placement, host
-from harness.launch.base import Ended, LaunchRequest, Prepared, Stopped
+from harness.launch.base import LaunchEnd, LaunchRequest, Prepared, StopReason
 from harness.launch.container import (
     LABEL,
     LOG_BYTES,
@@ -117,7 +117,7 @@ class DockerLauncher:
             raise ImageError(f"system {system.name!r}: its image declares VOLUME {', '.join(volumes)}; remove it")
         return _prepared(system, image)
 
-    def launch(self, job: LaunchRequest, progress: Progress) -> Ended:
+    def launch(self, job: LaunchRequest, progress: Progress) -> LaunchEnd:
         """Run one container from start to end and remove it.
 
         Raises:
@@ -136,11 +136,11 @@ class DockerLauncher:
             # GPUs before the start: the baseline is what they hold without the job.
             gpus = stack.enter_context(gpu.following(envelope.gpus))
             canary = CanaryLog(self._canary, placement, job, gpus)
-            canary.look("before")
+            canary.take("before")
             started = time.monotonic()
             refused = _start(container)
             if refused:
-                return Ended(None, False, None, None, refused, MemoryTrace(), 0.0, b"", placement=placement)
+                return LaunchEnd(None, False, None, None, refused, MemoryTrace(), 0.0, b"", placement=placement)
             waiting = ContainerWait(container)
             group = _group(container)
             with _sampling(group, placement, gpus) as sampler:
@@ -154,8 +154,8 @@ class DockerLauncher:
             wall_s = time.monotonic() - started
             container.reload()
             state = container.attrs["State"]
-            canary.look("after")
-            return Ended(
+            canary.take("after")
+            return LaunchEnd(
                 exit_code=state["ExitCode"],
                 oom_killed=bool(state["OOMKilled"]),
                 oom_kills=sampler.oom_kills if sampler else None,
@@ -215,15 +215,15 @@ def _open_to_job_user(job: LaunchRequest) -> None:
             os.chown(folder, NOBODY, NOBODY)
 
 
-def _start(container: Container) -> Stopped | None:
+def _start(container: Container) -> StopReason | None:
     try:
         container.start()
     except docker.errors.APIError as error:
         if "device driver" in str(error):
             reason = "the engine cannot hand out GPUs; install the NVIDIA container toolkit"
-            return Stopped(Outcome.NOT_APPLICABLE, reason)
+            return StopReason(Outcome.NOT_APPLICABLE, reason)
         if any(words in str(error) for words in _NO_START):
-            return Stopped(
+            return StopReason(
                 Outcome.CRASH, f"the image does not start: {' '.join(str(error.explanation).split())[-300:]}"
             )
         raise

@@ -1,4 +1,4 @@
-"""Is this machine fit to measure on?  Each line: what was looked at, how it stands, and the remedy."""
+"""Check whether this machine is fit to measure on: one line a check, with its remedy."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CANARY_SPREAD = 0.10
 
 
 class Level(str, Enum):
-    """How a finding stands."""
+    """Severity of a check."""
 
     OK = "ok"
     WARN = "warn"
@@ -35,7 +35,7 @@ class Level(str, Enum):
 
 @dataclass(frozen=True)
 class HostCheck:
-    """One line of the doctor's; ``remedy`` is empty when all is well."""
+    """One check of the host; ``remedy`` is empty where it is ``ok``."""
 
     level: Level
     what: str
@@ -44,7 +44,7 @@ class HostCheck:
 
 
 def examine() -> Iterator[HostCheck]:
-    """Look at everything that a measurement leans on."""
+    """Check everything that a measurement depends on."""
     yield from _engine()
     yield _cgroup()
     yield _cpus()
@@ -118,11 +118,11 @@ def _topology() -> HostCheck:
 
 
 def _canary() -> HostCheck:
-    """Does the same work take the same time, three times in a row?"""
+    """Check that the same work takes the same time, three times in a row."""
     placement, canary = cpu_placement.place(1), Canary()
     canary.prepare(placement)
     with host.aside(placement):
-        readings = [canary.look("before", placement, None) for _ in range(_CANARY_READINGS)]
+        readings = [canary.read("before", placement, None) for _ in range(_CANARY_READINGS)]
     spreads = {
         name: max(values) / min(values) - 1
         for name, values in {

@@ -1,4 +1,4 @@
-"""A launcher that runs nothing: it writes what a job would, from a script.  For tests of everything around it."""
+"""A launcher without containers: it writes a job's output from a script, for tests of all around it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness.driver.cgroup import UNLIMITED
 from harness.driver.output import REPEAT_TRIAL, WARMUP_TRIAL, Output
 from harness.driver.rate_search import ServedQuery, Unreachable, arrivals_ns, highest_rate, judge_probe, out_of_reach
 from harness.driver.scenarios import repeat_queries, trial_order
-from harness.launch.base import Ended, Handed, LaunchRequest, Prepared, Stopped
+from harness.launch.base import LaunchEnd, LaunchRequest, Prepared, StopReason, TrialTimes
 from harness.launch.images.catalog import System
 from harness.launch.monitor.traces import MemoryTrace
 from harness.progress import Progress
@@ -39,7 +39,7 @@ def _always_ok(_job: LaunchRequest) -> Outcome:
 
 
 class FakeLauncher:
-    """Every job takes no time and says it took some; ``script`` decides how each ends."""
+    """Launcher whose jobs take no time and claim some; ``script`` decides their outcomes."""
 
     isolation = Isolation.FAKE
 
@@ -48,31 +48,31 @@ class FakeLauncher:
         self.launched: list[LaunchRequest] = []
 
     def check(self) -> None:
-        """Always there."""
+        """Do nothing: it is always available."""
 
     def engine_version(self) -> str | None:
-        """There is no engine."""
+        """Return None: there is no engine."""
         return None
 
     def cannot(self, envelope: Envelope) -> str | None:
-        """GPUs are the one thing that even a fake does not pretend to have."""
+        """Refuse only GPUs."""
         return "the fake launcher has no GPU" if envelope.gpus else None
 
     def find(self, system: System) -> Prepared | None:
-        """Always ready."""
+        """Return the system: it is always ready."""
         return Prepared(system, "fake:" + digest([system.image, system.params]), system.image)
 
     def prepare(self, system: System) -> Prepared:
-        """Always ready."""
+        """Return the system: it is always ready."""
         found = self.find(system)
         assert found is not None
         return found
 
-    def launch(self, job: LaunchRequest, progress: Progress) -> Ended:
-        """Write what the script says."""
+    def launch(self, job: LaunchRequest, progress: Progress) -> LaunchEnd:
+        """Write the scripted output."""
         self.launched.append(job)
         outcome = self._script(job)
-        handed: tuple[Handed, ...] = ()
+        handed: tuple[TrialTimes, ...] = ()
         progress(1, 1, job.spec.kind)
         if outcome is Outcome.OK:
             handed = self._write(job)
@@ -86,12 +86,12 @@ class FakeLauncher:
             source="fake",
             interval_s=1.0,
         )
-        return Ended(
+        return LaunchEnd(
             exit_code=0 if outcome is Outcome.OK else 137 if outcome is Outcome.OOM else 1,
             oom_killed=outcome is Outcome.OOM,
             oom_kills=int(outcome is Outcome.OOM),
             throttled_periods=0,
-            stopped=Stopped(outcome, "scripted timeout") if outcome is Outcome.TIMEOUT else None,
+            stopped=StopReason(outcome, "scripted timeout") if outcome is Outcome.TIMEOUT else None,
             memory=trace,
             wall_s=60.0,
             log=b"fake log\n",
@@ -99,13 +99,13 @@ class FakeLauncher:
         )
 
     def sweep(self) -> int:
-        """Nothing is ever left."""
+        """Return 0: nothing is ever left."""
         return 0
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no connection is open."""
 
-    def _write(self, job: LaunchRequest) -> tuple[Handed, ...]:
+    def _write(self, job: LaunchRequest) -> tuple[TrialTimes, ...]:
         spec = job.spec
         if spec.kind == "build":
             (job.index_dir / "index").write_text("fake\n", encoding="utf-8")
@@ -113,7 +113,7 @@ class FakeLauncher:
         with closing(Output(job.out)) as out:
             return self._say(spec, out, doc_ids)
 
-    def _say(self, spec: JobSpec, out: Output, doc_ids: list[str]) -> tuple[Handed, ...]:
+    def _say(self, spec: JobSpec, out: Output, doc_ids: list[str]) -> tuple[TrialTimes, ...]:
         written = _Samples(spec, out, [(doc_id, float(spec.k - rank)) for rank, doc_id in enumerate(doc_ids)])
         measurement = Measurement(
             Outcome.OK,
@@ -140,7 +140,7 @@ class _Samples:
         self._out = out
         self._hits = hits
         self._probes: list[Probe] = []
-        self.handed: list[Handed] = []
+        self.handed: list[TrialTimes] = []
 
     def scenario(self) -> dict[str, Any]:
         """Warm up, then what the spec's scenario asks for; returns what it says in the measurement."""
@@ -162,7 +162,7 @@ class _Samples:
 
     def _saw(self, trial: int, lasted_ns: int, claimed_ns: int) -> None:
         """Note a trial as a host would see it, by the scripted times."""
-        self.handed.append(Handed(f"trial-{trial}", 0, lasted_ns, lasted_ns, lasted_ns, claimed_ns))
+        self.handed.append(TrialTimes(f"trial-{trial}", 0, lasted_ns, lasted_ns, lasted_ns, claimed_ns))
 
     def _one_by_one(self, trial: int, queries: list[Query]) -> int:
         for query in queries:

@@ -1,6 +1,6 @@
-"""Jobs as plain child processes pinned by CPU affinity: for developing an adapter, and where there is no engine.
+"""Jobs as plain child processes pinned by CPU affinity: to develop an adapter, and where no engine runs.
 
-Only the affinity is held, and a search's index is read-only, as in a container.  The memory limit is not enforced,
+Only the affinity is enforced, and a search's index is read-only, as in a container.  The memory limit is not enforced,
 there is no isolation from the network or the rest of the disk, and results say so (``isolation: process``).
 """
 
@@ -23,7 +23,7 @@ from harness import filesystem
 from harness.driver.procfs import OpenFiles
 from harness.errors import ImageError
 from harness.launch import cpu_placement, host
-from harness.launch.base import Ended, LaunchRequest, Prepared, Stopped, thread_environment
+from harness.launch.base import LaunchEnd, LaunchRequest, Prepared, StopReason, thread_environment
 from harness.launch.images import assets, platforms, recipes
 from harness.launch.images.catalog import System
 from harness.launch.images.recipes import driver_files, engine_files, recipe, shared_files
@@ -72,7 +72,7 @@ read_only(os.fsencode(os.environ["HARNESS_INDEX"]), os.getuid(), os.getgid())
 
 
 class ProcessLauncher:
-    """Launches the same in-image driver without an engine."""
+    """Launcher of the in-image driver without an engine."""
 
     isolation = Isolation.PROCESS
 
@@ -83,18 +83,18 @@ class ProcessLauncher:
         self._canary = Canary()
 
     def check(self) -> None:
-        """Nothing is needed but this host."""
+        """Do nothing: this host is enough."""
 
     def engine_version(self) -> str | None:
-        """There is no engine."""
+        """Return None: there is no engine."""
         return None
 
     def cannot(self, envelope: Envelope) -> str | None:
-        """Why this host cannot give that envelope, or None."""
+        """Return why this host cannot give that envelope."""
         return host.cannot_provide(envelope)
 
     def find(self, system: System) -> Prepared | None:
-        """The system's environment, if it was made from exactly this recipe."""
+        """Return the system's environment, if it was made from exactly this recipe."""
         prepared = self._prepared(system)
         return prepared if Path(prepared.reference).is_dir() else None
 
@@ -124,7 +124,7 @@ class ProcessLauncher:
         partial.rename(folder)
         return prepared
 
-    def launch(self, job: LaunchRequest, progress: Progress) -> Ended:
+    def launch(self, job: LaunchRequest, progress: Progress) -> LaunchEnd:
         """Run one child to its end; its whole process group goes with it."""
         with (
             cpu_placement.placed(job.spec.envelope.cpus) as placement,
@@ -134,8 +134,8 @@ class ProcessLauncher:
         ):
             job.write_spec(placement.cpuset)
             before = _entries(job)
-            looks = CanaryLog(self._canary, placement, job, gpus)
-            looks.look("before")
+            canary_log = CanaryLog(self._canary, placement, job, gpus)
+            canary_log.take("before")
             started = time.monotonic()
             child = subprocess.Popen(
                 [self._python or sys.executable, "-c", _start(job, placement)],
@@ -151,18 +151,18 @@ class ProcessLauncher:
             watch = JobWatch(job)
             with _sampling(child.pid, placement, gpus) as sampler:
                 try:
-                    stopped = follow(watch, ended, progress, looks, sampler)
+                    stopped = follow(watch, ended, progress, canary_log, sampler)
                 finally:
                     _kill_group(child)
             wall_s = time.monotonic() - started
             if changed := _changed(before, _entries(job)):
                 stopped = stopped or changed
-                # Without it the index does not count as built (harness.jobs.indexes): it was changed.
+                # Without facts.json the changed index does not count as built (harness.jobs.indexes).
                 (job.index_dir.parent / "facts.json").unlink(missing_ok=True)
-            looks.look("after")
-            log.seek(max(0, log.seek(0, os.SEEK_END) - _LOG_BYTES))  # its end says most
+            canary_log.take("after")
+            log.seek(max(0, log.seek(0, os.SEEK_END) - _LOG_BYTES))  # its end tells most
             text = log.read(_LOG_BYTES)
-        return Ended(
+        return LaunchEnd(
             exit_code=child.returncode,
             oom_killed=False,
             oom_kills=None,
@@ -173,20 +173,20 @@ class ProcessLauncher:
             log=text,
             counters=sampler.counters(),
             gpus=sampler.gpus(),
-            canary=tuple(looks.taken),
+            canary=tuple(canary_log.taken),
             placement=placement,
             handed=tuple(watch.handed),
         )
 
     def sweep(self) -> int:
-        """Children die with their harness process; nothing can be left."""
+        """Return 0: children die with their harness process."""
         return 0
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no connection is open."""
 
     def _prepared(self, system: System) -> Prepared:
-        """The system for this platform and where its environment belongs, made or not."""
+        """Return the system for this platform, with the path of its environment."""
         system = system.made_for(platforms.host())
         interpreter = self._python or f"{sys.executable} {sys.version}"
         made_of = hashlib.sha256(f"{recipe(system)} {interpreter}".encode()).hexdigest()
@@ -218,7 +218,7 @@ class ProcessLauncher:
             raise ImageError(f"system {system.name}: its packages could not be installed: {last}")
 
     def _bring_assets(self, system: System, folder: Path) -> None:
-        """The system's own files, made ready by the engine's code as when an image is built; and the engine's."""
+        """Copy the assets of system and engine, prepared by the engine's code as in an image."""
         place = folder / "assets"
         shutil.copytree(assets.fetch(system.name, system.system_assets, self._cache, self._models), place)
         if system.prepare and system.system_assets:
@@ -258,12 +258,12 @@ class ProcessLauncher:
 
 
 def _bare_environment(home: Path) -> dict[str, str]:
-    """None of ours: it may hold tokens and passwords."""
+    """Return a minimal environment: ours may hold tokens and passwords."""
     return {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(home), "LANG": "C.UTF-8"}
 
 
 def _engine_environment(folder: Path) -> dict[str, str]:
-    """By what an engine's code finds itself; in an image its Dockerfile says the like."""
+    """Return the variables by which an engine's code finds its files, as its Dockerfile sets them."""
     return {
         "PYTHONPATH": os.pathsep.join(str(folder / name) for name in ("driver", "shared", ".", "packages")),
         "PYTHONDONTWRITEBYTECODE": "1",
@@ -273,7 +273,7 @@ def _engine_environment(folder: Path) -> dict[str, str]:
 
 
 def _start(job: LaunchRequest, placement: Placement) -> str:
-    """Return what the child runs."""
+    """Return the child's Python code."""
     return _START.format(cpus=set(placement.cpus), read_only="" if job.may_write_index else _READ_ONLY)
 
 
@@ -285,13 +285,13 @@ def _entries(job: LaunchRequest) -> dict[str, tuple[int, int]]:
     return {os.path.relpath(path, job.index_dir): (seen.st_size, seen.st_mtime_ns) for path, seen in found}
 
 
-def _changed(before: dict[str, tuple[int, int]], after: dict[str, tuple[int, int]]) -> Stopped | None:
-    """Tell that a search wrote into its index, where the kernel let it."""
+def _changed(before: dict[str, tuple[int, int]], after: dict[str, tuple[int, int]]) -> StopReason | None:
+    """Return the error where a search wrote into its index."""
     if before == after:
         return None
     name = min(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
     what = f"the search wrote into its index ({one_line(name, MAX_TEXT)}), which is read-only in a container"
-    return Stopped(Outcome.BAD_OUTPUT, f"{what}; the next run builds it anew")
+    return StopReason(Outcome.BAD_OUTPUT, f"{what}; the next run builds it anew")
 
 
 def _wait(child: subprocess.Popen[bytes], ended: threading.Event) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from harness.driver.output import EVENTS, SAMPLES
 from harness.driver.scenarios import planned_queries
-from harness.launch.base import Handed, LaunchRequest, Stopped
+from harness.launch.base import LaunchRequest, StopReason, TrialTimes
 from harness.launch.monitor.canary import Canary
 from harness.launch.monitor.gpu import JobGpus
 from harness.launch.monitor.sampler import Sampler
@@ -93,8 +93,8 @@ class JobWatch:
         self._asked = self._answered = -1  # the last stretch that the job asked for, and that it was handed
         self._went_ns = self._gone_ns = 0  # before and after the last queries were written
         self._quiet_ns = 0  # until when the job had written no more events than were read
-        self._wrong: Stopped | None = None
-        self.handed: list[Handed] = []
+        self._wrong: StopReason | None = None
+        self.handed: list[TrialTimes] = []
         self._wrote_ns: int | None = None  # what the driver had spent writing when the last trial ended
         self._seen_bytes = 0
         self.progress = Step("start", 0, 0)
@@ -141,37 +141,37 @@ class JobWatch:
             self._quiet_ns = now_ns
         return stirred
 
-    def poll(self) -> Stopped | None:
+    def poll(self) -> StopReason | None:
         """Read new output; return why the job must be stopped, if it must."""
         self.follow()
         if self._wrong:
             return self._wrong
         now = time.monotonic()
         if now - self._started > self._limits.job_s:
-            return Stopped(Outcome.TIMEOUT, f"the job took more than {self._limits.job_s:g} s")
+            return StopReason(Outcome.TIMEOUT, f"the job took more than {self._limits.job_s:g} s")
         allowed_s = self._allowed_s()
         if now - self._step > allowed_s:
             asked = "a query" if self._batch_size() == 1 else "a batch"
             what = asked if self._asking() else self.progress.phase
-            return Stopped(Outcome.TIMEOUT, f"{what} took more than {allowed_s:g} s")
+            return StopReason(Outcome.TIMEOUT, f"{what} took more than {allowed_s:g} s")
         return self._too_much()
 
-    def _too_much(self) -> Stopped | None:
+    def _too_much(self) -> StopReason | None:
         """Return why the job takes more disk than it can honestly need."""
         size = _size(self._out)
         if size > self._most_bytes:
             most = self._most_bytes >> 20
-            return Stopped(Outcome.BAD_OUTPUT, f"wrote {_amount(size)}, at most {most} MiB make sense")
+            return StopReason(Outcome.BAD_OUTPUT, f"wrote {_amount(size)}, at most {most} MiB make sense")
         # An open file that the job unlinked is in no folder, but still fills the disk.
         if self._enough_disk and _free_bytes(self._out) < _LEAST_FREE_BYTES:
-            return Stopped(
+            return StopReason(
                 Outcome.CRASH, f"no space left on device: less than {_LEAST_FREE_BYTES >> 20} MiB left; make room"
             )
         if self._most_index_bytes is None:
             return None
         size, most = _size(self._job.index_dir), self._most_index_bytes
         if size > most:
-            return Stopped(Outcome.BAD_OUTPUT, f"the index has {_amount(size)}, at most {most >> 20} MiB make sense")
+            return StopReason(Outcome.BAD_OUTPUT, f"the index has {_amount(size)}, at most {most >> 20} MiB make sense")
         return None
 
     def _allowed_s(self) -> float:
@@ -192,7 +192,7 @@ class JobWatch:
             return 1
         return max(1, min(spec.scenario_params.batch_size or 1, max(len(spec.warmup), len(spec.sample))))
 
-    def follow(self) -> Stopped | None:
+    def follow(self) -> StopReason | None:
         """Read new output; return what no honest driver writes, if it did."""
         now_ns = time.perf_counter_ns()
         lines = self._events.lines()
@@ -246,7 +246,7 @@ class JobWatch:
         least_ns = max(0, self._quiet_ns - self._gone_ns)
         seen_ns = time.perf_counter_ns()
         span_ns = max(0, end_ns - start_ns)
-        self.handed.append(Handed(phase, self._went_ns, seen_ns, least_ns, span_ns, claimed_ns, written_ns))
+        self.handed.append(TrialTimes(phase, self._went_ns, seen_ns, least_ns, span_ns, claimed_ns, written_ns))
 
     def _late(self, event: dict[str, object]) -> None:
         """Subtract the time that a busy disk held back the end of the trial, from the next event."""
@@ -257,7 +257,7 @@ class JobWatch:
             self._wrote_ns = None
 
     def _refuse(self, why: str) -> None:
-        self._wrong = self._wrong or Stopped(Outcome.BAD_OUTPUT, why)
+        self._wrong = self._wrong or StopReason(Outcome.BAD_OUTPUT, why)
 
 
 def most_index_bytes(job: LaunchRequest) -> int:
@@ -318,23 +318,23 @@ class CanaryLog:
         self._gpus = gpus
         self.taken: list[CanaryReading] = []
 
-    def look(self, when: str) -> None:
+    def take(self, when: str) -> None:
         """Take a reading: ``before``, ``between`` or ``after``; an index build has no trials and needs none."""
         if self._job.spec.kind == "search":
             self._canary.prepare(self._placement)  # at the first look alone, and outside its time
             # The job's folder lies beside the results, and goes with the job.
-            reading = self._canary.look(when, self._placement, self._job.folder)
-            self.taken.append(replace(reading, gpu=self._gpus.look()) if self._gpus else reading)
+            reading = self._canary.read(when, self._placement, self._job.folder)
+            self.taken.append(replace(reading, gpu=self._gpus.read()) if self._gpus else reading)
 
 
 def follow(
     watch: JobWatch,
     ended: threading.Event,
     progress: Progress,
-    looks: CanaryLog,
+    canary_log: CanaryLog,
     sampler: Sampler | None,
-    check: Callable[[], Stopped | None] = lambda: None,
-) -> Stopped | None:
+    check: Callable[[], StopReason | None] = lambda: None,
+) -> StopReason | None:
     """Follow a job until it ends (None) or must be stopped; return the reason.
 
     Args:
@@ -357,7 +357,7 @@ def follow(
             if watch.between:
                 if sampler:
                     sampler.mark()
-                looks.look("between")
+                canary_log.take("between")
             if sampler:
                 sampler.mark()
             watch.answer()

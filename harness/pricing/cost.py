@@ -1,9 +1,9 @@
-"""What queries, an index and its storage cost: numbers x a price.  The one place that has the formulas.
+"""Compute the cost of queries, an index and its storage: numbers x a price.  All formulas are here.
 
-There are two models of what a million queries cost, and a table shows both by name.  ``sequential`` takes them one
+Two models give the cost of a million queries, and a table shows both by name.  ``sequential`` runs them one
 after the other on a machine that does nothing else, as Santhanam et al. 2023 do (Findings of ACL, section 3).
-``saturated`` takes them as fast as the whole instance was measured to answer them (the throughput is MLPerf's:
-Reddi et al. 2020, ISCA).  Neither is ever made from a percentile, nor from 1 / latency in the place of a throughput.
+``saturated`` runs them as fast as the whole instance was measured to answer them (the throughput is MLPerf's:
+Reddi et al. 2020, ISCA).  Neither uses a percentile, nor 1 / latency as a throughput.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ GIB = 2**30
 
 @dataclass(frozen=True)
 class CostModel:
-    """One way to say what a million queries cost: its name, its formula, and what the formula takes for granted."""
+    """Model of the cost of a million queries: its name, its formula, and its assumption."""
 
     name: str
     formula: str
@@ -42,15 +42,15 @@ STORAGE_FORMULA = "US$ per month = index (GiB) x US$ per GiB-month"
 
 
 def usd_per_million(mean_latency_s: float, price_usd_per_hour: float) -> float:
-    """Model ``sequential``: US$ per million queries, one after the other, on an instance of that price.
+    """Return US$ per million queries in the model ``sequential``: one after the other.
 
     Args:
-        mean_latency_s: the mean of closed-loop latency (under load it holds waiting as well), never a percentile:
-            only the mean adds up over queries.
+        mean_latency_s: mean closed-loop latency (under load it includes waiting), never a percentile: only the mean
+            adds up over queries.
         price_usd_per_hour: the instance's price.
 
     Raises:
-        ValueError: one of the two is negative or no number.
+        ValueError: a number is negative or NaN.
     """
     if not (mean_latency_s >= 0 and price_usd_per_hour >= 0):
         raise ValueError(f"latency {mean_latency_s} s and price {price_usd_per_hour} US$/h must not be negative")
@@ -58,14 +58,14 @@ def usd_per_million(mean_latency_s: float, price_usd_per_hour: float) -> float:
 
 
 def usd_per_million_saturated(throughput_qps: float, price_usd_per_hour: float) -> float:
-    """Model ``saturated``: US$ per million queries on an instance of that price that answers so many per second.
+    """Return US$ per million queries in the model ``saturated``: at the highest throughput.
 
     Args:
         throughput_qps: as measured on the whole instance, never 1 / latency.
         price_usd_per_hour: the instance's price.
 
     Raises:
-        ValueError: the throughput is not positive, or the price is negative; or one is no number.
+        ValueError: the throughput is not positive, or a number is negative or NaN.
     """
     if not (throughput_qps > 0 and price_usd_per_hour >= 0):
         raise ValueError(
@@ -75,10 +75,10 @@ def usd_per_million_saturated(throughput_qps: float, price_usd_per_hour: float) 
 
 
 def build_usd_per_million_documents(build_s: float, price_usd_per_hour: float, documents: int) -> float:
-    """US$ to index a million documents, at the pace at which ``documents`` of them were indexed.
+    """Return US$ to index a million documents at the pace of ``documents`` in ``build_s``.
 
     Raises:
-        ValueError: there are no documents, or a number is negative or none.
+        ValueError: there are no documents, or a number is negative or NaN.
     """
     if not (documents > 0 and build_s >= 0 and price_usd_per_hour >= 0):
         raise ValueError(f"{build_s} s, {price_usd_per_hour} US$/h, {documents} documents: negative, or no documents")
@@ -86,10 +86,10 @@ def build_usd_per_million_documents(build_s: float, price_usd_per_hour: float, d
 
 
 def storage_usd_per_month(index_bytes: int, usd_per_gib_month: float) -> float:
-    """US$ per month to keep an index on a disk of that price.
+    """Return US$ per month to store an index.
 
     Raises:
-        ValueError: one of the two is negative or no number.
+        ValueError: a number is negative or NaN.
     """
     if not (index_bytes >= 0 and usd_per_gib_month >= 0):
         raise ValueError(f"{index_bytes} bytes and {usd_per_gib_month} US$ per GiB-month must not be negative")
@@ -97,12 +97,12 @@ def storage_usd_per_month(index_bytes: int, usd_per_gib_month: float) -> float:
 
 
 def sequential(mean_latency_s: Estimate, price_usd_per_hour: float) -> Estimate:
-    """Model ``sequential`` with the latency's interval and reason; missing where the latency is."""
+    """Return the cost in the model ``sequential``, with the latency's interval or missing reason."""
     return _follow(mean_latency_s, lambda seconds: usd_per_million(seconds, price_usd_per_hour))
 
 
 def saturated(throughput_qps: Estimate, price_usd_per_hour: float) -> Estimate:
-    """Model ``saturated`` with the throughput's interval, its ends changed over; missing where the throughput is."""
+    """Return the cost in the model ``saturated``, with the throughput's interval (ends swapped) or missing reason."""
     turned = Estimate(throughput_qps.value, throughput_qps.high, throughput_qps.low, throughput_qps.reason)
     return _follow(turned, lambda rate: usd_per_million_saturated(rate, price_usd_per_hour))
 

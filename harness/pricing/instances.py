@@ -1,4 +1,4 @@
-"""Instance types: facts about a provider's machines, read from ``instance_profiles/instances/``.  No money."""
+"""Read instance types of providers and hardware profiles from ``instance_profiles/``.  No prices."""
 
 from __future__ import annotations
 
@@ -15,84 +15,6 @@ from harness.config import NAME_PATTERN, ConfigModel, data_root, read_toml, vali
 from harness.errors import FileError, UnknownName
 from harness.records import Envelope
 
-# MERGED harness.pricing.instances: Hardware profiles: named envelopes, read from
-# ``instance_profiles/hardware.toml``.
-
-
-_UNITS = {"MiB": 2**20, "GiB": 2**30}
-
-
-class HardwareProfile(ConfigModel):
-    """One table of ``hardware.toml``."""
-
-    cpus: int = Field(ge=1, description="whole CPUs, pinned as a cpuset")
-    memory: str = Field(description='memory limit, e.g. "256MiB" or "4GiB"; swap is off')
-    gpus: int = Field(default=0, ge=0, description="whole NVIDIA GPUs")
-    pids: int = Field(default=512, ge=1, description="most processes and threads")
-
-    @field_validator("memory")
-    @classmethod
-    def _readable(cls, value: str) -> str:
-        parse_memory(value)
-        return value
-
-
-def parse_memory(text: str) -> int:
-    """Read a memory size: ``"256MiB"`` -> 268435456.
-
-    Raises:
-        ValueError: it is no whole, positive number of MiB or GiB.
-    """
-    match = re.fullmatch(r"([1-9][0-9]*) ?(MiB|GiB)", text, flags=re.ASCII)
-    if match is None:
-        raise ValueError(f'{text!r} is no memory size; write a whole number of MiB or GiB, e.g. "256MiB" or "4GiB"')
-    return int(match[1]) * _UNITS[match[2]]
-
-
-def hardware_path() -> Path:
-    """The shipped ``hardware.toml``."""
-    return data_root() / "instance_profiles" / "hardware.toml"
-
-
-def hardware_profiles(path: Path | None = None) -> dict[str, Envelope]:
-    """All hardware profiles by name, in the file's order.
-
-    Raises:
-        FileError: the file is missing or wrong; names file, key and fix.
-    """
-    path = path or hardware_path()
-    found: dict[str, Envelope] = {}
-    for name, raw in read_toml(path).items():
-        if not isinstance(raw, dict):
-            raise FileError(
-                f"{path}: key '{name}' stands outside a profile; put it under a heading such as [cpu1-mem4]"
-            )
-        if not re.fullmatch(NAME_PATTERN, name):
-            raise FileError(f"{path}: profile name {name!r} must be lower-case letters, digits, '.', '_' or '-'")
-        declared = validate(HardwareProfile, raw, path, prefix=name)
-        found[name] = Envelope(
-            name=name,
-            cpus=declared.cpus,
-            memory_bytes=parse_memory(declared.memory),
-            gpus=declared.gpus,
-            pids=declared.pids,
-        )
-    return found
-
-
-def hardware_profile(name: str, path: Path | None = None) -> Envelope:
-    """One hardware profile by name.
-
-    Raises:
-        UnknownName: there is none of that name.
-        FileError: the file is missing or wrong.
-    """
-    known = hardware_profiles(path)
-    if name not in known:
-        raise UnknownName("hardware profile", name, known)
-    return known[name]
-
-
 ARCHITECTURES = ("x86_64", "arm64")
 INSTANCE_HEADER = (
     "provider,instance_type,vcpus,physical_cores,memory_gib,architecture,gpu_count,gpu_name,gpu_manufacturer,"
@@ -102,11 +24,11 @@ INSTANCE_HEADER = (
 
 @dataclass(frozen=True)
 class Instance:
-    """Facts about one instance type; ``None``: not known.
+    """Instance type of a provider; ``None``: unknown.
 
-    ``gpus`` counts whole NVIDIA GPUs, ``gpu_memory_bytes`` is that of each; ``accelerators`` counts all else that is
-    paid for beside the CPUs: other makers' cards, shares of a GPU, Inferentia, TPUs ...  A ``burstable`` type sells a
-    share of its CPUs' time; no measured latency belongs to it.
+    ``gpus`` counts whole NVIDIA GPUs, ``gpu_memory_bytes`` is that of each; ``accelerators`` counts the other paid
+    devices: other makers' cards, shares of a GPU, Inferentia, TPUs ...  A ``burstable`` type sells a share of its CPUs'
+    time, so its latency depends on CPU credits.
     """
 
     provider: str
@@ -126,41 +48,37 @@ class Instance:
 
 
 def data_folder() -> Path:
-    """The shipped ``instance_profiles/``."""
+    """Return the shipped ``instance_profiles/``."""
     return data_root() / "instance_profiles"
 
 
 def facts_path(provider: str, root: Path | None = None) -> Path:
-    """Where a provider's facts stand."""
+    """Return the path of a provider's instance types."""
     return (root or data_folder()) / "instances" / f"{provider}.csv"
 
 
 def read_instances(provider: str, root: Path | None = None) -> dict[str, Instance]:
-    """All known instance types of a provider, by name.
-
-    Raises:
-        FileError: the file is missing or wrong; names file, line and fix.
-    """
+    """Read all instance types of a provider by name; raise FileError if the file is missing or wrong."""
     path = facts_path(provider, root)
     return dict(parse_instances(provider, path, config.read_shipped(path)))
 
 
 @lru_cache(maxsize=16)
 def parse_instances(provider: str, path: Path, content: bytes) -> Mapping[str, Instance]:
-    """Parse the content of a file of facts; equal content is parsed once.
+    """Parse the content of a file of instance types; equal content is parsed once.
 
     Raises:
-        FileError: it is wrong; names file, line and fix.
+        FileError: a row is wrong; names file, line and fix.
     """
-    found: dict[str, Instance] = {}
+    types: dict[str, Instance] = {}
     for place, row in config.csv_rows(path, INSTANCE_HEADER, content):
         name = row["instance_type"]
         if row["provider"] != provider:
             raise FileError(f"{place}: provider is {row['provider']!r}, this file is for {provider!r}; move the row")
-        if name in found:
-            raise FileError(f"{place}: {name!r} stands here twice; remove one of the two rows")
-        found[name] = _instance(place, row)
-    return found
+        if name in types:
+            raise FileError(f"{place}: {name!r} appears twice; remove one of the two rows")
+        types[name] = _instance(place, row)
+    return types
 
 
 def _instance(place: str, row: config.CsvRow) -> Instance:
@@ -168,7 +86,7 @@ def _instance(place: str, row: config.CsvRow) -> Instance:
         known = " or ".join(ARCHITECTURES)
         raise FileError(f"{place}: architecture {row['architecture']!r} is unknown; write {known}")
     count, truth = config.csv_count, config.csv_bool
-    # The measured systems speak CUDA: other makers' cards are no GPUs to us, and a share of one is none either.
+    # The measured systems need CUDA: other makers' cards and shares of a GPU count as accelerators.
     cards = count(place, row, "gpu_count")
     whole = cards if row["gpu_manufacturer"] == "nvidia" else 0
     others = count(place, row, "accelerator_count") + (cards - whole or bool(row["gpu_name"] and not whole))
@@ -191,3 +109,62 @@ def _instance(place: str, row: config.CsvRow) -> Instance:
         bare_metal=truth(place, row, "bare_metal"),
         current_generation=truth(place, row, "current_generation") if current else None,
     )
+
+
+_UNITS = {"MiB": 2**20, "GiB": 2**30}
+
+
+class HardwareProfile(ConfigModel):
+    """Table of ``hardware.toml``."""
+
+    cpus: int = Field(ge=1, description="whole CPUs, pinned as a cpuset")
+    memory: str = Field(description='memory limit, e.g. "256MiB" or "4GiB"; swap is off')
+    gpus: int = Field(default=0, ge=0, description="whole NVIDIA GPUs")
+    pids: int = Field(default=512, ge=1, description="most processes and threads")
+
+    @field_validator("memory")
+    @classmethod
+    def _readable(cls, value: str) -> str:
+        parse_memory(value)
+        return value
+
+
+def parse_memory(text: str) -> int:
+    """Return the bytes of a memory size such as ``"256MiB"``; raise ValueError for another form."""
+    match = re.fullmatch(r"([1-9][0-9]*) ?(MiB|GiB)", text, flags=re.ASCII)
+    if match is None:
+        raise ValueError(f'{text!r} is not a memory size; write a whole number of MiB or GiB, e.g. "256MiB" or "4GiB"')
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def hardware_path() -> Path:
+    """Return the shipped ``hardware.toml``."""
+    return data_root() / "instance_profiles" / "hardware.toml"
+
+
+def hardware_profiles(path: Path | None = None) -> dict[str, Envelope]:
+    """Read all hardware profiles by name, in the file's order; raise FileError if the file is missing or wrong."""
+    path = path or hardware_path()
+    profiles: dict[str, Envelope] = {}
+    for name, raw in read_toml(path).items():
+        if not isinstance(raw, dict):
+            raise FileError(f"{path}: key '{name}' is outside a profile; put it under a heading such as [cpu1-mem4]")
+        if not re.fullmatch(NAME_PATTERN, name):
+            raise FileError(f"{path}: profile name {name!r} must be lower-case letters, digits, '.', '_' or '-'")
+        declared = validate(HardwareProfile, raw, path, prefix=name)
+        profiles[name] = Envelope(
+            name=name,
+            cpus=declared.cpus,
+            memory_bytes=parse_memory(declared.memory),
+            gpus=declared.gpus,
+            pids=declared.pids,
+        )
+    return profiles
+
+
+def hardware_profile(name: str, path: Path | None = None) -> Envelope:
+    """Read a hardware profile; raise UnknownName if there is none of that name."""
+    profiles = hardware_profiles(path)
+    if name not in profiles:
+        raise UnknownName("hardware profile", name, profiles)
+    return profiles[name]

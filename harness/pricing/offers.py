@@ -1,4 +1,4 @@
-"""Which instance types provide an envelope, cheapest first, and why the others do not."""
+"""Find the instance types that provide an envelope, cheapest first, and say why the others do not."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ GIB = cost.GIB
 
 
 class HostReserve(ConfigModel):
-    """``[reserve]`` of ``defaults.toml``: what a host needs for itself beside the job."""
+    """``[reserve]`` of ``defaults.toml``: the host's own need beside the job."""
 
     memory: str = Field(description='operating system and container engine, e.g. "512MiB"')
     share: float = Field(ge=0, lt=1, description="the kernel's own share of the machine's memory")
 
     def of(self, memory_bytes: int) -> int:
-        """Bytes that a host of that memory keeps for itself."""
+        """Return the bytes that a host of this memory needs itself."""
         return instances.parse_memory(self.memory) + round(self.share * memory_bytes)
 
     def left(self, memory_bytes: int) -> int:
-        """Bytes that a host of that memory has for a job."""
+        """Return the bytes that a host of this memory leaves to a job."""
         return max(0, memory_bytes - self.of(memory_bytes))
 
     def __str__(self) -> str:
@@ -38,7 +38,7 @@ class HostReserve(ConfigModel):
 
 @dataclass(frozen=True)
 class Offer:
-    """An instance type and its price (US$ per hour) on a date."""
+    """Instance type with its price (US$ per hour) on a date."""
 
     instance: Instance
     region: str
@@ -49,7 +49,7 @@ class Offer:
 
 @dataclass(frozen=True)
 class UnfitInstance:
-    """An instance type that does not provide the envelope, or is never offered, and the first reason why."""
+    """Instance type that does not fit or is never offered, and the first reason."""
 
     instance: Instance
     reason: str
@@ -57,18 +57,14 @@ class UnfitInstance:
 
 @dataclass(frozen=True)
 class Offers:
-    """All types of a snapshot: those that provide an envelope, cheapest first, and those that do not."""
+    """All types of a snapshot: those that provide an envelope, cheapest first, and the others."""
 
     fitting: tuple[Offer, ...]
     left_out: tuple[UnfitInstance, ...]
 
 
 def host_reserve(root: Path | None = None) -> HostReserve:
-    """The stated need of a host.
-
-    Raises:
-        FileError: ``defaults.toml`` is missing or wrong.
-    """
+    """Read the host's reserve; raise FileError if ``defaults.toml`` is missing or wrong."""
     path = (root or instances.data_folder()) / "defaults.toml"
     return validate(HostReserve, read_toml(path).get("reserve", {}), path, prefix="reserve")
 
@@ -83,17 +79,16 @@ def find_offers(
 ) -> Offers:
     """Sort a snapshot's types by whether they provide ``envelope``.
 
-    Burstable types are never offered, nor bare metal, nor, for an envelope without GPUs, types with GPUs or other
-    accelerators.  Equal prices: fewer vCPUs, then less memory, then the name, so that the choice never depends on the
-    file's order.
+    Burstable types and bare metal are never offered, nor, for an envelope without GPUs, types with GPUs or other
+    accelerators.  At equal prices, fewer vCPUs come first, then less memory, then the name: the choice never depends on
+    the file's order.
 
     Args:
-        envelope: what is asked for.
+        envelope: required hardware.
         snapshot: the prices.
         architecture: ``x86_64`` or ``arm64`` to allow only that one.
-        reserve: what the host needs for itself, where the envelope must fit beside it.
-        gpu_memory_bytes: what each GPU must have, where that is known and the envelope has any; a type whose GPUs'
-            memory is not known is then left out.
+        reserve: the host's own need, if the envelope must fit beside it.
+        gpu_memory_bytes: required memory of each GPU, if known; a type whose GPU memory is unknown is then left out.
     """
     fitting, left_out = [], []
     for instance, price in snapshot.prices:
@@ -112,10 +107,10 @@ def cheapest_offer(
     reserve: HostReserve | None = None,
     gpu_memory_bytes: int | None = None,
 ) -> Offer | None:
-    """The cheapest instance type that provides ``envelope``, or ``None``; see :func:`provide`."""
+    """Return the cheapest instance type that provides ``envelope``, or ``None``; see :func:`find_offers`."""
     best: Offer | None = None
     for instance, price in snapshot.prices:
-        # Most types are dearer than one that was found already, and need not be looked at.
+        # Most types cost more than the best so far and need no check.
         if best is not None and price > best.usd_per_hour:
             continue
         if any(_against(instance, envelope, architecture, reserve, gpu_memory_bytes)):
@@ -126,10 +121,10 @@ def cheapest_offer(
 
 
 def successor(instance: Instance, snapshot: Snapshot) -> Offer | None:
-    """The cheapest other type with at least the same of everything, on the same architecture; or ``None``.
+    """Return the cheapest other type with at least the same of everything, or ``None``.
 
-    A type without GPUs has none that has; burstable ones follow burstable ones, and bare metal follows bare metal.
-    Of local disks, NVMe alone is a known fact: hard disks are not compared.
+    Architecture, burstable, bare metal, and whether there are GPUs or accelerators stay the same.  Only the size of
+    local NVMe disks is known: hard disks are not compared.
     """
     fitting = (
         Offer(other, snapshot.region, snapshot.term, price, snapshot.as_of)
@@ -159,7 +154,7 @@ def _against(
     reserve: HostReserve | None,
     gpu_memory_bytes: int | None,
 ) -> Iterator[str]:
-    """Reasons not to offer a type, the plainest first."""
+    """Yield reasons not to offer a type, the plainest first."""
     yield from _too_small(instance, envelope, architecture, reserve)
     yield from _wrong_gpus(instance, envelope, gpu_memory_bytes)
     if instance.burstable:
@@ -185,7 +180,7 @@ def _wrong_gpus(instance: Instance, envelope: Envelope, gpu_memory_bytes: int | 
     if instance.gpus < envelope.gpus:
         yield f"fewer than {envelope.gpus} NVIDIA GPUs"
     if not envelope.gpus and (instance.gpus or instance.accelerators):
-        yield "has GPUs or other accelerators, which nothing here uses and the price holds"
+        yield "has GPUs or other accelerators, which the price includes and no system uses"
     if envelope.gpus and gpu_memory_bytes is not None:
         if instance.gpu_memory_bytes is None:
             yield "the memory of its GPUs is not known"

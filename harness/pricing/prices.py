@@ -1,6 +1,6 @@
-"""Dated price snapshots, read from ``instance_profiles/prices/``: append-only, each with its checksum.
+"""Read dated prices of instances and block storage from ``instance_profiles/``.
 
-How they come about, and how to fetch a new one: ``docs/reference/prices.md``.
+Price snapshots are append-only, each with its checksum.  How to fetch a new one: ``docs/reference/prices.md``.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ from harness.pricing import instances
 from harness.pricing.instances import Instance
 
 PRICE_HEADER = "provider,region,instance_type,term,price_usd_per_hour,as_of,source"
+STORAGE_HEADER = "provider,region,volume_type,price_usd_per_gib_month,as_of,source"
 TERMS = ("on-demand", "reserved-1y", "reserved-3y", "spot")
 CHECKSUMS = "SHA256SUMS"
-# Prices older than this are told to be (days).
+# Reports warn about older prices.
 OLD_DAYS = 90
 _NAME = re.compile(r"(?P<provider>[a-z]+)_(?P<region>[a-z0-9-]+)(?P<spot>_spot)?_(?P<as_of>\d{4}-\d{2}-\d{2})\.csv")
 
 
 class DefaultMarket(ConfigModel):
-    """``[market]`` of ``defaults.toml``: where prices come from, unless asked otherwise."""
+    """``[market]`` of ``defaults.toml``: the prices to use if the user names no others."""
 
     provider: str = Field(description="provider, as in the names of the price files")
     region: str = Field(description="the provider's region")
@@ -39,7 +40,7 @@ class DefaultMarket(ConfigModel):
 
 @dataclass(frozen=True)
 class SnapshotFile:
-    """A price snapshot on disk, not read yet.  ``spot``: it holds spot prices and no others."""
+    """Price snapshot on disk, not read yet.  ``spot``: it has spot prices only."""
 
     path: Path
     provider: str
@@ -50,7 +51,7 @@ class SnapshotFile:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The prices (US$ per hour) of one provider, region and term on one date, each with its machine's facts."""
+    """Prices (US$ per hour) of one provider, region and term on one date, each with its instance type."""
 
     provider: str
     region: str
@@ -60,12 +61,12 @@ class Snapshot:
     prices: tuple[tuple[Instance, float], ...]
 
     def price_of(self, instance_type: str) -> float | None:
-        """US$ per hour of that type; ``None``: it has no price here."""
+        """Return the US$ per hour of a type; ``None``: it has no price here."""
         found = self._by_type.get(instance_type)
         return None if found is None else found[1]
 
     def instance(self, instance_type: str) -> Instance | None:
-        """That type's facts, if it has a price here."""
+        """Return a type, if it has a price here."""
         found = self._by_type.get(instance_type)
         return None if found is None else found[0]
 
@@ -74,29 +75,25 @@ class Snapshot:
         return {instance.instance_type: (instance, price) for instance, price in self.prices}
 
     def __str__(self) -> str:
-        """As sentences name it."""
+        """Return its name in sentences."""
         return f"{self.provider} {self.region} {self.term} of {self.as_of}"
 
 
 def default_market(root: Path | None = None) -> DefaultMarket:
-    """Where prices come from unless somebody asks otherwise.
-
-    Raises:
-        FileError: ``defaults.toml`` is missing or wrong.
-    """
+    """Read the default market; raise FileError if ``defaults.toml`` is missing or wrong."""
     path = (root or instances.data_folder()) / "defaults.toml"
     return validate(DefaultMarket, read_toml(path).get("market", {}), path, prefix="market")
 
 
 def snapshot_files(root: Path | None = None) -> tuple[SnapshotFile, ...]:
-    """All price snapshots, oldest first; nothing is read yet.
+    """List all price snapshots, oldest first, without reading them.
 
     Raises:
-        FileError: the folder is missing, or a file is not named as a snapshot is.
+        FileError: the folder is missing, or a file has another name than a snapshot.
     """
     prices = (root or instances.data_folder()) / "prices"
     if not prices.is_dir():
-        raise FileError(f"{prices}: no such folder; it holds the price snapshots, <provider>_<region>_<date>.csv")
+        raise FileError(f"{prices}: no such folder; it has the price snapshots, <provider>_<region>_<date>.csv")
     found = []
     for path in sorted(prices.glob("*.csv")):
         match = _NAME.fullmatch(path.name)
@@ -117,7 +114,7 @@ def snapshot(
     term: str | None = None,
     root: Path | None = None,
 ) -> Snapshot:
-    """The newest prices, or the newest that are not younger than ``as_of``.
+    """Return the newest prices, or the newest up to ``as_of``.
 
     Args:
         as_of: a date.
@@ -126,7 +123,7 @@ def snapshot(
         root: another ``instance_profiles/``.
 
     Raises:
-        UsageError: the region is unknown, nothing is that old, or has prices of that term.
+        UsageError: the region is unknown, or there are no prices of that age or term.
         FileError: a file is missing or wrong; names file, line and fix.
     """
     usual = default_market(root)
@@ -150,7 +147,7 @@ def snapshot(
 
 
 def _of_region(known: tuple[SnapshotFile, ...], region: str | None, usual: DefaultMarket) -> tuple[SnapshotFile, ...]:
-    """The files of a region, named as the provider does or as ``<provider>/<region>``."""
+    """Return the files of a region, in the provider's name or as ``<provider>/<region>``."""
     wanted = region or f"{usual.provider}/{usual.region}"
     found = tuple(item for item in known if wanted in (item.region, f"{item.provider}/{item.region}"))
     if not found:
@@ -167,10 +164,10 @@ def _dates(known: tuple[SnapshotFile, ...]) -> str:
 
 
 def read_snapshots(file: SnapshotFile, root: Path | None = None) -> dict[str, Snapshot]:
-    """All prices of a file, by term.
+    """Read all prices of a file by term.
 
     Raises:
-        FileError: the file or the facts of its machines are missing or wrong, or its checksum is another.
+        FileError: the file or its instance types are missing or wrong, or its checksum differs.
     """
     path = instances.facts_path(file.provider, root)
     return dict(_parsed(file, _checked(file.path), path, config.read_shipped(path)))
@@ -178,7 +175,7 @@ def read_snapshots(file: SnapshotFile, root: Path | None = None) -> dict[str, Sn
 
 @lru_cache(maxsize=16)
 def _parsed(file: SnapshotFile, content: bytes, facts_path: Path, facts_content: bytes) -> Mapping[str, Snapshot]:
-    """The prices in a file by term, with facts out of another; the same content is parsed once."""
+    """Parse a file's prices by term, with instance types from another file; equal content is parsed once."""
     facts = instances.parse_instances(file.provider, facts_path, facts_content)
     prices: dict[str, dict[str, tuple[Instance, float]]] = {term: {} for term in TERMS}
     sources: dict[str, set[str]] = {term: set() for term in TERMS}
@@ -189,7 +186,7 @@ def _parsed(file: SnapshotFile, content: bytes, facts_path: Path, facts_content:
             if row[column] != value:
                 raise FileError(f"{place}: {column} is {row[column]!r}, but this file is for {value!r}; move the row")
         if row["term"] not in TERMS or (row["term"] == "spot") != file.spot:
-            where = "a _spot_ file holds spot alone" if file.spot else f"write one of {', '.join(TERMS[:-1])}"
+            where = "a _spot_ file has spot prices only" if file.spot else f"write one of {', '.join(TERMS[:-1])}"
             raise FileError(f"{place}: term is {row['term']!r}; {where}")
         if name in prices[row["term"]]:
             raise FileError(f"{place}: {name!r} has a price already; remove one of the two rows")
@@ -198,7 +195,7 @@ def _parsed(file: SnapshotFile, content: bytes, facts_path: Path, facts_content:
         prices[row["term"]][name] = (facts[name], price)
         sources[row["term"]].add(row["source"])
     if not any(prices.values()):
-        raise FileError(f"{file.path}: holds no price; add rows or remove the file")
+        raise FileError(f"{file.path}: has no price; add rows or remove the file")
     return {
         term: Snapshot(
             file.provider, file.region, term, file.as_of, "; ".join(sorted(sources[term])), tuple(known.values())
@@ -209,7 +206,7 @@ def _parsed(file: SnapshotFile, content: bytes, facts_path: Path, facts_content:
 
 
 def _checked(path: Path) -> bytes:
-    """What a snapshot holds, if it is what was written down when it came."""
+    """Return a snapshot's content if its checksum is right."""
     try:
         content = path.read_bytes()
         sums = (path.parent / CHECKSUMS).read_text(encoding="utf-8")
@@ -222,8 +219,8 @@ def _checked(path: Path) -> bytes:
         raise FileError(f"{path}: has no line in {CHECKSUMS}; add one with `sha256sum {path.name} >> {CHECKSUMS}`")
     if hashlib.sha256(content).hexdigest() != known[path.name]:
         raise FileError(
-            f"{path}: its checksum is not the one in {CHECKSUMS}: prices never change once they are written; "
-            "bring the file back as it was, and give new prices a new date"
+            f"{path}: its checksum is not the one in {CHECKSUMS}: written prices never change; "
+            "restore the file, and give new prices a new date"
         )
     return content
 
@@ -232,19 +229,12 @@ def _file_date(path: Path, text: str) -> datetime.date:
     try:
         return datetime.date.fromisoformat(text)
     except ValueError as error:
-        raise FileError(f"{path}: {text} is no date; rename the file") from error
-
-
-# MERGED harness.pricing.prices: What it costs to keep an index on disk: dated prices of block storage,
-# ``instance_profiles/storage.csv``.
-
-
-STORAGE_HEADER = "provider,region,volume_type,price_usd_per_gib_month,as_of,source"
+        raise FileError(f"{path}: {text} is not a date; rename the file") from error
 
 
 @dataclass(frozen=True)
 class StoragePrice:
-    """US$ per GiB and month of one kind of volume on a date."""
+    """US$ per GiB and month of one volume type on a date."""
 
     provider: str
     region: str
@@ -255,11 +245,7 @@ class StoragePrice:
 
 
 def read_storage_prices(root: Path | None = None) -> tuple[StoragePrice, ...]:
-    """All known prices of storage, in the file's order; none where there is no such file.
-
-    Raises:
-        FileError: the file is wrong; names file, line and fix.
-    """
+    """Read all storage prices in the file's order; none without a file; raise FileError if a row is wrong."""
     path = (root or instances.data_folder()) / "storage.csv"
     if not path.exists():
         return ()
@@ -277,16 +263,16 @@ def read_storage_prices(root: Path | None = None) -> tuple[StoragePrice, ...]:
 
 
 def storage_price(
-    known: tuple[StoragePrice, ...], provider: str, region: str, as_of: datetime.date
+    prices: tuple[StoragePrice, ...], provider: str, region: str, as_of: datetime.date
 ) -> StoragePrice | None:
-    """The newest price there that is not younger than a date, of the volume type that the file names first for it."""
-    there = [each for each in known if (each.provider, each.region) == (provider, region)]
-    usual = [each for each in there if each.volume_type == there[0].volume_type and each.as_of <= as_of]
-    return max(usual, key=lambda each: each.as_of, default=None)
+    """Return a region's newest price up to a date, of the volume type that its file names first."""
+    local = [price for price in prices if (price.provider, price.region) == (provider, region)]
+    dated = [price for price in local if price.volume_type == local[0].volume_type and price.as_of <= as_of]
+    return max(dated, key=lambda price: price.as_of, default=None)
 
 
 def _row_date(place: str, text: str) -> datetime.date:
     try:
         return datetime.date.fromisoformat(text)
     except ValueError:
-        raise FileError(f"{place}: as_of {text!r} is no date; write YYYY-MM-DD") from None
+        raise FileError(f"{place}: as_of {text!r} is not a date; write YYYY-MM-DD") from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-from harness.analysis.axes import Place
+from harness.analysis.axes import ComparisonGroup
 from harness.analysis.reprice import (
     CHEAPEST,
     SAME,
@@ -169,9 +169,9 @@ def _gone(gone: Sequence[GoneType], date: str) -> Iterator[str]:
         yield f"Gone by {date}: {each.instance_type} ({rows}). {each.note or ''}".rstrip() + "."
 
 
-def _names(places: Collection[Place]) -> dict[Place, str]:
+def _names(places: Collection[ComparisonGroup]) -> dict[ComparisonGroup, str]:
     """Return the names of the groups: dataset, scenario, and the fields in which they differ."""
-    differing = [name for name in Place._fields[2:] if len({getattr(place, name) for place in places}) > 1]
+    differing = [name for name in ComparisonGroup._fields[2:] if len({getattr(place, name) for place in places}) > 1]
     return {
         place: ", ".join((place.dataset, place.scenario, *(_said(name, getattr(place, name)) for name in differing)))
         for place in places
@@ -186,7 +186,7 @@ def _said(name: str, value: object) -> str:
     return f"{words.get(name, name)} {MISSING if value is None else short}"
 
 
-def _flips(flips: Sequence[OrderFlip], where: Mapping[Place, str]) -> Iterator[str]:
+def _flips(flips: Sequence[OrderFlip], where: Mapping[ComparisonGroup, str]) -> Iterator[str]:
     for each in flips:
         was, now = ([number(value) for value in pair] for pair in (each.before_usd, each.now_usd))
         one, two = each.was_cheaper, each.is_cheaper
@@ -195,7 +195,7 @@ def _flips(flips: Sequence[OrderFlip], where: Mapping[Place, str]) -> Iterator[s
         yield f"Verdict flips on {where[each.place]} ({each.way}): {told}{doubt}."
 
 
-def _best(best: Sequence[CheapestChange], where: Mapping[Place, str]) -> Iterator[str]:
+def _best(best: Sequence[CheapestChange], where: Mapping[ComparisonGroup, str]) -> Iterator[str]:
     for each in best:
         was, now = (" on ".join(pair) for pair in (each.was, each.now))
         yield f"Cheapest row of {where[each.place]} ({each.way}): {was}, then {now}."

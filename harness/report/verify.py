@@ -10,11 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.analysis import leaderboard, results_folder, row_cache, row_pricing, rows
+from harness.analysis import leaderboard, row_cache, row_pricing
 from harness.analysis import published as published_tables
-from harness.analysis.cell_cache import Made
+from harness.analysis.evaluate_job import JobEvaluator
 from harness.analysis.leaderboard import Bound, LeaderboardQuery
 from harness.analysis.published import Published
+from harness.analysis.row_cache import RowSet
+from harness.analysis.rows import build_rows
 from harness.analysis.table import Table
 from harness.errors import FileError, HarnessError, UsageError
 from harness.evaluation.per_query import PerQuery
@@ -37,7 +39,7 @@ _ROW_LISTS: dict[str, tuple[str, ...]] = {"rows": (), "overhead": ("key",), "lef
 _SENTENCES = ("notes", "price_note", "reasons", "reason")
 
 # Rows without money by these measures, and what they are made of by query.
-Measured = Callable[[Sequence[str]], Made]
+Measured = Callable[[Sequence[str]], RowSet]
 _WROTE = "`harness report` or `harness leaderboard` wrote with --format json"
 
 
@@ -164,7 +166,7 @@ def check_published(root: Path, reported: WrittenReport | None) -> Iterator[Mism
         yield from _paper(reported, known, published, follows)
     else:
         # Published rows have their own measures, whatever is asked for.
-        yield from check_report(reported, lambda _: Made(published_tables.measurements(published, follows), ()))
+        yield from check_report(reported, lambda _: RowSet(published_tables.published_table(published, follows)))
 
 
 def _paper(reported: WrittenReport, known: Study, published: Published, follows: Snapshot) -> Iterator[Mismatch]:
@@ -265,7 +267,7 @@ def _leaderboard(report: WrittenReport, measured: Measured) -> dict[str, Any]:
         **stored["asked"],
     )
     table = _table([measure], stored["prices"], measured)
-    found = {each.key: each for each in measured([measure])[1]}
+    found = measured([measure]).per_query
     again: dict[str, Any] = json.loads(writers.write_json(leaderboard_document(leaderboard.build(table, found, asked))))
     return again
 
@@ -281,7 +283,7 @@ def _table(measures: Sequence[str], market: Mapping[str, Any], measured: Measure
     """Return the table at the prices that a report names; ValueError: it names them wrongly."""
     as_of = datetime.date.fromisoformat(market["date"])
     snapshot = prices.snapshot(as_of, region=f"{market['provider']}/{market['region']}", term=market.get("term"))
-    return results_folder.priced(measured(measures)[0], row_pricing.tariff(snapshot))
+    return row_pricing.price(measured(measures).table, row_pricing.tariff(snapshot))
 
 
 @dataclass
@@ -289,33 +291,32 @@ class Recomputed:
     """Rows of the readable jobs, computed once for each choice of measures."""
 
     jobs: Sequence[StoredJob]
-    _made: dict[tuple[str, ...], Made] = field(default_factory=dict)
+    _built: dict[tuple[str, ...], RowSet] = field(default_factory=dict)
 
-    def __call__(self, measures: Sequence[str]) -> Made:
-        """Return the rows and their per-query values; errors as :func:`harness.analysis.rows.measure`."""
+    def __call__(self, measures: Sequence[str]) -> RowSet:
+        """Return the rows by these measures; errors as :func:`harness.analysis.rows.build_rows`."""
         names = tuple(measures)
-        if names not in self._made:
-            self._made[names] = rows.measure_all(self.jobs, measures=names)
-        return self._made[names]
+        if names not in self._built:
+            self._built[names] = build_rows(self.jobs, JobEvaluator(names))
+        return self._built[names]
 
 
 def check_cache(root: Path, cache: Path, measured: Measured) -> Iterator[Mismatch]:
     """Yield the cached rows of ``root`` that differ from recomputed rows."""
-    for each in row_cache.kept(root, cache):
-        place, found = f"kept rows {each.path.name}", each.rows
-        if found is None:
+    for cached in row_cache.cached_files(root, cache):
+        place, table = f"kept rows {cached.path.name}", cached.table
+        if table is None:
             yield Mismatch(place, "damaged", "nothing: the next table makes them anew")
             continue
         try:
-            again, by_query, _ = measured(found.measures)
+            again = measured(table.measures)
         except HarnessError as error:
-            yield Mismatch(place, f"{len(found.rows)} rows", f"none: {error}")
+            yield Mismatch(place, f"{len(table.rows)} rows", f"none: {error}")
             continue
-        again = row_cache.priceable(again) if each.for_prices else again
-        yield from compare_rows(place, dataclasses.asdict(found), dataclasses.asdict(again))
-        if each.by_query is not None:
-            anew = {one.key: one for one in by_query}
-            yield from differences(f"{place}: by query", _plain_values(each.by_query), _plain_values(anew))
+        yield from compare_rows(place, dataclasses.asdict(table), dataclasses.asdict(again.table))
+        if cached.per_query is not None:
+            by_query = _plain_values(cached.per_query), _plain_values(again.per_query)
+            yield from differences(f"{place}: by query", *by_query)
 
 
 def _plain_values(found: Mapping[str, PerQuery]) -> dict[str, Any]:

@@ -60,7 +60,7 @@ class Job(Protocol):
 AnyJob = TypeVar("AnyJob", bound=Job)
 
 
-class Place(NamedTuple):
+class CellKey(NamedTuple):
     """What the jobs of a row have in common."""
 
     cell: Cell
@@ -68,11 +68,11 @@ class Place(NamedTuple):
     origin: str | None
 
 
-def by_place(jobs: Iterable[AnyJob]) -> dict[Place, list[AnyJob]]:
+def jobs_by_cell(jobs: Iterable[AnyJob]) -> dict[CellKey, list[AnyJob]]:
     """Jobs that may be attempts at one another, in the order given."""
-    places: dict[Place, list[AnyJob]] = defaultdict(list)
+    places: dict[CellKey, list[AnyJob]] = defaultdict(list)
     for job in jobs:
-        places[Place(job.result.spec.cell, job.result.spec.isolation, job.origin)].append(job)
+        places[CellKey(job.result.spec.cell, job.result.spec.isolation, job.origin)].append(job)
     return places
 
 

@@ -30,7 +30,7 @@ def pictures() -> list[album.Plot]:
     """Those that are shown, at the paper's own prices."""
     folder = data_root() / "results" / "published" / "santhanam2023"
     paper = published.read(folder)
-    table = results_folder.priced(results_folder.rows_of(folder), row_pricing.tariff(paper.follows()))
+    table = row_pricing.price(results_folder.load_rows(folder), row_pricing.tariff(paper.follows()))
     return [
         each
         for dataset in paper.about.datasets

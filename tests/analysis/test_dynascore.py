@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from harness import stats
 from harness.analysis import dynascore
 from harness.analysis.dynascore import DynascoreOptions, Entry, Rate, RateStatus
 from harness.errors import UnknownName
@@ -102,7 +103,7 @@ def test_an_unknown_mode_is_refused() -> None:
 
 
 def test_equal_scores_share_a_rank() -> None:
-    assert dynascore.ranks([3.0, None, 5.0, 3.0, 1.0]) == [2, None, 1, 2, 4]
+    assert stats.competition_ranks([3.0, None, 5.0, 3.0, 1.0], descending=True) == [2, None, 1, 2, 4]
 
 
 # Accuracies on a grid far coarser than floats, so that sums and differences are exact.

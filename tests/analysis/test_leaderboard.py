@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from harness import stats
 from harness.analysis import dynascore, leaderboard, pareto_front
 from harness.analysis.dynascore import DynascoreOptions, Entry
 from harness.analysis.leaderboard import Bound, Leaderboard, LeaderboardQuery, RankInterval
@@ -243,7 +244,7 @@ def test_removing_a_system_that_sets_the_rate_moves_others() -> None:
     free = DynascoreOptions({"accuracy": 0.5, "latency": 0.5}, frozenset())
     rows = [entry("a", 40, 120), entry("b", 30, 20), entry("c", 28, 10), entry("d", 41, 5000)]
     scores = leaderboard.dynascore_scorer(free)(rows)
-    assert dynascore.ranks(scores) == [1, 3, 4, 2]
+    assert stats.competition_ranks(scores, descending=True) == [1, 3, 4, 2]
     # Without d a point of accuracy is worth few milliseconds, and a falls behind b and c.
     assert leaderboard.intervals_by_systems(rows, leaderboard.dynascore_scorer(free))[:3] == [
         RankInterval(1, 3),
@@ -274,5 +275,5 @@ def test_ranks_are_missing_with_a_reason_without_a_rate() -> None:
 
 def test_one_axis_alone_ranks_in_its_direction() -> None:
     rows = [entry("a", 40, 30), entry("b", 30, 20)]
-    assert dynascore.ranks(leaderboard.axis_scorer("latency", False)(rows)) == [2, 1]
-    assert dynascore.ranks(leaderboard.axis_scorer("accuracy", True)(rows)) == [1, 2]
+    assert stats.competition_ranks(leaderboard.axis_scorer("latency", False)(rows), descending=True) == [2, 1]
+    assert stats.competition_ranks(leaderboard.axis_scorer("accuracy", True)(rows), descending=True) == [1, 2]

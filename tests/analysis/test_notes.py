@@ -6,20 +6,20 @@ from dataclasses import replace
 
 import pytest
 
-from harness.analysis import notes, results_folder
+from harness.analysis import notes
 from harness.analysis.table import Table, Validity
 from harness.pricing.prices import Snapshot
 from harness.records import Envelope, Isolation, Outcome
 from harness.results.schema import Cell
 from tests.support import sample_records
 from tests.support.sample_records import FakeJob
-from tests.support.stored_jobs import MIB, Maker, samples
+from tests.support.stored_jobs import MIB, Maker, build_table, samples
 
 NULL = Cell("quick", "null", "scifact", "single_stream", "cpu1-mem1")
 
 
 def notes_with(jobs: list[FakeJob], snapshot: Snapshot, word: str) -> list[str]:
-    return [note for note in results_folder.build(jobs, snapshot=snapshot).notes if word in note]
+    return [note for note in build_table(jobs, snapshot=snapshot).notes if word in note]
 
 
 def test_the_smallest_profile_that_passes_is_said(make: Maker, snapshot: Snapshot) -> None:
@@ -66,7 +66,7 @@ def test_profiles_that_take_the_whole_host_are_told_once(make: Maker, snapshot: 
     jobs = [make(profile="cpu2-mem4"), make("minilm", "cpu2-mem4"), make(profile="cpu1-mem1")]
     (note,) = notes_with(jobs, snapshot, "sampling")
     assert note.startswith("Profiles with all CPUs of their host (cpu2-mem4: 2 of 2) share them")
-    assert {row.validity for row in results_folder.build(jobs, snapshot=snapshot).rows} == {Validity.CLEAN}
+    assert {row.validity for row in build_table(jobs, snapshot=snapshot).rows} == {Validity.CLEAN}
     larger = replace(jobs[0].result.environment, host_cpus=3)
     apart = [
         make(profile="cpu2-mem4", changes={"environment": larger}),
@@ -80,15 +80,15 @@ def test_rows_that_must_not_be_compared_are_told(make: Maker, snapshot: Snapshot
     def warnings(table: Table) -> list[str]:
         return [note for note in table.notes if "do not compare" in note]
 
-    assert warnings(results_folder.build([make("a"), make("b")], snapshot=snapshot)) == []
-    differing = results_folder.build([make("a"), make("b", sample_sha256="other")], snapshot=snapshot)
+    assert warnings(build_table([make("a"), make("b")], snapshot=snapshot)) == []
+    differing = build_table([make("a"), make("b", sample_sha256="other")], snapshot=snapshot)
     assert len(warnings(differing)) == 1
     assert "scifact were measured with 2 different query samples" in warnings(differing)[0]
 
 
 def test_the_null_system_is_a_note_and_no_row(make: Maker, snapshot: Snapshot) -> None:
     null = make(cell=NULL, table=samples(0.0004))
-    table = results_folder.build([make(), null], snapshot=snapshot)
+    table = build_table([make(), null], snapshot=snapshot)
     assert [row.system for row in table.rows] == ["bm25"]
     (overhead,) = table.overhead
     assert (overhead.profile, overhead.validity, overhead.key) == ("cpu1-mem1", Validity.CLEAN, null.result.key)
@@ -103,7 +103,7 @@ def test_the_null_system_is_a_note_and_no_row(make: Maker, snapshot: Snapshot) -
 def test_a_doubtful_or_failed_null_system_says_so(make: Maker, snapshot: Snapshot) -> None:
     doubtful = make(cell=NULL, changes={"ranking_disagreements": 3})
     other = make("null", "cpu2-mem4", Outcome.CRASH)
-    table = results_folder.build([make(), doubtful, other], snapshot=snapshot)
+    table = build_table([make(), doubtful, other], snapshot=snapshot)
     (note,) = [note for note in table.notes if "null system" in note]
     assert "(noisy: 3 of 140 queries were ranked differently in different trials)" in note
     assert "cpu2-mem4 not measured (crash: killed by the kernel at 256 MiB)" in note
@@ -111,7 +111,7 @@ def test_a_doubtful_or_failed_null_system_says_so(make: Maker, snapshot: Snapsho
 
 
 def test_the_null_system_alone_is_a_row(make: Maker, snapshot: Snapshot) -> None:
-    table = results_folder.build([make(cell=NULL)], snapshot=snapshot)
+    table = build_table([make(cell=NULL)], snapshot=snapshot)
     assert [row.system for row in table.rows] == ["null"]
     assert table.overhead == ()
 

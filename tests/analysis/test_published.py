@@ -10,7 +10,7 @@ import pytest
 
 from harness import report
 from harness.analysis import published as published_tables
-from harness.analysis import results_folder, row_pricing
+from harness.analysis import row_pricing
 from harness.analysis.published import Hardware, Printed, Published
 from harness.analysis.table import Row, Table, Validity
 from harness.errors import FileError
@@ -142,7 +142,7 @@ def test_source_without_latency_raises_one_line(altered: Spoil) -> None:
 
 @pytest.fixture(scope="module")
 def table(published: Published, follows: Snapshot) -> Table:
-    return results_folder.priced(published_tables.measurements(published, follows), row_pricing.tariff(follows))
+    return row_pricing.price(published_tables.published_table(published, follows), row_pricing.tariff(follows))
 
 
 def of_table_3(table: Table, dataset: str) -> list[Row]:
@@ -211,7 +211,7 @@ def test_gpus_are_as_large_as_those_of_the_papers_type(table: Table) -> None:
 
 def test_other_prices_give_other_costs_on_the_same_types(published: Published, follows: Snapshot) -> None:
     now = prices.snapshot(datetime.date(2026, 7, 20))
-    later = results_folder.priced(published_tables.measurements(published, follows), row_pricing.tariff(now))
+    later = row_pricing.price(published_tables.published_table(published, follows), row_pricing.tariff(now))
     assert later.price_date == "2026-07-20"
     (row,) = (each for each in later.rows if each.key == "santhanam2023/table3b/5")
     assert row.usd_per_million.value == pytest.approx(1.107 * 0.334 / 3600 * 1e6, rel=1e-12)

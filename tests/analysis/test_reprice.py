@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from harness.analysis import published as published_tables
-from harness.analysis import reprice, row_cache, row_pricing
+from harness.analysis import reprice, row_pricing
 from harness.analysis.reprice import CHEAPEST, SAME, Repricing
-from harness.analysis.table import Measurements, Row, Validity
+from harness.analysis.row_cache import CellRow, RowCache, RowSet
+from harness.analysis.table import Row, Table, Validity
 from harness.errors import UnknownName, UsageError
 from harness.pricing import prices
 from harness.records import Isolation, Outcome
@@ -78,7 +79,7 @@ def rows() -> tuple[Row, ...]:
 
 def compare(root: Path, *some: Row, now: DAY = NOW, before: DAY = BEFORE) -> Repricing:
     sides = [row_pricing.tariff(prices.snapshot(each, root=root), root) for each in (before, now)]
-    return reprice.compare(Measurements(some or rows(), ("RR@10",)), *sides)
+    return reprice.compare(Table(some or rows(), ("RR@10",)), *sides)
 
 
 def usd(mean_s: float, price: float) -> object:
@@ -248,7 +249,7 @@ def test_paper_at_two_dates_gives_the_same_counts_in_both_directions(turned: boo
     dates = [DAY(2022, 12, 5), DAY(2026, 7, 20)]
     then, now = (row_pricing.tariff(prices.snapshot(each)) for each in (dates[::-1] if turned else dates))
     published = published_tables.read(Path(__file__).parents[2] / "results" / "published" / "santhanam2023")
-    rows = published_tables.measurements(published, published.follows())
+    rows = published_tables.published_table(published, published.follows())
     same, cheapest, gain, _ = reprice.compare(rows, then, now).summary
     assert "0 cost more and 0 less; 0 ranks changed" in same
     assert ("1 cost more and 0 less" if turned else "0 cost more and 1 less") in cheapest
@@ -282,11 +283,14 @@ def test_reprice_renders_the_golden_files(root: Path, format: str, name: str) ->
 
 
 @pytest.mark.parametrize("format", ("md", "csv", "json"))
-def test_cached_rows_for_prices_give_the_same_text(root: Path, format: str) -> None:
-    some = tuple(replace(each, notes=("a note",), p50_s=Estimate(0.01)) for each in rows())
-    kept = row_cache.priceable(Measurements(some, ())).rows
-    assert kept != some
-    assert render(compare(root, *kept), format) == render(compare(root, *some), format)
+def test_columns_for_pricing_give_the_same_text(root: Path, tmp_path: Path, format: str) -> None:
+    some = tuple(replace(row, notes=("a note",), p50_s=Estimate(0.01)) for row in rows())
+    (tmp_path / "results").mkdir()
+    cache = RowCache(tmp_path / "cache", tmp_path / "results", ())
+    cache.write(RowSet(Table(some, ()), tuple(map(CellRow, some))))
+    table = cache.table(row_pricing.COLUMNS)
+    assert table is not None and table.rows != some
+    assert render(compare(root, *table.rows), format) == render(compare(root, *some), format)
 
 
 def test_reprice_refuses_an_unknown_format(root: Path) -> None:

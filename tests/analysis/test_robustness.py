@@ -233,7 +233,7 @@ def test_the_same_seed_gives_the_same_and_progress_ends_within_the_whole() -> No
     runs = runs_of({query: {"right": 1, "wrong2": 1} for query in QUERIES}, a=[1, 3], b=[2, 1])
     asked = RobustnessOptions("nDCG@10", ("RR@10",), (KeepRule(relevant=1), KeepRule(share=0.5)), 200, 20)
     told: list[tuple[int, int]] = []
-    found = robustness.examine(runs, asked, lambda done, total: told.append((done, total)))
+    found = robustness.examine(runs, asked, lambda done, total, *_: told.append((done, total)))
     shares = [done / total for done, total in told]
     assert shares == sorted(shares) and shares[0] == 0 and 2 / 3 < shares[-1] < 1
     assert robustness.examine(runs, asked) == found

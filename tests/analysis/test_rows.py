@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.analysis import axes, results_folder, rows
+from harness.analysis import axes, rows
+from harness.analysis.evaluate_job import JobEvaluator
+from harness.analysis.rows import build_rows
 from harness.analysis.table import Table, Validity
 from harness.errors import FileError, UsageError
 from harness.pricing.prices import Snapshot
@@ -19,7 +21,7 @@ from harness.records import Isolation, Outcome, Phase
 from harness.results.schema import Cell, GpuUse
 from harness.stats import Estimate
 from tests.support.sample_records import at
-from tests.support.stored_jobs import MIB, QUERIES, Maker, one, result, samples
+from tests.support.stored_jobs import MIB, QUERIES, Maker, build_table, one, result, samples
 
 
 def test_a_row_is_as_reckoned_by_hand(make: Maker, snapshot: Snapshot) -> None:
@@ -181,7 +183,7 @@ def test_what_differs_is_told_and_not_pooled(
 
 
 def test_isolations_have_rows_of_their_own(make: Maker, snapshot: Snapshot) -> None:
-    table = results_folder.build([make(), make(isolation=Isolation.PROCESS)], snapshot=snapshot)
+    table = build_table([make(), make(isolation=Isolation.PROCESS)], snapshot=snapshot)
     assert [row.isolation for row in table.rows] == [Isolation.CONTAINER, Isolation.PROCESS]
     assert table.rows[0].notes == ()
     assert "not comparable with container results" in table.rows[1].notes[0]
@@ -190,7 +192,7 @@ def test_isolations_have_rows_of_their_own(make: Maker, snapshot: Snapshot) -> N
 def test_rows_stand_by_dataset_profile_and_system(make: Maker, snapshot: Snapshot) -> None:
     jobs = [make(system, profile) for profile in ("cpu2-mem4", "cpu1-mem1", "cpu1-mem256m") for system in ("z", "a")]
     jobs.append(make(cell=Cell("quick", "z", "arguana", "single_stream", "cpu2-mem4"), profile="cpu2-mem4"))
-    table = results_folder.build(jobs, snapshot=snapshot)
+    table = build_table(jobs, snapshot=snapshot)
     assert [(row.dataset, row.profile, row.system) for row in table.rows] == [
         ("arguana", "cpu2-mem4", "z"),
         ("scifact", "cpu1-mem256m", "a"),
@@ -200,7 +202,7 @@ def test_rows_stand_by_dataset_profile_and_system(make: Maker, snapshot: Snapsho
         ("scifact", "cpu2-mem4", "a"),
         ("scifact", "cpu2-mem4", "z"),
     ]
-    assert results_folder.build(reversed(jobs), snapshot=snapshot) == table
+    assert build_table(reversed(jobs), snapshot=snapshot) == table
 
 
 def test_a_broken_run_costs_the_measures_only(make: Maker, snapshot: Snapshot) -> None:
@@ -239,13 +241,13 @@ def test_gaps_in_judgements_and_hits_are_told(make: Maker, snapshot: Snapshot) -
 
 
 def test_a_measure_deeper_than_the_run_is_told(make: Maker, snapshot: Snapshot) -> None:
-    table = results_folder.build([make()], snapshot=snapshot, measures=["RR@10", "R@100"])
+    table = build_table([make()], snapshot=snapshot, measures=["RR@10", "R@100"])
     assert table.measures == ("RR@10", "R@100")
     assert table.rows[0].notes == ("R@100: looks deeper than the 10 hits that were retrieved",)
 
 
 def test_a_measure_without_a_cutoff_is_deeper_than_any_run(make: Maker, snapshot: Snapshot) -> None:
-    table = results_folder.build([make()], snapshot=snapshot, measures=["AP", "P@5", "SetP", "nDCG"])
+    table = build_table([make()], snapshot=snapshot, measures=["AP", "P@5", "SetP", "nDCG"])
     assert table.rows[0].notes == ("AP, nDCG: look deeper than the 10 hits that were retrieved",)
 
 
@@ -266,24 +268,24 @@ def test_the_jobs_that_are_asked_for_are_shown(make: Maker, snapshot: Snapshot) 
     def keys(table: Table) -> list[str]:
         return [row.key for row in table.rows]
 
-    assert keys(results_folder.build(jobs, snapshot=snapshot)) == [two.result.key, other.result.key]
-    asked = results_folder.build(jobs, snapshot=snapshot, keys={five.result.key})
+    assert keys(build_table(jobs, snapshot=snapshot)) == [two.result.key, other.result.key]
+    asked = build_table(jobs, snapshot=snapshot, keys={five.result.key})
     assert keys(asked) == [five.result.key, other.result.key]
     assert asked.rows[0].latency_mean_s.value == pytest.approx(2.695e-3)
     assert asked.rows[0].notes == ("1 result of another spec (protocol) is stored beside; not pooled",)
 
 
 def test_nothing_stored_is_an_empty_table(snapshot: Snapshot) -> None:
-    table = results_folder.build([], snapshot=snapshot)
+    table = build_table([], snapshot=snapshot)
     assert table.rows == ()
     assert table.price_date == "2026-07-20"
 
 
 def test_faults_that_end_the_table(make: Maker, snapshot: Snapshot) -> None:
     with pytest.raises(UsageError, match="unknown measure 'MRR10'"):
-        results_folder.build([make()], snapshot=snapshot, measures=["MRR10"])
+        build_table([make()], snapshot=snapshot, measures=["MRR10"])
     with pytest.raises(FileError, match="started_at 'yesterday' is no ISO time"):
-        results_folder.build([make(changes={"started_at": "yesterday"})], snapshot=snapshot)
+        build_table([make(changes={"started_at": "yesterday"})], snapshot=snapshot)
 
 
 def test_whether_asking_for_jobs_changes_what_is_shown(make: Maker) -> None:
@@ -291,8 +293,8 @@ def test_whether_asking_for_jobs_changes_what_is_shown(make: Maker) -> None:
     new = make(base_ms=4.0, changes={"started_at": at(5)}, repetition=1)
     other = make("minilm", base_ms=8.0)
     jobs = [old, new, other]
-    assert rows.shows_what_it_would(jobs, {new.result.key, other.result.key})
-    assert not rows.shows_what_it_would(jobs, {old.result.key, other.result.key})
+    assert rows.are_default(jobs, {new.result.key, other.result.key})
+    assert not rows.are_default(jobs, {old.result.key, other.result.key})
 
 
 def test_a_measured_row_is_priced_by_its_envelope_whatever_machine_it_was_measured_on(
@@ -300,18 +302,16 @@ def test_a_measured_row_is_priced_by_its_envelope_whatever_machine_it_was_measur
 ) -> None:
     # A machine with accelerators that nothing used must not be paid for.
     environment = replace(result("bm25", "cpu2-mem4", Outcome.OK).environment, instance_type="inf1.xlarge", host_cpus=2)
-    found = results_folder.build(
-        [make(profile="cpu2-mem4", changes={"environment": environment})], snapshot=snapshot
-    ).rows[0]
+    found = build_table([make(profile="cpu2-mem4", changes={"environment": environment})], snapshot=snapshot).rows[0]
     assert found.machine is not None and found.machine.instance_type == "inf1.xlarge"
     assert found.published_type is None
     assert found.price is not None and found.price.instance_type == "a1.large"
 
 
-def test_what_rows_are_made_of_by_query_is_told(make: Maker) -> None:
-    made, found, _ = rows.measure_all([make(), make("minilm", base_ms=4.0), make("dead", outcome=Outcome.OOM)])
-    keys = {row.system: row.key for row in made.rows}
-    by_key = {each.key: each for each in found}
+def test_rows_have_their_values_by_query(make: Maker) -> None:
+    built = build_rows([make(), make("minilm", base_ms=4.0), make("dead", outcome=Outcome.OOM)], JobEvaluator())
+    keys = {row.system: row.key for row in built.table.rows}
+    by_key = built.per_query
     assert set(by_key) == {keys["bm25"], keys["minilm"]}
     minilm = by_key[keys["minilm"]]
     assert minilm.query_ids == QUERIES
@@ -327,7 +327,7 @@ def test_measures_have_intervals_over_queries(make: Maker) -> None:
     job = replace(job, folder=make.folder / "half")
     job.folder.mkdir()
     job.rank(half)
-    (row,) = rows.measure([job], measures=("RR@10", "NumQ")).rows
+    (row,) = build_rows([job], JobEvaluator(("RR@10", "NumQ"))).table.rows
     rr = row.measures["RR@10"]
     error = 0.5 / 140**0.5
     assert rr.value == 0.5 and rr.low == pytest.approx(0.5 - 1.98 * error, abs=0.01)

@@ -11,7 +11,7 @@ import pytest
 import scipy.stats
 
 from harness import stats
-from harness.analysis import throughput
+from harness.analysis import cell_summary
 from harness.records import Probe
 from harness.results.schema import Result
 from tests.support import sample_records
@@ -26,7 +26,7 @@ def batched(*durations: float, first_trial: int = 0, size: int = 10) -> pa.Table
 
 
 def test_offline_counts_each_batch_once() -> None:
-    figure = throughput.offline(sample_records.timed(batched(1.0, 3.0)))
+    figure = cell_summary.offline_throughput(sample_records.timed(batched(1.0, 3.0)))
     assert figure.value == pytest.approx(20 / 4.0)
     assert (figure.low, figure.high) == (None, None)
     assert figure.reason == "an interval needs 2 trials or 11 batches"
@@ -34,7 +34,7 @@ def test_offline_counts_each_batch_once() -> None:
 
 def test_offline_interval_over_trials_is_students_on_their_durations() -> None:
     jobs = [batched(1.0 + 0.1 * number, 3.0, first_trial=number) for number in range(5)]
-    figure = throughput.offline(sample_records.timed(*jobs))
+    figure = cell_summary.offline_throughput(sample_records.timed(*jobs))
     low, high = scipy.stats.t.interval(0.95, 4, loc=4.2, scale=np.std([4.0, 4.1, 4.2, 4.3, 4.4], ddof=1) / 5**0.5)
     assert figure.value == pytest.approx(20 / 4.2)
     assert (figure.low, figure.high) == pytest.approx((20 / high, 20 / low))
@@ -43,7 +43,7 @@ def test_offline_interval_over_trials_is_students_on_their_durations() -> None:
 
 def test_offline_interval_over_the_batches_of_one_trial() -> None:
     durations = np.random.default_rng(1).lognormal(0.0, 0.3, 40)
-    figure = throughput.offline(sample_records.timed(batched(*durations)))
+    figure = cell_summary.offline_throughput(sample_records.timed(batched(*durations)))
     assert figure.low is not None and figure.value is not None and figure.high is not None
     assert figure.low < figure.value < figure.high
     mean = stats.mean(np.round(durations * 1e9) / 1e9)
@@ -55,14 +55,14 @@ def test_offline_interval_over_the_batches_of_one_trial() -> None:
 def test_offline_trials_of_one_job_with_equal_batch_numbers_are_kept_apart() -> None:
     latency = np.array([np.repeat([1.0, 2.0], 10), np.repeat([1.5, 2.5], 10)])
     table = sample_records.samples(latency, batch=np.tile(np.repeat([0, 1], 10), 2).tolist())
-    figure = throughput.offline(sample_records.timed(table))
+    figure = cell_summary.offline_throughput(sample_records.timed(table))
     assert figure.value == pytest.approx(40 / 7.0)
     assert "over 2 trials" in str(figure.reason)
 
 
 def test_offline_without_batches_has_no_throughput() -> None:
     assert (
-        throughput.offline(sample_records.timed(sample_records.samples(np.ones((1, 20))))).reason
+        cell_summary.offline_throughput(sample_records.timed(sample_records.samples(np.ones((1, 20))))).reason
         == "no batches were timed"
     )
 
@@ -90,27 +90,27 @@ def served(*rates: float | None, **changes: Any) -> list[Result]:
 def test_server_rate_is_the_median_and_a_job_without_counts_as_the_lowest(
     rates: tuple[float | None, ...], value: float | None, low: float | None, high: float | None, reason: str
 ) -> None:
-    figure = throughput.server(served(*rates))
+    figure = cell_summary.server_throughput(served(*rates))
     assert (figure.value, figure.low, figure.high) == (value, low, high)
     assert reason in str(figure.reason)
 
 
 def test_server_rate_says_whose_latencies_stand_beside_it() -> None:
     own = "latencies are of each job's own believed rate"
-    assert own in str(throughput.server(served(100.0, 120.0)).reason)
-    assert own not in str(throughput.server(served(100.0, 100.0)).reason)
-    assert own not in str(throughput.server(served(100.0, None, None)).reason)
+    assert own in str(cell_summary.server_throughput(served(100.0, 120.0)).reason)
+    assert own not in str(cell_summary.server_throughput(served(100.0, 100.0)).reason)
+    assert own not in str(cell_summary.server_throughput(served(100.0, None, None)).reason)
 
 
 def test_server_rate_counts_the_checks_that_failed_before_it_was_believed() -> None:
     tried = (Probe(0, 100.0, 10, 0.01, 9, False, False), Probe(1, 50.0, 10, 0.01, 0, True, False))
     failed, passed = Probe(2, 50.0, 10, 0.01, 9, False, True), Probe(3, 45.0, 10, 0.01, 0, True, True)
-    assert "failed" not in str(throughput.server(served(45.0, probes=(*tried, passed))).reason)
-    assert throughput.server(served(45.0, probes=(*tried, failed, passed))).reason == (
+    assert "failed" not in str(cell_summary.server_throughput(served(45.0, probes=(*tried, passed))).reason)
+    assert cell_summary.server_throughput(served(45.0, probes=(*tried, failed, passed))).reason == (
         "one job: no interval; 1 check failed before"
     )
     assert "2 checks failed before" in str(
-        throughput.server(served(45.0, 45.0, probes=(*tried, failed, passed))).reason
+        cell_summary.server_throughput(served(45.0, 45.0, probes=(*tried, failed, passed))).reason
     )
 
 
@@ -130,8 +130,10 @@ def test_only_the_probe_that_confirmed_the_believed_rate_is_described() -> None:
     results = served(100.0, 100.0, probes=probes)
     results[1] = replace(results[1], rate_qps=None)
     timings = sample_records.timed(sample_records.samples(latency), sample_records.samples(latency))
-    found = throughput.believed(results, timings)
+    found = cell_summary.confirming_samples(results, timings)
     assert found.trials == ((0, 5),)
     assert set(found.latency_s.tolist()) == {6.0}
     unchecked = served(150.0, probes=probes)
-    assert throughput.believed(unchecked, sample_records.timed(sample_records.samples(latency))).trials == ()
+    assert (
+        cell_summary.confirming_samples(unchecked, sample_records.timed(sample_records.samples(latency))).trials == ()
+    )

@@ -9,7 +9,6 @@ import pytest
 from click.testing import CliRunner
 
 from harness import report
-from harness.analysis import results_folder
 from harness.analysis.table import Table
 from harness.cli import main
 from harness.cli import report as commands
@@ -20,7 +19,7 @@ from harness.records import Outcome
 from tests.conftest import Bench
 from tests.published_study.test_table3 import shown
 from tests.support.published import SHIPPED
-from tests.support.stored_jobs import Maker
+from tests.support.stored_jobs import Maker, build_table
 
 
 def test_a_suite_that_is_no_product_ends_in_the_papers_table_with_its_stand_in_marked(bench: Bench) -> None:
@@ -58,7 +57,7 @@ def test_the_command_prints_stored_results_in_the_papers_shape(make: Maker, monk
 
     def table(stored: StoredResults, **_: Any) -> Table:
         asked.append(stored.measures)
-        return results_folder.build(jobs, snapshot=stored.selection.snapshot(), measures=stored.measures)
+        return build_table(jobs, snapshot=stored.selection.snapshot(), measures=stored.measures)
 
     monkeypatch.setattr(StoredResults, "table", table)
     usual = ["report", str(make.folder), "--layout", "santhanam2023", "--as-of", "2026-07-20"]

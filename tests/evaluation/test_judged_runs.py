@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.analysis.stored_runs import runs_of_results
+from harness.analysis.stored_runs import read_stored_runs
 from harness.cli.stored_results import judged
 from harness.errors import FileError, UsageError
 from harness.evaluation import judged_runs
@@ -103,20 +103,20 @@ def test_wrong_queries_are_named_by_line(tmp_path: Path, text: str) -> None:
 
 
 def test_stored_results_give_a_run_for_each_system_that_ended_well(results: Path) -> None:
-    (found,) = runs_of_results(results)
+    (found,) = read_stored_runs(results)
     assert list(found.runs) == ["planted"], "greedy ran out of memory, and null is no system"
     assert len(found.queries) == results_folders.QUERIES
     assert found.queries["q3"] == "where is number 3"
     assert found.qrels["q3"] == {"d1": 1}
     with pytest.raises(UsageError, match="no finished run in it that matches 'greedy'"):
-        runs_of_results(results, "greedy")
+        read_stored_runs(results, "greedy")
 
 
 def test_stored_grades_below_0_are_told(results: Path) -> None:
     (path,) = {job.qrels_path() for job in reader.read_jobs(results)}
     text = gzip.decompress(path.read_bytes()).replace(b" d1 1\n", b" d1 -1\n").replace(b" d0 1\n", b" d0 -2\n")
     path.write_bytes(gzip.compress(text))
-    (found,) = runs_of_results(results)
+    (found,) = read_stored_runs(results)
     below = sum(grade < 0 for judged in found.qrels.values() for grade in judged.values())
     said = f"{below} grades are below 0: no more relevant than 0 (Bpref and infAP treat them as unjudged)"
     assert below > 1 and found.notes == (said,)
@@ -132,7 +132,7 @@ def test_profiles_whose_rankings_are_the_same_are_one_system(tmp_path: Path) -> 
         raw = json.loads((path.parent / "result.json").read_text())
         raw["files"]["run.trec.gz"] = "other bytes"
         (path.parent / "result.json").write_text(json.dumps(raw))
-    (found,) = runs_of_results(tmp_path)
+    (found,) = read_stored_runs(tmp_path)
     assert sorted(found.runs) == [
         "other/moved/cpu1-mem1",
         "quick/moved/cpu1-mem1",

@@ -17,7 +17,6 @@ from unittest import mock
 import docker
 from click.testing import CliRunner
 
-from harness.analysis import results_folder
 from harness.cli import main
 from harness.filesystem import has_died
 from harness.launch.container import LABEL
@@ -25,6 +24,7 @@ from harness.pricing import prices
 from harness.report import render
 from harness.results.reader import read_jobs
 from tests.conftest import Bench
+from tests.support.stored_jobs import build_table
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def run_here(bench: Bench, arguments: Sequence[str], **more: str) -> Finished:
 
 def table(results: Path) -> str:
     """The whole table as text, every figure of it."""
-    return render(results_folder.build(read_jobs(results), snapshot=prices.snapshot()), "json")
+    return render(build_table(read_jobs(results), snapshot=prices.snapshot()), "json")
 
 
 def leftovers(bench: Bench) -> list[str]:

@@ -116,7 +116,7 @@ _WINDOWS = [
     ("after", "call:harness.jobs.orchestrator:collect"),
     ("before", "call:pyarrow.parquet:write_table"),
     ("after", "call:harness.filesystem:remove"),
-    ("before", "call:harness.analysis.rows:measure_all"),
+    ("before", "call:harness.analysis.rows:build_rows"),
 ]
 
 

@@ -11,9 +11,16 @@ from typing import Any
 
 import pytest
 
-from harness.jobs.collect import Collected, collect
-from harness.launch.base import Ended, LaunchRequest, Stopped
-from harness.launch.monitor.traces import CounterTrace, GpuTrace, MemoryTrace, Moment, Others, Reading
+from harness.jobs.collect import CollectedJob, collect
+from harness.launch.base import LaunchEnd, LaunchRequest, StopReason
+from harness.launch.monitor.traces import (
+    CounterReading,
+    CounterTrace,
+    ForeignProcesses,
+    GpuMoment,
+    GpuTrace,
+    MemoryTrace,
+)
 from harness.records import Isolation, Measurement, Outcome, Phase, Query, to_json
 from harness.results.schema import GpuReading, GpuUse, Placement
 from tests.support import job_fixtures
@@ -28,7 +35,7 @@ SPEC = job_fixtures.spec(
     sample=(Query("q0", "x"), Query("q1", "y")),
 )
 MEASURED = Measurement(Outcome.OK, None, SEEN, load_s=0.5)
-ENDED = Ended(0, False, 0, 0, None, MemoryTrace(), 60.0, b"first\nlast words\n")
+ENDED = LaunchEnd(0, False, 0, 0, None, MemoryTrace(), 60.0, b"first\nlast words\n")
 TURNS = [(-1, "w0"), (0, "q0"), (0, "q1"), (1, "q1"), (1, "q0")]
 
 
@@ -55,14 +62,16 @@ class Left:
     def wrote(self, *lines: Any) -> None:
         self.samples.write_text("".join(json.dumps(each) + "\n" for each in lines))
 
-    def collect(self, ended: Ended = ENDED, known: Callable[[set[str]], set[str]] = lambda ids: set()) -> Collected:
+    def collect(
+        self, ended: LaunchEnd = ENDED, known: Callable[[set[str]], set[str]] = lambda ids: set()
+    ) -> CollectedJob:
         collected = collect(self.job, ended, known)
         assert "\n" not in (collected.detail or "") and len(collected.detail or "") < 700
         assert (collected.detail or "").isprintable()
         to_json(collected.measurement) if collected.measurement else None
         return collected
 
-    def ends(self, outcome: Outcome, detail: str, ended: Ended = ENDED) -> Collected:
+    def ends(self, outcome: Outcome, detail: str, ended: LaunchEnd = ENDED) -> CollectedJob:
         collected = self.collect(ended)
         assert (collected.outcome, detail in (collected.detail or "")) == (outcome, True), collected.detail
         return collected
@@ -89,7 +98,7 @@ def test_first_answers_of_held_out_warm_up_queries_are_in_the_run(left: Left) ->
 
 
 def test_what_the_kernel_saw_outranks_all_else(left: Left) -> None:
-    late = Stopped(Outcome.TIMEOUT, "too late")
+    late = StopReason(Outcome.TIMEOUT, "too late")
     said = "the kernel killed one of its processes at the memory limit of 1024 MiB"
     left.ends(Outcome.OOM, said, replace(ENDED, oom_killed=True))
     left.ends(Outcome.OOM, said, replace(ENDED, oom_kills=1, stopped=late))
@@ -99,16 +108,18 @@ def test_what_the_kernel_saw_outranks_all_else(left: Left) -> None:
 
 
 def test_why_we_stopped_it_outranks_what_it_says(left: Left) -> None:
-    left.ends(Outcome.TIMEOUT, "too late", replace(ENDED, exit_code=137, stopped=Stopped(Outcome.TIMEOUT, "too late")))
+    left.ends(
+        Outcome.TIMEOUT, "too late", replace(ENDED, exit_code=137, stopped=StopReason(Outcome.TIMEOUT, "too late"))
+    )
 
 
-def trace(anon_mib: int, faults_per_s: float, seconds: int = 60) -> Ended:
+def trace(anon_mib: int, faults_per_s: float, seconds: int = 60) -> LaunchEnd:
     """A job that was stopped after so long, with as much anonymous memory and so many major faults all the time."""
     times = [second * 1_000_000_000 for second in range(seconds)]
     anon = tuple((t_ns, anon_mib << 20) for t_ns in times)
-    readings = tuple(Reading(t_ns, major_faults=int(faults_per_s * t_ns / 1e9)) for t_ns in times)
+    readings = tuple(CounterReading(t_ns, major_faults=int(faults_per_s * t_ns / 1e9)) for t_ns in times)
     memory = MemoryTrace((*anon, (seconds * 1_000_000_000, 1 << 20)), peak_cgroup_bytes=1 << 30)
-    late = Stopped(Outcome.TIMEOUT, "load took more than 60 s")
+    late = StopReason(Outcome.TIMEOUT, "load took more than 60 s")
     return replace(ENDED, exit_code=137, stopped=late, memory=memory, counters=CounterTrace(readings))
 
 
@@ -131,7 +142,7 @@ def test_what_reads_its_memory_from_disk_until_it_is_stopped_is_out_of_memory(le
         replace(trace(900, 50), memory=replace(trace(900, 50).memory, peak_cgroup_bytes=None)),  # no limit in force
     ],
 )
-def test_other_time_outs_stay_what_they_are(left: Left, ended: Ended) -> None:
+def test_other_time_outs_stay_what_they_are(left: Left, ended: LaunchEnd) -> None:
     left.ends(Outcome.TIMEOUT, "load took more than 60 s", ended)
 
 
@@ -370,7 +381,7 @@ def test_endless_stages_and_samples_are_bad_output(left: Left) -> None:
 
 def test_gpus_are_summed_over_the_trials_that_the_job_names(left: Left) -> None:
     left.measured(replace(MEASURED, phases=(Phase("trial-0", 10, 20),)))
-    moments = tuple(Moment(t_ns, GpuReading(1980, ()), t_ns * 1000, Others(0, 0)) for t_ns in (10, 15, 20))
-    found = left.collect(replace(ENDED, gpus=GpuTrace(Others(0, 0), moments))).gpu
+    moments = tuple(GpuMoment(t_ns, GpuReading(1980, ()), t_ns * 1000, ForeignProcesses(0, 0)) for t_ns in (10, 15, 20))
+    found = left.collect(replace(ENDED, gpus=GpuTrace(ForeignProcesses(0, 0), moments))).gpu
     assert found == GpuUse(1e-8, 10.0, 3, 1980, {}, 0, 0)
     assert left.collect().gpu is None, "a job without GPUs"

@@ -15,7 +15,7 @@ from harness import datasets
 from harness.errors import JobError, StoreError
 from harness.filesystem import this_process
 from harness.jobs import indexes
-from harness.launch.base import Ended, Launcher, LaunchRequest, Limits
+from harness.launch.base import LaunchEnd, Launcher, LaunchRequest, Limits
 from harness.launch.fake import FakeLauncher
 from harness.launch.images import catalog
 from harness.launch.process import ProcessLauncher
@@ -33,7 +33,7 @@ class Builder(FakeLauncher):
         super().__init__()
         self.mischief = mischief
 
-    def launch(self, job: LaunchRequest, progress: Progress) -> Ended:
+    def launch(self, job: LaunchRequest, progress: Progress) -> LaunchEnd:
         ended = super().launch(job, progress)
         self.mischief(job.index_dir)
         return ended
@@ -85,7 +85,7 @@ class Full(FakeLauncher):
         super().__init__(lambda _: outcome)
         self.words = words
 
-    def launch(self, job: LaunchRequest, progress: Progress) -> Ended:
+    def launch(self, job: LaunchRequest, progress: Progress) -> LaunchEnd:
         return replace(super().launch(job, progress), log=self.words)
 
 

@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 
-from harness.analysis import results_folder, rows
+from harness.analysis import rows
 from harness.errors import FileError, StoreError, UnknownName
 from harness.jobs import indexes
-from harness.launch.base import Ended, LaunchRequest
+from harness.launch.base import LaunchEnd, LaunchRequest
 from harness.launch.fake import FakeLauncher
 from harness.pricing import prices
 from harness.records import Envelope, Isolation, Outcome
@@ -29,6 +29,7 @@ from harness.results.reader import StoredJob, read_jobs
 from harness.results.schema import Cell
 from harness.results.store import Store
 from tests.conftest import Bench
+from tests.support.stored_jobs import build_table
 
 
 def test_every_cell_is_stored_and_the_second_run_runs_nothing(bench: Bench) -> None:
@@ -233,9 +234,9 @@ def test_the_table_of_a_run_shows_what_the_suite_asks_for_now(bench: Bench) -> N
     for trials in (3, 2, 3):
         summary = bench.run(FakeLauncher(), bench.suite(text.format(trials)))
     assert summary.done_before == 1
-    table = results_folder.build(read_jobs(bench.results), snapshot=prices.snapshot(), keys=summary.keys)
+    table = build_table(read_jobs(bench.results), snapshot=prices.snapshot(), keys=summary.keys)
     assert [row.trials for row in table.rows] == [3]
-    (row,) = results_folder.build(read_jobs(bench.results), snapshot=prices.snapshot()).rows
+    (row,) = build_table(read_jobs(bench.results), snapshot=prices.snapshot()).rows
     assert row.trials == 2 and any("another spec" in note for note in row.notes)
 
 
@@ -262,9 +263,7 @@ def test_trials_of_all_cells_are_mixed_round_by_round(bench: Bench) -> None:
     assert {(job.result.spec.job, job.result.spec.jobs) for job in read_jobs(bench.results)} == {
         (0, 3), (1, 3), (2, 3)
     }  # fmt: skip
-    assert [row.outcome for row in results_folder.build(read_jobs(bench.results), snapshot=prices.snapshot()).rows] == [
-        "ok"
-    ] * 3
+    assert [row.outcome for row in build_table(read_jobs(bench.results), snapshot=prices.snapshot()).rows] == ["ok"] * 3
 
 
 def test_the_seed_decides_the_order(bench: Bench) -> None:
@@ -445,7 +444,7 @@ def test_a_cache_that_is_not_ours_to_write_costs_no_result(bench: Bench) -> None
     bench.run(FakeLauncher())
 
     class Removing(FakeLauncher):
-        def launch(self, job: LaunchRequest, progress: Any) -> Ended:
+        def launch(self, job: LaunchRequest, progress: Any) -> LaunchEnd:
             ended = super().launch(job, progress)
             shutil.rmtree(job.index_dir.parent)
             return ended

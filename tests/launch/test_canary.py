@@ -21,7 +21,7 @@ def test_a_look_says_how_long_the_work_took_and_leaves_nothing(tmp_path: Path) -
     looking.prepare(placement)
     affinity = os.sched_getaffinity(0)
     start_ns = time.perf_counter_ns()
-    first, second = (looking.look(when, placement, tmp_path) for when in ("before", "after"))
+    first, second = (looking.read(when, placement, tmp_path) for when in ("before", "after"))
     assert start_ns <= first.t_ns < second.t_ns < time.perf_counter_ns()
     assert (first.when, second.when) == ("before", "after")
     for each in (first, second):
@@ -43,7 +43,7 @@ def test_the_slowest_of_the_jobs_cpus_counts(monkeypatch: pytest.MonkeyPatch) ->
         time.sleep(0.2 if cpu == cpus[0] else 0.0)
 
     monkeypatch.setattr(canary, "_work", work)
-    reading = Canary().look("before", place(len(cpus)), None)
+    reading = Canary().read("before", place(len(cpus)), None)
     assert reading.cpu_s >= 0.2
     assert set(seen) == set(cpus)
     assert reading.disk_s is None
@@ -60,7 +60,7 @@ def test_a_disk_that_cannot_be_written_is_not_measured_and_never_0(tmp_path: Pat
         (folder / ".canary").symlink_to(victim)
     if where == "taken":
         (folder / ".canary").mkdir()
-    assert Canary().look("before", place(1), folder).disk_s is None
+    assert Canary().read("before", place(1), folder).disk_s is None
     assert victim.read_text() == "untouched"
 
 

@@ -26,7 +26,7 @@ from harness.filesystem import this_process
 from harness.jobs import collect
 from harness.launch import cpu_placement
 from harness.launch import docker as module
-from harness.launch.base import Ended, LaunchRequest, Limits, Prepared, Stopped
+from harness.launch.base import LaunchEnd, LaunchRequest, Limits, Prepared, StopReason
 from harness.launch.docker import DockerLauncher
 from harness.progress import Progress, silent
 from harness.records import Envelope, Outcome, Phase
@@ -70,9 +70,11 @@ class Rig:
     def __init__(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
         self.bench, self.script = bench, ""
         self.launcher = DockerLauncher(bench.cache)
-        arguments = module.arguments
+        create_arguments = module.create_arguments
         monkeypatch.setattr(
-            module, "arguments", lambda *asked: {**arguments(*asked), "entrypoint": ["python3", "-c", self.script]}
+            module,
+            "create_arguments",
+            lambda *given: {**create_arguments(*given), "entrypoint": ["python3", "-c", self.script]},
         )
         from harness.launch.images import catalog
 
@@ -85,7 +87,7 @@ class Rig:
         seen: Progress = silent,
         limits: Limits = LIMITS,
         corpus: Path | None = None,
-    ) -> Ended:
+    ) -> LaunchEnd:
         self.script = script
         folder = self.bench.folder / f"job-{time.monotonic_ns()}"
         for name in ("out", "corpus", "index"):
@@ -105,7 +107,7 @@ def rig(bench: Bench, engine: docker.DockerClient, monkeypatch: pytest.MonkeyPat
     made.launcher.close()
 
 
-def counted(ended: Ended) -> Counters:
+def counted(ended: LaunchEnd) -> Counters:
     """All that was counted, as if it had been one trial."""
     readings = ended.counters.readings
     return ended.counters.summary((Phase("trial-0", readings[0].t_ns, readings[-1].t_ns),))
@@ -192,7 +194,7 @@ def test_other_limits_than_asked_for_are_seen_whatever_the_image_claims(
     start = module._start
     monkeypatch.setattr(module, "_start", lambda container: (container.update(**limits), start(container))[1])
     ended = rig.launch(SPIN)
-    assert ended.stopped == Stopped(Outcome.ENVELOPE_MISMATCH, f"seen from outside: {said}")
+    assert ended.stopped == StopReason(Outcome.ENVELOPE_MISMATCH, f"seen from outside: {said}")
 
 
 def test_a_job_that_is_moved_to_other_cpus_while_it_runs_is_stopped(rig: Rig, engine: docker.DockerClient) -> None:
@@ -208,7 +210,7 @@ def test_a_job_that_is_moved_to_other_cpus_while_it_runs_is_stopped(rig: Rig, en
     assert ended.placement is not None and ended.wall_s < 30
     asked = ended.placement.cpus[0]
     said = f"seen from outside: held to CPUs 0, asked for CPUs {asked}"
-    assert ended.stopped == Stopped(Outcome.ENVELOPE_MISMATCH, said)
+    assert ended.stopped == StopReason(Outcome.ENVELOPE_MISMATCH, said)
 
 
 @pytest.mark.parametrize("child", [False, True])
@@ -269,7 +271,7 @@ while True:
 """
     limits = Limits(4, 60, 60, 60)
     thrashed = rig.launch(PHASE + hold + thrash, limits=limits, corpus=corpus)
-    assert thrashed.stopped == Stopped(Outcome.TIMEOUT, "load took more than 4 s")
+    assert thrashed.stopped == StopReason(Outcome.TIMEOUT, "load took more than 4 s")
     said = collect.at_limit(thrashed, 256 << 20)
     assert said is not None and re.match(r"2\d\d of 256 MiB were anonymous, .* major faults a second", said), said
     hung = rig.launch(PHASE + hold + "time.sleep(60)", limits=limits, corpus=corpus)
@@ -345,8 +347,8 @@ def test_an_engine_that_goes_away_ends_the_run_in_one_line_and_the_next_run_clea
     assert len(ours(engine)) == 1, "nobody could remove it"
     door.open()
     # To a later process, this one is dead; all others are what they are.
-    dead = module.dead
-    monkeypatch.setattr(module, "dead", lambda owner: owner == this_process() or dead(owner))
+    has_died = module.has_died
+    monkeypatch.setattr(module, "has_died", lambda owner: owner == this_process() or has_died(owner))
     try:
         assert rig.launcher.sweep() >= 1
     finally:

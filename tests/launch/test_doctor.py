@@ -43,7 +43,7 @@ class Host:
         monkeypatch.setattr(doctor.cpu_placement, "read", lambda usable: self.topology)
         monkeypatch.setattr(doctor.cpu_placement, "place", self._place)
         monkeypatch.setattr(doctor.Canary, "prepare", lambda canary, placement: None)
-        monkeypatch.setattr(doctor.Canary, "look", self._look)
+        monkeypatch.setattr(doctor.Canary, "read", self._look)
 
     def _info(self) -> dict[str, Any]:
         if isinstance(self.info, Exception):

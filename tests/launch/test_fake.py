@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from harness.analysis import results_folder
 from harness.errors import FileError, UnknownName, UsageError
 from harness.jobs.plan import NO_IMAGE
 from harness.launch.base import LaunchRequest
@@ -18,6 +17,7 @@ from harness.report import render
 from harness.results import reader
 from harness.results.reader import read_jobs
 from tests.conftest import Bench, write_dataset
+from tests.support.stored_jobs import build_table
 
 EXPECT = '[[expect]]\nsystem = "planted"\nprofile = "cpu1-mem256m"\noutcome = "oom"\n'
 
@@ -45,7 +45,7 @@ def test_a_suite_becomes_a_table(bench: Bench) -> None:
     summary = bench.run(launcher, path)
     assert summary.done_before == 0 and len(summary.jobs) == 6 and not summary.unforeseen
     assert [job.spec.kind for job in launcher.launched].count("build") == 2, "an index serves all profiles"
-    table = results_folder.build(read_jobs(bench.results), snapshot=prices.snapshot(), measures=("RR@10", "nDCG@10"))
+    table = build_table(read_jobs(bench.results), snapshot=prices.snapshot(), measures=("RR@10", "nDCG@10"))
     text = render(table, "md")
     assert text.count("planted") >= 3 and text.count("other") >= 3
     assert "not_applicable" in text and "fake" in text

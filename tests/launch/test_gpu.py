@@ -12,7 +12,7 @@ import pytest
 
 from harness.errors import EngineError
 from harness.launch.monitor import gpu
-from harness.launch.monitor.traces import Others
+from harness.launch.monitor.traces import ForeignProcesses
 from harness.results.schema import GpuReading
 from tests.launch.nvml import Nvml
 
@@ -80,26 +80,26 @@ def test_a_gpu_that_does_not_answer_is_not_measured(nvml: Nvml) -> None:
 
 def test_a_look_says_clocks_reasons_and_temperature(nvml: Nvml) -> None:
     nvml.reasons = [0x1, 0x4]
-    assert gpu.JobGpus(2).look() == GpuReading(1755, ("gpu_idle", "sw_power_cap"), 45)
+    assert gpu.JobGpus(2).read() == GpuReading(1755, ("gpu_idle", "sw_power_cap"), 45)
     nvml.unsupported |= {"DeviceGetClockInfo", "DeviceGetCurrentClocksEventReasons", "DeviceGetTemperatureV"}
-    assert gpu.JobGpus(2).look() == GpuReading(None, None, None)
-    assert gpu.JobGpus(1).look() == GpuReading(1980, ("gpu_idle",), 40), "only the job's own count"
+    assert gpu.JobGpus(2).read() == GpuReading(None, None, None)
+    assert gpu.JobGpus(1).read() == GpuReading(1980, ("gpu_idle",), 40), "only the job's own count"
 
 
 def test_whoever_is_there_before_the_job_is_a_stranger(nvml: Nvml) -> None:
-    assert gpu.JobGpus(2).before == Others(0, 0)
+    assert gpu.JobGpus(2).before == ForeignProcesses(0, 0)
     nvml.compute = [{os.getpid(): 10}, {NOBODY: 20}]
-    assert gpu.JobGpus(2).before == Others(2, 30), "wherever it may be numbered"
-    assert gpu.JobGpus(1).before == Others(1, 10)
+    assert gpu.JobGpus(2).before == ForeignProcesses(2, 30), "wherever it may be numbered"
+    assert gpu.JobGpus(1).before == ForeignProcesses(1, 10)
 
 
 def test_a_stranger_is_told_from_the_jobs_own_processes(nvml: Nvml) -> None:
     gpus, me, parent = gpu.JobGpus(2), os.getpid(), os.getppid()
     nvml.compute = [{me: 10, NOBODY: 20}, {parent: 5}]
     seen = gpus.moment(lambda: [me])
-    assert seen.others == Others(1, 5), "what has no process here has ended, or is numbered otherwise"
+    assert seen.others == ForeignProcesses(1, 5), "what has no process here has ended, or is numbered otherwise"
     assert (seen.energy_mj, seen.seen.sm_clock_mhz) == (12_000, 1755)
-    assert gpus.moment(lambda: []).others == Others(1, 5), "once the job's, always the job's"
+    assert gpus.moment(lambda: []).others == ForeignProcesses(1, 5), "once the job's, always the job's"
     assert gpus.moment(lambda: None).others is None, "nobody can say whose they are"
 
 
@@ -107,12 +107,12 @@ def test_in_a_container_nobody_is_told_from_the_job(nvml: Nvml, monkeypatch: pyt
     """NVML's numbers are the host's: a stranger has no process here, or that of somebody else."""
     numbered(monkeypatch, as_the_host=False)
     gpus = gpu.JobGpus(2)
-    assert gpus.before == Others(0, 0)
+    assert gpus.before == ForeignProcesses(0, 0)
     for listed in ({NOBODY: 20}, {os.getpid(): 10}, {}):
         nvml.compute[0] = dict(listed)
         assert gpus.moment(lambda: [os.getpid()]).others is None
     nvml.compute[0] = {NOBODY: 20}
-    assert gpu.JobGpus(2).before == Others(1, 20), "nobody there is the job, whatever the number"
+    assert gpu.JobGpus(2).before == ForeignProcesses(1, 20), "nobody there is the job, whatever the number"
 
 
 def test_the_host_is_known_by_its_pid_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +128,7 @@ def test_a_job_is_not_asked_for_its_processes_when_nobody_is_there(nvml: Nvml) -
     def unasked() -> list[int]:
         raise AssertionError
 
-    assert gpu.JobGpus(2).moment(unasked).others == Others(0, 0)
+    assert gpu.JobGpus(2).moment(unasked).others == ForeignProcesses(0, 0)
     nvml.unsupported.add("DeviceGetComputeRunningProcesses_v3")
     assert gpu.JobGpus(2).moment(unasked).others is None
 

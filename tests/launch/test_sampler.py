@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 from harness.launch.monitor import sampler as module
 from harness.launch.monitor.sampler import Sampler
-from harness.launch.monitor.traces import MemoryNow, Reading
+from harness.launch.monitor.traces import CounterReading, MemoryNow
 from harness.results.schema import Memory
 
 
@@ -44,10 +44,10 @@ class ScriptedCounters:
     def __init__(self, times: int = 10**6, work: Callable[[], object] = lambda: None) -> None:
         self.read_times, self._left, self._work = 0, times, work
 
-    def read(self) -> Reading | None:
+    def read(self) -> CounterReading | None:
         self._work()
         self.read_times += 1
-        return Reading(time.perf_counter_ns(), cpu_ns=self.read_times) if self.read_times <= self._left else None
+        return CounterReading(time.perf_counter_ns(), cpu_ns=self.read_times) if self.read_times <= self._left else None
 
     def pids(self) -> list[int]:
         return [42]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.launch import watch
-from harness.launch.base import Handed, LaunchRequest, Limits, Stopped
+from harness.launch.base import LaunchRequest, Limits, StopReason, TrialTimes
 from harness.launch.watch import FollowedFile, JobWatch, Step
 from harness.records import Cpuset, Outcome, Query, ScenarioParams, spec_from_json
 from tests.support.job_fixtures import FULL_SPEC, PREPARED
@@ -362,7 +362,7 @@ class Marked(Pausing):
             self.paused(number)
             self.watch.answer()
 
-    def ends(self, phase: str = "trial-3", **change: object) -> Stopped | None:
+    def ends(self, phase: str = "trial-3", **change: object) -> StopReason | None:
         said = {"start_ns": 5_000, "t_ns": 9_000, "claimed_ns": 3_000, "written_ns": 40, "wrote_ns": 50}
         self.event(end=phase, **{**said, **change})
         return self.watch.poll()
@@ -380,7 +380,7 @@ def test_a_trial_is_seen_to_begin_and_to_end(marked: Marked) -> None:
     assert not marked.watch.stirred(), "at 8,000 it had not ended"
     marked.now_ns = 12_000
     assert marked.ends() is None
-    assert marked.watch.handed == [Handed("trial-3", 1_000, 12_000, 7_000, 4_000, 3_000, 40)]
+    assert marked.watch.handed == [TrialTimes("trial-3", 1_000, 12_000, 7_000, 4_000, 3_000, 40)]
     marked.event(phase="close", wrote_ns=2_050)
     marked.watch.poll()
     assert marked.watch.handed[0].least_ns == 5_000, "2,000 of them the disk held back the line itself"
@@ -401,13 +401,13 @@ def test_a_trial_is_seen_to_begin_and_to_end(marked: Marked) -> None:
 )
 def test_the_end_of_no_trial_stops_the_job(marked: Marked, phase: str, change: dict[str, object]) -> None:
     stopped = marked.ends(phase, **change)
-    assert stopped == Stopped(Outcome.BAD_OUTPUT, "the image said that a trial ended which did not run")
+    assert stopped == StopReason(Outcome.BAD_OUTPUT, "the image said that a trial ended which did not run")
     assert marked.watch.handed == []
 
 
 def test_a_trial_ends_once(marked: Marked) -> None:
     assert marked.ends() is None and marked.ends("warmup") is None
-    assert marked.ends() == Stopped(Outcome.BAD_OUTPUT, "the image said that a trial ended which did not run")
+    assert marked.ends() == StopReason(Outcome.BAD_OUTPUT, "the image said that a trial ended which did not run")
 
 
 def test_each_event_is_noticed_once(job: Running) -> None:

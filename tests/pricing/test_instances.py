@@ -48,7 +48,7 @@ def test_only_whole_nvidia_gpus_are_gpus_and_all_else_is_an_accelerator(root: Pa
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("x,m1.two,2,1,4,x86_64,0,,,,0,,,false,false,true,doc", ":15: 'm1.two' stands here twice"),
+        ("x,m1.two,2,1,4,x86_64,0,,,,0,,,false,false,true,doc", ":15: 'm1.two' appears twice"),
         ("y,n.two,2,1,4,x86_64,0,,,,0,,,false,false,true,doc", ":15: provider is 'y', this file is for 'x'"),
         ("x,n.two,2,1,4,riscv,0,,,,0,,,false,false,true,doc", "architecture 'riscv' is unknown"),
         ("x,n.two,two,1,4,x86_64,0,,,,0,,,false,false,true,doc", "vcpus is 'two'; write a whole number"),

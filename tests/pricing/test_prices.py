@@ -117,7 +117,7 @@ def test_a_wrong_line_names_file_line_and_fix(root: Path, line: str, message: st
 
 def test_a_spot_file_holds_spot_alone(root: Path) -> None:
     price_fixtures.add_prices(root, "x_here_spot_2024-06-01.csv", {"on-demand": {"m1.two": "0.01"}})
-    with pytest.raises(FileError, match="a _spot_ file holds spot alone"):
+    with pytest.raises(FileError, match="a _spot_ file has spot prices only"):
         prices.snapshot(root=root, term="spot")
 
 
@@ -142,10 +142,10 @@ def test_wrong_files_are_named(root: Path) -> None:
         prices.snapshot(root=root)
     path.write_text(f"{prices.PRICE_HEADER}\n")
     price_fixtures.seal(path.parent)
-    with pytest.raises(FileError, match="holds no price"):
+    with pytest.raises(FileError, match="has no price"):
         prices.snapshot(root=root)
     path.rename(root / "prices" / "x_here_2024-13-01.csv")
-    with pytest.raises(FileError, match="2024-13-01 is no date"):
+    with pytest.raises(FileError, match="2024-13-01 is not a date"):
         prices.snapshot(root=root)
     (root / "prices" / "x_here_2024-13-01.csv").rename(root / "prices" / "latest.csv")
     with pytest.raises(FileError, match=r"name it <provider>_<region>_<date>\.csv"):

@@ -116,10 +116,10 @@ def test_table3_renders_the_golden_files(format: str) -> None:
 
 def test_layout_of_published_rows_matches_table_3() -> None:
     published = published_tables.read(SHIPPED)
-    measured = results_folder.rows_of(SHIPPED)
+    measured = results_folder.load_rows(SHIPPED)
     rows = tuple(each for each in measured.rows if each.suite == "santhanam2023")
     tariff = row_pricing.tariff(published.follows())
-    made = results_folder.priced(dataclasses.replace(measured, rows=rows), tariff)
+    made = row_pricing.price(dataclasses.replace(measured, rows=rows), tariff)
     text = report.render(made, "md", layout="santhanam2023")
     for dataset in published.about.datasets:
         cells = shown(text, f"{dataset.name}: latency and cost")[1:]

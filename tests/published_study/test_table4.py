@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.analysis import leaderboard, results_folder, row_pricing
+from harness.analysis import leaderboard, row_pricing
 from harness.analysis import published as published_tables
 from harness.analysis.leaderboard import Leaderboard, LeaderboardQuery
 from harness.analysis.published import Published, Scored
@@ -29,7 +29,7 @@ DATASETS = tuple(RATES)
 
 @pytest.fixture(scope="module")
 def table(published: Published, follows: Snapshot) -> Table:
-    return results_folder.priced(published_tables.measurements(published, follows), row_pricing.tariff(follows))
+    return row_pricing.price(published_tables.published_table(published, follows), row_pricing.tariff(follows))
 
 
 def printed_costs(table: Table, published: Published, dataset: str) -> Table:

@@ -16,7 +16,7 @@ import pytest
 
 import harness
 from harness import api
-from harness.analysis import results_folder
+from harness.analysis import results_folder, row_pricing
 from harness.analysis.table import Row, Table, Timing
 from harness.errors import FileError, StoreError, UsageError
 from harness.pricing import prices
@@ -139,7 +139,7 @@ def test_every_column_is_documented_with_unit_and_meaning(results: Path) -> None
 
 
 def test_the_csv_has_no_column_that_the_list_has_not(results: Path) -> None:
-    table = results_folder.priced(results_folder.rows_of(results), api.row_pricing.tariff(prices.snapshot()))
+    table = row_pricing.price(results_folder.load_rows(results), api.row_pricing.tariff(prices.snapshot()))
     header = render(table, "csv").splitlines()[0].split(",")
     assert header == [each.name for each in columns.table_columns(table)]
 

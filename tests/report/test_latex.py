@@ -74,7 +74,7 @@ def compiled(folder: Path, fragments: Sequence[str], head: str = ARTICLE, packag
 def test_every_shape_of_measured_and_published_tables_compiles(table: Table, tmp_path: Path) -> None:
     folder = data_root() / "results" / "published" / "santhanam2023"
     snapshot = prices.snapshot()
-    rows = results_folder.priced(results_folder.rows_of(folder), row_pricing.tariff(snapshot))
+    rows = row_pricing.price(results_folder.load_rows(folder), row_pricing.tariff(snapshot))
     papers = published.read(folder)
     printed = [
         report.render(table, "latex"),
@@ -185,7 +185,7 @@ def test_no_row_is_lost_of_a_table_that_is_longer_than_a_page(tmp_path: Path) ->
 
 def test_a_leaderboard_is_one_table_that_floats(tmp_path: Path) -> None:
     folder = data_root() / "results" / "published" / "santhanam2023"
-    rows = results_folder.priced(results_folder.rows_of(folder), row_pricing.tariff(prices.snapshot()))
+    rows = row_pricing.price(results_folder.load_rows(folder), row_pricing.tariff(prices.snapshot()))
     board = leaderboard.build(rows, {}, leaderboard.LeaderboardQuery("msmarco", "RR@10"))
     text = latex.write_sections(leaderboard_document(board).sections(latex.escape), "tab:msmarco")
     assert text.count(r"\label{tab:msmarco}") == 1 and "weights \\ensuremath{\\pm}" in text

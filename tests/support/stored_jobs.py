@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from harness.analysis import results_folder
-from harness.analysis.table import Row
+from harness.analysis import row_pricing
+from harness.analysis.evaluate_job import JobEvaluator
+from harness.analysis.rows import build_rows
+from harness.analysis.table import Row, Table
+from harness.evaluation import measure_names
 from harness.pricing.prices import Snapshot
 from harness.records import Envelope, Outcome
+from harness.results.attempts import Job
 from harness.results.schema import Cell, Environment, IndexFacts, Memory, Result
 from tests.support import sample_records
 from tests.support.sample_records import FakeJob
@@ -90,7 +95,18 @@ class Maker:
         return FakeJob(made, folder, table, QUERIES)
 
 
+def build_table(
+    jobs: Iterable[Job],
+    *,
+    snapshot: Snapshot,
+    measures: Sequence[str] = measure_names.DEFAULT,
+    keys: Collection[str] | None = None,
+) -> Table:
+    """The table of some jobs at these prices."""
+    return row_pricing.price(build_rows(jobs, JobEvaluator(measures), keys=keys).table, row_pricing.tariff(snapshot))
+
+
 def one(jobs: list[FakeJob], snapshot: Snapshot) -> Row:
-    table = results_folder.build(jobs, snapshot=snapshot)
+    table = build_table(jobs, snapshot=snapshot)
     assert len(table.rows) == 1
     return table.rows[0]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from harness import stats
 from harness.analysis.timings import Timings
 
 Floats = NDArray[np.float64]
@@ -190,7 +191,7 @@ def start(timings: Timings) -> ColdStart | None:
     value, position, trials = _starts(timings)
     if len(value) == 0:
         return None
-    ranks = _ranks(value)
+    ranks = stats.ranks(value, ties="mean")
     widest = None
     window, per_trial = _FIRST_WINDOW, len(value) // trials
     while window <= _LARGEST_WINDOW * per_trial:
@@ -227,13 +228,6 @@ def _starts(timings: Timings) -> tuple[Floats, NDArray[np.int64], int]:
         values.append(here[finite])
         positions.append(np.arange(len(here), dtype=np.int64)[finite])
     return np.concatenate(values), np.concatenate(positions), len(first)
-
-
-def _ranks(values: Floats) -> Floats:
-    """Ranks from 1; equal values share their mean rank."""
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    last = np.cumsum(counts)
-    return np.asarray((last - (counts - 1) / 2)[place], dtype=np.float64)
 
 
 def repeat(timings: Timings) -> RepeatSpeedup | None:

@@ -19,7 +19,7 @@ from harness.aws.cloud_run.records import PartJob, PlannedPart
 from harness.aws.objects import Objects
 from harness.errors import AwsError, FileError, UsageError
 from harness.jobs import environment
-from harness.jobs.collect import Collected, build_result
+from harness.jobs.collect import CollectedJob, build_result
 from harness.jobs.plan import Planned
 from harness.pricing.instances import Instance
 from harness.records import Outcome
@@ -82,7 +82,7 @@ class LocalResults:
         known = (architecture, cpus, memory_bytes, _UNKNOWN, None, None, harness.__version__, environment.commit())
         about = Environment(_UNKNOWN, *known, instance_type=planned.spec.instance_type)
         at = datetime.fromtimestamp(when, UTC).isoformat(timespec="milliseconds")
-        result = build_result(planned, at, Collected.not_launched(Outcome.INTERRUPTED, why), None, None, about)
+        result = build_result(planned, at, CollectedJob.not_launched(Outcome.INTERRUPTED, why), None, None, about)
         self.keys.add(self.store.put(replace(result, instance=box), None, None, b"").result.key)
 
 

@@ -18,7 +18,7 @@ from harness.experiments.calibration.cases import Case, Group
 from harness.experiments.calibration.known_values import JobEnd
 from harness.jobs.inputs import Inputs
 from harness.jobs.suite import Suite
-from harness.launch.base import Ended, Launcher, LaunchRequest, Prepared
+from harness.launch.base import LaunchEnd, Launcher, LaunchRequest, Prepared
 from harness.launch.images.catalog import System
 from harness.progress import Progress
 from harness.records import Envelope, Isolation, Outcome
@@ -155,7 +155,7 @@ class InjectingLauncher:
         self._image = self._image or self._inner.prepare(self._base)
         return replace(self._image, system=system)
 
-    def launch(self, job: LaunchRequest, progress: Progress) -> Ended:
+    def launch(self, job: LaunchRequest, progress: Progress) -> LaunchEnd:
         """Run a job; set its quota once the envelope is verified and the first trial runs."""
         if job.spec.kind != "search":
             return self._inner.launch(job, progress)

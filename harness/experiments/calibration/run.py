@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from harness import filesystem
-from harness.analysis import rows
+from harness.analysis.evaluate_job import JobEvaluator
+from harness.analysis.rows import build_rows
 from harness.datasets import Dataset
 from harness.errors import UsageError
 from harness.experiments.calibration import fixtures
@@ -170,7 +171,7 @@ class _Calibration:
                 summary = orchestrator.run_suite(inputs, self._options, self._launcher)
             keys = {result.key for result, _ in summary.jobs}
             jobs = [job for job in read_jobs(self._options.results / group.name) if job.result.key in keys]
-            for row in rows.measure(jobs, measures=("RR@10",)).rows:
+            for row in build_rows(jobs, JobEvaluator(("RR@10",))).table.rows:
                 own = tuple(job for job in jobs if job.result.spec.cell.system == row.system)
                 reports[row.system] = CaseReport(row, own)
         return reports

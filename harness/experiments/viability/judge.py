@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from harness.analysis import cell_summary
+from harness.analysis import cell_summary, pooling
 from harness.analysis.validity import machine_speed
 from harness.errors import JobError, StoreError, UsageError
 from harness.evaluation import evaluate, trec
@@ -73,9 +73,9 @@ def inspect(job: StoredJob, measures: Sequence[Any], levels: machine_speed.Level
     """
     if job.result.outcome is not Outcome.OK:
         return Observation(job)
-    summary = cell_summary.measure([job], levels=levels, rankings=False)
+    summary = cell_summary.summarise([job], rankings=False)
     if summary.latency is None:
-        raise StoreError(f"{job.folder}: {summary.why_not}; move the folder away and measure again")
+        raise StoreError(f"{job.folder}: {summary.reason}; move the folder away and measure again")
     samples = job.samples()
     timed = [trial >= 0 for trial in samples.column("trial").to_pylist()]
     latency = samples.column("latency_ns").to_numpy()[timed] / 1e9
@@ -87,7 +87,8 @@ def inspect(job: StoredJob, measures: Sequence[Any], levels: machine_speed.Level
         path = job.qrels_path()
         qrels, hits_alone = trec.read_stored_qrels(path), judges_hits_alone(path)
         values = evaluate.evaluate(run, qrels, job.sample_ids(), measures, hits_alone=hits_alone).values
-    doubts = [finding.text for finding in summary.verdict.findings if finding.transient]
+    verdict = cell_summary.assess(pooling.pool([job]), summary.facts, None, levels)
+    doubts = [finding.text for finding in verdict.findings if finding.transient]
     return Observation(
         job,
         {name: figure for name, figure in figures.items() if figure.value is not None},

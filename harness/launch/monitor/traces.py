@@ -52,7 +52,7 @@ class MemoryTrace:
 
 
 @dataclass(frozen=True)
-class Reading:
+class CounterReading:
     """The kernel's running totals at one moment; only ``swap_bytes`` is no total but the bytes in swap now.
 
     ``busy_ns`` and ``steal_ns`` are of the job's CPUs, whoever uses them, in the ticks of ``/proc/stat`` (mostly
@@ -73,7 +73,7 @@ class Reading:
 class CounterTrace:
     """Readings over time, in their order."""
 
-    readings: tuple[Reading, ...] = ()
+    readings: tuple[CounterReading, ...] = ()
 
     def summary(self, phases: tuple[Phase, ...] = ()) -> Counters:
         """Sum the counters over the trials (:func:`over_trials`); all ``None`` without readings or trials."""
@@ -81,7 +81,7 @@ class CounterTrace:
         if not stretches:
             return Counters()
 
-        def total(get: Callable[[Reading], int | None]) -> int | None:
+        def total(get: Callable[[CounterReading], int | None]) -> int | None:
             return _sum(_less(get(readings[-1]), get(readings[0])) for readings in stretches)
 
         own, busy = total(lambda reading: reading.cpu_ns), total(lambda reading: reading.busy_ns)
@@ -100,7 +100,7 @@ class CounterTrace:
 
 
 @dataclass(frozen=True)
-class Others:
+class ForeignProcesses:
     """Processes of others on the job's GPUs, and the memory that they hold (None: unknown)."""
 
     processes: int
@@ -108,21 +108,21 @@ class Others:
 
 
 @dataclass(frozen=True)
-class Moment:
+class GpuMoment:
     """State of the job's GPUs at one moment; ``energy_mj`` is a running total."""
 
     t_ns: int
     seen: GpuReading
     energy_mj: int | None = None
-    others: Others | None = None
+    others: ForeignProcesses | None = None
 
 
 @dataclass(frozen=True)
 class GpuTrace:
     """Moments in their order; ``before`` counts the processes on the GPUs before the job."""
 
-    before: Others | None = None
-    moments: tuple[Moment, ...] = ()
+    before: ForeignProcesses | None = None
+    moments: tuple[GpuMoment, ...] = ()
 
     def summary(self, phases: Sequence[Phase] = ()) -> GpuUse:
         """Sum energy, clocks and their reasons over the trials, and count others at any time; None: unknown.
@@ -145,7 +145,7 @@ class GpuTrace:
             foreign_bytes=strangers.held_bytes if strangers else None,
         )
 
-    def _strangers(self) -> Others | None:
+    def _strangers(self) -> ForeignProcesses | None:
         """Return the most foreign processes seen at once; none before the job proves nothing about its time."""
         during = [moment.others for moment in self.moments if moment.others is not None]
         before = [self.before] if self.before and (during or self.before.processes) else []
@@ -161,9 +161,9 @@ class GpuTrace:
         return sum(last.t_ns - first.t_ns for first, last in ends) / 1e9, sum(known_mj) / 1e3
 
 
-def others(
+def foreign_processes(
     listed: Mapping[int, int | None] | None, own: Collection[int], alive: Callable[[int], bool]
-) -> Others | None:
+) -> ForeignProcesses | None:
     """Count the processes on the GPUs that are not the job's.
 
     Args:
@@ -175,10 +175,10 @@ def others(
         return None
     held = [size for pid, size in listed.items() if pid not in own and alive(pid)]
     known = [size for size in held if size is not None]
-    return Others(len(held), sum(known) if len(known) == len(held) else None)
+    return ForeignProcesses(len(held), sum(known) if len(known) == len(held) else None)
 
 
-def _within(moment: Moment, trials: Sequence[Phase]) -> bool:
+def _within(moment: GpuMoment, trials: Sequence[Phase]) -> bool:
     return any(trial.start_ns <= moment.t_ns <= trial.end_ns for trial in trials)
 
 

@@ -24,10 +24,10 @@ import numpy as np
 
 import harness
 from harness.analysis import axes, leaderboard
-from harness.analysis.axes import Place
+from harness.analysis.axes import ComparisonGroup
 from harness.analysis.leaderboard import LeaderboardQuery
 from harness.analysis.row_pricing import Tariff
-from harness.analysis.table import Machine, Measurements, Overhead, Row, per_query_key
+from harness.analysis.table import Machine, Overhead, Row, Table
 from harness.errors import UsageError
 from harness.pricing import cost
 from harness.report.page.groups import (
@@ -109,7 +109,7 @@ class PageSource:
     """
 
     title: str
-    measured: Measurements
+    measured: Table
     tariff: Tariff
     ranking: RankingData
     quantiles_s: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
@@ -130,7 +130,9 @@ def page_content(source: PageSource) -> dict[str, Any]:
     # Equal scores stand in this order; the page has it from here, as JavaScript orders texts in another way.
     rows = sorted(source.measured.rows, key=_order)
     lines = [
-        row_record(row, found[axes.of(row)], measures, source.quantiles_s.get(per_query_key(row)) or None, shared)
+        row_record(
+            row, found[axes.comparison_group(row)], measures, source.quantiles_s.get(row.per_query_key) or None, shared
+        )
         for row in rows
     ]
     known = all_tariffs(source.tariff)
@@ -150,7 +152,7 @@ def page_content(source: PageSource) -> dict[str, Any]:
         "snapshot": tariff_index(source.tariff, known),
         "view": source.view,
         "groups": group_records(
-            found, measures, {per_query_key(row): number for number, row in enumerate(rows)}, source.ranking
+            found, measures, {row.per_query_key: number for number, row in enumerate(rows)}, source.ranking
         ),
         "machines": [_machine(each, texts) for each in shared.machines],
         "overhead": [_overhead(each, texts) for each in source.measured.overhead],
@@ -161,7 +163,7 @@ def page_content(source: PageSource) -> dict[str, Any]:
 
 
 def _order(row: Row) -> tuple[str, str, str]:
-    return row.system, row.profile, per_query_key(row)
+    return row.system, row.profile, row.per_query_key
 
 
 def _axis(axis: axes.Axis) -> dict[str, Any]:
@@ -269,7 +271,7 @@ def check_view(asked: LeaderboardQuery) -> None:
             )
 
 
-def view_fragment(asked: LeaderboardQuery, where: Place) -> str:
+def view_fragment(asked: LeaderboardQuery, where: ComparisonGroup) -> str:
     """Return the URL fragment of a leaderboard's rows, measure, weights, mode and fixed rates."""
     chosen = {
         "g": group_id(where),

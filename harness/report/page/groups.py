@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.analysis import axes, leaderboard, pareto_front
-from harness.analysis.axes import ACCURACY, Place
+from harness.analysis.axes import ACCURACY, ComparisonGroup
 from harness.analysis.leaderboard import PRESETS
 from harness.analysis.resampling import BETTER, EQUAL, WORSE, PairedSigns
-from harness.analysis.table import Row, Table, per_query_key
+from harness.analysis.table import Row, Table
 from harness.evaluation.per_query import PerQuery
 from harness.records import digest
 from harness.untrusted import one_line
@@ -64,28 +64,28 @@ class RankingData:
     """
 
     presets: tuple[tuple[str, Mapping[str, float]], ...]
-    cutoffs: Mapping[tuple[Place, str], float] = field(default_factory=dict)
-    relations: Mapping[tuple[Place, str], AccuracyRelation] = field(default_factory=dict)
-    resampled: Mapping[tuple[Place, str], Draws] = field(default_factory=dict)
-    slower: Mapping[Place, Draws] = field(default_factory=dict)
+    cutoffs: Mapping[tuple[ComparisonGroup, str], float] = field(default_factory=dict)
+    relations: Mapping[tuple[ComparisonGroup, str], AccuracyRelation] = field(default_factory=dict)
+    resampled: Mapping[tuple[ComparisonGroup, str], Draws] = field(default_factory=dict)
+    slower: Mapping[ComparisonGroup, Draws] = field(default_factory=dict)
     rates: tuple[PublishedRates, ...] = ()
 
 
-def group_numbers(rows: Iterable[Row]) -> dict[Place, int]:
+def group_numbers(rows: Iterable[Row]) -> dict[ComparisonGroup, int]:
     """Return the numbers of the groups, in the order of their first rows."""
-    found: dict[Place, int] = {}
+    found: dict[ComparisonGroup, int] = {}
     for row in rows:
-        found.setdefault(axes.of(row), len(found))
+        found.setdefault(axes.comparison_group(row), len(found))
     return found
 
 
-def group_id(where: Place) -> str:
+def group_id(where: ComparisonGroup) -> str:
     """Return a group's id: the same in every page of the same results, so that views stay valid."""
     return digest(json.dumps(where))[:8]
 
 
 def group_records(
-    found: Mapping[Place, int], measures: Sequence[str], rows: Mapping[str, int], ranking: RankingData
+    found: Mapping[ComparisonGroup, int], measures: Sequence[str], rows: Mapping[str, int], ranking: RankingData
 ) -> list[dict[str, Any]]:
     """Return the record of each group.
 
@@ -99,7 +99,11 @@ def group_records(
 
 
 def _group(
-    each: Place, found: Mapping[Place, int], measures: Sequence[str], rows: Mapping[str, int], ranking: RankingData
+    each: ComparisonGroup,
+    found: Mapping[ComparisonGroup, int],
+    measures: Sequence[str],
+    rows: Mapping[str, int],
+    ranking: RankingData,
 ) -> dict[str, Any]:
     known = {name: ranking.relations.get((each, name)) for name in measures}
     drawn = {name: ranking.resampled.get((each, name)) for name in measures}
@@ -140,7 +144,7 @@ def _packed(draws: Draws, rows: Mapping[str, int]) -> dict[str, Any]:
     }
 
 
-def _label(each: Place, others: Sequence[Place]) -> str:
+def _label(each: ComparisonGroup, others: Sequence[ComparisonGroup]) -> str:
     """Return the scenario, the isolation, and the facts in which groups of the dataset differ."""
     parts = [each.scenario, each.isolation, f"top {each.k}"]
     if each.suite is not None:
@@ -171,13 +175,13 @@ def ranking_data(table: Table, found: Mapping[str, PerQuery], rates: tuple[Publi
         found: what they are made of, by :func:`harness.evaluation.per_query.per_query_key`.
         rates: exchange rates that somebody published.
     """
-    by_place: dict[Place, list[Row]] = defaultdict(list)
+    by_place: dict[ComparisonGroup, list[Row]] = defaultdict(list)
     for row in table.rows:
-        by_place[axes.of(row)].append(row)
-    cutoffs: dict[tuple[Place, str], float] = {}
-    relations: dict[tuple[Place, str], AccuracyRelation] = {}
-    resampled: dict[tuple[Place, str], Draws] = {}
-    slower: dict[Place, Draws] = {}
+        by_place[axes.comparison_group(row)].append(row)
+    cutoffs: dict[tuple[ComparisonGroup, str], float] = {}
+    relations: dict[tuple[ComparisonGroup, str], AccuracyRelation] = {}
+    resampled: dict[tuple[ComparisonGroup, str], Draws] = {}
+    slower: dict[ComparisonGroup, Draws] = {}
     for where, rows in by_place.items():
         for measure in table.measures:
             needed = [axes.axis(name, measure) for name in _NEEDED]
@@ -191,7 +195,7 @@ def ranking_data(table: Table, found: Mapping[str, PerQuery], rates: tuple[Publi
             if known.relations is not None:
                 relations[where, measure] = _short(known.relations)
             if known.resampled is not None and len(ranked) <= MOST_ROWS:
-                keys = [per_query_key(row) for row in ranked]
+                keys = [row.per_query_key for row in ranked]
                 resampled[where, measure] = _draws(keys, known.resampled.accuracy)
                 slower.setdefault(where, _draws(keys, leaderboard.latency_factors(known.resampled)))
     presets = tuple((preset.name, preset.weights) for preset in PRESETS)

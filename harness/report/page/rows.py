@@ -11,7 +11,7 @@ from typing import Any
 
 from harness.analysis import row_pricing
 from harness.analysis.row_pricing import Tariff
-from harness.analysis.table import Machine, Price, Row, Timing, per_query_key
+from harness.analysis.table import Machine, Price, Row, Timing
 from harness.pricing import prices
 from harness.pricing.prices import Snapshot
 from harness.records import Outcome
@@ -130,7 +130,7 @@ def snapshot_records(
 
 
 def _price_record(row: Row, tariff: Tariff, texts: SharedTexts) -> dict[str, Any]:
-    price, note = row_pricing.place(row, tariff)
+    price, note = row_pricing.choose_machine(row, tariff)
     placed: dict[str, Any] = {"note": texts.number(note)}
     if price is None:
         return placed
@@ -206,7 +206,7 @@ def row_record(
 def _names(row: Row, place: int, shared: SharedValues) -> dict[str, Any]:
     texts = shared.texts
     return {
-        "key": one_line(per_query_key(row)),
+        "key": one_line(row.per_query_key),
         "origin": texts.number(row.origin),
         "keys": [one_line(key) for key in row.keys or (row.key,)],
         "place": place,

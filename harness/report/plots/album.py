@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.analysis import axes as places
-from harness.analysis.axes import Place
+from harness.analysis.axes import ComparisonGroup, comparison_group
 from harness.analysis.leaderboard import LeaderboardQuery
 from harness.analysis.table import Table
 from harness.errors import UnknownName
@@ -34,7 +33,7 @@ class Plot:
 
     name: str
     kind: str
-    place: Place
+    place: ComparisonGroup
     draw: Callable[[], Figure]
 
 
@@ -65,9 +64,9 @@ def plots_of(
     """
     if asked.measure not in table.measures:
         raise UnknownName("measure", asked.measure, table.measures)
-    grouped: dict[Place, list[int]] = defaultdict(list)
+    grouped: dict[ComparisonGroup, list[int]] = defaultdict(list)
     for number, row in enumerate(table.rows):
-        grouped[places.of(row)].append(number)
+        grouped[comparison_group(row)].append(number)
     styles = style.system_styles(row.system for row in table.rows)
     called = _group_names(list(grouped))
     pictures, missing = [], []
@@ -94,12 +93,12 @@ def write_plots(pictures: Sequence[Plot], folder: Path, form: str) -> Iterator[P
             yield style.save(picture.draw(), folder / f"{picture.name}.{form}")
 
 
-def _group_names(every: Sequence[Place]) -> dict[Place, tuple[str, str]]:
+def _group_names(every: Sequence[ComparisonGroup]) -> dict[ComparisonGroup, tuple[str, str]]:
     """Return the stem of each group's files, and its name: the dataset and what sets it apart."""
     parts = {
         place: _group_words(place, [other for other in every if other.dataset == place.dataset]) for place in every
     }
-    found: dict[Place, tuple[str, str]] = {}
+    found: dict[ComparisonGroup, tuple[str, str]] = {}
     for place, words in parts.items():
         stem = file_name("-".join(words))
         same = sum(file_name("-".join(other)) == stem for other in parts.values()) > 1
@@ -107,7 +106,7 @@ def _group_names(every: Sequence[Place]) -> dict[Place, tuple[str, str]]:
     return found
 
 
-def _group_words(place: Place, same: Sequence[Place]) -> tuple[str, ...]:
+def _group_words(place: ComparisonGroup, same: Sequence[ComparisonGroup]) -> tuple[str, ...]:
     """Return a group's dataset, and the words that tell it from the dataset's other groups."""
     fields = (place.suite or "measured", place.scenario, place.isolation)
     others = [(other.suite or "measured", other.scenario, other.isolation) for other in same]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from harness.analysis import robustness
 from harness.analysis.robustness import Condition, QueryScores, Robustness
-from harness.analysis.table import Row, per_query_key
+from harness.analysis.table import Row
 from harness.evaluation import evaluate, measure_names
 from harness.evaluation.per_query import PerQuery
 from harness.report.plots import style
@@ -202,7 +202,7 @@ def _judged_rows(rows: PlotRows) -> tuple[list[_JudgedRow], list[tuple[Row, str]
     kept, others = rows.usable()
     known = []
     for row in kept:
-        found = rows.found.get(per_query_key(row))
+        found = rows.found.get(row.per_query_key)
         if found is None or not np.isfinite(found.measures.get(rows.measure, np.zeros(0))).any():
             others.append((row, f"no {rows.measure} by query"))
         else:
@@ -263,7 +263,7 @@ _WAYS: tuple[Callable[[Row], str], ...] = (
     lambda row: row.system,
     row_name,
     lambda row: f"{row_name(row)}, {row.suite}",
-    lambda row: f"{row_name(row)}, {per_query_key(row)}",
+    lambda row: f"{row_name(row)}, {row.per_query_key}",
 )
 
 

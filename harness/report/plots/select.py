@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from harness.analysis import axes, leaderboard, pareto_front
 from harness.analysis.dynascore import RateStatus
 from harness.analysis.leaderboard import Leaderboard, LeaderboardQuery
-from harness.analysis.table import Row, Table, Validity, per_query_key
+from harness.analysis.table import Row, Table, Validity
 from harness.errors import UsageError
 from harness.evaluation.per_query import PerQuery
 from harness.records import Isolation, Outcome
@@ -220,7 +220,7 @@ def _distributions(rows: PlotRows) -> Drawing:
     kept, others = rows.usable()
     drawn, without = [], []
     for row in kept:
-        of = rows.found.get(per_query_key(row))
+        of = rows.found.get(row.per_query_key)
         if of is None or not of.quantiles_s:
             without.append((row, "no samples of latency"))
         else:

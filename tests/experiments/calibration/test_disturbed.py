@@ -52,12 +52,12 @@ def _cell(canary: Canary, placement: Placement, slowed: int | None) -> Cell:
     all_s, own_s, jobs, means = _busy_s(), _own_s(), [], []
     for trial in range(TRIALS):
         with busy_cpus() if trial == slowed else nullcontext(), host.aside(placement):
-            before = canary.look("before", placement, None)
+            before = canary.read("before", placement, None)
             mine = os.sched_getaffinity(0)
             os.sched_setaffinity(0, placement.cpus)
             means.append(_work())
             os.sched_setaffinity(0, mine)
-            looks = before, canary.look("after", placement, None)
+            looks = before, canary.read("after", placement, None)
         jobs.append(sample_records.result(job=trial, jobs=TRIALS, trials=1, canary=looks))
     # Half the width of Student's 95 % interval over three trials.
     within = 4.303 * float(np.std(means, ddof=1)) / TRIALS**0.5 / float(np.mean(means))

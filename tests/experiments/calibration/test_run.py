@@ -15,7 +15,7 @@ from harness.experiments.calibration.cases import Case, Group
 from harness.experiments.calibration.known_values import FigureVerdict, JobEnd, MeanLatency
 from harness.experiments.calibration.run import CalibrationLine, CaseSelection
 from harness.jobs.inputs import RunOptions
-from harness.launch.base import Ended, LaunchRequest
+from harness.launch.base import LaunchEnd, LaunchRequest
 from harness.launch.fake import FakeLauncher
 from harness.progress import Progress
 from harness.records import Isolation, Outcome
@@ -29,7 +29,7 @@ class ScriptedLauncher(FakeLauncher):
 
     isolation = Isolation.CONTAINER
 
-    def launch(self, job: LaunchRequest, progress: Progress) -> Ended:
+    def launch(self, job: LaunchRequest, progress: Progress) -> LaunchEnd:
         for phase in ("load", "trial-0", "trial-0", "trial-1"):
             progress(0, 0, phase)
         return super().launch(job, progress)
@@ -119,7 +119,7 @@ def test_a_rival_runs_beside_its_job_alone(tmp_path: Path, groups: Callable[...,
     seen: dict[tuple[str, int], list[int]] = {}
 
     class Watching(ScriptedLauncher):
-        def launch(self, job: LaunchRequest, progress: Progress) -> Ended:
+        def launch(self, job: LaunchRequest, progress: Progress) -> LaunchEnd:
             if job.spec.kind == "search":
                 seen[job.spec.system, job.spec.first_trial] = _children()
             return super().launch(job, progress)

@@ -13,7 +13,7 @@ from rich.console import Console
 from harness.experiments.viability.probe import MIB, SubjectJobs, subject
 from harness.experiments.viability.session import Question, Viability
 from harness.launch import fake
-from harness.launch.base import Ended, LaunchRequest
+from harness.launch.base import LaunchEnd, LaunchRequest
 from harness.launch.fake import FakeLauncher
 from harness.launch.images import catalog
 from harness.launch.monitor.traces import MemoryTrace
@@ -55,7 +55,7 @@ class Scripted(FakeLauncher):
     def __post_init__(self) -> None:
         super().__init__()
 
-    def launch(self, job: LaunchRequest, progress: Progress) -> Ended:
+    def launch(self, job: LaunchRequest, progress: Progress) -> LaunchEnd:
         if job.spec.kind == "build":
             return super().launch(job, progress)
         mib = job.spec.envelope.memory_bytes // MIB

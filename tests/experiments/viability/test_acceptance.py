@@ -56,5 +56,5 @@ def test_numbers_and_sizes_are_read_or_refused() -> None:
         with pytest.raises(UsageError, match=r"--cpus .*write whole numbers from 1 on"):
             acceptance.parse_whole_numbers(wrong, "--cpus")
     for wrong in ("", "16", "0MiB", "16MB", "-1MiB"):
-        with pytest.raises(UsageError, match=r"--step: .* is no memory size"):
+        with pytest.raises(UsageError, match=r"--step: .* is not a memory size"):
             acceptance.parse_size(wrong, "--step")

@@ -14,7 +14,7 @@ from harness.experiments.viability.probe import MIB, SUITE
 from harness.experiments.viability.search import CONFIRMATIONS, PROBES
 from harness.experiments.viability.session import Question
 from harness.experiments.viability.smallest import ViabilityVerdict, smallest
-from harness.launch.base import Ended, LaunchRequest
+from harness.launch.base import LaunchEnd, LaunchRequest
 from harness.pricing import prices
 from harness.records import Outcome
 from harness.report.verify import verify_results
@@ -271,7 +271,7 @@ def test_an_engine_that_goes_away_leaves_no_evidence(ask: Asker, monkeypatch: py
     asked, _ = ask(needs(129))
     launch = Scripted.launch
 
-    def gone(self: Scripted, job: LaunchRequest, progress: object) -> Ended:
+    def gone(self: Scripted, job: LaunchRequest, progress: object) -> LaunchEnd:
         if job.spec.envelope.memory_bytes == 112 * MIB:
             raise EngineError("the Docker engine went away")
         return launch(self, job, progress)  # type: ignore[arg-type]

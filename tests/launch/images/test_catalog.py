@@ -121,7 +121,7 @@ def test_a_system_that_is_not_pinned_is_listed_and_marked(images: Path) -> None:
     assert [systems[name].unpinned for name in ("bm25", "y", "z")] == [(), ("y",), ()]
     plant(images, "x", "part", ASSET + 'files = ["vocab.txt"]\n')
     assert catalog.system("part", images).unpinned == ("part",), "a pinned half is not pinned"
-    assert systems["y"].told == "a system [not pinned: harness pin y]" and systems["z"].told == "a system"
+    assert systems["y"].summary == "a system [not pinned: harness pin y]" and systems["z"].summary == "a system"
     assert systems["y"].system_assets[0].names == systems["z"].system_assets[0].names == ("w.bin",)
 
 
@@ -131,7 +131,7 @@ def test_a_system_made_of_others_is_marked_for_both(images: Path) -> None:
     plant(images, "fusion", "both", 'components = ["y", "z"]\n')
     both = catalog.system("both", images)
     assert both.unpinned == ("y",)
-    assert both.told == "a system [not pinned: harness pin y] [† a small checkpoint]"
+    assert both.summary == "a system [not pinned: harness pin y] [† a small checkpoint]"
 
 
 def test_engine_assets_must_be_pinned(images: Path) -> None:
@@ -170,10 +170,10 @@ def test_missing_platform_has_its_reason(images: Path) -> None:
     plant(images, "x", "y", engine_text=stated)
     plant(images, "z", "gpu", engine_text=stated.replace('reason = "', 'accelerator = "cuda"\nreason = "'))
     bound, able = catalog.system("y", images), catalog.system("gpu", images)
-    assert bound.told.endswith("[not for linux/arm64: its compiler knows x86-64 alone]") and bound.lacking is None
+    assert bound.summary.endswith("[not for linux/arm64: its compiler knows x86-64 alone]") and bound.lacking is None
     assert bound.made_for(ARM64).lacking == "engine 'x' has no linux/arm64 image: its compiler knows x86-64 alone"
     (able.engine_dir / "requirements-cuda.lock").touch()
-    assert "[not" not in able.told and able.made_for(ARM64).lacking is None and able.on(1).lacking is None
+    assert "[not" not in able.summary and able.made_for(ARM64).lacking is None and able.on(1).lacking is None
     assert (able.on(1).made_for(ARM64).lacking or "").startswith("engine 'z' has no linux/arm64 image for GPUs: its")
 
 

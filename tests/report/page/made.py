@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from harness.analysis import leaderboard, results_folder, row_pricing
-from harness.analysis.table import Cause, Finding, Machine, Measurements, Overhead, Row, Timing, Validity
+from harness.analysis import leaderboard, row_pricing
+from harness.analysis.table import Cause, Finding, Machine, Overhead, Row, Table, Timing, Validity
 from harness.evaluation.per_query import SHARES, PerQuery
 from harness.pricing import prices
 from harness.records import Envelope, Isolation, Outcome
@@ -178,8 +178,8 @@ def page_of(
     overhead = Overhead(
         "made-up", "cpu1-mem1", Isolation.CONTAINER, Outcome.OK, None, Validity.CLEAN, (), "00ff", Estimate(4e-7)
     )
-    measured = Measurements(tuple(made), measures, (overhead,))
-    table = results_folder.priced(measured, at)
+    measured = Table(tuple(made), measures, overhead=(overhead,))
+    table = row_pricing.price(measured, at)
     return page.PageSource(
         title=title,
         measured=measured,

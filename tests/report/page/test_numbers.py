@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
-from harness.analysis import axes, dynascore, leaderboard, pareto_front, results_folder, row_pricing
+from harness import stats
+from harness.analysis import axes, dynascore, leaderboard, pareto_front, row_pricing
 from harness.analysis.dynascore import DynascoreOptions, Entry
 from harness.analysis.leaderboard import Leaderboard, LeaderboardQuery
 from harness.analysis.row_pricing import Tariff
@@ -60,7 +61,7 @@ def board(results: PageSource, found: dict[str, PerQuery], at: Tariff, **asked: 
     question = LeaderboardQuery(
         dataset="scifact", measure=asked.pop("measure", "RR@10"), front=("cost", "accuracy"), **asked
     )
-    return leaderboard.build(results_folder.priced(results.measured, at), found, question)
+    return leaderboard.build(row_pricing.price(results.measured, at), found, question)
 
 
 def expected(board: Leaderboard) -> dict[str, tuple[int | None, float | None, str | None]]:
@@ -135,7 +136,7 @@ def test_costs_are_those_of_pricing(shared: Page, results: PageSource) -> None:
             }}))"""
         )
         for row in results.measured.rows:
-            figure = cost.read(row_pricing.priced(row, at))
+            figure = cost.read(row_pricing.price_row(row, at))
             value, low, high, reason = shown[row.key]
             for mine, theirs in ((value, figure.value), (low, figure.low), (high, figure.high)):
                 assert mine == (None if theirs is None else pytest.approx(theirs, rel=1e-12)), row.key
@@ -165,7 +166,7 @@ def test_saturated_costs_are_only_of_whole_instances(open_file: Open, tmp_path: 
           return [row.key, [item.value, item.low, item.high, item.reason]];
         }))"""
     )
-    figures = {row.key: axes.OTHERS["cost"].read(row_pricing.priced(row, at)) for row in served}
+    figures = {row.key: axes.OTHERS["cost"].read(row_pricing.price_row(row, at)) for row in served}
     assert any(figure.value is not None for figure in figures.values())
     assert any("alone" in (figure.reason or "") for figure in figures.values())
     for key, figure in figures.items():
@@ -229,7 +230,7 @@ def test_exchange_rates_of_many_ties(shared: Page, mode: str) -> None:
             assert None in scores or not entries
         else:
             assert found["scores"] == pytest.approx(scores, rel=1e-12)
-            assert found["ranks"] == dynascore.ranks(found["scores"])
+            assert found["ranks"] == stats.competition_ranks(found["scores"], descending=True)
 
 
 def test_fronts_of_many_intervals(shared: Page) -> None:

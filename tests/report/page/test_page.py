@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from harness.analysis.table import per_query_key
 from harness.report import page as pages
 from harness.report.page import PageSource
 from tests.report.page import made
@@ -257,7 +256,7 @@ def test_a_row_of_one_pass_of_warm_up_says_so_beside_its_latency(open_file: Open
 def test_results_of_two_origins_with_one_key_stay_apart(open_file: Open, tmp_path: Path) -> None:
     rows, found = made.rows(20)
     merged = [replace(row, origin=origin) for origin in ("ours", "theirs") for row in rows]
-    samples = {per_query_key(row): found[row.key] for row in merged if row.key in found}
+    samples = {row.per_query_key: found[row.key] for row in merged if row.key in found}
     path = tmp_path / "merged.html"
     path.write_text(made.html(merged, samples), encoding="utf-8")
     page = open_file(path)

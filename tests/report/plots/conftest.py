@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from harness.analysis import results_folder, row_pricing
-from harness.analysis.table import Row, Table, Validity, per_query_key
+from harness.analysis.table import Row, Table, Validity
 from harness.config import data_root
 from harness.evaluation.per_query import SHARES, PerQuery
 from harness.pricing import prices
@@ -59,7 +59,7 @@ def per_query(of: Row) -> PerQuery:
     accuracy = np.clip(rng.normal(of.measures["RR@10"].value or 0.0, 0.1, 40), 0, 1)
     quantiles = tuple(float(each) for each in np.quantile(latency * rng.lognormal(0, 0.3, 40), SHARES))
     return PerQuery(
-        per_query_key(of), tuple(f"q{number:02}" for number in range(40)), latency, {"RR@10": accuracy}, quantiles
+        of.per_query_key, tuple(f"q{number:02}" for number in range(40)), latency, {"RR@10": accuracy}, quantiles
     )
 
 
@@ -80,10 +80,10 @@ def table() -> Table:
 
 @pytest.fixture(scope="session")
 def found(table: Table) -> dict[str, PerQuery]:
-    return {per_query_key(each): per_query(each) for each in table.rows if each.outcome is Outcome.OK}
+    return {each.per_query_key: per_query(each) for each in table.rows if each.outcome is Outcome.OK}
 
 
 @pytest.fixture(scope="session")
 def published() -> Table:
     folder = data_root() / "results" / "published" / "santhanam2023"
-    return results_folder.priced(results_folder.rows_of(folder), row_pricing.tariff(prices.snapshot()))
+    return row_pricing.price(results_folder.load_rows(folder), row_pricing.tariff(prices.snapshot()))

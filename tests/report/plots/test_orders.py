@@ -12,7 +12,7 @@ import pytest
 from harness.analysis import robustness
 from harness.analysis.leaderboard import LeaderboardQuery
 from harness.analysis.robustness import QueryScores
-from harness.analysis.table import Row, Table, Validity, per_query_key
+from harness.analysis.table import Row, Table, Validity
 from harness.evaluation.per_query import PerQuery
 from harness.records import Outcome
 from harness.report.plots import album, order_flips, style
@@ -36,7 +36,7 @@ def values(seed: int, mean: float) -> np.ndarray[Any, Any]:
 def of(row: Row, ids: tuple[str, ...] = QUERIES, **measures: Any) -> PerQuery:
     """``RR`` stands for RR@10 and so on."""
     return PerQuery(
-        per_query_key(row), ids, np.zeros(0), {f"{each}@10": np.asarray(of) for each, of in measures.items()}
+        row.per_query_key, ids, np.zeros(0), {f"{each}@10": np.asarray(of) for each, of in measures.items()}
     )
 
 
@@ -175,7 +175,7 @@ SAME = values(1, 0.4)
         (
             rows_of(
                 replace(made([A, B]), measures=("SetF@10", "NumRet")),
-                *(PerQuery(per_query_key(each), QUERIES, np.zeros(0), {"NumRet": SAME}) for each in (A, B)),
+                *(PerQuery(each.per_query_key, QUERIES, np.zeros(0), {"NumRet": SAME}) for each in (A, B)),
                 measure="NumRet",
             ),
             "NumRet makes no order of them: it is no mean over queries",

@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 
 from harness import api
-from harness.analysis import axes, rows
+from harness.analysis import axes
+from harness.analysis.evaluate_job import JobEvaluator
+from harness.analysis.rows import build_rows
 from harness.analysis.table import Cause
 from harness.errors import FileError, StoreError, UsageError
 from harness.records import Outcome
@@ -69,7 +71,7 @@ def test_rows_of_two_origins_stay_apart_and_can_be_compared(two: tuple[Path, Pat
     assert len(table.rows) == 12
     named = {(row.origin, row.system, row.scenario) for row in table.rows}
     assert len(named) == 12 and {row.attempts for row in table.rows} == {2}, "jobs of their own origin alone"
-    assert len({axes.of(row) for row in table.rows}) == 3, "one place for each scenario"
+    assert len({axes.comparison_group(row) for row in table.rows}) == 3, "one place for each scenario"
     for row in table.rows:
         assert row.machine is not None and (row.machine.cpu_model == "Another CPU") == (row.origin == "theirs")
         assert not any("another environment" in note for note in row.notes)
@@ -100,9 +102,9 @@ def test_one_origin_alone_is_still_named(two: tuple[Path, Path]) -> None:
 
 def test_per_query_values_of_two_origins_do_not_meet(two: tuple[Path, Path]) -> None:
     merge("ours", "theirs")
-    made, found, _ = rows.measure_all(read_jobs(Path("out")))
-    ok = [row for row in made.rows if row.outcome is Outcome.OK]
-    assert len({each.key for each in found}) == len(found) == len(ok) == 6
+    built = build_rows(read_jobs(Path("out")), JobEvaluator())
+    ok = [row for row in built.table.rows if row.outcome is Outcome.OK]
+    assert len(built.per_query) == len(ok) == 6
     assert len({row.key for row in ok}) == 3, "their keys are the same"
 
 
@@ -118,7 +120,7 @@ def test_a_machine_is_slow_only_among_its_own_origin(make: Maker) -> None:
 
 
 def slow(jobs: list[sample_records.FakeJob]) -> bool:
-    found = rows.measure(jobs).rows
+    found = build_rows(jobs, JobEvaluator()).table.rows
     return any(finding.cause is Cause.SLOW_MACHINE for row in found for finding in row.findings)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
+import itertools
 import json
 import shutil
 from collections.abc import Callable
@@ -16,8 +18,10 @@ import pytest
 from harness import api
 from harness.analysis import leaderboard as boards
 from harness.analysis import results_folder, row_cache
+from harness.analysis.row_cache import CellRow, RowSet
 from harness.errors import FileError, UsageError
-from harness.evaluation import per_query
+from harness.evaluation import measure_names
+from harness.records import Outcome
 from harness.report import render, study, writers
 from harness.report.leaderboard import leaderboard_document
 from harness.report.verify import Mismatch, compare_rows, verify_results
@@ -250,42 +254,44 @@ def test_inputs_are_what_their_names_say(results: Path) -> None:
     assert any("run.trec.gz" in each.place and "no such file" in each.stored for each in verify(results))
 
 
-def test_what_is_kept_is_compared_with_rows_made_anew(results: Path) -> None:
+def test_cached_rows_are_compared_with_rebuilt_ones(results: Path) -> None:
     cache = results.parent / "cache"
-    results_folder.rows_of(results, cache=cache)
-    results_folder.rows_of(results, ("P@1",), cache=cache)
-    assert len(list(row_cache.kept(results, cache))) == 4, "whole rows, and what prices need, of both measures"
+    results_folder.load_rows(results, cache=cache)
+    results_folder.load_rows(results, ("P@1",), cache=cache)
+    assert len(list(row_cache.cached_files(results, cache))) == 2, "those of both choices of measures"
     assert verify(results) == ()
-    for each in row_cache.kept(results, cache):
-        assert each.rows is not None
-        if each.rows.measures == ("P@1",) and not each.for_prices:
-            other = api.results_folder.rows_of(SHIPPED)
-            row_cache._write(each.path, each.path.read_text().split()[0], row_cache._adapter().dump_json(other))
-            path = each.path.with_suffix(".queries.parquet")
-            assert each.by_query is not None
-            (key, one), *_ = each.by_query.items()
-            changed = per_query.PerQuery(key, one.query_ids, one.latency_s + 1, one.measures, one.quantiles_s)
-            per_query.write(path, [changed, *list(each.by_query.values())[1:]], each.path.read_text().split()[0])
+    (cached,) = [each for each in row_cache.cached_files(results, cache) if each.table and "P@1" in each.table.measures]
+    changed = [dataclasses.replace(each, latency_s=each.latency_s + 1) for each in (cached.per_query or {}).values()]
+    shipped = api.results_folder.load_rows(SHIPPED)
+    other = dataclasses.replace(shipped, rows=shipped.rows[:10], measures=("P@1",))
+    cells = [CellRow(row, per_query=each) for row, each in itertools.zip_longest(other.rows, changed)]
+    row_cache.RowCache(cache, results, ("P@1",)).write(RowSet(other, tuple(cells)))
     found = [str(each) for each in verify(results)]
     assert any("BM25" in each and "stored: a row; follows: none" in each for each in found)
-    (kept,) = [each for each in row_cache.kept(results, cache) if each.by_query and "BM25" in str(each.rows)]
-    assert all(each.startswith(f"kept rows {kept.path.name}") for each in found)
+    assert any("by query" in each for each in found), found
+    assert all(each.startswith(f"kept rows {cached.path.name}") for each in found)
 
 
-def test_figures_that_were_kept_by_another_way_are_named(results: Path) -> None:
+def test_a_cached_figure_that_does_not_follow_is_named(results: Path) -> None:
     cache = results.parent / "cache"
-    made = results_folder.rows_of(results, cache=cache)
-    (kept,) = [each for each in row_cache.kept(results, cache) if not each.for_prices]
-    stamp = kept.path.read_text().split()[0]
-    text = json.loads(kept.path.read_text().partition("\n")[2])
-    row = next(each for each in text["rows"] if each["scenario"] == "single_stream" and each["outcome"] == "ok")
-    row["latency_mean_s"]["value"] = 0.5
-    row_cache._write(kept.path, stamp, json.dumps(text).encode())
+    built = results_folder.load_rows(results, cache=cache)
+    (cached,) = row_cache.cached_files(results, cache)
+    rows = list(built.rows)
+    number, row = next(
+        (number, row)
+        for number, row in enumerate(rows)
+        if row.scenario == "single_stream" and row.outcome is Outcome.OK
+    )
+    rows[number] = dataclasses.replace(row, latency_mean_s=dataclasses.replace(row.latency_mean_s, value=0.5))
+    cells = tuple(CellRow(each, per_query=(cached.per_query or {}).get(each.per_query_key)) for each in rows)
+    changed = RowSet(dataclasses.replace(built, rows=tuple(rows)), cells)
+    row_cache.RowCache(cache, results, measure_names.DEFAULT).write(changed)
     (found,) = verify(results)
-    value = next(each for each in made.rows if each.key == row["key"]).latency_mean_s.value
-    assert found.place.endswith("container: latency_mean_s: value".replace("container", row["isolation"]))
-    assert (found.stored, found.follows) == ("0.5", str(value))
-    kept.path.write_text(f"{stamp} damaged\n")
+    assert found.place.endswith(f"{row.isolation.value}: latency_mean_s: value")
+    assert (found.stored, found.follows) == ("0.5", str(row.latency_mean_s.value))
+    content = bytearray(cached.path.read_bytes())
+    content[len(content) // 4] ^= 255
+    cached.path.write_bytes(content)
     assert [each.stored for each in verify(results)] == ["damaged"]
 
 
@@ -322,7 +328,7 @@ def test_a_report_follows_at_its_own_prices_and_measures(results: Path) -> None:
 
 def leaderboard(results: Path, **asked: Any) -> Path:
     table = api.table(results, "RR@10")
-    found = results_folder.per_query_of(results, ("RR@10",))
+    found = results_folder.load_per_query(results, ("RR@10",))
     board = boards.build(table, found, boards.LeaderboardQuery("msmarco", "RR@10", **asked))
     path = Path("board.json").absolute()
     path.write_text(writers.write(leaderboard_document(board), "json"))

@@ -7,6 +7,7 @@ rounds to it lies in that interval.  On another machine latencies were not measu
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -16,6 +17,7 @@ from harness.pricing.instances import Instance
 from harness.pricing.offers import Offer
 from harness.pricing.prices import Snapshot
 from harness.records import Envelope
+from harness.stats import competition_ranks
 
 # US$ per million queries, of one millisecond at one US$ per hour.
 _PER_MS = Fraction(1_000_000, 1000 * 3600)
@@ -198,10 +200,8 @@ def reprice(published: Published, then: Snapshot, now: Snapshot) -> tuple[Repric
     pairs = [(cost, by_type[cost.hardware, cost.instance_type]) for cost in costs(published, then)]
     cheapest = [_at(cost, rent.cheapest) for cost, rent in pairs]
 
-    def of_table(table: str, values: list[Fraction] | list[Fraction | None]) -> list[Fraction | None]:
-        return [value for (cost, _), value in zip(pairs, values, strict=True) if cost.table == table]
-
-    printed = [cost.printed.value for cost, _ in pairs]
+    every = [cost for cost, _ in pairs]
+    ranks_then, ranks = _ranks(every, [cost.printed.value for cost in every]), _ranks(every, cheapest)
     return tuple(
         RepricedCost(
             cost=cost,
@@ -209,10 +209,10 @@ def reprice(published: Published, then: Snapshot, now: Snapshot) -> tuple[Repric
             same=None if rent.same is None else per_million(cost.latency.value, rent.same),
             cheapest=new,
             cheapest_x86=_at(cost, rent.cheapest_x86),
-            rank_then=_rank(cost.printed.value, of_table(cost.table, printed)),
-            rank=_rank(new, of_table(cost.table, cheapest)),
+            rank_then=rank_then,
+            rank=rank,
         )
-        for (cost, rent), new in zip(pairs, cheapest, strict=True)
+        for (cost, rent), new, rank_then, rank in zip(pairs, cheapest, ranks_then, ranks, strict=True)
     )
 
 
@@ -220,6 +220,11 @@ def _at(cost: Cost, offer: Offer | None) -> Fraction | None:
     return None if offer is None else per_million(cost.latency.value, fraction(offer.usd_per_hour))
 
 
-def _rank(value: Fraction | None, values: list[Fraction | None]) -> int | None:
-    """Rank from 1 for the least; equal values share the rank, a missing value has none."""
-    return None if value is None else 1 + sum(other is not None and other < value for other in values)
+def _ranks(costs: Sequence[Cost], values: Sequence[Fraction | None]) -> list[int | None]:
+    """Rank each cost's value among those of its table, the least first."""
+    ranks: dict[int, int | None] = {}
+    for table in {cost.table for cost in costs}:
+        numbers = [number for number, cost in enumerate(costs) if cost.table == table]
+        among = [None if (value := values[number]) is None else float(value) for number in numbers]
+        ranks |= zip(numbers, competition_ranks(among), strict=True)
+    return [ranks[number] for number in range(len(costs))]

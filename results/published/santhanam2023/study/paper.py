@@ -336,7 +336,7 @@ def scores(published: Published, follows: Snapshot, escape: Escape) -> tuple[Sec
 
 def _table(published: Published, follows: Snapshot) -> Table:
     """Price Table 3 with its printed costs: the paper computed them from latencies before rounding."""
-    table = row_pricing.table(published_tables.measurements(published, follows), row_pricing.tariff(follows))
+    table = row_pricing.price(published_tables.published_table(published, follows), row_pricing.tariff(follows))
     name = published.about.name
     printed = {
         f"{name}/table{dataset.table3}/{number}": Estimate(float(line.cost_usd_per_million.value))

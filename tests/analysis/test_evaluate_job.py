@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from harness.analysis import row_distances
+from harness.analysis import evaluate_job
 from harness.cli import main
 from harness.errors import UsageError
 from harness.evaluation import embeddings, measure_names, trec
@@ -161,13 +161,13 @@ def test_each_ranking_is_looked_at_once_and_it_is_said_once(
     results, looked = tmp_path / "results", []
     made = vectors(corpus_of(results))
     keep(results, made)
-    distances = row_distances.distances
+    distances = evaluate_job.distances
 
     def counted(*given: object) -> object:
         looked.append(given)
         return distances(*given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(row_distances, "distances", counted)
+    monkeypatch.setattr(evaluate_job, "distances", counted)
     done = harness("report", "--measures", "FD@10")
     assert len(looked) == 2, "two systems, three rows"
     assert done.stderr.count("Frechet distances, 1,000 bootstraps each") == 1

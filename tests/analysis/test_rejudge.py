@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from harness.analysis import rejudge, results_folder
-from harness.analysis.rejudge import Instead
-from harness.analysis.stored_runs import runs_of_results
+from harness.analysis import rejudge
+from harness.analysis.rejudge import QrelsOverride
+from harness.analysis.stored_runs import read_stored_runs
 from harness.cli import main
 from harness.cli.stored_results import judged
 from harness.errors import UsageError
@@ -23,7 +23,7 @@ from harness.evaluation.trec import Run
 from harness.pricing.prices import Snapshot
 from tests.support import publisher
 from tests.support.publisher import Made
-from tests.support.stored_jobs import QUERIES, Maker, one
+from tests.support.stored_jobs import QUERIES, Maker, build_table, one
 
 PUBLISHED = str(Path(__file__).resolve().parents[2] / "results" / "published" / "santhanam2023")
 Call = Callable[..., Result]
@@ -53,16 +53,16 @@ def rows(harness: Call, *options: str) -> dict[str, dict[str, str]]:
 
 
 def test_what_stands_in_holds_all_that_was_stored() -> None:
-    instead = Instead("more.trec", "a" * 64, {"q1": {"d1": 0, "d2": 2}, "q2": {"d9": 1}})
-    whole = rejudge.stand({"q1": {"d1": 1}}, instead)
+    instead = QrelsOverride("more.trec", "a" * 64, {"q1": {"d1": 0, "d2": 2}, "q2": {"d9": 1}})
+    whole = rejudge.judgement_basis({"q1": {"d1": 1}}, instead)
     assert (whole.qrels, whole.sha256, whole.notes) == (instead.qrels, instead.sha256, ())
     said = "not by the judgements that were stored: 2 more than those 1, and 1 other grades"
-    assert whole.said == (f"by more.trec (SHA-256 aaaaaaaaaaaa), {said}",)
+    assert whole.changes == (f"by more.trec (SHA-256 aaaaaaaaaaaa), {said}",)
     stored = {"q1": {"d1": 1}, "q2": {"d8": 1}}
-    part = rejudge.stand(stored, instead)
-    assert (part.qrels, part.sha256, part.said) == (stored, None, ())
+    part = rejudge.judgement_basis(stored, instead)
+    assert (part.qrels, part.sha256, part.changes) == (stored, None, ())
     assert part.notes == ("judged by the stored judgements: more.trec lacks 1 of those 2",)
-    assert rejudge.stand({"z": {"d1": 1}}, instead).notes == (), "another dataset's"
+    assert rejudge.judgement_basis({"z": {"d1": 1}}, instead).notes == (), "another dataset's"
 
 
 def test_a_report_is_made_with_other_judgements_and_says_so(harness: Call) -> None:
@@ -169,7 +169,7 @@ def test_runs_of_results_are_judged_again(harness: Call, tmp_path: Path) -> None
 
 def test_rows_of_other_datasets_stay_as_they_are(harness: Call, tmp_path: Path) -> None:
     publisher.put(tmp_path / "both", Made("early", 2.0, (2,)), suite="one")
-    (extra,) = runs_of_results(Path("both"))
+    (extra,) = read_stored_runs(Path("both"))
     assert extra.qrels["q000"] == {"right": 1}
     publisher.put(tmp_path / "both", Made("small", 2.0, (2,), dataset="nfcorpus"), suite="two", queries=("a", "b"))
     found = {row["dataset"]: row for row in rows_of("both")}
@@ -183,13 +183,13 @@ def rows_of(folder: str) -> list[dict[str, str]]:
 
 
 def test_hits_rejudged_answers_are_left_as_they_are() -> None:
-    instead = Instead("more.trec", "a" * 64, {"q1": {"d1": 1, "d2": 1}})
+    instead = QrelsOverride("more.trec", "a" * 64, {"q1": {"d1": 1, "d2": 1}})
     runs = {"bm25": Run({"q1": ("d1",)}, ())}
     alone = JudgedRuns("set", {"q1": ""}, {"q1": {"d1": 1}}, runs, hits_alone=True)
-    (again, left) = rejudge.runs([replace(alone, hits_alone=False), alone], instead)
+    (again, left) = rejudge.override_runs([replace(alone, hits_alone=False), alone], instead)
     assert (again.qrels, left.qrels) == (instead.qrels, alone.qrels)
     with pytest.raises(UsageError, match="lacks judgements"):
-        rejudge.runs([alone], instead)
+        rejudge.override_runs([alone], instead)
 
 
 def test_a_row_without_hits_has_no_share_of_unjudged_ones(make: Maker, snapshot: Snapshot) -> None:
@@ -200,12 +200,12 @@ def test_a_row_without_hits_has_no_share_of_unjudged_ones(make: Maker, snapshot:
     job.rank({})
     row = one([job], snapshot)
     assert (row.unjudged_share, row.unjudged_depth) == (None, 10)
-    assert not any(note.startswith("Unjudged") for note in results_folder.build([job], snapshot=snapshot).notes)
+    assert not any(note.startswith("Unjudged") for note in build_table([job], snapshot=snapshot).notes)
 
 
 def test_the_depth_is_that_of_the_first_measure_with_a_cutoff(make: Maker, snapshot: Snapshot) -> None:
     def depth(*measures: str) -> tuple[int | None, float | None]:
-        (row,) = results_folder.build([made], snapshot=snapshot, measures=measures).rows
+        (row,) = build_table([made], snapshot=snapshot, measures=measures).rows
         assert list(row.measures) == list(measures), "what is asked for beside them is not shown"
         return row.unjudged_depth, row.unjudged_share
 

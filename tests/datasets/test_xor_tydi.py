@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from harness import datasets
-from harness.analysis import rows
+from harness.analysis.evaluate_job import JobEvaluator
+from harness.analysis.rows import build_rows
 from harness.datasets import answers
 from harness.datasets.answers import Answers
 from harness.errors import FileError, UsageError
@@ -201,7 +202,9 @@ def test_hits_are_judged_after_the_job_and_the_judgements_stored_with_it(bench: 
 
 def test_measures_of_the_hits_have_values_and_the_others_a_reason(bench: Bench) -> None:
     job = run(bench)
-    (row,) = rows.measure([job], measures=["RR@10", "Success@1", "Success@10", "P@2", "nDCG@10", "R@10", "AP"]).rows
+    (row,) = build_rows(
+        [job], JobEvaluator(["RR@10", "Success@1", "Success@10", "P@2", "nDCG@10", "R@10", "AP"])
+    ).table.rows
     values = {name: figure.value for name, figure in row.measures.items()}
     assert values == {
         "RR@10": 0.5,

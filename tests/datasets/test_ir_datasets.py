@@ -111,7 +111,7 @@ def test_files_that_were_replaced_are_another_corpus(tmp_path: Path) -> None:
 def test_what_cannot_be_downloaded_is_one_clear_line(tmp_path: Path) -> None:
     text = in_a_process("vaswani", tmp_path)["error"]
     assert text.startswith("vaswani: ir_datasets could not get it: ") and "\n" not in text
-    assert "connect this machine, or lay its files where ir_datasets looks for them (IR_DATASETS_HOME" in text
+    assert "connect this machine, or put its files where ir_datasets looks for them (IR_DATASETS_HOME" in text
 
 
 @pytest.mark.slow

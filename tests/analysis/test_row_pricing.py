@@ -35,7 +35,7 @@ def row(**changes: Any) -> Row:
 
 
 def test_a_rows_cost_is_as_reckoned_by_hand(tariff: Tariff) -> None:
-    found = row_pricing.priced(row(), tariff)
+    found = row_pricing.price_row(row(), tariff)
     assert found.price is not None
     assert (found.price.instance_type, found.price.usd_per_hour, found.price.substitutes) == ("c.tie", 0.06, None)
     # 0.036 s x US$ 0.06 / 3600 s x 1,000,000 = US$ 0.60.
@@ -48,23 +48,23 @@ def test_a_rows_cost_is_as_reckoned_by_hand(tariff: Tariff) -> None:
 
 def test_a_row_without_gpus_is_not_priced_on_a_machine_that_has_any(tariff: Tariff) -> None:
     # inf.one, radeon.one and part.gpu are cheaper than plain.four, and large enough.
-    price = row_pricing.priced(row(memory_limit_bytes=16 * GIB), tariff).price
+    price = row_pricing.price_row(row(memory_limit_bytes=16 * GIB), tariff).price
     assert price is not None and price.instance_type == "plain.four"
-    with_gpu = row_pricing.priced(row(gpus=1), tariff).price
+    with_gpu = row_pricing.price_row(row(gpus=1), tariff).price
     assert with_gpu is not None and (with_gpu.instance_type, with_gpu.gpus) == ("g.one", 1)
 
 
 def test_a_row_that_was_measured_on_another_type_says_so(tariff: Tariff) -> None:
     machine = sample_records.row().machine
     assert machine is not None
-    elsewhere = row_pricing.priced(row(machine=replace(machine, instance_type="plain.four")), tariff)
+    elsewhere = row_pricing.price_row(row(machine=replace(machine, instance_type="plain.four")), tariff)
     assert elsewhere.price is not None and elsewhere.price.instance_type == "c.tie"
     assert elsewhere.price_note == (
         "priced on c.tie (arm64), the cheapest type that provides the profile; latency was measured on plain.four"
         " (x86_64), and the cost takes it to be the same there"
     )
     assert (
-        row_pricing.priced(
+        row_pricing.price_row(
             row(machine=replace(machine, instance_type="c.tie", architecture="aarch64")), tariff
         ).price_note
         is None
@@ -72,16 +72,16 @@ def test_a_row_that_was_measured_on_another_type_says_so(tariff: Tariff) -> None
 
 
 def test_unless_it_was_published_for_that_very_machine(tariff: Tariff) -> None:
-    found = row_pricing.priced(row(published_type="g.one"), tariff)
+    found = row_pricing.price_row(row(published_type="g.one"), tariff)
     assert found.price is not None and (found.price.instance_type, found.price_note) == ("g.one", None)
     assert found.usd_per_million.value == pytest.approx(0.036 * 0.5 / 3600 * 1e6)
-    burstable = row_pricing.priced(row(published_type="t3.big"), tariff)
+    burstable = row_pricing.price_row(row(published_type="t3.big"), tariff)
     assert burstable.price is not None and burstable.price.usd_per_hour == 0.01, "never offered, but published for it"
 
 
 def test_gpus_hold_what_was_measured_in_them(tariff: Tariff) -> None:
     def priced(**changes: Any) -> Row:
-        return row_pricing.priced(row(**changes), tariff)
+        return row_pricing.price_row(row(**changes), tariff)
 
     one = priced(gpus=1, peak_gpu_bytes=16 * GIB).price
     assert one is not None and one.instance_type == "g.one"
@@ -107,7 +107,7 @@ def test_a_type_of_another_provider_is_said_to_be_one(root: Path) -> None:
         facts.read_text().replace("\nx,", "\ny,").replace(",plain.four", ",y.four")
     )
     tariff = row_pricing.tariff(prices.snapshot(root=root), root)
-    found = row_pricing.priced(row(published_type="y.four"), tariff)
+    found = row_pricing.price_row(row(published_type="y.four"), tariff)
     assert found.price is not None and found.price.instance_type == "c.tie", "the cheapest, as of any row"
     assert found.price_note == "another type than the paper's; latency not re-measured"
     assert tariff.on("y.four") == (None, "y.four is a type of another provider, y")
@@ -118,7 +118,7 @@ def test_a_type_that_is_gone_is_named_with_its_successor(root: Path) -> None:
         root, "x_here_2026-01-01.csv", {"on-demand": {"plain.four": "0.3", "g.four": "2.0", "m1.two": "0.01"}}
     )
     tariff = row_pricing.tariff(prices.snapshot(root=root), root)
-    found = row_pricing.priced(row(published_type="g.one"), tariff)
+    found = row_pricing.price_row(row(published_type="g.one"), tariff)
     assert found.price is not None
     assert (found.price.instance_type, found.price.substitutes) == ("g.four", "g.one")
     assert found.price_note == (
@@ -126,10 +126,10 @@ def test_a_type_that_is_gone_is_named_with_its_successor(root: Path) -> None:
         "resources (local hard disks are not compared), latency not re-measured"
     )
     assert found.usd_per_million.value == pytest.approx(0.036 * 2.0 / 3600 * 1e6)
-    none = row_pricing.priced(row(published_type="small.one"), tariff)
+    none = row_pricing.price_row(row(published_type="small.one"), tariff)
     assert none.price is None and "no type there has at least its resources" in str(none.price_note)
     assert none.usd_per_million.reason == none.price_note
-    stranger = row_pricing.priced(row(published_type="z9.huge"), tariff)
+    stranger = row_pricing.price_row(row(published_type="z9.huge"), tariff)
     assert stranger.price is None and "its resources are not known; add a row for it to instances/x.csv" in str(
         stranger.price_note
     )
@@ -137,7 +137,7 @@ def test_a_type_that_is_gone_is_named_with_its_successor(root: Path) -> None:
 
 def test_a_busy_machine_is_priced_where_the_profile_is_all_of_it(tariff: Tariff) -> None:
     served = {"scenario": "server", "throughput_qps": Estimate(100.0, 80.0, 120.0, "lowest and highest of 3 jobs")}
-    found = row_pricing.priced(row(**served, latency_target_s=0.1, latency_percentile=95.0), tariff)
+    found = row_pricing.price_row(row(**served, latency_target_s=0.1, latency_percentile=95.0), tariff)
     # US$ 0.06 for 360,000 queries; more of them an hour cost less each.
     value = 0.06 / 360_000 * 1e6
     bounds = found.usd_per_million_saturated
@@ -152,35 +152,36 @@ def test_a_busy_machine_is_priced_where_the_profile_is_all_of_it(tariff: Tariff)
 
 def test_half_a_machine_is_not_saturated(tariff: Tariff) -> None:
     served = {"scenario": "server", "throughput_qps": Estimate(100.0)}
-    found = row_pricing.priced(row(cpus=3, **served), tariff).usd_per_million_saturated
+    found = row_pricing.price_row(row(cpus=3, **served), tariff).usd_per_million_saturated
     assert found.value is None
     assert found.reason == (
         "the throughput is of 3 vCPUs alone, c.tie has 4 vCPUs; measure on a hardware profile with 4 vCPUs"
     )
-    without_its_gpu = row_pricing.priced(row(published_type="g.one", **served), tariff).usd_per_million_saturated
+    without_its_gpu = row_pricing.price_row(row(published_type="g.one", **served), tariff).usd_per_million_saturated
     assert "g.one has 4 vCPUs and 1 GPU" in str(without_its_gpu.reason)
-    with_it = row_pricing.priced(row(published_type="g.one", gpus=1, **served), tariff).usd_per_million_saturated
+    with_it = row_pricing.price_row(row(published_type="g.one", gpus=1, **served), tariff).usd_per_million_saturated
     assert with_it.value == pytest.approx(0.5 / 360_000 * 1e6)
 
 
 def test_batches_have_no_latency_target_and_say_so(tariff: Tariff) -> None:
-    found = row_pricing.priced(
+    found = row_pricing.price_row(
         row(scenario="offline", throughput_qps=Estimate(100.0)), tariff
     ).usd_per_million_saturated
     assert found.value is not None and str(found.reason).startswith("no latency target: batches")
 
 
 def test_where_no_throughput_was_measured_none_is_made_of_a_latency(tariff: Tariff) -> None:
-    found = row_pricing.priced(row(), tariff).usd_per_million_saturated
+    found = row_pricing.price_row(row(), tariff).usd_per_million_saturated
     assert (found.value, found.reason) == (None, "no throughput in scenario single_stream; measure scenario server")
     missing = Estimate(None, reason="no rate was believed")
     assert (
-        row_pricing.priced(row(scenario="server", throughput_qps=missing), tariff).usd_per_million_saturated == missing
+        row_pricing.price_row(row(scenario="server", throughput_qps=missing), tariff).usd_per_million_saturated
+        == missing
     )
 
 
 def test_a_profile_that_nobody_sells(tariff: Tariff) -> None:
-    found = row_pricing.priced(row(gpus=9), tariff)
+    found = row_pricing.price_row(row(gpus=9), tariff)
     assert found.price is None and found.price_note == (
         "no instance type in the prices of x here on-demand of 2024-05-01 provides 4 CPU, 8 GiB, 9 GPU; price with "
         "another snapshot"
@@ -189,7 +190,7 @@ def test_a_profile_that_nobody_sells(tariff: Tariff) -> None:
 
 
 def test_a_failed_row_has_a_machine_and_no_cost(tariff: Tariff) -> None:
-    found = row_pricing.priced(row(outcome=Outcome.OOM, latency_mean_s=Estimate(None)), tariff)
+    found = row_pricing.price_row(row(outcome=Outcome.OOM, latency_mean_s=Estimate(None)), tariff)
     assert found.price is not None and found.usd_per_million == Estimate(None)
 
 
@@ -204,7 +205,7 @@ INDEX = {
 def test_what_an_index_costs_by_hand(root: Path) -> None:
     (root / "storage.csv").write_text(f"{prices.STORAGE_HEADER}\nx,here,ssd,0.08,2024-01-01,doc\n")
     tariff = row_pricing.tariff(prices.snapshot(root=root), root)
-    found = row_pricing.priced(row(cpus=1, memory_limit_bytes=GIB, **INDEX), tariff)
+    found = row_pricing.price_row(row(cpus=1, memory_limit_bytes=GIB, **INDEX), tariff)
     assert found.build_price is not None and found.build_price.instance_type == "c.tie", (
         "what the build had, not the job"
     )
@@ -226,5 +227,5 @@ def test_what_an_index_costs_by_hand(root: Path) -> None:
 def test_what_is_not_known_of_an_index_is_missing_with_a_reason(
     tariff: Tariff, changes: dict[str, Any], name: str, reason: str
 ) -> None:
-    figure = getattr(row_pricing.priced(row(**{**INDEX, **changes}), tariff), name)
+    figure = getattr(row_pricing.price_row(row(**{**INDEX, **changes}), tariff), name)
     assert figure.value is None and reason in str(figure.reason)

@@ -20,7 +20,7 @@ from harness.progress import silent
 from harness.records import Outcome
 from harness.results.schema import Placement
 from tests.driver.test_cgroup import ID, V1_PROCESS
-from tests.launch.test_follow import Stage
+from tests.launch.test_watch_follow import Stage
 
 NAMES = ("cpu", "cpuacct", "cpuset", "memory", "pids")
 
@@ -172,7 +172,7 @@ def launched(
     (folder / "spec.json").write_text("{}")
     launcher = launcher or DockerLauncher(folder)
     launcher._canary = stage  # type: ignore[assignment]
-    monkeypatch.setattr(stage, "look", lambda when, placement, folder: None)
+    monkeypatch.setattr(stage, "read", lambda when, placement, folder: None)
     launcher._client = engine or Engine(container)  # type: ignore[assignment]
     return launcher.launch(stage.job, silent)
 

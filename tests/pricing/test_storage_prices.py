@@ -40,7 +40,7 @@ def test_without_a_file_no_price_is_known(tmp_path: Path) -> None:
     ("line", "message"),
     [
         ("x,here,ssd,0,2022-01-01,doc", "storage.csv:2: price_usd_per_gib_month is '0'"),
-        ("x,here,ssd,0.1,spring,doc", "storage.csv:2: as_of 'spring' is no date"),
+        ("x,here,ssd,0.1,spring,doc", "storage.csv:2: as_of 'spring' is not a date"),
         ("x,here,ssd,0.1,2022-01-01", "storage.csv:2: 5 fields, must be 6"),
     ],
 )

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.launch.monitor.traces import GpuTrace, Moment, Others, others
+from harness.launch.monitor.traces import ForeignProcesses, GpuMoment, GpuTrace, foreign_processes
 from harness.records import Phase
 from harness.results.schema import GpuReading, GpuUse
 
@@ -15,8 +15,10 @@ TRIALS = (Phase("load", 0, S), Phase("trial-0", 2 * S, 3 * S), Phase("trial-1", 
 BUSY, IDLE = GpuReading(1980, ("sw_power_cap",)), GpuReading(345, ("gpu_idle",))
 
 
-def moment(t_s: float, joules: float | None, seen: GpuReading = BUSY, there: Others | None = None) -> Moment:
-    return Moment(int(t_s * S), seen, None if joules is None else int(joules * 1000), there)
+def moment(
+    t_s: float, joules: float | None, seen: GpuReading = BUSY, there: ForeignProcesses | None = None
+) -> GpuMoment:
+    return GpuMoment(int(t_s * S), seen, None if joules is None else int(joules * 1000), there)
 
 
 def test_energy_is_of_the_trials_and_not_of_what_lies_between() -> None:
@@ -55,15 +57,19 @@ def test_a_gpu_that_says_nothing_is_not_measured_and_never_0() -> None:
 @pytest.mark.parametrize(
     ("before", "during", "kept"),
     [
-        (Others(1, 5), (Others(0, 0), Others(2, None), Others(1, 7)), Others(2, None)),
-        (Others(1, 5), (Others(1, 7), None), Others(1, 7)),
-        (Others(1, 5), (None, None), Others(1, 5)),
-        (Others(0, 0), (None, Others(0, 0)), Others(0, 0)),
-        (None, (Others(0, 0),), Others(0, 0)),
+        (
+            ForeignProcesses(1, 5),
+            (ForeignProcesses(0, 0), ForeignProcesses(2, None), ForeignProcesses(1, 7)),
+            ForeignProcesses(2, None),
+        ),
+        (ForeignProcesses(1, 5), (ForeignProcesses(1, 7), None), ForeignProcesses(1, 7)),
+        (ForeignProcesses(1, 5), (None, None), ForeignProcesses(1, 5)),
+        (ForeignProcesses(0, 0), (None, ForeignProcesses(0, 0)), ForeignProcesses(0, 0)),
+        (None, (ForeignProcesses(0, 0),), ForeignProcesses(0, 0)),
     ],
 )
 def test_the_moment_with_the_most_strangers_is_kept(
-    before: Others | None, during: tuple[Others | None, ...], kept: Others
+    before: ForeignProcesses | None, during: tuple[ForeignProcesses | None, ...], kept: ForeignProcesses
 ) -> None:
     """Both figures are of that one moment."""
     use = GpuTrace(before, tuple(moment(t_s, 0, there=there) for t_s, there in enumerate(during))).summary(TRIALS)
@@ -71,14 +77,14 @@ def test_the_moment_with_the_most_strangers_is_kept(
 
 
 def test_nobody_before_the_job_does_not_stand_for_its_own_time() -> None:
-    for before in (None, Others(0, 0)):
+    for before in (None, ForeignProcesses(0, 0)):
         use = GpuTrace(before, (moment(1, 0), moment(2, 0))).summary(TRIALS)
         assert (use.foreign_processes, use.foreign_bytes) == (None, None)
 
 
 def test_strangers_are_alive_and_not_of_the_job() -> None:
     listed = {7: 10, 8: 20, 9: 40}
-    assert others(listed, {8}, lambda pid: pid != 9) == Others(1, 10)
-    assert others({7: None, 8: 1}, (), lambda _: True) == Others(2, None)
-    assert others({}, (), lambda _: True) == Others(0, 0)
-    assert others(None, (), lambda _: True) is None
+    assert foreign_processes(listed, {8}, lambda pid: pid != 9) == ForeignProcesses(1, 10)
+    assert foreign_processes({7: None, 8: 1}, (), lambda _: True) == ForeignProcesses(2, None)
+    assert foreign_processes({}, (), lambda _: True) == ForeignProcesses(0, 0)
+    assert foreign_processes(None, (), lambda _: True) is None

@@ -12,23 +12,23 @@ import pytest
 
 from harness.launch.monitor import sampler as sampler_monitor
 from harness.launch.monitor.sampler import INTERVAL_S, GpuSampler, Sampler
-from harness.launch.monitor.traces import Moment, Others
+from harness.launch.monitor.traces import ForeignProcesses, GpuMoment
 from harness.results.schema import GpuReading
 from tests.launch.test_sampler import ScriptedCounters, ScriptedMemory, until
 
 
 class ScriptedGpu:
-    before = Others(3, 1)
+    before = ForeignProcesses(3, 1)
 
     def __init__(self, used: Iterable[int | None] = (), work: Callable[[], object] = lambda: None) -> None:
         self._used, self._work, self.asked = iter(used), work, 0
 
-    def moment(self, pids: Callable[[], Collection[int] | None]) -> Moment:
+    def moment(self, pids: Callable[[], Collection[int] | None]) -> GpuMoment:
         self.asked += 1
         t_ns = time.perf_counter_ns()
         self._work()
         assert pids() == [42]
-        return Moment(t_ns, GpuReading())
+        return GpuMoment(t_ns, GpuReading())
 
     def used_bytes(self) -> int | None:
         return next(self._used, None)
@@ -58,7 +58,7 @@ def test_gpus_are_read_at_the_start_at_each_mark_and_at_the_end(monkeypatch: pyt
         until(lambda: gpu.asked == 2)
         left_ns = time.perf_counter_ns()
     trace = running.gpus()
-    assert trace is not None and trace.before == Others(3, 1)
+    assert trace is not None and trace.before == ForeignProcesses(3, 1)
     _, marked, last = (moment.t_ns for moment in trace.moments)
     assert asked_ns < marked < left_ns < last
     assert Sampler(ScriptedMemory(), ScriptedCounters()).gpus() is None, "a job without GPUs"

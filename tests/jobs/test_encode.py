@@ -21,7 +21,7 @@ from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.trec import Run
 from harness.jobs import encode
 from harness.jobs.encode import EncodingSetup, TextSet
-from harness.launch.base import Ended, LaunchRequest, Limits
+from harness.launch.base import LaunchEnd, LaunchRequest, Limits
 from harness.launch.fake import FakeLauncher
 from harness.launch.images import catalog
 from harness.progress import Progress
@@ -47,7 +47,7 @@ def write_index(folder: Path, ids: list[str], vectors: Any, **facts: object) -> 
 class Encoder(FakeLauncher):
     """Builds an index of what a text is long."""
 
-    def launch(self, job: LaunchRequest, progress: Progress) -> Ended:
+    def launch(self, job: LaunchRequest, progress: Progress) -> LaunchEnd:
         ended = super().launch(job, progress)
         lines = (job.corpus_dir / "corpus.jsonl").read_text(encoding="utf-8").splitlines()
         found = [json.loads(line) for line in lines]

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from harness.analysis import rows
+from harness.analysis.evaluate_job import JobEvaluator
+from harness.analysis.rows import build_rows
 from harness.cli import main
 from harness.datasets import answers
 from harness.datasets.answers import Answers, answer_depth
@@ -235,7 +236,7 @@ def test_depths_are_stored_with_the_job_and_reported(bench: Bench, job: StoredJo
     # d9 has 5 tokens; d8 "all about where rivers 8 end : the North Sea".
     assert gzip.decompress((job.folder / ANSWER_DEPTHS).read_bytes()) == b"q1\t15\t15\tja\n"
     assert {ANSWER_DEPTHS, JUDGED_HITS} <= job.result.files.keys()
-    (row,) = rows.measure([job], measures=["R@2kt", "R@5kt", "RR@10"]).rows
+    (row,) = build_rows([job], JobEvaluator(["R@2kt", "R@5kt", "RR@10"])).table.rows
     assert {name: figure.value for name, figure in row.measures.items()} == {"R@2kt": 1.0, "R@5kt": 1.0, "RR@10": 0.5}
     asked = ["report", str(bench.results), "--cache", str(bench.cache), "--measures", "R@2kt RR@10", "--format", "csv"]
     printed = CliRunner().invoke(main, asked, catch_exceptions=False)
@@ -244,14 +245,14 @@ def test_depths_are_stored_with_the_job_and_reported(bench: Bench, job: StoredJo
 
 def test_job_without_answer_depths_is_judged_by_all_other_measures(job: StoredJob) -> None:
     (job.folder / ANSWER_DEPTHS).unlink()
-    (row,) = rows.measure([job], measures=["R@2kt", "RR@10"]).rows
+    (row,) = build_rows([job], JobEvaluator(["R@2kt", "RR@10"])).table.rows
     assert row.measures["RR@10"].value == 0.5 and row.measures["R@2kt"].value is None
     assert (row.measures["R@2kt"].reason or "").startswith("the depth of answers was not stored")
 
 
 def test_hits_that_end_early_are_noted(job: StoredJob) -> None:
     (job.folder / ANSWER_DEPTHS).write_bytes(gzip.compress(b"q1\t-\t20\n"))
-    (row,) = rows.measure([job], measures=["R@2kt"]).rows
+    (row,) = build_rows([job], JobEvaluator(["R@2kt"])).table.rows
     assert row.measures["R@2kt"].value == 0.0
     said = [note for note in row.notes if note.startswith("R@2kt")]
     assert said == [

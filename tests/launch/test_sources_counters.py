@@ -14,7 +14,7 @@ import pytest
 from harness.driver import cgroup
 from harness.driver.procfs import read_text
 from harness.launch.monitor.sources import CgroupCounters, HostCpus, ProcessCounters, Threads, Totals
-from harness.launch.monitor.traces import CounterTrace, Reading
+from harness.launch.monitor.traces import CounterReading, CounterTrace
 from harness.records import Phase
 from harness.results.schema import Counters
 from tests.support.recorded_cgroups import FOLDER, docker_says, unfold
@@ -29,9 +29,9 @@ intr 1 2 3
 TICK_NS = S // os.sysconf("SC_CLK_TCK")
 
 
-def reading(at_s: float, **totals: float) -> Reading:
+def reading(at_s: float, **totals: float) -> CounterReading:
     """A reading at a second, totals in seconds."""
-    return Reading(int(at_s * S), **{f"{name}_ns": int(value * S) for name, value in totals.items()})
+    return CounterReading(int(at_s * S), **{f"{name}_ns": int(value * S) for name, value in totals.items()})
 
 
 def trials(*edges_s: tuple[float, float]) -> tuple[Phase, ...]:
@@ -138,7 +138,7 @@ def test_v1_through_a_recorded_tree(tmp_path: Path, proc: Path) -> None:
     (root / "cpu" / "cpu.stat").write_text("nr_periods 9\nnr_throttled 2\nthrottled_time 77\n")
     (root / "memory" / "tasks").write_text("17\n18\n")
     found = read(cgroup.own(root), proc)
-    assert found == Reading(0, 6_191_704, 2326 * TICK_NS, 9 * TICK_NS, 340, 77, 0, 3)
+    assert found == CounterReading(0, 6_191_704, 2326 * TICK_NS, 9 * TICK_NS, 340, 77, 0, 3)
 
 
 def test_v2_through_a_recorded_tree(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_v2_through_a_recorded_tree(tmp_path: Path) -> None:
     assert found.major_faults == docker_says("systemd/swap/busy")["memory_stats"]["stats"]["pgmajfault"] > 0
 
 
-def read(group: cgroup.Cgroup | None, proc: Path) -> Reading:
+def read(group: cgroup.Cgroup | None, proc: Path) -> CounterReading:
     assert group is not None
     found = CgroupCounters(group, (1,), proc).read()
     assert found is not None
@@ -185,21 +185,21 @@ def test_a_cgroups_processes_are_among_its_threads(tmp_path: Path, proc: Path) -
 
 def test_a_thread_that_ended_keeps_what_it_waited(proc: Path) -> None:
     threads = Threads(proc)
-    threads.look([17, 18])
+    threads.update([17, 18])
     assert (threads.run_ns, threads.wait_ns) == (12_000, 340)
     (proc / "17" / "schedstat").write_text("6000 350 3\n")
-    threads.look([17])
-    threads.look([99])
+    threads.update([17])
+    threads.update([99])
     assert (threads.run_ns, threads.wait_ns) == (13_000, 390)
     (proc / "18" / "schedstat").write_text("20 1 1\n")  # the id of an ended thread, used again
-    threads.look([18])
+    threads.update([18])
     assert (threads.run_ns, threads.wait_ns) == (13_020, 391)
 
 
 def test_a_thread_id_that_is_used_again_at_once_starts_anew() -> None:
     totals = Totals()
     for value in (100, 120, 7, 8):
-        totals.look({5: value})
+        totals.update({5: value})
     assert totals.total == 128
 
 
@@ -207,7 +207,7 @@ def test_a_kernel_without_schedstat_says_not_known(proc: Path) -> None:
     for thread in ("17", "18"):
         (proc / thread / "schedstat").unlink()
     threads = Threads(proc)
-    threads.look([17, 18])
+    threads.update([17, 18])
     assert (threads.run_ns, threads.wait_ns) == (None, None)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.launch.base import LaunchRequest, Limits, Stopped
+from harness.launch.base import LaunchRequest, Limits, StopReason
 from harness.launch.cpu_placement import place
 from harness.launch.monitor.canary import Canary
 from harness.launch.watch import CanaryLog, JobWatch, follow
@@ -37,7 +37,7 @@ class Stage:
     def prepare(self, placement: Placement) -> None:
         self.prepared += 1
 
-    def look(self, when: str, placement: Placement, folder: Path | None) -> CanaryReading:
+    def read(self, when: str, placement: Placement, folder: Path | None) -> CanaryReading:
         assert placement is PLACEMENT and folder == self.folder
         self.happened.append(f"{when}, gone on: {(self.folder / 'go-1').exists()}")
         return CanaryReading(when, 0, 0, 0, 0, None)
@@ -53,8 +53,8 @@ class Stage:
         self,
         script: Callable[[], None],
         seen: Progress = silent,
-        check: Callable[[], Stopped | None] = lambda: None,
-    ) -> Stopped | None:
+        check: Callable[[], StopReason | None] = lambda: None,
+    ) -> StopReason | None:
         ended = threading.Event()
 
         def run() -> None:
@@ -94,7 +94,7 @@ def test_the_machine_is_looked_at_before_a_paused_job_goes_on(stage: Stage) -> N
 
 
 def test_what_a_job_says_last_is_heard_after_its_end(stage: Stage) -> None:
-    assert stage.play(lambda: stage.say(pause=3)) == Stopped(
+    assert stage.play(lambda: stage.say(pause=3)) == StopReason(
         Outcome.BAD_OUTPUT, "the image asked for queries 3 out of turn; 0 of 6 are next"
     )
 
@@ -132,14 +132,14 @@ def test_a_job_that_takes_too_long_is_stopped(stage: Stage) -> None:
     done = threading.Event()
     stopped = stage.play(lambda: done.wait(20) and None)
     done.set()
-    assert stopped == Stopped(Outcome.TIMEOUT, "start took more than 0.2 s")
+    assert stopped == StopReason(Outcome.TIMEOUT, "start took more than 0.2 s")
 
 
 @pytest.mark.slow
 def test_a_job_is_stopped_for_a_reason_of_its_launchers(stage: Stage) -> None:
-    asked, done, why = [], threading.Event(), Stopped(Outcome.ENVELOPE_MISMATCH, "moved")
+    asked, done, why = [], threading.Event(), StopReason(Outcome.ENVELOPE_MISMATCH, "moved")
 
-    def check() -> Stopped | None:
+    def check() -> StopReason | None:
         asked.append(len(asked))
         return why if len(asked) > 2 else None
 
@@ -154,7 +154,7 @@ def test_a_job_is_stopped_for_a_reason_of_its_launchers(stage: Stage) -> None:
 def test_building_an_index_needs_no_look(stage: Stage) -> None:
     stage.job = replace(stage.job, spec=replace(stage.job.spec, kind="build"))
     looks = CanaryLog(stage, PLACEMENT, stage.job)  # type: ignore[arg-type]
-    looks.look("before")
+    looks.take("before")
     assert looks.taken == [] and stage.happened == [] and stage.prepared == 0
 
 
@@ -162,18 +162,18 @@ def test_the_first_look_meets_buffers_that_are_touched_already(stage: Stage, mon
     canary, untouched = Canary(), []
     work = canary._copy
     monkeypatch.setattr(canary, "_copy", lambda: (untouched.append(canary._buffers is None), work())[1])
-    CanaryLog(canary, place(1), stage.job).look("before")
+    CanaryLog(canary, place(1), stage.job).take("before")
     assert untouched == [False]
 
 
 def test_a_look_holds_the_gpus_of_a_job_that_has_some(stage: Stage) -> None:
     class Gpus:
-        def look(self) -> GpuReading:
+        def read(self) -> GpuReading:
             stage.happened.append("gpus")
             return GpuReading(345, ("gpu_idle",), 36)
 
     looks = CanaryLog(stage, PLACEMENT, stage.job, Gpus())  # type: ignore[arg-type]
-    looks.look("before")
-    stage.looks.look("after")
+    looks.take("before")
+    stage.looks.take("after")
     assert [reading.gpu for reading in (*looks.taken, *stage.looks.taken)] == [GpuReading(345, ("gpu_idle",), 36), None]
     assert stage.happened == ["before, gone on: False", "gpus", "after, gone on: False"]

@@ -55,18 +55,18 @@ def test_memory_sizes_are_read_in_bytes(text: str, expected: int) -> None:
 
 @pytest.mark.parametrize("text", ["1GB", "1.5GiB", "0GiB", "-1GiB", "GiB", "1024", "1gib", "", "1GiB1", "٣GiB"])
 def test_memory_that_is_none_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="no memory size"):
+    with pytest.raises(ValueError, match="not a memory size"):
         instances.parse_memory(text)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('[a]\ncpus = 1\nmemory = "4GB"\n', "key 'a.memory': '4GB' is no memory size"),
+        ('[a]\ncpus = 1\nmemory = "4GB"\n', "key 'a.memory': '4GB' is not a memory size"),
         ('[a]\ncpus = 0\nmemory = "4GiB"\n', "key 'a.cpus'"),
         ('[a]\nmemory = "4GiB"\n', "key 'a.cpus' is missing"),
         ('[a]\ncpus = 1\nmemory = "4GiB"\ngpu = 1\n', "unknown key 'a.gpu'; did you mean 'gpus'"),
-        ("cpus = 1\n", "key 'cpus' stands outside a profile"),
+        ("cpus = 1\n", "key 'cpus' is outside a profile"),
         ('["A b"]\ncpus = 1\nmemory = "4GiB"\n', "profile name 'A b'"),
         ("[a\n", "not valid TOML"),
     ],

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from harness.jobs.job_samples import Sample, clock_contradiction
-from harness.launch.base import Handed
-from harness.launch.monitor.traces import Reading
+from harness.launch.base import TrialTimes
+from harness.launch.monitor.traces import CounterReading
 from harness.records import Isolation, JobSpec, Query, ScenarioParams
 from tests.support import job_fixtures
 
@@ -38,9 +38,9 @@ class Trial:
         """Let each query take so long, the driver count so much of it, and the job wait so long for a CPU in all."""
         span_ns, go_ns = round(QUERIES * query_ms * MS), 10**9
         claimed_ns = sum(each.latency_ns for each in self.samples) if claimed_ms is None else round(claimed_ms * MS)
-        self.handed = Handed("trial-0", go_ns, go_ns + span_ns + 15 * MS, span_ns + 5 * MS, span_ns, claimed_ns)
+        self.handed = TrialTimes("trial-0", go_ns, go_ns + span_ns + 15 * MS, span_ns + 5 * MS, span_ns, claimed_ns)
         waited_ns = round(waited_ms * MS)
-        first = Reading(go_ns - MS, cpu_ns=7, steal_ns=0, wait_ns=7, throttled_ns=0, major_faults=0)
+        first = CounterReading(go_ns - MS, cpu_ns=7, steal_ns=0, wait_ns=7, throttled_ns=0, major_faults=0)
         used = replace(first, cpu_ns=7 + span_ns - waited_ns, wait_ns=7 + waited_ns)
         self.readings = (replace(first, t_ns=0, cpu_ns=0), first, replace(used, t_ns=go_ns + span_ns + 16 * MS))
 

@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from harness.analysis import results_folder, rows
+from harness.analysis import rows
 from harness.analysis.table import Validity
 from harness.pricing.prices import Snapshot
 from harness.records import Isolation, Outcome, Probe, ScenarioParams
 from harness.results.schema import Cell, Memory, Placement
 from tests.support import sample_records
 from tests.support.sample_records import FakeJob
-from tests.support.stored_jobs import MIB, QUERIES, Maker, one, samples
+from tests.support.stored_jobs import MIB, QUERIES, Maker, build_table, one, samples
 
 
 class Interleaved:
@@ -74,7 +74,7 @@ def test_the_jobs_of_a_cell_make_one_row(interleaved: Interleaved, snapshot: Sna
     assert row.measures["RR@10"].value == pytest.approx(0.5)
     assert row.at_most_s["p95"].value == pytest.approx(3.54e-3, rel=0.02)
     assert row.at_most_s["p99"].reason == "p99 needs 662 queries, timed 140"
-    assert results_folder.build(reversed(jobs), snapshot=snapshot).rows == (row,)
+    assert build_table(reversed(jobs), snapshot=snapshot).rows == (row,)
 
 
 def test_jobs_that_are_not_there_make_a_row_noisy(interleaved: Interleaved, snapshot: Snapshot) -> None:
@@ -125,7 +125,7 @@ def test_verdicts_say_what_a_row_says_and_read_no_runs(
     for job in drifting:
         (job.folder / "run.trec.gz").write_bytes(b"no run at all")
     found = rows.verdicts([*drifting, failed])
-    row = results_folder.build([*drifting, failed], snapshot=snapshot).rows[0]
+    row = build_table([*drifting, failed], snapshot=snapshot).rows[0]
     verdict = found[drifting[0].result.spec.cell, Isolation.CONTAINER]
     assert (verdict.validity, verdict.transient) == (row.validity, row.transient) == (Validity.NOISY, True)
     assert verdict.reasons == row.notes
@@ -213,7 +213,7 @@ def test_stages_of_a_stage_are_not_counted_twice(make: Maker, snapshot: Snapshot
 
 def test_where_the_harness_was_placed_is_a_reason_not_a_note(make: Maker, snapshot: Snapshot) -> None:
     shared = Placement((0, 1), (0,), True, (0, 1), False)
-    table = results_folder.build([make(profile="cpu2-mem4", changes={"placement": shared})], snapshot=snapshot)
+    table = build_table([make(profile="cpu2-mem4", changes={"placement": shared})], snapshot=snapshot)
     assert not [note for note in table.notes if "sampling" in note]
     assert table.rows[0].validity is Validity.NOISY
     assert table.rows[0].harness_apart is False

@@ -1,0 +1,366 @@
+"""Cached rows are used for exactly these files, read by exactly this code; otherwise only changed cells are rebuilt."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from harness.analysis import cell_summary, results_folder, row_cache, row_pricing
+from harness.analysis.row_cache import CellRow, RowCache, RowSet
+from harness.analysis.table import Overhead, Row, Table, Timing, Validity
+from harness.errors import FileError
+from harness.evaluation.per_query import SHARES, PerQuery
+from harness.records import Envelope, Isolation, Outcome
+from harness.results.reader import RUN
+from harness.stats import Estimate
+from tests.support import publisher, sample_records
+from tests.support.publisher import Made
+
+VALUES = PerQuery("k1", ("q1", "q2"), np.array([0.1 + 0.2, np.nan]), {"RR@10": np.array([1.0, 1 / 3])}, tuple(SHARES))
+ROW = sample_records.row(
+    latency_mean_s=Estimate(0.1 + 0.2, 1e-9, None, "said"),
+    stages_s={"search": Timing(Estimate(1e-3), Estimate(None, reason="none"))},
+    measures={"RR@10": Estimate(1 / 3, 0.1, 0.5)},
+    build_envelope=Envelope("cpu2-mem4", 2, 4 << 30),
+    notes=("a note", 'ä \u2028 and , ] " \\'),
+    index_bytes=(1 << 53) + 1,
+)
+OVERHEAD = Overhead("suite", "cpu1", Isolation.CONTAINER, Outcome.OK, None, Validity.CLEAN, (), "k0", Estimate(1e-4))
+TABLE = Table((ROW, sample_records.row(key="k2", suite="other")), ("RR@10",), overhead=(OVERHEAD,))
+BUILT = RowSet(TABLE, (CellRow(ROW, "stamp", replace(VALUES, key=ROW.per_query_key)), CellRow(TABLE.rows[1])))
+
+
+class Folder:
+    """A results folder whose rows are counted each time they are built."""
+
+    def __init__(self, place: Path) -> None:
+        self.root, self.home = place / "results", place / "cache"
+        self.job = self.root / "suite" / "bm25" / "set" / "single_stream" / "cpu1" / "k1"
+        self.job.mkdir(parents=True)
+        for name in ("result.json", "samples.parquet", "run.trec.gz", "log.txt.gz"):
+            (self.job / name).write_text(name)
+        for name in ("qrels", "samples"):
+            (self.root / "suite" / name).mkdir()
+            (self.root / "suite" / name / "x.gz").write_text(name)
+        self.built = 0
+
+    def cache(self, *measures: str, root: Path | None = None) -> RowCache:
+        return RowCache(self.home, root or self.root, measures or ("RR@10",))
+
+    def rows(self, *measures: str, root: Path | None = None) -> Table:
+        cache = self.cache(*measures, root=root)
+        if (table := cache.table()) is not None:
+            return table
+        self.built += 1
+        cache.write(BUILT)
+        return BUILT.table
+
+    @property
+    def file(self) -> Path:
+        (path,) = (self.home / "tables").glob("*.rows.parquet")
+        return path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    made = Folder(tmp_path)
+    assert made.rows() == TABLE and made.built == 1
+    return made
+
+
+def test_rows_come_back_to_the_last_bit(folder: Folder) -> None:
+    assert folder.rows() == TABLE
+    assert folder.built == 1
+    for row, again in zip(TABLE.rows, folder.rows().rows, strict=True):
+        assert {field.name: type(getattr(again, field.name)) for field in fields(Row)} == {
+            field.name: type(getattr(row, field.name)) for field in fields(Row)
+        }
+
+
+def _rewrite(path: Path) -> None:
+    """Other content of the same length, and the time set back."""
+    before = path.stat()
+    while path.stat().st_ctime_ns == before.st_ctime_ns:  # the kernel's clock ticks every few milliseconds
+        path.write_text("y" * before.st_size)
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def _replace(path: Path) -> None:
+    """Another file of the same name, length and time."""
+    before, content = path.stat(), path.read_bytes()
+    other = path.with_name("other")
+    other.write_bytes(content[::-1])
+    os.utime(other, ns=(before.st_atime_ns, before.st_mtime_ns))
+    other.replace(path)
+
+
+CHANGES: list[Callable[[Folder], object]] = [
+    lambda f: (f.job / "result.json").write_text("RESULT.json"),
+    lambda f: (f.job / "samples.parquet").write_text("longer than it was"),
+    lambda f: os.utime(f.job / "run.trec.gz", ns=(0, 0)),
+    lambda f: (f.job / "run.trec.gz").unlink(),
+    lambda f: _replace(f.job / "samples.parquet"),
+    lambda f: _rewrite(f.job / "samples.parquet"),
+    lambda f: f.job.rename(f.job.with_name("k2")),
+    lambda f: ((f.job.with_name("k2")).mkdir(), (f.job.with_name("k2") / "result.json").write_text("x")),
+    lambda f: (f.root / "suite" / "qrels" / "x.gz").write_text("judged otherwise"),
+    lambda f: (f.root / "suite" / "samples" / "x.gz").unlink(),
+    lambda f: (f.root / "suite" / "qrels" / "y.gz").write_text("more"),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_any_change_of_a_stored_file_rebuilds_rows_once(folder: Folder, change: Callable[[Folder], object]) -> None:
+    change(folder)
+    folder.rows()
+    assert folder.built == 2
+    folder.rows()
+    assert folder.built == 2
+
+
+def test_files_that_rows_are_not_made_of_may_change(folder: Folder) -> None:
+    (folder.job / "log.txt.gz").write_text("another log")
+    (folder.root / "suite" / "report.md").write_text("a report")
+    staging = folder.root / "suite" / ".staging" / "job"
+    staging.mkdir(parents=True)
+    (staging / "result.json").write_text("in the making")
+    folder.rows()
+    assert folder.built == 1
+
+
+def test_judgements_above_the_folder_count_too(folder: Folder) -> None:
+    folder.rows(root=folder.job.parent)
+    (folder.root / "suite" / "qrels" / "x.gz").write_text("judged otherwise")
+    folder.rows(root=folder.job.parent)
+    assert folder.built == 3
+
+
+def test_other_measures_folders_and_judgements_are_other_rows(folder: Folder) -> None:
+    folder.rows("nDCG@10")
+    folder.rows(root=folder.root / "suite")
+    assert folder.built == 3
+    assert len(list((folder.home / "tables").glob("*.rows.parquet"))) == 3
+    assert RowCache(folder.home, folder.root, ("RR@10",), "other qrels").table() is None
+
+
+def test_other_code_rebuilds_rows(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_cache, "_code", lambda: "changed")
+    folder.rows()
+    assert folder.built == 2
+
+
+def test_the_code_is_every_source_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "__init__.py").write_text("")
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below" / "one.py").write_text("a = 1")
+    monkeypatch.setattr(row_cache.harness, "__file__", str(tmp_path / "__init__.py"))
+    before = row_cache._code.__wrapped__()
+    assert row_cache._code.__wrapped__() == before
+    (tmp_path / "below" / "one.py").write_text("a = 2")
+    assert row_cache._code.__wrapped__() != before
+
+
+def _flip(content: bytes, place: int) -> bytes:
+    return content[:place] + bytes([content[place] ^ 255]) + content[place + 1 :]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: content[: len(content) // 2],
+        lambda content: b"",
+        lambda content: _flip(content, 60),
+        lambda content: _flip(content, len(content) // 4),
+        lambda content: b"\xff\xfe" + content,
+        lambda content: content[:-9] + b"\x00" * 9,
+        lambda content: b'{"rows": []}',
+    ],
+)
+def test_a_damaged_file_is_ignored_and_written_again(folder: Folder, damage: Callable[[bytes], bytes]) -> None:
+    folder.file.write_bytes(damage(folder.file.read_bytes()))
+    assert folder.rows() == TABLE and folder.built == 2
+    folder.rows()
+    assert folder.built == 2
+
+
+def test_no_flipped_byte_changes_a_row(folder: Folder) -> None:
+    whole = folder.file.read_bytes()
+    cache = folder.cache()
+    for place in range(0, len(whole), 97):
+        folder.file.write_bytes(_flip(whole, place))
+        assert cache.table() in (None, TABLE), place
+
+
+def test_a_file_of_other_columns_is_ignored(folder: Folder) -> None:
+    content = pq.read_table(folder.file)
+    for other in (
+        content.drop_columns(["system"]).append_column("system", content.column("cpus")),
+        content.drop_columns(["measures"]).append_column("measures", content.column("system")),
+    ):
+        pq.write_table(other.replace_schema_metadata(content.schema.metadata), folder.file)
+        assert folder.cache().table() is None
+
+
+def test_another_users_file_is_ignored(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    uid = os.getuid() + 1
+    monkeypatch.setattr(row_cache.os, "getuid", lambda: uid)
+    folder.rows()
+    assert folder.built == 2
+
+
+def test_a_cache_that_cannot_be_written_is_logged_once_and_stops_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    made = Folder(tmp_path)
+    made.home.write_text("no folder")
+    assert made.rows() == TABLE
+    assert [message.partition(": ")[2].partition(";")[0] for message in caplog.messages] == [
+        "cannot be written: Not a directory"
+    ]
+
+
+def test_rows_that_no_column_can_hold_are_logged_and_stop_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    made = Folder(tmp_path)
+    huge = replace(ROW, index_bytes=1 << 70)
+    made.cache().write(RowSet(Table((huge,), ()), (CellRow(huge),)))
+    assert len(caplog.messages) == 1 and "cannot be written" in caplog.messages[0]
+
+
+def test_rows_of_a_folder_that_changed_meanwhile_are_not_cached(tmp_path: Path) -> None:
+    made = Folder(tmp_path)
+    cache = made.cache()
+    (made.job / "result.json").write_text("a run stored this")
+    cache.write(BUILT)
+    assert not (made.home / "tables").exists()
+
+
+def test_nothing_is_left_half_written(folder: Folder) -> None:
+    names = {path.name for path in (folder.home / "tables").iterdir()}
+    stem = folder.file.name.partition(".")[0]
+    assert names == {f"{stem}.rows.parquet", f"{stem}.queries.parquet"}
+
+
+def test_values_by_query_come_back_to_the_last_bit(folder: Folder) -> None:
+    (again,) = (folder.cache().per_query() or {}).values()
+    assert (again.key, again.query_ids, again.quantiles_s) == (ROW.key, VALUES.query_ids, VALUES.quantiles_s)
+    np.testing.assert_array_equal(again.latency_s, VALUES.latency_s)
+    np.testing.assert_array_equal(again.measures["RR@10"], VALUES.measures["RR@10"])
+
+
+@pytest.mark.parametrize("spoil", [Path.unlink, lambda path: path.write_bytes(b"PAR1")])
+def test_lost_values_by_query_are_missing_not_empty(folder: Folder, spoil: Callable[[Path], None]) -> None:
+    spoil(folder.file.with_name(folder.file.name.replace(".rows.", ".queries.")))
+    assert folder.cache().per_query() is None
+    assert folder.cache().cells() == {}
+
+
+def test_some_columns_leave_the_others_missing(folder: Folder) -> None:
+    table = folder.cache().table(row_pricing.COLUMNS)
+    assert table is not None and table.measures == TABLE.measures
+    for row, whole in zip(table.rows, TABLE.rows, strict=True):
+        assert row.notes == () and row.stages_s == {}
+        for name in row_pricing.COLUMNS:
+            assert getattr(row, name) == getattr(whole, name)
+
+
+def test_a_folder_that_cannot_be_read_is_named(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(path: str) -> None:
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(row_cache.os, "scandir", closed)
+    with pytest.raises(FileError, match="results: cannot be read: Permission denied; see to its permissions"):
+        folder.rows()
+
+
+@pytest.fixture
+def summarised(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The systems whose samples are read."""
+    systems: list[str] = []
+    real = cell_summary.summarise
+
+    def summarise(jobs: Any, **options: Any) -> Any:
+        systems.append(jobs[0].result.spec.cell.system)
+        return real(jobs, **options)
+
+    monkeypatch.setattr(cell_summary, "summarise", summarise)
+    yield systems
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    root = tmp_path / "results"
+    publisher.put(
+        root, Made("a", 2.0, (1, 2)), Made("b", 5.0, (0, 2)), Made("dead", 1.0, outcome=publisher.Outcome.OOM)
+    )
+    return root
+
+
+def test_only_cells_with_new_files_are_rebuilt(results: Path, summarised: list[str], tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    results_folder.load_rows(results, cache=cache)
+    assert sorted(summarised) == ["a", "b"]
+    summarised.clear()
+    publisher.put(results, Made("c", 9.0))
+    after = results_folder.load_rows(results, cache=cache)
+    assert summarised == ["c"]
+    summarised.clear()
+    assert after == results_folder.load_rows(results, cache=cache) == results_folder.load_rows(results)
+    assert sorted(summarised) == ["a", "b", "c"], "without a cache rows are built each time"
+    by_query = results_folder.load_per_query(results, cache=cache)
+    anew = results_folder.load_per_query(results)
+    assert by_query.keys() == anew.keys()
+    for name, values in by_query.items():
+        assert values.latency_s.tolist() == anew[name].latency_s.tolist()
+        assert values.measures["nDCG@10"].tolist() == anew[name].measures["nDCG@10"].tolist()
+
+
+def test_a_verdict_that_depends_on_other_cells_is_renewed(results: Path, tmp_path: Path) -> None:
+    """A slow machine is slow against the median of all jobs, so a row's validity may change while its cell does not."""
+    cache = tmp_path / "cache"
+    results_folder.load_rows(results, cache=cache)
+    publisher.put(results, *(Made(f"more{number}", 2.0, canary_s=0.02) for number in range(4)))
+    after = results_folder.load_rows(results, cache=cache)
+    assert after == results_folder.load_rows(results)
+
+
+def test_a_changed_run_rebuilds_its_cell(results: Path, summarised: list[str], tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    results_folder.load_rows(results, cache=cache)
+    summarised.clear()
+    path = next((results / "quick" / "a").rglob(RUN))
+    path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes()).replace(b"right", b"other")))
+    after = results_folder.load_rows(results, cache=cache)
+    assert summarised == ["a"]
+    assert after == results_folder.load_rows(results)
+
+
+@pytest.mark.parametrize("ending", [".rows.parquet", ".queries.parquet"])
+def test_a_damaged_file_rebuilds_all_cells(results: Path, summarised: list[str], tmp_path: Path, ending: str) -> None:
+    cache = tmp_path / "cache"
+    results_folder.load_rows(results, cache=cache)
+    (path,) = (cache / "tables").glob(f"*{ending}")
+    path.write_bytes(path.read_bytes()[:-7])
+    summarised.clear()
+    publisher.put(results, Made("c", 9.0))
+    results_folder.load_rows(results, cache=cache)
+    assert sorted(summarised) == ["a", "b", "c"]
+
+
+def test_other_measures_rebuild_all_cells(results: Path, summarised: list[str], tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    results_folder.load_rows(results, cache=cache)
+    summarised.clear()
+    assert results_folder.load_rows(results, ("P@1",), cache=cache).measures == ("P@1",)
+    assert sorted(summarised) == ["a", "b"]
