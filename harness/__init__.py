@@ -1,8 +1,8 @@
-"""harness: what a retrieval system costs and what it is worth.
+"""harness: measure the cost and the effectiveness of retrieval systems.
 
 ``harness.load(results)`` gives stored results as a data frame, ``harness.load_samples(results)`` their raw samples.
 
-This file is copied into every system image, where nothing else of the host's is: importing it imports nothing.
+This file is copied into every system image, without the host's modules: importing it imports nothing.
 """
 
 __version__ = "0.1.0"
@@ -11,7 +11,7 @@ _LATER = ("load", "load_samples")
 
 
 def __getattr__(name: str) -> object:
-    """What needs pandas is imported when somebody asks for it."""
+    """Import a function that needs pandas when it is first used."""
     if name not in _LATER:
         raise AttributeError(f"module 'harness' has no attribute {name!r}")
     import importlib

@@ -1,14 +1,14 @@
-"""Everything that harness raises on purpose.
+"""The errors that harness raises on purpose.
 
 HarnessError                 one line for the user; knows its exit code
-├── UsageError          (2)  what was asked for cannot be done as asked
+├── UsageError          (2)  the request cannot be met
 │   ├── FileError       (2)  a file is missing, unreadable or wrong: names file, place and fix
-│   └── UnknownName     (2)  no such system, profile, dataset ...; offers the nearest name
+│   └── UnknownName     (2)  no system, profile, dataset ... has this name; offers the nearest
 ├── EngineError         (1)  the Docker engine does not answer or refuses
 ├── ImageError          (1)  an image or one of its assets could not be made
-├── JobError            (1)  one job went wrong in a way that is stored as its outcome
+├── JobError            (1)  one job failed; the failure is stored as its outcome
 ├── StoreError          (1)  the results folder cannot be written, read or locked
-└── AwsError            (1)  AWS refuses, is not reached, or something of it is not as it was left; knows the code
+└── AwsError            (1)  AWS refuses or cannot be reached, or a resource has changed; knows the code
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from harness.records import Outcome
 
 
 class HarnessError(Exception):
-    """Base of all; its text is one line that says what, why and what to do."""
+    """Base class; its text is one line: the problem, its cause, the next step."""
 
     exit_code = 1
 
 
 class UsageError(HarnessError):
-    """The request itself is wrong."""
+    """A request that cannot be met."""
 
     exit_code = 2
 
 
 class FileError(UsageError):
-    """A file that the user gave is missing or wrong."""
+    """A missing or wrong file of the user."""
 
 
 class UnknownName(UsageError):
-    """A name that nothing is known by."""
+    """An unknown name."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str], hint: str = "") -> None:
         names = sorted(known)
@@ -45,19 +45,19 @@ class UnknownName(UsageError):
 
 
 class EngineError(HarnessError):
-    """The container engine does not do its part."""
+    """A failure of the container engine."""
 
 
 class ImageError(HarnessError):
-    """An image could not be built."""
+    """A failed build of an image."""
 
 
 class StoreError(HarnessError):
-    """The results folder does not do its part."""
+    """A failure of the results folder."""
 
 
 class AwsError(HarnessError):
-    """AWS does not do its part.  ``code`` is its own error code, or one of ours (``ExpiredToken``, ``AccessDenied``,
+    """A failure of AWS.  ``code``: AWS's error code, or one of ours (``ExpiredToken``, ``AccessDenied``,
     ``NoCredentials``, ``Busy``, ``ClockSkew``, ``Unreached`` ...).
     """
 
@@ -67,7 +67,7 @@ class AwsError(HarnessError):
 
 
 class JobError(HarnessError):
-    """One job failed; carries the outcome that is stored for it."""
+    """A failed job, with the outcome that is stored for it."""
 
     def __init__(self, outcome: Outcome, detail: str) -> None:
         super().__init__(detail)
@@ -76,6 +76,6 @@ class JobError(HarnessError):
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """``; did you mean 'x'?`` for the nearest known name, or nothing."""
+    """Return ``; did you mean 'x'?`` for the nearest known name, or nothing."""
     near = difflib.get_close_matches(name, list(known), n=1)
     return f"; did you mean {near[0]!r}?" if near else ""

@@ -1,9 +1,9 @@
-"""Fetch today's prices from AWS into a new snapshot.  harness itself never does: it reads what lies here.
+"""Fetch today's prices from AWS into a new snapshot.  The harness itself only reads them.
 
     python -m instance_profiles.fetch_prices list [--region us-east-1]     no account needed
     python -m instance_profiles.fetch_prices spot [--region us-east-1]     needs AWS credentials
 
-``docs/reference/prices.md`` says what comes out.  Needs ``ijson`` and ``boto3`` (development packages of this project).
+``docs/reference/prices.md`` describes the files.  Needs ``ijson`` and ``boto3`` (development packages of this project).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ into_option = click.option(
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
-    """Fetch a new price snapshot; those that are here never change."""
+    """Fetch a new price snapshot; existing snapshots never change."""
 
 
 @main.command("list")
@@ -61,7 +61,7 @@ def spot(region: str, into: Path, endpoint: str | None) -> None:
 
 
 def _add(fetch: Callable[[], Addition], into: Path) -> None:
-    """Fetch, write, tell; what goes wrong is one line, and then nothing was written."""
+    """Fetch and write prices; a failure is one line, and writes nothing."""
     try:
         addition = fetch()
         _say(addition, addition.write(into))

@@ -8,7 +8,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from harness.progress import bar, duration, hidden, shown, task
+from harness.progress import bar, duration, filtering, hidden, part_of, shown, task
 
 log = logging.getLogger("harness.tests")
 
@@ -105,3 +105,22 @@ def test_a_later_console_takes_over() -> None:
                 pass
         log.info("four")
     assert (before.getvalue(), file.getvalue()) == ("four\n", "one\n")
+
+
+def test_part_of_counts_steps_of_the_whole() -> None:
+    steps: list[tuple[int, int, str]] = []
+
+    def take(done: int, total: int = 0, phase: str = "", /) -> None:
+        steps.append((done, total, phase))
+
+    for number in range(2):
+        part_of(take, number, 2)(3, 10, "judging")
+    assert steps == [(3, 20, "judging"), (13, 20, "judging")]
+
+
+def test_filtering_hides_and_changes_messages() -> None:
+    screen, file = console(terminal=False)
+    with shown(screen), filtering(lambda text: None if "secret" in text else text.upper()):
+        log.info("secret")
+        log.info("plain %s", "text")
+    assert file.getvalue() == "PLAIN TEXT\n"

@@ -30,10 +30,6 @@ def kendall_tau(a: Mapping[str, float], b: Mapping[str, float]) -> float | None:
     return float(np.sum(one * other)) / known**0.5 if known else None
 
 
-# MERGED harness.analysis.rank_correlation: Which of two systems is better, for every two, in one order or in many; and the ranks that
-# follow.
-
-
 Floats = NDArray[np.float64]
 
 # Means that differ by less are equal: the same values, summed in another order.

@@ -80,27 +80,27 @@ def _stack_options(command: Command) -> Command:
 @batch.command()
 @_stack_options
 @click.option("--subnet", "subnets", multiple=True, help="Subnet of the instances; repeatable.  [default: the VPC's]")
-def up(connections: Connections, wanted: StackRequirements, subnets: tuple[str, ...]) -> None:
+def up(connections: Connections, requirements: StackRequirements, subnets: tuple[str, ...]) -> None:
     """Deploy SUITE's CloudFormation stack for AWS Batch; a second call changes only what differs."""
-    work, region = wanted.options.work, wanted.options.region
+    work, region = requirements.options.work, requirements.options.region
     connections.expect_owner(work.bucket)
-    found = account.find(connections, work, region)
-    if found is None:
+    roles = account.find(connections, work, region)
+    if roles is None:
         raise UsageError(
             f"{work} has no stack of roles in {region}; an administrator makes it: `harness ec2 up {work}`"
         )
     owner = clients.owner(connections, config.cache_folder())
-    suite_stack.up(connections, wanted, found, owner, subnets)
+    suite_stack.up(connections, requirements, roles, owner, subnets)
     click.echo(
-        f"costs nothing until `harness run ... --launcher batch`; `harness batch down {wanted.suite}` removes it"
+        f"costs nothing until `harness run ... --launcher batch`; `harness batch down {requirements.suite}` removes it"
     )
 
 
 @batch.command()
 @_stack_options
-def template(_connections: Connections, wanted: StackRequirements, _subnets: tuple[str, ...]) -> None:
+def template(_connections: Connections, requirements: StackRequirements, _subnets: tuple[str, ...]) -> None:
     """Print the CloudFormation template that `harness batch up` deploys."""
-    click.echo(suite_stack.template(wanted), nl=False)
+    click.echo(suite_stack.template(requirements), nl=False)
 
 
 @batch.command()
@@ -123,8 +123,8 @@ def down(suite: str, region: str | None) -> None:
 def cancel(suite: str, region: str | None) -> None:
     """End all jobs of SUITE that wait or run, and wait until they have ended; finished jobs are kept."""
     connections = _connected(region)
-    found = cloudformation.find(connections, suite_stack.stack_name(_name(suite)))
-    ended, left = suite_stack.cancel(connections, found) if found else (0, 0)
+    deployed = cloudformation.find(connections, suite_stack.stack_name(_name(suite)))
+    ended, left = suite_stack.cancel(connections, deployed) if deployed else (0, 0)
     click.echo(f"{ended} jobs ended" + (f", {left} still end: give the same command again" if left else ""))
     sys.exit(1 if left else 0)
 

@@ -163,14 +163,14 @@ def _file_pairs(compared: Sequence[str]) -> list[tuple[Path, Path]]:
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise UsageError(f"{option} is of stored results, and {' and '.join(compared)} are run files; leave it out")
     # Path.glob takes no absolute patterns.
-    found = [[Path(path) for path in sorted(glob.glob(name)) or [name]] for name in compared]  # noqa: PTH207
-    for number, paths in enumerate(found):
+    named = [[Path(path) for path in sorted(glob.glob(name)) or [name]] for name in compared]  # noqa: PTH207
+    for number, paths in enumerate(named):
         for path in paths:
             if not trec_lines.is_readable(path):
                 why = "is a folder" if path.is_dir() else "no such file"
-                side = f" for {'AB'[number]}" if len(found) == 2 else ""
+                side = f" for {'AB'[number]}" if len(named) == 2 else ""
                 raise FileError(f"{path}: {why}; name a run file{side}, or stored rows for A and B")
-    sides = found if len(found) == 2 else [[path for paths in found for path in paths]] * 2
+    sides = named if len(named) == 2 else [[path for paths in named for path in paths]] * 2
     pairs: dict[frozenset[Path], tuple[Path, Path]] = {}
     for one in sides[0]:
         for other in sides[1]:
@@ -205,19 +205,19 @@ def _run_files(
     with bar("compare", "judging") as step:
         evaluated = evaluate_runs.evaluate_runs(runs, measures, step)
     chosen = _chosen(by, evaluated.measures)
-    asked = QueryChoice(chosen, count, runs.queries) if chosen else None
+    choice = QueryChoice(chosen, count, runs.queries) if chosen else None
     made = []
     for pair in files.pairs:
         one, two = (name_of[path.resolve()] for path in pair)
-        each = comparison.compare_runs(
+        compared = comparison.compare_runs(
             (f"{one}/{runs.dataset}", f"{two}/{runs.dataset}"),
             (evaluated.evaluations[one], evaluated.evaluations[two]),
             (evaluated.by_query[one], evaluated.by_query[two]),
             evaluated.measures,
-            asked,
+            choice,
         )
-        a, b = replace(each.a, flagged=evaluated.flagged[one]), replace(each.b, flagged=evaluated.flagged[two])
-        made.append(replace(each, a=a, b=b))
+        a, b = replace(compared.a, flagged=evaluated.flagged[one]), replace(compared.b, flagged=evaluated.flagged[two])
+        made.append(replace(compared, a=a, b=b))
     return made, evaluated.notes
 
 

@@ -60,13 +60,13 @@ def up(
     Boxes may be of the instance types of these suites; of no suite: of all hardware profiles.  Nothing of it costs
     money but the bucket's content.  A second call changes only what differs.
     """
-    connections, place = Connections(region), parse_uri(work)
-    here = _region(connections)
-    types = _types(suites, instances, here)
+    connections, folder = Connections(region), parse_uri(work)
+    region_name = _region(connections)
+    types = _types(suites, instances, region_name)
     owner = clients.owner(connections, config.cache_folder())
-    account.up(connections, place, here, owner, types, subnet=subnet, agent_image=agent_image)
-    there = f" --subnet {subnet}" if subnet else ""
-    click.echo(f"next: harness run SUITE --launcher ec2 --work {place}{there} --dry-run")
+    account.up(connections, folder, region_name, owner, types, subnet=subnet, agent_image=agent_image)
+    subnet_option = f" --subnet {subnet}" if subnet else ""
+    click.echo(f"next: harness run SUITE --launcher ec2 --work {folder}{subnet_option} --dry-run")
 
 
 @ec2.command()
@@ -88,9 +88,13 @@ def template(
 
     Its roles need the boundary, which an administrator makes once: `--policy boundary`.
     """
-    place, here = parse_uri(work), _region(Connections(region))
-    types = _types(suites, instances, here)
-    text = account.policy(policy, place, here, types) if policy else account.template(place, here, types, agent_image)
+    folder, region_name = parse_uri(work), _region(Connections(region))
+    types = _types(suites, instances, region_name)
+    text = (
+        account.policy(policy, folder, region_name, types)
+        if policy
+        else account.template(folder, region_name, types, agent_image)
+    )
     click.echo(text, nl=False)
 
 
@@ -99,19 +103,21 @@ def _types(suites: tuple[Path, ...], named: tuple[str, ...], region: str) -> lis
     snapshot = prices.snapshot(region=f"aws/{region}", term="on-demand")
     for name in named:
         machines.check_known(name, types_of_instances.read_instances("aws"))
-    found = set(named)
+    types = set(named)
     for path in suites:
-        found |= {box.name for box in machines.of_suite(suite.load(path), snapshot, MachineChoice()).values()}
+        types |= {machine.name for machine in machines.of_suite(suite.load(path), snapshot, MachineChoice()).values()}
     for name, envelope in ({} if suites else types_of_instances.hardware_profiles()).items():
         with suppress(UsageError):  # no type of the region has room for it
-            found.add(machines.choose({name: envelope}, snapshot, MachineChoice(), {})[name].name)
-    return sorted(found)
+            types.add(machines.choose({name: envelope}, snapshot, MachineChoice(), {})[name].name)
+    return sorted(types)
 
 
 @ec2.command()
 @_work_argument
 @_region_option
-@click.option("--results-too", is_flag=True, help="Delete the objects below the work place too: inputs, runs, workers.")
+@click.option(
+    "--results-too", is_flag=True, help="Delete the objects below the work folder too: inputs, runs, workers."
+)
 def down(work: str, region: str | None, results_too: bool) -> None:
     """Remove what `harness ec2 up` made.  Refuses while an instance is alive, in any region."""
     connections = Connections(region)
@@ -126,13 +132,13 @@ def down(work: str, region: str | None, results_too: bool) -> None:
 def ls(work: str | None, region: str | None, all_owners: bool) -> None:
     """List your instances and left-over disks, in all regions."""
     connections = Connections(region)
-    found, owner = _found(connections, region, all_owners)
+    found, owner = _inspect(connections, region, all_owners)
     _show(found, owner)
     runs = _open_runs(connections, work) if work is not None else []
     for run in runs:
         jobs = sum(len(part.jobs) for part in run.parts)
         click.echo(f"open run {run.run_id}: {jobs} jobs, {run.region}; the `harness run` that began it goes on with it")
-    failed = _told(found, {run.region for run in runs} | {region or _region(connections)})
+    failed = _unread_regions(found, {run.region for run in runs} | {region or _region(connections)})
     for line in failed:
         click.echo(f"harness: not looked at: {line}", err=True)
     sys.exit(1 if failed else 0)
@@ -151,15 +157,15 @@ def reap(work: str | None, region: str | None, all_owners: bool, yes: bool) -> N
     Finished jobs stay in S3: the `harness run` that launched them fetches them.  Exit code 1 if anything is left.
     """
     connections = Connections(region)
-    found, owner = _found(connections, region, all_owners)
+    found, owner = _inspect(connections, region, all_owners)
     _show(found, owner)
-    wanted = {region or _region(connections)}
+    regions = {region or _region(connections)}
     if work is not None:
         try:
-            wanted |= {run.region for run in _open_runs(connections, work)}
+            regions |= {run.region for run in _open_runs(connections, work)}
         except AwsError as error:  # nothing is less to be ended for it
             click.echo(f"harness: {error}", err=True)
-    left = _told(found, wanted)
+    left = _unread_regions(found, regions)
     if not found.empty:
         agree(yes, f"end {len(found.instances)} instances and delete {len(found.volumes)} disks?")
         left += instances.end_all(connections, found)
@@ -177,7 +183,7 @@ def _region(connections: Connections) -> str:
     return region
 
 
-def _found(connections: Connections, region: str | None, all_owners: bool) -> tuple[OwnedResources, str]:
+def _inspect(connections: Connections, region: str | None, all_owners: bool) -> tuple[OwnedResources, str]:
     owner = clients.owner(connections, config.cache_folder())
     return instances.look(connections, region, None if all_owners else owner), owner
 
@@ -206,7 +212,7 @@ def _show(found: OwnedResources, owner: str) -> None:
         )
 
     head = ("region", "id", "type", "state", "run", "part", "ends by", "whose")
-    rows = [row(box) for box in sorted(found.instances, key=lambda each: (each.region, each.launched))]
+    rows = [row(box) for box in sorted(found.instances, key=lambda box: (box.region, box.launched))]
     rows += [
         (volume.region, volume.volume_id, f"{volume.gib} GiB disk", "left over", "", "", "", mine(volume.tags))
         for volume in found.volumes
@@ -214,17 +220,17 @@ def _show(found: OwnedResources, owner: str) -> None:
     columns(head, rows)
 
 
-def _told(found: OwnedResources, wanted: set[str]) -> list[str]:
-    """Say which regions a policy closes to the account; the others that were not seen, and those of ``wanted``."""
-    closed = [each for each in found.failed if each.denied and each.region not in wanted]
+def _unread_regions(found: OwnedResources, needed: set[str]) -> list[str]:
+    """Print the regions that a policy closes to the account; return a line for each other unread region."""
+    closed = [failure for failure in found.failed if failure.denied and failure.region not in needed]
     if closed:
-        names = ", ".join(each.region for each in closed)
+        names = ", ".join(failure.region for failure in closed)
         click.echo(f"closed to you by a policy, and not looked at: {names}")
-    return [str(each) for each in found.failed if each not in closed]
+    return [str(failure) for failure in found.failed if failure not in closed]
 
 
 def _open_runs(connections: Connections, work: str) -> list[CloudRun]:
-    """Runs that lie there; none where the bucket is gone, or was never made."""
+    """Return the open runs below a folder; none without the bucket."""
     try:
         return journal.open_runs(Objects(connections, parse_uri(work)))
     except AwsError as error:

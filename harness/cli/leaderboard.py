@@ -18,9 +18,9 @@ from harness.cli.options import PriceSelection, cache_option, price_options, rec
 from harness.cli.output import PAGE, PICTURES, format_option, picture_output_option, show, show_page
 from harness.cli.stored_results import StoredResults, draw, judging_options, measures_for
 from harness.errors import UsageError
-from harness.report import page as html_page
 from harness.report import writers
 from harness.report.leaderboard import leaderboard_document
+from harness.report.page import check_view, view_fragment
 
 WEIGHTS = "accuracy=0.5,cost=0.25,latency=0.25"
 
@@ -161,14 +161,14 @@ def leaderboard(
         bounds=_bounds(at_most, at_least),
     )
     if form == PAGE:
-        html_page.check_view(query)
+        check_view(query)
     per_query = stored.per_query()
     board = boards.build(table, per_query, query)
     if form in PICTURES:
         rows = tuple(row for row in table.rows if axes.comparison_group(row) == board.place)
         draw(replace(table, rows=rows), per_query, query, form, output, ("ranks", "winners", "cost"))
     elif form == PAGE:
-        show_page(stored.page(html_page.view_fragment(query, board.place)), output)
+        show_page(stored.page(view_fragment(query, board.place)), output)
     else:
         show(writers.write(leaderboard_document(board), form), output)
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from harness.aws.clients import is_s3
 from harness.errors import HarnessError
 from harness.progress import bar, filtering
-from harness.results.store import Shelf
+from harness.results.store import ResultPublisher
 
 # Names of harness.aws.results.mirror.FileSelection, which is imported only for results in S3.
 Files = Literal["RECORDS", "FIGURES", "ALL"]
@@ -26,7 +26,7 @@ class ResultsLocation:
 
     folder: Path
     cache: Path
-    shelf: Shelf | None = None
+    shelf: ResultPublisher | None = None
 
     def publish(self, *paths: Path) -> None:
         """Publish files beside the jobs."""

@@ -58,16 +58,16 @@ def pool(
     holder = None
     if _first(runs, qrels):
         holder = None if dataset is None else load_dataset(dataset, cache)
-        found = _unjudged(runs, queries, only, holder)
+        samples = _unjudged(runs, queries, only, holder)
     else:
-        found = judged(runs, qrels, queries, only, cache)
-    made = build_pool(found, depth, seed)
-    if not any(each.hits for _, each in made.systems):
-        asked = sum(len(each.queries) for each in found)
-        raise UsageError(f"none of the {asked:,} queries has a hit in these runs; are these the runs of these queries?")
+        samples = judged(runs, qrels, queries, only, cache)
+    made = build_pool(samples, depth, seed)
+    if not any(hits.hits for _, hits in made.systems):
+        count = sum(len(sample.queries) for sample in samples)
+        raise UsageError(f"none of the {count:,} queries has a hit in these runs; are these the runs of these queries?")
     documents: dict[str, dict[str, str]] = {}
     if not no_texts:
-        holder = holder or _holder(dataset, found, cache)
+        holder = holder or _holder(dataset, samples, cache)
         documents = _documents(made, holder)
         for query in holder.queries:
             if not made.queries.get(query.query_id, "?"):
@@ -76,14 +76,14 @@ def pool(
     write_pool(made, documents, form, stream)
     show(stream.getvalue(), output)
     _summarise(made)
-    for remark in dict.fromkeys(remark for each in found for remark in each.notes):
-        click.echo(one_line(remark), err=True)
-    _name_unknown_queries(found)
+    for note in dict.fromkeys(note for sample in samples for note in sample.notes):
+        click.echo(one_line(note), err=True)
+    _name_unknown_queries(samples)
 
 
 def _first(runs: tuple[Path | str, ...], qrels: Path | None) -> bool:
     """Return whether the run files have no qrels yet."""
-    if not any(isinstance(each, Path) and trec_lines.is_readable(each) for each in runs):
+    if not any(isinstance(run, Path) and trec_lines.is_readable(run) for run in runs):
         return False
     if qrels is None:
         return True
@@ -105,12 +105,12 @@ def _unjudged(
             "without judgements, nothing says which queries to pool for; name those with --queries or --dataset, or"
             " judgements with --qrels"
         )
-    return (judged_runs.read_unjudged_runs("runs", [Path(each) for each in runs], texts),)
+    return (judged_runs.read_unjudged_runs("runs", [Path(run) for run in runs], texts),)
 
 
-def _name_unknown_queries(found: Sequence[JudgedRuns]) -> None:
+def _name_unknown_queries(samples: Sequence[JudgedRuns]) -> None:
     """Print notes on runs' queries that are not in the pool."""
-    for note in (note for runs in found for note in evaluate_runs.unknown_query_notes(runs)):
+    for note in (note for runs in samples for note in evaluate_runs.unknown_query_notes(runs)):
         click.echo(f"  {one_line(note)}", err=True)
 
 
@@ -119,23 +119,21 @@ def _summarise(made: JudgingPool) -> None:
     pairs, queries = len(made.pairs), made.queries_to_judge
     text = f"{pairs:,} pair{'s' * (pairs != 1)} of {queries:,} quer{'y' if queries == 1 else 'ies'} to judge"
     click.echo(f"{text}; {made.judged:,} more of the first {made.depth} hits are judged", err=True)
-    for name, each in made.systems:
+    for name, system in made.systems:
         share = "no hits"
-        if each.share is not None:
-            share = (
-                f"{each.unjudged:,} of {each.hits:,} hits unjudged ({each.unjudged / each.hits:.1%}); mean over queries"
-                f" {each.share:.1%}"
-            )
+        if system.share is not None:
+            unjudged = f"{system.unjudged:,} of {system.hits:,} hits unjudged ({system.unjudged / system.hits:.1%})"
+            share = f"{unjudged}; mean over queries {system.share:.1%}"
         click.echo(f"  {one_line(name)}: {share}", err=True)
 
 
-def _holder(named: str | None, found: tuple[JudgedRuns, ...], cache: Path) -> Dataset:
+def _holder(named: str | None, samples: tuple[JudgedRuns, ...], cache: Path) -> Dataset:
     """Load the dataset of the retrieved documents."""
-    corpus_sha256 = found[0].corpus_sha256
+    corpus_sha256 = samples[0].corpus_sha256
     if named is None and corpus_sha256 is None:
         raise UsageError("run files have no documents; name their --dataset, or say --no-texts")
     try:
-        holder = load_dataset(named or found[0].dataset, cache)
+        holder = load_dataset(named or samples[0].dataset, cache)
     except UnknownName as error:
         raise UsageError(f"{error}; name it with --dataset, or say --no-texts") from error
     if corpus_sha256 not in (None, holder.corpus.sha256):
@@ -147,9 +145,9 @@ def _holder(named: str | None, found: tuple[JudgedRuns, ...], cache: Path) -> Da
 
 
 def _documents(made: JudgingPool, holder: Dataset) -> dict[str, dict[str, str]]:
-    wanted = {document for _, document in made.pairs}
-    documents = {each["_id"]: each for each in holder.corpus.documents(wanted)}
-    missing = sorted(wanted - documents.keys())
+    needed = {document for _, document in made.pairs}
+    documents = {document["_id"]: document for document in holder.corpus.documents(needed)}
+    missing = sorted(needed - documents.keys())
     if missing:
         raise UsageError(
             f"dataset {holder.name}: lacks documents of the runs, {_named(missing)}; name theirs with --dataset"

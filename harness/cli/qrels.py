@@ -72,14 +72,14 @@ def add(
         given = qrels_merge.read_graded_qrels(file)
         if dataset is None and Path(base).is_file():
             click.echo(one_line(f"{file}: its ids are taken as they are; --dataset checks them"), err=True)
-    lines, before, place = _base(base, cache)
-    for remark in qrels_merge.base_notes(place, lines) if place is not None else ():
+    lines, before, base_file = _base(base, cache)
+    for remark in qrels_merge.base_notes(base_file, lines) if base_file is not None else ():
         click.echo(one_line(remark), err=True)
-    if output.exists() and (place is None or not output.samefile(place)):
+    if output.exists() and (base_file is None or not output.samefile(base_file)):
         raise UsageError(f"{output}: is there already; name another file, or add to it with --to {output}")
-    if dataset is not None or place is None:
+    if dataset is not None or base_file is None:
         _check_ids(given, load_dataset(dataset or base, cache))
-    earlier = qrels_merge.read_provenance(place) if place else ()
+    earlier = qrels_merge.read_provenance(base_file) if base_file else ()
     made = qrels_merge.merge_qrels(
         lines,
         given,
@@ -89,7 +89,7 @@ def add(
         date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         file=file,
         earlier=earlier,
-        comments=qrels_merge.read_comments(place) if place else (),
+        comments=qrels_merge.read_comments(base_file) if base_file else (),
     )
     _report(qrels_merge.write_merged(output, made, earlier), output)
 
@@ -101,29 +101,29 @@ def _base(named: str, cache: Path) -> tuple[tuple[QrelsLine, ...], str, Path | N
     if path.is_file():
         return qrels_merge.read_lines(path), qrels_merge.sha256_of(path), path
     try:
-        found = load_dataset(named, cache)
+        dataset = load_dataset(named, cache)
     except UnknownName as error:
         raise UsageError(f"{named}: no such file, and no dataset either; {error}") from error
-    if found.answers:
-        raise UsageError(f"dataset {found.name}: is judged by answers in texts; there are no judgements to add to")
-    rows = (line.split() for line in found.qrels.decode("utf-8").split("\n") if line)
+    if dataset.answers:
+        raise UsageError(f"dataset {dataset.name}: is judged by answers in texts; there are no judgements to add to")
+    rows = (line.split() for line in dataset.qrels.decode("utf-8").split("\n") if line)
     lines = tuple(
-        qrels_merge.QrelsLine(f"{found.name}'s judgements", query, iteration, document, int(grade))
+        qrels_merge.QrelsLine(f"{dataset.name}'s judgements", query, iteration, document, int(grade))
         for query, iteration, document, grade in rows
     )
-    return lines, hashlib.sha256(found.qrels).hexdigest(), None
+    return lines, hashlib.sha256(dataset.qrels).hexdigest(), None
 
 
 def _check_ids(given: tuple[GradedPair, ...], holder: Dataset) -> None:
     """Refuse judgements of queries or documents that the dataset lacks."""
     queries = {query.query_id for query in holder.queries}
-    unknown = holder.corpus.unknown({each.doc_id for each in given})
-    strange = [each for each in given if each.query_id not in queries or each.doc_id in unknown]
+    unknown = holder.corpus.unknown({judgement.doc_id for judgement in given})
+    strange = [judgement for judgement in given if judgement.query_id not in queries or judgement.doc_id in unknown]
     if strange:
         named = "; ".join(
-            f"{each.place}: "
-            + (f"document {each.doc_id!r}" if each.query_id in queries else f"query {each.query_id!r}")
-            for each in strange[:_SHOWN]
+            f"{judgement.place}: "
+            + (f"document {judgement.doc_id!r}" if judgement.query_id in queries else f"query {judgement.query_id!r}")
+            for judgement in strange[:_SHOWN]
         )
         more = f" and {len(strange) - _SHOWN:,} more" if len(strange) > _SHOWN else ""
         raise UsageError(f"dataset {holder.name} has not what is judged: {named}{more}; mend or remove the lines")

@@ -23,8 +23,7 @@ from harness.evaluation import judged_runs, measure_names, trec_lines
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.per_query import PerQuery
 from harness.progress import Progress, bar
-from harness.report import page as html_page
-from harness.report.page import PublishedRates
+from harness.report.page import PageSource, PublishedRates, page_content, ranking_data, render_page
 from harness.report.plots import KINDS, album
 from harness.untrusted import one_line
 
@@ -110,17 +109,17 @@ class StoredResults:
         rows, per_query = self.rows(), self.per_query()
         table = row_pricing.price(rows, tariff)
         title, about, rates = _paper(self.folder)
-        content = html_page.PageSource(
+        content = PageSource(
             title=title or f"Results in {self.folder.resolve().name}",
             about=about,
             measured=rows,
             tariff=tariff,
-            ranking=html_page.ranking_data(table, per_query, rates),
+            ranking=ranking_data(table, per_query, rates),
             quantiles_s={key: values.quantiles_s for key, values in per_query.items()},
             notes=table.notes,
             view=view,
         )
-        return html_page.render_page(html_page.page_content(content))
+        return render_page(page_content(content))
 
 
 def draw(

@@ -133,22 +133,22 @@ def viable(
     counts = acceptance.parse_whole_numbers(cpus, "--cpus")
     question = Question(criteria, gpus, acceptance.parse_size(step, "--step"))
     snapshot = selection.snapshot()  # before anything costs time
-    found, errors = [], []
-    with bench.ask(question) as asking:
+    limits, errors = [], []
+    with bench.ask(question) as viability:
         for count in counts:
-            check_step(asking, count)
+            check_step(viability, count)
         for count in counts:
             try:
-                found.append(smallest(asking, count))
+                limits.append(smallest(viability, count))
             except HarnessError as error:  # the other CPU counts may do
                 errors.append(error)
-    click.echo(render.render_verdicts(found, snapshot, form), nl=False)
+    click.echo(render.render_verdicts(limits, snapshot, form), nl=False)
     for refused in errors:
-        text = f"harness: {one_line(str(refused))}; evidence: {asking.jobs.folder}"
+        text = f"harness: {one_line(str(refused))}; evidence: {viability.jobs.folder}"
         click.echo(as_given(text, bench.cache), err=True)
     if errors:
         sys.exit(max(refused.exit_code for refused in errors))
-    sys.exit(0 if all(verdict.limit_bytes is not None for verdict in found) else 1)
+    sys.exit(0 if all(verdict.limit_bytes is not None for verdict in limits) else 1)
 
 
 @click.command()
@@ -165,10 +165,10 @@ def validate(bench: Bench, instance: str, provider: str | None, gpus: int, crite
     """
     named = validation.find_instance(instance, provider)
     validation.check_host(named, gpus)
-    with bench.ask(Question(criteria, gpus)) as asking:
-        found = validation.validate(asking, named)
-    click.echo(render.render_validation(found, form), nl=False)
-    sys.exit(0 if found.holds else 1)
+    with bench.ask(Question(criteria, gpus)) as viability:
+        outcome = validation.validate(viability, named)
+    click.echo(render.render_validation(outcome, form), nl=False)
+    sys.exit(0 if outcome.holds else 1)
 
 
 @click.command()
@@ -186,11 +186,11 @@ def validate(bench: Bench, instance: str, provider: str | None, gpus: int, crite
 def curve(bench: Bench, cpus: int, gpus: int, limits: str | None, output: Path | None, form: str) -> None:
     """Measure SYSTEM under a ladder of memory limits: a table and a plot, with the knee marked."""
     rungs = tuple(acceptance.parse_size(limit, "--limits") for limit in limits.split(",")) if limits is not None else ()
-    with bench.ask(Question(gpus=gpus)) as asking:
-        found = curves.measure_curve(asking, cpus, rungs)
-    name = curves.plot_name(cpus, gpus, len(asking.jobs.subject.queries.sample), rungs)
-    paths = curves.draw_curve(found, output or asking.jobs.folder / name)
+    with bench.ask(Question(gpus=gpus)) as viability:
+        curve_points = curves.measure_curve(viability, cpus, rungs)
+    name = curves.plot_name(cpus, gpus, len(viability.jobs.subject.queries.sample), rungs)
+    paths = curves.draw_curve(curve_points, output or viability.jobs.folder / name)
     for path in paths if output is None else ():
-        asking.jobs.publish(path)
-    click.echo(render.render_curve(found, form), nl=False)
+        viability.jobs.publish(path)
+    click.echo(render.render_curve(curve_points, form), nl=False)
     click.echo(as_given(f"plots: {' '.join(map(str, paths))}", bench.cache), err=True)

@@ -23,7 +23,7 @@ from harness.progress import bar
 from harness.records import Envelope
 from harness.results.reader import StoredJob
 from harness.results.schema import Cell
-from harness.results.store import Shelf
+from harness.results.store import ResultPublisher
 from harness.stats import MIN_QUERIES
 
 log = logging.getLogger(__name__)
@@ -87,7 +87,7 @@ class RunOptions:
     fresh: bool = False
     retry_noisy: int = 0
     cells: frozenset[Cell] | None = None
-    shelf: Shelf | None = None
+    shelf: ResultPublisher | None = None
     assigned: AssignedWork | None = None
     instance_types: Mapping[str, str] = field(default_factory=dict)
 

@@ -26,7 +26,7 @@ _SPREADS = {
 
 
 class Kind(str, Enum):
-    """What a column holds; any cell of it may be missing."""
+    """Kind of a column's values; any cell may be missing."""
 
     TEXT = "text"
     NUMBER = "number"
@@ -38,7 +38,7 @@ class Kind(str, Enum):
 
 @dataclass(frozen=True)
 class ColumnMeaning:
-    """The name, the kind, the unit (empty: none) and the meaning of a column, on one line."""
+    """Name, kind, unit (empty: none) and meaning of a column, on one line."""
 
     name: str
     kind: Kind
@@ -48,7 +48,7 @@ class ColumnMeaning:
 
 @dataclass(frozen=True)
 class Column(ColumnMeaning, Generic[Item]):
-    """A column of rows or of stored jobs; ``get`` reads a cell, ``None``: missing."""
+    """Column of rows or of stored jobs; ``get`` reads a cell, ``None``: missing."""
 
     get: Callable[[Item], Value]
 

@@ -43,7 +43,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Section:
-    """A title, paragraphs, grids, further paragraphs, and a list of footnotes and notes.
+    """Title, paragraphs, grids, further paragraphs, and a list of footnotes and notes.
 
     Every text is finished: escaped for the format that it is written in.  Cells refer to footnotes by ``[1]``.
     """
@@ -72,7 +72,7 @@ def grid_section(
 
 @dataclass(frozen=True)
 class ReportDocument:
-    """A report in three shapes, each built when it is written.
+    """Report in three shapes, each built when it is written.
 
     Args:
         sections: build the sections for people with the escape of a format.

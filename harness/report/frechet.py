@@ -164,9 +164,10 @@ def _common(made: Distances) -> Iterator[str]:
         first = each_kind[0]
         few = ", ".join(f"{system} ({each.short:,}, none for {each.without:,})" for system, each in short.items())
         yield (
-            f"{distance_name(first)}: compared on the {first.queries:,} of {made.queries:,} queries for which every"
-            f" system has a document, each with as many as the system with the fewest; fewer than {first.k} have {few}. Leave a"
-            " system out with --only to compare the others over more"
+            f"{distance_name(first)}: compared on the {first.queries:,} of {made.queries:,} queries for which"
+            f" every system has a document, each with as many as the system with the fewest;"
+            f" fewer than {first.k} have {few}."
+            " Leave a system out with --only to compare the others over more"
         )
 
 

@@ -33,7 +33,7 @@ _MB = 10**6
 
 @dataclass(frozen=True)
 class Actor:
-    """Who did it, as they say themselves."""
+    """Name and team of the experimenter, as given by the user."""
 
     name: str | None = None
     team: str | None = None

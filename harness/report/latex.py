@@ -291,7 +291,7 @@ class _Part:
 
 @dataclass(frozen=True)
 class _Column:
-    """How one is set: to the right, as wide as its widest cell, or in lines of ``width`` characters."""
+    """Setting of a column: right-aligned, as wide as its widest cell, or folded at ``width`` characters."""
 
     header: str
     right: bool

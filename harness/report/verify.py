@@ -117,9 +117,9 @@ def _suites(root: Path) -> set[Path]:
     return {path.parent.absolute() for pattern in patterns for path in root.glob(pattern)}
 
 
-def _origins(root: Path, looked: list[integrity.Looked]) -> Iterator[Mismatch]:
+def _origins(root: Path, looked: list[integrity.CheckedJob]) -> Iterator[Mismatch]:
     """Yield merged origins whose jobs differ from the recorded ones."""
-    by_home: dict[Path, list[integrity.Looked]] = {}
+    by_home: dict[Path, list[integrity.CheckedJob]] = {}
     for each in looked:
         if home := origins.home(each.folder):
             by_home.setdefault(home, []).append(each)

@@ -1,4 +1,4 @@
-"""One stored job: its record, its files by checksum, its place, and the facts in it that follow from others."""
+"""Check stored jobs, and a suite's inputs, manifest and verdicts, against each other by checksum and recomputation."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _FILES = frozenset({reader.SAMPLES, reader.RUN, reader.LOG})
 
 
 @dataclass(frozen=True)
-class Looked:
-    """A job as far as it can be read, and what in it does not follow; ``sha256`` and ``seal`` are its record's."""
+class CheckedJob:
+    """A job as far as it can be read, with its mismatches; ``sha256`` and ``seal`` are those of its record."""
 
     folder: Path
     job: StoredJob | None
@@ -35,12 +35,12 @@ class Looked:
 
 
 def is_one(names: frozenset[str]) -> bool:
-    """Whether files of these names are a stored job's, or what is left of one."""
+    """Return whether files of these names belong to a stored job, or are left of one."""
     return reader.RESULT in names or bool(names & _FILES)
 
 
-def check_jobs(folder: Path, known: origins.Known, place: str, runs: Runs | None = None) -> Looked:
-    """Recompute whatever can be of the job that lies there; damaged files are mismatches, never errors.
+def check_jobs(folder: Path, known: origins.Known, place: str, runs: Runs | None = None) -> CheckedJob:
+    """Recompute what follows from a job's own files; damaged files are mismatches, never errors.
 
     Args:
         folder: the job's.
@@ -50,7 +50,7 @@ def check_jobs(folder: Path, known: origins.Known, place: str, runs: Runs | None
     """
     path = folder / reader.RESULT
     if not os.path.lexists(path):
-        return Looked(folder, None, (Mismatch(place, "files of a job", f"{reader.RESULT} beside them"),))
+        return CheckedJob(folder, None, (Mismatch(place, "files of a job", f"{reader.RESULT} beside them"),))
     try:
         result = reader.read_result(path)
         content = path.read_bytes()  # it is as it should be, so it can be read again
@@ -59,7 +59,7 @@ def check_jobs(folder: Path, known: origins.Known, place: str, runs: Runs | None
         job = StoredJob(folder, result, known.of_job(folder))
         attempts.started(job)
     except (HarnessError, OSError, ValueError) as error:
-        return Looked(folder, None, (Mismatch(f"{place}/{reader.RESULT}", _damaged(error), "a readable result"),))
+        return CheckedJob(folder, None, (Mismatch(f"{place}/{reader.RESULT}", _damaged(error), "a readable result"),))
     found = [*_place(job, raw["spec"], place), *_files(job, place), *_said_twice(job, place)]
     if seal:
         found.append(Mismatch(f"{place}/{reader.RESULT}: seal", shown(seal[0]), f"{seal[1]}, of what it says"))
@@ -71,7 +71,7 @@ def check_jobs(folder: Path, known: origins.Known, place: str, runs: Runs | None
         # What is said of the content of a file that is not the one that was stored says nothing.
         if f"{place}/{name}" not in damaged:
             found += _guarded(name, job, place, check)
-    return Looked(folder, job, tuple(found), hashlib.sha256(content).hexdigest(), result.seal)
+    return CheckedJob(folder, job, tuple(found), hashlib.sha256(content).hexdigest(), result.seal)
 
 
 def _guarded(name: str, job: StoredJob, place: str, check: integrity_samples.Check) -> list[Mismatch]:
@@ -87,7 +87,7 @@ def _guarded(name: str, job: StoredJob, place: str, check: integrity_samples.Che
 
 
 def _place(job: StoredJob, spec: object, place: str) -> Iterator[Mismatch]:
-    """The key is the hash of the spec as it was written, of whatever version; and the folder says what was measured."""
+    """Compare the key with the hash of the spec, and the folder with the cell."""
     key = digest(spec)[:16]
     if job.result.key != key:
         yield Mismatch(f"{place}/{reader.RESULT}: key", job.result.key, f"{key}, the hash of its spec")
@@ -121,7 +121,7 @@ def _said_twice(job: StoredJob, place: str) -> Iterator[Mismatch]:
         yield Mismatch(f"{where}: memory.peak_anon_bytes", f"{memory.peak_anon_bytes}", follows)
 
 
-def between(looked: Sequence[Looked], root: Path) -> Iterator[Mismatch]:
+def between(looked: Sequence[CheckedJob], root: Path) -> Iterator[Mismatch]:
     """Compare what several jobs say of one corpus, and of one index."""
     said: dict[tuple[str, str], tuple[int, Path]] = {}
     for each in looked:
@@ -158,24 +158,20 @@ def _files(job: StoredJob, place: str) -> Iterator[Mismatch]:
 
 
 def _damaged(error: Exception) -> str:
-    """An error in short: without the remedy that our own end in."""
+    """Return an error's text without its remedy."""
     if isinstance(error, FileError):
         return str(error).rpartition("; ")[0] or str(error)
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return f"cannot be read: {shown(' '.join(text.split()))}"
 
 
-# MERGED harness.results.integrity: What a suite keeps beside its jobs: judgements and query samples, named by their
-# hashes; manifest; verdicts.
-
-
-# Folder of a suite, and whether its files are compressed; the hash is that of what was in them before.
+# Folders of a suite whose files are named by the hash of their content, and whether that is compressed.
 KEPT = (("qrels", True), ("samples", False))
 _MOST_VERDICT_BYTES = 16 << 20
 
 
 def files(suite: Path) -> Iterator[tuple[Path, bool]]:
-    """The inputs that lie there, and whether each is compressed."""
+    """Return a suite's input files, and whether each is compressed."""
     for name, packed in KEPT:
         folder = suite / name
         if folder.is_dir():
@@ -183,7 +179,7 @@ def files(suite: Path) -> Iterator[tuple[Path, bool]]:
 
 
 def check_inputs(suite: Path, place: str) -> Iterator[Mismatch]:
-    """Those whose content is not what their name says."""
+    """Find input files whose content does not have the hash in their name."""
     for path, packed in files(suite):
         named = path.name.partition(".")[0]
         where = f"{place}/{path.parent.name}/{path.name}"
@@ -197,7 +193,7 @@ def check_inputs(suite: Path, place: str) -> Iterator[Mismatch]:
             yield Mismatch(where, f"content of sha256 {sha256}", f"{named}, by its name")
 
 
-def manifest(suite: Path, root: Path, jobs: Mapping[Path, Looked]) -> Iterator[Mismatch]:
+def manifest(suite: Path, root: Path, jobs: Mapping[Path, CheckedJob]) -> Iterator[Mismatch]:
     """Compare a suite's manifest with its jobs.
 
     Args:
@@ -237,7 +233,7 @@ def _is_there(job: Path) -> bool:
         return False
 
 
-def verdicts(suite: Path, root: Path, jobs: Mapping[Path, Looked]) -> Iterator[Mismatch]:
+def verdicts(suite: Path, root: Path, jobs: Mapping[Path, CheckedJob]) -> Iterator[Mismatch]:
     """Check each verdict below ``root``; arguments as :func:`manifest`."""
     for path in sorted(suite.glob(f"*/*/{reader.VERDICTS}/*.json")):
         if not path.is_relative_to(root.absolute()):
@@ -252,7 +248,7 @@ def verdicts(suite: Path, root: Path, jobs: Mapping[Path, Looked]) -> Iterator[M
             yield Mismatch(place, f"cannot be read: {' '.join(str(error).split())}", "a verdict")
 
 
-def _evidence(raw: Mapping[str, Any], place: str, suite: Path, jobs: Mapping[Path, Looked]) -> Iterator[Mismatch]:
+def _evidence(raw: Mapping[str, Any], place: str, suite: Path, jobs: Mapping[Path, CheckedJob]) -> Iterator[Mismatch]:
     """Compare what a verdict says of its jobs with these."""
     unconstrained = raw["unconstrained"]
     others = [*unconstrained["jobs"], *unconstrained["left_out"]]

@@ -1,4 +1,4 @@
-"""The samples of a job against its spec, and what its record says that follows from them."""
+"""Check a job's samples and run against its spec and record; and compare nested values figure by figure."""
 
 from __future__ import annotations
 
@@ -23,10 +23,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-# MERGED harness.results.integrity_samples: One thing that does not follow, and how two records are compared figure by
-# figure.
-
-
 # Sums in another order differ in their last digits on another processor.
 _CLOSE = 1e-9
 _LONGEST = 120
@@ -34,7 +30,7 @@ _LONGEST = 120
 
 @dataclass(frozen=True)
 class Mismatch:
-    """What is stored at a place, and what should be there as far as everything else says."""
+    """A stored value and the value that follows from the other files."""
 
     place: str
     stored: str
@@ -46,7 +42,7 @@ class Mismatch:
 
 
 def differences(place: str, stored: Any, follows: Any) -> Iterator[Mismatch]:
-    """Every figure in which two nested values differ; floats may differ in their last digits.
+    """Find the figures in which two nested values differ; floats may differ in their last digits.
 
     Args:
         place: names both.
@@ -66,7 +62,7 @@ def differences(place: str, stored: Any, follows: Any) -> Iterator[Mismatch]:
 
 
 def shown(value: Any) -> str:
-    """A value for people, on one short line."""
+    """Return a value on one short line."""
     text = "missing" if value is None else "not there" if value is _ABSENT else str(getattr(value, "value", value))
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
@@ -80,21 +76,17 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def below(root: Path, path: Path) -> str:
-    """Return a place as people find it: below the folder that they named, where it lies there."""
+    """Return a path below the folder that the user named, or the whole path."""
     top = root.absolute()
     return str(path.absolute().relative_to(top)) if path.absolute().is_relative_to(top) else str(path)
 
 
 class _Absent:
-    """A key that one of the two has not: something else than a missing value."""
+    """A key that one of two records lacks, as distinct from a missing value."""
 
 
 _ABSENT = _Absent()
-
-# MERGED harness.results.integrity_samples: The run of a job against its spec, and the judgements that belong to it.
-
-
-# A cell's jobs lie beside each other, and mostly rank alike.
+# Runs in memory: a cell's jobs lie beside each other, and mostly rank alike.
 _MOST = 16
 
 
@@ -106,7 +98,7 @@ class Runs:
     _qrels: QrelsCache = field(default_factory=QrelsCache)
 
     def check(self, job: StoredJob) -> Iterator[tuple[str, str, str]]:
-        """A run ranks queries of the sample alone, with no more hits than were asked for; and it can be judged.
+        """Check that a run ranks only queries of the sample, with at most k hits, and can be judged.
 
         Its checksum has been verified: that names its content here.
 
@@ -177,13 +169,13 @@ def _depths(path: Path, run: Run, qrels: Qrels) -> Iterator[tuple[str, str, str]
 
 # As harness.jobs.collect has it: two clocks are read one after the other.
 CLOCK_SLACK_S = 0.05
-# Where below the job's folder, what is stored, what follows.
-Told = Iterator[tuple[str, str, str]]
-Check = Callable[[StoredJob], Told]
+# File and key below the job's folder, the stored value, the value that follows.
+Deviations = Iterator[tuple[str, str, str]]
+Check = Callable[[StoredJob], Deviations]
 
 
-def check(job: StoredJob) -> Told:
-    """Samples are those that the spec asks for, and the record counts them rightly.
+def check(job: StoredJob) -> Deviations:
+    """Check that the samples are those of the spec, and that the record counts them correctly.
 
     Raises:
         FileError: the query sample cannot be read.
@@ -217,7 +209,7 @@ def check(job: StoredJob) -> Told:
     yield from _worked(job, table)
 
 
-def _times(table: pa.Table) -> Told:
+def _times(table: pa.Table) -> Deviations:
     for name in table.column_names:
         if name.endswith("_ns"):
             least = 1 if name == "latency_ns" else 0
@@ -231,8 +223,8 @@ def _times(table: pa.Table) -> Told:
                 )
 
 
-def _trials(job: StoredJob, trials: list[int]) -> Told:
-    """No trial that is not this job's."""
+def _trials(job: StoredJob, trials: list[int]) -> Deviations:
+    """Find trials of other jobs."""
     first, count = _numbers(job)
     wrong = sorted(set(trials) - {WARMUP_TRIAL, REPEAT_TRIAL, *range(first, first + count)})
     if wrong:
@@ -241,15 +233,15 @@ def _trials(job: StoredJob, trials: list[int]) -> Told:
 
 
 def _numbers(job: StoredJob) -> tuple[int, int]:
-    """The first trial of a job, and how many it has or, where a search ended early, may have."""
+    """Return a job's first trial, and how many it has; at most, where a rate search ended early."""
     spec = job.result.spec
     if spec.cell.scenario == "server":
         return spec.job * MAX_PROBES, len(job.result.probes) if job.result.outcome is Outcome.OK else MAX_PROBES
     return spec.job * spec.trials, spec.trials
 
 
-def _whole(job: StoredJob, counts: Counter[tuple[int, str]], asked: tuple[str, ...]) -> Told:
-    """Each query once in each trial and nothing else; those that were repeated, twice."""
+def _whole(job: StoredJob, counts: Counter[tuple[int, str]], asked: tuple[str, ...]) -> Deviations:
+    """Check that each trial has each query once, and that repeated queries have two samples."""
     first, count = _numbers(job)
     wanted = Counter((trial, query) for trial in range(first, first + count) for query in asked)
     timed = Counter({each: number for each, number in counts.items() if each[0] >= 0})
@@ -265,8 +257,8 @@ def _whole(job: StoredJob, counts: Counter[tuple[int, str]], asked: tuple[str, .
         yield f"{reader.SAMPLES}: repeats", f"{again.total()} of {len(again)} queries", f"2 of each of {expected}"
 
 
-def _facts(job: StoredJob, trials: list[int], latency_ns: list[Any]) -> Told:
-    """What the record says of its samples."""
+def _facts(job: StoredJob, trials: list[int], latency_ns: list[Any]) -> Deviations:
+    """Compare the record's counts with the samples."""
     result = job.result
     by_trial = Counter(trial for trial in trials if trial >= 0)
     finished = sum(count == result.spec.timed_queries for count in by_trial.values())
@@ -280,7 +272,7 @@ def _facts(job: StoredJob, trials: list[int], latency_ns: list[Any]) -> Told:
             yield each.place, each.stored, f"{each.follows}, by {reader.SAMPLES}"
 
 
-def _worked(job: StoredJob, table: pa.Table) -> Told:
+def _worked(job: StoredJob, table: pa.Table) -> Deviations:
     """Compare the time that the samples claim with the job's own, as :mod:`harness.jobs.collect` does."""
     result = job.result
     if result.spec.cell.scenario == "server" or result.outcome is not Outcome.OK:
@@ -293,8 +285,8 @@ def _worked(job: StoredJob, table: pa.Table) -> Told:
         yield f"{reader.RESULT}: wall_s", f"{result.wall_s}", f"at least {worked_s}, by {reader.SAMPLES}"
 
 
-def _probes(job: StoredJob, trials: list[int], latency_ns: list[Any]) -> Told:
-    """What each probe of scenario ``server`` shows, and the rate that the job believes."""
+def _probes(job: StoredJob, trials: list[int], latency_ns: list[Any]) -> Deviations:
+    """Compare the probes of scenario ``server``, and the believed rate, with the samples."""
     result, target = job.result, job.result.spec.scenario_params
     if result.spec.cell.scenario != "server" or result.outcome is not Outcome.OK:
         return

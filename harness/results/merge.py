@@ -1,4 +1,4 @@
-"""What is merged: folders and the names of their origins -> jobs that are whole, each with its origin."""
+"""Merge results of several people or machines into one folder, each under the name of its origin."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from harness.untrusted import MAX_FILE_BYTES, read_whole
 
 @dataclass(frozen=True)
 class Source:
-    """A results folder, and how its origin is called; ``None``: as the folder, or as it was merged before."""
+    """A results folder and the name of its origin; ``None``: the folder's name, or that of an earlier merge."""
 
     folder: Path
     name: str | None = None
@@ -28,7 +28,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Part:
-    """One job to take over: whose it is, where it goes below its origin, the hash of its record, and its seal."""
+    """One job to merge: its origin, its place below it, its files, and the hash and seal of its record."""
 
     origin: str
     target: Path
@@ -40,7 +40,7 @@ class Part:
 
 
 def named(texts: Iterable[str]) -> tuple[Source, ...]:
-    """Sources from ``FOLDER`` or ``NAME=FOLDER``; a folder that is given twice is taken once.
+    """Parse sources (``FOLDER`` or ``NAME=FOLDER``); a folder given twice counts once.
 
     Raises:
         UsageError: an origin cannot have such a name.
@@ -57,11 +57,7 @@ def named(texts: Iterable[str]) -> tuple[Source, ...]:
 
 
 def gather(sources: Sequence[Source], progress: Progress) -> list[Part]:
-    """Every job of every source, verified to the last byte.
-
-    Args:
-        sources: where from.
-        progress: told how many of how many jobs are done.
+    """Return every job of every source, verified to the last byte.
 
     Raises:
         FileError: a folder cannot be read, or something in it is damaged.
@@ -70,7 +66,7 @@ def gather(sources: Sequence[Source], progress: Progress) -> list[Part]:
     found = [(source, tuple(reader.result_paths(_folder(source)))) for source in sources]
     total, done = sum(len(paths) for _, paths in found), 0
     taken = {source.name for source in sources if source.name is not None}
-    looked: list[tuple[Source, list[integrity.Looked]]] = []
+    looked: list[tuple[Source, list[integrity.CheckedJob]]] = []
     for source, paths in found:
         if not paths:
             raise UsageError(
@@ -96,7 +92,7 @@ def _folder(source: Source) -> Path:
     return source.folder
 
 
-def _intact(folder: Path, known: origins.Known) -> integrity.Looked:
+def _intact(folder: Path, known: origins.Known) -> integrity.CheckedJob:
     looked = integrity.check_jobs(folder, known, str(folder))
     if looked.mismatches:
         raise FileError(
@@ -106,7 +102,7 @@ def _intact(folder: Path, known: origins.Known) -> integrity.Looked:
     return looked
 
 
-def _all_there(root: Path, whole: Sequence[integrity.Looked]) -> None:
+def _all_there(root: Path, whole: Sequence[integrity.CheckedJob]) -> None:
     """Raise FileError where a manifest and the jobs that lie there differ; a part of a suite may come without one."""
     by_folder = {each.folder.absolute(): each for each in whole}
     for suite in sorted({folder.parents[4] for folder in by_folder}):
@@ -114,8 +110,8 @@ def _all_there(root: Path, whole: Sequence[integrity.Looked]) -> None:
             raise FileError(f"{mismatch}; nothing was written: `harness verify {root}` names all")
 
 
-def _parts(source: Source, whole: Sequence[integrity.Looked], taken: set[str]) -> Iterator[Part]:
-    """The jobs of a source under the names that their origins get; these are added to ``taken``."""
+def _parts(source: Source, whole: Sequence[integrity.CheckedJob], taken: set[str]) -> Iterator[Part]:
+    """Return a source's jobs under the names of their origins, which are added to ``taken``."""
     before = {each.job.origin for each in whole if each.job is not None}
     if source.name is not None and len(before) > 1:
         listed = ", ".join(sorted(name or "jobs of no origin" for name in before))
@@ -144,18 +140,15 @@ def _parts(source: Source, whole: Sequence[integrity.Looked], taken: set[str]) -
 
 
 def _inputs(suite: Path, hashes: Sequence[str]) -> Iterator[Path]:
-    """What judges a job, as far as it is there."""
+    """Return the qrels and sample files of a job that exist."""
     return (path for path, _ in integrity.files(suite) if path.name.partition(".")[0] in hashes)
 
 
 def _free(folder: Path, taken: set[str]) -> str:
-    """A name that nobody has yet, after the folder's."""
+    """Return a free name, made from the folder's."""
     base = re.sub(r"[^A-Za-z0-9._-]+", "-", folder.resolve().name).strip("-._")[:50] or "results"
     names = (base if number == 1 else f"{base}-{number}" for number in range(1, len(taken) + 2))
     return next(name for name in names if name not in taken)
-
-
-# MERGED harness.results.merge: Jobs of several origins -> one folder, whole or absent.
 
 
 # Target below an origin's folder -> the job that goes there.
@@ -164,14 +157,14 @@ _Jobs = dict[Path, Part]
 
 @dataclass(frozen=True)
 class Merged:
-    """What lies in the folder now; ``new`` is false where it lay there before."""
+    """The origins in the merged folder; ``new`` is false if it existed before."""
 
     origins: tuple[Origin, ...]
     new: bool
 
 
 def merge(sources: Sequence[Source], out: Path, *, progress: Progress = silent) -> Merged:
-    """Put results side by side; every checksum is verified before anything is written.
+    """Merge results; every checksum is verified before anything is written.
 
     Files are linked where the disk allows it, and copied elsewhere.  The folder is made beside ``out`` and renamed into
     place: a process that dies leaves no ``out``.
@@ -209,7 +202,7 @@ def merge(sources: Sequence[Source], out: Path, *, progress: Progress = silent) 
 
 
 def _add(jobs: _Jobs, part: Part) -> None:
-    """Take a job once; another one under its name is somebody else's."""
+    """Add a job once; refuse another job of its key."""
     there = jobs.setdefault(part.target, part)
     if there.sha256 != part.sha256:
         raise UsageError(
@@ -225,7 +218,7 @@ def _origin(name: str, jobs: Mapping[Path, Part]) -> Origin:
 
 
 def _check_is(out: Path, wanted: Sequence[Origin]) -> None:
-    """Whether a folder holds exactly this merge."""
+    """Raise FileError unless a folder holds exactly this merge."""
     found = []
     if out.is_dir():
         for folder in sorted(out.iterdir()):
@@ -239,7 +232,7 @@ def _check_is(out: Path, wanted: Sequence[Origin]) -> None:
 
 
 def _check_inputs(by_origin: Mapping[str, _Jobs]) -> None:
-    """Judgements and samples are what their names say; FileError."""
+    """Raise FileError unless qrels and samples have the hashes in their names."""
     needed = {path for jobs in by_origin.values() for part in jobs.values() for path in part.inputs}
     for suite in sorted({path.parent.parent for path in needed}):
         for mismatch in integrity.check_inputs(suite, str(suite)):
@@ -268,7 +261,7 @@ def _write(folder: Path, jobs: _Jobs, origin: Origin) -> None:
 
 
 def _take(source: Path, target: Path) -> None:
-    """Link a file, which nobody ever writes to again; copy it where the disk has no such links."""
+    """Link a file, which never changes; copy it where the disk has no such links."""
     try:
         os.link(source, target, follow_symlinks=False)
     except OSError:
@@ -276,9 +269,3 @@ def _take(source: Path, target: Path) -> None:
         target.write_bytes(content)
         if hashlib.sha256(target.read_bytes()).digest() != hashlib.sha256(content).digest():
             raise StoreError(f"{target}: does not read back as it was written; see to the disk") from None
-
-
-# MERGED harness.results.merge: Results of several people or machines in one folder, each under the name of its origin.
-
-
-__all__ = ["Merged", "Source", "merge", "named"]

@@ -21,7 +21,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
 class Origin(ConfigModel):
-    """What ``origin.toml`` says: a name, and the hash of all that was merged under it (:func:`harness.results.merge`)."""
+    """Content of ``origin.toml``: a name, and the hash of the jobs merged under it (:mod:`harness.results.merge`)."""
 
     name: str
     jobs: int

@@ -1,7 +1,7 @@
-"""Writes results: append, never overwrite.
+"""Write results: append, never overwrite.
 
-A job's folder is written beside and renamed into place, so it is whole or absent (:mod:`harness.results.reader` says what
-it holds).
+A job's folder is written beside and renamed into place, so it is whole or absent.  :mod:`harness.results.reader`
+describes its files.
 """
 
 from __future__ import annotations
@@ -40,28 +40,24 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-# MERGED harness.results.store: The interface by which a store publishes what it writes; :mod:`harness.aws.results.publish` has it for
-# S3.
-
-
-class Shelf(Protocol):
-    """A place that takes results before they count as stored in the folder."""
+class ResultPublisher(Protocol):
+    """A place that receives results before they count as stored in the folder (:mod:`harness.aws.results.publish`)."""
 
     @property
     def name(self) -> str:
-        """The place as people name it, on every machine the same."""
+        """The place's name, the same on every machine."""
 
     def held(self, folder: Path) -> AbstractContextManager[None]:
-        """Hold a suite's folder against all other machines; then it has what these have stored."""
+        """Lock a suite's folder against all other machines, and bring in what these have stored."""
 
     def keep(self, path: Path, content: bytes) -> None:
-        """Take an input that is to lie at ``path``."""
+        """Publish an input file of the suite."""
 
     def into_place(self, whole: Path, target: Path) -> None:
-        """Take a job's folder, and then rename it to ``target``."""
+        """Publish a job's folder, then rename it to ``target``."""
 
     def write(self, path: Path, content: bytes) -> None:
-        """Take a file that may be written over, which is to lie at ``path``."""
+        """Publish a file that may be overwritten."""
 
 
 _LOCK = ".lock"
@@ -71,16 +67,16 @@ _ROOMY_BYTES = 256 << 20
 
 
 class Store:
-    """The writing side: one suite's folder, held by one process at a time; ``shelf``: where jobs go besides."""
+    """Writer of one suite's folder, which one process holds at a time; ``publisher`` receives each job first."""
 
-    def __init__(self, root: Path, suite: str, shelf: Shelf | None = None) -> None:
+    def __init__(self, root: Path, suite: str, shelf: ResultPublisher | None = None) -> None:
         self.folder = root / suite
         self.staging = self.folder / STAGING
         self._shelf = shelf
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold the folder; what a dead run left half-written goes.
+        """Hold the folder, and remove what a dead run left half-written.
 
         Raises:
             StoreError: it cannot be written, or another run holds it.
@@ -113,7 +109,7 @@ class Store:
 
     @contextmanager
     def scratch(self, name: str) -> Iterator[Path]:
-        """An empty folder for a job in the making; gone afterwards."""
+        """Make an empty folder for a job in progress; it is removed afterwards."""
         path = self.staging / name
         with _disk_errors(path):
             path.mkdir(parents=True)
@@ -125,7 +121,7 @@ class Store:
     def keep_inputs(
         self, judgements: bytes, qrels_sha256: str, samples: Mapping[str, str], ending: str = "trec"
     ) -> None:
-        """Keep judgements and query samples beside the results, so that they can be judged anywhere.
+        """Store qrels and query samples beside the results, so that runs can be judged anywhere.
 
         Args:
             judgements: TREC qrels, or whatever else ``ending`` says.
@@ -210,7 +206,7 @@ class Store:
         return StoredJob(target, result)
 
     def _list_unlisted(self) -> None:
-        """Bring the manifest up to date after a run that was killed between a job's last two steps."""
+        """Add jobs to the manifest that a killed run stored but did not list."""
         try:
             listed = seals.read(self.folder)
         except (OSError, ValueError) as error:
@@ -238,7 +234,7 @@ class Store:
 
 
 def _sound_seal(path: Path) -> str | None:
-    """Return the seal of a stored record that nobody edited, else ``None``."""
+    """Return the seal of a record that was not edited; None of any other."""
     try:
         raw = json.loads(read_start(path, _MOST_RECORD_BYTES))
         return None if seals.broken(raw) else str(raw["seal"])
@@ -247,7 +243,7 @@ def _sound_seal(path: Path) -> str | None:
 
 
 def check_room(folder: Path, said: str = "", wanted_bytes: int = 0) -> None:
-    """Is there room for a job's files at all?  What fails on a full disk says nothing of a system.
+    """Raise StoreError on a full disk, where a failure says nothing about a system.
 
     Args:
         said: words of a job that failed.  Where they blame a full disk, it is full below ``wanted_bytes`` (256 MiB at

@@ -25,7 +25,7 @@ from harness.pricing import instances, prices
 
 
 class FetchError(HarnessError):
-    """What should be fetched did not come, or is not what it should be."""
+    """Error of a failed or malformed download."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Addition:
     left_out: dict[str, str] = field(default_factory=dict)
 
     def counts(self) -> dict[str, int]:
-        """How many prices of each term."""
+        """Return the number of prices of each term."""
         found = Counter(term for _, term in self.prices)
         return {term: found[term] for term in prices.TERMS if found[term]}
 
@@ -78,7 +78,7 @@ class Addition:
 
 
 def target(root: Path, region: str, as_of: datetime.date, *, spot: bool = False) -> Path:
-    """Where a snapshot's prices lie."""
+    """Return the path of a snapshot's prices."""
     return root / "prices" / f"aws_{region}{'_spot' if spot else ''}_{as_of}.csv"
 
 

@@ -56,7 +56,7 @@ def fetch(endpoint: str, region: str, root: Path) -> Addition:
 
 
 def _region_url(endpoint: str, region: str) -> str:
-    """Where the region's file is, by way of both indexes."""
+    """Return the URL of the region's file, found through both indexes."""
     place = endpoint + INDEX
     offer = _entry(place, download.small_json(place), "offers").get(OFFER)
     path = offer.get("currentRegionIndexUrl") if isinstance(offer, dict) else None
@@ -97,7 +97,7 @@ class Reader:
         self._stream = stream
 
     def read(self, region: str, root: Path) -> Addition:
-        """All prices that are wanted, and the facts of types that are not known."""
+        """Return the needed prices, and the facts of unknown types."""
         try:
             as_of = self._published()
             refuse_existing(target(root, region, as_of))

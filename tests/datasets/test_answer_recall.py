@@ -162,7 +162,7 @@ def test_the_mean_over_languages_is_that_of_each_languages_mean() -> None:
     assert figure.low is None and figure.reason == "no interval: it is no mean over queries"
 
 
-def test_a_mean_over_languages_that_are_not_known_has_a_reason() -> None:
+def test_mean_over_unknown_languages_has_a_reason() -> None:
     found = judged({"a": AnswerDepth(9, 9, "ja"), "b": AnswerDepth(9, 9)}, "R(mean='languages')@2kt", "R@2kt")
     assert found.values == {"R(mean='languages')@2kt": None, "R@2kt": 0.5}
     assert found.reasons["R(mean='languages')@2kt"].startswith("needs each question's language")
@@ -174,7 +174,7 @@ def test_a_question_without_hits_has_its_language() -> None:
     assert depths == b"q\t2\t2\tja\np\t-\t0\tfi\n"
 
 
-def test_queries_whose_hits_end_too_early_are_said_with_the_hits_that_would_reach() -> None:
+def test_truncated_queries_are_noted_with_the_needed_hits() -> None:
     depths = {"a": AnswerDepth(None, 1999), "b": AnswerDepth(None, 300), "c": AnswerDepth(5, 5)}
     found = judged(depths, "R@2kt", "R@5kt")
     assert {name: (short.queries, short.k) for name, short in found.truncated.items()} == {
@@ -183,7 +183,7 @@ def test_queries_whose_hits_end_too_early_are_said_with_the_hits_that_would_reac
     }
 
 
-def test_where_depths_are_not_known_the_measure_says_why() -> None:
+def test_answer_recall_without_depths_has_a_reason() -> None:
     assert judged(None, "R@2kt").values == {"R@2kt": None}
     assert judged(None, "R@2kt").reasons["R@2kt"].startswith("the depth of answers was not stored")
     found = evaluate.evaluate(Run({}, ()), {"a": {"x": 1}}, ["a"], measure_names.parse(["R@2kt", "RR"]))
@@ -191,7 +191,7 @@ def test_where_depths_are_not_known_the_measure_says_why() -> None:
     assert found.reasons == {"R@2kt": "needs a dataset with answers; this one has judgements of documents"}
 
 
-def test_what_is_written_reads_back(tmp_path: Path) -> None:
+def test_written_depths_read_back(tmp_path: Path) -> None:
     depths = {"q 1": AnswerDepth(None, 12), "é": AnswerDepth(3, 3, "fi"), "none": AnswerDepth(None, 0)}
     path = tmp_path / ANSWER_DEPTHS
     path.write_bytes(gzip.compress(answer_recall.render_depths(depths)))

@@ -35,7 +35,7 @@ def alike(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("alike")
-def test_ids_of_one_hash_are_told_apart(tmp_path: Path) -> None:
+def test_ids_of_equal_hash_are_distinguished(tmp_path: Path) -> None:
     found = corpus.prepare_corpus(made(30), tmp_path)
     texts = dict(found.texts(f"d{number}" for number in range(40)))
     assert texts == {f"d{number}": f"the text of {number}" for number in range(30)}
@@ -49,7 +49,7 @@ def test_an_id_that_comes_twice_is_found_among_ids_of_one_hash(tmp_path: Path) -
     assert list((tmp_path / "corpora").iterdir()) == []
 
 
-def test_texts_of_ids_that_are_there_are_found_wherever_they_stand(tmp_path: Path) -> None:
+def test_texts_of_existing_ids_are_found_anywhere(tmp_path: Path) -> None:
     found = corpus.prepare_corpus(made(5000), tmp_path)
     wanted = ["d4999", "d0", "d2500", "d5000", "D1", "", "d0"]
     assert dict(found.texts(wanted)) == {
@@ -74,7 +74,7 @@ def test_the_corpus_says_how_many_documents_are_empty(tmp_path: Path) -> None:
     assert json.loads(lines[0]) == {"_id": "d1", "title": "", "text": ""}
 
 
-def test_progress_is_told_while_there_is_something_to_do(tmp_path: Path) -> None:
+def test_progress_is_reported_during_preparation(tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
     corpus.prepare_corpus(made(5000), tmp_path, lambda done, total: seen.append((done, total)))
     assert seen == [(2000, 5000), (4000, 5000)]

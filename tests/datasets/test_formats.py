@@ -93,7 +93,7 @@ def test_compressed_files_are_read_and_damaged_ones_named(example: Example, name
     assert said(path).startswith(f"{packed}: ")
 
 
-def test_beir_takes_test_unless_told(example: Example) -> None:
+def test_beir_reads_the_test_split_by_default(example: Example) -> None:
     path = example("BEIR")
     (path / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td2\t2\n")
     assert load(path).qrels == b"q1 0 d1 1\n"
@@ -187,7 +187,7 @@ def test_ids_of_passages_are_read_in_pieces_and_in_any_order(example: Example, m
     assert dureader.read(path, "").documents.total() == 500, "a bar that has an end"
 
 
-def test_a_passage_that_stands_twice_under_its_question_is_relevant_once(example: Example) -> None:
+def test_repeated_passage_of_a_question_counts_once(example: Example) -> None:
     path = example("DuReader-retrieval")
     passage = '{"paragraph_id": "d1", "paragraph_text": "河流流向大海。"}'
     swap(path / "dev" / "dev.json", passage, f"{passage}, {passage}")
@@ -201,7 +201,7 @@ def test_an_empty_passage_is_kept(example: Example) -> None:
     assert load(path).corpus.empty == 1
 
 
-def test_dureaders_measures_are_reported_and_what_looks_deeper_than_the_hits_is_noted(bench: Bench) -> None:
+def test_dureader_measures_are_reported_with_a_note_on_depth(bench: Bench) -> None:
     """Its papers' RR@10 (MRR@10), R@1 and R@50; three hits are asked for here."""
     examples.write("DuReader-retrieval", bench.folder / "dureader")
     dev = bench.folder / "dureader" / "dev" / "dev.json"

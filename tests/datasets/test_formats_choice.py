@@ -49,7 +49,7 @@ def test_a_folder_that_fits_two_formats_is_refused(example: Example) -> None:
     assert said(path) == f"{path}: its files fit harness and MS MARCO; leave those of one format in it"
 
 
-def test_a_folder_that_fits_none_says_what_was_looked_for(tmp_path: Path) -> None:
+def test_unknown_format_lists_the_known_ones(tmp_path: Path) -> None:
     path = tmp_path / "data"
     path.mkdir()
     (path / "notes.md").write_text("x")
@@ -58,13 +58,13 @@ def test_a_folder_that_fits_none_says_what_was_looked_for(tmp_path: Path) -> Non
     assert "passage-collection/passage2id.map.json" in text and "*_w100.tsv" in text
 
 
-def test_what_is_lacking_is_said_for_the_formats_that_are_near(example: Example) -> None:
+def test_missing_files_are_named_for_the_nearest_formats(example: Example) -> None:
     path = example("harness")
     (path / "qrels.trec").unlink()
     assert said(path).startswith(f"{path}: lacks qrels.trec (harness), or qrels/*.tsv (BEIR); each may be .gz or .zst")
 
 
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_missing_folder_is_named(tmp_path: Path) -> None:
     assert (
         said(tmp_path / "absent") == f"{tmp_path / 'absent'}: no such folder; give one with corpus, queries and qrels"
     )

@@ -79,7 +79,7 @@ def in_a_process(name: str, folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_beir_scifact_is_what_is_shipped(tmp_path: Path) -> None:
+def test_beir_scifact_equals_the_shipped_one(tmp_path: Path) -> None:
     archive(tmp_path / "home" / "beir" / "scifact" / "source.zip")
     found = in_a_process("beir/scifact/test", tmp_path)
     shipped = load(SCIFACT, tmp_path / "cache")
@@ -108,7 +108,7 @@ def test_files_that_were_replaced_are_another_corpus(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_cannot_be_downloaded_is_one_clear_line(tmp_path: Path) -> None:
+def test_failed_download_is_one_line(tmp_path: Path) -> None:
     text = in_a_process("vaswani", tmp_path)["error"]
     assert text.startswith("vaswani: ir_datasets could not get it: ") and "\n" not in text
     assert "connect this machine, or put its files where ir_datasets looks for them (IR_DATASETS_HOME" in text
@@ -213,7 +213,7 @@ def test_the_title_of_a_topic_is_asked(register: Register, tmp_path: Path) -> No
     assert dataset.queries == (Query("q1", "rivers"),)
 
 
-def test_judgements_of_queries_that_are_not_there_play_no_part(register: Register, tmp_path: Path) -> None:
+def test_judgements_of_unknown_queries_are_ignored(register: Register, tmp_path: Path) -> None:
     qrels = Qrels(TrecQrel("q0", "d1", 1, "0"), TrecQrel("q1", "d1", 2, "0"))
     dataset = load(register(Docs(lambda: iter([GenericDoc("d1", "x")])), QUERY, qrels), tmp_path)
     assert dataset.qrels == b"q0 0 d1 1\nq1 0 d1 2\n"
@@ -225,7 +225,7 @@ def test_an_id_with_a_blank_is_named(register: Register, tmp_path: Path) -> None
         load(place, tmp_path)
 
 
-def test_what_breaks_half_way_keeps_nothing(register: Register, tmp_path: Path) -> None:
+def test_interrupted_preparation_leaves_nothing(register: Register, tmp_path: Path) -> None:
     def broken() -> Iterator[GenericDoc]:
         yield GenericDoc("d1", "x")
         raise RuntimeError("the disk\nis on fire")

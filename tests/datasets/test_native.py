@@ -168,7 +168,7 @@ def test_a_corpus_is_prepared_once_for_each_content(tiny: Path) -> None:
     assert load(tiny).corpus.folder != first.folder
 
 
-def test_a_job_of_another_user_can_read_the_corpus_whatever_our_umask(tiny: Path) -> None:
+def test_other_users_can_read_the_corpus_under_any_umask(tiny: Path) -> None:
     before = os.umask(0o077)
     try:
         folder = load(tiny).corpus.folder

@@ -11,7 +11,7 @@ from harness.evaluation.embeddings import Embeddings
 FOUND = Embeddings(("a", "é"), np.array([[1, 2, 3], [4, 5, 6]], dtype=np.float32), "minilm", "c" * 64, "document", "s")
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
+def test_written_embeddings_read_back(tmp_path: Path) -> None:
     embeddings.write(tmp_path / "made", FOUND)
     found = embeddings.read(tmp_path / "made")
     assert replace(found, vectors=FOUND.vectors) == FOUND

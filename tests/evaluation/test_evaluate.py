@@ -203,7 +203,7 @@ def test_a_measure_without_a_cutoff_goes_down_the_whole_ranking(name: str) -> No
         "SetRelP",
     ],
 )
-def test_a_cutoff_or_a_set_ends_what_a_measure_sees(name: str) -> None:
+def test_cutoff_and_set_measures_look_no_deeper(name: str) -> None:
     assert not measure_names.looks_deeper(measure_names.parse([name])[0], 10)
 
 
@@ -250,7 +250,7 @@ def test_every_measure_is_either_of_the_hits_alone_or_has_a_reason() -> None:
     assert set(ir_measures.measures.registry) >= measure_names.OF_HITS_ALONE
 
 
-def test_a_query_whose_grades_are_all_below_zero_counts_and_nothing_waits_for_ever() -> None:
+def test_query_with_only_negative_grades_counts_and_provider_returns() -> None:
     """pytrec_eval alone never returns where such a query follows another."""
     code = """
 from harness.evaluation import evaluate, measure_names, trec
@@ -269,7 +269,7 @@ print("done")
 
 @pytest.mark.parametrize("name", ["nDCG@10", "AP", "RR@10", "P@5", "SetF", "Rprec", "R@5", "Success@5"])
 @pytest.mark.parametrize("grade", [-1, -2, -100])
-def test_a_grade_below_zero_is_worth_what_zero_is(name: str, grade: int) -> None:
+def test_negative_grade_counts_as_zero(name: str, grade: int) -> None:
     run = {"q": ("d1", "d2", "d3")}
     values = [judge(run, {"q": {"d1": low, "d2": 2, "d4": 1, "d5": low}}, ["q"], name).values for low in (grade, 0)]
     assert values[0] == values[1]
@@ -293,7 +293,7 @@ def test_no_query_vanishes_from_a_mean_whoever_computes_it(names: tuple[str, ...
     assert found.values["Accuracy"] == 0.5 and found.per_query["Accuracy"] == {"a": 1.0, "b": 0.0}
 
 
-def test_a_measure_that_cannot_be_computed_says_why_and_the_others_stand() -> None:
+def test_uncomputable_measure_has_a_reason_and_others_a_value() -> None:
     found = judge({"a": ("x",), "b": ("x",)}, {"a": {"x": 1}, "b": {"x": 0}}, ["a", "b"], "RR", "Accuracy", "ERR@5")
     assert found.values["Accuracy"] is None and found.values["RR"] == 0.5 and found.values["ERR@5"] is not None
     assert list(found.reasons) == ["Accuracy"] and "Accuracy" not in found.per_query
@@ -380,7 +380,7 @@ _REFUSED = {
 
 
 @pytest.mark.parametrize(("why", "names"), _REFUSED.items())
-def test_what_no_provider_can_compute_is_refused_before_it_is_asked(why: str, names: tuple[str, ...]) -> None:
+def test_measure_beyond_its_providers_is_refused(why: str, names: tuple[str, ...]) -> None:
     for name in names:
         with pytest.raises(UsageError) as caught:
             measure_names.parse([name])
@@ -390,12 +390,12 @@ def test_what_no_provider_can_compute_is_refused_before_it_is_asked(why: str, na
 
 
 @pytest.mark.parametrize("name", ["NERR8@5", "BPM@5", "INST", "RBP", "ERR_IA@5"])
-def test_what_nothing_installed_computes_says_so_before_what_it_lacks(name: str) -> None:
+def test_measure_without_a_provider_is_refused_before_its_parameters(name: str) -> None:
     with pytest.raises(UsageError, match="cannot be computed by what is installed"):
         measure_names.parse([name])
 
 
-def test_the_ends_of_what_may_be_asked_for_are_computed() -> None:
+def test_extreme_parameters_are_computed() -> None:
     names = ("P@1", "RR@2147483647", "P(rel=65535)@1", "IPrec@1.0", "IPrec@0.07", "SetF(beta=0.0)", "Compat(p=0.5)")
     found = judge({"a": ("x", "y")}, {"a": {"x": 1, "y": 65535}}, ["a"], *names, "nDCG(gains={1:2,2:65535})@2")
     assert not found.reasons and None not in found.values.values()
@@ -403,9 +403,7 @@ def test_the_ends_of_what_may_be_asked_for_are_computed() -> None:
 
 
 @pytest.mark.parametrize("name", ["ERR@5", 'nDCG(dcg="exp-log2")@5'])
-def test_a_grade_beyond_gdevals_is_the_reason_and_other_measures_stand(
-    name: str, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_grade_beyond_gdeval_costs_only_its_measures(name: str, capfd: pytest.CaptureFixture[str]) -> None:
     qrels = {"a": {"w": 4, "x": 5}, "b": {"x": 1}}
     found = judge({"a": ("w", "x"), "b": ("x",)}, qrels, ["a", "b"], name, "RR@10")
     (text,) = map(str, measure_names.parse([name]))
@@ -415,7 +413,7 @@ def test_a_grade_beyond_gdevals_is_the_reason_and_other_measures_stand(
     assert judge({"a": ("w",)}, {"a": {"w": 4}}, ["a"], name).values[text] is not None
 
 
-def test_whatever_a_provider_raises_is_a_reason_of_that_measure_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_provider_error_costs_only_its_measure(monkeypatch: pytest.MonkeyPatch) -> None:
     import ir_measures
 
     ours = ir_measures.evaluator
@@ -455,7 +453,7 @@ def test_f1_is_the_harmonic_mean_of_precision_and_recall_at_the_cutoff() -> None
         ("F1(x=2)@3", "P has no 'x'"),
     ],
 )
-def test_an_f1_that_is_none_says_what_is_wrong(name: str, why: str) -> None:
+def test_malformed_f1_is_refused_with_its_fault(name: str, why: str) -> None:
     with pytest.raises(UsageError, match=f"unknown measure .*: {why}"):
         measure_names.parse([name])
 

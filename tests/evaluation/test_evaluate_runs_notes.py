@@ -30,7 +30,7 @@ UNJUDGED = (
 )
 
 
-def test_what_all_runs_say_is_said_once() -> None:
+def test_note_of_all_runs_appears_once() -> None:
     found = replace(
         runs(all=("q1", "q2", "q3"), few=("q1", "q4")),
         unknown={"few": UnknownQueries(("s1", "s2", "s3", "s4"), "few.run:3")},

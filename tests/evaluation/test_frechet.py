@@ -33,7 +33,7 @@ RUNS = JudgedRuns(
 FEW = Settings(resamples=50)
 
 
-def test_a_system_that_finds_what_is_judged_is_nearer() -> None:
+def test_system_that_retrieves_relevant_documents_is_nearer() -> None:
     made = frechet.distances(RUNS, FOUND, (1, 2), replace(FEW, unlabelled=True))
     good, bad = made.systems["good"], made.systems["bad"]
     assert [(each.k, each.unlabelled) for each in good] == [(1, False), (2, False), (1, True), (2, True)]
@@ -92,7 +92,7 @@ def test_judgements_of_hits_alone_are_no_reference() -> None:
         frechet.distances(replace(RUNS, hits_alone=True), FOUND, (1,), FEW)
 
 
-def test_what_cannot_be_worked_out_says_why() -> None:
+def test_missing_distance_has_a_reason() -> None:
     one = Run({"q0": ("r0",)}, ())
     found = frechet.run_distance(one, RUNS.qrels, RUNS.query_ids, FOUND, 1, FEW)
     assert (found.value, found.reason) == (None, "a covariance takes two documents on each side")

@@ -68,7 +68,7 @@ def test_diagonal_covariances_have_a_closed_form(dims: int) -> None:
 
 
 @pytest.mark.parametrize(("count", "dims"), [(40, 5), (800, 64), (2000, 384)])
-def test_a_distance_is_what_a_root_of_the_product_gives(count: int, dims: int) -> None:
+def test_distance_equals_that_by_the_matrix_root(count: int, dims: int) -> None:
     one = points(1, count, dims, np.linspace(1, 0.3, dims))
     other = points(2, count + 7, dims, np.linspace(0.5, 1, dims), 0.1)
     assert frechet_distance.distance_of_points(one, other) == pytest.approx(by_root(one, other), rel=1e-9)

@@ -44,7 +44,7 @@ def copied(vectors: Any, one: VectorRows, other: VectorRows, weights: Any) -> li
         (400, 1, 10, 40, 1e-5),  # in single precision
     ],
 )
-def test_a_resample_is_what_its_copies_are(
+def test_resample_equals_copied_vectors(
     queries: int, judged: int, k: int, dims: int, near: float, ragged: bool
 ) -> None:
     vectors, one, other = made(queries, judged, k, dims, ragged=ragged)
@@ -88,7 +88,7 @@ def test_a_single_vector_has_no_covariance() -> None:
 
 
 @pytest.mark.slow
-def test_several_processes_give_what_one_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_processes_agree_with_one(monkeypatch: pytest.MonkeyPatch) -> None:
     vectors, one, other = made(40, 2, 3, 12)
     pairs, weights = [(one, other), (other, one)], frechet_distance.draw_weights(40, 30, 5)
     alone = frechet_distance.resample_distances(vectors, pairs, weights)

@@ -27,7 +27,7 @@ def test_the_best_grades_come_first_and_ties_go_by_seed() -> None:
     assert set(of(None, 0)) == set(of(10, 0)) == set("abce")
 
 
-def test_what_is_drawn_for_a_query_hangs_on_it_alone() -> None:
+def test_drawn_documents_depend_on_their_query_only() -> None:
     one = {"q": dict.fromkeys("abcdef", 1)}
     other = {"p": {"a": 1}, "q": dict.fromkeys("fedcba", 1)}
     for seed in range(10):
@@ -44,6 +44,6 @@ def test_retrieved_documents_count_for_each_query() -> None:
     assert list(found.names()).count("a") == 2
 
 
-def test_unlabelled_skips_what_is_judged_whatever_its_grade_before_k_are_taken() -> None:
+def test_unlabelled_skips_judged_documents_before_taking_k() -> None:
     found = retrieved_documents(RUN, QRELS, ("q1", "q2"), 2, unlabelled=True)
     assert found.documents == (("z", "w"), ("b",)), "d has grade 0, and a is judged for q2"

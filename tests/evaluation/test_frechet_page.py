@@ -5,7 +5,7 @@ from __future__ import annotations
 from scripts.docs import frechet_page
 
 
-def test_a_shuffled_run_is_what_it_is_made_of() -> None:
+def test_shuffled_run_reads_back() -> None:
     for sample in frechet_page.stored().values():
         found = {each["system"]: each["distances"] for each in sample["systems"]}
         for one, other in zip(found["bm25"], found["bm25-shuffled"], strict=True):

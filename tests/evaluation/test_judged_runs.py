@@ -47,7 +47,7 @@ def test_a_run_is_called_by_its_file_less_a_known_ending(names: tuple[str, ...],
     assert judged_runs.run_names([Path("somewhere") / name for name in names]) == called
 
 
-def test_what_is_empty_is_refused_by_name_and_is_not_all_there_is(files: Path) -> None:
+def test_empty_files_are_refused_by_name(files: Path) -> None:
     for content in ("", "\n", "# q1 0 d1 1\n"):
         (files / "nothing").write_text(content)
         with pytest.raises(FileError, match="nothing: has no judgements; name a file"):
@@ -71,7 +71,7 @@ def test_runs_that_nobody_judged_are_read_as_others_are(files: Path) -> None:
     assert len(found.notes) == 1 and "1 line has more than six fields" in found.notes[0]
 
 
-def test_what_is_odd_about_files_is_told_with_the_line_of_the_first(files: Path) -> None:
+def test_notes_on_files_name_the_first_line(files: Path) -> None:
     (files / "below.txt").write_text("q1 0 d1 1\nq2 0 d3 -2\n\nq1 0 d2 -1\n")
     (files / "tagged.run").write_text("q1 Q0 d1 1 2.0 x\nq2 Q0 d1 1 2.0 my tag\n")
     (files / "tagged2.run").write_text("q1 Q0 d1 1 2.0 a b c\nq2 Q0 d1 1 2.0 my tag\n")
@@ -112,7 +112,7 @@ def test_stored_results_give_a_run_for_each_system_that_ended_well(results: Path
         read_stored_runs(results, "greedy")
 
 
-def test_stored_grades_below_0_are_told(results: Path) -> None:
+def test_stored_negative_grades_have_a_note(results: Path) -> None:
     (path,) = {job.qrels_path() for job in reader.read_jobs(results)}
     text = gzip.decompress(path.read_bytes()).replace(b" d1 1\n", b" d1 -1\n").replace(b" d0 1\n", b" d0 -2\n")
     path.write_bytes(gzip.compress(text))
@@ -122,7 +122,7 @@ def test_stored_grades_below_0_are_told(results: Path) -> None:
     assert below > 1 and found.notes == (said,)
 
 
-def test_profiles_whose_rankings_are_the_same_are_one_system(tmp_path: Path) -> None:
+def test_profiles_of_equal_rankings_are_one_system(tmp_path: Path) -> None:
     publisher.put(tmp_path, Made("same", 2.0, (1,)), Made("same", 2.0, (1,), profile="cpu2-mem4"))
     publisher.put(tmp_path, Made("moved", 2.0, (1,)), Made("moved", 2.0, (2,), profile="cpu2-mem4"))
     publisher.put(tmp_path, Made("moved", 2.0, (3,)), suite="other")

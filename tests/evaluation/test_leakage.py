@@ -34,7 +34,7 @@ def embedded(vectors: object, prefix: str = "q", **changes: str) -> Embeddings:
         ("什么是检索\uff1f", "什么是检索", True),
     ],
 )
-def test_texts_that_are_the_same(one: str, other: str, same: bool) -> None:
+def test_same_texts_after_normalisation(one: str, other: str, same: bool) -> None:
     assert bool(leakage.same_texts({"q": one}, {"t": other})) is same
 
 
@@ -48,7 +48,7 @@ def test_every_training_query_of_a_text_is_named() -> None:
 
 
 @given(st.integers(1, 30), st.integers(1, 30), st.sampled_from([0.2, 0.5, 0.9]), st.integers(1, 60), st.integers(0, 99))
-def test_blocks_find_what_all_cosines_say(rows: int, columns: int, threshold: float, block: int, seed: int) -> None:
+def test_blocks_agree_with_all_cosines(rows: int, columns: int, threshold: float, block: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     ours, theirs = embedded(rng.standard_normal((rows, 4))), embedded(rng.standard_normal((columns, 4)), "t")
     a, b = (each.vectors.astype(float) for each in (ours, theirs))
@@ -65,7 +65,7 @@ def test_blocks_find_what_all_cosines_say(rows: int, columns: int, threshold: fl
 
 
 @given(st.integers(2, 400), st.floats(1e-3, 1e3), st.integers(0, 99))
-def test_a_threshold_of_one_finds_equal_directions_whatever_rounding_does(size: int, scale: float, seed: int) -> None:
+def test_threshold_of_one_finds_equal_directions_despite_rounding(size: int, scale: float, seed: int) -> None:
     vectors = np.random.default_rng(seed).standard_normal((20, size)).astype(np.float32)
     # A power of two changes no digit: the direction is the same to the last bit.
     found = leakage.near_pairs(
@@ -75,7 +75,7 @@ def test_a_threshold_of_one_finds_equal_directions_whatever_rounding_does(size: 
     assert all(leak.cosine is not None and 1 - 1e-9 <= leak.cosine <= 1 for leak in found)
 
 
-def test_a_cosine_just_below_is_none() -> None:
+def test_cosine_just_below_the_threshold_is_no_leak() -> None:
     angle = np.arccos(0.9 - 1e-6)
     assert leakage.near_pairs(embedded([[1, 0]]), embedded([[np.cos(angle), np.sin(angle)]], "t"), 0.9) == ()
     angle = np.arccos(0.9 + 1e-6)
@@ -118,7 +118,7 @@ def test_queries_without_vectors_are_named() -> None:
         leakage.find_leaks({"q0": "x"}, {"t9": "w"}, vectors, 0.9)
 
 
-def test_pairs_stand_once_the_nearest_first_with_the_cosine_of_those_of_one_text() -> None:
+def test_pairs_appear_once_nearest_first_with_cosines_of_equal_texts() -> None:
     vectors = embedded([[1, 0], [0, 1], [1, 1]]), embedded([[1, 0.1], [1, 0], [-1, 0.5]], "t")
     sample = {"q1": "up", "q0": "a b"}  # q2 is not asked, t2 points elsewhere
     training = {"t0": "other", "t1": "A, b", "t2": "UP"}
@@ -157,7 +157,7 @@ def test_measures_with_without_and_of_the_leaked_alone() -> None:
     assert leakage.with_effects(replace(made, leaks=(), effects=()), found, ()).effects == ()
 
 
-def test_a_figure_has_one_interval_whichever_command_shows_it() -> None:
+def test_all_commands_show_the_same_interval() -> None:
     """Sums depend on the order of the values, which is the same everywhere."""
     names = [f"q{n}" for n in range(40)]
     qrels = {name: {"right": 1} for name in names}

@@ -27,7 +27,7 @@ def judged(*runs: dict[str, tuple[str, ...]], **changes: object) -> JudgedRuns:
 
 
 @given(st.lists(rankings, min_size=1, max_size=4), st.integers(1, 9), st.randoms(use_true_random=False))
-def test_whose_a_document_is_cannot_be_told(
+def test_pool_order_does_not_reveal_systems(
     runs: list[dict[str, tuple[str, ...]]], depth: int, rng: random.Random
 ) -> None:
     made = build_pool([judged(*runs)], depth, seed=3)
@@ -54,14 +54,14 @@ def test_the_seed_decides_the_order() -> None:
     assert len(orders) == 5 and len({frozenset(order) for order in orders}) == 1
 
 
-def test_what_is_unjudged_is_counted_for_each_system() -> None:
+def test_unjudged_hits_are_counted_for_each_system() -> None:
     found = build_pool([judged({"q1": ("d1", "d8", "d9"), "q3": ("d1",)}, {"q1": ("d2",)}, {})], 2, seed=1)
     counts = {name: (each.hits, each.unjudged, each.share) for name, each in found.systems}
     assert counts == {"s0": (3, 2, 0.75), "s1": (1, 0, 0.0), "s2": (0, 0, None)}
 
 
 @given(rankings, st.integers(1, 9))
-def test_the_share_is_what_ir_measures_leaves_of_judged(run: dict[str, tuple[str, ...]], depth: int) -> None:
+def test_share_is_one_minus_judged_of_ir_measures(run: dict[str, tuple[str, ...]], depth: int) -> None:
     judged_ones = [query for query in QRELS if run.get(query)]
     found = judged_runs.count_unjudged(Run(run, ()), QRELS, QRELS, depth)
     if not judged_ones:
@@ -80,12 +80,12 @@ def test_samples_of_one_collection_are_one_pool() -> None:
     assert [name for name, _ in made.systems] == ["s0 (3 queries)", "s0 (3 queries)"]
 
 
-def test_a_pool_over_no_queries_is_none() -> None:
+def test_pool_without_queries_is_refused() -> None:
     with pytest.raises(UsageError, match="set: there are no queries to pool for; name them with --queries"):
         build_pool([JudgedRuns("set", {}, {}, {"s": Run({"q1": ("d1",)}, ())})], 5, seed=1)
 
 
-def test_what_cannot_be_pooled_is_refused() -> None:
+def test_unpoolable_runs_are_refused() -> None:
     with pytest.raises(UsageError, match=r"runs of 2 collections \(set, set\): choose one with --only"):
         build_pool([judged({}, corpus_sha256="a"), judged({}, corpus_sha256="b")], 5, seed=1)
     with pytest.raises(UsageError, match="answers in the texts decide relevance"):

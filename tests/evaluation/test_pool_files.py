@@ -38,7 +38,7 @@ def back(folder: Path, content: str | bytes) -> list[tuple[str, str, int | None]
     st.text(),
     st.sampled_from(["tsv", "jsonl"]),
 )
-def test_ids_come_back_whatever_the_texts_are(
+def test_ids_read_back_whatever_the_texts(
     tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[str, str]], text: str, form: str
 ) -> None:
     written = made(pairs, form, text, text)
@@ -100,7 +100,7 @@ def test_a_document_may_be_long(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["q1 0 d1 1\n", b"\x1f\x8b\x08\x00", ""])
-def test_other_files_are_told_apart(tmp_path: Path, content: str | bytes) -> None:
+def test_other_kinds_of_files_are_recognised(tmp_path: Path, content: str | bytes) -> None:
     assert back(tmp_path, content) is None
 
 

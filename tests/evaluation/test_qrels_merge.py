@@ -40,7 +40,7 @@ def merged(
     )
 
 
-def test_what_is_there_stays_and_what_is_new_follows_with_its_number(tmp_path: Path) -> None:
+def test_merge_keeps_existing_lines_and_appends_new_ones(tmp_path: Path) -> None:
     made = merged(tmp_path, ("q3", "d9", 2), ("q1", "d5", 0), ("q1", "d1", 0), ("q1", "d7", None))
     assert made.content.decode() == "q2 0 d1 1\nq1 Q0 d1 0\nq1 0 d2 -1\nq1 1 d5 0\nq3 1 d9 2\n"
     done = made.record
@@ -49,7 +49,7 @@ def test_what_is_there_stays_and_what_is_new_follows_with_its_number(tmp_path: P
     assert [each.iteration for each in ir_measures.read_trec_qrels(str(tmp_path / "made"))][-2:] == ["1", "1"]
 
 
-def test_comments_stay_and_stand_above(tmp_path: Path) -> None:
+def test_merge_keeps_comments_at_the_top(tmp_path: Path) -> None:
     path = tmp_path / "base"
     path.write_text("\ufeff# made by us\nq1 0 d1 1\n\n  #  and\tmore \n#q 0 d1 1\n#\u00a0q 0 d1 1\n")
     assert qrels_merge.read_comments(path) == ("# made by us", "  #  and\tmore")
@@ -78,7 +78,7 @@ def test_numbers_do_not_come_twice(tmp_path: Path) -> None:
     assert (first.iteration, again.record.iteration) == (1, 2), "though the first added nothing"
 
 
-def test_conflicts_are_refused_by_name_unless_it_is_said_which_grade_stands(tmp_path: Path) -> None:
+def test_conflicts_are_refused_by_default(tmp_path: Path) -> None:
     grades = [("q1", "d1", 3), ("q2", "d1", 0), ("q4", "d1", 1)]
     with pytest.raises(
         UsageError, match=r"2 grades differ .*: judged:2: 'q1', document 'd1': 3; .*base:2: 0; judged:3: "
@@ -105,7 +105,7 @@ odd = st.text(st.one_of(st.characters(), st.sampled_from("#\0\ufeff \t\x0b\x1c\x
 
 
 @given(st.lists(st.tuples(odd, odd), max_size=4), st.sampled_from([BASE, ""]))
-def test_what_is_added_reads_back_as_it_was_given_or_is_refused(
+def test_added_judgements_read_back_or_are_refused(
     tmp_path_factory: pytest.TempPathFactory, given_ids: list[tuple[str, str]], base: str
 ) -> None:
     folder = tmp_path_factory.mktemp("odd")
@@ -136,7 +136,7 @@ pairs = st.tuples(st.sampled_from("abc"), st.sampled_from("uvw"))
     st.dictionaries(pairs, st.none() | grade),
     st.sampled_from(["keep", "override"]),
 )
-def test_a_merge_is_what_two_dictionaries_would_be(
+def test_merge_equals_merged_dictionaries(
     tmp_path_factory: pytest.TempPathFactory,
     base: dict[tuple[str, str], int],
     new: dict[tuple[str, str], int | None],
@@ -179,7 +179,7 @@ def test_changes_between_merges_show() -> None:
     assert qrels_merge.outside_edits((), "a") == ()
 
 
-def test_what_cannot_be_written_leaves_all_as_it_was(tmp_path: Path) -> None:
+def test_failed_write_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "made"
     qrels_merge.write_merged(path, merged(tmp_path), ())
     before = {each: each.read_bytes() for each in tmp_path.iterdir()}
@@ -200,14 +200,14 @@ def test_damaged_provenance_is_named(tmp_path: Path, line: str | bytes) -> None:
         qrels_merge.read_provenance(path)
 
 
-def test_a_line_that_stands_twice_is_taken_once(tmp_path: Path) -> None:
+def test_repeated_line_counts_once(tmp_path: Path) -> None:
     (tmp_path / "base").write_bytes(b"q1 0 d1 1\r\n\nq1 0 d1 1\n")
     (line,) = qrels_merge.read_lines(tmp_path / "base")
     assert (line.place, line.grade) == (f"{tmp_path / 'base'}:1", 1)
     assert qrels_merge.read_graded_qrels(tmp_path / "base") == (GradedPair(line.place, "q1", "d1", 1),)
 
 
-def test_lines_are_those_that_are_judged_by(tmp_path: Path) -> None:
+def test_lines_equal_the_qrels(tmp_path: Path) -> None:
     content = b"\xef\xbb\xbf# by hand\nq1 0 d1 1\n"
     for name, held in (("plain", content), ("zipped", gzip.compress(content)), ("named.gz", gzip.compress(content))):
         (tmp_path / name).write_bytes(held)

@@ -125,7 +125,7 @@ def test_a_wrong_line_of_a_run_is_named(tmp_path: Path, line: bytes, what: str, 
     assert isinstance(found, str) and found.startswith(f"{path}:{what}") and "\n" not in found
 
 
-def test_what_stands_behind_the_tag_is_of_the_tag_where_scores_decide(tmp_path: Path) -> None:
+def test_further_fields_belong_to_the_tag_in_scored_runs(tmp_path: Path) -> None:
     content = b"q Q0 a 1 1.5 x\nq Q0 b 2 2.5 my own tag\nq Q0 c 3 0.5 k1 0.9 b 4\nq Q0 d 4 -1 tag 3 0.5\n"
     found = trec.read_scored_run(write(tmp_path, content))
     assert found.rankings == {"q": ("b", "a", "c", "d")} and found.longer == FlaggedLines(3, 2)
@@ -149,7 +149,7 @@ def test_what_stands_behind_the_tag_is_of_the_tag_where_scores_decide(tmp_path: 
         ("q,1 Q0 a b c d e", "rank 'b' is not a whole number"),
     ],
 )
-def test_columns_that_are_shifted_are_no_tags(tmp_path: Path, line: str, why: str) -> None:
+def test_shifted_columns_are_refused(tmp_path: Path, line: str, why: str) -> None:
     path = write(tmp_path, f"q Q0 a 1 2.0 x\n{line}\n".encode())
     count = len(line.split())
     start = f"{path}:2: {count} fields, must be 6 (query Q0 document rank score tag): {why}"
@@ -184,7 +184,7 @@ def test_a_wrong_line_of_judgements_is_named(tmp_path: Path, line: bytes, what: 
     assert isinstance(found, str) and found.startswith(f"{path}:{what}")
 
 
-def test_grades_below_zero_are_taken_as_they_stand(tmp_path: Path) -> None:
+def test_negative_grades_are_read_unchanged(tmp_path: Path) -> None:
     assert trec.read_qrels(write(tmp_path, b"q 0 a -2\nq 0 b +1\nq 0 a -2\n")) == {"q": {"a": -2, "b": 1}}
 
 
@@ -197,7 +197,7 @@ def test_lines_with_grades_below_zero_are_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("read", READERS.values(), ids=READERS)
-def test_how_a_file_begins_says_what_it_is(tmp_path: Path, read: Reader) -> None:
+def test_first_bytes_decide_the_kind_of_file(tmp_path: Path, read: Reader) -> None:
     content = b"q 0 a 1\n" if read is trec.read_qrels else b"q Q0 a 1 2.0 x\n"
     zipped = tmp_path / "zipped"
     zipped.write_bytes(gzip.compress(content))
@@ -305,7 +305,7 @@ def test_lines_that_a_carriage_return_alone_ends_are_refused(tmp_path: Path, rea
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 30), st.integers(-5, 5)), max_size=60))
 @settings(max_examples=100, deadline=None)
-def test_a_run_is_ordered_as_its_lines_say(
+def test_run_order_matches_its_lines(
     tmp_path_factory: pytest.TempPathFactory, hits: list[tuple[int, int, int]]
 ) -> None:
     first = {(query, document): score for query, document, score in reversed(hits)}

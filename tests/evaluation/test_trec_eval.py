@@ -90,7 +90,7 @@ def test_trec_evals_own_test_set_gives_its_own_figures(agreed: tuple[str, evalua
     assert compared >= (53 if output == "out.test.a" else 205)
 
 
-def test_tags_with_blanks_are_read_and_told() -> None:
+def test_tags_with_blanks_are_read_with_a_note() -> None:
     assert trec.read_scored_run(TREC_EVAL / "results.trunc.gz").longer == FlaggedLines(5, 1)
 
 
@@ -111,14 +111,14 @@ def dl19() -> tuple[Run, Qrels]:
     return run, trec.read_qrels(DL19 / "qrels.dl19-passage.txt.gz")
 
 
-def test_the_bm25_run_of_dl19_is_worth_what_was_published(dl19: tuple[Run, Qrels]) -> None:
+def test_dl19_bm25_run_has_the_published_values(dl19: tuple[Run, Qrels]) -> None:
     run, qrels = dl19
     found = evaluate.evaluate(run, qrels, list(qrels), measure_names.parse(["AP", "nDCG@10"]))
     assert {name: round(value or 0, 4) for name, value in found.values.items()} == {"AP": 0.3766, "nDCG@10": 0.4973}
     assert found.queries == 43
 
 
-def test_the_bm25_run_of_dl19_is_worth_what_a_hand_computes(dl19: tuple[Run, Qrels]) -> None:
+def test_dl19_bm25_run_has_the_values_of_plain_formulas(dl19: tuple[Run, Qrels]) -> None:
     run, qrels = dl19
     by_hand = hand()
     measures = ["AP", "AP(rel=2)", "AP@100", "RR", "RR@10", "RR(rel=2)@10", "nDCG@10", "nDCG", "P@10", "R@1000"]

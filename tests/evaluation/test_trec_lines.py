@@ -36,7 +36,7 @@ def dripping(path: Path, content: bytes) -> None:
     [b"", b"a", TEXT, gzip.compress(TEXT, mtime=0), gzip.compress(b"", mtime=0)],
     ids=["nothing", "one byte", "text", "gzip", "gzip of nothing"],
 )
-def test_a_pipe_gives_what_a_file_does_however_slowly(tmp_path: Path, content: bytes) -> None:
+def test_slow_pipe_reads_like_a_file(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "file").write_bytes(content)
     dripping(tmp_path / "pipe", content)
     found = []

@@ -79,7 +79,7 @@ def test_impossible_quantities_are_refused(model: object, arguments: tuple[float
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_holds_of_both_models_for_any_numbers(seed: int) -> None:
+def test_properties_of_both_cost_models(seed: int) -> None:
     rng = random.Random(seed)
     price, latency_s, lanes = 10 ** rng.uniform(-2, 2), 10 ** rng.uniform(-4, 1), rng.randrange(1, 64)
     one = cost.usd_per_million(latency_s, price)
@@ -99,7 +99,7 @@ def test_what_holds_of_both_models_for_any_numbers(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_intervals_follow_what_was_measured(seed: int) -> None:
+def test_cost_intervals_follow_the_measured_ones(seed: int) -> None:
     rng = random.Random(seed)
     low, value, high = sorted(rng.uniform(0.1, 9.0) for _ in range(3))
     measured, price = Estimate(value, low, high, "said of it"), rng.uniform(0.01, 9.0)
@@ -111,7 +111,7 @@ def test_intervals_follow_what_was_measured(seed: int) -> None:
         assert found.high / found.low == pytest.approx(high / low)
 
 
-def test_what_is_missing_stays_missing() -> None:
+def test_missing_values_stay_missing() -> None:
     nothing = Estimate(None, reason="not measured")
     assert cost.sequential(nothing, 1.0) == nothing
     assert cost.saturated(nothing, 1.0) == nothing

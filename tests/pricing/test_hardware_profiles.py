@@ -26,12 +26,12 @@ def write(tmp_path: Path, text: str) -> Path:
         ("gpu1-cpu16-mem32", 16, 32 * GIB, 1),
     ],
 )
-def test_shipped_profiles_hold_what_their_names_say(name: str, cpus: int, memory_bytes: int, gpus: int) -> None:
+def test_shipped_profiles_match_their_names(name: str, cpus: int, memory_bytes: int, gpus: int) -> None:
     envelope = instances.hardware_profile(name)
     assert (envelope.name, envelope.cpus, envelope.memory_bytes, envelope.gpus) == (name, cpus, memory_bytes, gpus)
 
 
-def test_every_shipped_name_says_what_the_profile_is() -> None:
+def test_shipped_profile_names_match_their_hardware() -> None:
     known = instances.hardware_profiles()
     assert len(known) >= 11
     for name, envelope in known.items():
@@ -54,7 +54,7 @@ def test_memory_sizes_are_read_in_bytes(text: str, expected: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["1GB", "1.5GiB", "0GiB", "-1GiB", "GiB", "1024", "1gib", "", "1GiB1", "٣GiB"])
-def test_memory_that_is_none_is_refused(text: str) -> None:
+def test_malformed_memory_size_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not a memory size"):
         instances.parse_memory(text)
 

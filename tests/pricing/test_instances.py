@@ -14,7 +14,7 @@ def root(tmp_path: Path) -> Path:
     return price_fixtures.write(tmp_path)
 
 
-def test_facts_are_read_with_what_is_not_known_left_open(root: Path) -> None:
+def test_unknown_instance_facts_are_none(root: Path) -> None:
     found = instances.read_instances("x", root)
     assert len(found) == len(price_fixtures.FACTS)
     assert found["g.one"] == instances.Instance(

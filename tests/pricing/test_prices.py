@@ -56,7 +56,7 @@ def test_terms_are_kept_apart(root: Path) -> None:
     assert prices.snapshot(DAY, root=root).price_of("m1.two") == 0.05
 
 
-def test_a_term_without_prices_and_one_that_is_none(root: Path) -> None:
+def test_unknown_term_and_term_without_prices_are_refused(root: Path) -> None:
     with pytest.raises(UsageError, match=r"no reserved-1y prices of here are here; fetch some .* another --term"):
         prices.snapshot(root=root, term="reserved-1y")
     with pytest.raises(UsageError, match="no spot prices of here until 2024-05-01"):

@@ -148,7 +148,7 @@ class KeyTaken(StoreError):
 
 
 class Publisher:
-    """Publisher of a store's files from a mirror (a :class:`harness.results.store.Shelf`).
+    """Publishes a store's files from a mirror (a :class:`harness.results.store.ResultPublisher`).
 
     A job is whole in S3 before it is in the mirror; until then it waits in a folder of its own, from which the next run
     publishes it if this one dies.

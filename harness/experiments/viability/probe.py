@@ -21,7 +21,7 @@ from harness.records import Envelope, Isolation, Outcome, digest
 from harness.results.attempts import started
 from harness.results.reader import StoredJob, cell_path, read_jobs
 from harness.results.schema import Cell, Environment, Result, ResultSpec
-from harness.results.store import Shelf
+from harness.results.store import ResultPublisher
 from harness.untrusted import read_start
 
 SUITE = "viable"
@@ -92,7 +92,7 @@ class SubjectJobs:
         launcher: Launcher,
         *,
         fresh: bool = False,
-        shelf: Shelf | None = None,
+        shelf: ResultPublisher | None = None,
     ) -> None:
         if launcher.isolation is Isolation.PROCESS:
             raise UsageError(

@@ -39,7 +39,7 @@ class AccuracyRelation:
 
 @dataclass(frozen=True)
 class Draws:
-    """One figure of each row over resampled queries: by the row's key, each of shape (draws,)."""
+    """Values of each row over resampled queries, by the row's key, each of shape (draws,)."""
 
     values: Mapping[str, NDArray[np.float64]]
 
@@ -59,8 +59,8 @@ class RankingData:
     """Data that rankings need beside the rows.
 
     ``presets`` are weights by name; ``cutoffs`` the robust mode's, in points, by group and measure; ``relations``
-    the comparisons of accuracies, by group and measure; ``resampled`` accuracies (points) over resampled queries, by group and
-    measure; ``slower`` how many times the mean a row's latency is over the same resamples.
+    the comparisons of accuracies, by group and measure; ``resampled`` accuracies (points) over resampled queries, by
+    group and measure; ``slower`` the latency of a row over the same resamples, as a multiple of its mean.
     """
 
     presets: tuple[tuple[str, Mapping[str, float]], ...]

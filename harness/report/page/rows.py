@@ -162,7 +162,7 @@ _SHOWN_DIGITS, _QUANTILE_DIGITS = 5, 3
 
 @dataclass
 class SharedValues:
-    """What rows share, each stored once and named by its number."""
+    """Values that rows share, each stored once and referred to by number."""
 
     texts: SharedTexts = field(default_factory=SharedTexts)
     machines: dict[Machine, int] = field(default_factory=dict)

@@ -140,7 +140,7 @@ _MIN_SHARE, _MIN_LISTED, _MIN_NUMBERED = 1e-9, 0.01, 0.02
 
 @dataclass(frozen=True)
 class Candidate:
-    """A row: ``gains`` are what a full weight of accuracy, cost and latency brings it, in points (the latter two are
+    """Row with ``gains``: the points from a full weight of accuracy, cost and latency (the latter two are
     negative: -value / AMRS).
     """
 
@@ -151,7 +151,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class WinnerRegion:
-    """The weights under which a row wins: the corners of a polygon, and its share of the triangle."""
+    """Weights under which a row wins: the corners of a polygon, and its share of the triangle."""
 
     winner: Candidate
     corners: tuple[Weights, ...]

@@ -41,7 +41,7 @@ _LABEL_OFFSETS = (
 
 @dataclass(frozen=True)
 class CostPoint:
-    """A row: its cost and accuracy with what bounds them, and where it stands; ``label`` is its hardware."""
+    """Row with its cost and accuracy, their intervals, and its state; ``label`` is its hardware."""
 
     system: str
     label: str
@@ -178,7 +178,7 @@ def _front_labels(figure: Figure, axes: Axes, points: Sequence[CostPoint]) -> No
 
 @dataclass(frozen=True)
 class LatencyDistribution:
-    """A row: the quantiles of its latencies, seconds, at :data:`harness.evaluation.per_query.SHARES`."""
+    """Row with the quantiles of its latencies, seconds, at :data:`harness.evaluation.per_query.SHARES`."""
 
     system: str
     hardware: str
@@ -228,7 +228,7 @@ def draw_distributions(rows: Sequence[LatencyDistribution], around: Frame) -> Fi
 
 @dataclass(frozen=True)
 class InstanceCost:
-    """A row: what a million queries cost on an instance type."""
+    """Row with the cost of a million queries on an instance type."""
 
     system: str
     instance_type: str
@@ -270,7 +270,7 @@ def draw_instances(rows: Sequence[InstanceCost], around: Frame, cost_label: str)
 
 @dataclass(frozen=True)
 class MemoryPoint:
-    """A row: what a system did under a memory limit; ``latency`` (ms) is missing where it ended as ``outcome`` says."""
+    """Row under a memory limit; ``latency`` (ms) is missing where ``outcome`` is a failure."""
 
     system: str
     hardware: str

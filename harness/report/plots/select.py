@@ -31,7 +31,7 @@ class NoPlot(Exception):
 
 @dataclass(frozen=True)
 class PlotRows:
-    """A table of rows that may be compared, what each is made of by query, and what they are called.
+    """Table of comparable rows, their per-query values, and the group's name.
 
     ``asked`` says how they are ranked.
     """

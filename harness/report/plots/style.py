@@ -183,7 +183,7 @@ def _glyphs() -> frozenset[int]:
 
 @dataclass(frozen=True)
 class Frame:
-    """What stands around a picture: ``title``, and sentences of small print below it.
+    """Title of a plot, and sentences of small print below it.
 
     ``styles`` are of all systems of the table, by name: a system looks the same in every picture.
     """
@@ -195,7 +195,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Canvas:
-    """A figure with a title on top and small print below; ``legend_top``: where a legend begins (0 below, 1 on top)."""
+    """Figure with a title on top and small print below; ``legend_top``: top of a legend (0 below, 1 on top)."""
 
     figure: Figure
     legend_top: float

@@ -16,6 +16,7 @@ from typing import Any
 
 import boto3
 import pytest
+from rich.console import Console
 
 from harness.aws import clients
 from harness.aws.clients import Connections, S3Uri
@@ -29,6 +30,7 @@ from harness.aws.ec2.backend import SERVICE
 from harness.aws.objects import Objects
 from harness.errors import AwsError, UsageError
 from harness.pricing.prices import snapshot
+from harness.progress import shown
 from harness.records import Outcome
 from tests.aws import reaper, server
 from tests.aws.ec2.boxes import Boxes, Fate
@@ -260,7 +262,7 @@ def test_the_same_command_in_another_region_is_sent_to_the_run_s_own(plain: Fiel
     with interrupted(plain) as boxes:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(run.prices, "snapshot", lambda **_: snapshot(region=f"aws/{REGION}", term="on-demand"))
-            patch.setattr(run.storage, "price", lambda *_: SimpleNamespace(usd_per_gib_month=0.08))
+            patch.setattr(run.prices, "storage_price", lambda *_: SimpleNamespace(usd_per_gib_month=0.08))
             for dry_run in (True, False):
                 request = replace(plain.request(), region="us-west-2", dry_run=dry_run)
                 with pytest.raises(UsageError, match=f"is open in {REGION}; give --region {REGION}"):
@@ -389,7 +391,8 @@ def test_a_run_is_refused_before_up(plain: Field) -> None:
 
 
 def test_a_dry_run_launches_and_uploads_nothing(plain: Field) -> None:
-    assert run.run(plain.request(dry_run=True), plain.client(), SERVICE) is None
+    with shown(Console(file=plain.screen, width=200)):
+        assert run.run(plain.request(dry_run=True), plain.client(), SERVICE) is None
     assert launched_and_terminated() == (0, 0)
     assert list(Objects(Connections(REGION), WORK).list()) == []
     for word in (LARGE, "assumed", "us-east-1", "al2023-ami", "US$"):
