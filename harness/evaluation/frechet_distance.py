@@ -240,7 +240,7 @@ class Points:
 
     @property
     def by_rows(self) -> bool:
-        """Whether a resample has too few different vectors for its covariance to pay."""
+        """True if a resample has too few different vectors for its covariance to pay."""
         return bool(_DISTINCT * len(self.vectors) < self.vectors.shape[1])
 
 

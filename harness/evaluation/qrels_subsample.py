@@ -68,7 +68,7 @@ class QrelsDraws:
 
     @property
     def alike(self) -> bool:
-        """Whether all draws are the same: there was nothing to remove, or no choice."""
+        """True if all draws are the same: there was nothing to remove, or no choice."""
         return bool((self.columns == self.columns[0]).all())
 
     def first(self) -> QrelsDraws:
