@@ -94,7 +94,7 @@ def test_report_reads_the_rows_that_it_made_before(harness: Call, monkeypatch: p
 
     assert harness("run", "test-suite.toml", "--launcher", "fake").exit_code == 0
     whole = harness("report", "--as-of", "2022-12-05").stdout
-    monkeypatch.setattr(rows, "measure", nobody)
+    monkeypatch.setattr(rows, "build_rows", nobody)
     assert harness("report", "--as-of", "2022-12-05").stdout == whole
     assert harness("reprice", "--as-of", "2022-12-05").exit_code == 0
     # A run keeps the rows of its own suite's folder.
