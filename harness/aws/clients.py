@@ -46,7 +46,7 @@ class Connections:
 
     @property
     def region(self) -> str | None:
-        """The given region, else the configured one."""
+        """Return the given region, else the configured one."""
         with aws_errors("reading the AWS configuration"):
             configured: str | None = self._session.region_name
         # boto3 does not read AWS_REGION.

@@ -65,7 +65,7 @@ class Objects:
 
     @property
     def client(self) -> Any:
-        """The S3 client."""
+        """Return the S3 client."""
         return self._connections.client("s3")
 
     def below(self, *names: str) -> Objects:

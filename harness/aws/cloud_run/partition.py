@@ -172,7 +172,7 @@ class MissingIndex:
 
 @dataclass(frozen=True)
 class Grouping:
-    """Facts that parts are made of besides the jobs.
+    """Machines, estimates and sizes by which jobs are grouped into parts.
 
     ``machines`` by profile; ``build_machine``: where the suite gives builds a profile of their own; ``estimate``: how
     long a job takes; ``missing``: indexes to build, by key.

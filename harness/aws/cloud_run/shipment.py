@@ -63,7 +63,7 @@ T = TypeVar("T")
 
 
 class Shipper:
-    """Ships inputs below a work place, and describes parts that name them.
+    """Uploader of inputs below a work place, and author of the parts that name them.
 
     Inputs that are whole in S3 are not packed again; those that the bucket's rule would soon delete are renewed.
     """
@@ -212,7 +212,7 @@ def upload_index(work: Objects, box_id: str, key: str, index: Index, cache: Path
 
 
 class Fetcher:
-    """Fetches shipped inputs to this worker, each checked against its record."""
+    """Downloader of a worker's inputs; each is checked against its record."""
 
     def __init__(self, work: Objects, cache: Path) -> None:
         self._work, self._cache = work, cache

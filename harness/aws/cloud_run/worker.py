@@ -88,8 +88,8 @@ class WorkerStatus:
     troubles: tuple[str, ...] = ()
 
 
-class _BoxLog(logging.Handler):
-    """Writes messages to the worker's log."""
+class _WorkerLog(logging.Handler):
+    """Log handler that writes to the worker's log."""
 
     def __init__(self, log_file: IO[bytes]) -> None:
         super().__init__()
@@ -102,7 +102,7 @@ class _BoxLog(logging.Handler):
 
 @contextlib.contextmanager
 def _messages_to(log_file: IO[bytes]) -> Iterator[None]:
-    logger, handler = logging.getLogger("harness"), _BoxLog(log_file)
+    logger, handler = logging.getLogger("harness"), _WorkerLog(log_file)
     level = logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
@@ -308,7 +308,7 @@ def options(usual: RunOptions, suite: Suite, part: WorkerPart, callbacks: RunCal
 
 
 class Uploader(RunCallbacks):
-    """Uploads stored jobs and the part's indexes to the worker's folder.
+    """Uploader of stored jobs and of the part's indexes to the worker's folder.
 
     A failed upload is tried again after the next job, and at the end for ``patience_s``.
     """

@@ -154,12 +154,12 @@ class MirroredFolder:
 
     @property
     def bucket_folder(self) -> Path:
-        """The mirror of the whole bucket."""
+        """Return the mirror of the whole bucket."""
         return self.cache / "s3" / self.uri.bucket
 
     @property
     def folder(self) -> Path:
-        """The mirror of the place."""
+        """Return the mirror of the place."""
         return self.path(self.uri.prefix)
 
     @property
@@ -169,7 +169,7 @@ class MirroredFolder:
 
     @property
     def prefix(self) -> str:
-        """The beginning of the keys of all objects of the place."""
+        """Return the prefix of the keys of all objects of the place."""
         return f"{self.uri.prefix}/" if self.uri.prefix else ""
 
     def below(self, key: str) -> MirroredFolder:
@@ -186,7 +186,7 @@ class MirroredFolder:
 
 
 class FileSelection(Enum):
-    """Which files of a job are fetched: its record, all files that make tables, or all."""
+    """Selection of a job's files: its record, all files that make tables, or all."""
 
     RECORDS = frozenset({RESULT})
     FIGURES = RECORDS | {reader.SAMPLES, reader.RUN, JUDGED_HITS, ANSWER_DEPTHS}

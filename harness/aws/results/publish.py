@@ -1,4 +1,4 @@
-"""Publish jobs to S3: the files of each first, its record last, nothing of a finished job ever overwritten."""
+"""Publish jobs to S3 under a suite's lock: files first, the record last, a finished job never overwritten."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from harness.records import Outcome
 from harness.results.reader import StoredJob, read_jobs
 from tests.aws import rights, server
 from tests.aws.batch import agents
-from tests.aws.batch.test_stack import everything
+from tests.aws.batch.test_suite_stack import everything
 from tests.aws.cloud_run import imds
 from tests.conftest import Bench, write_dataset
 

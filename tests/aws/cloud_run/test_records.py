@@ -1,4 +1,4 @@
-"""What the orchestrator and its boxes tell each other."""
+"""Records that the orchestrator and its workers exchange."""
 
 from __future__ import annotations
 

@@ -267,7 +267,7 @@ def test_a_launch_that_nobody_may_have_asked_for_is_unknown(launched: Launched) 
 def test_a_launched_instance_runs_until_it_is_terminated(launched: Launched) -> None:
     noted = launched.begin()()[-1]
     state = launched.state(noted)
-    assert state.phase == RUNNING and state.ec2_instances[0].endswith(f":{noted.machine}")
+    assert state.phase == RUNNING and state.workers[0].endswith(f":{noted.machine}")
     assert state.launched is not None and not state.reason
     launched.backend.end(launched.part.name, state, "it is done")
     state = launched.state(noted)
@@ -295,7 +295,7 @@ def test_an_instance_that_is_not_shown_is_waited_for_a_while(
     monkeypatch.setattr(launched.backend, "_clock", SimpleNamespace(now=now))
     monkeypatch.setattr(launched.backend, "_boxes", list)
     assert launched.state(noted).phase == phase
-    assert launched.state(noted).ec2_instances[0].endswith(f":{noted.machine}")
+    assert launched.state(noted).workers[0].endswith(f":{noted.machine}")
 
 
 def test_a_launch_past_its_deadline_is_over_whoever_asked(launched: Launched, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -343,7 +343,7 @@ def test_the_folder_is_that_of_the_role_that_a_box_was_launched_with(launched: L
     """An account stack that is made anew has a role of another id."""
     noted = launched.begin()()[-1]
     launched.backend._account = replace(launched.backend._account, worker_role_id="AROAANOTHER")
-    assert launched.state(noted).ec2_instances == (f"{noted.role}:{noted.machine}",)
+    assert launched.state(noted).workers == (f"{noted.role}:{noted.machine}",)
 
 
 def test_nothing_is_launched_while_the_rule_is_disabled(launched: Launched) -> None:
