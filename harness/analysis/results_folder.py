@@ -20,7 +20,7 @@ from harness.results import reader
 if TYPE_CHECKING:
     from harness.analysis.evaluate_job import Vectors
     from harness.analysis.rejudge import QrelsOverride
-    from harness.analysis.row_cache import RowCache, RowSet
+    from harness.analysis.row_cache import RowCache
 
 log = logging.getLogger(__name__)
 
@@ -57,16 +57,20 @@ def load_rows(
         return _published(folder, override)
     vectors = _vectors(folder) if distances and any(name.startswith("FD") for name in measures) else None
     stored = _row_cache(cache, folder, measures, override, vectors)
-    if keys is not None:
-        from harness.analysis import rows
-        from harness.analysis.evaluate_job import JobEvaluator
-
-        jobs = _read_jobs(folder, cache)
-        if not rows.are_default(jobs, keys):
-            return rows.build_rows(jobs, JobEvaluator(measures), keys=keys).table
-    if stored and (table := stored.table(columns)):
+    if keys is None and stored and (table := stored.table(columns)):
         return table
-    return _build(folder, measures, stored, override, vectors).table
+    from harness.analysis.evaluate_job import JobEvaluator
+    from harness.analysis.rows import are_default, build_rows
+
+    jobs = _read_jobs(folder, cache)
+    if keys is not None and not are_default(jobs, keys):
+        return build_rows(jobs, JobEvaluator(measures), keys=keys).table
+    if keys is not None and stored and (table := stored.table(columns)):
+        return table
+    built = build_rows(jobs, JobEvaluator(measures, override, vectors), cached=stored.cells() if stored else {})
+    if stored:
+        stored.write(built)
+    return built.table
 
 
 def load_per_query(
@@ -85,25 +89,14 @@ def load_per_query(
     stored = _row_cache(cache, folder, measures, override, None)
     if stored and (values := stored.per_query()) is not None:
         return values
-    return _build(folder, measures, stored, override, None).per_query
-
-
-def _build(
-    folder: Path,
-    measures: Sequence[str],
-    stored: RowCache | None,
-    override: QrelsOverride | None,
-    vectors: Vectors | None,
-) -> RowSet:
-    """Build the rows, those of unchanged cells from the cache, and cache them."""
+    if stored:
+        load_rows(folder, measures, cache=cache, override=override)  # fills the cache
+        if (values := stored.per_query()) is not None:
+            return values
     from harness.analysis.evaluate_job import JobEvaluator
     from harness.analysis.rows import build_rows
 
-    jobs = _read_jobs(folder, stored)
-    built = build_rows(jobs, JobEvaluator(measures, override, vectors), cached=stored.cells() if stored else {})
-    if stored:
-        stored.write(built)
-    return built
+    return build_rows(_read_jobs(folder, cache), JobEvaluator(measures, override, None)).per_query
 
 
 def _read_jobs(folder: Path, cache: object | None) -> tuple[reader.StoredJob, ...]:

@@ -67,7 +67,7 @@ def build_rows(
         rejudge.check((row.rejudged for row in rows), evaluator.override)
     overhead = sorted(
         (_overhead(pooling.pool(cells[key], keys), levels[key.origin]) for key in null),
-        key=lambda item: (item.suite, item.profile, item.isolation, item.origin or ""),
+        key=lambda item: (item.suite, item.profile, item.isolation, item.origin or "", item.key),
     )
     table = Table(rows, tuple(map(str, evaluator.measures)), overhead=tuple(overhead))
     return RowSet(table, tuple(cell for _, cell in built))

@@ -166,6 +166,6 @@ def reprice(
     """
     now = selection.snapshot()
     before = repricing.other_prices(now, against)
-    rows = StoredResults(results, parse_measures(measures), cache).rows(columns=row_pricing.COLUMNS)
+    rows = StoredResults(results, parse_measures(measures), cache).table(priced=False, columns=row_pricing.COLUMNS)
     repriced = repricing.compare(rows, row_pricing.tariff(before), row_pricing.tariff(now))
     show(writers.write(repricing_document(repriced), form), output)

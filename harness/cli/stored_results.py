@@ -80,9 +80,12 @@ class StoredResults:
     override: QrelsOverride | None = None
     keys: frozenset[str] | None = None
 
-    def rows(self, *, columns: Collection[str] | None = None, distances: bool = False) -> Table:
-        """Return the measured rows; see :func:`harness.analysis.results_folder.load_rows`."""
-        return results_folder.load_rows(
+    def table(self, *, priced: bool = True, columns: Collection[str] | None = None, distances: bool = False) -> Table:
+        """Return the table, at the selected prices unless ``priced`` is off.
+
+        ``columns`` and ``distances``: see :func:`harness.analysis.results_folder.load_rows`.
+        """
+        table = results_folder.load_rows(
             self.folder,
             self.measures,
             keys=self.keys,
@@ -91,11 +94,7 @@ class StoredResults:
             override=self.override,
             distances=distances,
         )
-
-    def table(self, *, distances: bool = False) -> Table:
-        """Return the table at the selected prices; ``distances``: measures may name Frechet distances."""
-        tariff = row_pricing.tariff(self.selection.snapshot())
-        return row_pricing.price(self.rows(distances=distances), tariff)
+        return row_pricing.price(table, row_pricing.tariff(self.selection.snapshot())) if priced else table
 
     def per_query(self) -> Mapping[str, PerQuery]:
         """Return the rows' values by query."""
@@ -106,7 +105,7 @@ class StoredResults:
     def page(self, view: str = "") -> str:
         """Return the HTML page, which opens with the selected prices and this view."""
         tariff = row_pricing.tariff(self.selection.snapshot())
-        rows, per_query = self.rows(), self.per_query()
+        rows, per_query = self.table(priced=False), self.per_query()
         table = row_pricing.price(rows, tariff)
         title, about, rates = _paper(self.folder)
         content = PageSource(
