@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+import scipy.stats
 
-from harness.analysis import rows
+from harness import stats
+from harness.analysis import cell_summary, rows
 from harness.analysis.table import Validity
 from harness.pricing.prices import Snapshot
 from harness.records import Isolation, Outcome, Probe, ScenarioParams
-from harness.results.schema import Cell, Memory, Placement
+from harness.results.schema import Cell, Memory, Placement, Result
 from tests.support import sample_records
 from tests.support.sample_records import FakeJob
 from tests.support.stored_jobs import MIB, QUERIES, Maker, build_table, one, samples
@@ -53,7 +55,7 @@ def interleaved(make: Maker) -> Interleaved:
     return Interleaved(make)
 
 
-def test_the_jobs_of_a_cell_make_one_row(interleaved: Interleaved, snapshot: Snapshot) -> None:
+def test_jobs_of_a_cell_form_one_row(interleaved: Interleaved, snapshot: Snapshot) -> None:
     jobs = interleaved(trial_ms=(0.0, 0.1, -0.1, 0.2, -0.2))
     jobs[3] = replace(jobs[3], result=replace(jobs[3].result, memory=Memory(300 * MIB, 70 * MIB, 400 * MIB)))
     row = one(jobs, snapshot)
@@ -77,7 +79,7 @@ def test_the_jobs_of_a_cell_make_one_row(interleaved: Interleaved, snapshot: Sna
     assert build_table(reversed(jobs), snapshot=snapshot).rows == (row,)
 
 
-def test_jobs_that_are_not_there_make_a_row_noisy(interleaved: Interleaved, snapshot: Snapshot) -> None:
+def test_missing_jobs_make_a_row_noisy(interleaved: Interleaved, snapshot: Snapshot) -> None:
     row = one(interleaved()[:3], snapshot)
     assert row.validity is Validity.NOISY
     assert not row.transient
@@ -85,7 +87,7 @@ def test_jobs_that_are_not_there_make_a_row_noisy(interleaved: Interleaved, snap
     assert row.trials == 3
 
 
-def test_other_environments_are_refused_in_the_row(interleaved: Interleaved, snapshot: Snapshot) -> None:
+def test_job_of_another_environment_is_not_pooled_and_noted(interleaved: Interleaved, snapshot: Snapshot) -> None:
     jobs = interleaved()
     other = replace(jobs[0].result.environment, kernel="6.17")
     changed = replace(jobs[0].result, environment=other, started_at="2026-11-20T09:00:00+00:00")
@@ -97,7 +99,7 @@ def test_other_environments_are_refused_in_the_row(interleaved: Interleaved, sna
     assert row.machine.kernel == "6.18"
 
 
-def test_one_failed_job_takes_the_numbers(make: Maker, interleaved: Interleaved, snapshot: Snapshot) -> None:
+def test_failed_job_leaves_the_row_without_numbers(make: Maker, interleaved: Interleaved, snapshot: Snapshot) -> None:
     jobs = interleaved()
     spec = {"protocol": "interleaved", "warmup_queries": 20, "jobs": 5, "job": 4, "trials": 1}
     jobs[4] = make(outcome=Outcome.OOM, **spec)
@@ -108,7 +110,7 @@ def test_one_failed_job_takes_the_numbers(make: Maker, interleaved: Interleaved,
     assert row.measures == {}
 
 
-def test_jobs_that_rank_differently_are_told(interleaved: Interleaved, snapshot: Snapshot) -> None:
+def test_jobs_that_rank_differently_have_a_note(interleaved: Interleaved, snapshot: Snapshot) -> None:
     jobs = interleaved()
     jobs[3].rank({query: ["wrong", "right"] if number else ["right", "wrong"] for number, query in enumerate(QUERIES)})
     row = one(jobs, snapshot)
@@ -117,7 +119,7 @@ def test_jobs_that_rank_differently_are_told(interleaved: Interleaved, snapshot:
     assert row.measures["RR@10"].value == pytest.approx(0.5)  # the first trial's run
 
 
-def test_verdicts_say_what_a_row_says_and_read_no_runs(
+def test_verdicts_equal_those_of_rows_without_reading_runs(
     interleaved: Interleaved, make: Maker, snapshot: Snapshot
 ) -> None:
     drifting = interleaved(trial_ms=(0, 0, 0, 0, 2.0))
@@ -133,7 +135,7 @@ def test_verdicts_say_what_a_row_says_and_read_no_runs(
     assert (other.validity, other.transient) == (Validity.CLEAN, False)
 
 
-def test_verdicts_of_containers_and_processes_stand_apart(make: Maker) -> None:
+def test_verdicts_of_containers_and_processes_are_separate(make: Maker) -> None:
     jobs = [make(changes={"trials_finished": 3}), make(isolation=Isolation.PROCESS)]
     found = {isolation: verdict.validity for (_, isolation), verdict in rows.verdicts(jobs).items()}
     assert found == {Isolation.CONTAINER: Validity.NOISY, Isolation.PROCESS: Validity.CLEAN}
@@ -154,7 +156,7 @@ def test_an_offline_row_has_a_throughput_and_no_latency(make: Maker, snapshot: S
     assert "protocol santhanam2023 with trials 1 (the paper: 5)" in row.notes
 
 
-def test_a_server_row_shows_the_latency_at_the_rate_that_is_believed(make: Maker, snapshot: Snapshot) -> None:
+def test_server_row_shows_the_latency_at_the_confirmed_rate(make: Maker, snapshot: Snapshot) -> None:
     latency = np.array([[0.002] * 140, [0.5] * 140, [0.003] * 140])
     service = np.full(3 * 140, 1_000_000).tolist()
     probes = (
@@ -179,7 +181,7 @@ def test_a_server_row_shows_the_latency_at_the_rate_that_is_believed(make: Maker
     assert none.validity is Validity.NOISY
 
 
-def test_stages_stand_beside_the_clock(make: Maker, snapshot: Snapshot) -> None:
+def test_stages_are_shown_beside_the_latency(make: Maker, snapshot: Snapshot) -> None:
     latency = np.full((5, 140), 0.010)
     encode, retrieve = [6_000_000] * 700, [3_000_000] * 699 + [None]
     table = sample_records.samples(latency, names=QUERIES, stage_encode_ns=encode, stage_retrieve_ns=retrieve)
@@ -211,7 +213,7 @@ def test_stages_of_a_stage_are_not_counted_twice(make: Maker, snapshot: Snapshot
     assert "the stages (bm25, e5.v2, fuse) sum to more than the end-to-end latency" in told.notes[0]
 
 
-def test_where_the_harness_was_placed_is_a_reason_not_a_note(make: Maker, snapshot: Snapshot) -> None:
+def test_shared_cpus_of_the_harness_are_a_validity_reason_of_the_row(make: Maker, snapshot: Snapshot) -> None:
     shared = Placement((0, 1), (0,), True, (0, 1), False)
     table = build_table([make(profile="cpu2-mem4", changes={"placement": shared})], snapshot=snapshot)
     assert not [note for note in table.notes if "sampling" in note]
@@ -220,7 +222,7 @@ def test_where_the_harness_was_placed_is_a_reason_not_a_note(make: Maker, snapsh
     assert "the harness had to share the job's CPUs (2 of 2)" in table.rows[0].notes[0]
 
 
-def test_doubts_reach_the_row(make: Maker, snapshot: Snapshot) -> None:
+def test_doubts_are_noted_in_the_row(make: Maker, snapshot: Snapshot) -> None:
     drifting = samples(2.0)
     slow = np.where(drifting.column("trial").to_numpy() == 4, 2, 1)
     latency = pa.array(drifting.column("latency_ns").to_numpy() * slow)
@@ -230,3 +232,125 @@ def test_doubts_reach_the_row(make: Maker, snapshot: Snapshot) -> None:
     few = one([make(table=samples(2.0, queries=QUERIES[:130]))], snapshot)
     assert few.validity is Validity.NOISY
     assert "130 of 140 sample queries were timed" in few.notes[0]
+
+
+def batched(*durations: float, first_trial: int = 0, size: int = 10) -> pa.Table:
+    """One trial: each batch's duration stands at each of its queries."""
+    latency = np.repeat(durations, size)[None, :]
+    return sample_records.samples(
+        latency, first_trial=first_trial, batch=np.repeat(range(len(durations)), size).tolist()
+    )
+
+
+def test_offline_counts_each_batch_once() -> None:
+    figure = cell_summary.offline_throughput(sample_records.timed(batched(1.0, 3.0)))
+    assert figure.value == pytest.approx(20 / 4.0)
+    assert (figure.low, figure.high) == (None, None)
+    assert figure.reason == "an interval needs 2 trials or 11 batches"
+
+
+def test_offline_interval_over_trials_is_students_t_of_their_durations() -> None:
+    jobs = [batched(1.0 + 0.1 * number, 3.0, first_trial=number) for number in range(5)]
+    figure = cell_summary.offline_throughput(sample_records.timed(*jobs))
+    low, high = scipy.stats.t.interval(0.95, 4, loc=4.2, scale=np.std([4.0, 4.1, 4.2, 4.3, 4.4], ddof=1) / 5**0.5)
+    assert figure.value == pytest.approx(20 / 4.2)
+    assert (figure.low, figure.high) == pytest.approx((20 / high, 20 / low))
+    assert figure.reason == "interval for these queries, over 5 jobs"
+
+
+def test_offline_interval_over_the_batches_of_one_trial() -> None:
+    durations = np.random.default_rng(1).lognormal(0.0, 0.3, 40)
+    figure = cell_summary.offline_throughput(sample_records.timed(batched(*durations)))
+    assert figure.low is not None and figure.value is not None and figure.high is not None
+    assert figure.low < figure.value < figure.high
+    mean = stats.mean(np.round(durations * 1e9) / 1e9)
+    assert mean.high is not None
+    assert figure.low == pytest.approx(10 / mean.high)
+    assert "40 batches of one trial" in str(figure.reason)
+
+
+def test_offline_trials_of_one_job_with_equal_batch_numbers_are_kept_apart() -> None:
+    latency = np.array([np.repeat([1.0, 2.0], 10), np.repeat([1.5, 2.5], 10)])
+    table = sample_records.samples(latency, batch=np.tile(np.repeat([0, 1], 10), 2).tolist())
+    figure = cell_summary.offline_throughput(sample_records.timed(table))
+    assert figure.value == pytest.approx(40 / 7.0)
+    assert "over 2 trials" in str(figure.reason)
+
+
+def test_offline_without_batches_has_no_throughput() -> None:
+    assert (
+        cell_summary.offline_throughput(sample_records.timed(sample_records.samples(np.ones((1, 20))))).reason
+        == "no batches were timed"
+    )
+
+
+def served(*rates: float | None, **changes: Any) -> list[Result]:
+    return [
+        sample_records.result(job=number, jobs=len(rates), trials=1, rate_qps=rate, **changes)
+        for number, rate in enumerate(rates)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rates", "value", "low", "high", "reason"),
+    [
+        ((100.0, 120.0, 90.0), 100.0, 90.0, 120.0, "lowest and highest of 3 jobs"),
+        ((100.0, 120.0), 110.0, 100.0, 120.0, "lowest and highest of 2 jobs"),
+        ((100.0,), 100.0, None, None, "one job: no interval"),
+        ((None,), None, None, None, "in 1 of 1 jobs no rate kept the latency target and kept it again"),
+        ((None, 100.0, 120.0), 100.0, None, 120.0, "in 1 of 3 jobs no rate kept"),
+        ((None, 100.0), None, None, None, "in 1 of 2 jobs no rate kept"),
+        ((None, None, 120.0), None, None, None, "in 2 of 3 jobs no rate kept"),
+        ((None, 100.0, 110.0, 120.0), 100.0, None, 120.0, "in 1 of 4 jobs no rate kept"),
+    ],
+)
+def test_server_rate_is_the_median_and_counts_a_job_without_a_rate_as_lowest(
+    rates: tuple[float | None, ...], value: float | None, low: float | None, high: float | None, reason: str
+) -> None:
+    figure = cell_summary.server_throughput(served(*rates))
+    assert (figure.value, figure.low, figure.high) == (value, low, high)
+    assert reason in str(figure.reason)
+
+
+def test_server_rate_names_the_job_whose_latencies_are_shown() -> None:
+    own = "latencies are of each job's own believed rate"
+    assert own in str(cell_summary.server_throughput(served(100.0, 120.0)).reason)
+    assert own not in str(cell_summary.server_throughput(served(100.0, 100.0)).reason)
+    assert own not in str(cell_summary.server_throughput(served(100.0, None, None)).reason)
+
+
+def test_server_rate_counts_failed_checks_before_its_confirmation() -> None:
+    tried = (Probe(0, 100.0, 10, 0.01, 9, False, False), Probe(1, 50.0, 10, 0.01, 0, True, False))
+    failed, passed = Probe(2, 50.0, 10, 0.01, 9, False, True), Probe(3, 45.0, 10, 0.01, 0, True, True)
+    assert "failed" not in str(cell_summary.server_throughput(served(45.0, probes=(*tried, passed))).reason)
+    assert cell_summary.server_throughput(served(45.0, probes=(*tried, failed, passed))).reason == (
+        "one job: no interval; 1 check failed before"
+    )
+    assert "2 checks failed before" in str(
+        cell_summary.server_throughput(served(45.0, 45.0, probes=(*tried, failed, passed))).reason
+    )
+
+
+def test_only_the_probe_that_confirmed_the_rate_is_described() -> None:
+    def probe(trial: int, rate: float, *, passed: bool = True, check: bool = False) -> Probe:
+        return Probe(trial, rate, 10, 0.01, 0, passed, check)
+
+    probes = (
+        probe(0, 50.0),
+        probe(1, 100.0),
+        probe(2, 200.0, passed=False),
+        probe(3, 150.0),
+        probe(4, 150.0, passed=False, check=True),
+        probe(5, 100.0, check=True),
+    )
+    latency = np.arange(6.0)[:, None] + np.ones((6, 10))
+    results = served(100.0, 100.0, probes=probes)
+    results[1] = replace(results[1], rate_qps=None)
+    timings = sample_records.timed(sample_records.samples(latency), sample_records.samples(latency))
+    found = cell_summary.confirming_samples(results, timings)
+    assert found.trials == ((0, 5),)
+    assert set(found.latency_s.tolist()) == {6.0}
+    unchecked = served(150.0, probes=probes)
+    assert (
+        cell_summary.confirming_samples(unchecked, sample_records.timed(sample_records.samples(latency))).trials == ()
+    )

@@ -133,7 +133,7 @@ def test_notes_name_doubts_about_the_comparison() -> None:
     assert "cpu_model AMD EPYC 9B14 against Another CPU" in said and "cpu1-mem1 against cpu2-mem4" in said
 
 
-def test_pairs_share_place_and_profile() -> None:
+def test_pairs_share_dataset_and_profile() -> None:
     rows = [row(name, profile=profile) for name in "ab" for profile in ("p1", "p2", f"only-{name}")]
     found = comparison.pairs(rows, rows, "a", "b")
     assert [(one.profile, other.profile) for one, other in found] == [("p1", "p1"), ("p2", "p2")]

@@ -81,7 +81,7 @@ def test_names_parse_back(text: str, name: DistanceName) -> None:
 
 
 @pytest.mark.parametrize("text", ["AP", "nDCG@10", "FDR@10"])
-def test_names_of_no_distance_are_not_parsed(text: str) -> None:
+def test_names_of_other_measures_are_not_parsed(text: str) -> None:
     assert measure_names.parse_distance(text) is None
 
 
@@ -107,7 +107,7 @@ def test_names_of_no_distance_are_not_parsed(text: str) -> None:
         ),
     ],
 )
-def test_wrong_names_say_how_to_write_them(text: str) -> None:
+def test_malformed_distance_name_is_refused_with_the_right_form(text: str) -> None:
     with pytest.raises(UsageError, match=r"unknown distance .*; write FD@10, with any of judged=5"):
         measure_names.parse_distance(text)
 
@@ -144,7 +144,7 @@ def test_a_report_shows_distances_beside_cost(harness: Call, tmp_path: Path) -> 
     assert "FD(unlabelled=True)@2: Frechet distance between the first 2 hits, judged ones skipped, of 140" in text
 
 
-def test_of_several_encoders_one_is_named(harness: Call, tmp_path: Path) -> None:
+def test_one_of_several_encoders_must_be_named(harness: Call, tmp_path: Path) -> None:
     results = tmp_path / "results"
     for encoder in ("minilm", "other"):
         made = replace(vectors(corpus_of(results), encoder), checkpoint_sha256=encoder * 8)
@@ -155,7 +155,7 @@ def test_of_several_encoders_one_is_named(harness: Call, tmp_path: Path) -> None
     assert "FD(encoder='third')@10: no vectors of its documents by third are kept beside the results" in text
 
 
-def test_each_ranking_is_looked_at_once_and_it_is_said_once(
+def test_each_ranking_is_measured_once_and_noted_once(
     harness: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     results, looked = tmp_path / "results", []
@@ -186,7 +186,7 @@ def test_each_ranking_is_looked_at_once_and_it_is_said_once(
         ("report", "--format", "png", "-o", "pictures", "--measures", "FD@10"),
     ],
 )
-def test_what_takes_more_for_better_refuses_it(harness: Call, arguments: tuple[str, ...]) -> None:
+def test_commands_that_need_larger_is_better_refuse_distances(harness: Call, arguments: tuple[str, ...]) -> None:
     done = harness(*arguments)
     assert done.exit_code == 2
     assert "FD@10 is a distance of a whole run, and less is better" in done.stderr

@@ -1,4 +1,4 @@
-"""Which rows a leaderboard ranks, by what, and what it says of the others."""
+"""Ranked rows of a leaderboard, and the reasons for excluded ones."""
 
 from __future__ import annotations
 
@@ -87,14 +87,14 @@ def test_excluded_rows_have_a_reason(changes: dict[str, Any], reason: str) -> No
     assert [(each.row.system, each.reason) for each in found.left_out] == [("out", reason)]
 
 
-def test_a_metric_without_weight_may_be_missing() -> None:
+def test_metric_without_weight_may_be_missing() -> None:
     priceless = row("b", 30, 5, usd_per_million=Estimate(None, reason="no type"))
     found = board(row("a", 40, 10), priceless, weights={"accuracy": 0.5, "latency": 0.5})
     assert [each.row.system for each in found.ranked_rows] == ["a", "b"]
     assert {each.row.system: each.state for each in found.ranked_rows} == {"a": FrontState.FRONT, "b": None}
 
 
-def test_thresholds_and_one_axis() -> None:
+def test_thresholds_and_a_single_axis() -> None:
     rows = (
         row("a", 40, 100),
         row("b", 35, 20),
@@ -201,7 +201,7 @@ def test_ranks_over_queries_follow_accuracy_and_latency() -> None:
     assert moved[:2] == [RankInterval(1, 2), RankInterval(1, 2)]
 
 
-def test_cost_from_throughput_does_not_move_with_latency() -> None:
+def test_cost_from_throughput_does_not_change_with_latency() -> None:
     by_cost = leaderboard.axis_scorer("cost", higher=False)
     rows = [entry("a", 40, 10), entry("b", 39, 12)]
     slow = resampled([[40.0, 39.0]] * 100, [[0.01, 0.02]] * 50 + [[0.02, 0.01]] * 50)
@@ -240,7 +240,7 @@ def test_removing_a_system_changes_only_the_order_of_the_rest() -> None:
     ]  # with fixed rates no one's score hangs on the others
 
 
-def test_removing_a_system_that_sets_the_rate_moves_others() -> None:
+def test_removing_the_system_that_sets_the_rate_reorders_others() -> None:
     free = DynascoreOptions({"accuracy": 0.5, "latency": 0.5}, frozenset())
     rows = [entry("a", 40, 120), entry("b", 30, 20), entry("c", 28, 10), entry("d", 41, 5000)]
     scores = leaderboard.dynascore_scorer(free)(rows)
@@ -253,7 +253,7 @@ def test_removing_a_system_that_sets_the_rate_moves_others() -> None:
     ]
 
 
-def test_other_weights_move_the_rows_that_they_favour() -> None:
+def test_other_weights_raise_the_rows_that_they_favour() -> None:
     rows = [entry("good", 40, 300), entry("fast", 11, 10), entry("bad", 5, 500)]
     rates = dynascore.rates(rows, WEIGHING)
     assert [dynascore.score(row, WEIGHING, rates) for row in rows] == [5.0, 5.0, -22.5]

@@ -1,4 +1,4 @@
-"""What is said under a table."""
+"""Notes under a table."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def notes_with(jobs: list[FakeJob], snapshot: Snapshot, word: str) -> list[str]:
     return [note for note in build_table(jobs, snapshot=snapshot).notes if word in note]
 
 
-def test_the_smallest_profile_that_passes_is_said(make: Maker, snapshot: Snapshot) -> None:
+def test_note_names_the_smallest_profile_that_passes(make: Maker, snapshot: Snapshot) -> None:
     jobs = [
         make("minilm", "cpu1-mem256m", Outcome.OOM),
         make("minilm", "cpu2-mem4"),
@@ -41,28 +41,28 @@ def test_the_smallest_profile_that_passes_is_said(make: Maker, snapshot: Snapsho
 @pytest.mark.parametrize(
     ("isolation", "outcome"), [(Isolation.PROCESS, Outcome.OK), (Isolation.CONTAINER, Outcome.NOT_APPLICABLE)]
 )
-def test_only_containers_of_two_sizes_tell_a_smallest_profile(
+def test_smallest_profile_needs_containers_of_two_sizes(
     make: Maker, snapshot: Snapshot, isolation: Isolation, outcome: Outcome
 ) -> None:
     jobs = [make(profile="cpu1-mem1"), make(profile="cpu1-mem256m", isolation=isolation, outcome=outcome)]
     assert notes_with(jobs, snapshot, "Smallest profile") == []
 
 
-def test_of_equal_memory_the_fewest_cpus_are_smallest(make: Maker, snapshot: Snapshot) -> None:
+def test_fewer_cpus_are_smaller_at_equal_memory(make: Maker, snapshot: Snapshot) -> None:
     four = Envelope("cpu1-mem4", 1, 4096 * MIB)
     cell = Cell("quick", "bm25", "scifact", "single_stream", "cpu1-mem4")
     jobs = [make(profile="cpu2-mem4"), make(cell=cell, envelope=four), make(profile="cpu1-mem1", outcome=Outcome.OOM)]
     assert "bm25 cpu1-mem4." in notes_with(jobs, snapshot, "Smallest profile")[0]
 
 
-def test_less_memory_is_smaller_whatever_the_cpus(make: Maker, snapshot: Snapshot) -> None:
+def test_less_memory_is_smaller_at_any_cpu_count(make: Maker, snapshot: Snapshot) -> None:
     lean = Envelope("cpu2-mem256m", 2, 256 * MIB)
     cell = Cell("quick", "bm25", "scifact", "single_stream", "cpu2-mem256m")
     jobs = [make(profile="cpu1-mem1"), make(cell=cell, envelope=lean)]
     assert "bm25 cpu2-mem256m." in notes_with(jobs, snapshot, "Smallest profile")[0]
 
 
-def test_profiles_that_take_the_whole_host_are_told_once(make: Maker, snapshot: Snapshot) -> None:
+def test_profiles_that_take_the_whole_host_have_one_note(make: Maker, snapshot: Snapshot) -> None:
     jobs = [make(profile="cpu2-mem4"), make("minilm", "cpu2-mem4"), make(profile="cpu1-mem1")]
     (note,) = notes_with(jobs, snapshot, "sampling")
     assert note.startswith("Profiles with all CPUs of their host (cpu2-mem4: 2 of 2) share them")
@@ -76,7 +76,7 @@ def test_profiles_that_take_the_whole_host_are_told_once(make: Maker, snapshot: 
     assert notes_with(apart, snapshot, "sampling") == []
 
 
-def test_rows_that_must_not_be_compared_are_told(make: Maker, snapshot: Snapshot) -> None:
+def test_incomparable_rows_have_a_note(make: Maker, snapshot: Snapshot) -> None:
     def warnings(table: Table) -> list[str]:
         return [note for note in table.notes if "do not compare" in note]
 
@@ -100,7 +100,7 @@ def test_the_null_system_is_a_note_and_no_row(make: Maker, snapshot: Snapshot) -
     )
 
 
-def test_a_doubtful_or_failed_null_system_says_so(make: Maker, snapshot: Snapshot) -> None:
+def test_doubtful_or_failed_null_system_has_a_note(make: Maker, snapshot: Snapshot) -> None:
     doubtful = make(cell=NULL, changes={"ranking_disagreements": 3})
     other = make("null", "cpu2-mem4", Outcome.CRASH)
     table = build_table([make(), doubtful, other], snapshot=snapshot)
@@ -121,18 +121,18 @@ def unjudged(**shares: float | None) -> list[str]:
     return list(notes.of_unjudged(rows))
 
 
-def test_whose_hits_nobody_judged_is_said_the_most_first() -> None:
+def test_unjudged_hits_are_noted_largest_share_first() -> None:
     (said,) = unjudged(bm25=0.102, new=0.643, old=0.0, none=None)
     assert said.startswith("Unjudged among the first 10 hits on scifact: new 64%, bm25 10%, old 0%; they count as not")
     assert unjudged(bm25=0.0) == unjudged(bm25=None) == unjudged() == []
 
 
-def test_many_systems_are_a_span() -> None:
+def test_many_systems_are_noted_as_a_range() -> None:
     (said,) = unjudged(**{f"s{number:02}": number / 100 for number in range(1, 12)})
     assert "on scifact: s11 11%, s10 10%, ... s01 1.0% (11 systems); they" in said
 
 
-def test_a_system_whose_profiles_differ_has_a_span_of_its_own() -> None:
+def test_system_with_differing_profiles_has_its_own_range() -> None:
     rows = [sample_records.row(unjudged_share=share, unjudged_depth=5, dataset="a") for share in (0.2, 0.31, 0.25)]
     rows.append(sample_records.row(unjudged_share=0.5, unjudged_depth=5, dataset="b"))
     found = list(notes.of_unjudged(rows))
@@ -142,7 +142,7 @@ def test_a_system_whose_profiles_differ_has_a_span_of_its_own() -> None:
     ]
 
 
-def test_how_rows_are_judged_is_said_once() -> None:
+def test_judgement_note_appears_once() -> None:
     rows = [sample_records.row(rejudged=("by more.trec", "without 2 of its 9 queries")) for _ in range(2)]
     assert list(notes.of_judgements([*rows, sample_records.row()])) == [
         "scifact is judged by more.trec, without 2 of its 9 queries."

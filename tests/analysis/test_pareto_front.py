@@ -32,7 +32,7 @@ def states(*points: FrontPoint, relations: PairedSigns | None = None) -> dict[st
     return {key: state.value for key, state in pareto_front.states_of_points(points, AXES, relations).items()}
 
 
-def test_without_intervals_the_figures_decide() -> None:
+def test_point_values_decide_without_intervals() -> None:
     found = states(point("a", 30, 10), point("b", 20, 20), point("c", 40, 90), point("d", 30, 11), point("e", 30, 10))
     assert found == {"a": "front", "b": "dominated", "c": "front", "d": "dominated", "e": "front"}
 
@@ -44,7 +44,7 @@ def test_overlapping_intervals_make_a_row_contested() -> None:
     assert states(point("a", 28, 10, (1, 1)), point("b", 29, 20, (1, 1)))["b"] == "front"
 
 
-def test_one_system_on_two_machines_has_one_accuracy() -> None:
+def test_system_on_two_machines_has_one_accuracy() -> None:
     fast, slow = point("a", 30, 10, (5, 1), "s"), point("b", 30, 20, (5, 1), "s")
     assert states(fast, slow) == {"a": "front", "b": "dominated"}
     stranger = point("b", 30, 20, (5, 1), "t")
@@ -139,6 +139,6 @@ def test_front_matches_its_definition(made: list[tuple[float, float, tuple[float
 
 
 @given(POINTS)
-def test_some_row_is_on_the_front(made: list[tuple[float, float, tuple[float, float] | None]]) -> None:
+def test_front_is_never_empty(made: list[tuple[float, float, tuple[float, float] | None]]) -> None:
     found = states(*(point(str(number), *each) for number, each in enumerate(made)))
     assert "front" in found.values()

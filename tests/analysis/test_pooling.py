@@ -1,4 +1,4 @@
-"""Which jobs of a cell make its row, and what is refused."""
+"""Jobs of a cell that make its row, and jobs that are refused."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def elsewhere(job: FakeJob, **environment: Any) -> FakeJob:
     return replace(job, result=replace(job.result, environment=replace(sample_records.ENVIRONMENT, **environment)))
 
 
-def test_the_jobs_of_a_cell_are_pooled() -> None:
+def test_jobs_of_a_cell_are_pooled() -> None:
     jobs = five()
     pool = pooling.pool(reversed(jobs))
     assert pool.jobs == tuple(jobs)
@@ -31,13 +31,13 @@ def test_the_jobs_of_a_cell_are_pooled() -> None:
     assert pool.lead is jobs[0]
 
 
-def test_a_cell_of_one_job_is_that_job() -> None:
+def test_cell_of_one_job_equals_that_job() -> None:
     job = sample_records.job(detail="said something")
     pool = pooling.pool([job])
     assert (pool.jobs, pool.detail, pool.missing, pool.notes) == ((job,), "said something", 0, ())
 
 
-def test_what_is_not_there_is_counted() -> None:
+def test_missing_jobs_are_counted() -> None:
     assert pooling.pool(five()[1:4]).missing == 2
 
 
@@ -51,7 +51,7 @@ def test_what_is_not_there_is_counted() -> None:
         ({"harness_version": "0.2"}, 'harness_version "0.1" against "0.2"'),
     ],
 )
-def test_other_environments_are_refused_by_name(changed: dict[str, Any], said: str) -> None:
+def test_job_of_another_environment_is_refused_by_name(changed: dict[str, Any], said: str) -> None:
     jobs = five()
     jobs[2:] = [elsewhere(job, **changed) for job in jobs[2:]]
     pool = pooling.pool(jobs)
@@ -60,7 +60,7 @@ def test_other_environments_are_refused_by_name(changed: dict[str, Any], said: s
     assert pool.notes == (f"2 of 5 trials were measured in another environment ({said}): not pooled; {FRESH}",)
 
 
-def test_the_newest_job_decides_the_environment_whatever_its_number() -> None:
+def test_newest_job_decides_the_environment_at_any_job_number() -> None:
     jobs = five()
     again = elsewhere(sample_records.job(20, job=0, jobs=5, trials=1, repetition=1), kernel="6.2")
     pool = pooling.pool([*jobs, again])
@@ -69,7 +69,7 @@ def test_the_newest_job_decides_the_environment_whatever_its_number() -> None:
     assert "4 of 5 trials were measured in another environment" in pool.notes[-1]
 
 
-def test_several_other_environments_are_told_apart() -> None:
+def test_several_other_environments_are_listed_separately() -> None:
     jobs = five()
     jobs[0], jobs[1] = elsewhere(jobs[0], kernel="5"), elsewhere(jobs[1], docker_version="19")
     notes = pooling.pool(jobs).notes
@@ -97,6 +97,6 @@ def test_the_first_failure_names_the_outcome_and_counts_the_others() -> None:
     assert (pool.outcome, pool.detail) == (Outcome.CRASH, "2 of 5 trials ended crash, 1 otherwise not ok: raised")
 
 
-def test_a_failure_of_the_only_job_keeps_its_words() -> None:
+def test_failure_of_the_only_job_keeps_its_message() -> None:
     pool = pooling.pool([sample_records.job(0, Outcome.OOM, detail="killed at 256 MiB")])
     assert (pool.outcome, pool.detail) == (Outcome.OOM, "killed at 256 MiB")

@@ -205,7 +205,7 @@ def test_validity_of_published_rows_is_unknown(table: Table) -> None:
         assert "unknown" in text and "clean" not in text
 
 
-def test_gpus_are_as_large_as_those_of_the_papers_type(table: Table) -> None:
+def test_gpu_memory_equals_that_of_the_papers_type(table: Table) -> None:
     assert {(row.gpus, row.gpu_memory_bytes) for row in table.rows} == {(0, None), (1, 16 * 2**30)}
 
 

@@ -10,7 +10,7 @@ from scipy.stats import kendalltau
 from harness.analysis.rank_correlation import kendall_tau
 
 
-def test_orders_that_agree_disagree_and_are_tied() -> None:
+def test_tau_of_agreeing_reversed_and_tied_orders() -> None:
     a = {"x": 0.1, "y": 0.2, "z": 0.3}
     assert kendall_tau(a, a) == pytest.approx(1)
     assert kendall_tau(a, {name: -value for name, value in a.items()}) == pytest.approx(-1)

@@ -52,7 +52,7 @@ def rows(harness: Call, *options: str) -> dict[str, dict[str, str]]:
     return {row["system"]: row for row in csv.DictReader(io.StringIO(done.stdout))}
 
 
-def test_what_stands_in_holds_all_that_was_stored() -> None:
+def test_other_judgements_replace_the_stored_ones_only_if_they_cover_them() -> None:
     instead = QrelsOverride("more.trec", "a" * 64, {"q1": {"d1": 0, "d2": 2}, "q2": {"d9": 1}})
     whole = rejudge.judgement_basis({"q1": {"d1": 1}}, instead)
     assert (whole.qrels, whole.sha256, whole.notes) == (instead.qrels, instead.sha256, ())
@@ -65,7 +65,7 @@ def test_what_stands_in_holds_all_that_was_stored() -> None:
     assert rejudge.judgement_basis({"z": {"d1": 1}}, instead).notes == (), "another dataset's"
 
 
-def test_a_report_is_made_with_other_judgements_and_says_so(harness: Call) -> None:
+def test_report_uses_other_judgements_and_notes_it(harness: Call) -> None:
     before = rows(harness)
     assert float(before["late"]["RR@10"]) == 0.5 and float(before["late"]["unjudged_share"]) == pytest.approx(0.95)
     after = rows(harness, "--qrels", "more.trec")
@@ -79,20 +79,20 @@ def test_a_report_is_made_with_other_judgements_and_says_so(harness: Call) -> No
     assert "- Unjudged among the first 10 hits on scifact: early 90%, late 90%; they count as not relevant" in text
 
 
-def test_another_content_of_the_same_name_is_another_file(harness: Call) -> None:
+def test_changed_qrels_file_of_the_same_name_is_read_again(harness: Call) -> None:
     assert float(rows(harness, "--qrels", "more.trec")["late"]["RR@10"]) == 1.0
     more = "".join(f"{query} 0 right 1\n{query} 0 wrong2 1\n" for query in publisher.QUERIES)
     Path("more.trec").write_text(more)
     assert float(rows(harness, "--qrels", "more.trec")["late"]["RR@10"]) == 0.75
 
 
-def test_other_figures_of_the_row_stay(harness: Call) -> None:
+def test_rejudging_leaves_the_other_figures_of_a_row(harness: Call) -> None:
     before, after = rows(harness)["early"], rows(harness, "--qrels", "more.trec")["early"]
     changed = {name for name in before if before[name] != after[name]}
     assert changed <= {"RR@10", "nDCG@10", "nDCG@10_low", "nDCG@10_high", "unjudged_share", "rejudged"}
 
 
-def test_a_leaderboard_and_a_comparison_say_so_too(harness: Call) -> None:
+def test_leaderboard_and_comparison_note_other_judgements(harness: Call) -> None:
     board = harness("leaderboard", "--qrels", "more.trec", "--rank-by", "accuracy")
     assert board.exit_code == 0 and "scifact is judged by more.trec" in board.stdout
     assert "Unjudged among the first 10 hits on scifact" in board.stdout
@@ -104,7 +104,7 @@ def test_a_leaderboard_and_a_comparison_say_so_too(harness: Call) -> None:
     assert page.exit_code == 0 and "is judged by more.trec" in Path("page.html").read_text()
 
 
-def test_grades_below_0_and_measures_that_look_too_deep_are_told_of_rows_too(harness: Call) -> None:
+def test_rejudged_rows_note_negative_grades_and_too_deep_measures(harness: Call) -> None:
     more = "".join(f"{query} 0 right 1\n{query} 1 wrong1 -1\n" for query in publisher.QUERIES)
     Path("more.trec").write_text(more)
     said = "140 grades are below 0, the first in more.trec:2: no more relevant than 0"
@@ -117,13 +117,13 @@ def test_grades_below_0_and_measures_that_look_too_deep_are_told_of_rows_too(har
 
 
 @pytest.mark.parametrize("name", ["fewer.trec", "other.trec"])
-def test_fewer_judgements_or_anothers_stand_in_for_none(harness: Call, name: str) -> None:
+def test_qrels_that_cover_no_result_are_refused(harness: Call, name: str) -> None:
     done = harness("report", "--qrels", name)
     assert done.exit_code == 2 and done.stderr.count("\n") == 1
     assert f"{name}: lacks judgements that were stored with each of these results" in done.stderr
 
 
-def test_queries_are_left_out_of_measures_alone(harness: Call) -> None:
+def test_queries_are_left_out_of_measures_and_kept_in_latencies(harness: Call) -> None:
     before = rows(harness)["late"]
     Path("leaked.txt").write_text("\ufeffq000\nq002\r\n\nstranger\n")  # late finds the documents of even queries
     after = rows(harness, "--without-queries", "leaked.txt")["late"]
@@ -148,7 +148,7 @@ def test_queries_are_left_out_of_measures_alone(harness: Call) -> None:
     assert done.exit_code == 2 and "none.txt: cannot be read" in done.stderr
 
 
-def test_published_figures_are_not_judged_again(harness: Call) -> None:
+def test_published_figures_are_not_rejudged(harness: Call) -> None:
     done = harness("report", PUBLISHED, "--qrels", "more.trec")
     assert done.exit_code == 2 and "no runs to judge again" in done.stderr
 
@@ -158,7 +158,7 @@ def test_report_names_a_missing_qrels_file(harness: Call) -> None:
     assert done.exit_code == 2 and "none.trec: no such file" in done.stderr
 
 
-def test_runs_of_results_are_judged_again(harness: Call, tmp_path: Path) -> None:
+def test_stored_runs_are_rejudged(harness: Call, tmp_path: Path) -> None:
     (found,) = judged((Path("results"),), Path("more.trec"), None, None, tmp_path)
     assert found.qrels["q000"] == {"right": 1, "wrong1": 1} and set(found.runs) == {"early", "late"}
     with pytest.raises(UsageError, match="lacks judgements"):
@@ -167,7 +167,7 @@ def test_runs_of_results_are_judged_again(harness: Call, tmp_path: Path) -> None
         judged((Path("results"),), Path("more.trec"), Path("queries"), None, tmp_path)
 
 
-def test_rows_of_other_datasets_stay_as_they_are(harness: Call, tmp_path: Path) -> None:
+def test_rows_of_other_datasets_are_unchanged(harness: Call, tmp_path: Path) -> None:
     publisher.put(tmp_path / "both", Made("early", 2.0, (2,)), suite="one")
     (extra,) = read_stored_runs(Path("both"))
     assert extra.qrels["q000"] == {"right": 1}
@@ -182,7 +182,7 @@ def rows_of(folder: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(done.stdout)))
 
 
-def test_hits_rejudged_answers_are_left_as_they_are() -> None:
+def test_judged_answers_are_not_rejudged() -> None:
     instead = QrelsOverride("more.trec", "a" * 64, {"q1": {"d1": 1, "d2": 1}})
     runs = {"bm25": Run({"q1": ("d1",)}, ())}
     alone = JudgedRuns("set", {"q1": ""}, {"q1": {"d1": 1}}, runs, hits_alone=True)
@@ -192,7 +192,7 @@ def test_hits_rejudged_answers_are_left_as_they_are() -> None:
         rejudge.override_runs([alone], instead)
 
 
-def test_a_row_without_hits_has_no_share_of_unjudged_ones(make: Maker, snapshot: Snapshot) -> None:
+def test_row_without_hits_has_no_unjudged_share(make: Maker, snapshot: Snapshot) -> None:
     job = make()
     job.rank({QUERIES[0]: ("right", "wrong"), QUERIES[1]: ("wrong",)})
     row = one([job], snapshot)
@@ -203,7 +203,7 @@ def test_a_row_without_hits_has_no_share_of_unjudged_ones(make: Maker, snapshot:
     assert not any(note.startswith("Unjudged") for note in build_table([job], snapshot=snapshot).notes)
 
 
-def test_the_depth_is_that_of_the_first_measure_with_a_cutoff(make: Maker, snapshot: Snapshot) -> None:
+def test_depth_is_that_of_the_first_measure_with_a_cutoff(make: Maker, snapshot: Snapshot) -> None:
     def depth(*measures: str) -> tuple[int | None, float | None]:
         (row,) = build_table([made], snapshot=snapshot, measures=measures).rows
         assert list(row.measures) == list(measures), "what is asked for beside them is not shown"

@@ -186,7 +186,7 @@ def test_flip_within_the_intervals_is_marked(root: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_flips_are_all_pairs_that_a_plain_comparison_finds(root: Path, seed: int) -> None:
+def test_flips_match_those_of_a_direct_comparison(root: Path, seed: int) -> None:
     rng = random.Random(seed)
     shapes = [(1, 1.0), (2, 8.0), (4, 8.0), (4, 16.0)]
     some = [row(f"s{rng.randrange(12)}", *rng.choice(shapes), rng.choice((0.01, 0.02, 0.04))) for _ in range(30)]
@@ -209,7 +209,7 @@ def test_equal_prices_change_nothing(root: Path) -> None:
     assert all(each.before.cost == each.same.cost == each.cheapest.cost for each in found.changes)
 
 
-def test_gone_types_and_lost_profiles_are_listed(root: Path) -> None:
+def test_discontinued_types_and_unavailable_profiles_are_listed(root: Path) -> None:
     gone = {each.instance_type: (each.rows, each.successor) for each in compare(root).gone}
     assert gone == {"c.tie": (1, None), "g.one": (1, "g.four")}
     smaller = {name: price for name, price in LATER.items() if name not in ("g.four", "plain.four")}
@@ -219,7 +219,7 @@ def test_gone_types_and_lost_profiles_are_listed(root: Path) -> None:
     assert compare(root, now=DAY(2024, 6, 1), before=DAY(2027, 6, 1)).newly_provided == found.no_longer_provided
 
 
-def test_the_summary_compares_like_with_like(root: Path) -> None:
+def test_summary_compares_only_comparable_rows(root: Path) -> None:
     assert compare(root).summary == (
         "On the same instance at both dates: of 4 rows 2 cost more and 2 less; 3 ranks changed; 1 verdict flipped; "
         "0 datasets with another cheapest row.",
@@ -257,7 +257,7 @@ def test_paper_at_two_dates_gives_the_same_counts_in_both_directions(turned: boo
     assert gain.count("38 rows") == 2
 
 
-def test_other_prices_are_the_newest_or_those_of_the_given_date(root: Path) -> None:
+def test_other_prices_are_the_newest_or_of_the_given_date(root: Path) -> None:
     def other(now: DAY | None, against: DAY | None = None) -> str:
         snapshot = prices.snapshot(now, root=root)
         with pytest.MonkeyPatch.context() as patched:

@@ -36,7 +36,7 @@ def test_query_that_one_row_lacks_is_nan_in_that_row() -> None:
 
 
 @pytest.mark.parametrize("found", [[], [None], [per_query("a", HARD), None], [per_query("a", HARD[:5], IDS[:5])]])
-def test_without_values_by_query_nothing_is_resampled(found: list[PerQuery | None]) -> None:
+def test_resampling_is_skipped_without_values_by_query(found: list[PerQuery | None]) -> None:
     assert resampling.aligned(found, "RR@10") is None
     assert resampling.aligned([per_query("a", HARD)], "nDCG@10") is None
 

@@ -1,4 +1,4 @@
-"""What moves a leaderboard: against enumeration, closed forms, and trec_eval's way of counting."""
+"""Robustness of a leaderboard against enumeration, closed forms and trec_eval's way of counting."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_fewer_judgements_match_all_possible_draws() -> None:
         assert share == pytest.approx(len(same) / 4, abs=0.1), (one, two)
 
 
-def test_each_draw_matches_evaluating_with_its_judgements() -> None:
+def test_each_draw_matches_an_evaluation_with_its_judgements() -> None:
     rng = np.random.default_rng(6)
     qrels: Qrels = {
         query: {
@@ -145,7 +145,7 @@ def test_judged_only_measure_reads_the_whole_ranking() -> None:
     assert qrels_subsample.mean_per_draw(runs, drawn, measure).tolist() == [[1.0], [1.0]]
 
 
-def test_block_size_of_judging_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_block_size_does_not_change_the_results(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = runs_of({query: {"right": 1, "wrong1": 1} for query in QUERIES}, a=[1, 2], b=[3])
     asked = RobustnessOptions("AP", keeps=(KeepRule(relevant=1),), draws=20)
     whole = robustness.examine(runs, asked)
@@ -202,7 +202,7 @@ def test_impossible_conditions_have_a_reason() -> None:
         )
 
 
-def test_measure_missing_for_one_system_orders_none() -> None:
+def test_measure_missing_for_one_system_gives_no_order() -> None:
     qrels = {query: {"right": 1, "no": 0} for query in QUERIES[:12]}
     runs = runs_of(qrels, a=[1], b=[2])
     judged = robustness.evaluate_runs.evaluate_runs(runs, measure_names.parse(["RR@10", "AP"]))
@@ -229,7 +229,7 @@ def test_measure_that_fails_with_fewer_judgements_has_a_reason(monkeypatch: pyte
     assert condition(found, ConditionKind.QUERIES).draws == 1000, "the rest stands"
 
 
-def test_the_same_seed_gives_the_same_and_progress_ends_within_the_whole() -> None:
+def test_same_seed_gives_same_results_and_progress_stays_within_its_total() -> None:
     runs = runs_of({query: {"right": 1, "wrong2": 1} for query in QUERIES}, a=[1, 3], b=[2, 1])
     asked = RobustnessOptions("nDCG@10", ("RR@10",), (KeepRule(relevant=1), KeepRule(share=0.5)), 200, 20)
     told: list[tuple[int, int]] = []
@@ -255,6 +255,6 @@ def test_keep_is_a_number_or_a_share(text: str, keep: KeepRule) -> None:
 
 
 @pytest.mark.parametrize("text", ["0", "1.0", "100%", "-1", "1e-3", "half", "", "nan", "0%"])
-def test_other_texts_are_no_keep(text: str) -> None:
+def test_malformed_keep_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="neither a number of relevant judgements a query"):
         qrels_subsample.parse_keep(text)

@@ -76,7 +76,7 @@ def folder(tmp_path: Path) -> Folder:
     return made
 
 
-def test_rows_come_back_to_the_last_bit(folder: Folder) -> None:
+def test_cached_rows_read_back_bit_for_bit(folder: Folder) -> None:
     assert folder.rows() == TABLE
     assert folder.built == 1
     for row, again in zip(TABLE.rows, folder.rows().rows, strict=True):
@@ -118,7 +118,7 @@ CHANGES: list[Callable[[Folder], object]] = [
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_any_change_of_a_stored_file_rebuilds_rows_once(folder: Folder, change: Callable[[Folder], object]) -> None:
+def test_change_to_a_stored_file_rebuilds_rows_once(folder: Folder, change: Callable[[Folder], object]) -> None:
     change(folder)
     folder.rows()
     assert folder.built == 2
@@ -126,7 +126,7 @@ def test_any_change_of_a_stored_file_rebuilds_rows_once(folder: Folder, change: 
     assert folder.built == 2
 
 
-def test_files_that_rows_are_not_made_of_may_change(folder: Folder) -> None:
+def test_change_to_an_unrelated_file_keeps_the_cache(folder: Folder) -> None:
     (folder.job / "log.txt.gz").write_text("another log")
     (folder.root / "suite" / "report.md").write_text("a report")
     staging = folder.root / "suite" / ".staging" / "job"
@@ -136,14 +136,14 @@ def test_files_that_rows_are_not_made_of_may_change(folder: Folder) -> None:
     assert folder.built == 1
 
 
-def test_judgements_above_the_folder_count_too(folder: Folder) -> None:
+def test_change_to_judgements_above_the_folder_rebuilds_rows(folder: Folder) -> None:
     folder.rows(root=folder.job.parent)
     (folder.root / "suite" / "qrels" / "x.gz").write_text("judged otherwise")
     folder.rows(root=folder.job.parent)
     assert folder.built == 3
 
 
-def test_other_measures_folders_and_judgements_are_other_rows(folder: Folder) -> None:
+def test_other_measures_folders_and_judgements_have_separate_rows(folder: Folder) -> None:
     folder.rows("nDCG@10")
     folder.rows(root=folder.root / "suite")
     assert folder.built == 3
@@ -151,13 +151,13 @@ def test_other_measures_folders_and_judgements_are_other_rows(folder: Folder) ->
     assert RowCache(folder.home, folder.root, ("RR@10",), "other qrels").table() is None
 
 
-def test_other_code_rebuilds_rows(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_code_rebuilds_rows(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_cache, "_code", lambda: "changed")
     folder.rows()
     assert folder.built == 2
 
 
-def test_the_code_is_every_source_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_hash_covers_every_source_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "__init__.py").write_text("")
     (tmp_path / "below").mkdir()
     (tmp_path / "below" / "one.py").write_text("a = 1")
@@ -184,14 +184,14 @@ def _flip(content: bytes, place: int) -> bytes:
         lambda content: b'{"rows": []}',
     ],
 )
-def test_a_damaged_file_is_ignored_and_written_again(folder: Folder, damage: Callable[[bytes], bytes]) -> None:
+def test_damaged_cache_is_ignored_and_rewritten(folder: Folder, damage: Callable[[bytes], bytes]) -> None:
     folder.file.write_bytes(damage(folder.file.read_bytes()))
     assert folder.rows() == TABLE and folder.built == 2
     folder.rows()
     assert folder.built == 2
 
 
-def test_no_flipped_byte_changes_a_row(folder: Folder) -> None:
+def test_flipped_byte_never_changes_a_row(folder: Folder) -> None:
     whole = folder.file.read_bytes()
     cache = folder.cache()
     for place in range(0, len(whole), 97):
@@ -199,7 +199,7 @@ def test_no_flipped_byte_changes_a_row(folder: Folder) -> None:
         assert cache.table() in (None, TABLE), place
 
 
-def test_a_file_of_other_columns_is_ignored(folder: Folder) -> None:
+def test_cache_with_other_columns_is_ignored(folder: Folder) -> None:
     content = pq.read_table(folder.file)
     for other in (
         content.drop_columns(["system"]).append_column("system", content.column("cpus")),
@@ -209,14 +209,14 @@ def test_a_file_of_other_columns_is_ignored(folder: Folder) -> None:
         assert folder.cache().table() is None
 
 
-def test_another_users_file_is_ignored(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_of_another_user_is_ignored(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     uid = os.getuid() + 1
     monkeypatch.setattr(row_cache.os, "getuid", lambda: uid)
     folder.rows()
     assert folder.built == 2
 
 
-def test_a_cache_that_cannot_be_written_is_logged_once_and_stops_nothing(
+def test_unwritable_cache_is_logged_once_and_rows_are_still_built(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
@@ -228,7 +228,7 @@ def test_a_cache_that_cannot_be_written_is_logged_once_and_stops_nothing(
     ]
 
 
-def test_rows_that_no_column_can_hold_are_logged_and_stop_nothing(
+def test_rows_that_fit_no_column_are_logged_and_still_returned(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
@@ -238,7 +238,7 @@ def test_rows_that_no_column_can_hold_are_logged_and_stop_nothing(
     assert len(caplog.messages) == 1 and "cannot be written" in caplog.messages[0]
 
 
-def test_rows_of_a_folder_that_changed_meanwhile_are_not_cached(tmp_path: Path) -> None:
+def test_rows_are_not_cached_if_the_folder_changes_during_the_build(tmp_path: Path) -> None:
     made = Folder(tmp_path)
     cache = made.cache()
     (made.job / "result.json").write_text("a run stored this")
@@ -246,13 +246,13 @@ def test_rows_of_a_folder_that_changed_meanwhile_are_not_cached(tmp_path: Path) 
     assert not (made.home / "tables").exists()
 
 
-def test_nothing_is_left_half_written(folder: Folder) -> None:
+def test_cache_folder_holds_only_complete_files(folder: Folder) -> None:
     names = {path.name for path in (folder.home / "tables").iterdir()}
     stem = folder.file.name.partition(".")[0]
     assert names == {f"{stem}.rows.parquet", f"{stem}.queries.parquet"}
 
 
-def test_values_by_query_come_back_to_the_last_bit(folder: Folder) -> None:
+def test_cached_values_by_query_read_back_bit_for_bit(folder: Folder) -> None:
     (again,) = (folder.cache().per_query() or {}).values()
     assert (again.key, again.query_ids, again.quantiles_s) == (ROW.key, VALUES.query_ids, VALUES.quantiles_s)
     np.testing.assert_array_equal(again.latency_s, VALUES.latency_s)
@@ -266,7 +266,7 @@ def test_lost_values_by_query_are_missing_not_empty(folder: Folder, spoil: Calla
     assert folder.cache().cells() == {}
 
 
-def test_some_columns_leave_the_others_missing(folder: Folder) -> None:
+def test_reading_some_columns_leaves_the_others_missing(folder: Folder) -> None:
     table = folder.cache().table(row_pricing.COLUMNS)
     assert table is not None and table.measures == TABLE.measures
     for row, whole in zip(table.rows, TABLE.rows, strict=True):
@@ -275,7 +275,7 @@ def test_some_columns_leave_the_others_missing(folder: Folder) -> None:
             assert getattr(row, name) == getattr(whole, name)
 
 
-def test_a_folder_that_cannot_be_read_is_named(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_folder_is_named(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     def closed(path: str) -> None:
         raise PermissionError(13, "Permission denied", path)
 
@@ -326,7 +326,7 @@ def test_only_cells_with_new_files_are_rebuilt(results: Path, summarised: list[s
         assert values.measures["nDCG@10"].tolist() == anew[name].measures["nDCG@10"].tolist()
 
 
-def test_a_verdict_that_depends_on_other_cells_is_renewed(results: Path, tmp_path: Path) -> None:
+def test_verdict_that_depends_on_other_cells_is_rebuilt(results: Path, tmp_path: Path) -> None:
     """A slow machine is slow against the median of all jobs, so a row's validity may change while its cell does not."""
     cache = tmp_path / "cache"
     results_folder.load_rows(results, cache=cache)

@@ -1,4 +1,4 @@
-"""Which machine a row is priced on, and what is said where it is none."""
+"""The instance type that a row is priced on, and the reasons for missing prices."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def row(**changes: Any) -> Row:
     return sample_records.row(**{**known, **changes})
 
 
-def test_a_rows_cost_is_as_reckoned_by_hand(tariff: Tariff) -> None:
+def test_row_cost_matches_the_calculation_by_hand(tariff: Tariff) -> None:
     found = row_pricing.price_row(row(), tariff)
     assert found.price is not None
     assert (found.price.instance_type, found.price.usd_per_hour, found.price.substitutes) == ("c.tie", 0.06, None)
@@ -46,7 +46,7 @@ def test_a_rows_cost_is_as_reckoned_by_hand(tariff: Tariff) -> None:
     )
 
 
-def test_a_row_without_gpus_is_not_priced_on_a_machine_that_has_any(tariff: Tariff) -> None:
+def test_row_without_gpus_is_not_priced_on_a_gpu_machine(tariff: Tariff) -> None:
     # inf.one, radeon.one and part.gpu are cheaper than plain.four, and large enough.
     price = row_pricing.price_row(row(memory_limit_bytes=16 * GIB), tariff).price
     assert price is not None and price.instance_type == "plain.four"
@@ -54,7 +54,7 @@ def test_a_row_without_gpus_is_not_priced_on_a_machine_that_has_any(tariff: Tari
     assert with_gpu is not None and (with_gpu.instance_type, with_gpu.gpus) == ("g.one", 1)
 
 
-def test_a_row_that_was_measured_on_another_type_says_so(tariff: Tariff) -> None:
+def test_row_measured_on_another_type_has_a_note(tariff: Tariff) -> None:
     machine = sample_records.row().machine
     assert machine is not None
     elsewhere = row_pricing.price_row(row(machine=replace(machine, instance_type="plain.four")), tariff)
@@ -71,7 +71,7 @@ def test_a_row_that_was_measured_on_another_type_says_so(tariff: Tariff) -> None
     )
 
 
-def test_unless_it_was_published_for_that_very_machine(tariff: Tariff) -> None:
+def test_row_published_for_its_type_is_priced_on_it_without_a_note(tariff: Tariff) -> None:
     found = row_pricing.price_row(row(published_type="g.one"), tariff)
     assert found.price is not None and (found.price.instance_type, found.price_note) == ("g.one", None)
     assert found.usd_per_million.value == pytest.approx(0.036 * 0.5 / 3600 * 1e6)
@@ -79,7 +79,7 @@ def test_unless_it_was_published_for_that_very_machine(tariff: Tariff) -> None:
     assert burstable.price is not None and burstable.price.usd_per_hour == 0.01, "never offered, but published for it"
 
 
-def test_gpus_hold_what_was_measured_in_them(tariff: Tariff) -> None:
+def test_gpu_type_is_priced_only_if_it_holds_the_measured_memory(tariff: Tariff) -> None:
     def priced(**changes: Any) -> Row:
         return row_pricing.price_row(row(**changes), tariff)
 
@@ -95,13 +95,13 @@ def test_gpus_hold_what_was_measured_in_them(tariff: Tariff) -> None:
     assert without is not None and without.instance_type == "c.tie", "no GPU was asked for"
 
 
-def test_each_need_of_gpu_memory_is_looked_for_apart(tariff: Tariff) -> None:
+def test_cheapest_type_is_looked_up_for_each_gpu_memory_need(tariff: Tariff) -> None:
     envelope = Envelope("p", 4, 8 * GIB, gpus=1)
     found = [tariff.cheapest(envelope, need) for need in (None, 17 * GIB, 16 * GIB)]
     assert [each and each.instance_type for each in found] == ["g.one", None, "g.one"]
 
 
-def test_a_type_of_another_provider_is_said_to_be_one(root: Path) -> None:
+def test_type_of_another_provider_is_noted(root: Path) -> None:
     facts = root / "instances" / "x.csv"
     (root / "instances" / "y.csv").write_text(
         facts.read_text().replace("\nx,", "\ny,").replace(",plain.four", ",y.four")
@@ -113,7 +113,7 @@ def test_a_type_of_another_provider_is_said_to_be_one(root: Path) -> None:
     assert tariff.on("y.four") == (None, "y.four is a type of another provider, y")
 
 
-def test_a_type_that_is_gone_is_named_with_its_successor(root: Path) -> None:
+def test_discontinued_type_is_named_with_its_successor(root: Path) -> None:
     price_fixtures.add_prices(
         root, "x_here_2026-01-01.csv", {"on-demand": {"plain.four": "0.3", "g.four": "2.0", "m1.two": "0.01"}}
     )
@@ -135,7 +135,7 @@ def test_a_type_that_is_gone_is_named_with_its_successor(root: Path) -> None:
     )
 
 
-def test_a_busy_machine_is_priced_where_the_profile_is_all_of_it(tariff: Tariff) -> None:
+def test_saturated_cost_is_given_if_the_profile_fills_the_machine(tariff: Tariff) -> None:
     served = {"scenario": "server", "throughput_qps": Estimate(100.0, 80.0, 120.0, "lowest and highest of 3 jobs")}
     found = row_pricing.price_row(row(**served, latency_target_s=0.1, latency_percentile=95.0), tariff)
     # US$ 0.06 for 360,000 queries; more of them an hour cost less each.
@@ -163,14 +163,14 @@ def test_half_a_machine_is_not_saturated(tariff: Tariff) -> None:
     assert with_it.value == pytest.approx(0.5 / 360_000 * 1e6)
 
 
-def test_batches_have_no_latency_target_and_say_so(tariff: Tariff) -> None:
+def test_offline_row_notes_that_it_has_no_latency_target(tariff: Tariff) -> None:
     found = row_pricing.price_row(
         row(scenario="offline", throughput_qps=Estimate(100.0)), tariff
     ).usd_per_million_saturated
     assert found.value is not None and str(found.reason).startswith("no latency target: batches")
 
 
-def test_where_no_throughput_was_measured_none_is_made_of_a_latency(tariff: Tariff) -> None:
+def test_throughput_is_not_derived_from_latency(tariff: Tariff) -> None:
     found = row_pricing.price_row(row(), tariff).usd_per_million_saturated
     assert (found.value, found.reason) == (None, "no throughput in scenario single_stream; measure scenario server")
     missing = Estimate(None, reason="no rate was believed")
@@ -180,7 +180,7 @@ def test_where_no_throughput_was_measured_none_is_made_of_a_latency(tariff: Tari
     )
 
 
-def test_a_profile_that_nobody_sells(tariff: Tariff) -> None:
+def test_profile_that_no_type_provides_has_no_price(tariff: Tariff) -> None:
     found = row_pricing.price_row(row(gpus=9), tariff)
     assert found.price is None and found.price_note == (
         "no instance type in the prices of x here on-demand of 2024-05-01 provides 4 CPU, 8 GiB, 9 GPU; price with "
@@ -202,7 +202,7 @@ INDEX = {
 }
 
 
-def test_what_an_index_costs_by_hand(root: Path) -> None:
+def test_index_costs_match_the_calculation_by_hand(root: Path) -> None:
     (root / "storage.csv").write_text(f"{prices.STORAGE_HEADER}\nx,here,ssd,0.08,2024-01-01,doc\n")
     tariff = row_pricing.tariff(prices.snapshot(root=root), root)
     found = row_pricing.price_row(row(cpus=1, memory_limit_bytes=GIB, **INDEX), tariff)
@@ -224,7 +224,7 @@ def test_what_an_index_costs_by_hand(root: Path) -> None:
         ({}, "usd_storage_per_month", "no price of storage of x here is dated 2024-05-01 or before"),
     ],
 )
-def test_what_is_not_known_of_an_index_is_missing_with_a_reason(
+def test_unknown_index_figure_is_missing_with_a_reason(
     tariff: Tariff, changes: dict[str, Any], name: str, reason: str
 ) -> None:
     figure = getattr(row_pricing.price_row(row(**{**INDEX, **changes}), tariff), name)

@@ -24,7 +24,7 @@ from tests.support.sample_records import at
 from tests.support.stored_jobs import MIB, QUERIES, Maker, build_table, one, result, samples
 
 
-def test_a_row_is_as_reckoned_by_hand(make: Maker, snapshot: Snapshot) -> None:
+def test_row_matches_the_calculation_by_hand(make: Maker, snapshot: Snapshot) -> None:
     row = one([make()], snapshot)
     # 2 ms + the mean of 0, 0.01, ..., 1.39 ms; warm-up hours play no part.
     assert row.latency_mean_s.value == pytest.approx(2.695e-3)
@@ -51,14 +51,14 @@ def test_a_row_is_as_reckoned_by_hand(make: Maker, snapshot: Snapshot) -> None:
     assert row.trial_spread_s == pytest.approx(0.0, abs=1e-12)
 
 
-def test_a_stand_in_is_said_of_its_row_whether_it_ended_well_or_not(make: Maker, snapshot: Snapshot) -> None:
+def test_row_names_its_stand_in_for_any_outcome(make: Maker, snapshot: Snapshot) -> None:
     changes = {"stand_in": "a small model"}
     assert one([make(changes=changes)], snapshot).stand_in == "a small model"
     assert one([make("dpr", outcome=Outcome.OOM, changes=changes)], snapshot).stand_in == "a small model"
     assert one([make("x")], snapshot).stand_in is None
 
 
-def test_gpu_energy_is_of_all_jobs_or_of_none(make: Maker, snapshot: Snapshot) -> None:
+def test_gpu_energy_needs_readings_of_all_jobs(make: Maker, snapshot: Snapshot) -> None:
     def energy_j(*measured: float | None) -> float | None:
         jobs = [
             make(
@@ -74,7 +74,7 @@ def test_gpu_energy_is_of_all_jobs_or_of_none(make: Maker, snapshot: Snapshot) -
 
 
 @pytest.mark.parametrize(("trial_s", "energy_j"), [(0.05, None), (0.25, 20.0)])
-def test_gpu_energy_that_is_not_of_the_trials_is_none(
+def test_gpu_energy_outside_the_trials_is_missing(
     make: Maker, snapshot: Snapshot, trial_s: float, energy_j: float | None
 ) -> None:
     phases = (Phase("trial-0", 0, int(trial_s * 1e9)),)
@@ -82,7 +82,7 @@ def test_gpu_energy_that_is_not_of_the_trials_is_none(
     assert one([make(base_ms=2.0, trials=1, changes=changes)], snapshot).gpu_energy_j == energy_j
 
 
-def test_another_architecture_is_told(make: Maker, snapshot: Snapshot) -> None:
+def test_other_architecture_has_a_note(make: Maker, snapshot: Snapshot) -> None:
     note = one([make()], snapshot).price_note
     assert note is not None
     assert note.startswith("priced on a1.medium (arm64); latency was measured on x86_64")
@@ -90,7 +90,7 @@ def test_another_architecture_is_told(make: Maker, snapshot: Snapshot) -> None:
     assert one([make(changes={"environment": arm})], snapshot).price_note is None
 
 
-def test_a_profile_that_nobody_sells_has_no_cost(make: Maker, snapshot: Snapshot) -> None:
+def test_profile_that_no_type_provides_has_no_cost(make: Maker, snapshot: Snapshot) -> None:
     row = one([make(profile="gpu99")], snapshot)
     assert row.price is None
     assert row.usd_per_million.value is None
@@ -99,7 +99,7 @@ def test_a_profile_that_nobody_sells_has_no_cost(make: Maker, snapshot: Snapshot
     assert row.latency_mean_s.value is not None
 
 
-def test_a_leaderboards_cost_has_the_interval_of_the_reports(make: Maker, snapshot: Snapshot) -> None:
+def test_leaderboard_cost_has_the_interval_of_the_report(make: Maker, snapshot: Snapshot) -> None:
     row = one([make()], snapshot)
     row = dataclasses.replace(row, these_queries_s={"mean": Estimate(row.latency_mean_s.value, 0.0, 1.0)})
     assert row.usd_per_million.low is not None
@@ -130,7 +130,7 @@ def test_a_failed_cell_is_a_row_without_numbers(make: Maker, snapshot: Snapshot)
     assert row.price is not None
 
 
-def test_a_newer_failure_does_not_hide_nor_is_hidden(make: Maker, snapshot: Snapshot) -> None:
+def test_newer_failure_and_older_success_are_both_shown(make: Maker, snapshot: Snapshot) -> None:
     good = make(changes={"started_at": at(0)})
     bad = make(outcome=Outcome.TIMEOUT, changes={"started_at": at(5), "detail": "no end after 60 s"}, repetition=1)
     row = one([bad, good], snapshot)
@@ -140,14 +140,14 @@ def test_a_newer_failure_does_not_hide_nor_is_hidden(make: Maker, snapshot: Snap
     )
 
 
-def test_an_older_failure_is_past(make: Maker, snapshot: Snapshot) -> None:
+def test_older_failure_is_not_shown(make: Maker, snapshot: Snapshot) -> None:
     bad = make(outcome=Outcome.CRASH, changes={"started_at": at(0)})
     good = make(changes={"started_at": at(5)}, repetition=1)
     row = one([good, bad], snapshot)
     assert (row.outcome, row.notes, row.attempts) == (Outcome.OK, (), 2)
 
 
-def test_of_failures_the_newest_is_shown(make: Maker, snapshot: Snapshot) -> None:
+def test_newest_failure_is_shown(make: Maker, snapshot: Snapshot) -> None:
     # Written with another offset: 11:30 at +01:00 is 10:30.
     first = make(outcome=Outcome.CRASH, changes={"started_at": "2026-11-20T11:30:00+01:00"})
     second = make(outcome=Outcome.OOM, changes={"started_at": at(45)}, repetition=1)
@@ -172,7 +172,7 @@ def test_repetitions_are_never_pooled(make: Maker, snapshot: Snapshot) -> None:
         ({"params": {"k1": 1.2}}, "parameters"),
     ],
 )
-def test_what_differs_is_told_and_not_pooled(
+def test_result_of_another_spec_is_noted_and_not_pooled(
     make: Maker, snapshot: Snapshot, changed: dict[str, Any], word: str
 ) -> None:
     old = make(base_ms=2.0, changes={"started_at": at(0)}, **changed)
@@ -182,14 +182,14 @@ def test_what_differs_is_told_and_not_pooled(
     assert row.notes == (f"1 result of another spec ({word}) is stored beside; not pooled",)
 
 
-def test_isolations_have_rows_of_their_own(make: Maker, snapshot: Snapshot) -> None:
+def test_each_isolation_has_its_own_row(make: Maker, snapshot: Snapshot) -> None:
     table = build_table([make(), make(isolation=Isolation.PROCESS)], snapshot=snapshot)
     assert [row.isolation for row in table.rows] == [Isolation.CONTAINER, Isolation.PROCESS]
     assert table.rows[0].notes == ()
     assert "not comparable with container results" in table.rows[1].notes[0]
 
 
-def test_rows_stand_by_dataset_profile_and_system(make: Maker, snapshot: Snapshot) -> None:
+def test_rows_are_sorted_by_dataset_profile_and_system(make: Maker, snapshot: Snapshot) -> None:
     jobs = [make(system, profile) for profile in ("cpu2-mem4", "cpu1-mem1", "cpu1-mem256m") for system in ("z", "a")]
     jobs.append(make(cell=Cell("quick", "z", "arguana", "single_stream", "cpu2-mem4"), profile="cpu2-mem4"))
     table = build_table(jobs, snapshot=snapshot)
@@ -205,7 +205,7 @@ def test_rows_stand_by_dataset_profile_and_system(make: Maker, snapshot: Snapsho
     assert build_table(reversed(jobs), snapshot=snapshot) == table
 
 
-def test_a_broken_run_costs_the_measures_only(make: Maker, snapshot: Snapshot) -> None:
+def test_broken_run_loses_only_the_measures(make: Maker, snapshot: Snapshot) -> None:
     job = make()
     (job.folder / "run.trec.gz").write_bytes(gzip.compress(b"q000 Q0 d\n"))
     row = one([job], snapshot)
@@ -216,7 +216,7 @@ def test_a_broken_run_costs_the_measures_only(make: Maker, snapshot: Snapshot) -
     assert "holds no run" in str(one([job], snapshot).measures["RR@10"].reason)
 
 
-def test_broken_samples_cost_the_latencies_only(make: Maker, snapshot: Snapshot) -> None:
+def test_broken_samples_lose_only_the_latencies(make: Maker, snapshot: Snapshot) -> None:
     row = one([make(table=samples(1.0).drop_columns(["warmup"]))], snapshot)
     assert row.latency_mean_s.value is None
     assert row.usd_per_million.value is None
@@ -224,7 +224,7 @@ def test_broken_samples_cost_the_latencies_only(make: Maker, snapshot: Snapshot)
     assert row.measures["RR@10"].value == pytest.approx(0.5)
 
 
-def test_gaps_in_judgements_and_hits_are_told(make: Maker, snapshot: Snapshot) -> None:
+def test_missing_judgements_and_hits_have_a_note(make: Maker, snapshot: Snapshot) -> None:
     job = make()
     (job.folder / "run.trec.gz").write_bytes(gzip.compress(b"q005 Q0 right 1 1 x\nq006 Q0 a 1 1 x\nq006 Q0 b 2 1 x\n"))
     qrels = "".join(f"{query} 0 right 1\n" for query in QUERIES[5:])
@@ -240,7 +240,7 @@ def test_gaps_in_judgements_and_hits_are_told(make: Maker, snapshot: Snapshot) -
     )
 
 
-def test_a_measure_deeper_than_the_run_is_told(make: Maker, snapshot: Snapshot) -> None:
+def test_measure_deeper_than_the_run_has_a_note(make: Maker, snapshot: Snapshot) -> None:
     table = build_table([make()], snapshot=snapshot, measures=["RR@10", "R@100"])
     assert table.measures == ("RR@10", "R@100")
     assert table.rows[0].notes == ("R@100: looks deeper than the 10 hits that were retrieved",)
@@ -251,7 +251,7 @@ def test_a_measure_without_a_cutoff_is_deeper_than_any_run(make: Maker, snapshot
     assert table.rows[0].notes == ("AP, nDCG: look deeper than the 10 hits that were retrieved",)
 
 
-def test_a_new_images_crash_is_not_hidden_by_the_old_images_result(make: Maker, snapshot: Snapshot) -> None:
+def test_crash_of_a_new_image_is_shown_despite_the_old_images_result(make: Maker, snapshot: Snapshot) -> None:
     old = make(changes={"started_at": at(0)})
     new = make(outcome=Outcome.CRASH, image_digest="sha256:2", changes={"started_at": at(5), "detail": "raised"})
     row = one([old, new], snapshot)
@@ -259,7 +259,7 @@ def test_a_new_images_crash_is_not_hidden_by_the_old_images_result(make: Maker, 
     assert row.notes == ("1 result of another spec (image) is stored beside; not pooled",)
 
 
-def test_the_jobs_that_are_asked_for_are_shown(make: Maker, snapshot: Snapshot) -> None:
+def test_requested_jobs_are_shown(make: Maker, snapshot: Snapshot) -> None:
     five = make(base_ms=2.0, changes={"started_at": at(0)})
     two = make(base_ms=4.0, trials=2, changes={"started_at": at(5), "trials_finished": 2})
     other = make("minilm", base_ms=8.0)
@@ -275,20 +275,20 @@ def test_the_jobs_that_are_asked_for_are_shown(make: Maker, snapshot: Snapshot) 
     assert asked.rows[0].notes == ("1 result of another spec (protocol) is stored beside; not pooled",)
 
 
-def test_nothing_stored_is_an_empty_table(snapshot: Snapshot) -> None:
+def test_empty_results_give_an_empty_table(snapshot: Snapshot) -> None:
     table = build_table([], snapshot=snapshot)
     assert table.rows == ()
     assert table.price_date == "2026-07-20"
 
 
-def test_faults_that_end_the_table(make: Maker, snapshot: Snapshot) -> None:
+def test_unknown_measure_or_malformed_time_raises(make: Maker, snapshot: Snapshot) -> None:
     with pytest.raises(UsageError, match="unknown measure 'MRR10'"):
         build_table([make()], snapshot=snapshot, measures=["MRR10"])
     with pytest.raises(FileError, match="started_at 'yesterday' is no ISO time"):
         build_table([make(changes={"started_at": "yesterday"})], snapshot=snapshot)
 
 
-def test_whether_asking_for_jobs_changes_what_is_shown(make: Maker) -> None:
+def test_requested_jobs_are_compared_with_the_default_choice(make: Maker) -> None:
     old = make(base_ms=2.0, changes={"started_at": at(0)})
     new = make(base_ms=4.0, changes={"started_at": at(5)}, repetition=1)
     other = make("minilm", base_ms=8.0)
@@ -297,9 +297,7 @@ def test_whether_asking_for_jobs_changes_what_is_shown(make: Maker) -> None:
     assert not rows.are_default(jobs, {old.result.key, other.result.key})
 
 
-def test_a_measured_row_is_priced_by_its_envelope_whatever_machine_it_was_measured_on(
-    make: Maker, snapshot: Snapshot
-) -> None:
+def test_measured_row_is_priced_by_its_envelope_on_any_machine(make: Maker, snapshot: Snapshot) -> None:
     # A machine with accelerators that nothing used must not be paid for.
     environment = replace(result("bm25", "cpu2-mem4", Outcome.OK).environment, instance_type="inf1.xlarge", host_cpus=2)
     found = build_table([make(profile="cpu2-mem4", changes={"environment": environment})], snapshot=snapshot).rows[0]

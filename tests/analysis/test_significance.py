@@ -27,13 +27,13 @@ SMALL = st.lists(st.integers(-3, 3).map(lambda each: each / 4), min_size=1, max_
 
 @settings(deadline=None, max_examples=50)
 @given(SMALL)
-def test_few_queries_are_enumerated(values: list[float]) -> None:
+def test_sign_flips_of_few_queries_are_enumerated(values: list[float]) -> None:
     sizes, observed = np.abs(values), abs(sum(values))
     flips = [abs(np.dot(signs, sizes)) >= observed - 1e-9 for signs in itertools.product((-1, 1), repeat=len(values))]
     assert randomisation(np.asarray(values)) == pytest.approx(np.mean(flips))
 
 
-def test_the_least_p_of_five_queries() -> None:
+def test_smallest_p_of_five_queries() -> None:
     # All five of one sign: 2 of 2^5 sign patterns are as extreme.
     assert randomisation(np.array([0.1, 0.2, 0.3, 0.4, 0.5])) == 2 / 32
     assert randomisation(np.full(7, 0.3)) == 2 / 2**7, "0.3 seven times, summed in another order, is as far"
@@ -66,7 +66,7 @@ def test_p_is_never_zero() -> None:
     assert randomisation(clear) == 1e-4
 
 
-def test_equal_systems_differ_by_chance_in_five_of_a_hundred() -> None:
+def test_equal_systems_differ_in_5_percent_of_tests() -> None:
     rng = np.random.default_rng(11)
     # As differences of RR@10 are: most are 0, the others have few values.
     values = np.array([0, 0, 0, 0, -0.5, 0.5, -1, 1, -0.1, 0.1])
@@ -131,7 +131,7 @@ def test_many_tests_have_enough_draws_for_their_correction() -> None:
     assert max(holm([each.p for each in among])) == pytest.approx(0.025)
 
 
-def test_tests_together_equal_tests_alone() -> None:
+def test_joint_tests_equal_single_tests() -> None:
     rng = np.random.default_rng(14)
     columns = [rng.normal(0.05, 0.2, queries) for queries in (40, 60, 40, 11, 60)]
     assert [each.p for each in paired(columns)] == [paired([each])[0].p for each in columns]
@@ -145,7 +145,7 @@ def test_effect_size_and_counts() -> None:
 
 @settings(deadline=None, max_examples=30)
 @given(SMALL, st.floats(0.01, 100))
-def test_p_depends_on_neither_sign_nor_unit_nor_queries_that_are_tied(values: list[float], unit: float) -> None:
+def test_p_does_not_depend_on_sign_unit_or_tied_queries(values: list[float], unit: float) -> None:
     differences = np.asarray(values)
     p = randomisation(differences)
     assert 0 < p <= 1
@@ -154,7 +154,7 @@ def test_p_depends_on_neither_sign_nor_unit_nor_queries_that_are_tied(values: li
     assert randomisation(np.append(differences, (0.0, 0.0))) == p
 
 
-def test_holms_rule() -> None:
+def test_holm_matches_its_definition() -> None:
     assert holm([]) == ()
     assert holm([0.02]) == (0.02,)
     # 4 x 0.01, 3 x 0.01, then 2 x 0.03 and 0.04 raised to what stands before.
@@ -163,7 +163,7 @@ def test_holms_rule() -> None:
 
 
 @given(st.lists(st.floats(0, 1), max_size=12))
-def test_holm_is_monotone_between_p_and_bonferroni_and_claims_what_stepping_down_claims(p_values: list[float]) -> None:
+def test_holm_is_monotone_between_p_and_bonferroni_and_matches_step_down(p_values: list[float]) -> None:
     adjusted = holm(p_values)
     assert all(p <= found <= min(1, len(p_values) * p) for p, found in zip(p_values, adjusted, strict=True))
     order = sorted(range(len(p_values)), key=lambda each: p_values[each])
@@ -174,7 +174,7 @@ def test_holm_is_monotone_between_p_and_bonferroni_and_claims_what_stepping_down
     assert sum(each <= 0.05 for each in adjusted) == claimed
 
 
-def test_holm_keeps_false_claims_among_all_to_five_in_a_hundred() -> None:
+def test_holm_limits_family_wise_error_to_5_percent() -> None:
     rng = np.random.default_rng(7)
     families = rng.uniform(size=(2000, 10))
     wrong = sum(min(holm(family.tolist())) <= 0.05 for family in families)

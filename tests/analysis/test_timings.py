@@ -8,7 +8,7 @@ from harness.errors import StoreError
 from tests.support import sample_records
 
 
-def test_jobs_are_put_together_by_query_and_trial() -> None:
+def test_jobs_are_joined_by_query_and_trial() -> None:
     first = sample_records.samples(np.array([[1.0, 2.0, 3.0]]), first_trial=0)
     second = sample_records.samples(np.array([[4.0, 5.0, 6.0]]), first_trial=1)
     found = timings.read([(0, first), (1, second)])
@@ -24,7 +24,7 @@ def test_equal_trial_numbers_of_two_jobs_are_two_trials() -> None:
     assert found.trials == ((0, 0), (1, 0))
 
 
-def test_warm_up_plays_no_part_and_repeats_stand_apart() -> None:
+def test_warm_up_is_ignored_and_repeats_are_separate() -> None:
     found = sample_records.timed(sample_records.samples(np.array([[1.0, 2.0]]), repeats=[(1, 0.5), (0, 0.25)]))
     assert found.latency_s.tolist() == [1.0, 2.0]
     assert found.repeat_s.tolist() == [0.5, 0.5, 0.25, 0.25]
@@ -32,14 +32,14 @@ def test_warm_up_plays_no_part_and_repeats_stand_apart() -> None:
     assert found.repeat_job.tolist() == [0, 0, 0, 0]
 
 
-def test_the_order_of_measuring_is_kept() -> None:
+def test_measuring_order_is_kept() -> None:
     table = sample_records.samples(np.arange(1.0, 21.0)[None, :], seed=3)
     found = sample_records.timed(table)
     order = np.random.default_rng(3).permutation(20)
     assert found.query.tolist() == order.tolist()
 
 
-def test_further_columns_where_they_are() -> None:
+def test_optional_columns_are_missing_for_samples_without_them() -> None:
     first = sample_records.samples(np.array([[1.0, 2.0]]), batch=[0, 0], stage_encode_ns=[10**9, None])
     second = sample_records.samples(np.array([[3.0, 4.0]]), service_ns=[10**9, 2 * 10**9])
     found = sample_records.timed(first, second)
@@ -53,7 +53,7 @@ def test_further_columns_where_they_are() -> None:
     assert (plain.batch, plain.service_s, plain.stages_s) == (None, None, {})
 
 
-def test_some_trials_may_be_taken_alone() -> None:
+def test_trials_can_be_selected() -> None:
     found = sample_records.timed(sample_records.samples(np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]))).only(
         [(0, 2), (0, 0)]
     )
@@ -62,14 +62,14 @@ def test_some_trials_may_be_taken_alone() -> None:
     assert len(sample_records.timed(sample_records.samples(np.array([[1.0]]))).only([]).query) == 0
 
 
-def test_a_trial_cut_short_is_not_whole() -> None:
+def test_trial_cut_short_is_incomplete() -> None:
     table = sample_records.samples(np.array([[1.0, 2.0], [3.0, 4.0]]))
     found = sample_records.timed(table.slice(0, table.num_rows - 1))
     assert found.whole_trials() == [(0, 0)]
     assert found.whole().tolist() == [[1.0], [2.0]]
 
 
-def test_what_cannot_be_is_refused() -> None:
+def test_impossible_samples_are_refused() -> None:
     with pytest.raises(StoreError, match="negative or no number"):
         sample_records.timed(sample_records.samples(np.array([[-1.0]])))
     with pytest.raises(StoreError, match="timed twice in one trial"):

@@ -42,7 +42,7 @@ q9 0 d1 1
 """
 
 
-def test_measures_are_as_reckoned_by_hand(tmp_path: Path) -> None:
+def test_measures_match_the_calculation_by_hand(tmp_path: Path) -> None:
     run = trec.read_run(write(tmp_path / "run.trec.gz", RUN))
     qrels = trec.read_qrels(write(tmp_path / "qrels.trec.gz", QRELS))
     found = evaluate.evaluate(run, qrels, ["q1", "q2", "q3", "q4"], MEASURES)
@@ -60,20 +60,20 @@ def test_measures_are_as_reckoned_by_hand(tmp_path: Path) -> None:
     assert found.tied_queries == ()
 
 
-def test_a_cutoff_counts_ranks() -> None:
+def test_cutoff_counts_ranks() -> None:
     ranking = tuple(f"d{i}" for i in range(1, 12))
     assert judge({"q": ranking}, {"q": {"d10": 1}}, ["q"]).values["RR@10"] == pytest.approx(0.1)
     assert judge({"q": ranking}, {"q": {"d11": 1}}, ["q"]).values["RR@10"] == 0.0
 
 
-def test_a_run_without_any_hit_counts_zero_everywhere() -> None:
+def test_run_without_hits_scores_zero_in_all_measures() -> None:
     found = judge({}, {"a": {"d": 1}, "b": {"d": 0}}, ["a", "b"])
     assert found.values == {"RR@10": 0.0, "Success@10": 0.0, "nDCG@10": 0.0}
     assert found.queries == 2
     assert found.without_hits == ("a", "b")
 
 
-def test_nothing_judged_is_missing_not_zero() -> None:
+def test_measures_without_judgements_are_missing_not_zero() -> None:
     found = judge({"a": ("d",)}, {"b": {"d": 1}}, ["a"])
     assert found.values == {"RR@10": None, "Success@10": None, "nDCG@10": None}
     assert found.queries == 0
@@ -81,7 +81,7 @@ def test_nothing_judged_is_missing_not_zero() -> None:
 
 
 @pytest.mark.parametrize("relevant", ["d1", "d2"])
-def test_equal_scores_are_judged_in_the_order_that_was_returned(tmp_path: Path, relevant: str) -> None:
+def test_equal_scores_are_measured_in_returned_order(tmp_path: Path, relevant: str) -> None:
     # ir_measures alone would put d1 first for RR@10 and d2 first for nDCG@10, whatever was returned.
     text = "q Q0 d2 1 5.0 x\nq Q0 d1 2 5.0 x\n"
     run = trec.read_run(write(tmp_path / "run.trec", text))
@@ -92,7 +92,7 @@ def test_equal_scores_are_judged_in_the_order_that_was_returned(tmp_path: Path, 
     assert found.tied_queries == ("q",)
 
 
-def test_ranks_decide_not_the_order_of_lines(tmp_path: Path) -> None:
+def test_ranks_decide_and_line_order_does_not(tmp_path: Path) -> None:
     run = trec.read_run(write(tmp_path / "run.trec", "q Q0 b 2 1.0 x\nq Q0 a 1 2.0 x\n\nq Q0 c 7 0.5 x\n"))
     assert run.rankings == {"q": ("a", "b", "c")}
 
@@ -102,7 +102,7 @@ def test_ids_may_hold_any_character_but_ascii_white_space(tmp_path: Path) -> Non
     assert run.rankings == {"q\u00a01": ("d\u3000é",)}
 
 
-def test_a_stranger_in_the_run_is_named() -> None:
+def test_unknown_query_in_the_run_is_named() -> None:
     with pytest.raises(UsageError, match=r"the run has 1 queries that are not in the sample, e\.g\. 'zz'"):
         judge({"zz": ("d",)}, {"a": {"d": 1}}, ["a"])
 
@@ -180,7 +180,7 @@ def test_measures_print_as_they_are_written() -> None:
 
 
 @pytest.mark.parametrize("name", ["AP", "nDCG", "RR", "Rprec", "Bpref", "infAP", "AP(rel=2)", "R@11", "AP@100"])
-def test_a_measure_without_a_cutoff_goes_down_the_whole_ranking(name: str) -> None:
+def test_measure_without_a_cutoff_uses_the_whole_ranking(name: str) -> None:
     assert measure_names.looks_deeper(measure_names.parse([name])[0], 10)
 
 
@@ -203,11 +203,11 @@ def test_a_measure_without_a_cutoff_goes_down_the_whole_ranking(name: str) -> No
         "SetRelP",
     ],
 )
-def test_cutoff_and_set_measures_look_no_deeper(name: str) -> None:
+def test_cutoff_and_set_measures_use_no_deeper_ranks(name: str) -> None:
     assert not measure_names.looks_deeper(measure_names.parse([name])[0], 10)
 
 
-def test_many_measures_at_once_agree_with_each_alone() -> None:
+def test_joint_measures_equal_single_measures() -> None:
     rankings = {"a": ("x", "y", "z"), "b": ("z",)}
     qrels = {"a": {"y": 2, "z": 1}, "b": {"z": 1, "q": 3}}
     names = ("RR@10", "AP(rel=2)", "P@5", "nDCG@3", "Bpref")
@@ -224,7 +224,7 @@ HITS_ALONE = {"a": {"x": 0, "y": 1}}  # query b was judged, and got no hits
     ("name", "value"),
     [("RR@10", 0.25), ("Success@1", 0.0), ("Success@2", 0.5), ("P@2", 0.25), ("SetP", 0.25), ("NumRet(rel=1)", 1.0)],
 )
-def test_hits_that_were_judged_alone_are_enough_for_some_measures(name: str, value: float) -> None:
+def test_some_measures_need_only_judged_hits(name: str, value: float) -> None:
     measures = measure_names.parse([name])
     run = trec.Run({"a": ("x", "y")}, ())
     found = evaluate.evaluate(run, HITS_ALONE, ["a", "b"], measures, hits_alone=True)
@@ -236,14 +236,14 @@ def test_hits_that_were_judged_alone_are_enough_for_some_measures(name: str, val
     "name",
     ["nDCG@10", "R@10", "AP", "AP@10", "Rprec", "Bpref", "SetR", "SetF", "SetAP", "NumRel", "Judged@10", "ERR@10"],
 )
-def test_measures_that_need_all_relevant_documents_have_no_value_then(name: str) -> None:
+def test_measures_that_need_all_relevant_documents_are_missing_for_judged_hits(name: str) -> None:
     measures = measure_names.parse(["RR@10", name])
     found = evaluate.evaluate(trec.Run({"a": ("y",)}, ()), HITS_ALONE, ["a"], measures, hits_alone=True)
     assert found.values == {"RR@10": 1.0, str(measures[1]): None}
     assert found.reasons[str(measures[1])].startswith("needs all relevant documents")
 
 
-def test_every_measure_is_either_of_the_hits_alone_or_has_a_reason() -> None:
+def test_every_measure_needs_only_hits_or_has_a_reason() -> None:
     """A measure that ir_measures learns later is not taken to be one of them."""
     import ir_measures
 
@@ -275,7 +275,7 @@ def test_negative_grade_counts_as_zero(name: str, grade: int) -> None:
     assert values[0] == values[1]
 
 
-def test_ids_of_queries_need_no_digits_for_gdevals_measures() -> None:
+def test_gdeval_measures_accept_query_ids_without_digits() -> None:
     qrels = {"q b": {"d1": 1}, "q a": {"d2": 2, "d1": -1}}
     found = judge({"q a": ("d1", "d2"), "q b": ("d1",)}, qrels, ["q a", "q b", "q c"], "ERR@10", "RR@10")
     # gdeval prints five decimals; its gains are (2^grade - 1) / 16.
@@ -287,25 +287,25 @@ def test_ids_of_queries_need_no_digits_for_gdevals_measures() -> None:
 
 
 @pytest.mark.parametrize("names", [("Accuracy",), ("Accuracy", "RR")])
-def test_no_query_vanishes_from_a_mean_whoever_computes_it(names: tuple[str, ...]) -> None:
+def test_mean_counts_every_query_with_any_provider(names: tuple[str, ...]) -> None:
     """Accuracy alone would be a mean over query a, which has something relevant; beside RR it is one over both."""
     found = judge({"a": ("x", "y"), "b": ("x",)}, {"a": {"x": 1, "y": 0}, "b": {"x": 0}}, ["a", "b"], *names)
     assert found.values["Accuracy"] == 0.5 and found.per_query["Accuracy"] == {"a": 1.0, "b": 0.0}
 
 
-def test_uncomputable_measure_has_a_reason_and_others_a_value() -> None:
+def test_uncomputable_measure_has_a_reason_and_others_have_values() -> None:
     found = judge({"a": ("x",), "b": ("x",)}, {"a": {"x": 1}, "b": {"x": 0}}, ["a", "b"], "RR", "Accuracy", "ERR@5")
     assert found.values["Accuracy"] is None and found.values["RR"] == 0.5 and found.values["ERR@5"] is not None
     assert list(found.reasons) == ["Accuracy"] and "Accuracy" not in found.per_query
     assert found.reasons["Accuracy"].startswith("cannot be computed for every query: float division")
 
 
-def test_counts_are_of_all_judged_queries() -> None:
+def test_counts_cover_all_judged_queries() -> None:
     found = judge({"a": ("x",)}, {"a": {"x": 1}, "b": {"y": 2, "z": 1}}, ["a", "b"], "NumQ", "NumRel", "NumRet")
     assert found.values == {"NumQ": 2.0, "NumRel": 3.0, "NumRet": 1.0}
 
 
-def test_many_queries_are_handed_over_in_parts_with_the_same_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_queries_are_evaluated_in_batches_with_equal_results(monkeypatch: pytest.MonkeyPatch) -> None:
     queries = [f"q{number}" for number in range(30)]
     rankings = {query: ("x", "y", "z")[number % 3 :] for number, query in enumerate(queries) if number % 7}
     qrels = {query: {"y": 1, "z": number % 3 - 1} for number, query in enumerate(queries)}
@@ -316,7 +316,7 @@ def test_many_queries_are_handed_over_in_parts_with_the_same_outcome(monkeypatch
     assert parts.values == pytest.approx(whole.values) and parts.per_query == whole.per_query
 
 
-def test_measures_of_sets_may_have_a_cutoff() -> None:
+def test_set_measures_accept_a_cutoff() -> None:
     rankings = {"a": ("x", "n", "y", "z"), "b": ("n",), "c": ()}
     qrels = {"a": {"x": 1, "y": 2, "z": 1, "w": 1}, "b": {"n": 1}, "c": {"n": 1}}
     names = ("SetF@2", "SetP@2", "SetR@3", "SetF(rel=2)@3", "SetF@100", "SetF", "SetF(beta=2.0)@2")
@@ -344,7 +344,7 @@ def test_measures_of_sets_may_have_a_cutoff() -> None:
 
 
 @pytest.mark.parametrize("name", ["SetF@0", "SetF@-1", "SetF@x", "SetF(cutoff=10)@10", "SetX@10", "SetRelP@5"])
-def test_wrong_cutoffs_of_sets_are_refused(name: str) -> None:
+def test_wrong_cutoffs_of_set_measures_are_refused(name: str) -> None:
     with pytest.raises(UsageError, match="unknown measure"):
         measure_names.parse([name])
 
@@ -403,7 +403,7 @@ def test_extreme_parameters_are_computed() -> None:
 
 
 @pytest.mark.parametrize("name", ["ERR@5", 'nDCG(dcg="exp-log2")@5'])
-def test_grade_beyond_gdeval_costs_only_its_measures(name: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_grade_beyond_gdeval_loses_only_its_measures(name: str, capfd: pytest.CaptureFixture[str]) -> None:
     qrels = {"a": {"w": 4, "x": 5}, "b": {"x": 1}}
     found = judge({"a": ("w", "x"), "b": ("x",)}, qrels, ["a", "b"], name, "RR@10")
     (text,) = map(str, measure_names.parse([name]))
@@ -413,7 +413,7 @@ def test_grade_beyond_gdeval_costs_only_its_measures(name: str, capfd: pytest.Ca
     assert judge({"a": ("w",)}, {"a": {"w": 4}}, ["a"], name).values[text] is not None
 
 
-def test_provider_error_costs_only_its_measure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_provider_error_loses_only_its_measure(monkeypatch: pytest.MonkeyPatch) -> None:
     import ir_measures
 
     ours = ir_measures.evaluator
@@ -453,12 +453,12 @@ def test_f1_is_the_harmonic_mean_of_precision_and_recall_at_the_cutoff() -> None
         ("F1(x=2)@3", "P has no 'x'"),
     ],
 )
-def test_malformed_f1_is_refused_with_its_fault(name: str, why: str) -> None:
+def test_malformed_f1_is_refused_with_the_reason(name: str, why: str) -> None:
     with pytest.raises(UsageError, match=f"unknown measure .*: {why}"):
         measure_names.parse([name])
 
 
-def test_f1_has_no_value_where_not_all_relevant_documents_are_known() -> None:
+def test_f1_is_missing_unless_all_relevant_documents_are_known() -> None:
     run = trec.Run({"a": ("y", "x")}, ())
     alone = evaluate.evaluate(run, HITS_ALONE, ["a"], measure_names.parse(["F1@5", "P@1"]), hits_alone=True)
     assert alone.values == {"F1@5": None, "P@1": 1.0}

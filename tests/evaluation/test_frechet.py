@@ -1,4 +1,4 @@
-"""Runs, judgements and vectors -> figures, and what is said of what is missing."""
+"""Fréchet distances from runs, judgements and vectors, and the reasons for missing ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from harness.errors import UsageError
 from harness.evaluation import frechet, frechet_distance
 from harness.evaluation.embeddings import Embeddings
-from harness.evaluation.frechet import Settings
+from harness.evaluation.frechet import Settings, queries_with_relevant, relevant_documents, retrieved_documents
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.trec import Run
 from harness.stats import Estimate
@@ -49,7 +49,7 @@ def test_system_that_retrieves_relevant_documents_is_nearer() -> None:
     assert bad[2].figure == bad[0].figure, "none of it was judged"
 
 
-def test_the_interval_is_around_the_value_and_the_same_again() -> None:
+def test_interval_contains_the_value_and_is_deterministic() -> None:
     one = frechet.run_distance(BAD, RUNS.qrels, RUNS.query_ids, FOUND, 1, FEW)
     assert one == frechet.run_distance(BAD, RUNS.qrels, RUNS.query_ids, FOUND, 1, FEW)
     assert one != frechet.run_distance(BAD, RUNS.qrels, RUNS.query_ids, FOUND, 1, replace(FEW, seed=1))
@@ -57,14 +57,14 @@ def test_the_interval_is_around_the_value_and_the_same_again() -> None:
     assert 0 < one.low < one.value < one.high
 
 
-def test_a_run_and_the_same_one_dealt_to_other_queries_are_equal() -> None:
-    """What it cannot see: for which query a document was retrieved."""
+def test_run_shuffled_over_queries_has_the_same_distance() -> None:
+    """Ignore the query that a document was retrieved for."""
     dealt = Run({f"q{n}": GOOD.rankings[f"q{(n + 1) % 30}"] for n in range(30)}, ())
     one, other = (frechet.run_distance(run, RUNS.qrels, RUNS.query_ids, FOUND, 2, FEW).value for run in (GOOD, dealt))
     assert one == pytest.approx(other, abs=1e-9)
 
 
-def test_documents_without_vectors_are_refused_and_not_dropped() -> None:
+def test_documents_without_vectors_are_refused() -> None:
     known = replace(FOUND, ids=FOUND.ids[:-2], vectors=FOUND.vectors[:-2])
     with pytest.raises(
         UsageError, match=r"2 documents have no vector of minilm, e.g. 'x28'; .* harness embed minilm DATASET"
@@ -74,7 +74,7 @@ def test_documents_without_vectors_are_refused_and_not_dropped() -> None:
         frechet.distances(RUNS, replace(FOUND, role="query"), (1,), FEW)
 
 
-def test_vectors_that_no_encoder_gives_are_refused() -> None:
+def test_too_large_vectors_are_refused() -> None:
     for scale, finite in ((1e10, True), (1e36, False)):
         known = replace(FOUND, vectors=(FOUND.vectors * scale).astype(np.float32))
         if finite:
@@ -87,7 +87,7 @@ def test_vectors_that_no_encoder_gives_are_refused() -> None:
             frechet.distances(RUNS, known, (1,), FEW)
 
 
-def test_judgements_of_hits_alone_are_no_reference() -> None:
+def test_judgements_of_hits_only_are_refused_as_reference() -> None:
     with pytest.raises(UsageError, match="relevant documents that no system chose"):
         frechet.distances(replace(RUNS, hits_alone=True), FOUND, (1,), FEW)
 
@@ -105,7 +105,7 @@ def test_missing_distance_has_a_reason() -> None:
     assert empty.value is None and empty.reason
 
 
-def test_a_run_that_answers_half_of_the_queries_is_as_near_as_the_whole_one() -> None:
+def test_run_over_half_of_the_queries_is_as_near_as_the_full_run() -> None:
     """Of 43 queries 22: alone its distance is larger, though every hit is the same."""
     rng = np.random.default_rng(5)
     topics = rng.standard_normal((43, 30)).astype(np.float32)
@@ -124,7 +124,7 @@ def test_a_run_that_answers_half_of_the_queries_is_as_near_as_the_whole_one() ->
     assert alone is not None and alone < 0.8 * (made["half"][0].figure.value or 0), "over all of its queries"
 
 
-def test_a_run_of_one_query_leaves_no_covariance_to_any() -> None:
+def test_run_of_one_query_leaves_all_systems_without_a_distance() -> None:
     one = Run({"q0": ("r0",)}, ())
     made = frechet.distances(replace(RUNS, runs={"good": GOOD, "one": one}), FOUND, (1,), FEW).systems
     assert all(each.figure.reason == "a covariance takes two documents on each side" for (each,) in made.values())
@@ -137,7 +137,7 @@ def test_grades_below_the_threshold_are_not_relevant() -> None:
     assert frechet.distances(replace(RUNS, qrels=qrels), FOUND, (1,), FEW).judged == 60
 
 
-def test_differences_are_from_the_nearest_or_the_system_named() -> None:
+def test_differences_are_from_the_nearest_or_the_named_system() -> None:
     made = frechet.distances(RUNS, FOUND, (1,), FEW).systems
     (good,), (bad,) = made["good"], made["bad"]
     assert (good.against, good.difference, bad.against) == (None, Estimate(None), "good")
@@ -148,7 +148,7 @@ def test_differences_are_from_the_nearest_or_the_system_named() -> None:
         frechet.distances(RUNS, FOUND, (1,), replace(FEW, against="none"))
 
 
-def test_the_paired_interval_covers_the_difference_and_is_narrower_than_two_apart() -> None:
+def test_paired_interval_covers_the_difference_and_is_narrower_than_unpaired() -> None:
     """Two systems whose documents lie near each other's: 50 queries, 8 dimensions."""
     rng = np.random.default_rng(11)
     topics = rng.standard_normal((4000, 8)).astype(np.float32)
@@ -188,7 +188,7 @@ def test_vectors_of_another_collection_are_refused() -> None:
         frechet.distances(replace(RUNS, corpus_sha256="z"), FOUND, (1,), Settings(resamples=0))
 
 
-def test_the_interval_covers_what_other_samples_of_as_many_queries_have() -> None:
+def test_interval_covers_values_of_other_samples_of_equal_size() -> None:
     """Neither the resamples' quantiles nor those reflected at the value would: the distance falls with the sample."""
     rng = np.random.default_rng(3)
     population = rng.standard_normal((4000, 30)).astype(np.float32)
@@ -216,3 +216,47 @@ def test_the_interval_covers_what_other_samples_of_as_many_queries_have() -> Non
         assert found.low is not None and found.high is not None
         covered += found.low <= expected <= found.high
     assert covered >= 18
+
+
+QRELS = {
+    "q1": {"a": 1, "b": 3, "c": 2, "d": 0, "e": 2},
+    "q2": {"a": 1},
+    "q3": {"x": 0, "y": -1},
+}
+RUN = Run({"q1": ("d", "z", "a", "w", "v"), "q2": ("a", "b")}, ())
+
+
+def test_queries_without_a_relevant_document_are_left_out() -> None:
+    assert queries_with_relevant(QRELS, ("q4", "q2", "q3", "q1"), 1) == ("q2", "q1")
+
+
+def test_best_grades_are_chosen_first_and_ties_by_seed() -> None:
+    def of(most: int | None, seed: int) -> tuple[str, ...]:
+        return relevant_documents(QRELS, ("q1",), most, seed, 1).documents[0]
+
+    assert of(1, 0) == ("b",)
+    assert {of(2, seed) for seed in range(20)} == {("b", "c"), ("b", "e")}
+    assert {frozenset(of(3, seed)) for seed in range(20)} == {frozenset("bce")}
+    assert set(of(None, 0)) == set(of(10, 0)) == set("abce")
+
+
+def test_drawn_documents_depend_on_their_query_only() -> None:
+    one = {"q": dict.fromkeys("abcdef", 1)}
+    other = {"p": {"a": 1}, "q": dict.fromkeys("fedcba", 1)}
+    for seed in range(10):
+        assert (
+            relevant_documents(one, ("q",), 2, seed, 1).documents[0]
+            == relevant_documents(other, ("p", "q"), 2, seed, 1).documents[1]
+        )
+
+
+def test_retrieved_documents_count_for_each_query() -> None:
+    found = retrieved_documents(RUN, QRELS, ("q1", "q2", "q3"), 3, unlabelled=False)
+    assert found.documents == (("d", "z", "a"), ("a", "b"), ())
+    assert (found.size, found.fewer_than(3), found.fewer_than(1)) == (5, 2, 1)
+    assert list(found.names()).count("a") == 2
+
+
+def test_unlabelled_skips_judged_documents_before_taking_k() -> None:
+    found = retrieved_documents(RUN, QRELS, ("q1", "q2"), 2, unlabelled=True)
+    assert found.documents == (("z", "w"), ("b",)), "d has grade 0, and a is judged for q2"

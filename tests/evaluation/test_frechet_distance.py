@@ -1,7 +1,9 @@
-"""The formula against closed forms, scipy's root, and what a distance must be."""
+"""The distance against closed forms and scipy's root, and its bootstrap against copied vectors."""
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.evaluation import frechet_distance
+from harness.evaluation.frechet_distance import VectorRows
 
 
 def points(seed: int, count: int, dims: int, scale: Any = 1.0, shift: float = 0.0) -> Any:
@@ -29,7 +32,7 @@ sizes = st.tuples(st.integers(2, 40), st.integers(2, 40), st.integers(1, 30), st
 
 
 @given(sizes)
-def test_a_distance_is_symmetric_and_0_for_equal_sets_in_any_order(given: tuple[int, int, int, int]) -> None:
+def test_distance_is_symmetric_and_0_for_equal_sets_in_any_order(given: tuple[int, int, int, int]) -> None:
     one_size, other_size, dims, seed = given
     one, other = points(seed, one_size, dims), points(seed + 1, other_size, dims, 0.3, 0.5)
     assert frechet_distance.distance_of_points(one, other) == pytest.approx(
@@ -42,7 +45,7 @@ def test_a_distance_is_symmetric_and_0_for_equal_sets_in_any_order(given: tuple[
 
 
 @given(sizes)
-def test_rotations_and_translations_change_nothing_and_a_scale_is_squared(given: tuple[int, int, int, int]) -> None:
+def test_distance_is_invariant_under_rigid_motion_and_scales_quadratically(given: tuple[int, int, int, int]) -> None:
     one_size, other_size, dims, seed = given
     one, other = points(seed, one_size, dims), points(seed + 1, other_size, dims, 0.3, 0.5)
     rotation, _ = np.linalg.qr(points(seed + 2, dims, dims))
@@ -53,7 +56,7 @@ def test_rotations_and_translations_change_nothing_and_a_scale_is_squared(given:
     assert frechet_distance.distance_of_points(3 * one, 3 * other) == pytest.approx(9 * found, rel=1e-8, abs=1e-8)
 
 
-def test_a_shift_is_worth_its_square() -> None:
+def test_distance_of_a_shift_is_its_squared_length() -> None:
     one = points(1, 50, 20)
     assert frechet_distance.distance_of_points(one, one + 0.5) == pytest.approx(20 * 0.25, rel=1e-12)
 
@@ -68,13 +71,13 @@ def test_diagonal_covariances_have_a_closed_form(dims: int) -> None:
 
 
 @pytest.mark.parametrize(("count", "dims"), [(40, 5), (800, 64), (2000, 384)])
-def test_distance_equals_that_by_the_matrix_root(count: int, dims: int) -> None:
+def test_distance_matches_the_matrix_square_root_formula(count: int, dims: int) -> None:
     one = points(1, count, dims, np.linspace(1, 0.3, dims))
     other = points(2, count + 7, dims, np.linspace(0.5, 1, dims), 0.1)
     assert frechet_distance.distance_of_points(one, other) == pytest.approx(by_root(one, other), rel=1e-9)
 
 
-def test_moments_and_points_agree() -> None:
+def test_distance_from_moments_equals_distance_from_points() -> None:
     one, other = points(1, 60, 12), points(2, 90, 12, 0.4)
     given = [each for points in (one, other) for each in (points.mean(axis=0), np.cov(points, rowvar=False))]
     assert frechet_distance.distance_of_moments(*given) == pytest.approx(
@@ -83,7 +86,7 @@ def test_moments_and_points_agree() -> None:
 
 
 @pytest.mark.parametrize("dims", [384, 768])
-def test_fewer_points_than_dimensions_are_no_trouble(dims: int) -> None:
+def test_fewer_points_than_dimensions_give_a_distance(dims: int) -> None:
     """Two sets in subspaces that share nothing: the root's trace is 0, and the closed form is plain."""
     one, other = np.zeros((60, dims)), np.zeros((80, dims))
     one[:, :50], other[:, 50:120] = points(1, 60, 50), points(2, 80, 70)
@@ -96,7 +99,7 @@ def test_fewer_points_than_dimensions_are_no_trouble(dims: int) -> None:
     assert frechet_distance.distance_of_points(one, one) == pytest.approx(0, abs=1e-10)
 
 
-def test_points_on_a_line_and_nearly_on_it() -> None:
+def test_nearly_collinear_points_give_an_accurate_distance() -> None:
     """Covariances of rank 1, and with a second direction a thousand millionth as wide."""
     along = points(1, 30, 1) * np.eye(1, 10)
     other = 2 * along
@@ -106,9 +109,109 @@ def test_points_on_a_line_and_nearly_on_it() -> None:
     assert frechet_distance.distance_of_points(along + noise, other - noise) == pytest.approx(wanted, rel=1e-7)
 
 
-def test_two_points_are_enough_and_one_is_not() -> None:
+def test_distance_needs_two_points() -> None:
     assert frechet_distance.distance_of_points([[0.0], [2.0]], [[1.0], [1.0]]) == pytest.approx(2.0)
     with pytest.raises(ValueError, match="at least two vectors"):
         frechet_distance.distance_of_points([[0.0]], [[1.0], [1.0]])
     with pytest.raises(ValueError, match="of one length"):
         frechet_distance.distance_of_points(np.zeros((2, 2)), np.zeros((2, 3)))
+
+
+def vector_sets(
+    queries: int, judged: int, k: int, dims: int, *, ragged: bool = False
+) -> tuple[Any, VectorRows, VectorRows]:
+    rng = np.random.default_rng(queries * dims)
+    vectors = (rng.standard_normal((200, dims)) * np.linspace(1, 0.05, dims) + 0.3).astype(np.float32)
+    sets = []
+    for most, least in ((judged, 1), (k, 0)):
+        counts = rng.integers(least, most + 1, queries) if ragged else np.full(queries, most)
+        query = np.repeat(np.arange(queries), counts)
+        sets.append(VectorRows(rng.integers(0, len(vectors), len(query)), query))
+    return vectors, sets[0], sets[1]
+
+
+def copied(vectors: Any, one: VectorRows, other: VectorRows, weights: Any) -> list[float]:
+    return [
+        frechet_distance.distance_of_points(
+            *(vectors[np.repeat(each.rows, drawn[each.query])] for each in (one, other))
+        )
+        for drawn in weights
+    ]
+
+
+@pytest.mark.parametrize("ragged", [False, True])
+@pytest.mark.parametrize(
+    ("queries", "judged", "k", "dims", "near"),
+    [
+        (30, 1, 1, 50, 1e-6),  # rows against rows
+        (50, 3, 10, 100, 1e-6),  # rows against a covariance
+        (40, 5, 5, 70, 1e-6),  # two covariances, in double precision
+        (100, 1, 1, 30, 1e-6),  # the same, vector by vector
+        (400, 1, 10, 40, 1e-5),  # in single precision
+    ],
+)
+def test_resample_equals_copied_vectors(
+    queries: int, judged: int, k: int, dims: int, near: float, ragged: bool
+) -> None:
+    vectors, one, other = vector_sets(queries, judged, k, dims, ragged=ragged)
+    weights = frechet_distance.draw_weights(queries, 8, 5)
+    (found,) = frechet_distance.resample_distances(vectors, [(one, other)], weights)
+    assert found == pytest.approx(copied(vectors, one, other, weights), rel=near, abs=near)
+
+
+def test_singular_covariances_of_many_vectors_have_distances() -> None:
+    """Vectors on a plane of forty dimensions: no triangular root exists."""
+    vectors, one, other = vector_sets(300, 2, 3, 40)
+    vectors[:, 2:] = 0
+    weights = frechet_distance.draw_weights(300, 3, 5)
+    (found,) = frechet_distance.resample_distances(vectors, [(one, other)], weights)
+    assert found == pytest.approx(copied(vectors, one, other, weights), abs=1e-4)
+
+
+def test_blocks_of_cross_products_join_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frechet_distance, "_BLOCK_SIDE", 16)
+    vectors, one, other = vector_sets(100, 4, 6, 41)
+    weights = frechet_distance.draw_weights(100, 3, 5)
+    (found,) = frechet_distance.resample_distances(vectors, [(one, other)], weights)
+    assert found == pytest.approx(copied(vectors, one, other, weights), rel=1e-5)
+
+
+def test_a_resample_without_a_vector_has_no_distance() -> None:
+    vectors, one, _ = vector_sets(20, 2, 1, 5)
+    rare = VectorRows(np.array([3, 4]), np.array([0, 0]))
+    weights = np.ones((2, 20), dtype=np.int64)
+    weights[1, 0] = 0
+    (found,) = frechet_distance.resample_distances(vectors, [(one, rare)], weights)
+    assert np.isfinite(found[0]) and np.isnan(found[1])
+
+
+def test_a_single_vector_has_no_covariance() -> None:
+    vectors, one, _ = vector_sets(20, 2, 1, 5)
+    weights = np.ones((2, 20), dtype=np.int64)
+    weights[1, 0] = 2  # two copies have one, of zeros
+    (found,) = frechet_distance.resample_distances(vectors, [(one, VectorRows(np.array([3]), np.array([0])))], weights)
+    assert np.isnan(found[0]) and np.isfinite(found[1])
+
+
+@pytest.mark.slow
+def test_several_processes_give_the_result_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    vectors, one, other = vector_sets(40, 2, 3, 12)
+    pairs, weights = [(one, other), (other, one)], frechet_distance.draw_weights(40, 30, 5)
+    alone = frechet_distance.resample_distances(vectors, pairs, weights)
+    monkeypatch.setattr(frechet_distance, "_PARALLEL_FROM", 0.0)
+    monkeypatch.setattr(frechet_distance, "_CHUNK", 16)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    seen: list[tuple[int, int]] = []
+    together = frechet_distance.resample_distances(vectors, pairs, weights, lambda *done: seen.append(done))
+    assert together == pytest.approx(alone, rel=1e-6)  # single precision: other chunks are rounded otherwise
+    assert seen == [(done, 4) for done in range(5)]
+    assert "OMP_NUM_THREADS" not in os.environ and not multiprocessing.active_children()
+
+
+def test_draws_have_the_query_count_and_depend_on_the_seed() -> None:
+    found = frechet_distance.draw_weights(50, 20, 3)
+    assert found.shape == (20, 50) and (found.sum(axis=1) == 50).all()
+    assert np.array_equal(found, frechet_distance.draw_weights(50, 20, 3)) and not np.array_equal(
+        found, frechet_distance.draw_weights(50, 20, 4)
+    )

@@ -21,14 +21,14 @@ def files(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_files_are_named_by_their_stems_and_judged_by_all_judged_queries(files: Path) -> None:
+def test_runs_are_named_by_file_stem_and_measured_on_all_judged_queries(files: Path) -> None:
     found = judged_runs.read_runs(files / "qrels.txt", [files / "one.run", files / "two.run"])
     assert list(found.runs) == ["one", "two"]
     assert found.query_ids == ("q1", "q2")
     assert found.runs["two"].rankings == {"q1": ("d2",)}
 
 
-def test_two_files_of_one_name_are_refused_before_any_is_read(files: Path) -> None:
+def test_duplicate_file_names_are_refused_before_reading(files: Path) -> None:
     with pytest.raises(UsageError, match=r"there/one\.run: two runs are called 'one\.run'; rename one"):
         judged_runs.read_runs(files / "qrels.txt", [files / "one.run", files / "there" / "one.run"])
 
@@ -43,7 +43,7 @@ def test_two_files_of_one_name_are_refused_before_any_is_read(files: Path) -> No
         (("plain", ".run", "x.gz", "run"), ("plain", ".run", "x", "run")),
     ],
 )
-def test_a_run_is_called_by_its_file_less_a_known_ending(names: tuple[str, ...], called: tuple[str, ...]) -> None:
+def test_run_name_is_the_file_name_without_a_known_suffix(names: tuple[str, ...], called: tuple[str, ...]) -> None:
     assert judged_runs.run_names([Path("somewhere") / name for name in names]) == called
 
 
@@ -62,7 +62,7 @@ def test_empty_files_are_refused_by_name(files: Path) -> None:
     assert judged_runs.read_runs(files / "qrels.txt", [files / "one.run"], {}).query_ids == ()
 
 
-def test_runs_that_nobody_judged_are_read_as_others_are(files: Path) -> None:
+def test_runs_without_judgements_are_read(files: Path) -> None:
     (files / "more.run").write_text("new Q0 d1 1 2.0 my tag\nq1 Q0 d2 1 2.0 x\n")
     found = judged_runs.read_unjudged_runs("mine", [files / "one.run", files / "more.run"], {"q1": "text"})
     assert (found.dataset, found.qrels, list(found.runs), found.query_ids) == ("mine", {}, ["one", "more"], ("q1",))
@@ -102,7 +102,7 @@ def test_wrong_queries_are_named_by_line(tmp_path: Path, text: str) -> None:
         judged_runs.read_queries(tmp_path / "queries")
 
 
-def test_stored_results_give_a_run_for_each_system_that_ended_well(results: Path) -> None:
+def test_stored_results_give_a_run_for_each_successful_system(results: Path) -> None:
     (found,) = read_stored_runs(results)
     assert list(found.runs) == ["planted"], "greedy ran out of memory, and null is no system"
     assert len(found.queries) == results_folders.QUERIES
@@ -122,7 +122,7 @@ def test_stored_negative_grades_have_a_note(results: Path) -> None:
     assert below > 1 and found.notes == (said,)
 
 
-def test_profiles_of_equal_rankings_are_one_system(tmp_path: Path) -> None:
+def test_profiles_with_equal_rankings_are_one_system(tmp_path: Path) -> None:
     publisher.put(tmp_path, Made("same", 2.0, (1,)), Made("same", 2.0, (1,), profile="cpu2-mem4"))
     publisher.put(tmp_path, Made("moved", 2.0, (1,)), Made("moved", 2.0, (2,), profile="cpu2-mem4"))
     publisher.put(tmp_path, Made("moved", 2.0, (3,)), suite="other")
@@ -151,7 +151,7 @@ def test_profiles_of_equal_rankings_are_one_system(tmp_path: Path) -> None:
         (("one.run",), True, False, "one", "--only is of stored results"),
     ],
 )
-def test_arguments_that_do_not_go_together(
+def test_conflicting_arguments_are_refused(
     files: Path, runs: tuple[str, ...], qrels: bool, queries: bool, only: str | None, why: str
 ) -> None:
     given = tuple(files / name for name in runs)

@@ -38,17 +38,17 @@ def test_same_texts_after_normalisation(one: str, other: str, same: bool) -> Non
     assert bool(leakage.same_texts({"q": one}, {"t": other})) is same
 
 
-def test_texts_without_a_word_are_like_no_other() -> None:
+def test_texts_without_words_match_no_text() -> None:
     assert leakage.same_texts({"q1": "", "q2": "?!"}, {"t1": "", "t2": "..."}) == ()
 
 
-def test_every_training_query_of_a_text_is_named() -> None:
+def test_all_training_queries_with_the_same_text_are_named() -> None:
     found = leakage.same_texts({"q1": "a b", "q2": "c"}, {"t1": "A b.", "t2": "a  B", "t3": "d"})
     assert found == (Leak("q1", "t1", True), Leak("q1", "t2", True))
 
 
 @given(st.integers(1, 30), st.integers(1, 30), st.sampled_from([0.2, 0.5, 0.9]), st.integers(1, 60), st.integers(0, 99))
-def test_blocks_agree_with_all_cosines(rows: int, columns: int, threshold: float, block: int, seed: int) -> None:
+def test_blockwise_search_matches_all_cosines(rows: int, columns: int, threshold: float, block: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     ours, theirs = embedded(rng.standard_normal((rows, 4))), embedded(rng.standard_normal((columns, 4)), "t")
     a, b = (each.vectors.astype(float) for each in (ours, theirs))
@@ -96,7 +96,7 @@ def test_cosine_just_below_the_threshold_is_no_leak() -> None:
         (embedded([[1, 0]]), embedded([[1, 0, 0]], "t"), "vectors of 2 and 3 dimensions"),
     ],
 )
-def test_vectors_that_cannot_be_compared(ours: Embeddings, theirs: Embeddings, why: str) -> None:
+def test_incomparable_vectors_are_refused(ours: Embeddings, theirs: Embeddings, why: str) -> None:
     with pytest.raises(UsageError, match=why):
         leakage.near_pairs(ours, theirs, 0.9)
 
@@ -118,7 +118,7 @@ def test_queries_without_vectors_are_named() -> None:
         leakage.find_leaks({"q0": "x"}, {"t9": "w"}, vectors, 0.9)
 
 
-def test_pairs_appear_once_nearest_first_with_cosines_of_equal_texts() -> None:
+def test_pairs_appear_once_nearest_first_and_equal_texts_have_cosines() -> None:
     vectors = embedded([[1, 0], [0, 1], [1, 1]]), embedded([[1, 0.1], [1, 0], [-1, 0.5]], "t")
     sample = {"q1": "up", "q0": "a b"}  # q2 is not asked, t2 points elsewhere
     training = {"t0": "other", "t1": "A, b", "t2": "UP"}
@@ -136,7 +136,7 @@ def test_pairs_appear_once_nearest_first_with_cosines_of_equal_texts() -> None:
     ]
 
 
-def test_measures_with_without_and_of_the_leaked_alone() -> None:
+def test_measures_are_given_with_without_and_on_leaked_queries() -> None:
     queries = {f"q{n}": f"text {n}" for n in range(24)}
     qrels = {f"q{n}": {"right": 1} for n in range(23)}  # nobody judged q23
     run = Run({query: ("right",) if int(query[1:]) < 12 else ("wrong", "right") for query in queries}, ())

@@ -68,7 +68,7 @@ def test_merge_keeps_comments_at_the_top(tmp_path: Path) -> None:
     assert qrels_merge.read_lines(tmp_path / "made")[0].grade == 1
 
 
-def test_numbers_do_not_come_twice(tmp_path: Path) -> None:
+def test_merge_takes_the_next_free_iteration_number(tmp_path: Path) -> None:
     assert merged(tmp_path, ("q9", "d1", 1), base="q1 7 d1 1\nq1 x d2 1\n").record.iteration == 8
     path = tmp_path / "made"
     first = qrels_merge.write_merged(path, merged(tmp_path), ())
@@ -95,7 +95,7 @@ def test_conflicts_are_refused_by_default(tmp_path: Path) -> None:
     assert [(each.query_id, each.before, each.given) for each in new.record.conflicts] == [("q1", 0, 3), ("q2", 1, 0)]
 
 
-def test_comments_are_no_judgements(tmp_path: Path) -> None:
+def test_comments_are_not_read_as_judgements(tmp_path: Path) -> None:
     made = merged(tmp_path, ("q3", "d9", 2), base="# made by hand, and long\n# 1 q 1\nq1 0 d1 0\n")
     assert made.content.decode() == "q1 0 d1 0\nq3 1 d9 2\n"
 
@@ -171,7 +171,7 @@ def test_files_and_their_provenance_are_read_back(tmp_path: Path, name: str) -> 
     assert qrels_merge.outside_edits((done,), "other") == (1,)
 
 
-def test_changes_between_merges_show() -> None:
+def test_changes_between_merges_are_detected() -> None:
     def one(iteration: int, before: str, after: str) -> MergeRecord:
         return MergeRecord(iteration, "", "", "", "", before, after, 0, 0, 0, (), "keep")
 

@@ -29,7 +29,7 @@ def write(folder: Path, content: bytes, name: str = "file") -> Path:
 
 
 def said(read: Reader, path: Path) -> object:
-    """What reading gives, or what it refuses."""
+    """Return the content, or the message of the refusal."""
     try:
         return read(path)
     except FileError as error:
@@ -43,18 +43,18 @@ def order(folder: Path, lines: str) -> tuple[str, ...]:
 # By score.
 
 
-def test_scores_decide_and_neither_ranks_nor_the_order_of_lines(tmp_path: Path) -> None:
+def test_order_follows_scores_and_ignores_ranks_and_line_order(tmp_path: Path) -> None:
     assert order(tmp_path, "q Q0 a 1 1.0 x\nq Q0 b 9 3.0 x\nq Q0 c 2 2.0 x\n") == ("b", "c", "a")
     assert order(tmp_path, "q Q0 a - 1.0 x\nq Q0 b - 3.0 x\n") == ("b", "a"), "ranks are not looked at"
 
 
-def test_equal_scores_are_ordered_by_the_bytes_of_ids_the_largest_first(tmp_path: Path) -> None:
+def test_equal_scores_are_ordered_by_id_bytes_descending(tmp_path: Path) -> None:
     ids = ["a", "B", "é", "\U00010000", "\uffff", "10", "9", "ab"]
     lines = "".join(f"q Q0 {name} 1 2.5 x\n" for name in ids)
     assert order(tmp_path, lines) == tuple(sorted(ids, key=str.encode, reverse=True))
 
 
-def test_scores_that_32_bits_hold_alike_are_equal(tmp_path: Path) -> None:
+def test_scores_equal_in_32_bits_are_ties(tmp_path: Path) -> None:
     lines = "q Q0 a 1 1.00000001 x\nq Q0 b 2 1.0 x\n"
     assert order(tmp_path, lines) == ("b", "a")
     run = trec.read_scored_run(write(tmp_path, lines.encode()))
@@ -62,7 +62,7 @@ def test_scores_that_32_bits_hold_alike_are_equal(tmp_path: Path) -> None:
     assert trec.read_run(write(tmp_path, lines.encode())).rankings["q"] == ("a", "b"), "ours go by rank"
 
 
-def test_a_query_may_be_scattered_over_the_file_and_its_first_line_is_known(tmp_path: Path) -> None:
+def test_lines_of_a_query_may_be_scattered_and_its_first_line_is_recorded(tmp_path: Path) -> None:
     content = b"q1 Q0 a 1 1 x\n\nq2 Q0 b 1 9 x\nq1 Q0 c 2 2 x\n"
     run = trec.read_scored_run(write(tmp_path, content))
     assert run.rankings == {"q1": ("c", "a"), "q2": ("b",)}
@@ -156,7 +156,7 @@ def test_shifted_columns_are_refused(tmp_path: Path, line: str, why: str) -> Non
     assert str(said(trec.read_scored_run, path)).startswith(start)
 
 
-def test_a_score_beyond_32_bits_is_refused_where_scores_decide(tmp_path: Path) -> None:
+def test_score_beyond_32_bits_is_refused_if_scores_decide(tmp_path: Path) -> None:
     path = write(tmp_path, b"q Q0 a 1 1e39 x\n")
     assert said(trec.read_scored_run, path) == (
         f"{path}:1: score '1e39' does not fit into the 32 bits of trec_eval's scores; correct or remove the line"
@@ -216,12 +216,12 @@ def test_utf_16_is_named(tmp_path: Path) -> None:
     assert said(trec.read_qrels, path) == (f"{path}:1: a NUL or a UTF-16 mark: not UTF-8 text; save the file as UTF-8")
 
 
-def test_a_file_that_is_one_endless_line_is_refused(tmp_path: Path) -> None:
+def test_file_of_one_overlong_line_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path, b"x" * (1 << 21))
     assert str(said(trec.read_qrels, path)).endswith("bytes; this is no TREC file")
 
 
-def test_of_two_wrong_lines_the_first_is_named_wherever_blocks_end(
+def test_first_of_two_wrong_lines_is_named_at_any_block_boundary(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = [b"q%d Q0 d%d 1 1.5 x\n" % (number // 10, number) for number in range(1000)]
@@ -279,7 +279,7 @@ SPOILT = st.tuples(BYTES, st.sampled_from([b"", b"", b"\0", b"\xff", b"\xef\xbb\
 @pytest.mark.slow
 @given(content=SPOILT, size=st.sampled_from([16, 50, 1 << 16]))
 @settings(max_examples=300, deadline=None)
-def test_blocks_and_single_lines_give_the_same(
+def test_reading_by_block_equals_reading_by_line(
     tmp_path_factory: pytest.TempPathFactory, content: bytes, size: int
 ) -> None:
     path = write(tmp_path_factory.mktemp("read"), content)
@@ -296,7 +296,7 @@ def told(found: object) -> object:
 
 
 @pytest.mark.parametrize("read", [trec.read_scored_run, trec.read_qrels])
-def test_lines_that_a_carriage_return_alone_ends_are_refused(tmp_path: Path, read: Reader) -> None:
+def test_lines_ended_by_a_bare_carriage_return_are_refused(tmp_path: Path, read: Reader) -> None:
     line = "q Q0 a 1 2.5 x" if read == trec.read_scored_run else "q 0 a 1"
     path = write(tmp_path, f"{line}\r{line.replace(' a ', ' b ')}\r".encode())
     assert str(said(read, path)).startswith(f"{path}:1: a carriage return inside the line")

@@ -76,7 +76,7 @@ def agreed(request: pytest.FixtureRequest) -> tuple[str, evaluate.Evaluation]:
     return request.param, evaluate.evaluate(found, judged, list(judged), measures)
 
 
-def test_trec_evals_own_test_set_gives_its_own_figures(agreed: tuple[str, evaluate.Evaluation]) -> None:
+def test_trec_eval_test_set_gives_its_published_values(agreed: tuple[str, evaluate.Evaluation]) -> None:
     output, found = agreed
     expected, rel = official(output), OUTPUTS[output][2]
     compared = 0
@@ -94,7 +94,7 @@ def test_tags_with_blanks_are_read_with_a_note() -> None:
     assert trec.read_scored_run(TREC_EVAL / "results.trunc.gz").longer == FlaggedLines(5, 1)
 
 
-def test_a_query_without_results_counts_zero_as_with_c() -> None:
+def test_query_without_results_counts_zero_as_with_trec_eval_c() -> None:
     """``out.test.aqc`` is of a run that lacks query 302: trec_eval without ``-c`` would leave it out of the means."""
     judged = trec.read_qrels(TREC_EVAL / "qrels.test.gz")
     whole = trec.read_scored_run(TREC_EVAL / "results.test.gz")
@@ -118,7 +118,7 @@ def test_dl19_bm25_run_has_the_published_values(dl19: tuple[Run, Qrels]) -> None
     assert found.queries == 43
 
 
-def test_dl19_bm25_run_has_the_values_of_plain_formulas(dl19: tuple[Run, Qrels]) -> None:
+def test_dl19_bm25_run_matches_direct_formulas(dl19: tuple[Run, Qrels]) -> None:
     run, qrels = dl19
     by_hand = hand()
     measures = ["AP", "AP(rel=2)", "AP@100", "RR", "RR@10", "RR(rel=2)@10", "nDCG@10", "nDCG", "P@10", "R@1000"]

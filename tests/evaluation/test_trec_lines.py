@@ -1,4 +1,4 @@
-"""What a file holds is known by how it begins, however it arrives."""
+"""Files and pipes, recognised by their first bytes."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_an_archive_in_a_pipe_is_refused(tmp_path: Path) -> None:
         pass
 
 
-def test_pipes_count_as_files_and_folders_do_not(tmp_path: Path) -> None:
+def test_pipes_are_accepted_as_files_and_folders_are_not(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     assert [trec_lines.is_readable(path) for path in (tmp_path / "pipe", tmp_path, tmp_path / "none")] == [
         True,

@@ -1,4 +1,4 @@
-"""What the machine says against a cell."""
+"""Findings about a cell from the counters of its machine."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_missing_placement_raises_no_finding() -> None:
     assert look(result(placement=None)) == []
 
 
-def test_a_job_without_any_counters_is_not_clean() -> None:
+def test_job_without_counters_is_not_clean() -> None:
     (finding,) = look(result(counters=Counters()))
     assert finding.validity is Validity.NOISY and not finding.transient
     assert (
@@ -101,7 +101,7 @@ def test_counters_that_do_not_cover_the_trials_are_ignored(trials_s: float, told
         ),
     ],
 )
-def test_counters_name_fact_figure_and_command(
+def test_counter_findings_state_the_fact_the_figure_and_the_command(
     counters: dict[str, Any], cause: Cause, validity: Validity, fact: str, command: str
 ) -> None:
     (finding,) = look(result(counters=quiet(**counters)))
@@ -111,7 +111,7 @@ def test_counters_name_fact_figure_and_command(
     assert finding.transient is (command == RETRY)
 
 
-def test_shares_are_of_all_the_jobs_cpus() -> None:
+def test_shares_are_of_all_cpus_of_the_job() -> None:
     two = replace(sample_records.PLACEMENT, cpus=(0, 1))
     assert look(result(counters=quiet(foreign_cpu_s=0.8), placement=two)) == []
     assert len(look(result(counters=quiet(foreign_cpu_s=0.8)))) == 1
@@ -129,7 +129,7 @@ def test_one_disturbed_job_of_five_is_reported() -> None:
     assert "40.0% of the job's CPU time (in 1 of 5 jobs)" in finding.text
 
 
-def test_a_busy_machine_is_not_taken_for_too_many_threads() -> None:
+def test_busy_machine_is_not_reported_as_oversubscription() -> None:
     (finding,) = look(result(counters=quiet(cpu_s=5.0, wait_s=5.0, foreign_cpu_s=5.0)))
     assert "other processes" in finding.text
     (finding,) = look(result(counters=quiet(cpu_s=8.0, wait_s=2.0, steal_s=2.0)))
@@ -137,7 +137,7 @@ def test_a_busy_machine_is_not_taken_for_too_many_threads() -> None:
     assert look(result(counters=quiet(wait_s=9.0, foreign_cpu_s=None))) == []
 
 
-def test_too_many_threads_are_found_on_a_busy_machine_too() -> None:
+def test_oversubscription_is_detected_on_a_busy_machine() -> None:
     # Four threads share half a CPU: three of them wait all the time, and the fourth half of it.
     busy, crowded = look(result(counters=quiet(cpu_s=5.0, wait_s=35.01, foreign_cpu_s=5.0)))
     assert "other processes" in busy.text
@@ -162,7 +162,7 @@ def test_shared_batch_host_is_not_transient() -> None:
     assert "without --shared" in finding.text and "--fresh" in finding.text
 
 
-def test_half_cores_and_kept_pages_are_remarks() -> None:
+def test_half_cores_and_undropped_page_cache_are_remarks() -> None:
     half = result(placement=replace(sample_records.PLACEMENT, whole_cores=False))
     assert [finding.validity for finding in look(half)] == [Validity.CLEAN]
     assert look(result(placement=replace(sample_records.PLACEMENT, whole_cores=None))) == []

@@ -1,4 +1,4 @@
-"""What a job's GPUs say against a cell."""
+"""Findings about a cell from the GPUs of its jobs."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def look(*results: Result) -> list[Finding]:
     return counter_checks.check_gpus(results)
 
 
-def test_a_gpu_of_its_own_raises_no_alarm() -> None:
+def test_exclusive_gpu_raises_no_alarm() -> None:
     set_by_somebody = ("applications_clocks_setting", "display_clock_setting", "gpu_idle", "reliability")
     woken = GpuReading(1980, set_by_somebody, 60)
     within = sample_records.gpu(clock_reasons=dict.fromkeys(set_by_somebody, 40))
     assert look(result(RESTING, woken, RESTING), result(RESTING, woken, gpu=within, job=1)) == []
 
 
-def test_a_job_without_gpus_is_not_judged_by_them() -> None:
+def test_job_without_gpus_is_not_checked_for_gpus() -> None:
     assert look(sample_records.result(canary=(canary(),))) == []
 
 
@@ -48,7 +48,7 @@ def test_a_job_without_gpus_is_not_judged_by_them() -> None:
     "reason",
     ["hw_power_brake_slowdown", "hw_thermal_slowdown", "sw_thermal_slowdown", "sync_boost"],
 )
-def test_gpu_throttled_beside_the_trials_is_reported(reason: str) -> None:
+def test_gpu_throttled_outside_the_trials_is_reported(reason: str) -> None:
     (finding,) = look(result(RESTING, GpuReading(900, ("gpu_idle", reason), 90)))
     assert (finding.cause, finding.validity, finding.transient) == (Cause.GPU_THROTTLING, Validity.NOISY, True)
     assert (
@@ -74,7 +74,7 @@ def test_a_gpu_at_its_power_limit_is_a_remark() -> None:
     assert f"at its power limit in {40 / 42:.0%} of the moments" in finding.text
 
 
-def test_a_slowdown_seen_once_may_be_a_clock_that_changes() -> None:
+def test_slowdown_read_once_may_be_a_clock_change() -> None:
     changing = GpuReading(900, ("hw_slowdown",), 50)
     assert look(result(RESTING, changing)) == []
     assert look(result(gpu=sample_records.gpu(readings=4, clock_reasons={"hw_slowdown": 1}))) == []
@@ -146,7 +146,7 @@ def test_missing_gpu_readings_are_a_remark(gpu: GpuUse, said: str) -> None:
 
 
 @pytest.mark.parametrize(("counted_s", "covered"), [(0.6, True), (1.9, True), (0.4, False), (5.0, False)])
-def test_energy_not_of_the_trials_is_missing(counted_s: float, covered: bool) -> None:
+def test_energy_measured_outside_the_trials_is_missing(counted_s: float, covered: bool) -> None:
     gpu = sample_records.gpu(wall_s=counted_s)
     one_second = replace(result(gpu=gpu), phases=(Phase("load", 0, 5 * 10**9), Phase("trial-0", 5 * 10**9, 6 * 10**9)))
     assert counter_checks.energy_j(one_second) == (700.0 if covered else None)
@@ -161,6 +161,6 @@ def test_job_without_gpu_readings_has_a_remark() -> None:
     assert finding.cause is Cause.GPU_UNSAID
 
 
-def test_gpus_are_judged_with_the_rest_of_the_machine() -> None:
+def test_gpu_checks_are_part_of_the_machine_checks() -> None:
     (finding,) = counter_checks.check([result(gpu=sample_records.gpu(foreign_processes=1))], {}, SampleFacts(300))
     assert finding.cause is Cause.GPU_SHARED

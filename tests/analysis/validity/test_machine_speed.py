@@ -1,4 +1,4 @@
-"""What the canary says against a cell."""
+"""Findings about a cell from the speed of its machine."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def rng(name: str) -> np.random.Generator:
     return np.random.default_rng(chance(f"canary {name}").randrange(2**32))
 
 
-def test_machine_that_changes_its_speed_is_reported() -> None:
+def test_changing_machine_speed_is_reported() -> None:
     (finding,) = look(result(canary=(canary(0.010), canary(0.0125))))
     assert (
         "fixed processor work took 10 to 12.5 ms beside the trials and may have moved the mean by 12.5% "
@@ -69,7 +69,7 @@ def test_change_between_two_jobs_of_a_cell_is_reported() -> None:
     assert look(*cell(np.log([[1.0, 1.0], [1.1, 1.1]]))) == []
 
 
-def test_a_change_that_the_interval_covers_is_a_remark() -> None:
+def test_speed_change_within_the_interval_is_a_remark() -> None:
     jobs, means = cell(np.log([[1.0, 1.0]] * 3 + [[1.4, 1.4]])), (1.0, 1.0, 1.0, 1.3)
     assert noisy(look(*jobs, facts=SampleFacts(trial_means_s=means, mean_within=0.07)))
     (finding,) = look(*jobs, facts=SampleFacts(trial_means_s=means, mean_within=0.08))
@@ -96,7 +96,7 @@ def test_more_readings_do_not_raise_more_alarms(trials: int, told: bool) -> None
 
 @pytest.mark.parametrize(("trials", "slower"), [(2, 1.6), (3, 1.6), (5, 1.8), (5, 3.0), (10, 2.5)])
 @pytest.mark.parametrize("told", [True, False])
-def test_a_trial_on_a_slowed_cpu_is_found_twenty_times_of_twenty(trials: int, slower: float, told: bool) -> None:
+def test_trial_on_a_slowed_cpu_is_detected_in_20_of_20_runs(trials: int, slower: float, told: bool) -> None:
     draw, found = rng("slowed"), 0
     for _ in range(20):
         times = np.ones(trials)
@@ -114,7 +114,7 @@ def test_trials_of_one_container_share_readings() -> None:
 
 
 @pytest.mark.parametrize("share", [0.1, 0.35, 0.5])
-def test_neighbour_within_trials_is_no_change_between_them(share: float) -> None:
+def test_neighbour_during_trials_is_no_speed_change_between_them(share: float) -> None:
     """On a virtual machine a stranger on the core's other thread slows some looks of every trial by three quarters."""
     draw, found = rng("neighbour"), 0
     for _ in range(100):

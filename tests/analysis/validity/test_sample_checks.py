@@ -1,4 +1,4 @@
-"""What samples say against a cell: planted faults are found, clean simulated data raise no alarm."""
+"""Findings about a cell from its samples: injected faults raise one, clean simulated data none."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_changing_machine_speed_is_no_cold_start() -> None:
 
 @pytest.mark.parametrize(("jobs", "trials"), [(5, 1), (1, 1)])
 @pytest.mark.parametrize("seed", range(5))
-def test_a_start_that_gets_faster_over_many_queries_is_found(jobs: int, trials: int, seed: int) -> None:
+def test_start_that_gets_faster_over_many_queries_is_detected(jobs: int, trials: int, seed: int) -> None:
     # Ten times slower at first, falling to nothing over 100 of 200 queries.
     slope = np.exp(np.log(10) * (1 - np.arange(100) / 100))
     start = sample_checks.start(simulated(seed, jobs=jobs, trials=trials, shape=slope))
@@ -99,7 +99,7 @@ def test_a_start_that_gets_faster_over_many_queries_is_found(jobs: int, trials: 
     assert start.ratio > 2
 
 
-def test_a_mild_start_is_found_where_trials_can_be_compared() -> None:
+def test_mild_cold_start_is_detected_if_trials_are_comparable() -> None:
     facts = sample_checks.inspect(simulated(1, queries=1000, shape=np.full(40, 1.5)), {})
     assert facts.start is not None
     assert 1.4 < facts.start.ratio < 1.6
@@ -107,7 +107,7 @@ def test_a_mild_start_is_found_where_trials_can_be_compared() -> None:
     assert facts.drift is None
 
 
-def test_a_mild_start_is_found_though_trials_differ_as_a_whole() -> None:
+def test_mild_cold_start_is_detected_although_trials_differ() -> None:
     moods = np.array([0.3, 3.0, 0.5, 2.0, 1.0])
     facts = simulated(2, noise=0.02, by_trial=moods, shape=np.full(20, 1.4), stalls=0)
     start = sample_checks.start(facts)
@@ -176,7 +176,7 @@ def test_a_cold_start_is_no_result_cache() -> None:
         assert sample_checks.start(timings) is not None
 
 
-def test_a_cache_that_keeps_everything_is_found_though_later_trials_are_fast() -> None:
+def test_full_result_cache_is_detected_although_later_trials_are_fast() -> None:
     latency = np.vstack([np.full(100, 0.005), np.full((4, 100), 0.0001)])
     table = sample_records.samples(latency, repeats=[(query, 0.0001) for query in range(20)])
     facts = sample_checks.inspect(sample_records.timed(table), {})
@@ -185,7 +185,7 @@ def test_a_cache_that_keeps_everything_is_found_though_later_trials_are_fast() -
 
 
 @pytest.mark.parametrize("jobs", [1, 3, 5])
-def test_a_cache_that_answers_in_half_of_the_time_is_found(jobs: int) -> None:
+def test_cache_that_halves_the_latency_is_detected(jobs: int) -> None:
     found = [
         sample_checks.inspect(simulated(seed, jobs=jobs, cache=0.56, cache_noise=0.1, stalls=0), {}).repeat
         for seed in range(50)
@@ -212,7 +212,7 @@ def test_a_slow_moment_of_the_machine_is_no_result_cache() -> None:
     assert sample_checks.inspect(sample_records.timed(table), {}).repeat is None
 
 
-def test_time_that_no_latency_claims_is_found() -> None:
+def test_time_outside_all_latencies_is_detected() -> None:
     timings = simulated(6, jobs=2, stalls=0)
     mean = float(timings.latency_s.mean())
     found = sample_checks.inspect(timings, phases(timings, between_s=2 * mean)).between
@@ -232,7 +232,7 @@ def test_other_scenarios_are_not_judged_by_single_queries() -> None:
     assert sample_checks.inspect(growing, {}, "server") == SampleFacts(200)
 
 
-def test_no_samples_say_nothing() -> None:
+def test_empty_samples_raise_no_finding() -> None:
     assert sample_checks.inspect(sample_records.timed(sample_records.samples(np.zeros((0, 5)))), {}) == SampleFacts(0)
 
 
@@ -249,7 +249,7 @@ def few_slow(seed: int, slow: int, held: float, trials: int = 3) -> Timings:
 
 
 @pytest.mark.parametrize(("slow", "held"), [(37, 0.6), (45, 0.6), (6, 0.68)])
-def test_few_slow_samples_that_carry_the_mean_are_found(slow: int, held: float) -> None:
+def test_few_slow_samples_that_dominate_the_mean_are_detected(slow: int, held: float) -> None:
     for seed in range(20):
         found = sample_checks.inspect(few_slow(seed, slow, held), {}).carried
         assert found is not None
@@ -289,7 +289,7 @@ def test_slow_trial_is_drift_and_not_few_slow_samples() -> None:
     assert facts.drift is not None and facts.carried is None
 
 
-def test_an_interrupt_of_a_few_microseconds_carries_no_mean() -> None:
+def test_interrupt_of_a_few_microseconds_does_not_dominate_the_mean() -> None:
     grid = np.full((3, 300), 3e-7)
     grid[1, 7] = 2e-3
     timings = sample_records.timed(

@@ -103,7 +103,7 @@ def test_missing_readings_raise_no_finding() -> None:
         ),
     ],
 )
-def test_findings_state_fact_figure_and_command(
+def test_findings_state_the_fact_the_figure_and_the_command(
     changes: dict[str, Any], facts: dict[str, Any], expected: Validity, fact: str, command: str
 ) -> None:
     verdict = assess(result(**changes), facts=SampleFacts(**{"queries": 300, **facts}))
@@ -120,7 +120,7 @@ def test_declared_result_cache_raises_no_finding() -> None:
     assert assess(result(result_cache=True), facts=facts).validity is Validity.CLEAN
 
 
-def test_worst_finding_decides_and_all_are_reported() -> None:
+def test_worst_finding_decides_the_verdict_and_all_are_reported() -> None:
     bad = result(throttled_periods=2, trials_finished=1, ranking_disagreements=3)
     verdict = assess(bad, facts=SampleFacts(299, (1.0, 2.0), Drift(2.0, 2.0, 1.0, False)))
     assert verdict.validity is Validity.INVALID
@@ -149,7 +149,7 @@ def test_one_unsteady_warm_up_of_five_is_reported() -> None:
     assert "after 1,000 queries in 1 of 5 jobs without a steady level" in verdict.reasons[0]
 
 
-def test_a_compiler_at_work_beside_the_queries_is_named() -> None:
+def test_compiler_running_beside_the_queries_is_named() -> None:
     phases = (Phase("trial-0", 0, 10_000_000_000),)
     warm, cold = result(phases=phases, compiled_s=0.1), result(phases=phases, compiled_s=4.9)
     assert assess(warm).validity is Validity.CLEAN
@@ -175,7 +175,7 @@ def test_server_without_a_rate_names_the_missed_target() -> None:
     assert reason.startswith("no rate met p95 <= 50 ms twice in 2 of 5 jobs; raise server.latency_target_s")
 
 
-def test_too_little_warm_up_and_silent_libraries_are_doubts() -> None:
+def test_short_warm_up_and_unreported_libraries_are_doubts() -> None:
     cold = result(warmup_queries=9, protocol="mine")
     assert assess(cold).validity is Validity.NOISY
     assert "9 warm-up queries ran, the minimum is 10; set protocol.warmup_cap" in assess(cold).reasons[0]
@@ -207,20 +207,20 @@ def test_a_tail_of_slow_queries_is_a_remark(trials: int, said: str) -> None:
     assert f"14 of 300 queries hold half of the time, {said}: they carry the mean" in verdict.reasons[0]
 
 
-def test_process_is_marked_but_not_doubted() -> None:
+def test_process_isolation_is_marked_but_not_doubted() -> None:
     verdict = assess(result(isolation=Isolation.PROCESS))
     assert verdict.validity is Validity.CLEAN
     assert "the memory limit of 1,024 MiB and the network were not enforced" in verdict.reasons[0]
     assert verdict.reasons[0].endswith(FRESH.replace("--fresh", "--launcher docker"))
 
 
-def test_fake_is_never_valid() -> None:
+def test_fake_launcher_is_never_valid() -> None:
     verdict = assess(result(isolation=Isolation.FAKE))
     assert verdict.validity is Validity.INVALID
     assert "nothing was measured" in verdict.reasons[0]
 
 
-def test_a_failed_job_has_no_numbers_to_doubt() -> None:
+def test_failed_job_raises_no_doubts_about_numbers() -> None:
     failed = result(Outcome.OOM, throttled_periods=9, trials_finished=0)
     assert assess(failed) == validity.Assessment(Validity.CLEAN, ())
     process = result(Outcome.OOM, isolation=Isolation.PROCESS)
