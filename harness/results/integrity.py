@@ -75,7 +75,7 @@ def check_jobs(folder: Path, known: origins.Known, place: str, runs: Runs | None
 
 
 def _guarded(name: str, job: StoredJob, place: str, check: integrity_samples.Check) -> list[Mismatch]:
-    """What a check finds; what it cannot read is a finding too."""
+    """Yield a check's findings; an unreadable file is a finding too."""
     found = []
     try:
         for what, stored, follows in check(job):
