@@ -30,7 +30,7 @@ from harness.launch.images.catalog import System
 from harness.launch.monitor import canary
 from harness.pricing import prices
 from harness.pricing.prices import Snapshot
-from harness.progress import shown
+from harness.progress import show_progress
 from tests.aws import server
 from tests.integration.own_host import own_host
 from tests.support import chance, toy_dataset
@@ -292,7 +292,7 @@ class Bench:
         path = path or self.suite()
         options = RunOptions(self.results, self.cache, path.parent, only, fresh, retry_noisy)
         self.screen = StringIO()
-        with shown(Console(file=self.screen, width=200)):
+        with show_progress(Console(file=self.screen, width=200)):
             return orchestrator.run_suite(gather(suite.load(path), options), options, launcher)
 
 

@@ -197,7 +197,7 @@ def architecture(machine: str) -> str:
 
 
 def gpu_memory_bytes(row: Row) -> int | None:
-    """Return the memory that each GPU must have: that of the paper's type, or its share of the peak; ``None``: unknown."""
+    """Return the memory that each GPU needs: that of the paper's type, or its share of the peak; ``None``: unknown."""
     if not row.gpus or row.gpu_memory_bytes is not None:
         return row.gpu_memory_bytes if row.gpus else None
     # How a peak was spread over several GPUs is not known; one that is even needs the least.

@@ -12,7 +12,7 @@ from tests.images.dense import SCIFACT, put_small_checkpoints
 
 pytestmark = pytest.mark.docker
 
-# Largest difference of a cosine to PyTorch's in float32, and least agreement of the ten best; as docs/engines/encoders.md says.
+# largest difference of a cosine to PyTorch's in float32, least agreement of the ten best (docs/engines/encoders.md)
 TOLERANCES = {
     "onnxruntime": (1e-4, 1.0),
     "openvino": (1e-4, 1.0),

@@ -15,7 +15,7 @@ from harness.jobs import inputs, suite
 from harness.jobs.inputs import Inputs, RunOptions
 from harness.jobs.plan import plan_here
 from harness.launch.fake import FakeLauncher
-from harness.progress import shown
+from harness.progress import show_progress
 from tests.conftest import Bench, write_dataset
 
 Gather = Callable[..., Inputs]
@@ -52,7 +52,7 @@ def test_queries_lent_for_warm_up_are_said_once_and_leave_fewer_to_time(bench: B
     (bench.folder / "tiny" / "queries.jsonl").write_text("".join(json.dumps(each) + "\n" for each in topics))
     (bench.folder / "tiny" / "qrels.trec").write_text("".join(f"q{n} 0 d1 1\n" for n in range(20)))
     text = StringIO()
-    with shown(Console(file=text, width=200)):
+    with show_progress(Console(file=text, width=200)):
         found = inputs.gather(suite.load(bench.suite("[protocol]\nwarmup_queries = 5\n")), options(bench))
     assert "  tiny: 4 of 20 queries warm the systems up; they are judged, not timed" in text.getvalue()
     job = plan_here(found, options(bench), FakeLauncher())[0]
@@ -174,7 +174,7 @@ def test_a_large_corpus_in_the_making_is_shown_and_one_that_is_ready_is_not(
     said = []
     for _ in range(2):
         text = StringIO()
-        with shown(Console(file=text, width=200)):
+        with show_progress(Console(file=text, width=200)):
             inputs.gather(suite.load(bench.suite()), options(bench))
         said.append(text.getvalue())
     empty = "  tiny: 1 of 11 documents are empty\n"
@@ -185,7 +185,7 @@ def test_judgements_of_documents_that_there_are_not_are_said_and_taken(bench: Be
     with (bench.folder / "tiny" / "qrels.trec").open("a") as file:
         file.write("q1 0 d77 1\nq2 0 d77 0\n")
     text = StringIO()
-    with shown(Console(file=text, width=300)):
+    with show_progress(Console(file=text, width=300)):
         found = inputs.gather(suite.load(bench.suite()), options(bench))
     assert text.getvalue() == (
         "  tiny: 2 judgements are of documents that its corpus has not, such as 'd77' for query 'q1'; "
