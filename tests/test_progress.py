@@ -53,14 +53,14 @@ def test_task_shows_phase_and_steps_on_a_terminal() -> None:
         (0, 2**53 - 1, ""),
     ],
 )
-def test_task_shows_steps_that_make_no_sense(done: int, total: int, phase: str) -> None:
+def test_task_shows_impossible_steps(done: int, total: int, phase: str) -> None:
     screen, file = console(terminal=True)
     with show_progress(screen), task("x") as step:
         step(done, total, phase)
     assert "x" in file.getvalue()
 
 
-def test_bar_appears_from_a_total_on() -> None:
+def test_bar_appears_once_a_total_is_known() -> None:
     screen, file = console(terminal=True)
     with show_progress(screen), bar("fetch", "jobs", 50) as step:
         step(1, 49)

@@ -1,4 +1,4 @@
-"""Ways in which a results folder that somebody else handed over may be hostile, by name."""
+"""Ways to make a results folder hostile, by name."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def _raw(edit: Callable[[dict[str, Any]], object], value: str) -> Attack:
 
 
 def _zipped(piece: bytes, size: int) -> bytes:
-    """So many bytes of repeated pieces, packed without ever being there."""
+    """Return compressed repeated pieces, without ever holding them unpacked."""
     member = gzip.compress(piece * (_MEMBER_BYTES // len(piece)), mtime=0)
     return member * (size // _MEMBER_BYTES)
 
@@ -190,7 +190,7 @@ def _many_rows() -> bytes:
 
 
 def _long_ids() -> bytes:
-    """One id of a megabyte, and 50,000 rows that point at it."""
+    """Return a table with one id of a megabyte and 50,000 rows that refer to it."""
     ids = pa.DictionaryArray.from_arrays(np.zeros(50_000, np.int32), ["q" * (1 << 20)])
     columns = _columns(50_000, query_id=ids)
     # Without the Arrow schema a reader is told of strings, not of a dictionary.

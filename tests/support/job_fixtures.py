@@ -86,7 +86,7 @@ PREPARED = Prepared(system(), "sha256:0", "sha256:0")
 
 
 def planned(system: str, profile: str = "small", dataset: str = "d", job: int = 0) -> Planned:
-    """One of three jobs of a cell, still to be run."""
+    """Return one of three jobs of a cell, still to be run."""
     cell = Cell("s", system, dataset, "single_stream", profile)
     spec = replace(sample_records.SPEC, cell=cell, job=job, jobs=3, index_key=f"{system}-{dataset}")
     return Planned(cell, spec, Outcome.OK, None, None, False)

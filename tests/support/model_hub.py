@@ -25,7 +25,7 @@ class Hub:
     downloaded: list[str] = field(default_factory=list)
 
     def info(self, model: str, revision: str) -> dict[str, object]:
-        """What ``/api/models/...?blobs=true`` answers."""
+        """Return the answer of ``/api/models/...?blobs=true``."""
         siblings = []
         for name, content in self.models[model][revision].items():
             sibling = {"rfilename": name, "size": len(content), "blobId": hashlib.sha1(content).hexdigest()}

@@ -1,4 +1,4 @@
-"""What was recorded of real containers, as files again."""
+"""Restores recordings of real containers as files."""
 
 from __future__ import annotations
 
@@ -47,5 +47,5 @@ def unfold(root: Path, recording: str) -> Seen:
 
 
 def docker_says(recording: str) -> Any:
-    """What the engine said of a container (``systemd/limited/container``), or of its use at a moment (``.../busy``)."""
+    """Return the engine's record of a container (``systemd/limited/container``) or its use (``.../busy``)."""
     return json.loads((V2 / f"{recording}.docker.json").read_text(encoding="utf-8"))

@@ -103,7 +103,7 @@ def at(minute: int) -> str:
 
 
 def result(outcome: Outcome = Outcome.OK, *, detail: str | None = None, minute: int = 0, **changes: Any) -> Result:
-    """A result with nothing to be said against; keys of the spec and of the result may be changed alike."""
+    """Return a clean result; fields of the spec and of the result may be changed."""
     spec = replace(SPEC, **{key: changes.pop(key) for key in list(changes) if key in ResultSpec.__dataclass_fields__})
     whole = Result(
         key=job_key(spec),
