@@ -187,7 +187,7 @@ def test_hung_component_dies_with_its_parent(make: Make, tmp_path: Path) -> None
 import sys
 sys.path[:0] = [{str(ROOT)!r}]
 from pathlib import Path
-from tests.measure.test_component import Near
+from tests.driver.test_component import Near
 from harness.records import Envelope
 near = Near({{}}, Envelope("e", 1, 1), Path("/"))
 near.environment = {{"PYTHONPATH": {os.pathsep.join([str(ROOT), str(tmp_path)])!r}}}

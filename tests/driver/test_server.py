@@ -213,7 +213,7 @@ def test_a_bad_answer_is_found_after_the_probe(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_long_probe_reports_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "_TELL_NS", 20_000_000)
+    monkeypatch.setattr(server, "_REPORT_NS", 20_000_000)
     one_probe(tmp_path, adapter(lambda _: 0.0), spec(20), 40.0, monkeypatch)
     events = [json.loads(line) for line in (tmp_path / "out" / EVENTS).read_text().splitlines()]
     done = [event["done"] for event in events if "done" in event]

@@ -115,7 +115,7 @@ _WINDOWS = [
     ("before", "call:harness.jobs.orchestrator:collect"),
     ("after", "call:harness.jobs.orchestrator:collect"),
     ("before", "call:pyarrow.parquet:write_table"),
-    ("after", "call:harness.filesystem:remove"),
+    ("after", "call:harness.filesystem:remove_tree"),
     ("before", "call:harness.analysis.rows:build_rows"),
 ]
 

@@ -22,7 +22,8 @@ from tests.support.chance import chance
 _MORE_BYTES = 1 << 30
 _LIMIT_S = 120
 _PRELOADED = (
-    "harness.cli",
+    "harness.cli.report",
+    "harness.cli.export",
     "harness.analysis.rows",
     "harness.report.verify",
     "harness.evaluation.frechet",
