@@ -80,7 +80,7 @@ def test_each_field_that_affects_a_measurement_changes_its_key(field: str) -> No
     assert job_key(replace(GOLDEN_SPEC, **{field: other})) != job_key(GOLDEN_SPEC)
 
 
-def test_a_key_never_changes_between_versions() -> None:
+def test_key_does_not_change_between_versions() -> None:
     """Stored folders are named by their key; result versions 2, 4 and 5 added fields and so changed names."""
     assert job_key(GOLDEN_SPEC) == "439a222176f7e021"
 

@@ -129,7 +129,7 @@ def test_build_reports_progress_and_resumed_seconds(make: Make, tmp_path: Path) 
     assert not (tmp_path / "closed").exists(), "nothing was loaded"
 
 
-def test_a_build_whose_index_lacks_documents_fails(make: Make, tmp_path: Path) -> None:
+def test_build_fails_if_its_index_lacks_documents(make: Make, tmp_path: Path) -> None:
     (tmp_path / "corpus.jsonl").write_text('{"_id": "x", "text": "one"}\n')
     doubts = "    def verify_index(self, corpus, index_dir):\n        raise RuntimeError(f'holds 0 of {len(corpus)}')\n"
     with pytest.raises(EngineFailed, match="holds 0 of 1"):
