@@ -138,7 +138,8 @@ def test_an_installed_package_gives_the_same_bundle(tmp_path: Path, monkeypatch:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
     (site / "somebodys.py").write_text("x = 1")
-    code = "from harness.aws.cloud_run import bundle\nprint(*sorted(name for name, _ in bundle.bundle_entries()), sep='\\n')"
+    code = "from harness.aws.cloud_run import bundle\n"
+    code += "print(*sorted(name for name, _ in bundle.bundle_entries()), sep='\\n')"
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "PYTHONPATH": str(site)},
