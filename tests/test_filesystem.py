@@ -1,4 +1,4 @@
-"""Files and folders are whole or absent, leftovers of dead processes go, and locks hold."""
+"""Files are complete or absent, leftovers of dead processes are removed, and locks hold."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_folder_swapped_for_a_link_is_not_followed(
             pass
 
     def hostile(where: int | str | Path) -> Listed:
-        """A folder when it is listed, something else from then on; the first three times."""
+        """List a folder, then swap its entry, the first three times."""
         here = Path(f"/proc/self/fd/{where}" if isinstance(where, int) else where).resolve()
         if not os.path.samestat(here.stat(), around) or len(swaps) == 3:
             with listing(where) as entries:

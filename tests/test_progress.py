@@ -1,4 +1,4 @@
-"""Messages and bars: bars on a terminal, lines elsewhere; no job's text disturbs the terminal."""
+"""Progress is bars on a terminal and lines otherwise; job text cannot disturb it."""
 
 from __future__ import annotations
 

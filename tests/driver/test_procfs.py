@@ -1,4 +1,4 @@
-"""CPU time of just-in-time compiler threads, read from a planted /proc and from this process."""
+"""CPU time of just-in-time compiler threads, read from a fake /proc and from this process."""
 
 from __future__ import annotations
 

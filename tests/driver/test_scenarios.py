@@ -317,7 +317,7 @@ def test_passes_that_agree_by_chance_on_a_slope_are_not_enough() -> None:
 
 @pytest.mark.parametrize("fall", [0.95, 0.96, 0.97, 0.98])
 def test_a_gentle_slope_is_a_slope(fall: float) -> None:
-    """Each pass a little faster than the one before: always within 10 % of its neighbours, far from done."""
+    """Each pass is a little faster: within 10 % of its neighbours, but far from steady."""
     levels = [max(0.5, 2 * fall**number) for number in range(200)]
     made, verdict = passes(levels, 200)
     if verdict:

@@ -108,7 +108,7 @@ _NAMED = {
 
 
 def _instead(place: str, kind: str) -> Attack:
-    """Something else where a file was."""
+    """Return an attack that replaces a file with something else."""
 
     def plant(results: Path) -> None:
         path = _PLACES[place](results)
@@ -119,7 +119,7 @@ def _instead(place: str, kind: str) -> Attack:
 
 
 def _file(name: str, content: Callable[[], bytes]) -> Attack:
-    """Another file of a job, with the checksum that belongs to it."""
+    """Return an attack that replaces a job's file and updates its checksum."""
     return Attack(lambda results: results_folders.replace(results_folders.job(results), name, content()), name)
 
 
@@ -212,7 +212,7 @@ def _nested_json(depth: int) -> str:
 
 
 def _renamed_hash(field: str, outside: str) -> Attack:
-    """A record that names a file outside, which is there."""
+    """Return an attack whose record names an existing file outside the folder."""
 
     def plant(results: Path) -> None:
         inside = _of_suite({"qrels_sha256": "qrels", "sample_sha256": "samples"}[field])(results)
@@ -246,7 +246,7 @@ def _odd_names(results: Path) -> None:
 
 
 def _published(kind: str) -> Attack:
-    """A folder that calls itself a paper's tables."""
+    """Return an attack that presents the folder as a paper's tables."""
 
     def plant(results: Path) -> None:
         path = results / "published.toml"

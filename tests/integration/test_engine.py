@@ -84,7 +84,7 @@ def _running(engine: docker.DockerClient, name: str) -> list[Container]:
 
 
 def _hold(engine: docker.DockerClient, name: str) -> None:
-    """Have a job stand still; else it may be over before something befalls the engine."""
+    """Pause a job's container, so that it does not end before the engine fails."""
     for job in _running(engine, name):
         job.pause()
 

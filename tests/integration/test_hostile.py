@@ -135,7 +135,7 @@ class Seen:
 
 @contextmanager
 def _looking(engine: docker.DockerClient, every_s: float) -> Iterator[Seen]:
-    """See how large the engine lets a container's log grow, and what is left of the disk that it lies on."""
+    """Record how large the engine lets a container's log grow, and its free disk space."""
     seen, ended = Seen(), threading.Event()
 
     def look() -> None:
@@ -256,7 +256,7 @@ def test_canary_runs_are_limited_if_a_job_pauses_endlessly(attacked: Attacked) -
 
 
 def _all_was_logged(job: StoredJob, size: int, least_s: float) -> None:
-    """The job ended as it would have ended, and its samples say what the writing took: no pipe is quicker than that."""
+    """Check that the job ended normally and that its samples include the time of writing."""
     assert (job.result.outcome, job.result.detail) == (Outcome.OK, None)
     log = _log(job)
     assert f"logged {size} bytes\n".encode() in log, "all of it was written, and the end is kept"

@@ -87,7 +87,7 @@ def commands() -> Commands:
 
 @pytest.fixture
 def handed(results: Path) -> Iterator[Path]:
-    """A results folder; pytest could not remove one of 3,000 levels."""
+    """Return a results folder; pytest could not remove one of 3,000 levels."""
     yield results
     filesystem.remove_tree(results)
 

@@ -65,7 +65,7 @@ LIMITS = Limits(60, 60, 60, 60)
 
 
 class Rig:
-    """Launches scripts in containers of the planted image."""
+    """Launches scripts in containers of the sample image."""
 
     def __init__(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
         self.bench, self.script = bench, ""

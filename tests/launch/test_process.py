@@ -193,7 +193,7 @@ def test_warm_up_ends_once_latency_is_steady(bench: Bench) -> None:
 
 
 class Busy(Nvml):
-    """Takes 100 W; the job's processes are on GPU 0, with whoever else the test puts there."""
+    """A driver drawing 100 W; GPU 0 runs the job's processes and those that a test adds."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(monkeypatch)

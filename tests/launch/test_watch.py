@@ -352,7 +352,7 @@ def test_existing_link_or_folder_is_not_followed(pausing: Pausing) -> None:
 
 
 class Marked(Pausing):
-    """A job whose first trial runs, on a host whose precise clock is ours too."""
+    """A job in its first trial, on a host with a scripted precise clock."""
 
     def __init__(self, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(out, monkeypatch)

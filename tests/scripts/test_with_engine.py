@@ -50,7 +50,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may start a
 
 @dataclass
 class Stage:
-    """A place where the script finds the stand-in."""
+    """A folder in which the script finds the stand-in."""
 
     folder: Path
     environment: dict[str, str]
@@ -72,7 +72,7 @@ class Stage:
         return subprocess.CompletedProcess(command, process.returncode, out, err)
 
     def engines(self) -> list[int]:
-        """Process ids of all engines that were ever started here."""
+        """Return process ids of all engines started in this test."""
         starts = self.folder / "starts"
         return [int(line) for line in starts.read_text().split()] if starts.exists() else []
 

@@ -54,7 +54,7 @@ share = 0.015625
 
 
 def write(root: Path) -> Path:
-    """The whole folder, with prices of one date."""
+    """Write the whole folder, with prices of one date."""
     (root / "instances").mkdir(parents=True)
     (root / "prices").mkdir()
     (root / "defaults.toml").write_text(DEFAULTS)
