@@ -1,6 +1,6 @@
 """How often 95 % intervals hold the truth: ``python -m benchmarks.coverage`` (some five minutes on one CPU).
 
-Draws samples from populations whose truth is known and prints the tables of docs/reference/coverage.md and docs/method/measures.md.
+Draws samples from known populations and prints the tables of docs/reference/coverage.md.
 """
 
 from __future__ import annotations

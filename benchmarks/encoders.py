@@ -1,4 +1,4 @@
-"""What each inference backend costs for one real encoder: ``python -m benchmarks.encoders``: docs/engines/encoders.md has it.
+"""Measure what each inference backend costs for one real encoder: ``python -m benchmarks.encoders``.
 
 all-MiniLM-L6-v2 on one CPU, each backend in a process of its own: queries one at a time (median of a pass over
 100, the lowest of five passes, since another process on the machine can only add), then documents of 256 tokens in

@@ -1,6 +1,6 @@
 """How large a page is and how fast it answers: made-up results of 500 and of 5,000 rows, in a headless Chromium.
 
-``python -m benchmarks.html_page`` makes the pages in a temporary folder and prints, for each: the size of the file, how long
+``python -m benchmarks.html_page`` makes the pages in a temporary folder and prints for each its size, how long
 it takes until the first table stands, and how long a choice takes until the table is there and the pictures are drawn
 (two animation frames later), the median and the slowest of many.  Allowed: 5 MB for 500 rows, 100 ms for a filter or a
 slider at any size.

@@ -30,11 +30,11 @@ def small(out: Path, cache: Path) -> None:
 
     from checkpoints import small as suite
     from harness.launch.docker_errors import engine_errors
-    from harness.progress import shown, task
+    from harness.progress import show_progress, task
 
     with engine_errors():
         client = docker.from_env(timeout=600)
-    with shown(Console(stderr=True)), closing(client), task("training small checkpoints") as watcher:
+    with show_progress(Console(stderr=True)), closing(client), task("training small checkpoints") as watcher:
         written = suite.make(
             client,
             out.absolute(),

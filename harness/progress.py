@@ -56,7 +56,7 @@ def part_of(progress: Progress, number: int, count: int) -> Progress:
 
 
 @contextmanager
-def shown(screen: Console) -> Iterator[None]:
+def show_progress(screen: Console) -> Iterator[None]:
     """Show the messages of ``harness`` and bars on this console."""
     handler, level = _Lines(screen), _LOGGER.level
     _LOGGER.addHandler(handler)

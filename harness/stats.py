@@ -286,7 +286,7 @@ def percentile(latency_s: Floats, name: str, queries: int, *, confidence: float 
 
 
 def at_most(latency_s: Floats, name: str, queries: int, *, confidence: float = BOUND_CONFIDENCE) -> Estimate:
-    """What a percentile is at most, by LoadGen's early-stopping rule (Reddi et al. 2020), or the reason for none.
+    """Bound a percentile from above by LoadGen's early-stopping rule (Reddi et al. 2020), or give the reason for none.
 
     With t the largest count for which P(Binomial(n, 1 - p) <= t) <= 0.01, the (t + 1)-th largest of n independent
     latencies is no less than the true percentile at confidence 0.99.  The unit n is the query.  Where a query was timed

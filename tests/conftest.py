@@ -1,4 +1,4 @@
-"""Fixtures of many tests: a tiny dataset, a place for everything, an engine folder of planted systems, stored jobs."""
+"""Fixtures of many tests: a tiny dataset, a bench, scripted systems, stored jobs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from harness.launch.images.catalog import System
 from harness.launch.monitor import canary
 from harness.pricing import prices
 from harness.pricing.prices import Snapshot
-from harness.progress import shown
+from harness.progress import show_progress
 from tests.aws import server
 from tests.integration.own_host import own_host
 from tests.support import chance, toy_dataset
@@ -96,18 +96,18 @@ _TOGETHER = {
 
 
 def pytest_configure() -> None:
-    """Draw the seed before there are workers, which inherit it; while tests are read, nothing becomes garbage."""
+    """Draw the seed before workers start, which inherit it; pause garbage collection during collection."""
     chance.seed()
     gc.disable()
 
 
 def pytest_report_header() -> str:
-    """Say how to draw the same samples again."""
+    """Print how to draw the same samples again."""
     return f"drawn by chance with {chance.VARIABLE}={chance.seed()}"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what speaks to moto's server, and put the long ones first."""
+    """Mark tests that use moto's server, and run long tests first."""
     for item in items:
         if "_aws_server" in getattr(item, "fixturenames", ()):
             item.add_marker("cloud")
@@ -125,7 +125,7 @@ def _text(path: Path) -> str:
 
 
 def pytest_collection_finish() -> None:
-    """Keep the collector from walking again what is loaded by now."""
+    """Keep the garbage collector from scanning loaded modules again."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
@@ -245,7 +245,7 @@ def write_dataset(folder: Path, queries: int = 4) -> Path:
 
 @dataclass
 class Bench:
-    """A temporary place with a dataset, planted systems, results and cache."""
+    """A temporary folder with a dataset, scripted systems, results and cache."""
 
     folder: Path
 
@@ -292,7 +292,7 @@ class Bench:
         path = path or self.suite()
         options = RunOptions(self.results, self.cache, path.parent, only, fresh, retry_noisy)
         self.screen = StringIO()
-        with shown(Console(file=self.screen, width=200)):
+        with show_progress(Console(file=self.screen, width=200)):
             return orchestrator.run_suite(gather(suite.load(path), options), options, launcher)
 
 

@@ -50,7 +50,7 @@ def run(command: str, folder: Path) -> str:
     return done.stdout
 
 
-def test_the_page_shows_these_commands() -> None:
+def test_page_shows_these_commands() -> None:
     assert commands() == [
         "harness systems",
         "harness conformance bm25-msmarco",
@@ -61,7 +61,7 @@ def test_the_page_shows_these_commands() -> None:
 
 
 @pytest.mark.slow
-def test_one_file_is_a_system_and_one_folder_an_engine(followed: Path) -> None:
+def test_one_file_adds_a_system_and_one_folder_an_engine(followed: Path) -> None:
     listed = {line.split()[0]: line.split()[1] for line in run("harness systems", followed).splitlines()}
     assert listed["bm25-msmarco"] == "lucene" and listed["overlap"] == "overlap" and "minilm" in listed
     output = run("harness conformance overlap --launcher process", followed)
@@ -70,6 +70,6 @@ def test_one_file_is_a_system_and_one_folder_an_engine(followed: Path) -> None:
 
 @pytest.mark.docker
 @pytest.mark.parametrize("command", [each for each in commands() if each.split()[1:2] == ["conformance"]])
-def test_what_the_page_says_holds_in_a_container(followed: Path, command: str) -> None:
+def test_instructions_on_the_page_work_in_a_container(followed: Path, command: str) -> None:
     output = run(command, followed)
     assert "FAIL" not in output and "finds the document that is meant" in output

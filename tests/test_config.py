@@ -1,4 +1,4 @@
-"""What people write wrong becomes one line that names file, key and fix."""
+"""Mistakes in files are reported in one line with file, key and fix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pages say what the code does."""
+"""The pages agree with the code."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def test_generated_pages_are_fresh(name: str) -> None:
     assert (ROOT / "docs" / name).read_text(encoding="utf-8") == generate.pages()[name], "run `make docs`"
 
 
-def test_every_command_has_help_and_stands_in_the_readme() -> None:
+def test_every_command_has_help_and_is_in_the_readme() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     for name, command in generate.commands_of(main):
         assert command.help, name
         assert " " in name or f"harness {name}" in readme, name
 
 
-def test_every_key_that_people_write_is_described() -> None:
+def test_every_suite_key_is_described() -> None:
     for model in (
         suite.Suite,
         suite.SuiteProtocol,
@@ -57,30 +57,30 @@ def test_every_key_that_people_write_is_described() -> None:
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "suites").glob("*.toml")), ids=lambda path: path.name)
-def test_shipped_suites_name_what_exists(path: Path) -> None:
+def test_shipped_suites_name_existing_parts(path: Path) -> None:
     declared = suite.load(path)
     assert set(declared.systems) <= {*catalog.systems(), *small.NAMES.values()}
     assert set(declared.profiles) <= set(instances.hardware_profiles())
 
 
-def test_every_cause_of_a_verdict_stands_in_the_page_on_results() -> None:
+def test_every_verdict_cause_is_on_the_results_page() -> None:
     page = (ROOT / "docs" / "reference" / "results.md").read_text(encoding="utf-8")
     assert [cause.value for cause in Cause if f"`{cause.value}`" not in page] == []
 
 
-def test_links_between_pages_lead_somewhere() -> None:
+def test_links_between_pages_resolve() -> None:
     for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")):
         for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
             if not target.startswith(("http:", "https:")):
                 assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
-def test_the_page_on_scenarios_shows_the_suite_that_runs() -> None:
+def test_scenarios_page_shows_the_tested_suite() -> None:
     page = (ROOT / "docs" / "method" / "scenarios.md").read_text(encoding="utf-8")
     assert f"```toml\n{(ROOT / 'suites' / 'scenarios.toml').read_text(encoding='utf-8')}```\n" in page
 
 
-def test_what_runs_inside_images_imports_the_standard_library_alone() -> None:
+def test_code_inside_images_imports_only_the_standard_library() -> None:
     for name, path in driver_files().items():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             modules = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
@@ -98,17 +98,17 @@ def test_what_runs_inside_images_imports_the_standard_library_alone() -> None:
                 assert inside or module.partition(".")[0] in sys.stdlib_module_names, f"{name}: {module}"
 
 
-def test_the_lock_names_no_index() -> None:
+def test_lock_names_no_index() -> None:
     for lock in (ROOT / "requirements.lock", *(ROOT / "images").rglob("requirements*.lock")):
         assert "://" not in lock.read_text(encoding="utf-8"), lock
 
 
-def test_the_version_is_one() -> None:
+def test_version_is_the_same_everywhere() -> None:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     assert "version" in declared["project"]["dynamic"] and "version" not in declared["project"]
 
 
-def test_the_demo_page_shows_the_columns_and_notes_of_today(bench: Bench) -> None:
+def test_demo_page_shows_current_columns_and_notes(bench: Bench) -> None:
     bench.run(FakeLauncher(), bench.suite())
     jobs = reader.read_jobs(bench.results)
     made = report.render(build_table(jobs, snapshot=prices.snapshot()), "md").splitlines()
@@ -121,7 +121,7 @@ def test_the_demo_page_shows_the_columns_and_notes_of_today(bench: Bench) -> Non
         assert line in page
 
 
-def test_the_example_on_the_page_on_cost_is_what_is_printed() -> None:
+def test_cost_page_shows_the_printed_example() -> None:
     page = " ".join((ROOT / "docs" / "method" / "cost.md").read_text(encoding="utf-8").split())
     (command,) = [
         line[2:] for line in (ROOT / "docs" / "method" / "cost.md").read_text().splitlines() if line.startswith("$ ")

@@ -1,4 +1,4 @@
-"""Files and folders are whole or absent, leftovers of dead processes go, and locks hold."""
+"""Files are complete or absent, leftovers of dead processes are removed, and locks hold."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_scratch_folders_differ_and_are_removed(tmp_path: Path) -> None:
     assert names(place) == []
 
 
-def test_only_our_temporary_files_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_own_temporary_files_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     for name in ("tmp/harness-base-1", "tmp/other-1", "cache/tmp/source-1", "cache/wheels/0a-1", "cache/kept"):
         (tmp_path / f"{name}.{DEAD}.partial").mkdir(parents=True)
@@ -99,7 +99,7 @@ def test_tree_is_removed_at_any_depth(tmp_path: Path, levels: int, name: str) ->
 
 
 def test_closed_folder_is_removed(tmp_path: Path) -> None:
-    """Where root removes anything, this shows no more than that it goes."""
+    """As root, this test only shows that the folder is removed."""
     closed = tmp_path / "top" / "closed" / "inside"
     closed.mkdir(parents=True)
     (closed / "file").touch()
@@ -137,7 +137,7 @@ def test_folder_swapped_for_a_link_is_not_followed(
             pass
 
     def hostile(where: int | str | Path) -> Listed:
-        """A folder when it is listed, something else from then on; the first three times."""
+        """List a folder, then swap its entry, the first three times."""
         here = Path(f"/proc/self/fd/{where}" if isinstance(where, int) else where).resolve()
         if not os.path.samestat(here.stat(), around) or len(swaps) == 3:
             with listing(where) as entries:
@@ -194,7 +194,7 @@ def test_entry_that_cannot_be_removed_leaves_only_itself(tmp_path: Path, monkeyp
     assert [str(path.relative_to(tmp_path)) for path in sorted(tmp_path.rglob("*"))] == ["top", "top/b", "top/b/kept"]
 
 
-def test_removal_ends_while_a_job_digs_deeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_removal_ends_while_a_job_keeps_nesting_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(filesystem, "_MAX_MOVED", 3)
     nested(tmp_path, 32 * 20)
     filesystem.remove_tree(tmp_path / "a")
@@ -315,7 +315,7 @@ def test_reused_process_number_is_another_process() -> None:
     assert filesystem.has_died(named(boot_id="another-boot")), "the host has been started anew"
 
 
-def test_process_is_not_dead_if_it_is_out_of_sight(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_is_not_dead_if_invisible(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not filesystem.has_died(named(host="elsewhere", pid=4194303))
     assert not filesystem.has_died(named(namespace=1, pid=4194303)), (
         "a container with the host's network has the host's name"

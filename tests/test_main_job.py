@@ -1,4 +1,4 @@
-"""The main job for real: real engines, a real collection, real limits.
+"""Tests of the main job with real engines, a real collection and real limits.
 
 BM25 has the whole of SciFact; the bi-encoder, whose index of it takes minutes, a part (and all of it in a soak).
 """
@@ -114,17 +114,17 @@ def test_bm25_reaches_its_known_accuracy(bm25: Path) -> None:
     assert _ndcg(bm25) == pytest.approx(0.679, abs=0.002)
 
 
-def test_the_bi_encoder_reaches_the_accuracy_that_a_plain_script_has(minilm: Path) -> None:
-    """The script: transformers' BertModel, each text by itself, mean over its tokens, numpy for all else."""
+def test_bi_encoder_reaches_the_accuracy_of_a_plain_script(minilm: Path) -> None:
+    """Compare with a script: transformers' BertModel, one text at a time, mean pooling, numpy."""
     assert _ndcg(minilm) == pytest.approx(0.96309, abs=5e-4)
 
 
-def test_256_mib_kills_the_bi_encoder_and_not_bm25(bm25: Path, minilm: Path) -> None:
+def test_bi_encoder_is_killed_at_256_mib_and_bm25_is_not(bm25: Path, minilm: Path) -> None:
     assert _outcomes(bm25) == {"cpu2-mem4": Outcome.OK, "cpu1-mem256m": Outcome.OK}
     assert _outcomes(minilm) == {"cpu1-mem4": Outcome.OK, "cpu1-mem256m": Outcome.OOM}
 
 
-def test_what_was_measured_is_plausible_and_complete(bm25: Path, minilm: Path) -> None:
+def test_measurements_are_plausible_and_complete(bm25: Path, minilm: Path) -> None:
     jobs = [(job, 300, 1 << 18) for job in _of_systems(bm25)]
     jobs += [(job, _QUERIES, _DOCUMENTS * 384 * 4) for job in _of_systems(minilm)]  # 384 single floats a document
     for job, queries, least_bytes in jobs:
@@ -148,22 +148,20 @@ def test_what_was_measured_is_plausible_and_complete(bm25: Path, minilm: Path) -
         assert result.placement is not None and len(result.placement.cpus) == result.spec.envelope.cpus
 
 
-def test_the_null_system_was_measured_beside_it_once_on_each_profile(bm25: Path) -> None:
+def test_null_system_was_measured_once_per_profile(bm25: Path) -> None:
     null = [job.result for job in reader.read_jobs(bm25) if job.result.spec.cell.system == "null"]
     assert sorted(result.spec.cell.profile for result in null) == ["cpu1-mem256m", "cpu2-mem4"]
     assert {result.outcome for result in null} == {Outcome.OK}
 
 
-def test_a_shipped_system_keeps_the_contract(engine: docker.DockerClient) -> None:
-    """The other one's engine does in tests/test_add_a_system.py, other engines in tests/checkpoints."""
+def test_shipped_system_meets_the_contract(engine: docker.DockerClient) -> None:
+    """Engines of other systems are tested in tests/test_add_a_system.py and tests/checkpoints."""
     done = CliRunner().invoke(main, ["conformance", "minilm"])
     assert done.exit_code == 0, done.output
     assert "FAIL" not in done.output
 
 
 @pytest.mark.soak
-def test_the_bi_encoder_reaches_its_known_accuracy_on_all_of_scifact(
-    tmp_path: Path, engine: docker.DockerClient
-) -> None:
+def test_bi_encoder_reaches_its_known_accuracy_on_all_of_scifact(tmp_path: Path, engine: docker.DockerClient) -> None:
     """all-MiniLM-L6-v2 has nDCG@10 .645 there."""
     assert _ndcg(_run(tmp_path, _bi_encoder("scifact", 300))) == pytest.approx(0.645, abs=0.002)

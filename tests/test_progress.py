@@ -1,4 +1,4 @@
-"""Messages and bars: bars on a terminal, lines elsewhere; no job's text disturbs the terminal."""
+"""Progress is bars on a terminal and lines otherwise; job text cannot disturb it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from harness.progress import bar, duration, filtering, hidden, part_of, shown, task
+from harness.progress import bar, duration, filtering, hidden, part_of, show_progress, task
 
 log = logging.getLogger("harness.tests")
 
@@ -28,7 +28,7 @@ def test_duration_is_in_minutes_and_seconds(seconds: float, text: str) -> None:
 
 def test_task_is_one_line_without_a_terminal() -> None:
     screen, file = console(terminal=False)
-    with shown(screen), task("bm25 tiny cpu1-mem1", "[1/6]") as step:
+    with show_progress(screen), task("bm25 tiny cpu1-mem1", "[1/6]") as step:
         for done in range(1000):
             step(done, 1000, "trial-0")
     assert file.getvalue() == "  bm25 tiny cpu1-mem1  [1/6] ...\n"
@@ -36,7 +36,7 @@ def test_task_is_one_line_without_a_terminal() -> None:
 
 def test_task_shows_phase_and_steps_on_a_terminal() -> None:
     screen, file = console(terminal=True)
-    with shown(screen), task("bm25 [tiny]", "[1/6]") as step:
+    with show_progress(screen), task("bm25 [tiny]", "[1/6]") as step:
         step(12, 300, "trial-4")
     text = file.getvalue()
     assert "bm25 [tiny]  [1/6]" in text and "trial 5" in text and "12/300" in text
@@ -53,16 +53,16 @@ def test_task_shows_phase_and_steps_on_a_terminal() -> None:
         (0, 2**53 - 1, ""),
     ],
 )
-def test_task_shows_steps_that_make_no_sense(done: int, total: int, phase: str) -> None:
+def test_task_shows_impossible_steps(done: int, total: int, phase: str) -> None:
     screen, file = console(terminal=True)
-    with shown(screen), task("x") as step:
+    with show_progress(screen), task("x") as step:
         step(done, total, phase)
     assert "x" in file.getvalue()
 
 
-def test_bar_appears_from_a_total_on() -> None:
+def test_bar_appears_once_a_total_is_known() -> None:
     screen, file = console(terminal=True)
-    with shown(screen), bar("fetch", "jobs", 50) as step:
+    with show_progress(screen), bar("fetch", "jobs", 50) as step:
         step(1, 49)
         assert not file.getvalue()
         step(2, 50)
@@ -72,7 +72,7 @@ def test_bar_appears_from_a_total_on() -> None:
 @pytest.mark.parametrize("line", [True, False])
 def test_bar_is_at_most_one_line_without_a_terminal(line: bool) -> None:
     screen, file = console(terminal=False)
-    with shown(screen), bar("tiny: corpus", "documents", line=line) as step:
+    with show_progress(screen), bar("tiny: corpus", "documents", line=line) as step:
         step(1, 2)
         step(2, 2)
     assert file.getvalue() == "  tiny: corpus ...\n" * line
@@ -81,7 +81,7 @@ def test_bar_is_at_most_one_line_without_a_terminal(line: bool) -> None:
 def test_messages_are_printed_as_they_are() -> None:
     screen, file = console(terminal=False)
     long = "x" * 300
-    with shown(screen):
+    with show_progress(screen):
         log.info("[bold]bm25[/bold] %s [1/6]\n  two", long)
     log.info("too late")
     assert file.getvalue() == f"[bold]bm25[/bold] {long} [1/6]\n  two\n"
@@ -89,15 +89,15 @@ def test_messages_are_printed_as_they_are() -> None:
 
 def test_messages_cannot_move_the_cursor() -> None:
     screen, file = console(terminal=True)
-    with shown(screen):
+    with show_progress(screen):
         log.info("bm25 \x1b[2J\r\u202e")
     assert file.getvalue() == "bm25 \\x1b[2J\\r\\u202e\n"
 
 
 def test_a_later_console_takes_over() -> None:
     (outer, before), (inner, file) = console(terminal=False), console(terminal=False)
-    with shown(outer):
-        with shown(inner):
+    with show_progress(outer):
+        with show_progress(inner):
             log.info("one")
         with hidden():
             log.info("two")
@@ -120,7 +120,7 @@ def test_part_of_counts_steps_of_the_whole() -> None:
 
 def test_filtering_hides_and_changes_messages() -> None:
     screen, file = console(terminal=False)
-    with shown(screen), filtering(lambda text: None if "secret" in text else text.upper()):
+    with show_progress(screen), filtering(lambda text: None if "secret" in text else text.upper()):
         log.info("secret")
         log.info("plain %s", "text")
     assert file.getvalue() == "PLAIN TEXT\n"

@@ -68,7 +68,7 @@ def test_malformed_spec_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(ResultSpec)])
-def test_each_field_that_decides_a_measurement_changes_its_key(field: str) -> None:
+def test_each_field_that_affects_a_measurement_changes_its_key(field: str) -> None:
     value = getattr(GOLDEN_SPEC, field)
     other: Any = {
         "cell": replace(GOLDEN_SPEC.cell, profile="cpu2-mem4"),
@@ -80,8 +80,8 @@ def test_each_field_that_decides_a_measurement_changes_its_key(field: str) -> No
     assert job_key(replace(GOLDEN_SPEC, **{field: other})) != job_key(GOLDEN_SPEC)
 
 
-def test_a_key_never_changes_between_versions() -> None:
-    """Stored folders are named by it.  (Versions 2, 4 and 5 of the result added fields, and so gave new names.)"""
+def test_key_does_not_change_between_versions() -> None:
+    """Stored folders are named by their key; result versions 2, 4 and 5 added fields and so changed names."""
     assert job_key(GOLDEN_SPEC) == "439a222176f7e021"
 
 

@@ -18,7 +18,7 @@ def summarise(values: Sequence[Sequence[float]]) -> stats.LatencySummary:
     return stats.summarise([r[0] for r in rows], [r[1] for r in rows], [r[2] for r in rows])
 
 
-def test_a_summary_is_as_reckoned_by_hand() -> None:
+def test_summary_equals_a_hand_calculation() -> None:
     summary = summarise([[1.0, 2.0, 6.0], [3.0, 4.0, 8.0]])
     assert (summary.queries, summary.trials) == (3, 2)
     assert summary.mean_s.value == pytest.approx(4.0)
@@ -28,7 +28,7 @@ def test_a_summary_is_as_reckoned_by_hand() -> None:
     assert summary.mean_s.reason == "an interval needs 30 queries, there are 3"
 
 
-def test_a_trial_cut_short_gives_no_trial_mean() -> None:
+def test_incomplete_trial_has_no_trial_mean() -> None:
     summary = stats.summarise(["a", "b", "a"], [0, 0, 1], [1.0, 3.0, 5.0])
     assert summary.trials == 2
     assert summary.trial_means_s == (2.0,)
@@ -59,7 +59,7 @@ def test_interval_without_skew_is_students() -> None:
     assert (found.low, found.high) == pytest.approx(stats.student(values))
 
 
-def test_one_interval_adds_the_squares_of_both_reaches() -> None:
+def test_combined_interval_adds_the_squares_of_both_half_widths() -> None:
     level = np.random.default_rng(2).lognormal(0.0, 0.5, 300)
     jobs = np.repeat(np.arange(3), 300)
     latency = np.concatenate([level, 1.1 * level, 0.95 * level])
@@ -77,13 +77,13 @@ def test_one_interval_adds_the_squares_of_both_reaches() -> None:
     )
 
 
-def test_one_process_asked_once_leaves_the_interval_over_queries() -> None:
+def test_one_trial_of_one_process_has_only_the_interval_over_queries() -> None:
     found = summarise([np.random.default_rng(2).lognormal(0.0, 0.5, 300).tolist()])
     assert found.mean_s == found.like_queries_s["mean"] and found.mean_s.low is not None
     assert found.percentiles_s["p95"] == found.like_queries_s["p95"]
 
 
-def test_processes_of_which_one_is_whole_give_no_interval() -> None:
+def test_processes_with_one_complete_have_no_interval() -> None:
     names = [f"q{n}" for n in range(40)]
     jobs = [0] * 40 + [1] * 39
     latency = np.random.default_rng(2).lognormal(0.0, 0.5, 79)
@@ -127,7 +127,7 @@ def test_repeating_trials_does_not_narrow_the_interval() -> None:
     assert often.percentiles_s == once.percentiles_s
 
 
-def test_order_of_samples_plays_no_part() -> None:
+def test_order_of_samples_does_not_matter() -> None:
     ids, trials = [f"q{i}" for i in range(40)] * 2, [0] * 40 + [1] * 40
     latency = np.random.default_rng(0).lognormal(0.0, 0.5, 80)
     order = np.random.default_rng(1).permutation(80)
@@ -138,7 +138,7 @@ def test_order_of_samples_plays_no_part() -> None:
 
 
 @pytest.mark.parametrize("value", [0.0, 1e-9, 0.1, 3.0])
-def test_equal_times_have_an_interval_of_no_width(value: float) -> None:
+def test_equal_times_have_a_zero_width_interval(value: float) -> None:
     figure = summarise([[value] * 300] * 5).mean_s
     assert figure.value == pytest.approx(value)
     assert figure.low == figure.value == figure.high
@@ -182,7 +182,7 @@ def test_percentiles_are_observed_values_by_nearest_rank() -> None:
     assert found["p95"].value == 190.0
 
 
-def test_percentile_interval_is_the_order_statistic_one() -> None:
+def test_percentile_interval_uses_order_statistics() -> None:
     # Conover, Practical Nonparametric Statistics: ranks r, s with P(r <= below < s) >= 0.95, each tail at most 2.5 %.
     found = summarise([[float(value) for value in range(1, 201)]]).percentiles_s["p50"]
     assert (found.low, found.high) == (86.0, 115.0)
@@ -218,7 +218,7 @@ def test_a_higher_confidence_gives_a_wider_interval() -> None:
     ("name", "queries", "slower"),
     [("p50", 11, 1), ("p90", 64, 1), ("p95", 130, 1), ("p99", 662, 1), ("p50", 200, 83), ("p95", 1000, 34)],
 )
-def test_the_bound_is_loadgens(name: str, queries: int, slower: int) -> None:
+def test_bound_equals_loadgens(name: str, queries: int, slower: int) -> None:
     share = 1 - float(name[1:]) / 100
     assert scipy.stats.binom.cdf(slower, queries, share) <= 0.01 < scipy.stats.binom.cdf(slower + 1, queries, share)
     latency = np.random.default_rng(1).permutation(np.arange(1.0, queries + 1))
@@ -232,7 +232,7 @@ def test_no_bound_below_the_smallest_n() -> None:
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.05, 1.0])
-def test_the_bound_holds_in_99_of_100(noise: float) -> None:
+def test_bound_holds_in_99_of_100(noise: float) -> None:
     rng = np.random.default_rng(17)
     truth = math.exp(math.hypot(0.6, noise) * scipy.stats.norm.ppf(0.95))
     held = 0
@@ -244,14 +244,14 @@ def test_the_bound_holds_in_99_of_100(noise: float) -> None:
     assert held >= 980  # 990 on average
 
 
-def test_for_these_queries_student_over_trials() -> None:
+def test_interval_for_these_queries_is_students_over_trials() -> None:
     figure = summarise([[1.0, 2.0, 6.0], [3.0, 4.0, 8.0], [2.0, 3.0, 7.0]]).these_queries_s["mean"]
     theirs = scipy.stats.t.interval(0.95, 2, loc=4.0, scale=1.0 / math.sqrt(3))
     assert figure.value == pytest.approx(4.0)
     assert (figure.low, figure.high) == pytest.approx(theirs)
 
 
-def test_for_these_queries_jobs_are_the_unit_where_there_are_several() -> None:
+def test_interval_for_these_queries_uses_jobs_if_there_are_several() -> None:
     ids, trials, jobs = ["a", "b"] * 4, [0, 0, 1, 1, 2, 2, 3, 3], [0, 0, 0, 0, 1, 1, 1, 1]
     latency = [1.0, 3.0, 1.2, 3.2, 2.0, 4.0, 2.2, 4.2]
     figure = stats.summarise(ids, trials, latency, jobs=jobs).these_queries_s["mean"]
@@ -262,12 +262,12 @@ def test_for_these_queries_jobs_are_the_unit_where_there_are_several() -> None:
     assert within.high < figure.high
 
 
-def test_for_these_queries_one_trial_says_nothing() -> None:
+def test_interval_for_these_queries_is_missing_with_one_trial() -> None:
     figure = summarise([[1.0, 3.0]]).these_queries_s["mean"]
     assert figure == Estimate(2.0, reason="an interval for these queries needs 2 whole trials, there are 1")
 
 
-def test_the_two_statements_answer_two_questions() -> None:
+def test_intervals_for_like_and_for_these_queries_differ() -> None:
     # Queries differ much, trials hardly: another sample would change the mean, another trial would not.
     level = np.random.default_rng(2).lognormal(0.0, 1.0, 300)
     summary = summarise([(level * shift).tolist() for shift in (1.0, 1.001, 0.999, 1.0005, 0.9995)])
@@ -294,9 +294,7 @@ def test_no_samples_is_missing_not_zero() -> None:
         (["a", "b"], [0], [1.0, 2.0], "columns of 2, 1 and 2 values"),
     ],
 )
-def test_samples_that_cannot_be_are_refused(
-    ids: list[str], trials: list[int], latency: list[float], message: str
-) -> None:
+def test_impossible_samples_are_refused(ids: list[str], trials: list[int], latency: list[float], message: str) -> None:
     with pytest.raises(StoreError, match=message):
         stats.summarise(ids, trials, latency)
 

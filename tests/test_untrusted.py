@@ -1,4 +1,4 @@
-"""Reading what a job wrote never follows, never blocks, never swells."""
+"""Reading a job's files follows no link, never blocks and is bounded."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ class Leaderboard:
 
     @property
     def has_origins(self) -> bool:
-        """Whether the results were merged."""
+        """Return whether the results were merged."""
         return any(row.origin is not None for row in self.table.rows)
 
     @property

@@ -63,7 +63,7 @@ def of_table(
 
 
 def of_cost(rows: Sequence[Row]) -> Iterator[str]:
-    """How the cost of queries was made, by the models that these rows have, and on which machines."""
+    """Yield how the cost of queries was computed, by the rows' models, and on which machines."""
     closed = any(row.scenario == "single_stream" for row in rows)
     open_loop = any(row.scenario != "single_stream" for row in rows)
     for model, shown in ((cost.SEQUENTIAL, closed), (cost.SATURATED, open_loop)):
@@ -100,7 +100,7 @@ def _of_index_cost(rows: Sequence[Row], storage: StoragePrice | None) -> Iterato
 
 
 def _overhead(overhead: Sequence[Overhead]) -> Iterator[str]:
-    """What harness itself adds to a query, on each profile."""
+    """Yield what harness itself adds to a query, on each profile."""
     suites = len({item.suite for item in overhead}) > 1
     origins = len({item.origin for item in overhead}) > 1
     said = []
@@ -198,13 +198,13 @@ def of_origins(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def of_judgements(rows: Sequence[Row]) -> Iterator[str]:
-    """Which rows are judged otherwise than by what was stored with them."""
+    """Yield the rows that other qrels than the stored ones judge."""
     for dataset, said in sorted({(row.dataset, row.rejudged) for row in rows if row.rejudged}):
         yield f"{dataset} is judged {', '.join(said)}."
 
 
 def of_unjudged(rows: Sequence[Row]) -> Iterator[str]:
-    """Whose hits nobody judged: what is worth something may count as worth nothing."""
+    """Yield the systems whose hits nobody judged; such hits count as not relevant."""
     found: dict[tuple[str, int], dict[str, set[float]]] = defaultdict(lambda: defaultdict(set))
     for row in rows:
         if row.unjudged_share is not None and row.unjudged_depth is not None:

@@ -72,7 +72,7 @@ class Difference:
 
     @property
     def larger_is_better(self) -> bool:
-        """Whether larger is better: of every metric but latency."""
+        """Return whether larger is better, as for every metric but latency."""
         return self.metric != LATENCY
 
     @property

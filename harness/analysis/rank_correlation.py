@@ -1,4 +1,4 @@
-"""How far two measures agree on the order of systems: Kendall's tau-b."""
+"""Kendall's tau-b: the agreement of two measures on the order of systems."""
 
 from __future__ import annotations
 

@@ -210,6 +210,6 @@ def _named(ids: Sequence[str]) -> str:
 
 def _replaces_none(override: QrelsOverride) -> UsageError:
     return UsageError(
-        f"{override.name}: lacks judgements that were stored with each of these results; harness qrels add makes a file "
-        "that holds those and more"
+        f"{override.name}: lacks judgements that were stored with each of these results;"
+        " merge them first with harness qrels add"
     )

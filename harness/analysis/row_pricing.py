@@ -98,7 +98,7 @@ class Tariff:
         return self._by_type[instance_type]
 
     def foreign(self, instance_type: str) -> bool:
-        """Whether it is a type of another provider than these prices are of."""
+        """Return whether the type is another provider's."""
         return instance_type not in self.known and instance_type in _of_others(self.snapshot.provider, self.root)
 
 
@@ -118,7 +118,7 @@ def tariff(snapshot: Snapshot, root: Path | None = None) -> Tariff:
 
 
 def formulas() -> dict[str, str]:
-    """How each figure of money is made, by its name."""
+    """Return the formula of each cost, by its name."""
     models = {model.name: model.formula for model in cost.MODELS}
     return {**models, "build": cost.BUILD_FORMULA, "storage": cost.STORAGE_FORMULA}
 
@@ -197,7 +197,7 @@ def architecture(machine: str) -> str:
 
 
 def gpu_memory_bytes(row: Row) -> int | None:
-    """What each GPU must have for a row: what its paper's type has, or its share of the peak; ``None``: not known."""
+    """Return the memory that each GPU needs: that of the paper's type, or its share of the peak; ``None``: unknown."""
     if not row.gpus or row.gpu_memory_bytes is not None:
         return row.gpu_memory_bytes if row.gpus else None
     # How a peak was spread over several GPUs is not known; one that is even needs the least.
@@ -235,7 +235,7 @@ def _of_others(provider: str, root: Path | None) -> Mapping[str, str]:
 
 
 def sequential(row: Row, price: Price | None, note: str | None) -> Estimate:
-    """What a million queries cost one after the other on a machine, or why that cannot be said."""
+    """Return the cost of a million queries one after the other on a machine, or why there is none."""
     if row.scenario != "single_stream":
         return Estimate(
             None, reason=f"scenario {row.scenario}: latency holds waiting or batches, so it prices no query"
@@ -246,7 +246,7 @@ def sequential(row: Row, price: Price | None, note: str | None) -> Estimate:
 
 
 def saturated(row: Row, price: Price | None, note: str | None) -> Estimate:
-    """What a million queries cost on a machine that is kept busy, or why that cannot be said."""
+    """Return the cost of a million queries on a busy machine, or why there is none."""
     if row.scenario == "single_stream":
         return Estimate(None, reason="no throughput in scenario single_stream; measure scenario server")
     if price is None:
@@ -273,7 +273,7 @@ def _target(row: Row) -> str:
 
 
 def _build(row: Row, tariff: Tariff) -> tuple[Price | None, Estimate]:
-    """What it costs to index a million documents, on the cheapest machine that provides what the build had."""
+    """Return the cost of indexing a million documents, on the cheapest machine with the build's envelope."""
     if row.build_envelope is None or row.index_build_s is None:
         return None, Estimate(None, reason="no build of an index is stored with this result")
     price = tariff.cheapest(row.build_envelope)

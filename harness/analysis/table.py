@@ -1,4 +1,4 @@
-"""What a report shows: the records between the free half's stages and the writers in ``harness/report/``.
+"""Records of a report, between the free half's stages and the writers in ``harness/report/``.
 
 Frozen dataclasses, standard library only.  Units stand in the names.
 """
@@ -13,7 +13,7 @@ from harness.stats import Estimate
 
 
 class Validity(str, Enum):
-    """How far a result's numbers can be trusted; apart from its outcome."""
+    """Trust in a result's numbers; independent of its outcome."""
 
     CLEAN = "clean"
     NOISY = "noisy"
@@ -23,7 +23,7 @@ class Validity(str, Enum):
 
 
 class Cause(str, Enum):
-    """What a finding is about: the same word in every version, whatever its sentence says."""
+    """Cause of a finding: a word that stays the same in every version."""
 
     ISOLATION = "isolation"
     PROTOCOL = "protocol"
@@ -90,7 +90,7 @@ class Price:
 
 @dataclass(frozen=True)
 class Machine:
-    """What a row was measured on.  ``host_cpus`` are those that the harness and the job had between them."""
+    """Machine that measured a row.  ``host_cpus`` are the CPUs of harness and job together."""
 
     cpu_model: str
     architecture: str
@@ -226,7 +226,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Overhead:
-    """What harness itself adds to a query: the null system, measured in the same envelope (measuring rule 15)."""
+    """Time that harness itself adds to a query: the null system, measured in the same envelope (measuring rule 15)."""
 
     suite: str
     profile: str

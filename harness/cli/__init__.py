@@ -77,7 +77,7 @@ class Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; show its messages and bars on stderr."""
-        with one_line_errors(), progress.shown(Console(stderr=True)):
+        with one_line_errors(), progress.show_progress(Console(stderr=True)):
             return super().invoke(ctx)
 
 

@@ -57,7 +57,7 @@ def images(
         def make_engine(system: System) -> Image:
             return builder.ensure_engine(client, system, cache=folder, platform=platform)
 
-        for name, made, took_s in _made(make, make_engine, chosen):
+        for name, made, took_s in _image_line(make, make_engine, chosen):
             if isinstance(made, ImageError):
                 errors.append(str(made))
             else:
@@ -84,7 +84,7 @@ def _chosen(systems: tuple[str, ...], engines: tuple[str, ...], gpus: int) -> li
 Maker = Callable[[System], Image]
 
 
-def _made(
+def _image_line(
     make: Maker, make_engine: Maker, chosen: list[tuple[System, bool]]
 ) -> Iterator[tuple[str, Image | ImageError, float]]:
     """Yield each image, or the error, with its seconds; an image that fails stops no other."""

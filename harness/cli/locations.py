@@ -34,7 +34,7 @@ class ResultsLocation:
             for path in paths:
                 self.shelf.write(path.absolute(), path.read_bytes())
 
-    def shown(self, path: Path) -> str:
+    def display(self, path: Path) -> str:
         """Return a path as the user named it."""
         return as_given(str(path), self.cache)
 

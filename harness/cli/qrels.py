@@ -155,10 +155,10 @@ def show_qrels(file: Path, form: str, output: Path | None) -> None:
     if form == "json":
         show(json.dumps({"qrels_version": 1, **facts}, indent=2) + "\n", output)
         return
-    show(_shown(file, facts, merges), output)
+    show(_qrels_text(file, facts, merges), output)
 
 
-def _shown(file: Path, facts: Mapping[str, object], merges: tuple[MergeRecord, ...]) -> str:
+def _qrels_text(file: Path, facts: Mapping[str, object], merges: tuple[MergeRecord, ...]) -> str:
     counts = facts["grades"]
     assert isinstance(counts, dict)
     size = f"{facts['judgements']:,} judgements of {facts['queries']:,} queries"

@@ -232,7 +232,7 @@ def _finish(location: ResultsLocation, suite: str, measures: tuple[str, ...], su
     write(page, stored.page())
     location.publish(markdown, page)
     click.echo(f"\n{len(summary.jobs)} jobs run, {summary.done_before} were done before")
-    click.echo(f"results: {location.shown(folder)}\nreport:  {location.shown(markdown)}")
+    click.echo(f"results: {location.display(folder)}\nreport:  {location.display(markdown)}")
     click.echo(f"page:    {page} (open it in a browser)")
 
 

@@ -132,7 +132,7 @@ class Launcher(Protocol):
         """Return the version of the container engine, if any."""
 
     def cannot(self, envelope: Envelope) -> str | None:
-        """Why this envelope does not exist here (no GPU), or None."""
+        """Return why this host lacks the envelope (no GPU), or None."""
 
     def find(self, system: System) -> Prepared | None:
         """Return the system if it is ready already; quick, and changes nothing."""

@@ -90,7 +90,7 @@ class DockerLauncher:
             return str(self.client.version()["Version"])
 
     def cannot(self, envelope: Envelope) -> str | None:
-        """Why this host does not have that envelope, or None."""
+        """Return why this host lacks the envelope, or None."""
         return host.cannot_provide(envelope)
 
     def find(self, system: System) -> Prepared | None:

@@ -133,7 +133,7 @@ class FakeLauncher:
 
 
 class _Samples:
-    """What each scenario writes down, with scripted times."""
+    """Samples of each scenario, with scripted times."""
 
     def __init__(self, spec: JobSpec, out: Output, hits: list[tuple[str, float]]) -> None:
         self._spec = spec

@@ -290,7 +290,7 @@ class _Part:
 
 
 @dataclass(frozen=True)
-class _Column:
+class _TableColumn:
     """Setting of a column: right-aligned, as wide as its widest cell, or folded at ``width`` characters."""
 
     header: str
@@ -314,7 +314,7 @@ def _parts(cells: Grid) -> Iterator[_Part]:
             yield _Part(sum(column.width + _GAP for column in chosen), tuple(_tabular(chosen, page)))
 
 
-def _column(cells: Grid, rows: Sequence[Sequence[str]], number: int) -> _Column:
+def _column(cells: Grid, rows: Sequence[Sequence[str]], number: int) -> _TableColumn:
     right = cells.numeric[number]
     words = max((len(word) for word in cells.headers[number].split()), default=0)
     widest = max((length(row[number]) for row in rows), default=0)
@@ -331,10 +331,10 @@ def _column(cells: Grid, rows: Sequence[Sequence[str]], number: int) -> _Column:
     stacked = r"\\".join(finished(escape(each)) for each in lines)
     side = "r" if right else "l"
     header = stacked if len(lines) == 1 else f"\\begin{{tabular}}[b]{{@{{}}{side}@{{}}}}{stacked}\\end{{tabular}}"
-    return _Column(header, right, max(width, *(len(each) for each in lines)), folded)
+    return _TableColumn(header, right, max(width, *(len(each) for each in lines)), folded)
 
 
-def _panels(columns: Sequence[_Column], keys: int) -> list[list[int]]:
+def _panels(columns: Sequence[_TableColumn], keys: int) -> list[list[int]]:
     """Return the column numbers of each part: the naming columns, then as many others as fit."""
     widths = [column.width + _GAP for column in columns]
     if sum(widths) <= _LINE * _WHOLE:
@@ -360,7 +360,7 @@ def _filled(widths: Sequence[int], keys: int, line: int) -> list[list[int]]:
     return panels
 
 
-def _pages(rows: Sequence[list[str]], columns: Sequence[_Column]) -> Iterator[list[list[str]]]:
+def _pages(rows: Sequence[list[str]], columns: Sequence[_TableColumn]) -> Iterator[list[list[str]]]:
     """Yield the rows of each page."""
     page: list[list[str]] = []
     filled = 0
@@ -376,7 +376,7 @@ def _pages(rows: Sequence[list[str]], columns: Sequence[_Column]) -> Iterator[li
     yield page
 
 
-def _tabular(columns: Sequence[_Column], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+def _tabular(columns: Sequence[_TableColumn], rows: Sequence[Sequence[str]]) -> Iterator[str]:
     yield r"\centering\footnotesize\setlength{\tabcolsep}{4pt}%"
     # Scaled only where it is wider than the line.
     yield r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"

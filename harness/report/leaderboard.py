@@ -317,7 +317,7 @@ def _content(board: Leaderboard) -> dict[str, Any]:
             "date": table.price_date,
             "source": table.price_source,
         },
-        "rows": [_standing(each) for each in board.ranked_rows],
+        "rows": [_ranked_row(each) for each in board.ranked_rows],
         "left_out": [
             {"system": each.row.system, "profile": each.row.profile, "suite": each.row.suite, "key": each.row.key}
             | {"origin": each.row.origin, "outcome": each.row.outcome.value, "reason": each.reason}
@@ -326,7 +326,7 @@ def _content(board: Leaderboard) -> dict[str, Any]:
     }
 
 
-def _standing(each: RankedRow) -> dict[str, Any]:
+def _ranked_row(each: RankedRow) -> dict[str, Any]:
     row = each.row
     return {
         "rank": each.rank,

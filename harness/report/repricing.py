@@ -66,7 +66,7 @@ def _sections(repricing: Repricing, escape: Escape) -> Iterator[Section]:
     footnotes = Footnotes(escape)
     grids = (_rows(repricing, footnotes, escape),) if repricing.changes else ()
     changed = stand_ins(change.row for change in repricing.changes)
-    notes = (*changed, *_told(repricing), *repricing.notes, *_sources(repricing))
+    notes = (*changed, *_note_lines(repricing), *repricing.notes, *_sources(repricing))
     yield Section(grids=grids, footnotes=footnotes.texts, notes=tuple(escape(note) for note in notes))
 
 
@@ -149,7 +149,7 @@ def _ranks(each: RowChange) -> str:
     )
 
 
-def _told(found: Repricing) -> Iterator[str]:
+def _note_lines(found: Repricing) -> Iterator[str]:
     """Yield a sentence on each finding that no longer holds."""
     where = _names({each.place for each in found.changes})
     for part in (_gone(found.gone, found.now.date), _flips(found.flips, where), _best(found.best, where)):

@@ -1,4 +1,4 @@
-"""What moves a leaderboard: other queries, fewer judgements, another measure."""
+"""Report of a leaderboard under other queries, fewer judgements, another measure."""
 
 from __future__ import annotations
 

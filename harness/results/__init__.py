@@ -1,1 +1,1 @@
-"""What is on disk: schema, store, reader, merge, integrity."""
+"""Results on disk: schema, store, reader, merge, integrity."""

@@ -61,7 +61,7 @@ AnyJob = TypeVar("AnyJob", bound=Job)
 
 
 class CellKey(NamedTuple):
-    """What the jobs of a row have in common."""
+    """Key that the jobs of a row share."""
 
     cell: Cell
     isolation: Isolation
@@ -126,7 +126,7 @@ def _which(job: Job) -> str:
 
 
 def unit(spec: ResultSpec) -> str:
-    """What people call one job of a cell: with one trial each, a trial."""
+    """Return the name of one job of a cell: with one trial each, a trial."""
     return "trial" if spec.trials == 1 else "job"
 
 
@@ -153,7 +153,7 @@ def _started(job: Job) -> tuple[datetime.datetime, int, str]:
 
 
 def _newer(shown: Job, same: Sequence[Job]) -> Iterator[str]:
-    """What became of later attempts at the same spec that are not shown."""
+    """Describe later attempts at the same spec that are not shown."""
     last = f"the last {shown.result.outcome.value} is shown"
     for job in same[_place(shown, same) + 1 :]:
         result = job.result
@@ -175,7 +175,7 @@ def _place(shown: Job, same: Sequence[Job]) -> int:
 
 
 def _repeated(several: Sequence[tuple[int, bool]], jobs: int) -> Iterator[str]:
-    """What is said of job numbers that have several good attempts: how many, and whether the newest is shown."""
+    """Describe job numbers with several good attempts: how many, and whether the newest is shown."""
     if not several:
         return
     results = sum(count for count, _ in several)

@@ -16,7 +16,7 @@ from harness.driver import envelope
 from harness.errors import FileError, HarnessError
 from harness.records import Outcome, digest
 from harness.results import attempts, integrity_samples, origins, reader, seals
-from harness.results.integrity_samples import Mismatch, Runs, below, differences, shown
+from harness.results.integrity_samples import Mismatch, Runs, as_text, below, differences
 from harness.results.reader import StoredJob
 from harness.untrusted import read_start
 
@@ -62,7 +62,7 @@ def check_jobs(folder: Path, known: origins.Known, place: str, runs: Runs | None
         return CheckedJob(folder, None, (Mismatch(f"{place}/{reader.RESULT}", _damaged(error), "a readable result"),))
     found = [*_place(job, raw["spec"], place), *_files(job, place), *_said_twice(job, place)]
     if seal:
-        found.append(Mismatch(f"{place}/{reader.RESULT}: seal", shown(seal[0]), f"{seal[1]}, of what it says"))
+        found.append(Mismatch(f"{place}/{reader.RESULT}: seal", as_text(seal[0]), f"{seal[1]}, of what it says"))
     damaged = {mismatch.place for mismatch in found}
     checks: dict[str, integrity_samples.Check] = (
         {} if runs is None else {reader.SAMPLES: integrity_samples.check, reader.RUN: runs.check}
@@ -75,7 +75,7 @@ def check_jobs(folder: Path, known: origins.Known, place: str, runs: Runs | None
 
 
 def _guarded(name: str, job: StoredJob, place: str, check: integrity_samples.Check) -> list[Mismatch]:
-    """What a check finds; what it cannot read is a finding too."""
+    """Yield a check's findings; an unreadable file is a finding too."""
     found = []
     try:
         for what, stored, follows in check(job):
@@ -110,7 +110,7 @@ def _said_twice(job: StoredJob, place: str) -> Iterator[Mismatch]:
     if ok and result.exit_code not in (None, 0):
         yield Mismatch(f"{where}: exit_code", f"{result.exit_code}", "0: the job ended ok")
     if ok != (result.detail is None):
-        yield Mismatch(f"{where}: detail", shown(result.detail), f"what belongs to outcome {result.outcome.value}")
+        yield Mismatch(f"{where}: detail", as_text(result.detail), f"what belongs to outcome {result.outcome.value}")
     if result.oom_kills and result.outcome is not Outcome.OOM:
         yield Mismatch(f"{where}: oom_kills", f"{result.oom_kills}", f"0: the job ended {result.outcome.value}")
     if ok and result.load_s is not None and not 0 <= result.load_s <= result.wall_s + integrity_samples.CLOCK_SLACK_S:
@@ -146,7 +146,7 @@ def _files(job: StoredJob, place: str) -> Iterator[Mismatch]:
         yield Mismatch(f"{place}/{name}", "is there", f"no such file: {reader.RESULT} does not name it")
     for name, sha256 in sorted(job.result.files.items()):
         if Path(name).name != name:
-            yield Mismatch(f"{place}/{reader.RESULT}: files", shown(name), "names of files beside it")
+            yield Mismatch(f"{place}/{reader.RESULT}: files", as_text(name), "names of files beside it")
             continue
         try:
             actual = untrusted.sha256(job.folder / name)
@@ -162,7 +162,7 @@ def _damaged(error: Exception) -> str:
     if isinstance(error, FileError):
         return str(error).rpartition("; ")[0] or str(error)
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return f"cannot be read: {shown(' '.join(text.split()))}"
+    return f"cannot be read: {as_text(' '.join(text.split()))}"
 
 
 # Folders of a suite whose files are named by the hash of their content, and whether that is compressed.
@@ -187,7 +187,7 @@ def check_inputs(suite: Path, place: str) -> Iterator[Mismatch]:
             sha256 = untrusted.sha256(path, packed=packed)
         except (OSError, EOFError, zlib.error) as error:
             what = error.strerror if isinstance(error, OSError) and error.strerror else error
-            yield Mismatch(where, f"cannot be read: {shown(what)}", f"a file of content {named}")
+            yield Mismatch(where, f"cannot be read: {as_text(what)}", f"a file of content {named}")
             continue
         if sha256 != named:
             yield Mismatch(where, f"content of sha256 {sha256}", f"{named}, by its name")
@@ -242,7 +242,7 @@ def verdicts(suite: Path, root: Path, jobs: Mapping[Path, CheckedJob]) -> Iterat
         try:
             raw = json.loads(read_start(path, _MOST_VERDICT_BYTES))
             if seal := seals.broken(raw):
-                yield Mismatch(f"{place}: seal", shown(seal[0]), f"{seal[1]}, of what it says")
+                yield Mismatch(f"{place}: seal", as_text(seal[0]), f"{seal[1]}, of what it says")
             yield from _evidence(raw, place, suite, jobs)
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             yield Mismatch(place, f"cannot be read: {' '.join(str(error).split())}", "a verdict")
@@ -255,11 +255,11 @@ def _evidence(raw: Mapping[str, Any], place: str, suite: Path, jobs: Mapping[Pat
     yield from differences(f"{place}: jobs", raw["jobs"], len(raw["evidence"]) + len(others))
     for folder in others:
         if not _is_there(suite.parent / folder):
-            yield Mismatch(f"{place}: unconstrained", shown(folder), "a job that is there")
+            yield Mismatch(f"{place}: unconstrained", as_text(folder), "a job that is there")
     for number, each in enumerate(raw["evidence"], start=1):
         folder = suite.parent / each["job"]
         if not _is_there(folder):
-            yield Mismatch(f"{place}: evidence {number}", shown(each["job"]), "a job that is there")
+            yield Mismatch(f"{place}: evidence {number}", as_text(each["job"]), "a job that is there")
         elif (found := jobs.get(folder)) and found.job is not None:
             result = found.job.result
             follows = {

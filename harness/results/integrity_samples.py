@@ -58,10 +58,10 @@ def differences(place: str, stored: Any, follows: Any) -> Iterator[Mismatch]:
         for number, (one, other) in enumerate(zip(stored, follows, strict=False), start=1):
             yield from differences(f"{place} {number}", one, other)
     elif not _same(stored, follows):
-        yield Mismatch(place, shown(stored), shown(follows))
+        yield Mismatch(place, as_text(stored), as_text(follows))
 
 
-def shown(value: Any) -> str:
+def as_text(value: Any) -> str:
     """Return a value on one short line."""
     text = "missing" if value is None else "not there" if value is _ABSENT else str(getattr(value, "value", value))
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

@@ -1,4 +1,4 @@
-"""Whose results a folder holds: ``origin.toml``, one folder above the suites', written when results are merged.
+"""Origins of merged results: ``origin.toml``, one folder above the suites', written when results are merged.
 
 A job's key says what was measured, not on which machine, so jobs of two origins are never taken for attempts at the
 same job.  Results that were never merged have no origin.
@@ -29,7 +29,7 @@ class Origin(ConfigModel):
 
 
 def valid(name: str) -> bool:
-    """Whether an origin may have this name, which is a folder's, a column's and a reader's."""
+    """Return whether an origin may have this name, which also names a folder."""
     return _NAME.fullmatch(name) is not None
 
 

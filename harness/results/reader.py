@@ -249,7 +249,7 @@ def cell_path(cell: Cell) -> Path:
 
 
 def judges_hits_alone(path: Path) -> bool:
-    """Whether a file of judgements holds a run's own hits and nothing of what the run did not find."""
+    """Return whether a qrels file holds only a run's own hits."""
     return path.name == JUDGED_HITS
 
 

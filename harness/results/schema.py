@@ -91,7 +91,7 @@ class CanaryReading:
 
 @dataclass(frozen=True)
 class Counters:
-    """What the kernel counted on the job's CPUs while the trials ran; ``None`` where it does not show it.
+    """Kernel counters of the job's CPUs over the trials; ``None``: the kernel does not show it.
 
     ``wall_s`` is what was counted: summed over the trials, each from the reading nearest to its start to the one
     nearest to its end. ``cpu_s`` is the job's own CPU time, ``foreign_cpu_s`` that of everything else on its CPUs,
@@ -111,7 +111,7 @@ class Counters:
 
 @dataclass(frozen=True)
 class GpuUse:
-    """What NVML said of a job's GPUs, all together; ``None`` where it does not say.
+    """NVML's counters of a job's GPUs, all together; ``None``: not reported.
 
     While the trials ran: ``energy_j`` is what the whole GPUs took, idle draw included, counted over ``wall_s`` (as
     :class:`Counters` are); ``sm_clock_mhz`` the median over readings of the lowest clock; ``clock_reasons`` in how many
@@ -144,7 +144,7 @@ class Placement:
 
     @property
     def cpuset(self) -> Cpuset:
-        """What the job is held to."""
+        """Return the CPUs of the job, as the kernel writes them."""
         return Cpuset(self.cpus, self.numa_nodes)
 
 
@@ -204,7 +204,7 @@ class ResultSpec:
 
 @dataclass(frozen=True)
 class IndexFacts:
-    """What building the index cost, and what came out.
+    """Cost and size of an index build.
 
     ``resumed_s`` is the part of ``build_s`` that earlier attempts, which ended early, spent on what the last one took
     over; the peaks are the last one's.
@@ -221,7 +221,7 @@ class IndexFacts:
 
 @dataclass(frozen=True)
 class Environment:
-    """What a job ran on."""
+    """Host of a job: hardware, kernel, engine, harness."""
 
     cpu_model: str
     architecture: str
@@ -316,7 +316,7 @@ def job_key(spec: ResultSpec) -> str:
 
 
 def matches(cell: Cell, glob: str) -> bool:
-    """Whether a glob over ``system/dataset/scenario/profile``, or without a slash over any of them, means a cell."""
+    """Return whether a cell matches a glob over ``system/dataset/scenario/profile``, or over one of them."""
     parts = (cell.system, cell.dataset, cell.scenario, cell.profile)
     if "/" in glob:
         return fnmatch.fnmatchcase("/".join(parts), glob)

@@ -54,8 +54,8 @@ def suite_reference() -> str:
     return (
         "# Suite reference\n\nGenerated from `harness/jobs/suite.py` by `make docs`.\n\n"
         "A suite is a TOML file; `name` is the file's name unless it is set. Examples: `suites/quickstart.toml`, and"
-        " `suites/scenarios.toml` with its [page](../method/scenarios.md), and `suites/santhanam2023-msmarco.toml`, which is no"
-        " whole product.\n"
+        " `suites/scenarios.toml` with its [page](../method/scenarios.md), and `suites/santhanam2023-msmarco.toml`,"
+        " which is no whole product.\n"
         + _section("Top level", Suite)
         + _section("`[protocol]`", SuiteProtocol)
         + _section("`[offline]`", Offline)
@@ -107,7 +107,8 @@ def columns_page() -> str:
     return (
         "# Columns\n\nGenerated from `harness/report/columns.py` by `make docs`.\n\n"
         "Any cell may be missing: empty in CSV, `<NA>` or `NaT` in frames, `NULL` in SQLite; never 0. How figures are"
-        " made: [results.md](results.md), [cost.md](../method/cost.md). How to get them: [exchange.md](../guides/exchange.md).\n"
+        " made: [results.md](results.md), [cost.md](../method/cost.md). How to get them:"
+        " [exchange.md](../guides/exchange.md).\n"
         + _columns(
             "Rows",
             "`harness report --format csv`, `harness.load`, `harness export`. One row for each cell. `<measure>` stands"

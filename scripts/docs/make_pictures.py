@@ -1,4 +1,4 @@
-"""Draw the pictures that docs/ shows, of the published results and of examples: ``python -m scripts.docs.make_pictures``."""
+"""Draw the pictures of docs/, of published results and examples: ``python -m scripts.docs.make_pictures``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract, kept by every shipped system that has weights, over tiny weights of the published format.
+"""Every shipped system with weights meets the contract with tiny weights of the published format.
 
 A late interaction and a learned sparse system drawn by chance in each run, the others in ``make soak``.  The dense
 engine's contract is held in tests/test_main_job.py over published weights.  A new system is covered by being there.
@@ -57,7 +57,7 @@ def made(engine: docker.DockerClient, tmp_path_factory: pytest.TempPathFactory) 
 
 
 @pytest.mark.parametrize("name", _cases())
-def test_a_shipped_system_keeps_the_contract_over_tiny_weights(
+def test_shipped_system_meets_the_contract_with_tiny_weights(
     name: str, made: Callable[[frozenset[str]], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = made(frozenset(NOW if name in NOW else {name}))

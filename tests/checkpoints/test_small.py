@@ -40,7 +40,7 @@ def make(engine: docker.DockerClient, folder: Path, kinds: Sequence[small.Kind],
 
 
 def hardly_make(engine: docker.DockerClient, folder: Path, steps: int = FEW_STEPS) -> None:
-    """One kind of checkpoint, drawn by chance, after a few steps over a few documents."""
+    """Train one kind of checkpoint, drawn at random, for a few steps."""
     corpus = folder / "corpus.jsonl.gz"
     if not corpus.exists():
         with gzip.open(SCIFACT / "corpus.jsonl.gz", "rb") as lines:
@@ -134,11 +134,11 @@ def _variant(name: str, new: str, **params: str) -> None:
     path.with_name(f"{new}.toml").write_text(stand_in.as_toml(told))
 
 
-def test_training_makes_checkpoints_that_their_engine_ranks_with(hardly_trained: Path, measured: Ranked) -> None:
+def test_trained_checkpoint_ranks_in_its_engine(hardly_trained: Path, measured: Ranked) -> None:
     assert 0 <= measured(hardly_trained, small.NAMES[DRAWN.systems[-1]], queries=3, others=5) <= 1
 
 
-def test_checkpoints_that_are_there_are_kept_and_broken_ones_are_made_again(
+def test_existing_checkpoints_are_kept_and_broken_ones_are_remade(
     hardly_trained: Path, tmp_path: Path, engine: docker.DockerClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "small"
@@ -167,7 +167,7 @@ def test_checkpoints_that_are_there_are_kept_and_broken_ones_are_made_again(
 
 
 @pytest.mark.soak
-def test_dpr_ranks_and_a_wrong_pooling_shows(trained: Path, measured: Ranked) -> None:
+def test_dpr_ranks_and_wrong_pooling_ranks_worse(trained: Path, measured: Ranked) -> None:
     right = measured(trained, "dpr-small")
     assert right > 0.5
     _variant("dpr-small", "dpr-mean", pooling="mean")
@@ -178,7 +178,7 @@ def test_dpr_ranks_and_a_wrong_pooling_shows(trained: Path, measured: Ranked) ->
 
 
 @pytest.mark.soak
-def test_splade_ranks_and_swapped_encoders_show(trained: Path, measured: Ranked) -> None:
+def test_splade_ranks_and_swapped_encoders_rank_worse(trained: Path, measured: Ranked) -> None:
     right = measured(trained, "bt-splade-l-small")
     assert right > 0.6
     _variant(

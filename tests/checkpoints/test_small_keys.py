@@ -1,4 +1,4 @@
-"""What decides whether a checkpoint of the suite ``small`` is trained anew."""
+"""Tests of the cache keys of trained checkpoints (suite ``small``)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness.launch.images import catalog
 
 
 @pytest.mark.parametrize("changed", ["engine", "encoder"])
-def test_checkpoints_are_trained_anew_when_a_package_that_trains_them_changes(tmp_path: Path, changed: str) -> None:
+def test_checkpoints_are_retrained_if_a_training_package_changes(tmp_path: Path, changed: str) -> None:
     shutil.copytree(catalog.images_dir() / "dense", tmp_path / "engine")
     shutil.copytree(catalog.images_dir() / "shared" / "encoder", tmp_path / "encoder")
     minilm = catalog.systems()["minilm"]

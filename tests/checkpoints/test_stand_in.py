@@ -1,4 +1,4 @@
-"""A system's file over other weights: everything but the weights is the published system's."""
+"""A stand-in system keeps everything of the published system but the weights."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def models(tmp_path: Path) -> Path:
     return folder.parent
 
 
-def test_stand_in_replaces_the_weights_alone(published: Path, models: Path, tmp_path: Path) -> None:
+def test_stand_in_replaces_only_the_weights(published: Path, models: Path, tmp_path: Path) -> None:
     path = stand_in.write(published, "theirs-small", models=models, images=tmp_path / "images", note="random")
     assert path == tmp_path / "images" / "dense" / "systems" / "theirs-small.toml"
     theirs, ours = tomllib.loads(PUBLISHED), tomllib.loads(path.read_text(encoding="utf-8"))
@@ -77,9 +77,7 @@ def test_the_catalogue_reads_a_stand_in(published: Path, models: Path, tmp_path:
     assert system.params["scale"] == 51.2
 
 
-def test_other_weights_are_another_file_and_the_same_weights_are_not_touched(
-    published: Path, models: Path, tmp_path: Path
-) -> None:
+def test_changed_weights_are_rewritten_and_equal_weights_are_not(published: Path, models: Path, tmp_path: Path) -> None:
     def write() -> Path:
         return stand_in.write(published, "theirs-small", models=models, images=tmp_path / "images", note="random")
 

@@ -1,4 +1,4 @@
-"""What a system's parameters say decides the format of the tiny checkpoint that is made for it."""
+"""Tests of tiny checkpoints, whose format follows from the system's parameters."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_every_asset_of_every_shipped_system_can_be_made() -> None:
             assert kind in {"dense": dense.KINDS, "sparse": sparse.KINDS, "colbert": ("",)}[module]
 
 
-def test_sides_that_differ_in_their_architecture_differ_here() -> None:
+def test_encoders_of_different_architectures_differ() -> None:
     assert recipes("dpr") == {"dpr-question": ("dense", "dpr-question"), "dpr-context": ("dense", "dpr-context")}
     assert [kind for _, kind in recipes("bt-splade-l").values()] == ["splade", "splade-distilbert"]
     assert recipes("sbert")["sbert"] == ("dense", "distilbert")

@@ -1,4 +1,4 @@
-"""docs/guides/judging.md: every command of its example prints what stands there."""
+"""Every command on docs/guides/judging.md prints the shown output."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ DATE = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00")
 
 
 def _steps() -> list[tuple[str, str]]:
-    """(command, what it prints)."""
+    """Return pairs of a command and its output."""
     page = (DOCS / "guides" / "judging.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```console\n(.*?)```", page, flags=re.DOTALL)
     parts = [part for block in blocks for part in re.split(r"(?m)^\$ ", block) if part]
     return [(command, said) for command, _, said in (part.partition("\n") for part in parts)]
 
 
-def test_the_example_prints_what_the_page_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_shows_the_examples_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(DOCS / "examples" / "judging", tmp_path / "judging")
     monkeypatch.chdir(tmp_path / "judging")
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))

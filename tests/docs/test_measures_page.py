@@ -1,4 +1,4 @@
-"""docs/method/measures.md says what harness computes."""
+"""The example in docs/method/measures.md equals computed values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = (DOCS / "method" / "measures.md").read_text(encoding="utf-8")
 
 
-def test_the_worked_example_is_what_harness_computes() -> None:
+def test_worked_example_equals_computed_measures() -> None:
     assert measures_example.table() in PAGE
     found = measures_example.values(["AP"])
     assert {name: round(of["AP"], 2) for name, of in found.items()} == {"A": 0.83, "B": 0.47, "C": 0.48}
@@ -22,14 +22,14 @@ def test_the_worked_example_is_what_harness_computes() -> None:
     assert {name: of["AP"] for name, of in found.items()} == pytest.approx(by_hand)
 
 
-def test_every_measure_that_the_page_names_is_one() -> None:
+def test_every_measure_on_the_page_exists() -> None:
     first = PAGE.partition("## What each is")[2].partition("## Three")[0]
     named = [name for line in first.splitlines() if line.startswith("| `") for name in re.findall(r"`([^`]+)`", line)]
     assert len(named) > 20
     assert [str(each).replace('"', "'") for each in measure_names.parse(named)] == named
 
 
-def test_the_picture_is_there_and_small() -> None:
+def test_picture_exists_and_is_small() -> None:
     path = DOCS / "assets" / f"{measures_example.NAME}.png"
     assert f"](../assets/{path.name})" in PAGE and path.stat().st_size < 200_000
     assert len(measures_example.draw().axes) == 2

@@ -1,4 +1,4 @@
-"""The page on significance shows what the commands print."""
+"""The significance page shows the output of its commands."""
 
 from __future__ import annotations
 
@@ -17,21 +17,23 @@ PAGE = (ROOT / "docs" / "method" / "significance.md").read_text(encoding="utf-8"
 SHOWN = re.findall(r"```text\n\$ harness (.*)\n((?:.*\n)*?)```", PAGE)
 
 
-def test_the_page_shows_two_commands_and_a_picture() -> None:
+def test_page_shows_two_commands_and_a_picture() -> None:
     assert [command.split()[0] for command, _ in SHOWN] == ["compare", "robustness"]
     assert (ROOT / "docs" / "assets" / "example-flips.png").stat().st_size < 200_000
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("command", "printed"), SHOWN, ids=[command.split()[0] for command, _ in SHOWN])
-def test_what_it_shows_is_printed(command: str, printed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_shows_the_printed_output(
+    command: str, printed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(example_runs.write(tmp_path))
     done = CliRunner().invoke(main, shlex.split(command), catch_exceptions=False)
     assert done.exit_code == 0, done.output
     assert done.stdout.startswith(printed.rstrip("\n"))
 
 
-def test_what_it_says_of_fewer_measures_is_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_is_right_about_fewer_measures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(example_runs.write(tmp_path))
     asked = ["compare", "alpha.run", "beta.run", "--qrels", "qrels.txt", "--measures", "nDCG@10"]
     done = CliRunner().invoke(main, asked, catch_exceptions=False)

@@ -1,4 +1,4 @@
-"""What all tests of the measuring loop need."""
+"""Fixtures of the tests of the measuring loop."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def collector() -> Iterator[None]:
-    """A pass switches the garbage collector off; what it froze stays frozen, which makes the next one quick."""
+    """Enable the garbage collector again after each test; frozen objects stay frozen."""
     yield
     gc.enable()

@@ -61,7 +61,7 @@ GOOD = [Hit("a", 2.0), Hit("b", 1.0), Hit("c", 1.0)]
 
 
 class Lazy(Sequence[Hit]):
-    """Would do its work when it is looked at: after the clock has stopped."""
+    """Hits computed only when read, after the clock has stopped."""
 
     @overload
     def __getitem__(self, place: int) -> Hit: ...

@@ -1,4 +1,4 @@
-"""One reader, two kernels, both as recorded of real containers."""
+"""Tests of the cgroup reader on recordings of v1 and v2."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_v1_recording_is_read(v1: Path) -> None:
 
 
 def seen_of(root: Path, recording: str) -> Cgroup:
-    """The container's cgroup, found as the host finds it, or as the container itself does."""
+    """Return the container's cgroup, found from the host or from inside."""
     seen = unfold(root / recording, recording)
     if recording.endswith(".inside"):
         group = cgroup.own(seen.cgroups, seen.membership)
@@ -84,7 +84,7 @@ def test_v2_shows_other_limits(tmp_path: Path, view: str) -> None:
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
-def test_v2_counts_the_memory_that_was_taken(tmp_path: Path, driver: str) -> None:
+def test_v2_counts_allocated_memory(tmp_path: Path, driver: str) -> None:
     before, busy, killed = (
         seen_of(tmp_path, f"{driver}/limited/{moment}.host") for moment in ("before", "busy", "killed")
     )
@@ -102,7 +102,7 @@ def test_v2_counts_the_memory_that_was_taken(tmp_path: Path, driver: str) -> Non
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
-def test_v2_and_the_engine_count_the_same(tmp_path: Path, driver: str) -> None:
+def test_v2_counters_equal_those_of_the_engine(tmp_path: Path, driver: str) -> None:
     for moment in ("limited/before", "limited/busy", "limited/killed"):
         group, stats = seen_of(tmp_path, f"{driver}/{moment}.host"), docker_says(f"{driver}/{moment}")
         of_memory = stats["memory_stats"]["stats"]
@@ -122,7 +122,7 @@ def test_v2_counts_throttling_under_a_quota(tmp_path: Path) -> None:
     assert (free.throttled_periods(), free.throttled_ns()) == (0, 0)
 
 
-def test_v2_shows_what_is_in_swap(tmp_path: Path) -> None:
+def test_v2_shows_swap_in_use(tmp_path: Path) -> None:
     seen = unfold(tmp_path, "systemd/swap/busy.host")
     group = cgroup.of_process(seen.membership, seen.cgroups)
     assert group is not None
@@ -191,7 +191,7 @@ def test_v1_largest_number_is_unlimited(v1: Path) -> None:
     assert (group.memory_limit_bytes(), group.swap_limit_bytes(), group.pids_limit()) == (UNLIMITED,) * 3
 
 
-def test_v1_swap_is_what_is_allowed_on_top_of_memory(v1: Path) -> None:
+def test_v1_swap_limit_excludes_memory(v1: Path) -> None:
     # As `docker run --memory=64m` alone sets it.
     (v1 / "memory" / "memory.memsw.limit_in_bytes").write_text(f"{128 << 20}\n")
     assert own(v1).swap_limit_bytes() == 64 << 20
@@ -232,7 +232,7 @@ def test_quota_without_a_period_is_unknown(v1: Path) -> None:
     ("text", "found"),
     [("0\n", {0}), ("0-2,5\n", {0, 1, 2, 5}), ("0-1,8-9,12", {0, 1, 8, 9, 12}), ("\n", set())],
 )
-def test_the_kernels_lists_are_read_and_written(text: str, found: set[int]) -> None:
+def test_kernel_cpu_lists_are_read_and_written(text: str, found: set[int]) -> None:
     assert parse_list(text) == found
     assert format_list(found) == text.strip()
     assert format_list([*found, *found]) == text.strip()
@@ -251,7 +251,7 @@ def test_cpus_and_numa_nodes_are_those_in_force(v1: Path, v2: Path) -> None:
     assert (own(v2).cpus(), own(v2).numa_nodes()) == (None, None)
 
 
-def test_a_cgroup_lies_in_others_up_to_the_top_that_is_shown(tmp_path: Path) -> None:
+def test_parents_of_a_cgroup_reach_to_the_visible_root(tmp_path: Path) -> None:
     seen = unfold(tmp_path, "systemd/limited/busy.host")
     top, group = seen.cgroups, cgroup.of_process(seen.membership, seen.cgroups)
     for folder in (top, top / "system.slice"):
@@ -273,7 +273,7 @@ def tree(root: Path, **paths: str) -> Cgroup:
     return group
 
 
-def test_on_v1_each_controller_has_parents_of_its_own(tmp_path: Path) -> None:
+def test_v1_controllers_have_their_own_parents(tmp_path: Path) -> None:
     group = tree(tmp_path, memory="docker/x", cpu="a/b/docker/x", cpuset="a/docker/x")
     assert [up.memory for up in group.memory_parents()] == [tmp_path / "memory" / "docker", tmp_path / "memory"]
     cpu, cpuset = tmp_path / "cpu", tmp_path / "cpuset"
@@ -396,7 +396,7 @@ def test_a_container_of_a_v1_host_is_found_from_outside(tmp_path: Path) -> None:
     assert group.cpu_quota() == UNLIMITED
 
 
-def test_controllers_that_are_mounted_together_are_found(tmp_path: Path) -> None:
+def test_controllers_mounted_together_are_found(tmp_path: Path) -> None:
     shutil.copytree(FOLDER / "cgroup-v1" / "memory", tmp_path / "memory" / "docker" / ID)
     shutil.copytree(FOLDER / "cgroup-v1" / "cpu", tmp_path / "cpu,cpuacct" / "docker" / ID)
     (tmp_path / "cpu").symlink_to("cpu,cpuacct")
@@ -417,11 +417,11 @@ def test_on_a_hybrid_host_the_memory_controller_decides(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("membership", ["", "\n", "nonsense", "0::/gone\n", V1_PROCESS, "1:name=systemd:/x\n"])
-def test_a_process_whose_cgroup_is_not_there_has_none(tmp_path: Path, membership: str) -> None:
+def test_process_with_a_missing_cgroup_has_none(tmp_path: Path, membership: str) -> None:
     assert cgroup.of_process(membership, tmp_path) is None
 
 
-def test_a_host_without_cgroups_has_no_version(tmp_path: Path, v1: Path, v2: Path) -> None:
+def test_host_without_cgroups_has_no_version(tmp_path: Path, v1: Path, v2: Path) -> None:
     assert cgroup.host_version(tmp_path) is None
     assert cgroup.host_version(v1) == 1
     assert cgroup.host_version(v2) == 2

@@ -129,7 +129,7 @@ def test_build_reports_progress_and_resumed_seconds(make: Make, tmp_path: Path) 
     assert not (tmp_path / "closed").exists(), "nothing was loaded"
 
 
-def test_a_build_whose_index_lacks_documents_fails(make: Make, tmp_path: Path) -> None:
+def test_build_fails_if_its_index_lacks_documents(make: Make, tmp_path: Path) -> None:
     (tmp_path / "corpus.jsonl").write_text('{"_id": "x", "text": "one"}\n')
     doubts = "    def verify_index(self, corpus, index_dir):\n        raise RuntimeError(f'holds 0 of {len(corpus)}')\n"
     with pytest.raises(EngineFailed, match="holds 0 of 1"):
@@ -187,7 +187,7 @@ def test_hung_component_dies_with_its_parent(make: Make, tmp_path: Path) -> None
 import sys
 sys.path[:0] = [{str(ROOT)!r}]
 from pathlib import Path
-from tests.measure.test_component import Near
+from tests.driver.test_component import Near
 from harness.records import Envelope
 near = Near({{}}, Envelope("e", 1, 1), Path("/"))
 near.environment = {{"PYTHONPATH": {os.pathsep.join([str(ROOT), str(tmp_path)])!r}}}

@@ -1,4 +1,4 @@
-"""The order of a job, and that however it goes there is one whole measurement at its end."""
+"""Tests of the order of a job, which always ends with one measurement."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SEARCH = job_fixtures.spec()
 
 
 class Diary(Least):
-    """Writes down what is asked of it; ``wrong`` does something else instead, by verb."""
+    """Records its calls; ``wrong`` replaces the behaviour of a verb."""
 
     diary: list[str]
     wrong: dict[str, Callable[[], Any]]
@@ -98,7 +98,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     return Job(tmp_path, monkeypatch)
 
 
-def test_verify_load_warm_up_trials_close_measurement_in_this_order(job: Job) -> None:
+def test_phases_run_from_verify_to_measurement_in_order(job: Job) -> None:
     code, measurement = job.run()
     searches = ["search warm", "search timed", "search timed"]
     assert job.diary == ["verify", "load", "threads", *searches, "close", "measurement"]
@@ -112,7 +112,7 @@ def test_verify_load_warm_up_trials_close_measurement_in_this_order(job: Job) ->
     assert measurement["protocol_version"] == PROTOCOL_VERSION
 
 
-def test_a_build_verifies_and_builds_and_nothing_else(job: Job) -> None:
+def test_build_only_verifies_and_builds(job: Job) -> None:
     code, measurement = job.run(replace(SEARCH, kind="build", warmup=(), sample=()))
     assert job.diary == ["verify", "build ['d']", "verify_index ['d']", "measurement"]
     assert code == 0 and measurement["build_s"] > 0 and measurement["load_s"] is None
@@ -135,7 +135,7 @@ def test_index_is_verified_after_its_build_and_outside_its_time(job: Job) -> Non
     assert check["end_ns"] - check["start_ns"] >= 0.2e9
 
 
-def test_a_wrong_envelope_ends_the_job_before_anything_is_loaded(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_envelope_ends_the_job_before_load(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     job.seen(monkeypatch, cpus=(0,), uid=0)
     code, measurement = job.run(replace(SEARCH, isolation=Isolation.CONTAINER))
     assert job.diary == ["verify", "measurement"]
@@ -145,7 +145,7 @@ def test_a_wrong_envelope_ends_the_job_before_anything_is_loaded(job: Job, monke
 
 
 @pytest.mark.parametrize("kind", ["search", "build"])
-def test_the_right_number_of_the_wrong_cpus_ends_the_job_before_anything_is_loaded(job: Job, kind: str) -> None:
+def test_wrong_cpus_of_the_right_count_end_the_job_before_load(job: Job, kind: str) -> None:
     code, measurement = job.run(replace(SEARCH, kind=kind, cpuset=Cpuset((4, 5))))
     assert job.diary == ["verify", "measurement"]
     assert (code, measurement["outcome"]) == (1, "envelope_mismatch")
@@ -202,7 +202,7 @@ def test_a_bad_answer_is_bad_output(job: Job) -> None:
     assert measurement["detail"] == "rank 1: tuple, not a Hit"
 
 
-def test_an_image_without_an_adapter_says_so(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_adapter_is_reported(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "adapter", None)
     _, measurement = job.run()
     assert measurement["outcome"] == "crash" and "adapter" in measurement["detail"]
@@ -294,7 +294,7 @@ def test_container_has_fixed_paths() -> None:
     ]
 
 
-def test_the_kernels_counters_are_read_before_the_container_goes(
+def test_kernel_counters_are_read_before_the_container_ends(
     job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorded = cgroup.own(unfold(tmp_path / "recorded", "systemd/limited/killed.inside").cgroups)
@@ -304,6 +304,6 @@ def test_the_kernels_counters_are_read_before_the_container_goes(
     assert counters == [256 << 20, 0, 1]
 
 
-def test_a_plain_process_has_no_counters_of_its_own(job: Job) -> None:
+def test_plain_process_has_no_own_counters(job: Job) -> None:
     _, measurement = job.run()
     assert measurement["peak_cgroup_bytes"] is measurement["throttled_periods"] is measurement["oom_kills"] is None

@@ -1,4 +1,4 @@
-"""Each limit that is not as asked for is named; nothing else is."""
+"""Each wrong limit is named, and nothing else."""
 
 from __future__ import annotations
 

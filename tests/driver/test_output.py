@@ -1,4 +1,4 @@
-"""What is finished survives a kill; what is not whole is not there."""
+"""Finished output survives a kill; incomplete output is absent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CPU time of just-in-time compiler threads, read from a planted /proc and from this process."""
+"""CPU time of just-in-time compiler threads, read from a fake /proc and from this process."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_no_compilers_without_proc(tmp_path: Path) -> None:
     assert clock() == 0 and not clock.seen
 
 
-def test_a_real_thread_of_that_name_is_found_by_the_kernels_own_files() -> None:
+def test_real_compiler_thread_is_found_in_proc() -> None:
     clock, stop = CompilerClock(), threading.Event()
 
     def compile_away() -> None:

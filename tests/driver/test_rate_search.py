@@ -1,4 +1,4 @@
-"""Arrivals, LoadGen's allowance, and the search for the highest rate: on queues that are worked out, not waited for."""
+"""Tests of arrivals, LoadGen's allowance and the rate search, on simulated queues."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_late_allowed_is_none_without_a_percentile(percentile: float) -> None:
 
 
 def queue(service_s: Callable[[int], float], arrivals: list[int], streams: int = 1) -> list[ServedQuery]:
-    """First come, first served, by as many streams."""
+    """Simulate a first-come, first-served queue with ``streams`` servers."""
     free, served = [0] * streams, []
     for number, scheduled in enumerate(arrivals):
         stream = free.index(min(free))
@@ -70,7 +70,7 @@ def queue(service_s: Callable[[int], float], arrivals: list[int], streams: int =
 
 
 class Bench:
-    """A system that is worked out; keeps what was tried."""
+    """A simulated system that records its probes."""
 
     def __init__(
         self, service_s: Callable[[int], float], target: ScenarioParams = P95, *, queries: int = 1000, streams: int = 1
@@ -97,7 +97,7 @@ def test_the_highest_rate_of_a_queue_is_found() -> None:
     assert min(probe.rate_qps for probe in bench.probes if not probe.passed) > rate
 
 
-def test_two_streams_carry_twice_as_much() -> None:
+def test_two_streams_double_the_rate() -> None:
     one = highest_rate(Bench(lambda _: 0.010), 100.0, MAX_PROBES)
     two = highest_rate(Bench(lambda _: 0.010, streams=2), 200.0, MAX_PROBES)
     assert one and two and 1.8 < two / one < 2.4
@@ -168,7 +168,7 @@ def shared(service_s: float, arrivals: list[int], streams: int) -> list[ServedQu
 
 
 class SharedBench(Bench):
-    """A system whose streams together do no more than one."""
+    """A system whose streams together are no faster than one."""
 
     def __call__(self, rate_qps: float, check: bool) -> bool:
         trial = len(self.probes)
@@ -180,21 +180,21 @@ class SharedBench(Bench):
 
 
 @pytest.mark.parametrize("streams", [2, 8, 64])
-def test_streams_that_slow_each_other_down_are_not_out_of_reach(streams: int) -> None:
-    """Under the first rates every query takes far longer than the target; under a low one, none does."""
+def test_target_is_reachable_if_streams_slow_each_other_down(streams: int) -> None:
+    """At the first rates every query misses the target; at a low rate none does."""
     bench = SharedBench(lambda _: 0.010, streams=streams)
     found = highest_rate(bench, streams * 100.0, MAX_PROBES, streams)
     assert found is not None and 10 < found < 100
     assert not bench.probes[0].passed or streams == 2
 
 
-def test_a_slow_service_is_out_of_reach_however_many_streams_there_are() -> None:
+def test_slow_service_misses_the_target_with_any_number_of_streams() -> None:
     bench = Bench(lambda _: 0.060, streams=8)
     assert highest_rate(bench, 8 / 0.060, MAX_PROBES, 8) is None
     assert len(bench.probes) < 8, "seen once queries are served alone"
 
 
-def test_one_disturbed_probe_does_not_undo_a_rate_that_passed() -> None:
+def test_disturbed_probe_does_not_reject_a_passed_rate() -> None:
     calls: list[float] = []
 
     def disturbed(rate_qps: float, check: bool) -> bool:
@@ -214,7 +214,7 @@ def test_too_few_queries_prove_nothing() -> None:
 
 
 def test_a_sample_shorter_than_the_target_does_not_pass_any_rate() -> None:
-    """Two hundred queries of 0.1 ms are through in 20 ms, whatever their rate; their load tells."""
+    """Two hundred queries of 0.1 ms finish in 20 ms at any rate."""
     bench = Bench(lambda _: 0.0001, queries=200)
     rate = highest_rate(bench, 10_000.0, MAX_PROBES)
     assert rate is not None and rate < 12_000

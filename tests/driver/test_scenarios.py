@@ -38,7 +38,7 @@ WARMUP = (Query("w0", "warm 0"), Query("w1", "warm 1"))
 
 
 class Clock:
-    """Nanoseconds that pass only when somebody says so."""
+    """A clock that advances only when a test advances it."""
 
     def __init__(self) -> None:
         self.now = 1_000
@@ -96,7 +96,7 @@ def timed(clock: Clock, cls: type[Timed] = Timed) -> Timed:
 
 
 def test_latency_is_the_time_of_search_alone(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Checking, writing, collecting garbage and asking for stages take an hour each here, and none of it counts."""
+    """Checks, writes, garbage collection and stage reads take an hour each, outside the window."""
 
     def slow(function: Any) -> Any:
         def slowed(*args: Any, **keys: Any) -> Any:
@@ -170,7 +170,7 @@ def test_minimum_of_hits_is_bounded_by_the_corpus(tmp_path: Path, clock: Clock) 
     run(tmp_path, timed(clock), spec(k=10, corpus_size=3, fewer_hits_ok=True))
 
 
-def test_the_collector_rests_while_a_query_runs(tmp_path: Path, clock: Clock) -> None:
+def test_garbage_collector_is_off_while_a_query_runs(tmp_path: Path, clock: Clock) -> None:
     class Looking(Timed):
         def search(self, query: str, k: int) -> Sequence[Hit]:
             assert not gc.isenabled()
@@ -218,7 +218,7 @@ def test_batched_warm_up_numbers_its_passes(tmp_path: Path, clock: Clock) -> Non
     assert [sample["batch"] for sample in samples if sample["trial"] == -1] == list(range(6))
 
 
-def test_an_engine_without_batches_is_asked_one_by_one(tmp_path: Path, clock: Clock) -> None:
+def test_engine_without_batches_gets_single_queries(tmp_path: Path, clock: Clock) -> None:
     adapter = timed(clock)
     samples, _ = run(tmp_path, adapter, spec(trials=1, scenario="offline", scenario_params=THREES))
     assert len(adapter.searched) == 2 + 8
@@ -299,13 +299,13 @@ def test_short_passes_continue_until_enough_work(level_s: float) -> None:
 
 
 def test_few_fast_passes_are_not_enough() -> None:
-    """Three of .15 s within 10 %, as once was enough, in the middle of a slope of seconds."""
+    """Three passes of 0.15 s agree within 10 % in the middle of a slope."""
     levels = [1.0, 0.6, *[0.15] * 3, *[0.15 * 0.97**number for number in range(80)], *[0.01] * 400]
     made, verdict = passes(levels)
     assert verdict is True and levels[made - 1] == 0.01
 
 
-def test_one_pass_has_nothing_to_compare_and_two_are_compared() -> None:
+def test_level_needs_two_passes_to_compare() -> None:
     assert passes([10.0], 1) == (1, None)
     assert passes([10.0, 9.5], 2) == (2, True)
     assert passes([10.0, 8.0], 2) == (2, False)
@@ -317,7 +317,7 @@ def test_passes_that_agree_by_chance_on_a_slope_are_not_enough() -> None:
 
 @pytest.mark.parametrize("fall", [0.95, 0.96, 0.97, 0.98])
 def test_a_gentle_slope_is_a_slope(fall: float) -> None:
-    """Each pass a little faster than the one before: always within 10 % of its neighbours, far from done."""
+    """Each pass is a little faster: within 10 % of its neighbours, but far from steady."""
     levels = [max(0.5, 2 * fall**number) for number in range(200)]
     made, verdict = passes(levels, 200)
     if verdict:
@@ -367,7 +367,7 @@ def test_little_work_is_judged_without_its_coldest_third() -> None:
     assert passes(levels, 9, queries=many // 2) == (9, False), "neither 1.5 s of work nor queries enough"
 
 
-def test_steady_by_itself() -> None:
+def test_steady_detects_a_stable_level() -> None:
     assert steady([100, 110, 105]) and not steady([100, 111, 105])
     assert steady([1015, 1010, 1000]), "a fall under 2 % is noise"
     assert not steady([104, 102, 100]) and steady([102, 104, 100])
@@ -412,7 +412,7 @@ def test_repeats_follow_the_trials(tmp_path: Path, clock: Clock) -> None:
 
 @pytest.mark.parametrize("scenario", ["single_stream", "offline"])
 def test_queries_are_requested_when_their_trial_begins(tmp_path: Path, clock: Clock, scenario: str) -> None:
-    """What is not known cannot be answered ahead: the driver itself has no query but those of warm-up."""
+    """The driver holds only warm-up queries, so no engine can answer ahead."""
     adapter = timed(clock)
     asked_before: list[tuple[int, int]] = []
     job = spec(scenario=scenario, repeats=2 if scenario == "single_stream" else 0)
@@ -429,7 +429,7 @@ def test_queries_are_requested_when_their_trial_begins(tmp_path: Path, clock: Cl
 
 
 def test_end_of_a_trial_has_its_claimed_time(tmp_path: Path, clock: Clock) -> None:
-    """And a batch's time counts once."""
+    """The time of a batch counts once."""
     run(tmp_path, timed(clock), spec(trials=1, repeats=1))
     (tmp_path / "batches").mkdir()
     job = spec(trials=1, scenario="offline", scenario_params=ScenarioParams(batch_size=4))
@@ -457,7 +457,7 @@ def test_written_samples_are_accepted_by_the_host(tmp_path: Path, clock: Clock, 
 
 
 class Warming(Timed):
-    """Each pass over the warm-up takes what the script says."""
+    """Each warm-up pass takes its scripted time."""
 
     script: list[int]
 
@@ -467,7 +467,7 @@ class Warming(Timed):
         return super().search(query, k)
 
 
-def test_warm_up_goes_on_until_its_level_is_stable(tmp_path: Path, clock: Clock) -> None:
+def test_warm_up_continues_until_its_level_is_stable(tmp_path: Path, clock: Clock) -> None:
     adapter = timed(clock, Warming)
     assert isinstance(adapter, Warming)
     adapter.script = [9_000_000_000, 2_000_000_000, 500_000_000, *[600_000_000] * 17]

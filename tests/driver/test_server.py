@@ -1,4 +1,4 @@
-"""The open loop in real time: who waits in a queue says so."""
+"""The open loop in real time: queueing counts as latency."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TARGET = ScenarioParams(latency_target_s=0.05, latency_percentile=95.0)
 
 
 class Serving(Least):
-    """Sleeps as long as it is told to, by the number of the search."""
+    """Sleeps for a scripted time, by the number of the search."""
 
     service_s: Callable[[int], float]
     threads_seen: set[str]
@@ -165,7 +165,7 @@ def test_checks_and_writes_wait_for_the_end_of_a_probe(tmp_path: Path, monkeypat
 
 
 @pytest.mark.slow
-def test_thread_count_is_that_of_streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_thread_count_equals_the_number_of_streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "one").mkdir()
     (tmp_path / "three").mkdir()
     alone = adapter(lambda _: 0.001)
@@ -213,7 +213,7 @@ def test_a_bad_answer_is_found_after_the_probe(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_long_probe_reports_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "_TELL_NS", 20_000_000)
+    monkeypatch.setattr(server, "_REPORT_NS", 20_000_000)
     one_probe(tmp_path, adapter(lambda _: 0.0), spec(20), 40.0, monkeypatch)
     events = [json.loads(line) for line in (tmp_path / "out" / EVENTS).read_text().splitlines()]
     done = [event["done"] for event in events if "done" in event]
@@ -221,7 +221,7 @@ def test_long_probe_reports_progress(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.slow
-def test_a_rate_is_found_and_checked_with_queries_that_are_handed_over(tmp_path: Path) -> None:
+def test_rate_is_found_and_checked_with_queries_from_the_host(tmp_path: Path) -> None:
     """Two milliseconds a query and a target of 200 ms at the median: anything under a full load will do."""
     target = ScenarioParams(latency_target_s=0.2, latency_percentile=50.0)
     (tmp_path / "out").mkdir()

@@ -1,4 +1,4 @@
-"""Engines that are commands: what they are asked, and whatever comes back is an answer or a clear failure."""
+"""Engines that are commands: each reply is an answer or a clear failure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ for line in sys.stdin:
 
 
 class Rig:
-    """One engine with a script, and the diary of what it was asked."""
+    """An engine with a script, and its list of requests."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.made = folder, list[JsonLines]()
@@ -218,7 +218,7 @@ def test_reported_full_heap_is_oom(rig: Rig, tmp_path: Path) -> None:
     assert outcome_of(caught.value) is Outcome.OOM
 
 
-def test_an_engine_that_died_between_queries_is_found_at_the_next(rig: Rig, tmp_path: Path) -> None:
+def test_engine_that_died_between_queries_is_found_at_the_next_query(rig: Rig, tmp_path: Path) -> None:
     engine = rig(search=GOOD)
     engine.load(tmp_path)
     assert engine._process is not None

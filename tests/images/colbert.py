@@ -1,4 +1,4 @@
-"""What the tests of the ColBERT engine put into its image: small checkpoints, collections, a plain script."""
+"""Inputs of the ColBERT engine's tests: small checkpoints, collections, a plain script."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def queries(count: int, seed: int = 1) -> list[str]:
 
 @dataclass
 class Inside:
-    """Runs lines of Python in the engine's image under a job's limits; what they ``say`` comes back."""
+    """Runs lines of Python in the engine's image under a job's limits; returns what they ``say``."""
 
     warmth: Warmth
     image: str

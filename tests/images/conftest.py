@@ -1,4 +1,4 @@
-"""The real system images, and a way to run a script inside one under a job's limits."""
+"""Fixtures that run scripts in real system images under a job's limits."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ IMPORTS = {
 
 @pytest.fixture(scope="session")
 def warmth(engine: docker.DockerClient) -> Iterator[Warmth]:
-    """Containers that have imported an engine already."""
+    """Return containers that have already imported an engine."""
     made = Warmth(engine)
     yield made
     made.close()

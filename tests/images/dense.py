@@ -1,4 +1,4 @@
-"""What the tests of dense engines put into their containers."""
+"""Inputs of the dense engines' tests."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ IDLE_S = 1200
 
 
 def main() -> None:
-    """Serve until nobody asks any more."""
+    """Serve requests until none comes for ``IDLE_S``."""
     path, lines = sys.argv[1:]
     exec(lines, {})
     gc.collect()
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def serve(asker: socket.socket) -> None:
-    """Run the script once, and end whatever it leaves."""
+    """Run the script once and kill its leftover processes."""
     child = os.fork()
     if not child:
         run(asker)

@@ -1,4 +1,4 @@
-"""What the tests of the engine of learned sparse retrieval share: small checkpoints, a corpus, lines of Python."""
+"""Helpers of the learned sparse retrieval tests: small checkpoints, a corpus, lines of Python."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def asker(warm: Warm, prelude: str, models: Path, folder: Path) -> Ask:
 
 
 def documents() -> list[dict[str, str]]:
-    """Some of known words, two that are equal, one long, one empty, ids that are odd."""
+    """Return documents of known words, two equal ones, a long one, an empty one and odd ids."""
     draw = random.Random(5)
     made = [
         {"_id": f"d{number}", "title": "", "text": " ".join(draw.choices(WORDS, k=draw.randint(3, 40)))}

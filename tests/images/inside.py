@@ -1,4 +1,4 @@
-"""Scripts run inside an image, under the limits of a job: in a container that is warm, or in one of their own."""
+"""Runs scripts in an image under a job's limits, in a warm or a fresh container."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _START_S = 120.0
 
 
 def limits(memory: str, scratch_mib: int, environment: dict[str, str]) -> dict[str, Any]:
-    """What the Docker SDK is told so that a container is held as a job is."""
+    """Return Docker SDK options that limit a container like a job."""
     return {
         "network_mode": "none",
         "read_only": True,
@@ -79,7 +79,7 @@ def ask(
 
 
 def said(output: str) -> list[Any]:
-    """What a script's ``say`` printed."""
+    """Return the values that a script's ``say`` printed."""
     lines = [line for line in output.splitlines() if line.startswith("said ")]
     return [json.loads(line.removeprefix("said ")) for line in lines]
 

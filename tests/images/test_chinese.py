@@ -1,4 +1,4 @@
-"""Chinese collections all the way: dataset, index build, run, judgement.
+"""Chinese collections end to end: dataset, index build, run, judgement.
 
 What differs between engines and between collections is in the engines' own tests: here, one pair shows the way, the
 others are a soak.
@@ -74,7 +74,7 @@ def write_part(name: str, folder: Path, documents: int) -> None:
 
 
 def declare_dense(folder: Path) -> None:
-    """``minilm`` that reads half as much of a document: the test takes half as long."""
+    """Return ``minilm`` with half the document length, to halve the test's time."""
     folder.mkdir(parents=True)
     shipped = (catalog.images_dir() / "dense" / "systems" / "minilm.toml").read_text(encoding="utf-8")
     assert "document_tokens = 256" in shipped

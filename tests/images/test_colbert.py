@@ -1,4 +1,4 @@
-"""The ColBERT engine in its image: what it answers is what the engine answers, called directly."""
+"""The ColBERT engine in its image answers as when called directly."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ print("answers", json.dumps(answers))
 """
 
 
-def test_plaid_answers_as_the_engine_called_directly(colbert: Inside) -> None:
+def test_plaid_answers_as_direct_calls_of_the_engine(colbert: Inside) -> None:
     lines = """
 made = built(PLAID, given["documents"])
 told = {"index": str(made / "plaid"), "checkpoint": "/models/tiny", "documents": len(given["documents"])}
@@ -73,7 +73,7 @@ for size, settings in SIZES.items():
             assert [score for _, score in found] == pytest.approx([score for _, score in wanted], abs=1e-4)
 
 
-def test_the_three_sizes_score_as_many_passages_as_they_should(colbert: Inside) -> None:
+def test_each_size_scores_the_configured_number_of_passages(colbert: Inside) -> None:
     lines = """
 made = built(PLAID, given["documents"])
 for settings in SIZES.values():
@@ -99,7 +99,7 @@ for ready in (small, large, small):
     assert first == third < second
 
 
-def test_a_search_that_scores_nothing_takes_nothing_over_from_the_one_before(colbert: Inside) -> None:
+def test_search_without_hits_reports_no_counts_of_the_previous_one(colbert: Inside) -> None:
     lines = """
 ready = loaded(PLAID, built(PLAID, given["documents"]))
 ready.search("ice water", 5)
@@ -114,7 +114,7 @@ say([before, len(found), ready.counts(), ready.stages_s()])
     assert stages_s["retrieve"] >= 0 and stages_s["rerank"] == 0
 
 
-def test_uncompressed_vectors_are_compared_as_numpy_does(colbert: Inside) -> None:
+def test_uncompressed_scores_equal_numpy(colbert: Inside) -> None:
     lines = """
 import numpy
 EVERY = {**UNCOMPRESSED, "candidates": "all"}
@@ -152,7 +152,7 @@ say([few.counts(), sorted(few.stages_s()), all(abs(best[hit.doc_id] - hit.score)
 
 
 @pytest.mark.parametrize(("method", "changes"), [("plaid", SIZES["l"]), ("uncompressed", {"candidates": "all"})])
-def test_late_interaction_ranks_by_meaning_and_says_how(
+def test_late_interaction_ranks_by_meaning_and_describes_itself(
     colbert: Inside, method: str, changes: dict[str, object]
 ) -> None:
     lines = """
@@ -221,7 +221,7 @@ def _sizes(folder: Path, models: Path) -> dict[str, catalog.System]:
     return catalog.systems(folder)
 
 
-def test_the_sizes_share_an_image_that_is_small_enough(
+def test_sizes_share_one_small_image(
     engine: docker.DockerClient, colbert_image: builder.Image, colbert_models: Path, tmp_path: Path
 ) -> None:
     systems = _sizes(tmp_path, colbert_models)

@@ -1,4 +1,4 @@
-"""Builds of the ColBERT engine: ended and gone on with, and made twice."""
+"""Tests of interrupted, resumed and repeated ColBERT builds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ pytestmark = pytest.mark.docker
 
 
 @pytest.mark.parametrize("method", ["plaid", "uncompressed"])
-def test_a_build_goes_on_where_it_was_ended(colbert: Inside, method: str) -> None:
+def test_interrupted_build_resumes(colbert: Inside, method: str) -> None:
     lines = """
 import hashlib
 from engine.encoding import Encoder
@@ -67,7 +67,7 @@ say([hits(loaded(params, made).search("ice water", 5)) == hits(loaded(params, on
     assert answers
 
 
-def test_builds_repeat_and_large_samples_are_left_to_the_engine(colbert: Inside) -> None:
+def test_builds_are_repeatable_and_large_samples_use_the_engines_code(colbert: Inside) -> None:
     # The engine samples all of so small a collection; told to draw fewer, the rest is encoded chunk by chunk.
     lines = """
 import random

@@ -1,4 +1,4 @@
-"""The ColBERT engine with what is wrong, extreme or unfinished: a clear outcome each."""
+"""Wrong, extreme or unfinished input of the ColBERT engine has a clear outcome."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ say(checkpoint.fingerprint(bad))
     assert tiny == again == kept != other
 
 
-def test_an_index_of_something_else_is_refused(colbert: Inside) -> None:
+def test_other_index_is_refused(colbert: Inside) -> None:
     lines = """
 made = built(PLAID, given["documents"])
 for change in ({"nbits": 1}, {"document_tokens": 180}, {"checkpoint": "other"}):
@@ -157,7 +157,7 @@ refused(engine(PLAID).build, corpus([], "none"), folder("nothing"), lambda _: No
     assert none == "the corpus is empty"
 
 
-def test_parameters_that_nothing_reads_or_that_are_too_long_are_refused(colbert: Inside) -> None:
+def test_unused_and_too_long_parameters_are_refused(colbert: Inside) -> None:
     lines = """
 for params in (
     {**PLAID, "nbit": 1},
@@ -187,7 +187,7 @@ say(len(loaded({**PLAID, "document_tokens": 512}, made).search("ice", 1)))
 
 
 @pytest.mark.parametrize("method", ["plaid", "uncompressed"])
-def test_odd_documents_and_queries_have_answers(colbert: Inside, method: str) -> None:
+def test_odd_documents_and_queries_are_answered(colbert: Inside, method: str) -> None:
     odd = [
         *DOCUMENTS,
         {"_id": "empty", "title": "", "text": ""},
@@ -213,7 +213,7 @@ say(hits(loaded(params, built(params, given["documents"][4:5], "one")).search("i
     assert [doc_id for doc_id, _ in one] == ["empty"]
 
 
-def test_a_missing_extension_is_said(colbert: Inside) -> None:
+def test_missing_extension_is_reported(colbert: Inside) -> None:
     lines = """
 from engine import cpp_extensions
 cpp_extensions._ON_CPU = Path("/index/extensions")
@@ -225,7 +225,7 @@ refused(cpp_extensions.load, "filter_pids_cpp", ["/opt/colbert/packages/colbert/
     assert said.endswith("or run this system in its image")
 
 
-def test_memory_that_is_too_little_ends_the_job(colbert: Inside) -> None:
+def test_too_little_memory_ends_the_job(colbert: Inside) -> None:
     with pytest.raises(docker.errors.ContainerError) as caught:
         colbert("built(PLAID, given['documents'])", memory="256m", documents=documents(20))
     assert caught.value.exit_status == 137

@@ -1,4 +1,4 @@
-"""What the ColBERT engine says of GPUs that it cannot use; PyTorch is a stand-in that answers as the real one does."""
+"""The ColBERT engine reports unusable GPUs; PyTorch is a stand-in."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def torch(*capabilities: tuple[int, int]) -> Any:
     return SimpleNamespace(cuda=cuda, __version__="2.13.0+cu130")
 
 
-def test_gpus_from_the_oldest_that_was_compiled_for_are_taken(runtime: ModuleType) -> None:
+def test_gpus_from_the_oldest_compiled_architecture_are_accepted(runtime: ModuleType) -> None:
     runtime.check_gpus(torch(), 0)
     runtime.check_gpus(torch((7, 5), (12, 0)), 2)
     runtime.check_gpus(torch((7, 5), (7, 0)), 1)  # the second is not the job's
 
 
-def test_a_gpu_that_is_not_there_or_too_old_is_one_line(runtime: ModuleType) -> None:
+def test_missing_or_too_old_gpu_is_reported_in_one_line(runtime: ModuleType) -> None:
     with pytest.raises(RuntimeError, match=r"the envelope has 1 GPUs, but torch 2\.13\.0\+cu130 finds no CUDA device"):
         runtime.check_gpus(torch(), 1)
     with pytest.raises(

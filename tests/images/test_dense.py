@@ -19,7 +19,7 @@ minilm.load(index)
 """
 
 
-def test_a_bi_encoder_ranks_by_meaning_and_says_how(probe: Probe) -> None:
+def test_bi_encoder_ranks_by_meaning_and_describes_itself(probe: Probe) -> None:
     lines = """
 for query in ("frozen water", "eruption of lava", "a hot drink"):
     say([[hit.doc_id, hit.score] for hit in minilm.search(query, 10)])
@@ -44,7 +44,7 @@ minilm.close()
     assert len(empty) == 1
 
 
-def test_a_batch_is_answered_as_its_queries_are(probe: Probe) -> None:
+def test_batch_is_answered_as_single_queries_are(probe: Probe) -> None:
     lines = """
 queries = ["frozen water", "eruption of lava", "a hot drink " * 40, ""]
 say([[[hit.doc_id, hit.score] for hit in hits] for hits in minilm.search_batch(queries, 3)])
@@ -62,7 +62,7 @@ say([calls, sorted(minilm.stages_s())])
     assert calls == [4] and stages == ["encode", "retrieve"]
 
 
-def test_padding_does_not_move_a_vector(probe: Probe) -> None:
+def test_padding_does_not_change_a_vector(probe: Probe) -> None:
     # Mean pooling over real tokens alone, then L2 norm: padding (a longer text in the batch) must not matter.
     lines = """
 alone = minilm._encode(["That is a happy person"])
@@ -125,7 +125,7 @@ refused(engine(), Path("/index/changed"))
     assert "damaged" in vectors and "damaged" in ids
 
 
-def test_a_parameter_that_cannot_be_right_is_said(probe: Probe) -> None:
+def test_invalid_parameter_is_reported(probe: Probe) -> None:
     lines = """
 for changes in ({"pooing": "cls"}, {"similarity": "dot"}, {"index": "ivf"}, {"title": "none"}, {"batch_size": 0},
                 {"query_tokens": "many"}):
@@ -148,7 +148,7 @@ except ValueError as error:
     assert "prepared with the head 'mean', not 'median'" in pooling
 
 
-def test_a_gpu_that_is_missing_is_said(probe: Probe) -> None:
+def test_missing_gpu_is_reported(probe: Probe) -> None:
     lines = """
 import dataclasses
 minilm = engine()
@@ -162,13 +162,13 @@ except RuntimeError as error:
     assert message.startswith("the envelope has a GPU, but torch 2.13.0+cpu finds no CUDA device")
 
 
-def test_the_dense_image_is_small(engine: docker.DockerClient) -> None:
+def test_dense_image_is_small(engine: docker.DockerClient) -> None:
     minilm = catalog.system("minilm")
     assert builder.ensure_engine(engine, minilm, cache=CACHE).size_bytes <= 1.6e9
     assert builder.ensure(engine, minilm, cache=CACHE, models=None).size_bytes <= 1.6e9
 
 
-def test_a_quarter_of_a_gibibyte_is_too_little(probe: Probe) -> None:
+def test_256_mib_are_too_little(probe: Probe) -> None:
     with pytest.raises(docker.errors.ContainerError) as caught:
         probe("minilm", BUILT, memory="256m")
     assert caught.value.exit_status == 137

@@ -1,4 +1,4 @@
-"""Exact and approximate indexes of the bi-encoder engine, and builds that are cut short."""
+"""Tests of exact and approximate bi-encoder indexes and of interrupted builds."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ for name, changes in indexes.items():
 """
 
 
-def test_exact_is_exact_and_approximate_is_near(probe: Probe, tmp_path: Path) -> None:
+def test_exact_index_is_exact_and_approximate_index_is_close(probe: Probe, tmp_path: Path) -> None:
     job = tmp_path / "job"
     job.mkdir()
     (job / "scifact.jsonl").write_text("".join(json.dumps(each) + "\n" for each in SCIFACT.documents(DOCUMENTS)))
@@ -114,7 +114,7 @@ for changes in ({"index": "ivfpq"}, {"index": "ivfpq", "ivf_nlist": 2, "pq_nbits
     assert uneven == "pq_m is 7, must divide the 384 dimensions of a vector"
 
 
-def test_a_build_that_was_cut_short_goes_on_and_ends_in_the_same_bytes(probe: Probe) -> None:
+def test_interrupted_build_resumes_and_ends_in_the_same_bytes(probe: Probe) -> None:
     lines = """
 from encoder.model import Model
 whole = Path("/index/whole")

@@ -1,4 +1,4 @@
-"""Whole dense systems in their image, against plain scripts of the libraries that they are made of."""
+"""Dense systems in their image, compared with plain scripts of their libraries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.images.dense import SCIFACT, chinese, put_small_checkpoints
 pytestmark = pytest.mark.docker
 
 
-def test_minilm_is_what_a_plain_script_makes_of_it(probe: Probe, tmp_path: Path) -> None:
+def test_minilm_equals_a_plain_script(probe: Probe, tmp_path: Path) -> None:
     job = tmp_path / "job"
     job.mkdir()
     (job / "scifact.jsonl").write_text("".join(json.dumps(each) + "\n" for each in SCIFACT.documents(16)))
@@ -69,7 +69,7 @@ def made(place, **changes):
 """
 
 
-def test_dpr_is_what_transformers_own_classes_make_of_it(probe: Probe, tmp_path: Path) -> None:
+def test_dpr_equals_the_classes_of_transformers(probe: Probe, tmp_path: Path) -> None:
     put_small_checkpoints(tmp_path)
     lines = """
 from transformers import AutoTokenizer, DPRContextEncoder, DPRQuestionEncoder
@@ -104,7 +104,7 @@ for query in ("frozen water", "ash", ""):
             assert {found.index("twin"), found.index("volcano")} == {expected.index("twin"), expected.index("volcano")}
 
 
-def test_every_backend_serves_a_whole_system(probe: Probe, tmp_path: Path) -> None:
+def test_every_backend_serves_a_complete_system(probe: Probe, tmp_path: Path) -> None:
     put_small_checkpoints(tmp_path)
     lines = """
 for number, (documents, queries) in enumerate([
@@ -132,7 +132,7 @@ for number, (documents, queries) in enumerate([
         assert "faiss-cpu" in libraries and set(threads.values()) == {1}
 
 
-def test_two_encoders_in_each_others_place_rank_otherwise(probe: Probe, tmp_path: Path) -> None:
+def test_swapped_encoders_rank_differently(probe: Probe, tmp_path: Path) -> None:
     # Checkpoints that do not say which of the two they are.
     put_small_checkpoints(tmp_path)
     lines = """
@@ -160,7 +160,7 @@ except ValueError as error:
     assert refused.startswith("the index was built with checkpoint_sha256")
 
 
-def test_what_is_no_number_ends_a_build_and_a_search(probe: Probe, tmp_path: Path) -> None:
+def test_nan_ends_a_build_and_a_search(probe: Probe, tmp_path: Path) -> None:
     put_small_checkpoints(tmp_path)
     lines = """
 import torch
@@ -197,7 +197,7 @@ except ValueError as error:
     assert build.startswith("m: 2 of 4 texts become NaN"), "the volcano and its twin"
 
 
-def test_an_index_knows_its_tokeniser_and_configuration(probe: Probe, tmp_path: Path) -> None:
+def test_index_depends_on_its_tokeniser_and_configuration(probe: Probe, tmp_path: Path) -> None:
     put_small_checkpoints(tmp_path)
     lines = """
 import shutil
@@ -246,7 +246,7 @@ load(True)
         assert said.startswith("the index was built with checkpoint_sha256")
 
 
-def test_chinese_texts_are_encoded_alike_in_the_image(probe: Probe, tmp_path: Path) -> None:
+def test_chinese_texts_are_encoded_identically_in_the_image(probe: Probe, tmp_path: Path) -> None:
     put_small_checkpoints(tmp_path)
     texts = [
         "\u51b0\u5ddd\u662f\u51b0\u4e4b\u6cb3",

@@ -12,7 +12,7 @@ from tests.images.dense import SCIFACT, put_small_checkpoints
 
 pytestmark = pytest.mark.docker
 
-# Largest difference of a cosine to PyTorch's in float32, and least agreement of the ten best; as docs/engines/encoders.md says.
+# Largest cosine difference to PyTorch in float32, and least agreement of the top ten: docs/engines/encoders.md.
 TOLERANCES = {
     "onnxruntime": (1e-4, 1.0),
     "openvino": (1e-4, 1.0),
@@ -64,7 +64,7 @@ for number, pair in enumerate((("onnxruntime", "openvino"), ("onnxruntime-int8",
     assert said["onnxruntime-int8"][0] > 1e-3, "this is float32 in disguise"
 
 
-def test_a_backend_brings_its_own_library_alone(probe: Probe) -> None:
+def test_backend_loads_only_its_own_library(probe: Probe) -> None:
     lines = """
 import shutil, subprocess
 from encoder.prepare import prepare
@@ -144,7 +144,7 @@ for kind, (head, loader, call) in theirs.items():
 """
 
 
-def test_each_published_format_is_read_as_its_authors_read_it(probe: Probe, tmp_path: Path) -> None:
+def test_each_published_format_is_read_as_by_its_authors(probe: Probe, tmp_path: Path) -> None:
     put_small_checkpoints(tmp_path)
     said = probe("minilm", AS_ITS_AUTHORS)
     assert len(said) == 24
@@ -198,7 +198,7 @@ for number, (kind, head) in enumerate(made):
 """
 
 
-def test_what_is_exported_computes_what_torch_does(probe: Probe, tmp_path: Path) -> None:
+def test_exported_model_equals_torch(probe: Probe, tmp_path: Path) -> None:
     put_small_checkpoints(tmp_path)
     said = probe("minilm", EXPORTED)
     assert len(said) == 34, "16 in two forms; an encoder of DPR in the one that its side asks for"
@@ -232,7 +232,7 @@ say(float(numpy.linalg.norm(vectors["normalise"])))
     assert norm == pytest.approx(1, abs=1e-5)
 
 
-def test_texts_of_any_kind_are_encoded(probe: Probe) -> None:
+def test_unusual_texts_are_encoded(probe: Probe) -> None:
     lines = """
 from encoder.model import Model
 model = Model.load(Path("/opt/assets/all-minilm-l6-v2"), "mean", params={"normalise": True})

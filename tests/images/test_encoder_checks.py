@@ -1,4 +1,4 @@
-"""What the making of a system's image says of a checkpoint that cannot be right: one line each."""
+"""Image builds report an invalid checkpoint in one line."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SPOILT = {
 }
 
 
-def test_a_checkpoint_that_cannot_be_right_ends_in_one_line(probe: Probe, tmp_path: Path) -> None:
+def test_invalid_checkpoint_is_reported_in_one_line(probe: Probe, tmp_path: Path) -> None:
     put_small_checkpoints(tmp_path)
     cases = ",\n".join(f"({said!r}, {how!r})" for said, how in SPOILT.items())
     lines = f"""
@@ -106,7 +106,7 @@ for number, (said, how) in enumerate([(None, "pass"), {cases}]):
         assert said.count("\n") == 1 and len(said) < 500, "people read this line"
 
 
-def test_dpr_encoders_in_each_others_place_are_refused(probe: Probe, tmp_path: Path) -> None:
+def test_swapped_dpr_encoders_are_refused(probe: Probe, tmp_path: Path) -> None:
     put_small_checkpoints(tmp_path)
     lines = """
 import contextlib, io

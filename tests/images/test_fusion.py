@@ -1,4 +1,4 @@
-"""Two systems in one envelope: the fused ranking is that of their own, and what goes wrong with one is its outcome."""
+"""Two systems in one envelope: rankings are fused, and a failure names its component."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def fused(lists: list[list[Hit]], k: int, **params: Any) -> list[Hit]:
     ],
     ids=lambda params: params["method"],
 )
-def test_the_ranking_is_that_of_both_fused(bench: Bench, params: dict[str, Any]) -> None:
+def test_ranking_fuses_both_components(bench: Bench, params: dict[str, Any]) -> None:
     # k = depth = 3: the components' own runs, measured alone, hold all that was fused.
     keys = "".join(f"{key} = {json.dumps(value)}\n" for key, value in params.items())
     declare(bench, f"{keys}depth = 3\n")
@@ -95,7 +95,7 @@ def test_the_ranking_is_that_of_both_fused(bench: Bench, params: dict[str, Any])
         assert hits == fused([found["words"][query_id], found["letters"][query_id]], 3, **params)
 
 
-def test_stages_lie_in_the_latency_and_libraries_say_whose_they_are(bench: Bench) -> None:
+def test_stages_sum_within_the_latency_and_libraries_name_their_component(bench: Bench) -> None:
     declare(bench)
     result = run(bench)["both"]
     (job,) = read_jobs(bench.results)
@@ -122,7 +122,7 @@ def test_stages_lie_in_the_latency_and_libraries_say_whose_they_are(bench: Bench
     assert "sum to more" not in shown.output
 
 
-def test_a_fused_system_keeps_the_contract(bench: Bench) -> None:
+def test_fused_system_meets_the_contract(bench: Bench) -> None:
     declare(bench)
     folder = bench.folder / "conformance"
     folder.mkdir()
@@ -150,7 +150,7 @@ MISDEEDS = {
 
 
 @pytest.mark.parametrize("misdeed", MISDEEDS)
-def test_what_goes_wrong_with_one_is_an_outcome_that_names_it(bench: Bench, misdeed: str) -> None:
+def test_component_failure_is_an_outcome_naming_the_component(bench: Bench, misdeed: str) -> None:
     declare(bench, misdeed=misdeed)
     result = run(bench, query_timeout_s=0.5 if misdeed == "hang" else 10)["both"]
     outcome, detail = MISDEEDS[misdeed]
@@ -175,13 +175,13 @@ def _alive(bench: Bench) -> list[Path]:
         ('method = "rrf"\ndepth = 5\n"wrods.k" = 1\n', "'wrods.k' is no parameter of 'rrf'"),
     ],
 )
-def test_parameters_that_make_no_fusion_are_one_line(bench: Bench, fusion: str, said: str) -> None:
+def test_invalid_fusion_parameters_are_reported_in_one_line(bench: Bench, fusion: str, said: str) -> None:
     declare(bench, fusion)
     detail = run(bench)["both"].detail
     assert said in (detail or ""), detail
 
 
-def test_threads_are_held_in_both(bench: Bench) -> None:
+def test_threads_are_limited_in_both_components(bench: Bench) -> None:
     declare(bench, threads=4)
     result = run(bench)["both"]
     assert result.outcome is Outcome.ENVELOPE_MISMATCH

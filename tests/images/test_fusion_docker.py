@@ -1,4 +1,4 @@
-"""Two real systems in one image: what they answer there is what they answer alone."""
+"""Two real systems in one image answer as they do separately."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def write_part(folder: Path, documents: int = 12, queries: int = QUERIES) -> Non
         (folder / name).write_text(text, encoding="utf-8")
 
 
-def test_the_ranking_is_that_of_the_systems_measured_alone(tmp_path: Path, engine: docker.DockerClient) -> None:
+def test_ranking_fuses_those_of_the_systems_measured_separately(tmp_path: Path, engine: docker.DockerClient) -> None:
     write_part(tmp_path / "part")
     (tmp_path / "hybrid.toml").write_text(SUITE, encoding="utf-8")
     results = tmp_path / "results"
@@ -72,13 +72,13 @@ def test_the_ranking_is_that_of_the_systems_measured_alone(tmp_path: Path, engin
 
 
 @pytest.mark.soak
-def test_a_joined_system_keeps_the_contract(engine: docker.DockerClient) -> None:
+def test_composite_system_meets_the_contract(engine: docker.DockerClient) -> None:
     done = CliRunner().invoke(main, ["conformance", "hybrid-minilm"])
     assert done.exit_code == 0, done.output
     assert "FAIL" not in done.output
 
 
-def test_one_that_the_kernel_kills_is_oom_and_a_hang_a_timeout(bench: Bench, engine: docker.DockerClient) -> None:
+def test_killed_component_is_oom_and_a_hung_one_is_a_timeout(bench: Bench, engine: docker.DockerClient) -> None:
     launcher = DockerLauncher(bench.cache)
     try:
         declare(bench, misdeed="oom")

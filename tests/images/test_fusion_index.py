@@ -1,4 +1,4 @@
-"""The index of a fusion is both systems' own; what was finished when a build ended is not built again."""
+"""The index of a fusion holds both components' indexes; finished ones are not rebuilt."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def index(tmp_path: Path) -> Path:
     return tmp_path / "index"
 
 
-def test_both_lie_side_by_side_and_progress_is_over_both(make: Make, corpus: Corpus, index: Path) -> None:
+def test_both_indexes_are_built_side_by_side_with_joint_progress(make: Make, corpus: Corpus, index: Path) -> None:
     fusion, done = make(), list[int]()
     fusion.build(corpus, index, done.append)
     assert sorted(path.relative_to(index).as_posix() for path in index.rglob("*")) == [
@@ -89,7 +89,7 @@ def test_both_lie_side_by_side_and_progress_is_over_both(make: Make, corpus: Cor
     fusion.close()
 
 
-def test_what_an_earlier_attempt_finished_is_taken_over(make: Make, corpus: Corpus, index: Path) -> None:
+def test_finished_index_of_an_earlier_attempt_is_reused(make: Make, corpus: Corpus, index: Path) -> None:
     with pytest.raises(EngineFailed, match=r"^letters: the engine says: ValueError: planted in two lines"):
         make(misdeed="raise", at=-1).build(corpus, index, lambda _: None)
     assert (index / "letters" / "half").exists() and not (index / "fusion.json").exists()
@@ -105,14 +105,14 @@ def test_what_an_earlier_attempt_finished_is_taken_over(make: Make, corpus: Corp
     assert not (index / ".building").exists() and not (index / "letters" / "half").exists()
 
 
-def test_one_that_can_go_on_is_given_what_it_left(make: Make, corpus: Corpus, index: Path) -> None:
+def test_resumable_component_gets_its_partial_index(make: Make, corpus: Corpus, index: Path) -> None:
     with pytest.raises(EngineFailed, match="planted"):
         make(misdeed="raise", at=-1, resumable=True).build(corpus, index, lambda _: None)
     with pytest.raises(EngineFailed, match="letters: the engine says: RuntimeError: the folder is not empty"):
         make(resumable=True).build(corpus, index, lambda _: None)
 
 
-def test_an_index_of_others_is_refused(make: Make, corpus: Corpus, index: Path) -> None:
+def test_index_of_other_components_is_refused(make: Make, corpus: Corpus, index: Path) -> None:
     make().build(corpus, index, lambda _: None)
     with pytest.raises(
         ValueError, match=r"^the index is of words and letters, not of letters and words; build it again$"
@@ -152,12 +152,12 @@ def test_an_index_of_another_engine_or_version_is_refused(
         make().load(index)
 
 
-def test_the_fusion_engine_alone_is_refused(adapter: ModuleType, tmp_path: Path) -> None:
+def test_fusion_engine_without_components_is_refused(adapter: ModuleType, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="nothing is joined here; the system's TOML has to name two 'components'"):
         adapter.ENGINE({"method": "rrf", "depth": 5}, Envelope("e", 1, 1 << 30), tmp_path)
 
 
-def test_each_has_its_own_images_variables_under_the_launchers(
+def test_each_component_has_its_images_variables_and_the_launchers(
     adapter: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, last = (
@@ -179,6 +179,6 @@ def test_each_has_its_own_images_variables_under_the_launchers(
     assert paths == [os.defpath, "/last"], "the last image's is not the other's"
 
 
-def test_names_that_begin_with_another_are_told_apart(adapter: ModuleType) -> None:
+def test_component_names_with_a_common_prefix_are_distinguished(adapter: ModuleType) -> None:
     own, theirs = adapter._divided({"depth": 5, "e5.k": 1, "e5.v2.k": 2}, ["e5", "e5.v2"])
     assert own == {"depth": 5} and theirs == {"e5": {"k": 1}, "e5.v2": {"k": 2}}

@@ -92,7 +92,7 @@ def ranks(params, *names):
 """
 
 
-def test_backends_rank_alike(ask: Ask) -> None:
+def test_backends_rank_identically(ask: Ask) -> None:
     lines = """
 import os, shutil, subprocess
 import impact_prepare
@@ -129,7 +129,7 @@ subprocess.run([sys.executable, "-c", f"{script}ranks({params!r}, *{exported!r})
             assert len({doc_id for doc_id, _ in ours} & {doc_id for doc_id, _ in theirs}) >= 0.8 * len(theirs)
 
 
-def test_an_interrupted_build_goes_on(ask: Ask) -> None:
+def test_interrupted_build_resumes(ask: Ask) -> None:
     lines = """
 import hashlib
 def content(place):

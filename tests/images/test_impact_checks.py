@@ -1,4 +1,4 @@
-"""What the engine of learned sparse retrieval refuses."""
+"""Tests of inputs that the learned sparse retrieval engine refuses."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ for wrong in (*({**params, **each} for each in changes), plain):
 
 
 def refused(ask: Ask, lines: str, starts: list[str]) -> None:
-    """Each attempt ends with a line that starts so, and exit code 1; with an empty start it ends well."""
+    """Check that each attempt ends with this line and exit code 1, or succeeds for an empty start."""
     said = ask("bt-splade-l", _ATTEMPT + lines)
     for (code, complaint), start in zip(said, starts, strict=True):
         assert (complaint or [""])[-1].startswith(start), complaint
@@ -114,7 +114,7 @@ attempt(lambda place: shutil.copy(place / "deepct" / "config.json", place / "uni
     refused(ask, lines, starts)
 
 
-def test_bad_writers_of_queries_are_refused_in_one_line(ask: Ask) -> None:
+def test_bad_query_generators_are_refused_in_one_line(ask: Ask) -> None:
     lines = """
 write = {"method": "doct5query", "expansion_model": "doct5query"}
 attempt(lambda place: None, write)

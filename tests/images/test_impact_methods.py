@@ -1,4 +1,4 @@
-"""What uniCOIL, DeepCT and docT5query make of documents, against plain models."""
+"""Tests of uniCOIL, DeepCT and docT5query against plain models."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from tests.images.impact import BUILT, SEARCHED_APART, Ask
 pytestmark = pytest.mark.docker
 
 
-def test_unicoil_weights_are_those_of_plain_torch(ask: Ask) -> None:
-    """Documents take a term's largest weight, queries the sum; expansions stand behind the document."""
+def test_unicoil_weights_equal_plain_torch(ask: Ask) -> None:
+    """Documents use a term's largest weight, queries the sum; expansions follow the document."""
     lines = """
 import torch
 from transformers import AutoTokenizer, BertConfig, BertModel
@@ -56,8 +56,8 @@ say([hit.doc_id for hit in system.search("the old river of the north", 3)])
     assert len(ranking) == 3
 
 
-def test_an_impact_index_holds_what_was_encoded(ask: Ask) -> None:
-    """Asked for one term with weight one, the index answers with that term's impacts; no term is lost or split."""
+def test_impact_index_holds_the_encoded_weights(ask: Ask) -> None:
+    """A query of one term with weight one returns its impacts; no term is lost or split."""
     lines = """
 import impact_methods
 lines = impact_methods.writer(params, assets, 1, "cpu").lines(list(corpus)[:8], lambda _: None)
@@ -73,7 +73,7 @@ for term in terms:
     assert count > 20
 
 
-def test_deepct_writes_words_as_often_as_the_plain_model_says(ask: Ask) -> None:
+def test_deepct_term_frequencies_equal_a_plain_model(ask: Ask) -> None:
     lines = """
 import torch
 from jnius import autoclass
@@ -117,7 +117,7 @@ for word, stem in (("market", "market"), ("north", "north"), ("castle", "castl")
     assert pairs[-1][0] > 50
 
 
-def test_doct5query_appends_what_the_plain_model_writes(ask: Ask) -> None:
+def test_doct5query_appends_the_queries_of_a_plain_model(ask: Ask) -> None:
     lines = """
 import hashlib
 import torch

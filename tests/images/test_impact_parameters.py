@@ -1,4 +1,4 @@
-"""What the engine of learned sparse retrieval refuses before anything is loaded."""
+"""Tests of parameters that the learned sparse retrieval engine refuses before loading."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def module(monkeypatch: pytest.MonkeyPatch) -> Any:
     return importlib.import_module
 
 
-def test_a_parameter_that_its_method_does_not_read_is_refused(module: Any) -> None:
+def test_parameter_unused_by_its_method_is_refused(module: Any) -> None:
     methods: ModuleType = module("impact_methods")
     methods.check(SPLADE)
     with pytest.raises(ValueError, match="unknown parameter 'query_tokns'; did you mean 'query_tokens'"):
@@ -31,7 +31,7 @@ def test_a_parameter_that_its_method_does_not_read_is_refused(module: Any) -> No
         methods.check({**SPLADE, "expansions": 40})
 
 
-def test_every_shipped_system_is_read_whole(module: Any) -> None:
+def test_parameters_of_every_shipped_system_are_valid(module: Any) -> None:
     methods: ModuleType = module("impact_methods")
     shipped = [system for system in catalog.systems(catalog.images_dir()).values() if system.engine == "impact"]
     assert len(shipped) == 7
@@ -40,7 +40,7 @@ def test_every_shipped_system_is_read_whole(module: Any) -> None:
 
 
 @pytest.mark.parametrize("same", [True, False])
-def test_encoders_whose_terms_cannot_meet_are_refused(module: Any, tmp_path: Path, same: bool) -> None:
+def test_encoders_without_common_terms_are_refused(module: Any, tmp_path: Path, same: bool) -> None:
     methods: ModuleType = module("impact_methods")
     for folder, words in (("d", ["a", "b"]), ("q", ["a", "b"] if same else ["a", "c"])):
         (tmp_path / folder).mkdir()

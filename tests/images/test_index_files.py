@@ -1,4 +1,4 @@
-"""What engines keep beside an index: ids of rows."""
+"""Tests of the row ids that engines store beside an index."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def doc_ids(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return importlib.import_module("index_files.doc_ids")
 
 
-def test_ids_come_back_as_they_were(doc_ids: ModuleType, tmp_path: Path) -> None:
+def test_ids_are_read_back_unchanged(doc_ids: ModuleType, tmp_path: Path) -> None:
     given = ["a", "an id with spaces", "café \U0001f600", "", "z" * 300]
     doc_ids.write(tmp_path, iter(given))
     kept = doc_ids.Ids(tmp_path)
@@ -33,7 +33,7 @@ def test_ids_are_streamed_and_held_as_bytes(doc_ids: ModuleType, tmp_path: Path)
     assert peak < 2_000_000 < 20_000_000 == (tmp_path / doc_ids.BYTES).stat().st_size
 
 
-def test_ids_that_were_cut_off_are_refused(doc_ids: ModuleType, tmp_path: Path) -> None:
+def test_truncated_ids_are_refused(doc_ids: ModuleType, tmp_path: Path) -> None:
     doc_ids.write(tmp_path, ["one", "two"])
     (tmp_path / doc_ids.BYTES).write_bytes(b"one")
     with pytest.raises(ValueError, match=r"the index is damaged: ids\.bin has 3 bytes, not 6"):

@@ -1,4 +1,4 @@
-"""The JavaScript engine in its image: its scores are BM25's, worked out here once more from the formula."""
+"""The JavaScript engine in its image: its scores follow the BM25 formula."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def ranking(query: str, k: int) -> list[tuple[str, float]]:
     return sorted(found, key=lambda each: -each[1])[:k]
 
 
-def test_its_scores_are_those_of_the_formula(probe: Probe, tmp_path: Path) -> None:
+def test_scores_follow_the_formula(probe: Probe, tmp_path: Path) -> None:
     params = catalog.system("bm25-node").params
     assert (params["k1"], params["b"]) == (K1, B)
     (tmp_path / "job").mkdir()
@@ -80,7 +80,7 @@ bm25.close()
         assert batched == alone
 
 
-def test_the_engine_says_what_it_is(probe: Probe) -> None:
+def test_engine_describes_itself(probe: Probe) -> None:
     lines = """
 bm25 = engine()
 done = []
@@ -98,7 +98,7 @@ bm25.close()
     assert cafe == [DOCUMENTS[2]["_id"]] and stages == ["retrieve"]
 
 
-def test_an_index_that_is_not_there_is_one_line(probe: Probe) -> None:
+def test_missing_index_is_reported_in_one_line(probe: Probe) -> None:
     lines = """
 try:
     engine().load(Path("/nowhere"))
@@ -110,7 +110,7 @@ except RuntimeError as error:
 
 
 @pytest.mark.parametrize("system", ["bm25-node", "null"])
-def test_a_node_system_keeps_the_contract(system: str) -> None:
+def test_node_system_meets_the_contract(system: str) -> None:
     done = CliRunner().invoke(main, ["conformance", system])
     assert done.exit_code == 0, done.output
     assert "FAIL" not in done.output and "answers batches as it answers single queries" in done.output

@@ -18,7 +18,7 @@ from tests.images.conftest import CACHE, DOCUMENTS, Probe
 pytestmark = pytest.mark.docker
 
 
-def test_bm25_ranks_as_anserinis_own_searcher_does(probe: Probe) -> None:
+def test_bm25_ranks_as_anserinis_searcher_does(probe: Probe) -> None:
     lines = """
 bm25 = engine()
 done = []
@@ -75,7 +75,7 @@ say([hit.doc_id for hit in bm25.search("needle", 5)])
     assert probe("bm25", lines) == [["two words", "long"]]
 
 
-def test_half_an_index_is_refused_though_its_indexer_ends_well(probe: Probe) -> None:
+def test_incomplete_index_is_refused_though_its_indexer_succeeds(probe: Probe) -> None:
     lines = """
 import resource, subprocess
 def tell(what):
@@ -116,7 +116,7 @@ tell(lambda: bm25.build(corpus, half, lambda _: None))
     assert full.startswith("the indexing JVM ended with 0: ") and full.endswith("IOException: File too large")
 
 
-def test_every_language_has_anserinis_analyser(probe: Probe) -> None:
+def test_every_language_uses_anserinis_analyser(probe: Probe) -> None:
     lines = """
 from jvm import languages, runtime
 runtime.start(runtime.options(96, 1), runtime.jar(Path("/opt/assets")))
@@ -144,7 +144,7 @@ for code in ("th", "klingon"):
     ("name", "least"), [("dureader-demo-zh", 0.30), pytest.param("xquad-zh", 0.95, marks=pytest.mark.soak)]
 )
 def test_lucene_finds_chinese_documents(probe: Probe, tmp_path: Path, name: str, least: float) -> None:
-    """Chinese survives all the way; a bound below the measured nDCG@10 (0.312, 0.966) shows lost or split text."""
+    """Require an nDCG@10 just below the measured 0.312 and 0.966: lost or split text falls below."""
     dataset = load(data_root() / "datasets" / name, CACHE)
     (tmp_path / "job").mkdir()
     shutil.copyfile(dataset.corpus.folder / "corpus.jsonl", tmp_path / "job" / "chinese.jsonl")
@@ -171,7 +171,7 @@ def ndcg(ranking: list[str], wanted: set[str]) -> float:
     return sum(1 / math.log2(rank + 2) for rank, doc_id in enumerate(ranking[:10]) if doc_id in wanted) / best
 
 
-def test_an_index_of_another_kind_is_refused(probe: Probe) -> None:
+def test_index_of_another_kind_is_refused(probe: Probe) -> None:
     lines = """
 engine().build(corpus, index, lambda _: None)
 for adapt, place in ((engine(language="zh"), index), (engine(), index / "lucene")):
@@ -185,7 +185,7 @@ for adapt, place in ((engine(language="zh"), index), (engine(), index / "lucene"
     assert unknown.startswith("the index has no readable built-with.json")
 
 
-def test_the_lucene_image_is_small(engine: docker.DockerClient) -> None:
+def test_lucene_image_is_small(engine: docker.DockerClient) -> None:
     image = builder.ensure(engine, catalog.system("bm25"), cache=CACHE, models=None)
     assert image.size_bytes <= 600e6
     assert image.digest == builder.ensure(engine, catalog.system("bm25-zh"), cache=CACHE, models=None).digest
@@ -207,13 +207,13 @@ with runtime.java_errors():
     ],
     ids=["build", "search"],
 )
-def test_a_full_java_heap_is_a_memory_error(probe: Probe, lines: str) -> None:
+def test_full_java_heap_is_a_memory_error(probe: Probe, lines: str) -> None:
     caught = "\ntry:\n" + "\n".join(f"    {line}" for line in lines.splitlines()) + "\nexcept MemoryError as error:\n"
     (message,) = probe("bm25", caught + "    say(str(error))\n")
     assert "java.lang.OutOfMemoryError" in message
 
 
-def test_bm25_lives_in_a_quarter_of_a_gibibyte(probe: Probe) -> None:
+def test_bm25_runs_in_256_mib(probe: Probe) -> None:
     lines = """
 bm25 = engine(build_heap_mib=64)
 bm25.build(corpus, index, lambda _: None)
@@ -225,7 +225,7 @@ say(hits[0].doc_id)
     assert probe("bm25", lines, memory="256m") == ["glacier"]
 
 
-def test_options_that_every_jvm_gets_do_no_harm(probe: Probe) -> None:
+def test_shared_jvm_options_do_not_override_the_adapters(probe: Probe) -> None:
     """Both JVMs read the options that the launcher sets for all; the adapter's own win."""
     lines = """
 import os
@@ -240,7 +240,7 @@ bm25.close()
 
 
 def test_postings_that_exceed_the_heap_are_written_in_segments(probe: Probe, tmp_path: Path) -> None:
-    """Anserini's own buffer is 4 GiB: a heap below what waits in it would run out."""
+    """Anserini's buffer of 4 GiB would overflow a smaller heap."""
     lines = """
 import random
 chance, known = random.Random(7), [f"w{number}" for number in range(60_000)]
@@ -255,7 +255,7 @@ say(sum(path.stat().st_size for path in index.rglob("*") if path.is_file()) > 4 
     assert probe("bm25", lines) == [True]
 
 
-def test_a_parameter_that_nothing_reads_is_refused(probe: Probe) -> None:
+def test_unused_parameter_is_refused(probe: Probe) -> None:
     lines = """
 for wrong in ({"languge": "zh"}, {"colour": 1}):
     try:
@@ -268,7 +268,7 @@ for wrong in ({"languge": "zh"}, {"colour": 1}):
     assert far.startswith("unknown parameter 'colour'; this engine reads b, build_heap_mib, force_merge")
 
 
-def test_a_search_maps_its_classes_and_uses_no_guesses(probe: Probe) -> None:
+def test_search_uses_the_class_archive_and_no_speculative_compilation(probe: Probe) -> None:
     """The archive fits the jar as it lies in the image: most classes of Lucene and Anserini come from it."""
     lines = """
 import subprocess, sys

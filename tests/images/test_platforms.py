@@ -1,4 +1,4 @@
-"""An image of the other platform than the engine's own, made and checked for real, under emulation."""
+"""An image of the other platform is built and checked under emulation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BINFMT = Path("/proc/sys/fs/binfmt_misc")
 
 @pytest.fixture
 def foreign(engine: docker.DockerClient) -> Iterator[str]:
-    """A platform that is not the engine's own; what runs its programs is taken from the kernel again if it was us."""
+    """Return the other platform; remove an emulator that this fixture installed."""
     (other,) = {*platforms.PLATFORMS} - {emulation.native(engine)}
     entry, mounted = BINFMT / f"qemu-{platforms.kernel(other)}", os.path.ismount(BINFMT)
     listed = entry.exists()
@@ -36,7 +36,7 @@ def foreign(engine: docker.DockerClient) -> Iterator[str]:
         subprocess.run(["umount", str(BINFMT)], check=True)
 
 
-def test_an_image_of_the_other_platform_keeps_the_contract_and_is_not_measured(
+def test_image_of_the_other_platform_meets_the_contract_and_is_not_measured(
     engine: docker.DockerClient, foreign: str
 ) -> None:
     done = CliRunner().invoke(main, ["conformance", "null", "--platform", foreign, "--cache", str(CACHE)])

@@ -1,4 +1,4 @@
-"""Fused scores are those of the formulas, worked out by hand."""
+"""Fused scores equal the formulas, calculated by hand."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FOLDER = Path(__file__).parents[2] / "images" / "fusion"
 
 
 def module(name: str) -> ModuleType:
-    """A module of the engine, without its folder on the path: other engines have an adapter too."""
+    """Load a module of the engine without its folder on the path."""
     spec = importlib.util.spec_from_file_location(f"fusion_{name}", FOLDER / f"{name}.py")
     assert spec and spec.loader
     made = importlib.util.module_from_spec(spec)
@@ -37,7 +37,7 @@ def scores(first: list[Hit] = FIRST, second: list[Hit] = SECOND, **params: Any) 
     return found
 
 
-def test_reciprocal_rank_fusion_is_as_reckoned_by_hand() -> None:
+def test_reciprocal_rank_fusion_equals_a_hand_calculation() -> None:
     # By hand: a is 1st and 3rd, b 2nd and 1st, c 3rd, d 2nd.
     expected = {
         "a": Fraction(1, 61) + Fraction(1, 63),
@@ -75,7 +75,7 @@ def test_weighted_sums_of_standard_scores() -> None:
 
 
 @pytest.mark.parametrize("normalise", ["min-max", "z"])
-def test_a_list_that_says_nothing_adds_nothing(normalise: str) -> None:
+def test_list_of_equal_scores_adds_nothing(normalise: str) -> None:
     alone = scores(second=[], method="weighted", normalise=normalise)
     equal = [Hit(doc_id, 0.1) for doc_id in "abc"]
     assert scores(second=equal, method="weighted", normalise=normalise) == alone
@@ -83,19 +83,19 @@ def test_a_list_that_says_nothing_adds_nothing(normalise: str) -> None:
     assert scores([], [], method="weighted") == {} == scores([], [], method="rrf")
 
 
-def test_scores_too_near_for_their_spread_are_equal() -> None:
+def test_scores_within_rounding_error_are_equal() -> None:
     near = [Hit("a", 5e-324), Hit("b", 0.0)]
     assert scores(near, [], method="weighted", normalise="z") == {"a": 0.0, "b": 0.0}
     assert scores(near, [], method="weighted") == {"a": 0.5, "b": 0.0}
 
 
-def test_equal_scores_are_in_the_order_of_the_ids() -> None:
+def test_equal_scores_are_sorted_by_id() -> None:
     hits = rank_fusion.ranked({"b": 1.0, "a": 1.0, "c": 2.0, "\u00e9": 1.0, "Z": 1.0}, 4)
     assert [hit.doc_id for hit in hits] == ["c", "Z", "a", "b"]
 
 
 @pytest.mark.parametrize("params", [{"method": "rrf"}, {"method": "weighted", "normalise": "z"}])
-def test_the_order_of_what_each_list_has_first_seen_does_not_matter(params: dict[str, Any]) -> None:
+def test_fusion_does_not_depend_on_the_order_of_the_lists(params: dict[str, Any]) -> None:
     rng = random.Random(7)
 
     def some() -> list[Hit]:
@@ -127,7 +127,7 @@ def test_the_order_of_what_each_list_has_first_seen_does_not_matter(params: dict
         ({"method": "weighted", "first_weight": 0, "second_weight": 0}, "nor both 0"),
     ],
 )
-def test_parameters_that_cannot_be_used_are_refused(params: dict[str, Any], said: str) -> None:
+def test_invalid_parameters_are_refused(params: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError) as caught:
         rank_fusion.fuse(params)
     assert said in str(caught.value)

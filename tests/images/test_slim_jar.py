@@ -1,4 +1,4 @@
-"""Of a jar's native libraries an image keeps those of its own platform."""
+"""An image keeps only its platform's native libraries of a jar."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def slim_jar() -> ModuleType:
 
 
 @pytest.mark.parametrize("machine", list(NATIVES))
-def test_natives_of_the_images_own_platform_stay(
+def test_natives_of_the_images_platform_are_kept(
     slim_jar: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: str
 ) -> None:
     monkeypatch.setattr(platform, "machine", lambda: machine)

@@ -14,7 +14,7 @@ from tests.images.conftest import CACHE
 
 
 def make_checkpoints(engine: docker.DockerClient, name: str, asked: list[dict[str, Any]], folder: Path) -> None:
-    """Run ``checkpoints/sparse.py`` in the engine's image; ``folder`` then holds what it was asked for."""
+    """Run ``checkpoints/sparse.py`` in the engine's image; write the checkpoints to ``folder``."""
     image = builder.ensure_engine(engine, catalog.system(name), cache=CACHE)
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o777)

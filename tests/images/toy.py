@@ -1,4 +1,4 @@
-"""A small engine that fusion joins twice: it counts what query and document share, words or runs of three letters."""
+"""A small engine for fusion: it counts shared words or letter trigrams."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Toy(Adapter):
         self._searches = 0
 
     def search(self, query: str, k: int) -> Sequence[Hit]:
-        """Count what is shared."""
+        """Count shared words or trigrams."""
         print("the toy searches", flush=True)
         start = time.perf_counter()
         number, self._searches = self._searches, self._searches + 1
@@ -50,11 +50,11 @@ class Toy(Adapter):
         return {"retrieve": self._took_s}
 
     def threads(self) -> dict[str, int]:
-        """One, or so it says."""
+        """Report one thread unless the parameters claim more."""
         return {"python": int(self.params.get("threads", 1))}
 
     def libraries(self) -> dict[str, str]:
-        """What of the surroundings reached it."""
+        """Return Python's version and the thread setting of the environment."""
         return {"python": sys.version.split()[0], "omp": os.environ["OMP_NUM_THREADS"]}
 
     def _cut(self, text: str) -> set[str]:

@@ -1,4 +1,4 @@
-"""``python -m tests.integration.dying WHEN POINT harness-arguments...``: a harness that dies (SIGKILL) at one chosen moment.
+"""``python -m tests.integration.dying WHEN POINT harness-arguments...``: run harness and SIGKILL it at one point.
 
 WHEN is ``before`` or ``after``.  POINT is ``rename:<text>`` (the first rename whose source or target path holds that
 text), or ``call:<module>:<attribute.path>`` (the first call of that function).

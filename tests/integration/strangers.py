@@ -1,4 +1,4 @@
-"""Ways in which a results folder that somebody else handed over may be hostile, by name."""
+"""Ways to make a results folder hostile, by name."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ _NAMED = {
 
 
 def _instead(place: str, kind: str) -> Attack:
-    """Something else where a file was."""
+    """Return an attack that replaces a file with something else."""
 
     def plant(results: Path) -> None:
         path = _PLACES[place](results)
@@ -119,7 +119,7 @@ def _instead(place: str, kind: str) -> Attack:
 
 
 def _file(name: str, content: Callable[[], bytes]) -> Attack:
-    """Another file of a job, with the checksum that belongs to it."""
+    """Return an attack that replaces a job's file and updates its checksum."""
     return Attack(lambda results: results_folders.replace(results_folders.job(results), name, content()), name)
 
 
@@ -153,7 +153,7 @@ def _raw(edit: Callable[[dict[str, Any]], object], value: str) -> Attack:
 
 
 def _zipped(piece: bytes, size: int) -> bytes:
-    """So many bytes of repeated pieces, packed without ever being there."""
+    """Return compressed repeated pieces, without ever holding them unpacked."""
     member = gzip.compress(piece * (_MEMBER_BYTES // len(piece)), mtime=0)
     return member * (size // _MEMBER_BYTES)
 
@@ -190,7 +190,7 @@ def _many_rows() -> bytes:
 
 
 def _long_ids() -> bytes:
-    """One id of a megabyte, and 50,000 rows that point at it."""
+    """Return a table with one id of a megabyte and 50,000 rows that refer to it."""
     ids = pa.DictionaryArray.from_arrays(np.zeros(50_000, np.int32), ["q" * (1 << 20)])
     columns = _columns(50_000, query_id=ids)
     # Without the Arrow schema a reader is told of strings, not of a dictionary.
@@ -212,7 +212,7 @@ def _nested_json(depth: int) -> str:
 
 
 def _renamed_hash(field: str, outside: str) -> Attack:
-    """A record that names a file outside, which is there."""
+    """Return an attack whose record names an existing file outside the folder."""
 
     def plant(results: Path) -> None:
         inside = _of_suite({"qrels_sha256": "qrels", "sample_sha256": "samples"}[field])(results)
@@ -246,7 +246,7 @@ def _odd_names(results: Path) -> None:
 
 
 def _published(kind: str) -> Attack:
-    """A folder that calls itself a paper's tables."""
+    """Return an attack that presents the folder as a paper's tables."""
 
     def plant(results: Path) -> None:
         path = results / "published.toml"

@@ -1,4 +1,4 @@
-"""A real ``harness run`` as a child process, and what may and may not have changed around it."""
+"""Runs a real ``harness run`` as a child process and compares its surroundings."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.support.stored_jobs import build_table
 
 @dataclass(frozen=True)
 class Finished:
-    """How a command ended; ``peak_bytes`` is the most memory that it held (resident), 0 where that is not known."""
+    """End of a command; ``peak_bytes`` is its peak resident memory, 0 if unknown."""
 
     code: int
     said: str
@@ -37,7 +37,7 @@ class Finished:
 
     @property
     def complaint(self) -> str:
-        """What it said last; there must be no traceback."""
+        """Return its last line; fail on a traceback."""
         assert "Traceback" not in self.said, self.said
         return self.said.strip().splitlines()[-1] if self.said.strip() else ""
 
@@ -56,7 +56,7 @@ def environment(bench: Bench, **more: str) -> dict[str, str]:
 
 
 def start(bench: Bench, arguments: Sequence[str], **more: str) -> subprocess.Popen[bytes]:
-    """Start a command that says what it says into ``said.txt``."""
+    """Start a command that writes its output to ``said.txt``."""
     with (bench.folder / "said.txt").open("wb") as said:
         return subprocess.Popen(
             arguments, env=environment(bench, **more), stdin=subprocess.DEVNULL, stdout=said, stderr=said
@@ -97,12 +97,12 @@ def run_here(bench: Bench, arguments: Sequence[str], **more: str) -> Finished:
 
 
 def table(results: Path) -> str:
-    """The whole table as text, every figure of it."""
+    """Return the whole table as text."""
     return render(build_table(read_jobs(results), snapshot=prices.snapshot()), "json")
 
 
 def leftovers(bench: Bench) -> list[str]:
-    """Whatever of a run should be gone after it."""
+    """Return leftovers that a run should have removed."""
     found = [path for folder in (bench.results, bench.cache) for path in folder.rglob("*.partial")]
     found += bench.results.rglob(".staging")
     found += (bench.folder / "tmp").iterdir()
@@ -111,13 +111,13 @@ def leftovers(bench: Bench) -> list[str]:
 
 
 def orphans(engine: docker.DockerClient, name: str) -> list[str]:
-    """Containers of systems so called whose harness process is dead."""
+    """Return containers of these systems whose harness process is dead."""
     found = engine.containers.list(all=True, filters={"label": LABEL, "name": f"harness-{name}"}, ignore_removed=True)
     return [each.name for each in found if has_died(each.labels[LABEL])]
 
 
 def files(folder: Path) -> Iterator[tuple[str, str]]:
-    """Everything below a folder, by path: mode, and content or target."""
+    """Return everything below a folder by path: mode, and content or target."""
     for path in sorted(folder.rglob("*")):
         facts = path.lstat()
         if path.is_symlink():
@@ -130,7 +130,7 @@ def files(folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def stored(results: Path) -> dict[str, str]:
-    """Every stored job's folder, and a hash of its files, which must never change."""
+    """Return every stored job's folder with a hash of its files."""
     return {
         str(job.folder.relative_to(results)): json.dumps(dict(files(job.folder))) for job in read_jobs(results)
     } if results.is_dir() else {}  # fmt: skip

@@ -51,7 +51,7 @@ def test_printed_intervals_cover(queries: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("differ", [0.05, 0.2])
-def test_the_one_interval_covers_other_queries_in_fresh_processes(differ: float) -> None:
+def test_combined_interval_covers_other_queries_in_fresh_processes(differ: float) -> None:
     held = coverage.covered_again(REPEATS, 3, 300, 1.0, differ)
     print(held)
     assert all(held[name] >= 0.93 for name in ("mean", "p50", "p95"))
@@ -74,7 +74,7 @@ def test_intervals_of_differences_cover(population: Population, queries: int) ->
     assert 0.90 <= held <= 0.98
 
 
-def test_all_means_have_one_recipe() -> None:
+def test_all_means_use_the_same_interval_method() -> None:
     values = np.random.default_rng(3).choice([-1, -0.5, 0.5, 1, 0], 60)
     of_zero = (values * 0, values)
     worth, times = (
@@ -97,12 +97,12 @@ def test_all_means_have_one_recipe() -> None:
         ([1.0] * 20 + [0.0] * 30, *scipy.stats.binomtest(20, 50).proportion_ci(method="exact")),
     ],
 )
-def test_measures_of_0_or_1_have_the_exact_interval(values: list[float], low: float, high: float) -> None:
+def test_binary_measures_have_the_exact_interval(values: list[float], low: float, high: float) -> None:
     found = evaluate.mean_estimate({f"q{n:02}": value for n, value in enumerate(values)})
     assert (found.low, found.high) == pytest.approx((low, high))
 
 
-def test_no_measure_has_an_interval_of_no_width() -> None:
+def test_no_measure_has_a_zero_width_interval() -> None:
     for value in (0.0, 0.25, 0.5, 1.0):
         for others in range(5):
             found = evaluate.mean_estimate({f"q{n:02}": value if n >= others else 0.75 for n in range(30)})

@@ -84,7 +84,7 @@ def _running(engine: docker.DockerClient, name: str) -> list[Container]:
 
 
 def _hold(engine: docker.DockerClient, name: str) -> None:
-    """Have a job stand still; else it may be over before something befalls the engine."""
+    """Pause a job's container, so that it does not end before the engine fails."""
     for job in _running(engine, name):
         job.pause()
 
@@ -99,7 +99,7 @@ def _goes_on(bench: Bench, command: list[str], engine: docker.DockerClient, name
     assert support.leftovers(bench) == []
 
 
-def test_connections_that_break_in_the_middle_of_a_job(bench: Bench, engine: docker.DockerClient, proxy: Proxy) -> None:
+def test_broken_engine_connection_during_a_job(bench: Bench, engine: docker.DockerClient, proxy: Proxy) -> None:
     bench.plant("cut", service_s=0.3)
     command = support.command(bench, bench.suite(_PROTOCOL, systems=["cut"]))
     child = support.start(bench, command, DOCKER_HOST=proxy.url)
@@ -115,7 +115,7 @@ def test_connections_that_break_in_the_middle_of_a_job(bench: Bench, engine: doc
     _goes_on(bench, command, engine, "cut")
 
 
-def test_an_engine_that_is_restarted_in_the_middle_of_a_job(
+def test_engine_restart_during_a_job(
     bench: Bench, engine: docker.DockerClient, own_engine: tuple[dict[str, str], subprocess.Popen[str]]
 ) -> None:
     reach, holding = own_engine

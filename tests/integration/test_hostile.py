@@ -93,7 +93,7 @@ class Attacked:
 
     @property
     def said(self) -> str:
-        """All that the runs said."""
+        """Return the output of the runs."""
         return "".join(each.said for each in self.finished)
 
     def result(self, attack: str) -> Result:
@@ -102,7 +102,7 @@ class Attacked:
 
 
 def _surroundings(bench: Bench) -> dict[str, str]:
-    """All there is on the bench, but for what this run is to add."""
+    """Return everything on the bench except what this run adds."""
     mine = (
         "said.txt",
         "results/test-suite/hostile",
@@ -135,7 +135,7 @@ class Seen:
 
 @contextmanager
 def _looking(engine: docker.DockerClient, every_s: float) -> Iterator[Seen]:
-    """See how large the engine lets a container's log grow, and what is left of the disk that it lies on."""
+    """Record how large the engine lets a container's log grow, and its free disk space."""
     seen, ended = Seen(), threading.Event()
 
     def look() -> None:
@@ -203,18 +203,18 @@ def _check_outcome(attacked: Attacked, attack: str) -> None:
 
 
 @pytest.mark.parametrize("attack", _DRAWN)
-def test_the_outcome_says_what_happened(attacked: Attacked, attack: str) -> None:
+def test_attack_has_its_outcome(attacked: Attacked, attack: str) -> None:
     _check_outcome(attacked, attack)
 
 
 @pytest.mark.soak
-def test_the_outcome_of_what_was_not_drawn_says_what_happened(tmp_path: Path, engine: docker.DockerClient) -> None:
+def test_remaining_attack_has_its_outcome(tmp_path: Path, engine: docker.DockerClient) -> None:
     attacked = _attack(tmp_path, engine, sorted(_LEFT_OUT))
     for attack in _LEFT_OUT:
         _check_outcome(attacked, attack)
 
 
-def test_every_attack_is_one_line_and_the_run_goes_on_to_its_end(attacked: Attacked) -> None:
+def test_every_attack_is_one_line_and_the_run_finishes(attacked: Attacked) -> None:
     assert attacked.jobs.keys() == {*_DRAWN}, attacked.said
     assert [each.code for each in attacked.finished] == [1, 1]
     assert "Traceback" not in attacked.said and "\x1b" not in attacked.said
@@ -222,13 +222,13 @@ def test_every_attack_is_one_line_and_the_run_goes_on_to_its_end(attacked: Attac
     assert sum(line.startswith("harness: ") for line in attacked.said.splitlines()) == bad
 
 
-def test_nothing_around_the_job_has_changed(attacked: Attacked, engine: docker.DockerClient) -> None:
+def test_attacks_change_nothing_outside_the_job(attacked: Attacked, engine: docker.DockerClient) -> None:
     assert attacked.after == attacked.before
     assert support.leftovers(attacked.bench) == []
     assert support.orphans(engine, "hostile") == []
 
 
-def test_what_is_stored_of_a_job_is_its_four_files_at_most(attacked: Attacked) -> None:
+def test_at_most_four_files_are_stored_per_job(attacked: Attacked) -> None:
     for attack, job in attacked.jobs.items():
         names = {path.name for path in job.folder.iterdir()}
         assert names <= {"result.json", "log.txt.gz", "samples.parquet", "run.trec.gz"}, attack
@@ -236,13 +236,13 @@ def test_what_is_stored_of_a_job_is_its_four_files_at_most(attacked: Attacked) -
         assert sum(path.stat().st_size for path in job.folder.iterdir()) < 2 << 20, attack
 
 
-def test_harness_needs_no_more_memory_than_for_an_honest_image(attacked: Attacked) -> None:
+def test_attacks_do_not_increase_the_memory_of_harness(attacked: Attacked) -> None:
     most = max(each.peak_bytes for each in attacked.finished)
     assert most < 512 << 20
     assert most < attacked.honest.peak_bytes + (64 << 20)
 
 
-def test_a_log_without_end_takes_no_more_disk_than_a_bound(attacked: Attacked) -> None:
+def test_disk_use_of_an_endless_log_is_bounded(attacked: Attacked) -> None:
     if attacked.log_bytes is not None:  # else the engine's folder cannot be seen from here
         assert 1 << 20 < attacked.log_bytes < 32 << 20
     flood = attacked.jobs["flood"]
@@ -250,13 +250,13 @@ def test_a_log_without_end_takes_no_more_disk_than_a_bound(attacked: Attacked) -
     assert (flood.folder / "log.txt.gz").stat().st_size < 1 << 20
 
 
-def test_a_million_pauses_are_not_a_million_looks(attacked: Attacked) -> None:
+def test_canary_runs_are_limited_if_a_job_pauses_endlessly(attacked: Attacked) -> None:
     for attack in ("many_pauses", "same_pause"):
         assert len(attacked.result(attack).canary) <= 4
 
 
 def _all_was_logged(job: StoredJob, size: int, least_s: float) -> None:
-    """The job ended as it would have ended, and its samples say what the writing took: no pipe is quicker than that."""
+    """Check that the job ended normally and that its samples include the time of writing."""
     assert (job.result.outcome, job.result.detail) == (Outcome.OK, None)
     log = _log(job)
     assert f"logged {size} bytes\n".encode() in log, "all of it was written, and the end is kept"
@@ -265,12 +265,12 @@ def _all_was_logged(job: StoredJob, size: int, least_s: float) -> None:
     assert least_s < slowest_s < job.result.wall_s, "what it took is the system's own"
 
 
-def test_a_long_log_costs_time_and_nothing_else(attacked: Attacked) -> None:
+def test_long_log_costs_only_time(attacked: Attacked) -> None:
     _all_was_logged(attacked.jobs["log_of_200_mib"], 200 << 20, 0.02)
 
 
 @pytest.mark.soak
-def test_ten_gib_of_log_cost_time_and_nothing_else(tmp_path: Path, engine: docker.DockerClient) -> None:
+def test_log_of_ten_gib_costs_only_time(tmp_path: Path, engine: docker.DockerClient) -> None:
     bench = _bench(tmp_path)
     honest = support.run(bench, support.command(bench, _suite(bench, ["none"])))
     with _looking(engine, 0.25) as seen:

@@ -115,7 +115,7 @@ _WINDOWS = [
     ("before", "call:harness.jobs.orchestrator:collect"),
     ("after", "call:harness.jobs.orchestrator:collect"),
     ("before", "call:pyarrow.parquet:write_table"),
-    ("after", "call:harness.filesystem:remove"),
+    ("after", "call:harness.filesystem:remove_tree"),
     ("before", "call:harness.analysis.rows:build_rows"),
 ]
 
@@ -147,7 +147,7 @@ def test_a_kill_in_each_narrow_window_loses_nothing(
         ("before", "call:docker.models.containers:Container.remove"),
     ],
 )
-def test_a_container_whose_harness_died_is_removed_by_the_next_run(
+def test_container_of_a_dead_harness_is_removed_by_the_next_run(
     bench: Bench, forks: subprocess.Popen[str], engine: docker.DockerClient, when: str, point: str
 ) -> None:
     bench.plant("dying", service_s=0.005)
@@ -171,7 +171,7 @@ def _own_image(bench: Bench, more: str = "") -> list[str]:
 
 
 @pytest.mark.docker
-def test_what_a_kill_during_a_download_leaves_goes_with_any_next_run(
+def test_leftovers_of_a_killed_download_are_removed_by_the_next_run(
     bench: Bench, forks: subprocess.Popen[str], engine: docker.DockerClient
 ) -> None:
     command = _own_image(bench)
@@ -185,7 +185,7 @@ def test_what_a_kill_during_a_download_leaves_goes_with_any_next_run(
 
 
 @pytest.mark.docker
-def test_a_kill_in_the_middle_of_an_image_build_leaves_nothing(bench: Bench, engine: docker.DockerClient) -> None:
+def test_kill_during_an_image_build_leaves_nothing(bench: Bench, engine: docker.DockerClient) -> None:
     def building() -> list[str]:
         found = engine.containers.list(all=True, ignore_removed=True)
         return [each.id for each in found if "sleep 301" in " ".join(each.attrs["Config"]["Cmd"] or [])]
@@ -229,7 +229,7 @@ base_image.ensure(Engine(), Path(sys.argv[1]))
 
 
 @pytest.mark.slow
-def test_a_kill_while_the_base_is_bootstrapped_leaves_no_process_and_a_folder_that_the_next_run_removes(
+def test_kill_during_bootstrap_leaves_no_process_and_the_next_run_removes_its_folder(
     bench: Bench,
 ) -> None:
     if subprocess.run(["sh", "-c", "unshare --mount true"], capture_output=True, check=False).returncode:

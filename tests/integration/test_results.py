@@ -40,7 +40,7 @@ def _small_disk(place: Path, kib: int) -> Iterator[None]:
         yield
 
 
-def test_a_full_disk_ends_the_run_in_one_line_and_with_room_it_goes_on(bench: Bench) -> None:
+def test_full_disk_ends_the_run_in_one_line_and_the_next_run_continues(bench: Bench) -> None:
     command = support.command(bench, bench.suite(protocol(20, warmup_cap=2)), "--launcher", "fake")
     with _small_disk(bench.results, 200):
         full = support.run_here(bench, command)
@@ -60,7 +60,7 @@ def test_a_full_disk_ends_the_run_in_one_line_and_with_room_it_goes_on(bench: Be
 
 
 @pytest.mark.docker
-def test_what_a_full_disk_does_to_a_job_is_no_fault_of_its_system(bench: Bench, engine: docker.DockerClient) -> None:
+def test_job_failure_on_a_full_disk_is_not_the_systems_fault(bench: Bench, engine: docker.DockerClient) -> None:
     bench.plant("filling", misdeed="some_files", at=3)
     command = support.command(bench, bench.suite(protocol(1, warmup_cap=2), systems=["filling"]))
     with _small_disk(bench.results, 6 << 10):
@@ -75,7 +75,7 @@ def test_what_a_full_disk_does_to_a_job_is_no_fault_of_its_system(bench: Bench, 
     assert support.orphans(engine, "filling") == []
 
 
-def test_a_full_cache_is_one_line_too(bench: Bench) -> None:
+def test_full_cache_is_reported_in_one_line(bench: Bench) -> None:
     command = support.command(bench, bench.suite(protocol(1, warmup_cap=2)), "--launcher", "fake")
     (bench.cache / "process").unlink()
     with _small_disk(bench.cache, 4):
@@ -85,7 +85,7 @@ def test_a_full_cache_is_one_line_too(bench: Bench) -> None:
         assert support.leftovers(bench) == []
 
 
-def test_a_results_folder_that_is_read_only_is_one_line_and_loses_nothing(bench: Bench) -> None:
+def test_read_only_results_folder_is_one_line_and_loses_nothing(bench: Bench) -> None:
     command = support.command(bench, bench.suite(protocol(2, warmup_cap=2)), "--launcher", "fake")
     assert support.run_here(bench, command).code == 0
     before = dict(support.files(bench.results))
@@ -102,7 +102,7 @@ def test_a_results_folder_that_is_read_only_is_one_line_and_loses_nothing(bench:
 
 
 @pytest.mark.slow
-def test_a_second_run_on_the_same_results_refuses_and_the_first_goes_on(bench: Bench) -> None:
+def test_second_run_on_the_same_results_is_refused_and_the_first_continues(bench: Bench) -> None:
     bench.plant("slow", service_s=0.4)
     command = support.command(bench, bench.suite(protocol(2, warmup_cap=2), systems=["slow"]), "--launcher", "process")
     with (bench.folder / "first.txt").open("wb") as said:

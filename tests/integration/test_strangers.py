@@ -1,4 +1,4 @@
-"""Folders of strangers: each ends in a line that names the file, within bounds of memory and time."""
+"""Malformed results folders end in a line naming the file, within memory and time limits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from tests.support.chance import chance
 _MORE_BYTES = 1 << 30
 _LIMIT_S = 120
 _PRELOADED = (
-    "harness.cli",
+    "harness.cli.report",
+    "harness.cli.export",
     "harness.analysis.rows",
     "harness.report.verify",
     "harness.evaluation.frechet",
@@ -41,7 +42,7 @@ pytestmark = pytest.mark.slow
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended; ``code`` is below 0 for a signal, ``None`` where it had to be killed."""
+    """End of a command; ``code`` is negative for a signal and ``None`` if it was killed."""
 
     code: int | None
     said: str
@@ -86,17 +87,17 @@ def commands() -> Commands:
 
 @pytest.fixture
 def handed(results: Path) -> Iterator[Path]:
-    """A results folder; pytest could not remove one of 3,000 levels."""
+    """Return a results folder; pytest could not remove one of 3,000 levels."""
     yield results
     filesystem.remove_tree(results)
 
 
-def test_there_are_enough() -> None:
+def test_there_are_more_than_56_attacks() -> None:
     assert len(ATTACKS) > 56
 
 
 def _wrong(ended: Ended, codes: tuple[int, ...], named: str) -> Iterator[str]:
-    """What is wrong with how a command ended."""
+    """Yield the faults of a command's end."""
     if ended.code not in codes:
         yield f"exit code {ended.code}, not in {codes}"
     if "Traceback" in ended.said or "Error" in ended.said:
@@ -123,11 +124,11 @@ def _check(handed: Path, commands: Commands, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", _DRAWN)
-def test_a_strangers_folder_ends_in_a_line_that_names_the_file(handed: Path, commands: Commands, name: str) -> None:
+def test_malformed_folder_ends_in_a_line_naming_the_file(handed: Path, commands: Commands, name: str) -> None:
     _check(handed, commands, name)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("name", _LEFT_OUT)
-def test_what_was_not_drawn_ends_so_too(handed: Path, commands: Commands, name: str) -> None:
+def test_remaining_malformed_folders_end_in_a_line_naming_the_file(handed: Path, commands: Commands, name: str) -> None:
     _check(handed, commands, name)

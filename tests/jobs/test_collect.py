@@ -1,4 +1,4 @@
-"""A job is judged by how it was seen to end, then by what it left; and nothing that it leaves can harm us."""
+"""A job is judged by its observed end, then by its files, which can do no harm."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def line(trial: int, query_id: str, **change: Any) -> dict[str, Any]:
 
 
 class Left:
-    """A job folder as a job left it: well, unless a test says otherwise."""
+    """A job's folder after its end: complete, unless a test changes it."""
 
     def __init__(self, folder: Path) -> None:
         self.job = LaunchRequest(SPEC, PREPARED, folder, folder, folder)
@@ -82,7 +82,7 @@ def left(tmp_path: Path) -> Left:
     return Left(tmp_path)
 
 
-def test_a_good_job_is_ok(left: Left) -> None:
+def test_complete_job_is_ok(left: Left) -> None:
     collected = left.collect()
     assert (collected.outcome, collected.detail) == (Outcome.OK, None)
     assert collected.trials_finished(2) == 2
@@ -92,12 +92,12 @@ def test_a_good_job_is_ok(left: Left) -> None:
     assert (collected.run("bm25") or b"").decode().splitlines() == lines
 
 
-def test_first_answers_of_held_out_warm_up_queries_are_in_the_run(left: Left) -> None:
+def test_run_holds_the_first_answers_of_held_out_warm_up_queries(left: Left) -> None:
     lines = (left.collect().run("bm25", {"w0"}) or b"").decode().splitlines()
     assert [line.split()[0] for line in lines] == ["q0", "q0", "q1", "q1", "w0", "w0"]
 
 
-def test_what_the_kernel_saw_outranks_all_else(left: Left) -> None:
+def test_kernel_evidence_outranks_all_other_evidence(left: Left) -> None:
     late = StopReason(Outcome.TIMEOUT, "too late")
     said = "the kernel killed one of its processes at the memory limit of 1024 MiB"
     left.ends(Outcome.OOM, said, replace(ENDED, oom_killed=True))
@@ -107,14 +107,14 @@ def test_what_the_kernel_saw_outranks_all_else(left: Left) -> None:
     left.ends(Outcome.OOM, said, replace(ENDED, oom_kills=None, stopped=late))
 
 
-def test_why_we_stopped_it_outranks_what_it_says(left: Left) -> None:
+def test_stop_reason_outranks_the_jobs_own_report(left: Left) -> None:
     left.ends(
         Outcome.TIMEOUT, "too late", replace(ENDED, exit_code=137, stopped=StopReason(Outcome.TIMEOUT, "too late"))
     )
 
 
 def trace(anon_mib: int, faults_per_s: float, seconds: int = 60) -> LaunchEnd:
-    """A job that was stopped after so long, with as much anonymous memory and so many major faults all the time."""
+    """Describe a stopped job with constant anonymous memory and a constant rate of major faults."""
     times = [second * 1_000_000_000 for second in range(seconds)]
     anon = tuple((t_ns, anon_mib << 20) for t_ns in times)
     readings = tuple(CounterReading(t_ns, major_faults=int(faults_per_s * t_ns / 1e9)) for t_ns in times)
@@ -123,7 +123,7 @@ def trace(anon_mib: int, faults_per_s: float, seconds: int = 60) -> LaunchEnd:
     return replace(ENDED, exit_code=137, stopped=late, memory=memory, counters=CounterTrace(readings))
 
 
-def test_what_reads_its_memory_from_disk_until_it_is_stopped_is_out_of_memory(left: Left) -> None:
+def test_job_stopped_while_thrashing_is_oom(left: Left) -> None:
     said = (
         "load took more than 60 s at the memory limit: 900 of 1024 MiB were anonymous, and the rest was read from "
         "disk over and over (50 major faults a second)"
@@ -142,11 +142,11 @@ def test_what_reads_its_memory_from_disk_until_it_is_stopped_is_out_of_memory(le
         replace(trace(900, 50), memory=replace(trace(900, 50).memory, peak_cgroup_bytes=None)),  # no limit in force
     ],
 )
-def test_other_time_outs_stay_what_they_are(left: Left, ended: LaunchEnd) -> None:
+def test_timeout_without_thrashing_stays_a_timeout(left: Left, ended: LaunchEnd) -> None:
     left.ends(Outcome.TIMEOUT, "load took more than 60 s", ended)
 
 
-def test_a_job_that_left_no_measurement_crashed_with_its_last_words(left: Left) -> None:
+def test_job_without_a_measurement_is_a_crash_with_its_last_output(left: Left) -> None:
     left.measurement.unlink()
     detail = "ended with exit code 139: it left no measurement; its last words: last words"
     collected = left.ends(Outcome.CRASH, detail, replace(ENDED, exit_code=139))
@@ -155,13 +155,13 @@ def test_a_job_that_left_no_measurement_crashed_with_its_last_words(left: Left) 
     left.ends(Outcome.CRASH, r"\x1b[31m", replace(ENDED, log=b"\x1b[31m\xff" + b"x" * 1_000))
 
 
-def test_a_java_heap_that_ran_out_is_oom_though_nothing_was_killed(left: Left) -> None:
+def test_full_java_heap_is_oom_without_a_kill(left: Left) -> None:
     left.measurement.unlink()
     log = b"Terminating due to java.lang.OutOfMemoryError: Java heap space\n"
     left.ends(Outcome.OOM, "the Java heap ran out; its last words: Term", replace(ENDED, exit_code=3, log=log))
 
 
-def test_an_outcome_that_the_job_reports_itself_is_taken(left: Left) -> None:
+def test_outcome_reported_by_the_job_is_accepted(left: Left) -> None:
     left.measured(replace(MEASURED, outcome=Outcome.OOM, detail="JavaException: java.lang.OutOfMemoryError"))
     left.ends(Outcome.OOM, "OutOfMemoryError", replace(ENDED, exit_code=1))
     left.measured(replace(MEASURED, outcome=Outcome.CRASH, detail="a\n\x1b[2Jb" + "x" * 10_000))
@@ -171,12 +171,12 @@ def test_an_outcome_that_the_job_reports_itself_is_taken(left: Left) -> None:
 
 
 @pytest.mark.parametrize("outcome", [Outcome.TIMEOUT, Outcome.NOT_APPLICABLE, Outcome.INTERRUPTED])
-def test_an_outcome_that_only_the_host_can_know_is_not_taken(left: Left, outcome: Outcome) -> None:
+def test_outcome_only_the_host_can_know_is_not_accepted_from_the_job(left: Left, outcome: Outcome) -> None:
     left.measured(replace(MEASURED, outcome=outcome))
     left.ends(Outcome.BAD_OUTPUT, "which is not its to say")
 
 
-def test_a_measurement_that_lies_about_its_envelope_is_seen_through(left: Left) -> None:
+def test_false_envelope_claim_is_an_envelope_mismatch(left: Left) -> None:
     left.measured(replace(MEASURED, effective=replace(SEEN, memory_bytes=2 << 30)))
     left.ends(Outcome.ENVELOPE_MISMATCH, "memory limit 2147483648 bytes, asked for 1073741824")
     left.measured(replace(MEASURED, effective=replace(SEEN, threads={"lib\x1b\n": 56})))
@@ -190,18 +190,18 @@ def test_a_measurement_that_lies_about_its_envelope_is_seen_through(left: Left) 
     left.ends(Outcome.BAD_OUTPUT, "does not say what limits it ran under")
 
 
-def test_a_measurement_followed_by_a_failure_is_a_crash(left: Left) -> None:
+def test_failure_after_the_measurement_is_a_crash(left: Left) -> None:
     left.ends(Outcome.CRASH, "exit code 3 after a complete measurement; its last words", replace(ENDED, exit_code=3))
 
 
 @pytest.mark.parametrize("load_s", [None, -1.0])
-def test_a_load_time_that_is_none_is_bad_output(left: Left, load_s: float | None) -> None:
+def test_invalid_load_time_is_bad_output(left: Left, load_s: float | None) -> None:
     left.measured(replace(MEASURED, load_s=load_s))
     left.ends(Outcome.BAD_OUTPUT, f"the image says it took {load_s} s to search")
 
 
 @pytest.mark.parametrize("change", [{"peak_cgroup_bytes": -1}, {"compiled_s": -1.0}, {"load_s": -1.0}])
-def test_what_no_reader_of_results_would_take_is_not_kept(left: Left, change: dict[str, Any]) -> None:
+def test_measurement_with_negative_values_is_not_stored(left: Left, change: dict[str, Any]) -> None:
     left.measured(replace(MEASURED, **change))
     assert left.ends(Outcome.BAD_OUTPUT, "the image says ").measurement is None
 
@@ -222,12 +222,12 @@ WRONG = {
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_a_measurement_that_makes_no_sense_is_a_crash_and_harms_nobody(left: Left, wrong: str) -> None:
+def test_malformed_measurement_is_a_crash_and_does_no_harm(left: Left, wrong: str) -> None:
     left.measurement.write_bytes(WRONG[wrong])
     assert left.ends(Outcome.CRASH, "its measurement.json is wrong").measurement is None
 
 
-def test_keys_that_we_do_not_know_are_passed_over(left: Left) -> None:
+def test_unknown_keys_are_ignored(left: Left) -> None:
     left.measured({**json.loads(to_json(MEASURED)), "surprise": [1, 2, 3]})
     left.wrote(*(line(trial, query_id, surprise={}) for trial, query_id in TURNS))
     assert left.collect().outcome is Outcome.OK
@@ -247,19 +247,19 @@ def test_only_regular_files_are_read(left: Left, kind: str) -> None:
     left.ends(Outcome.CRASH, "it left no measurement")
 
 
-def test_samples_without_end_are_not_read_to_their_end(left: Left) -> None:
+def test_endless_samples_are_read_up_to_a_limit(left: Left) -> None:
     with left.samples.open("r+b") as file:
         file.truncate(1 << 40)
     assert len(left.ends(Outcome.BAD_OUTPUT, "samples.jsonl: line 6 has more than").samples) == 5
 
 
-def test_a_last_line_that_a_kill_cut_off_is_no_sample(left: Left) -> None:
+def test_truncated_last_line_is_ignored_after_a_kill(left: Left) -> None:
     left.samples.write_bytes(left.samples.read_bytes()[:-10])
     assert len(left.ends(Outcome.BAD_OUTPUT, "its last line is cut off").samples) == 4
     assert len(left.ends(Outcome.OOM, "kernel", replace(ENDED, oom_killed=True)).samples) == 4
 
 
-def test_missing_doubled_and_uncalled_for_samples_are_named(left: Left) -> None:
+def test_missing_duplicate_and_unexpected_samples_are_named(left: Left) -> None:
     lines = [line(trial, query_id) for trial, query_id in TURNS]
     left.wrote(*lines[:-1])
     assert left.ends(Outcome.BAD_OUTPUT, "1 of 5 samples are missing").trials_finished(2) == 1
@@ -298,7 +298,7 @@ WRONG_LINES: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("wrong", WRONG_LINES)
-def test_a_wrong_sample_is_named_and_those_before_it_are_kept(left: Left, wrong: str) -> None:
+def test_wrong_sample_is_named_and_earlier_ones_are_kept(left: Left, wrong: str) -> None:
     bad, said = WRONG_LINES[wrong]
     left.wrote(line(-1, "w0"), bad, line(0, "q1"))
     collected = left.ends(Outcome.BAD_OUTPUT, "samples.jsonl: line 2: ")
@@ -307,12 +307,12 @@ def test_a_wrong_sample_is_named_and_those_before_it_are_kept(left: Left, wrong:
 
 
 @pytest.mark.parametrize("content", [b"{\n", b"\xff\xfe\n", b"[" * 4_000 + b"\n", b"9" * 5000 + b"\n"])
-def test_a_line_that_is_no_json_is_named(left: Left, content: bytes) -> None:
+def test_malformed_json_line_is_named(left: Left, content: bytes) -> None:
     left.samples.write_bytes(content)
     left.ends(Outcome.BAD_OUTPUT, "samples.jsonl: line 1: ")
 
 
-def test_stages_are_columns_and_nonsense_among_them_is_not(left: Left) -> None:
+def test_valid_stages_are_columns_and_invalid_ones_are_not(left: Left) -> None:
     stages = {"encode": 3, "a b": 1, "X" * 41: 1, "x" * 64: 1, ".x": 1, "bm25.a b": 1, "late": -1, "half": 0.5}
     left.wrote(*(line(trial, query_id, stages_ns=stages if trial == 0 else {}) for trial, query_id in TURNS))
     table = left.collect().table()
@@ -323,7 +323,7 @@ def test_stages_are_columns_and_nonsense_among_them_is_not(left: Left) -> None:
     assert table.column("query_id").to_pylist() == [query_id for _, query_id in TURNS], "in the order of measuring"
 
 
-def test_a_system_within_another_is_a_stage_and_has_stages(left: Left) -> None:
+def test_component_system_is_a_stage_with_stages(left: Left) -> None:
     stages = {"colbertv2-m": 3, "colbertv2-m.encode": 1, "e5.v2": 1, "e5.v2.encode": 1, "fuse": 1}
     left.wrote(*(line(trial, query_id, stages_ns=stages) for trial, query_id in TURNS))
     table = left.collect().table()
@@ -337,7 +337,7 @@ def test_unknown_documents_are_bad_output(left: Left) -> None:
     assert collected.detail == "1 document ids that the corpus does not have, such as 'd2'"
 
 
-def test_rankings_that_differ_between_trials_are_counted_and_scores_may(left: Left) -> None:
+def test_differing_rankings_are_counted_and_differing_scores_are_not(left: Left) -> None:
     lines = [line(trial, query_id) for trial, query_id in TURNS]
     lines[3]["hits"] = [["d2", 2.0], ["d1", 1.0]]
     lines[4]["hits"] = [["d1", 9.0], ["d2", 1.0]]
@@ -348,19 +348,19 @@ def test_rankings_that_differ_between_trials_are_counted_and_scores_may(left: Le
     assert left.collect().ranking_disagreements() is None, "one trial agrees with nothing"
 
 
-def test_fewer_hits_are_good_where_the_system_may_return_fewer(left: Left) -> None:
+def test_fewer_hits_are_accepted_if_the_system_may_return_fewer(left: Left) -> None:
     left.job = replace(left.job, spec=replace(SPEC, fewer_hits_ok=True))
     left.wrote(*(line(trial, query_id, hits=[]) for trial, query_id in TURNS))
     collected = left.collect()
     assert collected.outcome is Outcome.OK and collected.run("bm25") == b""
 
 
-def test_times_that_do_not_fit_into_what_passed_are_refused(left: Left) -> None:
+def test_times_longer_than_the_elapsed_time_are_refused(left: Left) -> None:
     left.ends(Outcome.BAD_OUTPUT, "the image says it worked", replace(ENDED, wall_s=0.1))
 
 
-def test_killed_at_the_limit_is_oom_though_nobody_saw_the_kill(left: Left) -> None:
-    """As an old engine on cgroup v2 leaves it: no flag, and the counter went with the cgroup."""
+def test_kill_at_the_memory_limit_is_oom_without_a_kill_record(left: Left) -> None:
+    """An old engine on cgroup v2 sets no flag, and the counter is removed with the cgroup."""
     at_limit = MemoryTrace(peak_cgroup_bytes=left.job.spec.envelope.memory_bytes)
     left.ends(Outcome.OOM, "killed (exit code 137)", replace(ENDED, exit_code=137, memory=at_limit))
     below = MemoryTrace(peak_cgroup_bytes=left.job.spec.envelope.memory_bytes // 2)
@@ -379,7 +379,7 @@ def test_endless_stages_and_samples_are_bad_output(left: Left) -> None:
     left.ends(Outcome.BAD_OUTPUT, "more than 16 stages")
 
 
-def test_gpus_are_summed_over_the_trials_that_the_job_names(left: Left) -> None:
+def test_gpu_figures_are_summed_over_the_jobs_trials(left: Left) -> None:
     left.measured(replace(MEASURED, phases=(Phase("trial-0", 10, 20),)))
     moments = tuple(GpuMoment(t_ns, GpuReading(1980, ()), t_ns * 1000, ForeignProcesses(0, 0)) for t_ns in (10, 15, 20))
     found = left.collect(replace(ENDED, gpus=GpuTrace(ForeignProcesses(0, 0), moments))).gpu

@@ -1,4 +1,4 @@
-"""Vectors come out of an index build as they went in, once, and nothing is believed of what an image has written."""
+"""Vectors survive an index build unchanged, and files of an image are checked."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def vector(text: str) -> list[float]:
 
 
 def write_index(folder: Path, ids: list[str], vectors: Any, **facts: object) -> None:
-    """An index as the engine ``dense`` keeps it."""
+    """Write an index in the format of the engine ``dense``."""
     (folder / "ids.bin").write_bytes("".join(ids).encode())
     np.save(folder / "ids.npy", np.cumsum([len(each.encode()) for each in ids], dtype=np.int64))
     (folder / "vectors.f32").write_bytes(np.asarray(vectors, dtype="<f4").tobytes())
@@ -45,7 +45,7 @@ def write_index(folder: Path, ids: list[str], vectors: Any, **facts: object) -> 
 
 
 class Encoder(FakeLauncher):
-    """Builds an index of what a text is long."""
+    """Builds an index whose vectors encode the length of a text."""
 
     def launch(self, job: LaunchRequest, progress: Progress) -> LaunchEnd:
         ended = super().launch(job, progress)
@@ -73,7 +73,7 @@ def wanted(bench: Bench, *ids: str) -> TextSet:
     return TextSet("tiny", corpus, "document", frozenset(ids) if ids else None)
 
 
-def test_vectors_are_kept_once_and_added_to(bench: Bench, workshop: EncodingSetup, launcher: Encoder) -> None:
+def test_vectors_are_stored_once_and_extended(bench: Bench, workshop: EncodingSetup, launcher: Encoder) -> None:
     def into(made: Embeddings) -> Path:
         return embeddings.embeddings_path(bench.results, made)
 
@@ -94,13 +94,13 @@ def test_vectors_are_kept_once_and_added_to(bench: Bench, workshop: EncodingSetu
     assert embeddings.find_embeddings(bench.results, "query", every.found.source) == ()
 
 
-def test_an_id_that_no_text_has_is_refused(bench: Bench, workshop: EncodingSetup) -> None:
+def test_id_without_a_text_is_refused(bench: Bench, workshop: EncodingSetup) -> None:
     with pytest.raises(UsageError, match=r"1 ids are of no text in it, e\.g\. 'no'"):
         encode.encode(SYSTEM, wanted(bench, "d1", "no"), lambda _: bench.folder / "file", workshop)
     assert not (bench.folder / "file").exists()
 
 
-def test_a_file_of_something_else_is_not_overwritten(bench: Bench, workshop: EncodingSetup) -> None:
+def test_other_file_is_not_overwritten(bench: Bench, workshop: EncodingSetup) -> None:
     other = Embeddings(("a",), np.ones((1, 3), dtype=np.float32), "minilm", "d" * 64, "document", "s")
     embeddings.write(bench.folder / "file", other)
     with pytest.raises(FileError, match="holds vectors of checkpoint_sha256"):
@@ -125,13 +125,13 @@ def test_engines_without_an_encoder_are_refused(name: str, why: str) -> None:
         encode.check_exact_index(catalog.system(name))
 
 
-def test_a_text_with_half_a_character_is_one_with_a_mark_in_its_place(bench: Bench) -> None:
+def test_lone_surrogate_in_a_text_is_replaced(bench: Bench) -> None:
     odd = {"q1": "half \ud800 é"}
     corpus = encode.texts_of(odd, bench.cache)
     assert dict(corpus.texts(odd)) == {"q1": "half ? é"} and corpus.sha256 == sha256_of_texts(odd)
 
 
-def test_an_approximate_index_and_a_system_without_queries_are_refused() -> None:
+def test_approximate_index_and_system_without_queries_are_refused() -> None:
     approximate = SYSTEM.model_copy(update={"build_params": {**SYSTEM.build_params, "index": "hnsw"}})
     with pytest.raises(UsageError, match="an index 'hnsw', which changes them"):
         encode.check_exact_index(approximate)
@@ -139,7 +139,7 @@ def test_an_approximate_index_and_a_system_without_queries_are_refused() -> None
         encode.as_documents(SYSTEM.model_copy(update={"search_params": {}}))
 
 
-def test_needed_are_hits_to_a_depth_those_that_are_not_judged_and_all_that_are() -> None:
+def test_needed_documents_are_top_hits_and_all_judged_documents() -> None:
     runs = JudgedRuns("d", {"q": ""}, {"q": {"a": 1, "far": 0}, "p": {"x": 1}}, {"s": Run({"q": tuple("abcde")}, ())})
     assert encode.needed([runs], 2) == {"a", "b", "c", "far"}
 
@@ -162,7 +162,7 @@ def _nan(folder: Path) -> None:
         (lambda folder: _linked(folder / "vectors.f32"), "no vectors can be read"),
     ],
 )
-def test_an_index_that_is_none_is_refused(tmp_path: Path, mischief: Callable[[Path], object], why: str) -> None:
+def test_malformed_index_is_refused(tmp_path: Path, mischief: Callable[[Path], object], why: str) -> None:
     write_index(tmp_path, ["a", "é"], [[1, 2], [3, 4]])
     ids, vectors = encode.read_flat_index(tmp_path).take(None)
     assert ids == ("a", "é") and vectors.tolist() == [[1, 2], [3, 4]]
@@ -190,7 +190,7 @@ def harness(bench: Bench, launcher: Encoder, monkeypatch: pytest.MonkeyPatch) ->
     return call
 
 
-def test_from_a_run_to_its_distances(bench: Bench, harness: Callable[..., Result]) -> None:
+def test_run_is_embedded_and_its_distances_are_printed(bench: Bench, harness: Callable[..., Result]) -> None:
     bench.run(FakeLauncher(), bench.suite())
     before = harness("frechet", "results")
     assert before.exit_code == 2
@@ -216,7 +216,7 @@ def test_from_a_run_to_its_distances(bench: Bench, harness: Callable[..., Result
     assert other.exit_code == 2 and "no vectors by 'other'" in other.output
 
 
-def test_what_one_sample_lacks_keeps_no_other_from_its_table(bench: Bench, harness: Callable[..., Result]) -> None:
+def test_missing_vectors_of_a_dataset_do_not_hide_other_tables(bench: Bench, harness: Callable[..., Result]) -> None:
     write_dataset(bench.folder / "other", queries=3)
     (bench.folder / "other" / "corpus.jsonl").write_text('{"_id": "d0", "text": "a"}\n' * 1)
     (bench.folder / "other" / "qrels.trec").write_text("q0 0 d0 1\n")
@@ -235,9 +235,7 @@ def test_embed_takes_the_queries_of_a_file(bench: Bench, harness: Callable[..., 
     assert "6 query vectors" in harness("embed", "minilm", "./tiny", "--role", "query").stdout
 
 
-def test_vectors_of_queries_are_known_to_be_of_the_texts_that_leakage_reads(
-    bench: Bench, harness: Callable[..., Result]
-) -> None:
+def test_query_vectors_match_the_texts_that_leakage_reads(bench: Bench, harness: Callable[..., Result]) -> None:
     bench.run(FakeLauncher(), bench.suite())
     (bench.folder / "training.tsv").write_text("t1\twhere is the river?\nt2\thalf é\n")
     judged = "".join(f"q{n}\twhere is the {topic}\n" for n, topic in enumerate(TOPICS[:4]))
@@ -261,13 +259,15 @@ def test_vectors_of_queries_are_known_to_be_of_the_texts_that_leakage_reads(
         (("minilm", "./tiny", "--results", "nothing"), "no results here"),
     ],
 )
-def test_what_cannot_be_is_one_line(harness: Callable[..., Result], arguments: tuple[str, ...], why: str) -> None:
+def test_invalid_arguments_are_reported_in_one_line(
+    harness: Callable[..., Result], arguments: tuple[str, ...], why: str
+) -> None:
     done = harness("embed", *arguments)
     assert done.exit_code == 2 and why in done.output and len(done.output.splitlines()) == 1
 
 
-def test_what_the_engine_itself_writes_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its own modules, of which none needs more than numpy for an exact index."""
+def test_index_written_by_the_engine_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Use the engine's own modules: an exact index needs only numpy."""
     for folder in ("shared", "dense"):
         monkeypatch.syspath_prepend(catalog.images_dir() / folder)
     doc_ids, built_with, faiss_index = map(

@@ -1,4 +1,4 @@
-"""What a job ran on is read from the host, and what is not there is None."""
+"""The environment of a job is read from the host; missing facts are None."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_this_host_is_described(monkeypatch: pytest.MonkeyPatch) -> None:
     assert environment.read(None).docker_version is None
 
 
-def test_a_processor_without_a_name_is_called_by_its_architecture(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unnamed_processor_is_named_by_its_architecture(monkeypatch: pytest.MonkeyPatch) -> None:
     cpuinfo = "processor\t: 0\nmodel name\t: A CPU @ 3 GHz \nprocessor\t: 1\nmodel name\t: A CPU @ 3 GHz\n"
     monkeypatch.setattr(Path, "read_text", lambda *_, **__: cpuinfo)
     assert environment.cpu_model() == "A CPU @ 3 GHz"
@@ -50,7 +50,7 @@ def test_a_processor_without_a_name_is_called_by_its_architecture(monkeypatch: p
         ("0xc0", "0xd0c", f"{platform.machine()} (implementer 0xc0, part 0xd0c)"),
     ],
 )
-def test_two_arm_processors_are_not_called_the_same(
+def test_different_arm_processors_have_different_names(
     monkeypatch: pytest.MonkeyPatch, implementer: str, part: str, name: str
 ) -> None:
     one = f"processor\t: 0\nCPU implementer\t: {implementer}\nCPU variant\t: 0x3\nCPU part\t: {part}\n\n"
@@ -58,7 +58,7 @@ def test_two_arm_processors_are_not_called_the_same(
     assert environment.cpu_model() == name
 
 
-def test_a_changed_checkout_is_dirty_and_a_package_has_no_commit(
+def test_modified_checkout_is_dirty_and_a_package_has_no_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     package = tmp_path / "harness" / "__init__.py"

@@ -1,4 +1,4 @@
-"""What a machine of EC2 knows of itself."""
+"""Tests of the facts that an EC2 instance reports about itself."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[imds.Metadata]:
         yield running
 
 
-def test_an_instance_knows_itself_and_names_no_account(service: imds.Metadata) -> None:
+def test_instance_is_described_without_its_account(service: imds.Metadata) -> None:
     expected = Ec2Instance(
         "i-0123456789abcdef0", "c7g.large", f"{server.REGION}a", "ami-0123456789abcdef0", "on-demand"
     )
@@ -38,7 +38,7 @@ def test_an_instance_knows_itself_and_names_no_account(service: imds.Metadata) -
     assert not [path for path in service.asked if "iam" in path or "identity" in path]
 
 
-def test_metadata_is_asked_for_on_ec2_alone(
+def test_metadata_is_requested_on_ec2_only(
     service: imds.Metadata, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.delenv(ENDPOINT)
@@ -53,13 +53,15 @@ def test_metadata_is_asked_for_on_ec2_alone(
 
 
 @pytest.mark.parametrize("endpoint", ["http://127.0.0.1:1", "file:///etc", "nonsense"])
-def test_a_service_that_does_not_answer_is_none(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_is_none_if_the_metadata_service_does_not_answer(
+    endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("AWS_EC2_METADATA_DISABLED", raising=False)
     monkeypatch.setenv(ENDPOINT, endpoint)
     assert environment.ec2_instance() is None and environment.spot_notice() is None
 
 
-def test_nonsense_is_not_taken_for_an_answer(service: imds.Metadata) -> None:
+def test_malformed_metadata_is_ignored(service: imds.Metadata) -> None:
     service.paths["ami-id"] = "<html>\x1b[2J"
     found = environment.ec2_instance()
     assert found and found.ami_id is None
@@ -67,7 +69,7 @@ def test_nonsense_is_not_taken_for_an_answer(service: imds.Metadata) -> None:
     assert environment.ec2_instance() is None
 
 
-def test_a_spot_notice_is_read(service: imds.Metadata) -> None:
+def test_spot_interruption_notice_is_read(service: imds.Metadata) -> None:
     assert environment.spot_notice() is None
     service.announce(time="2026-05-05T10:00:00Z")
     assert environment.spot_notice() == "terminate at 2026-05-05T10:00:00Z"

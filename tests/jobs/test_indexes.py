@@ -1,4 +1,4 @@
-"""An index is whole or absent, and what it cost stands beside it."""
+"""An index is complete or absent, and its cost is stored beside it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def left(bench: Bench) -> list[str]:
     return sorted(path.name for path in (bench.cache / "indexes").glob("*"))
 
 
-def test_an_index_is_found_once_it_is_built(bench: Bench) -> None:
+def test_built_index_is_found(bench: Bench) -> None:
     assert indexes.find(bench.cache, "key") is None
     built = build(bench, FakeLauncher())
     assert indexes.find(bench.cache, "key") == built
@@ -71,7 +71,7 @@ def test_an_index_is_found_once_it_is_built(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("outcome", [Outcome.CRASH, Outcome.OOM, Outcome.TIMEOUT])
-def test_a_build_that_fails_leaves_nothing(bench: Bench, outcome: Outcome) -> None:
+def test_failed_build_leaves_nothing(bench: Bench, outcome: Outcome) -> None:
     with pytest.raises(JobError, match=r"^index build: ") as caught:
         build(bench, FakeLauncher(lambda _: outcome))
     assert caught.value.outcome is outcome
@@ -79,7 +79,7 @@ def test_a_build_that_fails_leaves_nothing(bench: Bench, outcome: Outcome) -> No
 
 
 class Full(FakeLauncher):
-    """Builds end as ``outcome`` says, with the words of a full disk in their log."""
+    """Ends builds with ``outcome`` and a full-disk error in their log."""
 
     def __init__(self, outcome: Outcome, words: bytes) -> None:
         super().__init__(lambda _: outcome)
@@ -89,9 +89,7 @@ class Full(FakeLauncher):
         return replace(super().launch(job, progress), log=self.words)
 
 
-def test_a_build_that_fails_on_a_full_disk_says_nothing_of_the_system(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_build_failure_on_a_full_disk_is_not_the_systems_fault(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     words = b"java.io.IOException: No space left on device\n"
     free = {"bytes": 9 << 20}  # what Lucene gave back when it failed
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free["bytes"]))
@@ -105,7 +103,7 @@ def test_a_build_that_fails_on_a_full_disk_says_nothing_of_the_system(
     assert left(bench) == []
 
 
-def test_no_index_is_believed_that_was_built_on_a_full_disk(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_index_built_on_a_full_disk_is_discarded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     free = {"bytes": 1 << 40}
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free["bytes"]))
     with pytest.raises(StoreError, match="the disk is full"):
@@ -117,7 +115,7 @@ def test_no_index_is_believed_that_was_built_on_a_full_disk(bench: Bench, monkey
 
 
 def sparse(folder: Path) -> None:
-    """As long as eight million files of a MiB, and no block of the disk."""
+    """Write a sparse file as long as eight million files of 1 MiB."""
     with (folder / "hole").open("wb") as file:
         file.truncate(1 << 43)
 
@@ -136,7 +134,7 @@ def empty(folder: Path) -> None:
         (lambda folder: os.mkfifo(folder / "pipe"), "'pipe' is no regular file"),
     ],
 )
-def test_an_index_that_leads_out_of_itself_or_is_empty_is_refused(
+def test_index_is_refused_if_empty_or_linked_outside(
     bench: Bench, mischief: Callable[[Path], object], said: str
 ) -> None:
     with pytest.raises(JobError, match=said) as caught:
@@ -145,7 +143,7 @@ def test_an_index_that_leads_out_of_itself_or_is_empty_is_refused(
     assert left(bench) == []
 
 
-def test_a_cached_index_lends_nobody_its_owners_rights(bench: Bench) -> None:
+def test_cached_index_has_no_setuid_or_setgid_files(bench: Bench) -> None:
     def borrow(folder: Path) -> None:
         (folder / "shell").write_text("#!/bin/sh\n")
         (folder / "shell").chmod(0o6755)
@@ -156,7 +154,7 @@ def test_a_cached_index_lends_nobody_its_owners_rights(bench: Bench) -> None:
     assert [(made / name).stat().st_mode & 0o7777 for name in ("shell", "part")] == [0o755, 0o755]
 
 
-def test_an_index_that_is_not_hashed_in_time_is_a_timeout(tmp_path: Path) -> None:
+def test_slow_index_hash_is_a_timeout(tmp_path: Path) -> None:
     with (tmp_path / "hole").open("wb") as file:
         file.truncate(1 << 43)
     with pytest.raises(JobError, match="hashing what it made took longer than") as caught:
@@ -164,7 +162,7 @@ def test_an_index_that_is_not_hashed_in_time_is_a_timeout(tmp_path: Path) -> Non
     assert caught.value.outcome is Outcome.TIMEOUT
 
 
-def test_the_hash_names_content_and_places(bench: Bench) -> None:
+def test_hash_covers_content_and_paths(bench: Bench) -> None:
     plain = build(bench, FakeLauncher(), "1").facts.content_sha256
     assert build(bench, FakeLauncher(), "2").facts.content_sha256 == plain
     renamed = build(bench, Builder(lambda folder: (folder / "index").rename(folder / "x")), "3").facts.content_sha256
@@ -173,7 +171,7 @@ def test_the_hash_names_content_and_places(bench: Bench) -> None:
     assert len({plain, renamed, changed, odd}) == 4
 
 
-def test_what_a_dead_build_left_goes_and_a_living_ones_stays(bench: Bench) -> None:
+def test_leftovers_of_dead_builds_are_removed_and_running_builds_stay(bench: Bench) -> None:
     folder = bench.cache / "indexes"
     mine = f"{this_process()}.partial"
     dead, elsewhere = (
@@ -186,7 +184,7 @@ def test_what_a_dead_build_left_goes_and_a_living_ones_stays(bench: Bench) -> No
     assert left(bench) == ["key", f"key.{elsewhere}", f"other.{mine}"]
 
 
-def test_an_index_that_another_run_finished_first_is_taken(bench: Bench) -> None:
+def test_index_finished_first_by_another_run_is_used(bench: Bench) -> None:
     def faster(_: Path) -> None:
         build(bench, FakeLauncher(), "other")
         (bench.cache / "indexes" / "other").rename(bench.cache / "indexes" / "key")
@@ -195,16 +193,14 @@ def test_an_index_that_another_run_finished_first_is_taken(bench: Bench) -> None
     assert left(bench) == ["key"]
 
 
-def test_damaged_facts_are_no_index(bench: Bench) -> None:
+def test_index_with_damaged_facts_is_not_found(bench: Bench) -> None:
     build(bench, FakeLauncher())
     (bench.cache / "indexes" / "key" / "facts.json").write_text("{")
     assert indexes.find(bench.cache, "key") is None
     assert build(bench, FakeLauncher()) == indexes.find(bench.cache, "key"), "it is made again in its place"
 
 
-def test_a_file_that_is_closed_or_folders_without_end_are_the_builds_fault(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unreadable_file_or_endless_folders_fail_the_build(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     deep = "/".join("a" * 70)
     with pytest.raises(JobError, match="folders more than 64 levels deep") as caught:
         build(bench, Builder(lambda folder: (folder / deep).mkdir(parents=True)))
@@ -219,13 +215,13 @@ def test_a_file_that_is_closed_or_folders_without_end_are_the_builds_fault(
     assert left(bench) == []
 
 
-def test_a_build_has_all_cpus_and_half_of_the_memory() -> None:
+def test_build_gets_all_cpus_and_half_of_the_memory() -> None:
     envelope = indexes.build_envelope(16, (3 << 30) + 12345)
     assert (envelope.cpus, envelope.memory_bytes) == (16, 3 << 29)
 
 
 @pytest.mark.parametrize("how", ["stop", "die"])
-def test_an_unfinished_build_goes_on_where_it_stopped(bench: Bench, how: str) -> None:
+def test_unfinished_build_resumes(bench: Bench, how: str) -> None:
     bench.plant("halfway", build_misdeed=how)
     launcher = ProcessLauncher(bench.cache)
     with pytest.raises(JobError, match="half-way" if how == "stop" else "exit code -9"):
@@ -241,7 +237,7 @@ def test_an_unfinished_build_goes_on_where_it_stopped(bench: Bench, how: str) ->
     assert whole.facts.resumed_s is None and whole.facts.content_sha256 == made.facts.content_sha256
 
 
-def test_a_build_that_stumbles_on_what_it_took_over_starts_anew(bench: Bench) -> None:
+def test_build_starts_over_if_resuming_fails(bench: Bench) -> None:
     bench.plant("stumbling", build_misdeed="stumble")
     launcher = ProcessLauncher(bench.cache)
     for said, remains in (("half-way", ["key.begun"]), ("stumbles", []), ("half-way", ["key.begun"])):
@@ -250,7 +246,7 @@ def test_a_build_that_stumbles_on_what_it_took_over_starts_anew(bench: Bench) ->
         assert left(bench) == remains
 
 
-def test_a_build_that_crashes_further_on_keeps_all_it_has(bench: Bench) -> None:
+def test_resumed_build_keeps_its_progress_after_a_later_crash(bench: Bench) -> None:
     bench.plant("unlucky", build_misdeed="advance")
     launcher = ProcessLauncher(bench.cache)
     for _ in range(3):
@@ -261,7 +257,7 @@ def test_a_build_that_crashes_further_on_keeps_all_it_has(bench: Bench) -> None:
     assert len(list(kept.iterdir())) == 3
 
 
-def test_time_that_cannot_have_passed_is_not_taken_over(bench: Bench) -> None:
+def test_impossible_resumed_time_is_ignored(bench: Bench) -> None:
     bench.plant("lying", build_misdeed="stop", lies=1e6)
     launcher = ProcessLauncher(bench.cache)
     with pytest.raises(JobError, match="half-way"):
@@ -271,7 +267,7 @@ def test_time_that_cannot_have_passed_is_not_taken_over(bench: Bench) -> None:
     assert caught.value.outcome is Outcome.BAD_OUTPUT and left(bench) == []
 
 
-def test_two_builds_of_one_index_keep_out_of_each_others_way(bench: Bench) -> None:
+def test_concurrent_builds_of_an_index_do_not_interfere(bench: Bench) -> None:
     def meanwhile(_: Path) -> None:
         build(bench, FakeLauncher())
 

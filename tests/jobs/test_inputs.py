@@ -1,4 +1,4 @@
-"""What a suite names is found and checked before anything costs time."""
+"""Inputs of a suite are found and checked before any costly step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from harness.jobs import inputs, suite
 from harness.jobs.inputs import Inputs, RunOptions
 from harness.jobs.plan import plan_here
 from harness.launch.fake import FakeLauncher
-from harness.progress import shown
+from harness.progress import show_progress
 from tests.conftest import Bench, write_dataset
 
 Gather = Callable[..., Inputs]
@@ -33,7 +33,7 @@ def gather(bench: Bench) -> Gather:
     return call
 
 
-def test_all_that_a_suite_names_is_at_hand(gather: Gather) -> None:
+def test_everything_the_suite_names_is_loaded(gather: Gather) -> None:
     found = gather(profiles=["cpu1-mem256m", "cpu2-mem4"])
     assert [(cell.system, cell.dataset, cell.profile) for cell in found.cells] == [
         ("planted", "tiny", "cpu1-mem256m"),
@@ -47,12 +47,12 @@ def test_all_that_a_suite_names_is_at_hand(gather: Gather) -> None:
     assert {query.query_id for query in sample.warmup} == {"w0", "w1"} and not sample.held_out
 
 
-def test_queries_lent_for_warm_up_are_said_once_and_leave_fewer_to_time(bench: Bench) -> None:
+def test_warm_up_queries_are_reported_once_and_reduce_the_timed_sample(bench: Bench) -> None:
     topics = [{"_id": f"q{n}", "text": f"where is number {n}"} for n in range(20)]
     (bench.folder / "tiny" / "queries.jsonl").write_text("".join(json.dumps(each) + "\n" for each in topics))
     (bench.folder / "tiny" / "qrels.trec").write_text("".join(f"q{n} 0 d1 1\n" for n in range(20)))
     text = StringIO()
-    with shown(Console(file=text, width=200)):
+    with show_progress(Console(file=text, width=200)):
         found = inputs.gather(suite.load(bench.suite("[protocol]\nwarmup_queries = 5\n")), options(bench))
     assert "  tiny: 4 of 20 queries warm the systems up; they are judged, not timed" in text.getvalue()
     job = plan_here(found, options(bench), FakeLauncher())[0]
@@ -60,7 +60,7 @@ def test_queries_lent_for_warm_up_are_said_once_and_leave_fewer_to_time(bench: B
 
 
 @pytest.mark.parametrize("name", ["nDCG@ten", "rr@10", "P", "P@0", "AP(rel=0)"])
-def test_a_wrong_measure_is_a_usage_error_before_anything_is_prepared(bench: Bench, gather: Gather, name: str) -> None:
+def test_unknown_measure_is_a_usage_error_before_any_preparation(bench: Bench, gather: Gather, name: str) -> None:
     with pytest.raises(UsageError) as caught:
         gather(measures=["RR@10", name])
     assert caught.value.exit_code == 2
@@ -79,7 +79,7 @@ def test_a_wrong_measure_is_a_usage_error_before_anything_is_prepared(bench: Ben
         ({"only": "minilm"}, "--only 'minilm' matches no cell of the suite test-suite"),
     ],
 )
-def test_an_unknown_name_is_a_usage_error(gather: Gather, keys: dict[str, object], message: str) -> None:
+def test_unknown_name_is_a_usage_error(gather: Gather, keys: dict[str, object], message: str) -> None:
     with pytest.raises(UsageError, match=message) as caught:
         gather(**keys)
     assert caught.value.exit_code == 2
@@ -102,7 +102,7 @@ latency_percentile = {percentile}
         (661, 99, 662, "raise protocol.sample_size (now 661)"),
     ],
 )
-def test_a_sample_that_can_prove_no_rate_is_a_usage_error(
+def test_sample_too_small_to_prove_a_rate_is_a_usage_error(
     gather: Gather, size: int, percentile: int, floor: int, larger: str
 ) -> None:
     text, queries = SERVER.format(size=size, percentile=percentile), 4 if size == 1000 else size
@@ -115,7 +115,7 @@ def test_a_sample_that_can_prove_no_rate_is_a_usage_error(
     assert gather(text, scenarios=["single_stream", "offline"]).cells, "no other scenario needs as many"
 
 
-def test_a_sample_as_large_as_it_must_be_is_enough(bench: Bench) -> None:
+def test_sample_of_the_minimum_size_is_accepted(bench: Bench) -> None:
     write_dataset(bench.folder / "large")
     topics = [{"_id": f"q{n}", "text": f"where is number {n}"} for n in range(14)]
     (bench.folder / "large" / "queries.jsonl").write_text("".join(json.dumps(each) + "\n" for each in topics))
@@ -138,7 +138,7 @@ def test_the_sample_follows_the_seed(gather: Gather) -> None:
     assert len(set(hashes)) > 1
 
 
-def test_planning_runs_nothing_and_sees_what_is_stored(bench: Bench) -> None:
+def test_planning_runs_nothing_and_reads_stored_results(bench: Bench) -> None:
     path = bench.suite(profiles=["cpu1-mem256m", "cpu2-mem4"])
     launcher = FakeLauncher()
     found = inputs.gather(suite.load(path), options(bench))
@@ -149,13 +149,13 @@ def test_planning_runs_nothing_and_sees_what_is_stored(bench: Bench) -> None:
     assert [job.done for job in plan_here(found, options(bench, fresh=True), launcher)] == [False, False]
 
 
-def test_a_profile_that_the_host_cannot_give_is_planned_with_its_reason(bench: Bench, gather: Gather) -> None:
+def test_profile_too_large_for_the_host_is_planned_with_the_reason(bench: Bench, gather: Gather) -> None:
     (job,) = plan_here(gather(profiles=["gpu1-cpu1-mem4"]), options(bench), FakeLauncher())
     assert job.cannot == "the fake launcher has no GPU"
     assert job.why == "not applicable: the fake launcher has no GPU"
 
 
-def test_the_null_system_is_found_though_no_suite_names_it(gather: Gather, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_null_system_is_found_without_a_suite_naming_it(gather: Gather, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HARNESS_IMAGES")
     found = gather(systems=["bm25"], profiles=["cpu1-mem1", "cpu2-mem4"], overhead=True)
     assert set(found.systems) == {"bm25", "null"}
@@ -165,7 +165,7 @@ def test_the_null_system_is_found_though_no_suite_names_it(gather: Gather, monke
     ]
 
 
-def test_a_large_corpus_in_the_making_is_shown_and_one_that_is_ready_is_not(
+def test_progress_is_shown_while_a_corpus_is_prepared_and_not_afterwards(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(corpus, "_PROGRESS_STEP", 5)
@@ -174,18 +174,18 @@ def test_a_large_corpus_in_the_making_is_shown_and_one_that_is_ready_is_not(
     said = []
     for _ in range(2):
         text = StringIO()
-        with shown(Console(file=text, width=200)):
+        with show_progress(Console(file=text, width=200)):
             inputs.gather(suite.load(bench.suite()), options(bench))
         said.append(text.getvalue())
     empty = "  tiny: 1 of 11 documents are empty\n"
     assert said == [f"  tiny: corpus ...\n{empty}", empty]
 
 
-def test_judgements_of_documents_that_there_are_not_are_said_and_taken(bench: Bench) -> None:
+def test_judgements_of_missing_documents_are_reported_and_accepted(bench: Bench) -> None:
     with (bench.folder / "tiny" / "qrels.trec").open("a") as file:
         file.write("q1 0 d77 1\nq2 0 d77 0\n")
     text = StringIO()
-    with shown(Console(file=text, width=300)):
+    with show_progress(Console(file=text, width=300)):
         found = inputs.gather(suite.load(bench.suite()), options(bench))
     assert text.getvalue() == (
         "  tiny: 2 judgements are of documents that its corpus has not, such as 'd77' for query 'q1'; "

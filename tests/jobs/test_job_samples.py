@@ -1,4 +1,4 @@
-"""A job's samples are held against what it was asked, for each scenario."""
+"""Samples are checked against the job's spec, for each scenario."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def honest(spec: JobSpec, trials: int) -> list[Sample]:
     return [*(sample(WARMUP_TRIAL, query.query_id) for query in spec.warmup), *timed, *twice]
 
 
-def test_a_job_may_use_its_own_trial_numbers_alone(tmp_path: Path) -> None:
+def test_job_may_use_only_its_own_trial_numbers(tmp_path: Path) -> None:
     third = replace(SPEC, first_trial=3, trials=1)
     found, doc_ids, wrong = read(tmp_path, third, line(-1, "w0"), line(3, "q0"), line(3, "q1"))
     assert wrong is None and doc_ids == {"d1", "d2"}
@@ -51,13 +51,13 @@ def test_a_job_may_use_its_own_trial_numbers_alone(tmp_path: Path) -> None:
         assert read(tmp_path, third, line(trial, "q0"))[2] == f"samples.jsonl: line 1: trial {trial}, asked for 3 to 3"
 
 
-def test_the_hits_are_held_for_one_trial_alone(tmp_path: Path) -> None:
+def test_hits_are_held_for_one_trial_only(tmp_path: Path) -> None:
     found, _, _ = read(tmp_path, SPEC, line(0, "q0"), line(1, "q0"), line(-2, "q0"))
     assert [bool(each.hits) for each in found] == [True, False, False]
     assert len({each.ranking for each in found}) == 1
 
 
-def test_the_search_for_a_rate_may_try_many_and_not_more(tmp_path: Path) -> None:
+def test_number_of_tried_rates_is_limited(tmp_path: Path) -> None:
     server = replace(SPEC, scenario="server")
     assert read(tmp_path, server, line(MAX_PROBES - 1, "q0"))[2] is None
     assert read(tmp_path, server, line(MAX_PROBES, "q0"))[2] == (
@@ -65,37 +65,37 @@ def test_the_search_for_a_rate_may_try_many_and_not_more(tmp_path: Path) -> None
     )
 
 
-def test_what_a_scenario_adds_is_read_and_checked(tmp_path: Path) -> None:
+def test_scenario_columns_are_read_and_checked(tmp_path: Path) -> None:
     found, _, _ = read(tmp_path, SPEC, line(0, "q0", scheduled_ns=7, service_ns=3), line(0, "q1", batch=0))
     assert [(each.scheduled_ns, each.service_ns, each.batch) for each in found] == [(7, 3, None), (None, None, 0)]
 
 
 @pytest.mark.parametrize("value", [-1, 1 << 62, 0.5, True, "1", None, [1]])
 @pytest.mark.parametrize("name", ["scheduled_ns", "service_ns", "batch"])
-def test_nonsense_in_it_is_named(tmp_path: Path, name: str, value: object) -> None:
+def test_invalid_scenario_value_is_named(tmp_path: Path, name: str, value: object) -> None:
     wrong = read(tmp_path, SPEC, line(0, "q0", **{name: value}))[2]
     assert wrong is not None and wrong.startswith(f"samples.jsonl: line 1: {name} ")
     assert wrong.endswith("is no whole number")
 
 
-def test_lines_without_end_are_not_all_read(tmp_path: Path) -> None:
+def test_endless_lines_are_read_up_to_a_limit(tmp_path: Path) -> None:
     found, _, wrong = read(tmp_path, SPEC, *[line(0, "q0")] * 1000)
     assert wrong == "samples.jsonl: more than 10 samples" and len(found) == 10
 
 
-def test_stages_without_end_are_refused(tmp_path: Path) -> None:
+def test_endless_stages_are_refused(tmp_path: Path) -> None:
     many = [line(0, "q0", stages_ns={f"s{n}": 1}) for n in range(5)]
     wide = line(0, "q0", stages_ns={f"t{n}": 1 for n in range(17)})
     assert read(tmp_path, SPEC, *many)[2] is None
     assert read(tmp_path, SPEC, *many, wide)[2] == "samples.jsonl: line 6: more than 16 stages"
 
 
-def test_a_job_without_samples_has_none(tmp_path: Path) -> None:
+def test_missing_samples_file_has_no_samples(tmp_path: Path) -> None:
     job = LaunchRequest(SPEC, PREPARED, tmp_path, tmp_path, tmp_path)
     assert job_samples.read_samples(job) == ([], set(), None)
 
 
-def test_every_trial_of_the_job_and_every_repeat_is_wanted() -> None:
+def test_samples_of_every_trial_and_repeat_are_required() -> None:
     spec = replace(SPEC, first_trial=3, trials=1, repeats=1)
     found = honest(spec, 1)
     assert missing(spec, *found) is None
@@ -105,14 +105,14 @@ def test_every_trial_of_the_job_and_every_repeat_is_wanted() -> None:
     assert missing(spec, *found, sample(REPEAT_TRIAL, other)) == f"query {other!r} was not asked for in trial -2"
 
 
-def test_warm_up_may_pass_over_its_queries_again_up_to_the_cap() -> None:
+def test_warm_up_may_repeat_its_queries_up_to_the_cap() -> None:
     spec = replace(SPEC, warmup_cap=3)
     more = [sample(WARMUP_TRIAL, "w0")] * 2
     assert missing(spec, *honest(spec, 2), *more) is None
     assert missing(spec, *honest(spec, 2), *more, *more) == "2 samples come twice"
 
 
-def test_each_rate_that_was_tried_has_all_its_queries() -> None:
+def test_each_tried_rate_needs_all_its_queries() -> None:
     spec = replace(SPEC, scenario="server")
     probes = tuple(Probe(trial, 10.0, 2, 0.01, 0, True, False) for trial in range(3))
     measured = replace(OK, probes=probes)
@@ -120,7 +120,7 @@ def test_each_rate_that_was_tried_has_all_its_queries() -> None:
     assert missing(spec, *honest(spec, 2), measurement=measured) == "2 of 7 samples are missing"
 
 
-def test_time_worked_counts_a_batch_once_and_a_queue_not_at_all() -> None:
+def test_busy_time_counts_a_batch_once_and_excludes_queueing() -> None:
     assert job_samples.worked_s(SPEC, [sample(0, "q0"), sample(0, "q1")]) == 2.0
     batches = [sample(0, "q0", batch=0), sample(0, "q1", batch=0), sample(1, "q0", batch=0)]
     assert job_samples.worked_s(SPEC, batches) == 2.0
@@ -128,7 +128,7 @@ def test_time_worked_counts_a_batch_once_and_a_queue_not_at_all() -> None:
     assert job_samples.worked_s(replace(SPEC, scenario="server"), waited) == 0.5
 
 
-def test_time_worked_counts_streams_that_work_at_once_once() -> None:
+def test_busy_time_counts_concurrent_streams_once() -> None:
     """Three streams: two queries side by side, one a little later, one after a rest; and the same in another trial."""
     spec = replace(SPEC, scenario="server")
 

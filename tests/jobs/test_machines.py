@@ -1,4 +1,4 @@
-"""Which machine a profile runs on."""
+"""Tests of the choice of a machine for each profile."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def chosen(snapshot: Snapshot, *profiles: Envelope, **wanted: object) -> dict[st
     return choose(named, snapshot, MachineChoice(**wanted), declared)  # type: ignore[arg-type]
 
 
-def test_the_cheapest_with_room_beside_the_host(snapshot: Snapshot) -> None:
+def test_cheapest_type_with_room_for_the_host_is_chosen(snapshot: Snapshot) -> None:
     machine = chosen(snapshot)["cpu1-mem1"]
     assert machine.instance.architecture == "x86_64"
     assert machine.instance.vcpus >= 2 and not machine.instance.burstable
@@ -37,8 +37,8 @@ def test_the_cheapest_with_room_beside_the_host(snapshot: Snapshot) -> None:
     assert cheaper == []
 
 
-def test_another_type_than_the_priced_one_is_told(snapshot: Snapshot) -> None:
-    """A profile that fills its priced type to the brim needs a larger one."""
+def test_type_other_than_the_priced_one_is_reported(snapshot: Snapshot) -> None:
+    """Choose a larger type if the profile fills its priced type completely."""
     priced = offers.cheapest_offer(Envelope("x", 2, 4 * GIB), snapshot)
     assert priced is not None
     full = Envelope("full", priced.instance.vcpus, priced.instance.memory_bytes)
@@ -47,14 +47,14 @@ def test_another_type_than_the_priced_one_is_told(snapshot: Snapshot) -> None:
     assert machine.remark is not None and "full is priced on" in machine.remark and "left out" in machine.remark
 
 
-def test_any_architecture_where_images_are_made_for_any(snapshot: Snapshot) -> None:
+def test_any_architecture_is_chosen_if_images_exist_for_all(snapshot: Snapshot) -> None:
     any_, x86 = chosen(snapshot, architecture=None)["cpu1-mem1"], chosen(snapshot)["cpu1-mem1"]
     assert any_.usd_per_hour <= x86.usd_per_hour
     arm = chosen(snapshot, architecture="arm64")["cpu1-mem1"]
     assert arm.instance.architecture == "arm64" and not arm.name.startswith("a1.")
 
 
-def test_the_suite_names_one_and_the_command_line_all(snapshot: Snapshot) -> None:
+def test_suite_names_one_type_and_the_command_line_names_all(snapshot: Snapshot) -> None:
     other = Envelope("cpu1-mem2", 1, 2 * GIB)
     both = chosen(snapshot, SMALL, other, declared={"cpu1-mem2": "m6i.xlarge"})
     assert both["cpu1-mem2"].name == "m6i.xlarge" and both["cpu1-mem1"].name != "m6i.xlarge"
@@ -76,20 +76,20 @@ def test_the_suite_names_one_and_the_command_line_all(snapshot: Snapshot) -> Non
         ("m6i.large", Envelope("gpu1", 1, GIB, gpus=1), "0 of 1 GPUs"),
     ],
 )
-def test_what_cannot_be_is_refused(snapshot: Snapshot, name: str, profile: Envelope, says: str) -> None:
+def test_impossible_instance_type_is_refused(snapshot: Snapshot, name: str, profile: Envelope, says: str) -> None:
     with pytest.raises(UsageError, match=says):
         chosen(snapshot, profile, instance=name)
 
 
-def test_burstable_types_when_asked_for(snapshot: Snapshot) -> None:
+def test_burstable_type_is_chosen_only_on_request(snapshot: Snapshot) -> None:
     assert chosen(snapshot, instance="t3.large", burstable=True)["cpu1-mem1"].name == "t3.large"
 
 
-def test_gpus_that_the_machine_image_has_a_driver_for(snapshot: Snapshot) -> None:
+def test_gpu_profile_gets_a_type_with_a_supported_driver(snapshot: Snapshot) -> None:
     machine = chosen(snapshot, Envelope("gpu", 1, 64 * GIB, gpus=1))["gpu"]
     assert machine.instance.gpus >= 1 and machine.name.partition(".")[0] not in ("g3", "p2")
 
 
-def test_a_profile_that_no_type_holds_is_refused(snapshot: Snapshot) -> None:
+def test_profile_too_large_for_every_type_is_refused(snapshot: Snapshot) -> None:
     with pytest.raises(UsageError, match=r"no instance type of .* has room for profile huge"):
         chosen(snapshot, Envelope("huge", 10_000, GIB))

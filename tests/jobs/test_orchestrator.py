@@ -1,4 +1,4 @@
-"""The whole costly half with nothing costly in it: what is run, what is kept, what is run again."""
+"""Tests of the orchestrator with fake jobs: jobs run, results kept, jobs repeated."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.conftest import Bench
 from tests.support.stored_jobs import build_table
 
 
-def test_every_cell_is_stored_and_the_second_run_runs_nothing(bench: Bench) -> None:
+def test_every_cell_is_stored_and_a_second_run_runs_nothing(bench: Bench) -> None:
     path = bench.suite(profiles=["cpu1-mem1", "cpu2-mem4"])
     first = bench.run(FakeLauncher(), path)
     assert (first.done_before, len(first.jobs), first.unforeseen) == (0, 2, [])
@@ -41,13 +41,13 @@ def test_every_cell_is_stored_and_the_second_run_runs_nothing(bench: Bench) -> N
     assert (second.done_before, second.jobs, again.launched) == (2, (), [])
 
 
-def test_fresh_measures_again_and_keeps_what_was(bench: Bench) -> None:
+def test_fresh_measures_again_and_keeps_earlier_results(bench: Bench) -> None:
     bench.run(FakeLauncher())
     bench.run(FakeLauncher(), fresh=True)
     assert sorted(job.result.spec.repetition for job in read_jobs(bench.results)) == [0, 1]
 
 
-def test_a_failure_is_stored_and_tried_again(bench: Bench) -> None:
+def test_failed_job_is_stored_and_retried(bench: Bench) -> None:
     failing = FakeLauncher(lambda job: Outcome.CRASH if job.spec.kind == "search" else Outcome.OK)
     assert [result.outcome for result in bench.run(failing).unforeseen] == [Outcome.CRASH]
     assert bench.run(FakeLauncher()).unforeseen == []
@@ -56,7 +56,7 @@ def test_a_failure_is_stored_and_tried_again(bench: Bench) -> None:
     assert bench.run(FakeLauncher()).done_before == 1
 
 
-def test_a_foreseen_outcome_is_done_and_no_failure(bench: Bench) -> None:
+def test_expected_outcome_is_done_and_not_a_failure(bench: Bench) -> None:
     expect = '[[expect]]\nsystem = "planted"\nprofile = "cpu1-mem256m"\noutcome = "oom"\n'
     path = bench.suite(expect)
     small = FakeLauncher(lambda job: Outcome.OOM if job.spec.kind == "search" else Outcome.OK)
@@ -64,7 +64,7 @@ def test_a_foreseen_outcome_is_done_and_no_failure(bench: Bench) -> None:
     assert bench.run(small, path).done_before == 1
 
 
-def test_a_stand_in_is_said_in_the_result_whatever_becomes_of_the_job(bench: Bench) -> None:
+def test_stand_in_is_recorded_for_every_outcome(bench: Bench) -> None:
     declared = bench.folder / "engines" / "planted" / "systems" / "planted.toml"
     bench.run(FakeLauncher())
     declared.write_text('description = "planted"\nstand_in = "a model of two layers"\n', encoding="utf-8")
@@ -77,7 +77,7 @@ def test_a_stand_in_is_said_in_the_result_whatever_becomes_of_the_job(bench: Ben
     ]
 
 
-def test_only_runs_the_cells_that_match(bench: Bench) -> None:
+def test_only_runs_matching_cells(bench: Bench) -> None:
     path = bench.suite(profiles=["cpu1-mem1", "cpu2-mem4"])
     launcher = FakeLauncher()
     bench.run(launcher, path, only="planted/*/cpu2-*")
@@ -86,7 +86,7 @@ def test_only_runs_the_cells_that_match(bench: Bench) -> None:
         bench.run(launcher, path, only="nothing")
 
 
-def test_the_index_is_built_once_for_all_profiles_and_runs(bench: Bench) -> None:
+def test_index_is_built_once_for_all_profiles_and_runs(bench: Bench) -> None:
     launcher = FakeLauncher()
     path = bench.suite(profiles=["cpu1-mem1", "cpu2-mem4"])
     bench.run(launcher, path)
@@ -95,7 +95,7 @@ def test_the_index_is_built_once_for_all_profiles_and_runs(bench: Bench) -> None
 
 
 @pytest.mark.parametrize("build_gpus", [0, 1])
-def test_a_profile_with_gpus_gets_the_packages_for_them_and_shares_the_index(bench: Bench, build_gpus: int) -> None:
+def test_gpu_profile_gets_gpu_packages_and_shares_the_index(bench: Bench, build_gpus: int) -> None:
     class WithGpus(FakeLauncher):
         def cannot(self, envelope: Envelope) -> str | None:
             return None
@@ -139,7 +139,7 @@ def test_a_profile_larger_than_the_host_is_not_applicable(bench: Bench) -> None:
     assert result.detail == f"profile cpu16-mem4 needs 16 CPUs, this host gives {cpus}"
 
 
-def test_a_wrong_corpus_line_is_named_and_nothing_is_lost(bench: Bench) -> None:
+def test_malformed_corpus_line_is_named_and_nothing_is_lost(bench: Bench) -> None:
     bench.run(FakeLauncher())
     with (bench.folder / "tiny" / "corpus.jsonl").open("a") as file:
         file.write('{"_id": "d10", "text": 7}\n')
@@ -154,7 +154,7 @@ def test_a_second_run_on_the_same_results_is_refused(bench: Bench) -> None:
         bench.run(FakeLauncher())
 
 
-def test_an_interrupt_keeps_what_is_finished(bench: Bench) -> None:
+def test_interrupt_keeps_finished_results(bench: Bench) -> None:
     def stop_at_second(job: LaunchRequest) -> Outcome:
         if job.spec.kind == "search" and len([each for each in launcher.launched if each.spec.kind == "search"]) == 2:
             raise KeyboardInterrupt
@@ -174,7 +174,7 @@ _BUILD, _JOB = "cache/indexes/*/job/log", "results/test-suite/.staging/*/log"
 
 
 @pytest.mark.slow
-def test_after_kill_9_the_next_run_goes_on(bench: Bench) -> None:
+def test_next_run_continues_after_sigkill(bench: Bench) -> None:
     """A real orchestrator with real child processes, killed in a build, in the first job and in the second."""
     bench.plant("steady", service_s=0.05)
     path = bench.suite(systems=["steady"], profiles=["cpu1-mem1", "cpu1-mem4", "cpu1-mem256m"])
@@ -184,7 +184,7 @@ def test_after_kill_9_the_next_run_goes_on(bench: Bench) -> None:
     for seen, stored in ((_BUILD, 0), (_JOB, 0), (_JOB, 1)):
         began = time.time()
         child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        while len(_jobs(bench.results)) < stored or not _anew(bench.folder, seen, began):
+        while len(_jobs(bench.results)) < stored or not _made_since(bench.folder, seen, began):
             assert child.poll() is None, "it ended before it was killed"
             time.sleep(0.01)
         child.send_signal(signal.SIGKILL)
@@ -203,7 +203,7 @@ def test_after_kill_9_the_next_run_goes_on(bench: Bench) -> None:
     assert not list((bench.cache / "indexes").glob("*.partial"))
 
 
-def test_a_full_disk_is_one_line_and_loses_nothing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_is_one_line_and_loses_nothing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.run(FakeLauncher())
 
     def full(self: Path, *_: object, **__: object) -> int:
@@ -217,8 +217,8 @@ def test_a_full_disk_is_one_line_and_loses_nothing(bench: Bench, monkeypatch: py
     assert json.loads((job.folder / "result.json").read_text())["outcome"] == "ok"
 
 
-def _anew(folder: Path, pattern: str, since: float) -> bool:
-    """Whether something of that name was made since; a killed run leaves its own behind."""
+def _made_since(folder: Path, pattern: str, since: float) -> bool:
+    """Return whether a matching file was made since ``since``; killed runs leave older ones."""
     try:
         return any(path.stat().st_ctime >= since for path in folder.glob(pattern))
     except FileNotFoundError:
@@ -229,7 +229,7 @@ def _jobs(results: Path) -> tuple[StoredJob, ...]:
     return read_jobs(results) if results.is_dir() else ()
 
 
-def test_the_table_of_a_run_shows_what_the_suite_asks_for_now(bench: Bench) -> None:
+def test_run_table_shows_the_suites_current_jobs(bench: Bench) -> None:
     text = '[protocol]\nname = "santhanam2023"\nwarmup_queries = 2\nrepeats = 0\nk = 3\ntrials = {}\n'
     for trials in (3, 2, 3):
         summary = bench.run(FakeLauncher(), bench.suite(text.format(trials)))
@@ -249,7 +249,7 @@ def _searches(launcher: FakeLauncher) -> list[tuple[str, int]]:
     return [(spec.envelope.name, spec.first_trial) for spec in jobs]
 
 
-def test_trials_of_all_cells_are_mixed_round_by_round(bench: Bench) -> None:
+def test_trials_of_all_cells_are_interleaved_in_rounds(bench: Bench) -> None:
     profiles = ["cpu1-mem1", "cpu2-mem4", "cpu1-mem4"]
     launcher = FakeLauncher()
     summary = bench.run(launcher, bench.suite(INTERLEAVED.format(7), profiles=profiles))
@@ -266,7 +266,7 @@ def test_trials_of_all_cells_are_mixed_round_by_round(bench: Bench) -> None:
     assert [row.outcome for row in build_table(read_jobs(bench.results), snapshot=prices.snapshot()).rows] == ["ok"] * 3
 
 
-def test_the_seed_decides_the_order(bench: Bench) -> None:
+def test_order_is_decided_by_the_seed(bench: Bench) -> None:
     orders = []
     for seed in (1, 1, 2):
         launcher = FakeLauncher()
@@ -276,7 +276,7 @@ def test_the_seed_decides_the_order(bench: Bench) -> None:
     assert orders[0] == orders[1] != orders[2]
 
 
-def test_after_a_stop_the_trials_that_are_left_are_run(bench: Bench) -> None:
+def test_remaining_trials_run_after_an_interrupt(bench: Bench) -> None:
     def stop_at_third(job: LaunchRequest) -> Outcome:
         if len(_searches(launcher)) == 3:
             raise KeyboardInterrupt
@@ -294,7 +294,7 @@ def test_after_a_stop_the_trials_that_are_left_are_run(bench: Bench) -> None:
     assert {job.result.spec.repetition for job in read_jobs(bench.results)} == {0}
 
 
-def test_the_null_system_runs_once_on_each_profile(bench: Bench) -> None:
+def test_null_system_runs_once_per_profile(bench: Bench) -> None:
     launcher = FakeLauncher()
     path = bench.suite(INTERLEAVED.format(1), profiles=["cpu1-mem1", "cpu2-mem4"], overhead=True)
     bench.run(launcher, path)
@@ -308,7 +308,7 @@ class _Verdict:
 
 
 def _noisy_first(monkeypatch: pytest.MonkeyPatch, times: int) -> list[int]:
-    """Let the first profile's cell look noisy that often; the sizes of what was looked at come back."""
+    """Make the first profile's cell noisy ``times`` times; return the sizes of the checked sets."""
     looked: list[int] = []
 
     def verdicts(jobs: tuple[StoredJob, ...], keys: Collection[str]) -> dict[tuple[Cell, Isolation], _Verdict]:
@@ -323,7 +323,7 @@ def _noisy_first(monkeypatch: pytest.MonkeyPatch, times: int) -> list[int]:
     return looked
 
 
-def test_noisy_cells_are_measured_again_whole_and_alone(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_noisy_cells_are_measured_again_and_completely(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     looked = _noisy_first(monkeypatch, times=1)
     launcher = FakeLauncher()
     path = bench.suite(INTERLEAVED.format(1), profiles=["cpu1-mem1", "cpu2-mem4"])
@@ -338,14 +338,14 @@ def test_noisy_cells_are_measured_again_whole_and_alone(bench: Bench, monkeypatc
     assert bench.run(FakeLauncher(), path).jobs == (), "all of it is done"
 
 
-def test_what_stays_noisy_is_given_up_after_n_times(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_noisy_cell_is_given_up_after_n_retries(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     _noisy_first(monkeypatch, times=99)
     launcher = FakeLauncher()
     bench.run(launcher, bench.suite(INTERLEAVED.format(1), profiles=["cpu1-mem1"]), retry_noisy=2)
     assert len(_searches(launcher)) == 9
 
 
-def test_a_repetition_that_goes_wrong_hides_nothing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_repetition_hides_no_earlier_result(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     _noisy_first(monkeypatch, times=1)
     launcher = FakeLauncher(lambda job: Outcome.OK if len(_searches(launcher)) <= 3 else Outcome.CRASH)
     summary = bench.run(launcher, bench.suite(INTERLEAVED.format(1), profiles=["cpu1-mem1"]), retry_noisy=1)
@@ -354,7 +354,7 @@ def test_a_repetition_that_goes_wrong_hides_nothing(bench: Bench, monkeypatch: p
     assert len(summary.unforeseen) == 3
 
 
-def test_a_repetition_that_goes_wrong_in_part_is_not_mixed_with_what_was(
+def test_partly_failed_repetition_is_not_mixed_with_earlier_results(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _noisy_first(monkeypatch, times=1)
@@ -365,7 +365,7 @@ def test_a_repetition_that_goes_wrong_in_part_is_not_mixed_with_what_was(
     assert len(summary.unforeseen) == 1
 
 
-def test_a_failure_on_a_full_disk_is_no_systems_fault(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failure_on_a_full_disk_is_not_the_systems_fault(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
     failing = FakeLauncher(lambda job: Outcome.CRASH if job.spec.kind == "search" else Outcome.OK)
     with pytest.raises(StoreError, match=r"the disk is full \(0 KiB left\); make room, what was finished is kept"):
@@ -379,7 +379,7 @@ def _kinds(launcher: FakeLauncher) -> list[str]:
     return [job.spec.kind for job in launcher.launched]
 
 
-def test_a_cached_index_that_does_not_load_is_built_again_and_measured(bench: Bench) -> None:
+def test_unloadable_cached_index_is_rebuilt_and_measured(bench: Bench) -> None:
     def loads(job: LaunchRequest) -> Outcome:
         damaged = job.spec.kind == "search" and (job.index_dir / "index").read_text() != "fake\n"
         return Outcome.CRASH if damaged else Outcome.OK
@@ -395,7 +395,7 @@ def test_a_cached_index_that_does_not_load_is_built_again_and_measured(bench: Be
     assert {job.result.outcome for job in read_jobs(bench.results)} == {Outcome.OK}
 
 
-def test_a_system_that_loads_no_index_gets_one_rebuild_and_no_more(bench: Bench) -> None:
+def test_system_that_loads_no_index_gets_one_rebuild(bench: Bench) -> None:
     kinds = []
     for _ in range(3):
         launcher = FakeLauncher(lambda job: Outcome.CRASH if job.spec.kind == "search" else Outcome.OK)
@@ -405,15 +405,15 @@ def test_a_system_that_loads_no_index_gets_one_rebuild_and_no_more(bench: Bench)
     assert len(read_jobs(bench.results)) == 3, "one result a run"
 
 
-def test_an_index_that_has_loaded_is_not_built_again_for_a_crash(bench: Bench) -> None:
-    """As where a limit is too small: an index of days of work is not to be thrown away for it."""
+def test_index_is_not_rebuilt_after_a_crash_if_it_once_loaded(bench: Bench) -> None:
+    """A limit may be too small: do not discard an index that took days to build."""
     bench.run(FakeLauncher())
     launcher = FakeLauncher(lambda job: Outcome.CRASH if job.spec.kind == "search" else Outcome.OK)
     assert [result.outcome for result in bench.run(launcher, fresh=True).unforeseen] == [Outcome.CRASH]
     assert _kinds(launcher) == ["search"]
 
 
-def test_an_index_that_another_run_reads_is_not_built_again_for_a_crash(bench: Bench) -> None:
+def test_index_is_not_rebuilt_after_a_crash_while_another_run_reads_it(bench: Bench) -> None:
     bench.run(FakeLauncher(lambda job: Outcome.CRASH if job.spec.kind == "search" else Outcome.OK))
     (facts,) = (bench.cache / "indexes").glob("*/facts.json")
     (facts.parent / "rebuilt").unlink(missing_ok=True)
@@ -426,9 +426,7 @@ def test_an_index_that_another_run_reads_is_not_built_again_for_a_crash(bench: B
     assert _kinds(launcher) == ["search"]
 
 
-def test_where_no_folder_can_be_locked_a_broken_index_is_still_built_again(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_broken_index_is_rebuilt_without_folder_locks(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     def locks_nothing(*_: object, **_options: object) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
@@ -439,8 +437,8 @@ def test_where_no_folder_can_be_locked_a_broken_index_is_still_built_again(
     assert _kinds(launcher) == ["search", "build", "search"]
 
 
-def test_a_cache_that_is_not_ours_to_write_costs_no_result(bench: Bench) -> None:
-    """As a cache that several share; and an index that somebody removed meanwhile."""
+def test_read_only_cache_costs_no_result(bench: Bench) -> None:
+    """Use a shared cache, and an index that another user removed meanwhile."""
     bench.run(FakeLauncher())
 
     class Removing(FakeLauncher):
@@ -453,7 +451,7 @@ def test_a_cache_that_is_not_ours_to_write_costs_no_result(bench: Bench) -> None
     assert {job.result.outcome for job in read_jobs(bench.results)} == {Outcome.OK}
 
 
-def test_a_crash_that_the_suite_foresees_rebuilds_nothing(bench: Bench) -> None:
+def test_expected_crash_causes_no_rebuild(bench: Bench) -> None:
     path = bench.suite('[[expect]]\nsystem = "planted"\nprofile = "cpu1-mem256m"\noutcome = "crash"\n')
     for _ in range(2):
         launcher = FakeLauncher(lambda job: Outcome.CRASH if job.spec.kind == "search" else Outcome.OK)
@@ -461,7 +459,7 @@ def test_a_crash_that_the_suite_foresees_rebuilds_nothing(bench: Bench) -> None:
     assert _kinds(launcher) == ["search"]
 
 
-def test_containers_of_a_dead_run_go_before_what_they_may_still_write_to(bench: Bench) -> None:
+def test_containers_of_a_dead_run_are_removed_before_their_folders(bench: Bench) -> None:
     staged = bench.results / "test-suite" / ".staging" / "left"
     staged.mkdir(parents=True)
 

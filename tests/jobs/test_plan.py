@@ -1,4 +1,4 @@
-"""Jobs done and to do, and their order: pure functions over stored results."""
+"""Tests of the plan: finished jobs, jobs to do, and their order."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def one(stored: Iterable[Result] = (), suite: Suite = SUITE, **keys: Any) -> Pla
     return job
 
 
-def test_the_plan_is_the_product_of_what_the_suite_names() -> None:
+def test_plan_is_the_product_of_the_suites_lists() -> None:
     jobs = make()
     assert len(jobs) == len({job_key(job.spec) for job in jobs}) == 8
     assert {job.why for job in jobs} == {"to do"}
@@ -81,44 +81,44 @@ def test_the_plan_is_the_product_of_what_the_suite_names() -> None:
     ("glob", "count"),
     [("a", 4), ("p1", 4), ("[ab]", 8), ("t*", 4), ("a/*", 4), ("*/p1", 4), (ONE, 1), ("A", 0), ("single_stream", 8)],
 )
-def test_only_matches_a_cell_or_any_one_of_its_parts(glob: str, count: int) -> None:
+def test_only_matches_a_cell_or_any_part_of_it(glob: str, count: int) -> None:
     assert len(SUITE.cells(glob)) == count
 
 
-def test_what_is_stored_as_ok_is_done() -> None:
+def test_job_is_done_if_stored_as_ok() -> None:
     job = one([ended(one(), Outcome.OK)])
     assert job.done and job.why == "done (ok)" and job.spec.repetition == 0
     assert sum(each.done for each in make(stored=[ended(one(), Outcome.OK)])) == 1
 
 
 @pytest.mark.parametrize("outcome", [outcome for outcome in Outcome if outcome is not Outcome.OK])
-def test_a_failure_is_tried_again_under_the_next_repetition(outcome: Outcome) -> None:
+def test_failed_job_is_retried_as_the_next_repetition(outcome: Outcome) -> None:
     job = one([ended(one(), outcome)])
     assert not job.done and job.spec.repetition == 1
     assert job.why == f"to do again: ended {outcome.value}"
 
 
-def test_the_second_try_that_ends_ok_is_done() -> None:
+def test_job_is_done_if_its_retry_ends_ok() -> None:
     first = ended(one(), Outcome.CRASH)
     second = ended(one([first]), Outcome.OK)
     job = one([second, first])
     assert job.done and job.latest == second and job.spec.repetition == 1
 
 
-def test_a_repetition_is_never_taken_twice_though_one_was_moved_away() -> None:
+def test_repetition_number_is_not_reused_after_a_result_was_moved() -> None:
     first = ended(one(), Outcome.CRASH)
     second = ended(one([first]), Outcome.CRASH)
     assert one([second]).spec.repetition == 2, "the first one's folder was moved away, the second one's is there"
 
 
-def test_fresh_measures_again_whatever_is_stored() -> None:
+def test_fresh_ignores_stored_results() -> None:
     stored = [ended(one(), Outcome.OK)]
     job = one(stored, fresh=True)
     assert not job.done and job.spec.repetition == 1
     assert one([*stored, ended(job, Outcome.OK)]).spec.repetition == 1, "the newest is shown as done"
 
 
-def test_an_outcome_that_is_foreseen_is_done_and_ok_is_not() -> None:
+def test_expected_failure_is_done_and_an_unexpected_ok_is_not() -> None:
     suite = SUITE.model_copy(update={"expect": (Expectation(system="a", profile="p1", outcome=Outcome.OOM),)})
     assert one([ended(one(), Outcome.OOM)], suite).why == "done (oom)"
     assert one([ended(one(), Outcome.OK)], suite).why == "to do again: ended ok"
@@ -135,17 +135,17 @@ def test_an_outcome_that_is_foreseen_is_done_and_ok_is_not() -> None:
         {"isolation": Isolation.PROCESS},
     ],
 )
-def test_what_is_measured_differently_is_not_done(change: dict[str, Any]) -> None:
+def test_job_is_not_done_if_its_spec_changed(change: dict[str, Any]) -> None:
     job = one([ended(one(), Outcome.OK)], **change)
     assert not job.done and job.spec.repetition == 0 and job.latest is None
 
 
-def test_a_system_without_its_image_is_to_do() -> None:
+def test_system_without_an_image_is_to_do() -> None:
     job = one(digests={})
     assert job.spec.image_digest == NO_IMAGE and job.why == "to do: its image is not built yet"
 
 
-def test_missing_gpus_are_not_applicable_until_that_is_stored() -> None:
+def test_job_without_its_gpus_is_to_do_until_stored_as_not_applicable() -> None:
     cannot = {"p1": "no GPU on this host"}
     gpus = {"p1": Envelope("p1", 1, 1 << 30, gpus=1), "p2": Envelope("p2", 1, 1 << 30)}
     job = one(cannot=cannot, profiles=gpus)
@@ -158,14 +158,14 @@ def test_missing_gpus_are_not_applicable_until_that_is_stored() -> None:
     assert not one(stored, profiles=gpus).done, "the hardware has come"
 
 
-def test_a_profile_that_is_too_large_was_not_foreseen() -> None:
+def test_too_large_profile_is_not_an_expected_outcome() -> None:
     cannot = {"p1": "needs 64 CPUs, this host gives 2"}
     job = one(cannot=cannot)
     assert not job.done and job.expected is Outcome.OK
     assert not one([ended(job, Outcome.NOT_APPLICABLE)], cannot=cannot).done
 
 
-def test_the_order_is_random_but_fixed_by_the_seed_and_leaves_out_what_is_done() -> None:
+def test_order_is_random_fixed_by_the_seed_and_omits_finished_jobs() -> None:
     jobs = make(stored=[ended(one(), Outcome.OK)])
     first = order(jobs, 1)
     assert len(first) == 7 and all(not job.done for job in first)
@@ -174,14 +174,14 @@ def test_the_order_is_random_but_fixed_by_the_seed_and_leaves_out_what_is_done()
     assert first != [job for job in jobs if not job.done]
 
 
-def test_an_index_is_named_by_image_corpus_and_build_parameters_alone() -> None:
+def test_index_key_depends_on_image_corpus_and_build_parameters_only() -> None:
     key = index_key(system("a"), "d", "c")
     assert index_key(system("b").model_copy(update={"search_params": {"k1": 1.2}}), "d", "c") == key
     assert len({key, index_key(system("a"), "d2", "c"), index_key(system("a"), "d", "c2")}) == 3
     assert index_key(system("a", stemmer=True), "d", "c") != key
 
 
-def test_repetitions_of_one_cell_have_keys_of_their_own() -> None:
+def test_repetitions_of_a_cell_have_different_keys() -> None:
     job = one()
     assert job_key(job.spec) != job_key(replace(job.spec, repetition=1))
 
@@ -189,7 +189,7 @@ def test_repetitions_of_one_cell_have_keys_of_their_own() -> None:
 FRESH = SUITE.model_copy(update={"protocol": SuiteProtocol(trials=3)})
 
 
-def test_interleaved_takes_one_fresh_process_for_each_trial() -> None:
+def test_interleaved_protocol_uses_a_fresh_process_per_trial() -> None:
     jobs = make(FRESH, only=ONE)
     assert [(job.spec.jobs, job.spec.job, job.spec.trials) for job in jobs] == [(3, 0, 1), (3, 1, 1), (3, 2, 1)]
     assert len({job_key(job.spec) for job in jobs}) == 3
@@ -197,7 +197,7 @@ def test_interleaved_takes_one_fresh_process_for_each_trial() -> None:
     assert (paper.spec.jobs, paper.spec.job, paper.spec.trials) == (1, 0, 5)
 
 
-def test_each_round_has_one_job_of_every_cell_in_an_order_of_its_own() -> None:
+def test_each_round_has_one_job_per_cell_in_its_own_order() -> None:
     jobs = order(make(FRESH), 1)
     rounds = [jobs[start : start + 8] for start in (0, 8, 16)]
     for number, members in enumerate(rounds):
@@ -207,21 +207,21 @@ def test_each_round_has_one_job_of_every_cell_in_an_order_of_its_own() -> None:
     assert order(make(FRESH), 1) == jobs and order(make(FRESH), 2) != jobs
 
 
-def test_after_some_trials_the_others_are_left() -> None:
+def test_remaining_trials_are_to_do_after_some_are_stored() -> None:
     first, second, _ = make(FRESH, only=ONE)
     jobs = make(FRESH, [ended(second, Outcome.OK), ended(first, Outcome.CRASH)], ONE)
     assert [(job.done, job.spec.repetition) for job in jobs] == [(False, 1), (True, 0), (False, 0)]
     assert [job.spec.job for job in order(jobs, 1)] == [0, 2]
 
 
-def test_a_cell_is_told_by_what_its_jobs_have_in_common_else_by_counts() -> None:
+def test_cell_state_is_shared_by_its_jobs_or_counted() -> None:
     jobs = make(FRESH, only=ONE)
     assert states(jobs) == [(jobs[0].cell, "to do")]
     jobs = make(FRESH, [ended(jobs[1], Outcome.OK)], ONE)
     assert states(jobs) == [(jobs[0].cell, "2 of 3 to do; 1 of 3 done (ok)")]
 
 
-def test_the_null_system_runs_once_on_each_profile_that_is_measured() -> None:
+def test_null_system_runs_once_per_measured_profile() -> None:
     suite = FRESH.model_copy(update={"overhead": True})
     null = [cell for cell in suite.cells() if cell.system == NULL_SYSTEM]
     assert [cell.profile for cell in null] == ["p1", "p2"]
@@ -234,7 +234,7 @@ def test_the_null_system_runs_once_on_each_profile_that_is_measured() -> None:
     assert sum(job.spec.job == 0 for job in order(make(suite), 1)) == 10, "it comes in the first round, not in each"
 
 
-def test_a_suite_that_names_the_null_system_itself_gets_no_second_one() -> None:
+def test_null_system_is_not_added_twice_if_the_suite_names_it() -> None:
     suite = FRESH.model_copy(update={"overhead": True, "systems": ("a", NULL_SYSTEM)})
     assert len([cell for cell in suite.cells() if cell.system == NULL_SYSTEM]) == 4
 
@@ -242,20 +242,20 @@ def test_a_suite_that_names_the_null_system_itself_gets_no_second_one() -> None:
 RESTRICTED = SUITE.model_copy(update={"restrict": (Restriction(profiles=("p1",), systems=("a",)),)})
 
 
-def test_a_restricted_profile_has_the_cells_of_its_systems_alone() -> None:
+def test_restricted_profile_has_cells_of_its_systems_only() -> None:
     places = {(cell.system, cell.dataset, cell.profile) for cell in RESTRICTED.cells()}
     whole = {(cell.system, cell.dataset, cell.profile) for cell in SUITE.cells()}
     assert whole - places == {("b", "tiny", "p1"), ("b", "big", "p1")} and len(make(RESTRICTED)) == 6
     assert RESTRICTED.cells("b/*/p1") == [], "not even when it is asked for"
 
 
-def test_the_null_system_is_measured_on_a_restricted_profile_too() -> None:
+def test_null_system_is_measured_on_a_restricted_profile() -> None:
     suite = RESTRICTED.model_copy(update={"overhead": True})
     assert {cell.profile for cell in suite.cells() if cell.system == NULL_SYSTEM} == {"p1", "p2"}
     assert [cell.profile for cell in suite.cells("b") if cell.system == NULL_SYSTEM] == ["p2"], "where b is measured"
 
 
-def test_what_a_scenario_needs_is_part_of_the_spec() -> None:
+def test_scenario_parameters_are_part_of_the_spec() -> None:
     update = {
         "scenarios": ("single_stream", "offline", "server"),
         "offline": Offline(batch_size=7),

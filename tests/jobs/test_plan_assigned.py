@@ -34,19 +34,19 @@ def work(*jobs: tuple[Planned, AssignedJob]) -> AssignedWork:
     return AssignedWork({(job.cell, job.spec.job): what for job, what in jobs}, RunCallbacks())
 
 
-def test_assigned_keeps_only_its_jobs_as_the_attempts_named(planned: list[Planned]) -> None:
+def test_assignment_keeps_only_its_jobs_and_attempts(planned: list[Planned]) -> None:
     assert len(planned) == 3 and {job.spec.instance_type for job in planned} == {"c7g.large"}
     first, last = assigned(planned, work((planned[0], wanted(planned[0])), (planned[2], wanted(planned[2], 4))), set())
     assert (first.spec, first.done) == (planned[0].spec, False)
     assert last.spec == replace(planned[2].spec, repetition=4) and not last.done
 
 
-def test_assigned_job_is_done_when_stored_here(planned: list[Planned]) -> None:
+def test_assigned_job_is_done_if_stored_locally(planned: list[Planned]) -> None:
     ours = work((planned[0], wanted(planned[0])))
     assert [job.done for job in assigned(planned, ours, {job_key(planned[0].spec)})] == [True]
 
 
-def test_an_instance_type_makes_another_job(planned: list[Planned]) -> None:
+def test_instance_type_changes_the_job(planned: list[Planned]) -> None:
     spec = planned[0].spec
     assert job_key(spec) != job_key(replace(spec, instance_type=None))
 
@@ -59,7 +59,7 @@ def refused(planned: Planned, key: str) -> str:
     return str(caught.value)
 
 
-def test_assigned_refuses_a_different_job_and_names_the_difference(planned: list[Planned]) -> None:
+def test_assignment_refuses_a_different_job_and_names_the_difference(planned: list[Planned]) -> None:
     job = planned[0]
     assert "would be another job here" in refused(job, "0" * 16)
     assert "planned for no instance type, here it is c7g.large" in refused(
@@ -71,7 +71,7 @@ def test_assigned_refuses_a_different_job_and_names_the_difference(planned: list
         assigned(planned[:1], work((planned[1], wanted(planned[1]))), set())
 
 
-def test_run_without_assigned_work_does_the_whole_plan(bench: Bench, tmp_path: Path) -> None:
+def test_run_without_an_assignment_does_the_whole_plan(bench: Bench, tmp_path: Path) -> None:
     summary = bench.run(FakeLauncher())
     assert [result.outcome for result, _ in summary.jobs] == [Outcome.OK]
     assert summary.jobs[0][0].spec.instance_type is None and summary.jobs[0][0].instance is None

@@ -1,4 +1,4 @@
-"""A suite file says what to measure, or says in one line what is wrong with it."""
+"""A suite file is read, or its mistake is reported in one line."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def load(folder: Path, text: str) -> suite.Suite:
     return suite.load(path)
 
 
-def test_the_least_suite_mixes_fresh_processes(tmp_path: Path) -> None:
+def test_minimal_suite_interleaves_fresh_processes(tmp_path: Path) -> None:
     loaded = load(tmp_path, LEAST)
     assert loaded.name == "my-suite"
     assert loaded.scenarios == ("single_stream",)
@@ -39,7 +39,7 @@ def test_the_least_suite_mixes_fresh_processes(tmp_path: Path) -> None:
     assert (protocol.sample_size, protocol.k) == (1000, 10)
 
 
-def test_the_papers_protocol_runs_all_trials_in_one_process(tmp_path: Path) -> None:
+def test_paper_protocol_runs_all_trials_in_one_process(tmp_path: Path) -> None:
     protocol = load(tmp_path, LEAST + '[protocol]\nname = "santhanam2023"\n').protocol
     assert (protocol.warmup_queries, protocol.warmup_cap, protocol.trials) == (10, None, 5)
     assert (protocol.jobs, protocol.trials_a_job) == (1, 5)
@@ -47,7 +47,7 @@ def test_the_papers_protocol_runs_all_trials_in_one_process(tmp_path: Path) -> N
     assert protocol.warmup_queries == 3, "what the suite says counts"
 
 
-def test_scenarios_have_parameters_of_their_own(tmp_path: Path) -> None:
+def test_each_scenario_has_its_own_parameters(tmp_path: Path) -> None:
     scenarios = 'scenarios = ["single_stream", "offline", "server"]\n'
     tables = "[offline]\nbatch_size = 7\n[server]\nlatency_target_s = 0.2\nlatency_percentile = 99\n"
     loaded = load(tmp_path, LEAST + scenarios + tables)
@@ -122,13 +122,13 @@ def test_each_key_of_a_protocol_can_be_set(tmp_path: Path) -> None:
         (LEAST + "restrict = 3\n", "key 'restrict': expected a list"),
     ],
 )
-def test_each_mistake_is_one_line(tmp_path: Path, text: str, said: str) -> None:
+def test_each_mistake_is_reported_in_one_line(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(FileError, match=rf"^{tmp_path}/my-suite.toml: {said}") as caught:
         load(tmp_path, text)
     assert "\n" not in str(caught.value)
 
 
-def test_a_file_name_that_is_no_name_must_be_given_one(tmp_path: Path) -> None:
+def test_suite_needs_a_name_if_its_file_name_is_invalid(tmp_path: Path) -> None:
     path = tmp_path / "My Suite.toml"
     path.write_text(LEAST)
     with pytest.raises(
@@ -140,7 +140,7 @@ def test_a_file_name_that_is_no_name_must_be_given_one(tmp_path: Path) -> None:
     assert suite.load(path).name == "mine"
 
 
-def test_an_expected_outcome_is_that_cells_alone(tmp_path: Path) -> None:
+def test_expected_outcome_applies_to_its_cell_only(tmp_path: Path) -> None:
     text = LEAST.replace('["bm25"]', '["bm25", "minilm"]').replace('["cpu1-mem1"]', '["cpu1-mem1", "cpu2-mem4"]')
     loaded = load(tmp_path, text + EXPECT)
     assert loaded.expected("bm25", "cpu1-mem1") is Outcome.OOM
@@ -148,7 +148,7 @@ def test_an_expected_outcome_is_that_cells_alone(tmp_path: Path) -> None:
     assert loaded.expected("bm25", "cpu2-mem4") is Outcome.OK
 
 
-def test_a_restriction_keeps_a_profile_for_the_systems_that_it_names(tmp_path: Path) -> None:
+def test_restriction_limits_a_profile_to_the_named_systems(tmp_path: Path) -> None:
     loaded = load(tmp_path, TWO + RESTRICT)
     kept = {(system, profile) for system in loaded.systems for profile in loaded.profiles}
     assert kept - {("dpr", "cpu1-mem1")} == {place for place in kept if loaded.allows(*place)}
@@ -156,12 +156,12 @@ def test_a_restriction_keeps_a_profile_for_the_systems_that_it_names(tmp_path: P
 
 
 @pytest.mark.parametrize("declared", ["tiny", "./tiny", "../data/tiny", "/data/tiny/", "tiny//"])
-def test_a_dataset_is_called_by_the_last_part_of_its_path(declared: str) -> None:
+def test_dataset_name_is_the_last_part_of_its_path(declared: str) -> None:
     assert dataset_name(declared) == "tiny"
 
 
 @pytest.mark.parametrize(("dataset", "count"), [("msmarco", 28), ("xortydi", 24)])
-def test_the_papers_suites_have_exactly_the_cells_of_its_table_3(dataset: str, count: int) -> None:
+def test_paper_suites_have_exactly_the_cells_of_table_3(dataset: str, count: int) -> None:
     declared = suite.load(ROOT / "suites" / f"santhanam2023-{dataset}.toml")
     profiles = instances.hardware_profiles()
     planned = [(cell.system, profiles[cell.profile]) for cell in declared.cells()]
@@ -194,10 +194,10 @@ def test_the_papers_suites_have_exactly_the_cells_of_its_table_3(dataset: str, c
         ("beir#test", "beir-test"),
     ],
 )
-def test_an_id_or_a_split_has_no_slash_in_its_name(declared: str, name: str) -> None:
+def test_dataset_name_has_no_slash_for_an_id_or_a_split(declared: str, name: str) -> None:
     assert dataset_name(declared) == name
 
 
-def test_every_shipped_suite_can_be_read() -> None:
+def test_every_shipped_suite_is_valid() -> None:
     paths = sorted((ROOT / "suites").glob("*.toml"))
     assert paths and all(suite.load(path).systems for path in paths)

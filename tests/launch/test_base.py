@@ -5,7 +5,7 @@ from __future__ import annotations
 from harness.launch.base import thread_environment
 
 
-def test_every_library_that_we_know_of_is_held_to_the_cpus() -> None:
+def test_every_known_library_is_limited_to_the_cpus() -> None:
     environment = thread_environment(3)
     known = {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS", "RAYON_NUM_THREADS"}
     assert known <= environment.keys()

@@ -1,4 +1,4 @@
-"""Fixed work on the job's own CPUs; a rival on them is seen; nothing is left behind."""
+"""The canary does fixed work on the job's CPUs and leaves nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness.launch.monitor import canary
 from harness.launch.monitor.canary import Canary, cpu_pressure, lowest_mhz
 
 
-def test_a_look_says_how_long_the_work_took_and_leaves_nothing(tmp_path: Path) -> None:
+def test_canary_reports_its_work_time_and_leaves_nothing(tmp_path: Path) -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
     looking = Canary()
     placement = place(1)
@@ -33,7 +33,7 @@ def test_a_look_says_how_long_the_work_took_and_leaves_nothing(tmp_path: Path) -
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
-def test_the_slowest_of_the_jobs_cpus_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slowest_cpu_of_the_job_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     cpus = tuple(sorted(os.sched_getaffinity(0)))
     seen: list[int] = []
 
@@ -50,7 +50,7 @@ def test_the_slowest_of_the_jobs_cpus_counts(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("where", ["missing", "a link", "taken"])
-def test_a_disk_that_cannot_be_written_is_not_measured_and_never_0(tmp_path: Path, where: str) -> None:
+def test_unwritable_disk_is_none_and_not_0(tmp_path: Path, where: str) -> None:
     victim = tmp_path / "victim"
     victim.write_text("untouched")
     folder = tmp_path / "folder"
@@ -73,7 +73,7 @@ def test_a_slow_machine_gets_fewer_repeats(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(repeats) == 2
 
 
-def test_the_lowest_clock_is_said_where_all_are_shown(tmp_path: Path) -> None:
+def test_lowest_clock_is_reported_if_all_clocks_are_known(tmp_path: Path) -> None:
     for cpu, khz in {0: "3600000\n", 1: "1200000\n", 2: "nonsense"}.items():
         (tmp_path / f"cpu{cpu}" / "cpufreq").mkdir(parents=True)
         (tmp_path / f"cpu{cpu}" / "cpufreq" / "scaling_cur_freq").write_text(khz)

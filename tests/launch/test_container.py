@@ -56,7 +56,7 @@ class Scripted:
 
 
 class Engine:
-    """An engine on x86-64 with one container and one image, of which it says what that is for."""
+    """An engine on x86-64 with one container and one image of a given platform."""
 
     def __init__(self, container: Scripted, architecture: str = "amd64") -> None:
         self.images = self.containers = self
@@ -74,10 +74,8 @@ class Engine:
 
 
 @pytest.mark.parametrize("allowed", [False, True])
-def test_what_an_emulator_takes_is_never_measured(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, allowed: bool
-) -> None:
-    """The image itself is asked what it is for: nobody can bring one in under another name."""
+def test_emulated_image_is_never_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, allowed: bool) -> None:
+    """The platform is read from the image itself, not from its name."""
     engine = Engine(Scripted(remove=requests.ConnectionError("refused")), "arm64")
     launcher = DockerLauncher(tmp_path, platform="linux/arm64", emulated=allowed)
     line = (
@@ -88,7 +86,7 @@ def test_what_an_emulator_takes_is_never_measured(
     assert engine.created == allowed
 
 
-def test_the_containers_own_cgroup_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cgroup_of_the_container_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in NAMES:
         (tmp_path / name / "docker" / ID).mkdir(parents=True)
     monkeypatch.setattr(module.cgroup.of_process, "__defaults__", (tmp_path,))
@@ -111,7 +109,7 @@ def test_the_containers_own_cgroup_is_found(tmp_path: Path, monkeypatch: pytest.
         ((b"y" * (11 << 20) + b"z",), b"y" * ((10 << 20) - 1) + b"z"),
     ],
 )
-def test_the_end_of_a_log_is_kept_and_no_more_than_so_much(chunks: tuple[bytes, ...], kept: bytes) -> None:
+def test_log_is_kept_from_its_end_up_to_a_limit(chunks: tuple[bytes, ...], kept: bytes) -> None:
     found = _log(Scripted(*chunks))  # type: ignore[arg-type]
     assert len(found) <= LOG_BYTES
     assert found == kept
@@ -120,10 +118,10 @@ def test_the_end_of_a_log_is_kept_and_no_more_than_so_much(chunks: tuple[bytes, 
 @pytest.mark.parametrize(
     "error", [requests.ConnectionError("Connection aborted.\ntwo lines"), docker.errors.APIError("gone")]
 )
-def test_an_engine_that_goes_away_while_a_job_runs_is_the_engines_error(
+def test_engine_lost_during_a_job_is_an_engine_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    """It takes its containers down with it: exit code 137 then says nothing about the system."""
+    """A lost engine kills its containers, so exit code 137 is not the system's fault."""
     container = Scripted(wait=error, remove=requests.ConnectionError("refused"))
     with pytest.raises(EngineError, match="went away while a job ran") as raised:
         launched(container, tmp_path, monkeypatch)
@@ -131,13 +129,13 @@ def test_an_engine_that_goes_away_while_a_job_runs_is_the_engines_error(
     assert container.calls[-1] == "remove", "it was tried"
 
 
-def test_a_container_that_cannot_be_removed_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unremovable_container_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     container = Scripted(remove=requests.ConnectionError("refused"))
     with pytest.raises(EngineError, match="container scripted could not be removed"):
         launched(container, tmp_path, monkeypatch)
 
 
-def test_the_engine_has_some_time_to_end_a_container(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_engine_that_does_not_end_a_container_in_time_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     hung = threading.Event()
     container = Scripted()
     monkeypatch.setattr(container, "wait", lambda timeout: hung.wait(30))
@@ -147,7 +145,7 @@ def test_the_engine_has_some_time_to_end_a_container(monkeypatch: pytest.MonkeyP
     hung.set()
 
 
-def test_an_image_that_does_not_start_is_a_crash_and_is_removed(
+def test_container_that_does_not_start_is_a_crash_and_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     container = Scripted()
@@ -177,7 +175,7 @@ def launched(
     return launcher.launch(stage.job, silent)
 
 
-def test_a_job_is_held_to_its_cpus_and_their_memory(tmp_path: Path) -> None:
+def test_job_is_limited_to_its_cpus_and_their_memory_nodes(tmp_path: Path) -> None:
     job = Stage(tmp_path).job
     asked = create_arguments(job, Placement((4, 5, 12), (1,), True, (0,), apart=True))
     assert (asked["cpuset_cpus"], asked["cpuset_mems"]) == ("4,5,12", "1")

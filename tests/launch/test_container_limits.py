@@ -1,4 +1,4 @@
-"""What the host sees of a container's limits: each that is off is named, what is not shown is not held against it."""
+"""The host names each wrong limit of a container and ignores hidden ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ V1_NO_LIMIT = (1 << 63) - 4096
 
 
 class Host:
-    """A cgroup tree with one recorded container in it, and nothing limited above."""
+    """A cgroup tree with one recorded container and no limits on its parents."""
 
     def __init__(self, root: Path, recording: str) -> None:
         self.version = 1 if recording == "cgroup-v1" else 2
@@ -49,18 +49,18 @@ class Host:
         self.holds("2-3", "1")
 
     def holds(self, cpus: str, nodes: str, up: int = 0) -> None:
-        """Hold the container to these, or the cgroup so many levels up."""
+        """Restrict the container, or its parent ``up`` levels above, to these CPUs and nodes."""
         names = ("effective_cpus", "effective_mems") if self.version == 1 else ("cpus.effective", "mems.effective")
         for name, text in zip(names, (cpus, nodes), strict=True):
             (_up(self.cpuset, up) / f"cpuset.{name}").write_text(text + "\n")
 
     def limit_memory(self, size: int | str, up: int = 0) -> None:
-        """Limit it."""
+        """Limit the memory of the container, or of a parent."""
         name = "memory.limit_in_bytes" if self.version == 1 else "memory.max"
         (_up(self.group.memory, up) / name).write_text(f"{size}\n")
 
     def set_quota(self, cpus: float | None, up: int = 0) -> None:
-        """Give it a quota of so many CPUs; None: none."""
+        """Set the CPU quota of the container, or of a parent; None removes it."""
         folder, quota = _up(self.group.cpu, up), None if cpus is None else round(cpus * 100_000)
         if self.version == 2:
             (folder / "cpu.max").write_text(f"{'max' if quota is None else quota} 100000\n")
@@ -69,13 +69,13 @@ class Host:
             (folder / "cpu.cfs_period_us").write_text("100000\n")
 
     def refused(self, cpuset: Cpuset = CPUSET) -> str | None:
-        """What is said of it."""
+        """Return the mismatch at the start."""
         stopped = container.limit_mismatch(self.group, self.asked, cpuset)
         assert stopped is None or stopped.outcome is Outcome.ENVELOPE_MISMATCH
         return stopped.detail.removeprefix("seen from outside: ") if stopped else None
 
     def moved(self) -> str | None:
-        """What is said of it later."""
+        """Return the mismatch during the job."""
         stopped = container.limit_change(self.group, CPUSET)
         assert stopped is None or stopped.outcome is Outcome.ENVELOPE_MISMATCH
         return stopped.detail.removeprefix("seen from outside: ") if stopped else None
@@ -90,18 +90,18 @@ def host(request: pytest.FixtureRequest, tmp_path: Path) -> Host:
     return Host(tmp_path, request.param)
 
 
-def test_nothing_is_said_when_all_holds(host: Host) -> None:
+def test_matching_limits_are_accepted(host: Host) -> None:
     assert host.refused() is None
     assert host.moved() is None
 
 
-def test_what_the_host_does_not_show_is_left_to_what_is_read_inside(host: Host, tmp_path: Path) -> None:
+def test_hidden_limits_are_left_to_the_check_inside(host: Host, tmp_path: Path) -> None:
     assert container.limit_mismatch(None, ASKED, CPUSET) is None and container.limit_change(None, CPUSET) is None
     gone = Cgroup(host.version, tmp_path / "a", tmp_path / "a", tmp_path / "a")
     assert container.limit_mismatch(gone, ASKED, CPUSET) is None and container.limit_change(gone, CPUSET) is None
 
 
-def test_other_cpus_and_nodes_are_named_at_the_start_and_later(host: Host) -> None:
+def test_wrong_cpus_and_nodes_are_named_at_the_start_and_later(host: Host) -> None:
     host.holds("0-1", "1")
     assert host.refused() == "held to CPUs 0-1, asked for CPUs 2-3"
     host.holds("2-3", "0-1")
@@ -111,7 +111,7 @@ def test_other_cpus_and_nodes_are_named_at_the_start_and_later(host: Host) -> No
     assert host.moved() == "held to CPUs 3, asked for CPUs 2-3; memory from NUMA nodes 0, asked for nodes 1"
 
 
-def test_an_engine_with_fewer_cpus_than_the_harness_is_named_with_what_to_do(host: Host) -> None:
+def test_engine_with_fewer_cpus_than_harness_is_named_with_a_remedy(host: Host) -> None:
     host.holds("0-1,3", "0-1", up=1)
     host.holds("3", "1")
     said = (
@@ -124,14 +124,14 @@ def test_an_engine_with_fewer_cpus_than_the_harness_is_named_with_what_to_do(hos
     assert host.refused() == "held to CPUs 3, asked for CPUs 2-3", "nobody knows what the engine has"
 
 
-def test_a_limit_that_is_not_the_one_asked_for_is_named(host: Host) -> None:
+def test_wrong_limit_is_named(host: Host) -> None:
     host.limit_memory(1 << 20)
     assert host.refused() == f"memory limit 1048576 bytes, asked for {host.asked.memory_bytes}"
     host.limit_memory(V1_NO_LIMIT)
     assert host.refused() == f"memory limit -1 bytes, asked for {host.asked.memory_bytes}"
 
 
-def test_a_quota_is_named(host: Host) -> None:
+def test_quota_is_named(host: Host) -> None:
     host.set_quota(0.5)
     assert host.refused() == "CPU quota of 0.5 CPUs, asked for none"
     host.set_quota(64)
@@ -140,7 +140,7 @@ def test_a_quota_is_named(host: Host) -> None:
 
 
 @pytest.mark.parametrize("up", [1, 2])
-def test_a_memory_limit_above_that_is_less_than_asked_for_is_named(host: Host, up: int) -> None:
+def test_too_low_memory_limit_of_a_parent_cgroup_is_named(host: Host, up: int) -> None:
     asked, folder = host.asked.memory_bytes, _up(host.group.memory, up)
     for enough in (1 << 40, asked):
         host.limit_memory(enough, up)
@@ -155,7 +155,7 @@ def test_a_memory_limit_above_that_is_less_than_asked_for_is_named(host: Host, u
 
 
 @pytest.mark.parametrize("up", [1, 2])
-def test_a_quota_above_that_can_bind_is_named_at_the_start_and_later(host: Host, up: int) -> None:
+def test_binding_quota_of_a_parent_cgroup_is_named_at_the_start_and_later(host: Host, up: int) -> None:
     host.set_quota(3.5, up)
     folder, said = _up(host.group.cpu, up), host.refused()
     assert said is not None and said == host.moved()
@@ -169,9 +169,7 @@ def test_a_quota_above_that_can_bind_is_named_at_the_start_and_later(host: Host,
 
 
 @pytest.mark.parametrize("up", [1, 2])
-def test_a_quota_above_for_all_cpus_that_there_are_stops_nobody(
-    host: Host, up: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parent_quota_for_all_cpus_is_accepted(host: Host, up: int, monkeypatch: pytest.MonkeyPatch) -> None:
     for cpus in (4, 5):
         host.set_quota(cpus, up)
         assert host.refused() is host.moved() is None

@@ -1,4 +1,4 @@
-"""Whole physical cores within one NUMA node, away from CPU 0; the harness keeps off them where it can."""
+"""Jobs get whole cores of one NUMA node, away from CPU 0 and the harness."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def two_nodes(root: Path) -> Path:
     ("count", "cpus", "rest", "apart"),
     [(1, (1,), (0,), True), (2, (0, 1), (0, 1), False)],
 )
-def test_two_cpus_without_smt(
+def test_place_divides_two_cpus_without_smt(
     tmp_path: Path, count: int, cpus: tuple[int, ...], rest: tuple[int, ...], apart: bool
 ) -> None:
     root = tree(tmp_path / "sys", [(0,), (1,)], {0: "0-1"}, "0-1")
@@ -63,13 +63,13 @@ def test_two_cpus_without_smt(
         (6, (1, 2, 3, 5, 6, 7), (0, 4)),
     ],
 )
-def test_smt_siblings_go_together_and_none_of_a_jobs_cores_is_the_harnesss(
+def test_smt_siblings_stay_together_and_job_and_harness_share_no_core(
     tmp_path: Path, count: int, cpus: tuple[int, ...], rest: tuple[int, ...]
 ) -> None:
     assert place(count, range(8), smt(tmp_path / "sys")) == Placement(cpus, (0,), True, rest, apart=True)
 
 
-def test_where_only_a_sibling_is_left_the_harness_takes_it_and_it_is_said(tmp_path: Path) -> None:
+def test_harness_on_a_sibling_is_reported_if_no_core_is_left(tmp_path: Path) -> None:
     placed = place(7, range(8), smt(tmp_path / "sys"))
     assert placed == Placement((0, 1, 2, 3, 5, 6, 7), (0,), False, (4,), apart=True)
     everything = place(8, range(8), tmp_path / "sys")
@@ -84,20 +84,20 @@ def test_where_only_a_sibling_is_left_the_harness_takes_it_and_it_is_said(tmp_pa
         (10, (3, 4, 5, 6, 7, 11, 12, 13, 14, 15), (0, 1)),
     ],
 )
-def test_a_job_stays_within_one_node_while_it_fits(
+def test_job_stays_within_one_node_if_it_fits(
     tmp_path: Path, count: int, cpus: tuple[int, ...], nodes: tuple[int, ...]
 ) -> None:
     placed = place(count, range(16), two_nodes(tmp_path / "sys"))
     assert (placed.cpus, placed.numa_nodes, placed.whole_cores) == (cpus, nodes, True)
 
 
-def test_a_node_with_whole_cores_is_better_than_one_with_halves(tmp_path: Path) -> None:
+def test_node_with_whole_cores_is_preferred(tmp_path: Path) -> None:
     usable = {0, 1, 2, 8, 9, 10, 4, 5, 6, 7}  # node 1: half of each core only
     placed = place(2, usable, two_nodes(tmp_path / "sys"))
     assert (placed.cpus, placed.numa_nodes, placed.whole_cores) == ((2, 10), (0,), True)
 
 
-def test_half_cores_are_taken_where_an_affinity_leaves_nothing_else(tmp_path: Path) -> None:
+def test_half_cores_are_used_if_the_affinity_leaves_no_others(tmp_path: Path) -> None:
     placed = place(2, {0, 1, 2, 6}, smt(tmp_path / "sys"))
     assert (placed.cpus, placed.whole_cores) == ((2, 6), True)
     halves = place(2, {0, 1, 2, 3}, tmp_path / "sys")
@@ -106,12 +106,12 @@ def test_half_cores_are_taken_where_an_affinity_leaves_nothing_else(tmp_path: Pa
     assert (mixed.cpus, mixed.whole_cores, mixed.harness_cpus) == ((1, 2, 6), False, (0,))
 
 
-def test_an_offline_sibling_makes_no_core_half(tmp_path: Path) -> None:
+def test_core_with_an_offline_sibling_is_whole(tmp_path: Path) -> None:
     root = tree(tmp_path / "sys", [(0, 2), (1, 3)], {0: "0-3"}, "0-1")
     assert place(1, {0, 1}, root) == Placement((1,), (0,), whole_cores=True, harness_cpus=(0,), apart=True)
 
 
-def test_cores_are_known_by_their_numbers_where_siblings_are_not_listed(tmp_path: Path) -> None:
+def test_cores_are_found_by_core_id_without_sibling_lists(tmp_path: Path) -> None:
     root = tree(tmp_path / "sys", [(0, 1), (2, 3)], {}, listed=False)
     assert place(2, range(4), root) == Placement((2, 3), (), whole_cores=True, harness_cpus=(0, 1), apart=True)
 
@@ -120,7 +120,7 @@ def test_cores_are_known_by_their_numbers_where_siblings_are_not_listed(tmp_path
     ("count", "usable", "cpus"),
     [(1, {0, 1}, (1,)), (2, {7, 0, 3, 5}, (5, 7)), (1, {0}, (0,)), (3, set(range(16)), (13, 14, 15))],
 )
-def test_without_a_topology_the_highest_numbers_are_taken_and_nothing_is_claimed(
+def test_highest_cpus_are_used_without_a_topology_and_nothing_is_claimed(
     tmp_path: Path, count: int, usable: set[int], cpus: tuple[int, ...]
 ) -> None:
     placed = place(count, usable, tmp_path)
@@ -128,12 +128,12 @@ def test_without_a_topology_the_highest_numbers_are_taken_and_nothing_is_claimed
     assert placed.apart == (len(usable) > count)
 
 
-def test_a_node_of_memory_alone_is_no_place(tmp_path: Path) -> None:
+def test_memory_only_node_is_ignored(tmp_path: Path) -> None:
     root = tree(tmp_path / "sys", [(0,), (1,)], {0: "0-1", 2: "", 10: ""}, "0-1")  # 2 and 10: expanders
     assert cpu_placement.read({0, 1}, root).nodes == {0}
 
 
-def test_this_host_has_a_place_for_a_job() -> None:
+def test_this_host_can_place_a_job() -> None:
     placed = place(1)
     assert len(placed.cpus) == 1
     assert placed.harness_cpus

@@ -1,4 +1,4 @@
-"""Harnesses that share a host give their jobs CPUs of their own; a dead one's are free again."""
+"""Runs on a shared host give their jobs separate CPUs and free those of dead runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def four(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cpus"
 
 
-def test_jobs_of_one_host_have_cpus_of_their_own(four: Path) -> None:
+def test_jobs_on_a_host_have_separate_cpus(four: Path) -> None:
     with placed(1) as first, placed(2) as second:
         assert len(first.cpus) == 1
         assert len(second.cpus) == 2
@@ -37,7 +37,7 @@ def test_jobs_of_one_host_have_cpus_of_their_own(four: Path) -> None:
         assert not set(first.cpus) & set(second.harness_cpus), "the harness keeps off the other's CPU, too"
 
 
-def test_a_job_waits_until_there_are_enough(four: Path) -> None:
+def test_job_waits_until_enough_cpus_are_free(four: Path) -> None:
     begun = threading.Event()
 
     def second() -> None:
@@ -54,12 +54,12 @@ def test_a_job_waits_until_there_are_enough(four: Path) -> None:
     assert begun.is_set()
 
 
-def test_more_than_there_are_is_not_waited_for(four: Path) -> None:
+def test_job_does_not_wait_for_more_cpus_than_exist(four: Path) -> None:
     with placed(9) as placement:
         assert set(placement.cpus) == {0, 1, 2, 3}
 
 
-def test_a_job_that_failed_gives_its_cpus_back(four: Path) -> None:
+def test_failed_job_frees_its_cpus(four: Path) -> None:
     for _ in range(2):
         with pytest.raises(RuntimeError), placed(4):
             raise RuntimeError
@@ -81,7 +81,7 @@ def test_a_killed_harness_frees_its_cpus(tmp_path: Path, monkeypatch: pytest.Mon
         assert mine.cpus == expected
 
 
-def test_a_harness_that_has_the_host_to_itself_locks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_harness_alone_on_the_host_locks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(cpu_placement.VARIABLE, raising=False)
     with placed(1) as first, placed(1) as second:
         assert first == second == cpu_placement.place(1)

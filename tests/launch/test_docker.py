@@ -1,4 +1,4 @@
-"""Real containers: the limits are enforced and seen from inside, and what goes wrong has its outcome."""
+"""Real containers: limits are enforced and verified inside; failures have their outcome."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def ours(engine: docker.DockerClient) -> list[Container]:
     return engine.containers.list(all=True, filters=filters, ignore_removed=True)
 
 
-def test_limits_are_set_seen_from_inside_and_stored(
+def test_limits_are_set_verified_inside_and_stored(
     bench: Bench, launcher: DockerLauncher, engine: docker.DockerClient
 ) -> None:
     bench.plant("slow", service_s=0.1)
@@ -112,10 +112,10 @@ def test_limits_are_set_seen_from_inside_and_stored(
     ],
 )
 @pytest.mark.parametrize("kind", ["build", "search"])
-def test_a_job_on_other_cpus_than_those_asked_for_is_refused(
+def test_job_on_wrong_cpus_is_refused(
     bench: Bench, launcher: DockerLauncher, monkeypatch: pytest.MonkeyPatch, kind: str, seen_by_host: bool, said: str
 ) -> None:
-    """As many of them, so that counting shows nothing; planted between the container's creation and its start."""
+    """Assign other CPUs, equal in number, between the container's creation and its start."""
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("one CPU has no other")
     planted: dict[str, str] = {}
@@ -143,7 +143,7 @@ def test_a_job_on_other_cpus_than_those_asked_for_is_refused(
 
 @pytest.fixture(scope="module")
 def wrong(tmp_path_factory: pytest.TempPathFactory, engine: docker.DockerClient) -> dict[str, Result]:
-    """Results of one run over all that goes wrong; none of its containers is left."""
+    """Return the results of one run over all failures; none of its containers is left."""
     bench = make_bench(tmp_path_factory.mktemp("wrong"))
     for misdeed in _WRONG:
         bench.plant(misdeed, misdeed=misdeed, at=3)
@@ -157,13 +157,13 @@ def wrong(tmp_path_factory: pytest.TempPathFactory, engine: docker.DockerClient)
 
 
 @pytest.mark.parametrize("misdeed", _WRONG)
-def test_what_goes_wrong_in_a_container(wrong: dict[str, Result], misdeed: str) -> None:
+def test_misdeed_in_a_container_has_its_outcome(wrong: dict[str, Result], misdeed: str) -> None:
     outcome, detail = _WRONG[misdeed]
     result = wrong[misdeed]
     assert (result.outcome, detail in (result.detail or "")) == (outcome, True), result.detail
 
 
-def test_a_fork_bomb_meets_the_limit_of_processes(
+def test_fork_bomb_is_stopped_by_the_process_limit(
     bench: Bench, launcher: DockerLauncher, engine: docker.DockerClient
 ) -> None:
     bench.plant("bad", misdeed="fork_bomb", at=3)
@@ -185,7 +185,7 @@ def plant_image(bench: Bench, name: str, last_line: str) -> None:
 
 # The SDK does not close the socket of a build that failed.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_an_image_that_is_no_good_says_why_and_the_others_go_on(bench: Bench, launcher: DockerLauncher) -> None:
+def test_bad_image_is_reported_with_its_reason_and_others_run(bench: Bench, launcher: DockerLauncher) -> None:
     last_lines = {
         "fails": ("USER 0\nRUN echo the reason is here && exit 3", "the reason is here"),
         "stays": ('ENTRYPOINT ["nope"]', "the image does not start"),
@@ -201,7 +201,7 @@ def test_an_image_that_is_no_good_says_why_and_the_others_go_on(bench: Bench, la
         assert detail in (results[name].detail or "")
 
 
-def test_an_images_own_health_check_does_not_run(bench: Bench, launcher: DockerLauncher) -> None:
+def test_health_check_of_an_image_does_not_run(bench: Bench, launcher: DockerLauncher) -> None:
     plant_image(bench, "checked", "HEALTHCHECK --interval=200ms CMD touch /job/out/checked && sleep 1")
     text = "[search_params]\nservice_s = 0.15\n"
     (bench.folder / "engines" / "checked" / "systems" / "checked.toml").write_text('description = "x"\n' + text)
@@ -215,7 +215,7 @@ def test_an_images_own_health_check_does_not_run(bench: Bench, launcher: DockerL
 
 
 @pytest.mark.usefixtures("host")
-def test_containers_of_a_dead_run_are_removed_and_those_of_a_living_one_stay(
+def test_containers_of_a_dead_run_are_removed_and_those_of_a_running_one_stay(
     bench: Bench, launcher: DockerLauncher, engine: docker.DockerClient
 ) -> None:
     bench.run(launcher)  # the image is there now
@@ -236,7 +236,7 @@ def test_containers_of_a_dead_run_are_removed_and_those_of_a_living_one_stay(
         engine.containers.get(living).remove(force=True)
 
 
-def test_a_profile_with_gpus_is_not_applicable_without_one(bench: Bench, launcher: DockerLauncher) -> None:
+def test_gpu_profile_is_not_applicable_without_a_gpu(bench: Bench, launcher: DockerLauncher) -> None:
     from harness.launch.monitor import gpu
 
     if gpu.probe().models:
@@ -249,10 +249,10 @@ def test_a_profile_with_gpus_is_not_applicable_without_one(bench: Bench, launche
 
 @pytest.mark.usefixtures("host")
 @pytest.mark.parametrize("times", [1, 3])
-def test_ctrl_c_ends_the_container_at_once_and_the_next_run_goes_on(
+def test_ctrl_c_ends_the_container_at_once_and_the_next_run_continues(
     bench: Bench, engine: docker.DockerClient, times: int
 ) -> None:
-    """Leftovers of a kill are the subject of tests/integration/test_kill.py."""
+    """Leftovers of a kill are tested in tests/integration/test_kill.py."""
     bench.plant("steady", service_s=0.2)
     command = support.command(bench, bench.suite(systems=["steady"]))
     child = support.start(bench, command)

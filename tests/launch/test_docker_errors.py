@@ -1,4 +1,4 @@
-"""What comes of an engine that cannot be reached, in one line."""
+"""An unreachable engine is reported in one line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.launch.docker_errors import engine_errors
 
 
 @pytest.mark.parametrize("number", [errno.ENOENT, errno.ECONNREFUSED, errno.EACCES])
-def test_where_nobody_can_be_reached_the_place_is_named(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_engine_is_named_by_its_address(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "unix:///somewhere/docker.sock")
     with pytest.raises(EngineError) as raised, engine_errors():
         try:
@@ -24,6 +24,6 @@ def test_where_nobody_can_be_reached_the_place_is_named(number: int, monkeypatch
     assert said in str(raised.value)
 
 
-def test_what_an_engine_says_itself_is_kept() -> None:
+def test_message_of_the_engine_is_kept() -> None:
     with pytest.raises(EngineError, match="refuses: no such image; see"), engine_errors():
         raise docker.errors.DockerException("no  such\nimage")

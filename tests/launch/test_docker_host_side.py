@@ -1,4 +1,4 @@
-"""The host measures a real container from outside: placement, canary, counters, peaks; and an engine goes away.
+"""The host measures a real container from outside: placement, canary, counters, peaks.
 
 The containers run a script of the test's instead of the driver.
 """
@@ -65,7 +65,7 @@ LIMITS = Limits(60, 60, 60, 60)
 
 
 class Rig:
-    """Launches scripts in containers of the planted image."""
+    """Launches scripts in containers of the sample image."""
 
     def __init__(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
         self.bench, self.script = bench, ""
@@ -108,15 +108,15 @@ def rig(bench: Bench, engine: docker.DockerClient, monkeypatch: pytest.MonkeyPat
 
 
 def counted(ended: LaunchEnd) -> Counters:
-    """All that was counted, as if it had been one trial."""
+    """Return all counts as those of one trial."""
     readings = ended.counters.readings
     return ended.counters.summary((Phase("trial-0", readings[0].t_ns, readings[-1].t_ns),))
 
 
-def test_a_job_is_placed_looked_at_between_its_trials_and_counted(
+def test_job_is_placed_checked_between_trials_and_counted(
     bench: Bench, engine: docker.DockerClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The real driver waits between its trials until the host has looked."""
+    """The real driver waits between trials until the host's canary has run."""
     monkeypatch.delenv("HARNESS_CPU_LEASES", raising=False)  # tests beside this one may hold all CPUs
     bench.plant("slow", service_s=0.1)
     launcher = DockerLauncher(bench.cache)
@@ -142,7 +142,7 @@ def test_a_job_is_placed_looked_at_between_its_trials_and_counted(
     assert result.memory.peak_mapped_bytes is not None
 
 
-def test_a_spinning_job_uses_its_cpu_and_a_rival_on_it_is_seen(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spinning_job_uses_its_cpu_and_a_rival_is_counted(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(cpu_placement.VARIABLE, raising=False)  # so that it is known which CPU the job gets
     alone = counted(rig.launch(SPIN))
     assert alone.wall_s is not None and alone.cpu_s is not None and alone.wait_s is not None
@@ -166,7 +166,7 @@ def test_a_spinning_job_uses_its_cpu_and_a_rival_on_it_is_seen(rig: Rig, monkeyp
     assert found.cpu_s < 0.85 * found.wall_s
 
 
-def test_a_quota_that_is_set_while_a_job_runs_is_counted(rig: Rig, engine: docker.DockerClient) -> None:
+def test_throttling_by_a_quota_set_during_a_job_is_counted(rig: Rig, engine: docker.DockerClient) -> None:
     throttled: list[str] = []
 
     def throttle(_done: int, _total: int = 0, phase: str = "", /) -> None:
@@ -188,7 +188,7 @@ def test_a_quota_that_is_set_while_a_job_runs_is_counted(rig: Rig, engine: docke
         ({"mem_limit": 512 << 20, "memswap_limit": 512 << 20}, "memory limit 536870912 bytes, asked for 268435456"),
     ],
 )
-def test_other_limits_than_asked_for_are_seen_whatever_the_image_claims(
+def test_wrong_limits_are_found_despite_the_images_claims(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, limits: dict[str, int], said: str
 ) -> None:
     start = module._start
@@ -197,7 +197,7 @@ def test_other_limits_than_asked_for_are_seen_whatever_the_image_claims(
     assert ended.stopped == StopReason(Outcome.ENVELOPE_MISMATCH, f"seen from outside: {said}")
 
 
-def test_a_job_that_is_moved_to_other_cpus_while_it_runs_is_stopped(rig: Rig, engine: docker.DockerClient) -> None:
+def test_job_moved_to_other_cpus_is_stopped(rig: Rig, engine: docker.DockerClient) -> None:
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("one CPU has no other")
 
@@ -214,7 +214,7 @@ def test_a_job_that_is_moved_to_other_cpus_while_it_runs_is_stopped(rig: Rig, en
 
 
 @pytest.mark.parametrize("child", [False, True])
-def test_memory_that_is_held_for_a_moment_is_seen(rig: Rig, child: bool) -> None:
+def test_short_memory_peak_is_recorded(rig: Rig, child: bool) -> None:
     hold = "import time; held = bytearray(200 << 20); time.sleep(0.5)"
     if child:
         hold = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {hold!r}])"
@@ -225,7 +225,7 @@ def test_memory_that_is_held_for_a_moment_is_seen(rig: Rig, child: bool) -> None
     assert abs(peak - base - (200 << 20)) < 8 << 20
 
 
-def test_a_mapped_file_is_shown_apart(rig: Rig) -> None:
+def test_mapped_file_is_counted_separately(rig: Rig) -> None:
     script = """
 import mmap, time
 with open("/job/out/mapped", "wb") as file:
@@ -241,7 +241,7 @@ time.sleep(0.5)
     assert summary.peak_mapped_bytes is not None and 11 << 20 < summary.peak_mapped_bytes < 24 << 20
 
 
-def test_the_peak_before_an_oom_kill_is_not_lost(rig: Rig) -> None:
+def test_memory_peak_before_an_oom_kill_is_recorded(rig: Rig) -> None:
     ended = rig.launch("held = bytearray(4 << 30)")
     peak = ended.memory.summary().peak_anon_bytes
     # Old engines on cgroup v2 may miss it: then the cgroup's own counter tells.
@@ -249,10 +249,8 @@ def test_the_peak_before_an_oom_kill_is_not_lost(rig: Rig) -> None:
     assert peak is not None and 64 << 20 < peak <= 256 << 20
 
 
-def test_a_job_that_lives_on_by_reading_its_memory_from_disk_is_told_from_one_that_hangs(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The kernel kills nothing while there are file pages to drop."""
+def test_thrashing_job_is_distinguished_from_a_hang(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel kills no process while it can drop file pages."""
     monkeypatch.setattr(collect, "_STRETCH_S", 1)
     corpus = rig.bench.folder / "mapped"
     corpus.mkdir()
@@ -323,7 +321,7 @@ class Door:
 
 # The SDK does not close a socket that it could not connect.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_an_engine_that_goes_away_ends_the_run_in_one_line_and_the_next_run_cleans_up(
+def test_lost_engine_ends_the_run_in_one_line_and_the_next_run_cleans_up(
     rig: Rig, engine: docker.DockerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")

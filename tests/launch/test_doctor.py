@@ -1,4 +1,4 @@
-"""Each line says what was looked at, how it stands, and what to do."""
+"""Tests of ``harness doctor``: each line names a check, its finding and a remedy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FINE = {"MemoryLimit": True, "PidsLimit": True, "CPUSet": True, "SwapLimit": Tru
 
 
 class Host:
-    """A host on which all is well until a test says otherwise."""
+    """A host without findings until a test changes it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.info: dict[str, Any] | Exception = {**INFO, **FINE}
@@ -78,7 +78,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Host:
     return Host(monkeypatch)
 
 
-def test_a_good_host_has_nothing_to_mend(host: Host) -> None:
+def test_good_host_has_no_findings(host: Host) -> None:
     assert host.bad() == []
     assert host.closed == 1
     host.cpu_s, host.memory_s = [0.004] * 3, [0.008] * 3
@@ -98,7 +98,7 @@ def test_a_good_host_has_nothing_to_mend(host: Host) -> None:
 @pytest.mark.parametrize(
     "error", [docker.errors.DockerException("Error while\nfetching"), requests.ConnectionError("refused")]
 )
-def test_without_an_engine_the_rest_is_still_looked_at(host: Host, error: Exception) -> None:
+def test_other_checks_run_without_an_engine(host: Host, error: Exception) -> None:
     host.info = error
     (finding,) = host.bad()
     assert (finding.level, finding.what) == (Level.FAIL, "engine")
@@ -109,13 +109,13 @@ def test_without_an_engine_the_rest_is_still_looked_at(host: Host, error: Except
 @pytest.mark.parametrize(
     ("key", "said"), [("MemoryLimit", "memory limits"), ("PidsLimit", "pids limits"), ("CPUSet", "CPU sets")]
 )
-def test_a_limit_that_cannot_be_enforced_fails(host: Host, key: str, said: str) -> None:
+def test_unenforceable_limit_fails(host: Host, key: str, said: str) -> None:
     host.info = {**INFO, **FINE, key: False}
     (finding,) = host.bad()
     assert finding.level is Level.FAIL and said in finding.fact
 
 
-def test_swap_that_cannot_be_limited_fails_only_where_there_is_some(host: Host) -> None:
+def test_unlimited_swap_fails_only_if_the_host_has_swap(host: Host) -> None:
     host.info = {**INFO, **FINE, "SwapLimit": False}
     assert host.bad() == []
     host.cpu_s, host.memory_s = [0.004] * 3, [0.008] * 3
@@ -140,21 +140,21 @@ def test_swap_that_cannot_be_limited_fails_only_where_there_is_some(host: Host) 
         ({"load": 0.6}, "load: 0.60 over the last minute on 2 CPUs"),
     ],
 )
-def test_what_disturbs_a_measurement_is_a_warning(host: Host, change: dict[str, Any], said: str) -> None:
+def test_measurement_disturbance_is_a_warning(host: Host, change: dict[str, Any], said: str) -> None:
     vars(host).update(change)
     (finding,) = host.bad()
     assert finding.level is Level.WARN and said in f"{finding.what}: {finding.fact}"
 
 
 @pytest.mark.parametrize(("processes", "said"), [(1, "1 process is on them"), (2, "2 processes are on them")])
-def test_a_gpu_that_others_use_is_a_warning(host: Host, processes: int, said: str) -> None:
+def test_gpu_in_use_by_others_is_a_warning(host: Host, processes: int, said: str) -> None:
     host.gpus = Gpus(("H200",), "590.1", processes=processes)
     (finding,) = host.bad()
     assert (finding.level, finding.what) == (Level.WARN, "GPUs")
     assert finding.fact == f"H200 (driver 590.1); {said}" and "nvidia-smi" in finding.remedy
 
 
-def test_a_host_without_gpus_is_no_worse_for_it(host: Host) -> None:
+def test_host_without_gpus_has_no_findings(host: Host) -> None:
     host.gpus = Gpus(reason="no GPU on this host: NVML says none")
     assert host.bad() == []
     host.cpu_s, host.memory_s = [0.004] * 3, [0.008] * 3
@@ -162,6 +162,6 @@ def test_a_host_without_gpus_is_no_worse_for_it(host: Host) -> None:
 
 
 @pytest.mark.parametrize(("cpus", "said"), [(2, "jobs of up to 1 do not"), (8, "jobs of up to 7 do not")])
-def test_the_largest_job_that_leaves_the_harness_a_cpu_is_said(host: Host, cpus: int, said: str) -> None:
+def test_largest_job_beside_the_harness_is_reported(host: Host, cpus: int, said: str) -> None:
     host.cpus = cpus
     assert said in next(finding.fact for finding in doctor.examine() if finding.what == "CPUs")

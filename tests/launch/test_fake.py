@@ -23,7 +23,7 @@ EXPECT = '[[expect]]\nsystem = "planted"\nprofile = "cpu1-mem256m"\noutcome = "o
 
 
 class Script:
-    """Search jobs end one after the other as said, then ``ok``; builds end ``ok`` unless said otherwise."""
+    """Ends search jobs with the given outcomes in turn, then ``ok``; builds end with ``build``."""
 
     def __init__(self, *outcomes: Outcome, build: Outcome = Outcome.OK) -> None:
         self.outcomes, self.build = list(outcomes), build
@@ -38,7 +38,7 @@ def outcomes(bench: Bench) -> dict[int, Outcome]:
     return {job.result.spec.repetition: job.result.outcome for job in read_jobs(bench.results)}
 
 
-def test_a_suite_becomes_a_table(bench: Bench) -> None:
+def test_suite_becomes_a_table(bench: Bench) -> None:
     bench.plant("other")
     launcher = FakeLauncher()
     path = bench.suite(systems=["planted", "other"], profiles=["cpu1-mem256m", "cpu2-mem4", "gpu1-cpu1-mem4"])
@@ -51,14 +51,14 @@ def test_a_suite_becomes_a_table(bench: Bench) -> None:
     assert "not_applicable" in text and "fake" in text
 
 
-def test_what_is_done_is_not_run_again(bench: Bench) -> None:
+def test_finished_jobs_are_not_run_again(bench: Bench) -> None:
     bench.run(FakeLauncher())
     again = FakeLauncher()
     summary = bench.run(again)
     assert (summary.done_before, summary.jobs, again.launched) == (1, (), [])
 
 
-def test_fresh_runs_again_and_keeps_the_first(bench: Bench) -> None:
+def test_fresh_runs_again_and_keeps_the_first_results(bench: Bench) -> None:
     bench.run(FakeLauncher())
     bench.run(FakeLauncher(), fresh=True)
     assert outcomes(bench) == {0: Outcome.OK, 1: Outcome.OK}
@@ -67,7 +67,7 @@ def test_fresh_runs_again_and_keeps_the_first(bench: Bench) -> None:
 @pytest.mark.parametrize(
     "outcome", [Outcome.OOM, Outcome.TIMEOUT, Outcome.CRASH, Outcome.BAD_OUTPUT, Outcome.ENVELOPE_MISMATCH]
 )
-def test_a_failure_is_stored_and_tried_again_the_next_time(bench: Bench, outcome: Outcome) -> None:
+def test_failure_is_stored_and_retried_by_the_next_run(bench: Bench, outcome: Outcome) -> None:
     summary = bench.run(FakeLauncher(Script(outcome)))
     assert [result.outcome for result in summary.unforeseen] == [outcome]
     assert summary.unforeseen[0].detail
@@ -76,19 +76,19 @@ def test_a_failure_is_stored_and_tried_again_the_next_time(bench: Bench, outcome
     assert bench.run(FakeLauncher()).done_before == 1
 
 
-def test_a_failure_that_is_foreseen_is_done_the_second_time(bench: Bench) -> None:
+def test_expected_failure_is_done_in_the_second_run(bench: Bench) -> None:
     path = bench.suite(EXPECT)
     assert not bench.run(FakeLauncher(Script(Outcome.OOM)), path).unforeseen
     assert "oom (foreseen): the kernel killed the job" in bench.screen.getvalue()
     assert bench.run(FakeLauncher(), path).done_before == 1
 
 
-def test_an_ok_where_a_failure_was_foreseen_is_unforeseen(bench: Bench) -> None:
+def test_ok_is_unexpected_if_a_failure_was_expected(bench: Bench) -> None:
     (result,) = bench.run(FakeLauncher(), bench.suite(EXPECT)).unforeseen
     assert result.outcome is Outcome.OK
 
 
-def test_one_failure_stops_nothing_else(bench: Bench) -> None:
+def test_one_failure_stops_no_other_job(bench: Bench) -> None:
     path = bench.suite(profiles=["cpu1-mem256m", "cpu1-mem1", "cpu2-mem4"])
     summary = bench.run(FakeLauncher(Script(Outcome.OK, Outcome.CRASH)), path)
     assert [result.outcome for result, _ in summary.jobs] == [Outcome.OK, Outcome.CRASH, Outcome.OK]
@@ -96,7 +96,7 @@ def test_one_failure_stops_nothing_else(bench: Bench) -> None:
     assert again.done_before == 2 and len(again.jobs) == 1
 
 
-def test_an_index_that_does_not_build_is_tried_once_a_run_and_kept_never(bench: Bench) -> None:
+def test_failing_index_build_is_tried_once_per_run_and_never_stored(bench: Bench) -> None:
     launcher = FakeLauncher(Script(build=Outcome.OOM))
     summary = bench.run(launcher, bench.suite(profiles=["cpu1-mem256m", "cpu1-mem1"]))
     assert [job.spec.kind for job in launcher.launched] == ["build"]
@@ -105,7 +105,7 @@ def test_an_index_that_does_not_build_is_tried_once_a_run_and_kept_never(bench: 
     assert list((bench.cache / "indexes").glob("*")) == []
 
 
-def test_a_result_says_that_it_was_invented(bench: Bench) -> None:
+def test_result_is_marked_as_invented(bench: Bench) -> None:
     bench.run(FakeLauncher())
     (job,) = read_jobs(bench.results)
     assert job.result.spec.isolation is Isolation.FAKE
@@ -115,7 +115,7 @@ def test_a_result_says_that_it_was_invented(bench: Bench) -> None:
     assert all(5_000_000 <= latency <= 15_000_000 for latency in latencies) and len(set(latencies)) > 4
 
 
-def test_a_profile_that_is_not_here_is_stored_as_not_applicable_once(bench: Bench) -> None:
+def test_unavailable_profile_is_stored_once_as_not_applicable(bench: Bench) -> None:
     path = bench.suite(profiles=["gpu1-cpu1-mem4"])
     (result, expected), *_ = bench.run(FakeLauncher(), path).jobs
     assert result.outcome is expected is Outcome.NOT_APPLICABLE
@@ -123,14 +123,14 @@ def test_a_profile_that_is_not_here_is_stored_as_not_applicable_once(bench: Benc
     assert bench.run(FakeLauncher(), path, fresh=True).done_before == 1
 
 
-def test_a_changed_parameter_is_measured_anew(bench: Bench) -> None:
+def test_changed_parameter_is_measured_again(bench: Bench) -> None:
     bench.run(FakeLauncher())
     bench.plant("planted", service_s=0.5)
     assert bench.run(FakeLauncher()).done_before == 0
     assert len(read_jobs(bench.results)) == 2
 
 
-def test_an_interrupted_run_keeps_what_is_finished_and_goes_on_from_there(bench: Bench) -> None:
+def test_interrupted_run_keeps_finished_jobs_and_resumes(bench: Bench) -> None:
     path = bench.suite(profiles=["cpu1-mem256m", "cpu1-mem1", "cpu2-mem4"])
     searches = []
 
@@ -149,7 +149,7 @@ def test_an_interrupted_run_keeps_what_is_finished_and_goes_on_from_there(bench:
     assert summary.done_before == 1 and len(summary.jobs) == 2
 
 
-def test_after_a_damaged_result_was_moved_away_the_run_goes_on(bench: Bench) -> None:
+def test_run_continues_after_a_damaged_result_was_moved(bench: Bench) -> None:
     bench.run(FakeLauncher(Script(Outcome.CRASH)))
     (first,) = read_jobs(bench.results)
     bench.run(FakeLauncher(Script(Outcome.CRASH, Outcome.CRASH)))  # the second on an index built again
@@ -161,7 +161,7 @@ def test_after_a_damaged_result_was_moved_away_the_run_goes_on(bench: Bench) -> 
     assert outcomes(bench) == {1: Outcome.CRASH, 2: Outcome.OK}
 
 
-def test_the_order_of_jobs_is_that_of_the_seed(bench: Bench) -> None:
+def test_order_of_jobs_follows_the_seed(bench: Bench) -> None:
     def order(seed: int) -> list[str]:
         profiles = ["cpu1-mem256m", "cpu1-mem1", "cpu2-mem4", "cpu1-mem4"]
         path = bench.suite(f"[protocol]\nwarmup_queries = 2\ntrials = 1\nk = 3\nseed = {seed}\n", profiles=profiles)
@@ -172,7 +172,7 @@ def test_the_order_of_jobs_is_that_of_the_seed(bench: Bench) -> None:
     assert any(order(seed) != first for seed in (2, 3, 4))
 
 
-def test_a_name_or_glob_that_means_nothing_costs_nothing(bench: Bench) -> None:
+def test_name_or_glob_without_a_match_runs_nothing(bench: Bench) -> None:
     launcher = FakeLauncher()
     with pytest.raises(UsageError, match="--only 'none' matches no cell of the suite test-suite"):
         bench.run(launcher, only="none")
@@ -183,7 +183,7 @@ def test_a_name_or_glob_that_means_nothing_costs_nothing(bench: Bench) -> None:
     assert launcher.launched == [] and not bench.results.exists()
 
 
-def test_the_runs_can_be_judged_without_the_dataset(bench: Bench) -> None:
+def test_runs_are_judged_without_the_dataset(bench: Bench) -> None:
     bench.run(FakeLauncher())
     (job,) = read_jobs(bench.results)
     assert job.sample_ids() == ("q0", "q1", "q2", "q3")
@@ -194,7 +194,7 @@ def test_the_runs_can_be_judged_without_the_dataset(bench: Bench) -> None:
 
 
 def _large(bench: Bench) -> str:
-    """A dataset of 40 queries: from fewer than 11 no rate can be believed."""
+    """Use 40 queries: fewer than 11 prove no rate."""
     write_dataset(bench.folder / "large")
     topics = [{"_id": f"q{n}", "text": f"where is number {n}"} for n in range(40)]
     (bench.folder / "large" / "queries.jsonl").write_text("".join(json.dumps(each) + "\n" for each in topics))
@@ -208,7 +208,7 @@ PROTOCOL = "[protocol]\nname = {name}\nwarmup_queries = 2\ntrials = 3\nrepeats =
 @pytest.mark.parametrize("name", ['"interleaved"', '"santhanam2023"'])
 @pytest.mark.parametrize("scenario", ["single_stream", "offline", "server"])
 def test_every_scenario_runs_to_ok(bench: Bench, scenario: str, name: str) -> None:
-    """What the fake writes is judged as a container's output is."""
+    """Output of the fake is judged like a container's output."""
     params = "[offline]\nbatch_size = 3\n[server]\nlatency_percentile = 50\n"
     path = bench.suite(PROTOCOL.format(name=name) + params, scenarios=[scenario], datasets=[_large(bench)])
     summary = bench.run(FakeLauncher(), path)
@@ -220,7 +220,7 @@ def test_every_scenario_runs_to_ok(bench: Bench, scenario: str, name: str) -> No
         assert bool(job.result.probes) is (scenario == "server")
 
 
-def test_the_fake_server_finds_a_rate_where_the_sample_is_large_enough(bench: Bench) -> None:
+def test_fake_server_finds_a_rate_with_a_large_enough_sample(bench: Bench) -> None:
     server = "[server]\nlatency_target_s = 0.1\nlatency_percentile = 50\n"
     path = bench.suite(PROTOCOL.format(name='"santhanam2023"') + server, scenarios=["server"], datasets=[_large(bench)])
     (result, _), *_ = bench.run(FakeLauncher(), path).jobs
@@ -229,7 +229,7 @@ def test_the_fake_server_finds_a_rate_where_the_sample_is_large_enough(bench: Be
     assert result.probes[-1].check and result.probes[-1].rate_qps == result.rate_qps
 
 
-def test_trials_and_repeats_are_numbered_as_the_spec_says(bench: Bench) -> None:
+def test_trials_and_repeats_are_numbered_by_the_spec(bench: Bench) -> None:
     bench.run(FakeLauncher(), bench.suite(PROTOCOL.format(name='"interleaved"')))
     numbers = {frozenset(job.samples().column("trial").to_pylist()) for job in read_jobs(bench.results)}
     assert numbers == {frozenset({-2, -1, trial}) for trial in range(3)}

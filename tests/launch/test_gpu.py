@@ -1,4 +1,4 @@
-"""GPUs as NVML shows them; where it shows none, that is said and nothing is 0."""
+"""Tests of GPU readings; a missing GPU is reported and no value is 0."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def nvml(monkeypatch: pytest.MonkeyPatch) -> Nvml:
 
 
 def numbered(monkeypatch: pytest.MonkeyPatch, *, as_the_host: bool = True) -> None:
-    """Wherever the tests run: are pids here those of the host?"""
+    """Set whether pids are those of the host, wherever the tests run."""
     here = gpu._PID_NAMESPACE.stat().st_ino
     monkeypatch.setattr(gpu, "_HOST_PIDS", here if as_the_host else here + 1)
 
@@ -39,7 +39,7 @@ def test_gpus_are_named_with_their_driver(nvml: Nvml) -> None:
     assert nvml.open == 0
 
 
-def test_a_host_without_a_driver_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_driver_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def none() -> None:
         raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
 
@@ -49,13 +49,13 @@ def test_a_host_without_a_driver_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
     assert (found.reason or "").startswith("no GPU on this host: NVML says ")
 
 
-def test_a_driver_that_fails_is_a_reason_and_no_traceback(nvml: Nvml) -> None:
+def test_failing_driver_is_a_reason_and_not_a_traceback(nvml: Nvml) -> None:
     nvml.broken = True
     assert (gpu.probe().reason or "").startswith("the GPUs of this host cannot be read")
     assert nvml.open == 0
 
 
-def test_memory_is_counted_above_what_was_used_before(nvml: Nvml) -> None:
+def test_memory_used_before_the_job_is_subtracted(nvml: Nvml) -> None:
     gpus = gpu.JobGpus(2)
     assert gpus.used_bytes() == 0
     nvml.used = [150, 1500]
@@ -72,13 +72,13 @@ def test_only_the_first_gpus_count(nvml: Nvml) -> None:
     assert gpus.used_bytes() == 1
 
 
-def test_a_gpu_that_does_not_answer_is_not_measured(nvml: Nvml) -> None:
+def test_unresponsive_gpu_is_not_measured(nvml: Nvml) -> None:
     gpus = gpu.JobGpus(2)
     nvml.broken = True
     assert gpus.used_bytes() is None
 
 
-def test_a_look_says_clocks_reasons_and_temperature(nvml: Nvml) -> None:
+def test_reading_has_clocks_reasons_and_temperature(nvml: Nvml) -> None:
     nvml.reasons = [0x1, 0x4]
     assert gpu.JobGpus(2).read() == GpuReading(1755, ("gpu_idle", "sw_power_cap"), 45)
     nvml.unsupported |= {"DeviceGetClockInfo", "DeviceGetCurrentClocksEventReasons", "DeviceGetTemperatureV"}
@@ -86,14 +86,14 @@ def test_a_look_says_clocks_reasons_and_temperature(nvml: Nvml) -> None:
     assert gpu.JobGpus(1).read() == GpuReading(1980, ("gpu_idle",), 40), "only the job's own count"
 
 
-def test_whoever_is_there_before_the_job_is_a_stranger(nvml: Nvml) -> None:
+def test_process_from_before_the_job_is_foreign(nvml: Nvml) -> None:
     assert gpu.JobGpus(2).before == ForeignProcesses(0, 0)
     nvml.compute = [{os.getpid(): 10}, {NOBODY: 20}]
     assert gpu.JobGpus(2).before == ForeignProcesses(2, 30), "wherever it may be numbered"
     assert gpu.JobGpus(1).before == ForeignProcesses(1, 10)
 
 
-def test_a_stranger_is_told_from_the_jobs_own_processes(nvml: Nvml) -> None:
+def test_foreign_process_is_distinguished_from_the_jobs_processes(nvml: Nvml) -> None:
     gpus, me, parent = gpu.JobGpus(2), os.getpid(), os.getppid()
     nvml.compute = [{me: 10, NOBODY: 20}, {parent: 5}]
     seen = gpus.moment(lambda: [me])
@@ -103,8 +103,8 @@ def test_a_stranger_is_told_from_the_jobs_own_processes(nvml: Nvml) -> None:
     assert gpus.moment(lambda: None).others is None, "nobody can say whose they are"
 
 
-def test_in_a_container_nobody_is_told_from_the_job(nvml: Nvml, monkeypatch: pytest.MonkeyPatch) -> None:
-    """NVML's numbers are the host's: a stranger has no process here, or that of somebody else."""
+def test_foreign_processes_are_unknown_inside_a_container(nvml: Nvml, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NVML reports host pids: inside a container they name no process or another one."""
     numbered(monkeypatch, as_the_host=False)
     gpus = gpu.JobGpus(2)
     assert gpus.before == ForeignProcesses(0, 0)
@@ -115,7 +115,7 @@ def test_in_a_container_nobody_is_told_from_the_job(nvml: Nvml, monkeypatch: pyt
     assert gpu.JobGpus(2).before == ForeignProcesses(1, 20), "nobody there is the job, whatever the number"
 
 
-def test_the_host_is_known_by_its_pid_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_host_is_recognised_by_its_pid_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
     numbered(monkeypatch)
     assert gpu._numbered_as_the_host()
     numbered(monkeypatch, as_the_host=False)
@@ -124,7 +124,7 @@ def test_the_host_is_known_by_its_pid_namespace(monkeypatch: pytest.MonkeyPatch)
     assert not gpu._numbered_as_the_host(), "where /proc does not say"
 
 
-def test_a_job_is_not_asked_for_its_processes_when_nobody_is_there(nvml: Nvml) -> None:
+def test_processes_of_the_job_are_not_listed_if_the_gpu_has_none(nvml: Nvml) -> None:
     def unasked() -> list[int]:
         raise AssertionError
 
@@ -134,11 +134,11 @@ def test_a_job_is_not_asked_for_its_processes_when_nobody_is_there(nvml: Nvml) -
 
 
 @pytest.mark.parametrize(("pid", "alive"), [(1, True), (NOBODY, False), (0, False), (2**32 - 1, False)])
-def test_a_process_is_known_by_its_number(pid: int, alive: bool) -> None:
+def test_liveness_of_a_process_is_found_by_its_pid(pid: int, alive: bool) -> None:
     assert gpu._alive(pid) is alive
 
 
-def test_gpus_are_let_go_whatever_happens(nvml: Nvml) -> None:
+def test_gpus_are_released_after_any_end(nvml: Nvml) -> None:
     with gpu.following(0) as none:
         assert none is None and nvml.called == []
     with pytest.raises(RuntimeError), gpu.following(2) as gpus:
@@ -151,7 +151,7 @@ def test_gpus_are_let_go_whatever_happens(nvml: Nvml) -> None:
 
 
 @pytest.mark.gpu
-def test_a_real_gpu_is_seen() -> None:
+def test_real_gpu_is_found() -> None:
     found = gpu.probe()
     if not found.models:
         pytest.skip(found.reason or "no GPU")

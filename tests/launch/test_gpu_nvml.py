@@ -1,4 +1,4 @@
-"""What NVML says of several GPUs together; what one of them does not say is None for all."""
+"""NVML readings of several GPUs; a value missing on one is None for all."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def nvml(monkeypatch: pytest.MonkeyPatch) -> Nvml:
     return Nvml(monkeypatch)
 
 
-def test_the_slowest_the_hottest_and_the_sum(nvml: Nvml) -> None:
+def test_gpus_report_the_lowest_clock_highest_temperature_and_total_energy(nvml: Nvml) -> None:
     assert (module.sm_clock_mhz(BOTH), module.temperature_c(BOTH), module.energy_mj(BOTH)) == (1755, 45, 12_000)
     assert (module.sm_clock_mhz([0]), module.temperature_c([0]), module.energy_mj([0])) == (1980, 40, 5_000)
 
 
-def test_the_reasons_of_all_are_named_in_order(nvml: Nvml) -> None:
+def test_clock_reasons_of_all_gpus_are_named_in_order(nvml: Nvml) -> None:
     assert module.clock_reasons(BOTH) == ("gpu_idle",)
     nvml.reasons = [0x44, 0x804]
     assert module.clock_reasons(BOTH) == ("bit_11", "hw_thermal_slowdown", "sw_power_cap")
@@ -29,7 +29,7 @@ def test_the_reasons_of_all_are_named_in_order(nvml: Nvml) -> None:
     assert module.clock_reasons(BOTH) == (), "no reason is an answer"
 
 
-def test_the_bits_are_pynvmls() -> None:
+def test_reason_bits_equal_pynvmls() -> None:
     def snake(name: str) -> str:
         return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
 
@@ -53,7 +53,7 @@ def test_the_bits_are_pynvmls() -> None:
         (module.processes, "DeviceGetComputeRunningProcesses_v3"),
     ],
 )
-def test_what_one_device_does_not_support_is_none_and_never_0(nvml: Nvml, ask: object, function: str) -> None:
+def test_value_unsupported_by_one_device_is_none_and_not_0(nvml: Nvml, ask: object, function: str) -> None:
     assert callable(ask)
     assert ask(BOTH) is not None
     nvml.unsupported.add(function)
@@ -82,7 +82,7 @@ def test_what_one_device_does_not_support_is_none_and_never_0(nvml: Nvml, ask: o
         ),
     ],
 )
-def test_an_older_driver_is_asked_by_the_older_name(
+def test_older_driver_is_called_by_the_older_name(
     nvml: Nvml, monkeypatch: pytest.MonkeyPatch, ask: object, function: str, older: str, answer: object
 ) -> None:
     assert callable(ask)
@@ -96,7 +96,7 @@ def test_an_older_driver_is_asked_by_the_older_name(
     assert ask(BOTH) == answer, "as a pynvml that dropped the older name"
 
 
-def test_processes_of_all_kinds_are_summed_over_gpus_and_not_over_lists(nvml: Nvml) -> None:
+def test_process_memory_is_summed_over_gpus_and_not_over_kinds(nvml: Nvml) -> None:
     assert module.processes(BOTH) == {}
     nvml.compute, nvml.graphics = [{7: 10, 8: 5}, {7: 20}], [{7: 10, 9: 1}, {}]
     assert module.processes(BOTH) == {7: 30, 8: 5, 9: 1}
@@ -104,10 +104,10 @@ def test_processes_of_all_kinds_are_summed_over_gpus_and_not_over_lists(nvml: Nv
     assert module.processes(BOTH) == {7: 30, 8: 5}, "a device that draws nothing may not say"
 
 
-def test_memory_that_is_not_said_of_one_gpu_is_not_said(nvml: Nvml) -> None:
+def test_process_memory_is_none_if_one_gpu_does_not_report_it(nvml: Nvml) -> None:
     nvml.compute = [{7: None, 8: 5}, {7: 20, 8: None}]
     assert module.processes(BOTH) == {7: None, 8: None}
 
 
-def test_no_gpus_say_nothing(nvml: Nvml) -> None:
+def test_values_are_none_without_gpus(nvml: Nvml) -> None:
     assert module.sm_clock_mhz([]) is None and module.clock_reasons([]) is None and module.energy_mj([]) is None

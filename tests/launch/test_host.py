@@ -1,4 +1,4 @@
-"""What this host has to give, and what does not fit on it."""
+"""Tests of the host's resources and of envelopes that exceed them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from harness.records import Envelope
 from harness.results.schema import Placement
 
 
-def test_cpus_are_those_that_we_may_use() -> None:
+def test_cpus_are_those_of_the_affinity_mask() -> None:
     assert host.cpus() == len(os.sched_getaffinity(0))
     assert host.memory_bytes() > 1 << 28
 
 
-def test_an_envelope_of_the_hosts_own_size_fits() -> None:
+def test_envelope_as_large_as_the_host_fits() -> None:
     assert host.larger_than_host(Envelope("all", host.cpus(), host.memory_bytes())) is None
 
 
@@ -32,7 +32,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small")
-def test_an_envelope_that_is_larger_than_the_host_says_in_what() -> None:
+def test_too_large_envelope_names_the_exceeded_resource() -> None:
     said = host.larger_than_host(Envelope("cpu16-mem4", 16, 4 << 30))
     assert said == "profile cpu16-mem4 needs 16 CPUs, this host gives 2"
     said = host.larger_than_host(Envelope("cpu1-mem32", 1, 32 << 30))
@@ -41,7 +41,7 @@ def test_an_envelope_that_is_larger_than_the_host_says_in_what() -> None:
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """On a disk: memory file systems keep all pages, and the temporary folder may be one."""
+    """Use a folder on a disk, as memory file systems keep all pages."""
     with tempfile.TemporaryDirectory(dir=Path(__file__).parent) as name:
         (Path(name) / "below").mkdir()
         (Path(name) / "below" / "index").write_bytes(os.urandom(4 << 20))
@@ -50,7 +50,7 @@ def folder() -> Iterator[Path]:
         yield Path(name)
 
 
-def test_pages_are_dropped_and_the_kernel_says_so(folder: Path) -> None:
+def test_dropped_pages_are_confirmed_by_the_kernel(folder: Path) -> None:
     path = folder / "below" / "index"
     with path.open("rb") as file:
         assert file.read() and host._pages(file.fileno()) == (1024, 1024)
@@ -58,13 +58,13 @@ def test_pages_are_dropped_and_the_kernel_says_so(folder: Path) -> None:
         assert host._pages(file.fileno())[1] <= 10
 
 
-def test_pages_that_somebody_holds_are_not_called_dropped(folder: Path) -> None:
+def test_pages_in_use_are_not_reported_as_dropped(folder: Path) -> None:
     with (folder / "below" / "index").open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as held:
         assert sum(held[:: mmap.PAGESIZE]) > 0  # mapped, page by page
         assert host.forget_pages(folder) is None
 
 
-def test_a_file_that_cannot_be_read_is_not_known(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_cache_of_an_unreadable_file_is_unknown(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> int:
         raise PermissionError(13, "no")
 
@@ -72,7 +72,7 @@ def test_a_file_that_cannot_be_read_is_not_known(folder: Path, monkeypatch: pyte
     assert host.forget_pages(folder) is None
 
 
-def test_the_harness_steps_aside_with_all_its_threads_and_comes_back() -> None:
+def test_harness_moves_all_its_threads_away_and_back() -> None:
     before = os.sched_getaffinity(0)
     if len(before) < 2:
         pytest.skip("one CPU: nowhere to step to")

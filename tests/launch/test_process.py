@@ -1,4 +1,4 @@
-"""The real driver in a real child process: every way in which an adapter can go wrong has its outcome."""
+"""The real driver in a child process: every adapter failure has its outcome."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ HARMLESS: dict[str, dict[str, str | int | float]] = {
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory, environments: Path) -> tuple[Bench, RunSummary]:
-    """One run of the planted system and of all that go wrong, to be looked at and not touched."""
+    """Run the sample system and all failing ones once, for tests that only read."""
     bench = make_bench(tmp_path_factory.mktemp("ran"))
     (bench.cache / "process").symlink_to(environments)
     for misdeed in MISDEEDS:
@@ -78,7 +78,7 @@ def stored(ran: tuple[Bench, RunSummary]) -> dict[str, StoredJob]:
 
 
 @pytest.mark.parametrize("misdeed", MISDEEDS)
-def test_a_misdeed_is_an_outcome(results: dict[str, Result], stored: dict[str, StoredJob], misdeed: str) -> None:
+def test_misdeed_has_its_outcome(results: dict[str, Result], stored: dict[str, StoredJob], misdeed: str) -> None:
     outcome, detail = MISDEEDS[misdeed]
     result = results[misdeed]
     assert result.outcome is outcome
@@ -94,7 +94,7 @@ def test_misdeeds_of_a_system_stop_no_other(ran: tuple[Bench, RunSummary], resul
     assert {result.spec.cell.system for result in ran[1].unforeseen} == {*MISDEEDS, "greedy"}
 
 
-def test_a_good_job_is_stored_whole(stored: dict[str, StoredJob]) -> None:
+def test_complete_job_is_stored_completely(stored: dict[str, StoredJob]) -> None:
     job = stored["planted"]
     result = job.result
     assert result.outcome is Outcome.OK
@@ -121,12 +121,12 @@ def test_latency_is_the_service_time(stored: dict[str, StoredJob]) -> None:
     assert min(stored["slow"].samples().column("latency_ns").to_pylist()) >= 50_000_000
 
 
-def test_held_memory_is_seen_and_mapped_files_are_not(results: dict[str, Result]) -> None:
+def test_held_memory_is_counted_and_mapped_files_are_not(results: dict[str, Result]) -> None:
     heavy, plain = (results[name].memory.peak_anon_bytes or 0 for name in ("heavy", "planted"))
     assert 195 << 20 < heavy - plain < 215 << 20
 
 
-def test_a_hang_ends_as_timeout_and_leaves_no_process(bench: Bench) -> None:
+def test_hang_ends_as_timeout_and_leaves_no_process(bench: Bench) -> None:
     bench.plant("stuck", misdeed="hang", at=3)
     text = "[protocol]\nwarmup_queries = 2\ntrials = 1\nk = 3\nquery_timeout_s = 0.3\n"
     (result, _), *_ = bench.run(ProcessLauncher(bench.cache), bench.suite(text, systems=["stuck"])).jobs
@@ -145,7 +145,7 @@ def test_more_threads_than_cpus_is_a_mismatch(results: dict[str, Result]) -> Non
     assert results["greedy"].detail == "planted says 8 threads on 1 CPUs"
 
 
-def test_an_index_that_does_not_build_fails_its_cells_once(bench: Bench) -> None:
+def test_failed_index_build_fails_its_cells_once(bench: Bench) -> None:
     bench.plant("unbuildable", build_misdeed="raise")
     path = bench.suite(systems=["unbuildable"], profiles=["cpu1-mem256m", "cpu1-mem1"])
     summary = bench.run(ProcessLauncher(bench.cache), path)
@@ -179,7 +179,7 @@ def _environment(process: Path) -> str:
         return ""
 
 
-def test_warm_up_goes_on_until_it_is_steady_and_no_longer(bench: Bench) -> None:
+def test_warm_up_ends_once_latency_is_steady(bench: Bench) -> None:
     bench.plant("cold", service_s=0.01, cold_s=0.2)
     text = "[protocol]\nwarmup_queries = 2\ntrials = 1\nk = 3\nwarmup_cap = {}\n"
     for cap, steady in ((200, True), (6, False)):
@@ -193,7 +193,7 @@ def test_warm_up_goes_on_until_it_is_steady_and_no_longer(bench: Bench) -> None:
 
 
 class Busy(Nvml):
-    """Takes 100 W; the job's processes are on GPU 0, with whoever else the test puts there."""
+    """A driver drawing 100 W; GPU 0 runs the job's processes and those that a test adds."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(monkeypatch)
@@ -209,9 +209,7 @@ class Busy(Nvml):
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_a_job_with_a_gpu_is_stored_with_what_nvml_said(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, shared: bool
-) -> None:
+def test_gpu_job_is_stored_with_nvml_readings(bench: Bench, monkeypatch: pytest.MonkeyPatch, shared: bool) -> None:
     nvml = Busy(monkeypatch)
     monkeypatch.setattr("harness.launch.monitor.gpu._numbered_as_the_host", lambda: True)  # wherever the tests run
     nvml.graphics[0] = {os.getppid(): 5 << 20} if shared else {}

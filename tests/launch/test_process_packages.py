@@ -1,4 +1,4 @@
-"""The process launcher installs the packages of an engine and of the parts that it shares with others."""
+"""The process launcher installs the packages of an engine and its shared parts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness.launch.process import ProcessLauncher
 
 
 def wheel(folder: Path, name: str) -> str:
-    """A wheel with one empty module, and the line of a lock that pins it."""
+    """Make a wheel with one empty module; return the lock line that pins it."""
     folder.mkdir()
     path, info = folder / f"{name}-1-py3-none-any.whl", f"{name}-1.dist-info"
     with zipfile.ZipFile(path, "w") as file:
@@ -26,7 +26,7 @@ def wheel(folder: Path, name: str) -> str:
 
 
 @pytest.mark.slow
-def test_packages_of_an_engine_and_of_its_part_are_installed_together(
+def test_packages_of_an_engine_and_its_component_are_installed_together(
     toy: System, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     part = tmp_path / "shared" / "common"

@@ -1,4 +1,4 @@
-"""What makes a system's files ready runs for the process launcher too: bare, and its words are no commands."""
+"""The process launcher runs ``prepare`` without secrets and prints its output safely."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def prepared(bench: Bench) -> System:
     return catalog.system("weighted")
 
 
-def test_prepare_is_told_its_parameters_and_none_of_our_secrets(
+def test_prepare_gets_its_parameters_and_no_secrets(
     bench: Bench, prepared: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import json
@@ -54,7 +54,7 @@ def test_prepare_is_told_its_parameters_and_none_of_our_secrets(
     assert cached.read_text() == "weights"
 
 
-def test_its_complaint_is_one_harmless_line(bench: Bench, prepared: System) -> None:
+def test_prepare_error_is_one_printable_line(bench: Bench, prepared: System) -> None:
     wrong = prepared.model_copy(update={"search_params": {"say": "nonsense"}})
     with pytest.raises(ImageError, match="its files could not be made ready: no good") as caught:
         ProcessLauncher(bench.cache, bench.folder / "models").prepare(wrong)

@@ -1,4 +1,4 @@
-"""One thread reads memory often and counters less often; the last known values stay when the job is gone."""
+"""The sampler reads memory often, counters less often, and keeps the last values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.results.schema import Memory
 
 
 class ScriptedMemory:
-    """Gives one value after the other, then None as a cgroup that is gone."""
+    """Returns the given values in turn, then None like a removed cgroup."""
 
     name = "script"
 
@@ -68,7 +68,7 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.001)
 
 
-def test_the_highest_reading_is_the_peak_and_the_last_known_counters_stay() -> None:
+def test_peak_is_the_highest_reading_and_the_last_known_counters_stay() -> None:
     sampler = sampled(ScriptedMemory([5, 50, 20], [60, 70, 70], [0, 0, 1], [3, 7]))
     summary = sampler.memory().summary()
     assert (summary.peak_anon_bytes, summary.peak_mapped_bytes, summary.peak_cgroup_bytes) == (50, 995, 70)
@@ -76,13 +76,13 @@ def test_the_highest_reading_is_the_peak_and_the_last_known_counters_stay() -> N
     assert (summary.source, summary.sample_interval_s) == ("script", module.INTERVAL_S)
 
 
-def test_what_was_never_read_is_none_and_never_0() -> None:
+def test_missing_readings_are_none_and_not_0() -> None:
     sampler = sampled(ScriptedMemory())
     assert sampler.memory().summary() == Memory(source="script", samples=0, sample_interval_s=module.INTERVAL_S)
     assert sampler.oom_kills is None and sampler.throttled_periods is None
 
 
-def test_memory_that_grows_fast_is_read_at_once_again() -> None:
+def test_fast_growing_memory_is_read_again_at_once() -> None:
     sampler = Sampler(ScriptedMemory([0, 500 << 20, 500 << 20]), ScriptedCounters())
     assert not sampler._read_memory(), "one reading shows no growth"
     assert sampler._read_memory()
@@ -90,7 +90,7 @@ def test_memory_that_grows_fast_is_read_at_once_again() -> None:
     assert not sampler._read_memory()
 
 
-def test_sampling_starts_at_once_and_reads_once_more_at_the_end() -> None:
+def test_sampler_reads_at_its_start_and_at_its_end() -> None:
     counters = ScriptedCounters()
     sampler = Sampler(ScriptedMemory([1, 2]), counters, interval_s=3600)
     sampler.start()
@@ -114,7 +114,7 @@ def test_a_mark_reads_the_counters_out_of_turn() -> None:
     assert len(sampler.counters().readings) == 3
 
 
-def test_a_mark_and_the_thread_never_read_at_once() -> None:
+def test_mark_and_thread_never_read_concurrently() -> None:
     inside: list[None] = []
 
     def work() -> None:
@@ -137,14 +137,14 @@ def test_a_mark_and_the_thread_never_read_at_once() -> None:
     assert len(times) > 80 and times == sorted(times)
 
 
-def test_a_reading_of_what_is_gone_is_not_kept() -> None:
+def test_missing_readings_are_not_kept() -> None:
     sampler = Sampler(ScriptedMemory(), ScriptedCounters(times=2))
     for _ in range(5):
         sampler._read_counters()
     assert [reading.cpu_ns for reading in sampler.counters().readings] == [1, 2]
 
 
-def test_counters_that_cost_much_are_read_less_often() -> None:
+def test_costly_counters_are_read_less_often() -> None:
     def work() -> None:
         end = time.thread_time() + 0.02
         while time.thread_time() < end:

@@ -1,4 +1,4 @@
-"""GPUs are read by a thread of their own: a driver that keeps us waiting delays nothing but itself."""
+"""GPUs are read by their own thread, so a slow driver delays no other reading."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def burn() -> None:
         pass
 
 
-def test_gpus_are_read_at_the_start_at_each_mark_and_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_are_read_at_the_start_each_mark_and_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampler_monitor, "_MOMENTS_S", 3600)
     gpu = ScriptedGpu()
     with sampler(gpu) as running:
@@ -65,14 +65,14 @@ def test_gpus_are_read_at_the_start_at_each_mark_and_at_the_end(monkeypatch: pyt
 
 
 @pytest.mark.parametrize(("used", "peak"), [((None, 7, 3), 7), ((), None), ((0,), 0)])
-def test_gpu_memory_peaks_over_what_was_answered(used: tuple[int | None, ...], peak: int | None) -> None:
+def test_gpu_memory_peak_covers_answered_readings(used: tuple[int | None, ...], peak: int | None) -> None:
     reader = GpuSampler(ScriptedGpu(used), lambda: [42])  # type: ignore[arg-type]
     for _ in range(4):
         reader._read_memory()
     assert reader.peak_bytes == peak
 
 
-def test_the_peak_of_gpu_memory_stands_with_the_rest_of_memory() -> None:
+def test_gpu_memory_peak_is_part_of_the_memory_trace() -> None:
     with sampler(ScriptedGpu((7,)), ScriptedMemory([1])) as running:
         pass
     assert running.memory().peak_gpu_bytes == 7
@@ -80,7 +80,7 @@ def test_the_peak_of_gpu_memory_stands_with_the_rest_of_memory() -> None:
 
 
 @pytest.mark.slow
-def test_a_driver_that_keeps_us_waiting_delays_neither_memory_nor_counters_nor_a_mark() -> None:
+def test_hung_gpu_driver_delays_no_other_reading() -> None:
     answer = threading.Event()
     gpu = ScriptedGpu(work=lambda: answer.wait(20))
     with sampler(gpu, ScriptedMemory(itertools.repeat(1))) as running:
@@ -97,14 +97,14 @@ def test_a_driver_that_keeps_us_waiting_delays_neither_memory_nor_counters_nor_a
 
 
 @pytest.mark.parametrize(("work", "least_s"), [(sleep, 0.5), (burn, 15)])
-def test_gpus_are_read_less_often_the_longer_it_takes(work: Callable[[], None], least_s: float) -> None:
-    """50 ms of waiting, at a tenth of the time, or of a CPU's work, at 0.3 % of one."""
+def test_slowly_read_gpus_are_read_less_often(work: Callable[[], None], least_s: float) -> None:
+    """Limit readings to 10 % of the time for waiting and 0.3 % of a CPU for work."""
     assert sampler_monitor._paced(work, 0.25) >= least_s
     assert sampler_monitor._paced(lambda: None, 3600) == 3600
 
 
 @pytest.mark.slow
-def test_a_slow_driver_is_asked_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_driver_is_called_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampler_monitor, "_MOMENTS_S", 0.0)
     gpu = ScriptedGpu(work=sleep)
     started = time.monotonic()

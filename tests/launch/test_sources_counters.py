@@ -1,4 +1,4 @@
-"""What the kernel counted between the first trial's start and the last one's end, from recorded trees."""
+"""Tests of kernel counters over the trials, from recorded trees."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def trials(*edges_s: tuple[float, float]) -> tuple[Phase, ...]:
     return (Phase("load", 0, 1), *named, Phase("close", 100 * S, 101 * S))
 
 
-def test_each_trial_counts_from_the_nearest_reading_to_the_nearest() -> None:
+def test_each_trial_is_counted_between_its_nearest_readings() -> None:
     trace = CounterTrace(
         tuple(reading(t, cpu=t * 0.5, busy=t * 0.75, wait=t * 0.1, steal=0, throttled=0) for t in range(10))
     )
@@ -48,7 +48,7 @@ def test_each_trial_counts_from_the_nearest_reading_to_the_nearest() -> None:
     assert trace.summary(trials((2.5, 4.5), (4.5, 6.0))).wall_s == 4.0, "nothing counts twice"
 
 
-def test_a_look_between_two_trials_is_the_harness_and_nobody_else() -> None:
+def test_canary_between_trials_is_not_foreign_cpu_time() -> None:
     # The job sleeps from 1 to 2 s, where the canary takes the whole CPU, and the thread reads in its midst.
     times = (0.0, 0.5, 1.01, 1.5, 2.0, 2.5, 3.0)
     trace = CounterTrace(tuple(reading(t, cpu=min(t, 1) + max(0, t - 2), busy=t) for t in times))
@@ -57,21 +57,21 @@ def test_a_look_between_two_trials_is_the_harness_and_nobody_else() -> None:
     assert found.foreign_cpu_s is not None and found.foreign_cpu_s < 0.02
 
 
-def test_a_short_trial_is_not_charged_what_load_read() -> None:
+def test_short_trial_is_not_charged_for_page_faults_of_load() -> None:
     readings = ((0.75, 0), (1.0, 900), (1.03, 1000), (1.24, 1002), (1.5, 1500))
     trace = CounterTrace(tuple(replace(reading(t), major_faults=faults) for t, faults in readings))
     found = trace.summary(trials((1.02, 1.21)))
     assert (found.wall_s, found.major_faults) == (pytest.approx(0.21), 2)
 
 
-def test_trials_between_two_readings_are_counted_with_what_is_around_them() -> None:
+def test_trials_between_two_readings_are_counted_with_their_surroundings() -> None:
     trace = CounterTrace((reading(0, throttled=0), reading(1, throttled=0.5), reading(9, throttled=1)))
     found = trace.summary(trials((0.6, 0.7), (0.8, 0.9)))
     assert (found.wall_s, found.throttled_s) == (1.0, 0.5)
 
 
 @pytest.mark.parametrize(("start_s", "end_s", "wall_s"), [(-5, 3.5, 4), (7.5, 30, 2), (-5, 30, 9), (3, 4, 1)])
-def test_where_no_reading_lies_outside_the_outermost_counts(start_s: float, end_s: float, wall_s: float) -> None:
+def test_outermost_reading_is_used_if_none_lies_outside_the_trial(start_s: float, end_s: float, wall_s: float) -> None:
     trace = CounterTrace(tuple(reading(t, cpu=t) for t in range(10)))
     assert trace.summary(trials((start_s, end_s))).wall_s == wall_s
 
@@ -87,21 +87,21 @@ def test_where_no_reading_lies_outside_the_outermost_counts(start_s: float, end_
         (9, trials((20, 30))),
     ],
 )
-def test_without_trials_or_readings_nothing_was_counted_and_that_is_none(count: int, phases: tuple[Phase, ...]) -> None:
+def test_counters_are_none_without_trials_or_readings(count: int, phases: tuple[Phase, ...]) -> None:
     assert CounterTrace(tuple(reading(t, cpu=t) for t in range(count))).summary(phases) == Counters()
 
 
-def test_what_the_kernel_does_not_show_is_none_and_the_rest_counts() -> None:
+def test_hidden_counters_are_none_and_the_others_count() -> None:
     trace = CounterTrace((reading(0, cpu=1), reading(5, cpu=4)))
     assert trace.summary(trials((0, 5))) == Counters(wall_s=5.0, cpu_s=3.0)
 
 
-def test_foreign_work_is_never_negative() -> None:
+def test_foreign_cpu_time_is_never_negative() -> None:
     trace = CounterTrace((reading(0, cpu=0, busy=0), reading(5, cpu=4.003, busy=4.0)))
     assert trace.summary(trials((0, 5))).foreign_cpu_s == 0.0
 
 
-def test_the_most_that_was_in_swap_counts_and_faults_are_a_difference() -> None:
+def test_swap_is_a_maximum_and_faults_are_a_difference() -> None:
     readings = tuple(
         replace(reading(t), swap_bytes=swap, major_faults=10 + t) for t, swap in enumerate((999, 5, 70, 30, 888))
     )
@@ -120,7 +120,7 @@ def proc(tmp_path: Path) -> Path:
     return folder
 
 
-def test_busy_and_stolen_time_are_of_the_jobs_cpus_alone(proc: Path) -> None:
+def test_busy_and_steal_time_cover_the_jobs_cpus_only(proc: Path) -> None:
     def ticks(*cpus: int) -> tuple[int | None, int | None]:
         return HostCpus(cpus, proc, read_text).busy_and_steal_ns()
 
@@ -131,7 +131,7 @@ def test_busy_and_stolen_time_are_of_the_jobs_cpus_alone(proc: Path) -> None:
     assert ticks(1) == (None, None)
 
 
-def test_v1_through_a_recorded_tree(tmp_path: Path, proc: Path) -> None:
+def test_v1_counters_are_read_from_a_recorded_tree(tmp_path: Path, proc: Path) -> None:
     root = Path(shutil.copytree(FOLDER / "cgroup-v1", tmp_path / "v1"))
     (root / "cpuacct").mkdir()
     (root / "cpuacct" / "cpuacct.usage").write_text("6191704\n")
@@ -141,7 +141,7 @@ def test_v1_through_a_recorded_tree(tmp_path: Path, proc: Path) -> None:
     assert found == CounterReading(0, 6_191_704, 2326 * TICK_NS, 9 * TICK_NS, 340, 77, 0, 3)
 
 
-def test_v2_through_a_recorded_tree(tmp_path: Path) -> None:
+def test_v2_counters_are_read_from_a_recorded_tree(tmp_path: Path) -> None:
     """The whole of a job's readings, with its threads as that host's ``/proc`` showed them."""
     seen = unfold(tmp_path / "v2", "systemd/swap/busy.host")
     (seen.proc / "stat").write_text(STAT)
@@ -164,12 +164,12 @@ def read(group: cgroup.Cgroup | None, proc: Path) -> CounterReading:
     return replace(found, t_ns=0)
 
 
-def test_a_cgroup_that_is_gone_gives_no_reading(tmp_path: Path, proc: Path) -> None:
+def test_removed_cgroup_has_no_reading(tmp_path: Path, proc: Path) -> None:
     gone = CgroupCounters(cgroup.Cgroup(2, tmp_path, tmp_path, tmp_path), (1,), proc)
     assert gone.read() is None and gone.pids() is None
 
 
-def test_a_cgroup_that_goes_while_it_is_read_gives_no_reading(tmp_path: Path, proc: Path) -> None:
+def test_cgroup_removed_during_a_read_has_no_reading(tmp_path: Path, proc: Path) -> None:
     files = {tmp_path / "cpu.stat": "usage_usec 5\n", tmp_path / "memory.stat": "anon 1\n"}
 
     def read(path: Path) -> str | None:
@@ -178,12 +178,12 @@ def test_a_cgroup_that_goes_while_it_is_read_gives_no_reading(tmp_path: Path, pr
     assert CgroupCounters(cgroup.Cgroup(2, tmp_path, tmp_path, tmp_path, read=read), (1,), proc).read() is None
 
 
-def test_a_cgroups_processes_are_among_its_threads(tmp_path: Path, proc: Path) -> None:
+def test_threads_of_a_cgroup_include_its_processes(tmp_path: Path, proc: Path) -> None:
     (tmp_path / "cgroup.threads").write_text("17\n18\n")
     assert CgroupCounters(cgroup.Cgroup(2, tmp_path, tmp_path, tmp_path), (1,), proc).pids() == [17, 18]
 
 
-def test_a_thread_that_ended_keeps_what_it_waited(proc: Path) -> None:
+def test_wait_time_of_an_ended_thread_is_kept(proc: Path) -> None:
     threads = Threads(proc)
     threads.update([17, 18])
     assert (threads.run_ns, threads.wait_ns) == (12_000, 340)
@@ -196,14 +196,14 @@ def test_a_thread_that_ended_keeps_what_it_waited(proc: Path) -> None:
     assert (threads.run_ns, threads.wait_ns) == (13_020, 391)
 
 
-def test_a_thread_id_that_is_used_again_at_once_starts_anew() -> None:
+def test_reused_thread_id_is_counted_from_zero() -> None:
     totals = Totals()
     for value in (100, 120, 7, 8):
         totals.update({5: value})
     assert totals.total == 128
 
 
-def test_a_kernel_without_schedstat_says_not_known(proc: Path) -> None:
+def test_thread_times_are_none_without_schedstat(proc: Path) -> None:
     for thread in ("17", "18"):
         (proc / thread / "schedstat").unlink()
     threads = Threads(proc)
@@ -211,7 +211,7 @@ def test_a_kernel_without_schedstat_says_not_known(proc: Path) -> None:
     assert (threads.run_ns, threads.wait_ns) == (None, None)
 
 
-def test_a_plain_process_is_read_with_its_children() -> None:
+def test_plain_process_is_read_with_its_children() -> None:
     code = (
         "import subprocess, sys, time\n"
         "spin = 'import time\\nwhile time.thread_time() < 0.3: pass\\nprint(1, flush=True); input()'\n"

@@ -1,4 +1,4 @@
-"""Peaks of what was sampled, in all and in each phase; mapped file pages stand apart; what is gone is None."""
+"""Memory peaks, total and per phase; mapped file pages are separate; missing values are None."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from harness.results.schema import Memory
 from tests.support.recorded_cgroups import unfold
 
 
-def test_what_was_never_read_is_none_and_never_0() -> None:
+def test_missing_readings_are_none_and_not_0() -> None:
     assert MemoryTrace().summary() == Memory()
 
 
@@ -27,7 +27,7 @@ def test_each_phase_has_its_own_peak() -> None:
     assert trace.summary(phases).peak_anon_by_phase_bytes == {"load": 9, "trial-0": 4, "close": 5}
 
 
-def test_a_cgroup_is_a_source(tmp_path: Path) -> None:
+def test_cgroup_is_a_memory_source(tmp_path: Path) -> None:
     group = cgroup.own(unfold(tmp_path, "systemd/limited/killed.inside").cgroups)
     stat = group.memory_stat() if group else None
     assert group is not None and stat is not None
@@ -38,12 +38,12 @@ def test_a_cgroup_is_a_source(tmp_path: Path) -> None:
     assert source.throttled_periods() == 0
 
 
-def test_a_cgroup_that_is_gone_holds_nothing(tmp_path: Path) -> None:
+def test_removed_cgroup_holds_no_memory(tmp_path: Path) -> None:
     source = CgroupMemory(cgroup.Cgroup(2, tmp_path, tmp_path, tmp_path))
     assert source.now() is None and source.peak_bytes() is None
 
 
-def test_a_process_counts_with_its_children_and_a_dead_one_not_at_all() -> None:
+def test_process_is_counted_with_children_and_a_dead_one_is_not() -> None:
     code = (
         "import subprocess, sys; held = bytearray(b'x' * (40 << 20))\n"
         "child = 'held = bytearray(b\"x\" * (40 << 20)); print(1, flush=True); input()'\n"
@@ -60,7 +60,7 @@ def test_a_process_counts_with_its_children_and_a_dead_one_not_at_all() -> None:
     assert source.now() is None
 
 
-def test_mapped_file_pages_are_counted_apart() -> None:
+def test_mapped_file_pages_are_counted_separately() -> None:
     source = ProcessMemory(os.getpid())
     # Not in pytest's folder, which may lie in memory: pages of such files are no file's.
     with tempfile.TemporaryFile(dir="/var/tmp") as file:
@@ -76,6 +76,6 @@ def test_mapped_file_pages_are_counted_apart() -> None:
     assert 60 << 20 < (after.mapped_bytes or 0) - (before.mapped_bytes or 0) < 68 << 20
 
 
-def test_the_trace_carries_mapped_pages_into_the_result() -> None:
+def test_result_includes_mapped_pages_of_the_trace() -> None:
     summary = MemoryTrace(anon=((1, 5),), peak_mapped_bytes=7, source="script").summary()
     assert (summary.peak_anon_bytes, summary.peak_mapped_bytes) == (5, 7)

@@ -1,4 +1,4 @@
-"""Energy over the trials' own time, clocks within them, strangers at any time; what was not said is None."""
+"""GPU traces: energy and clocks over the trials, foreign processes at any time."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ def moment(
     return GpuMoment(int(t_s * S), seen, None if joules is None else int(joules * 1000), there)
 
 
-def test_energy_is_of_the_trials_and_not_of_what_lies_between() -> None:
+def test_energy_covers_the_trials_and_not_the_time_between() -> None:
     moments = (moment(0, 0), moment(2, 100), moment(2.5, 130), moment(3, 170), moment(5, 900), moment(6, 950))
     use = GpuTrace(moments=moments).summary(TRIALS)
     assert (use.energy_j, use.wall_s) == (120.0, 2.0)
 
 
 @pytest.mark.parametrize("broken", [None, 1.0])
-def test_energy_that_is_not_said_or_was_set_back_is_none(broken: float | None) -> None:
+def test_energy_is_none_if_missing_or_reset(broken: float | None) -> None:
     moments = [moment(2, 100), moment(3, 170), moment(5, 900), moment(6, broken)]
     use = GpuTrace(moments=tuple(moments)).summary(TRIALS)
     assert (use.energy_j, use.wall_s) == (None, None)
 
 
-def test_clocks_and_reasons_are_of_the_moments_within_the_trials() -> None:
+def test_clocks_and_reasons_cover_the_trials_only() -> None:
     within = [
         (2.1, replace(BUSY, sm_clock_mhz=1755)),
         (2.9, BUSY),
@@ -46,7 +46,7 @@ def test_clocks_and_reasons_are_of_the_moments_within_the_trials() -> None:
     assert use.clock_reasons == {"gpu_idle": 1, "sw_power_cap": 3}
 
 
-def test_a_gpu_that_says_nothing_is_not_measured_and_never_0() -> None:
+def test_silent_gpu_is_none_and_not_0() -> None:
     assert GpuTrace().summary(TRIALS) == GpuUse()
     silent = tuple(moment(t_s, None, GpuReading()) for t_s in (2.1, 2.9))
     assert GpuTrace(moments=silent).summary(TRIALS) == GpuUse(readings=2)
@@ -68,21 +68,21 @@ def test_a_gpu_that_says_nothing_is_not_measured_and_never_0() -> None:
         (None, (ForeignProcesses(0, 0),), ForeignProcesses(0, 0)),
     ],
 )
-def test_the_moment_with_the_most_strangers_is_kept(
+def test_reading_with_the_most_foreign_processes_is_kept(
     before: ForeignProcesses | None, during: tuple[ForeignProcesses | None, ...], kept: ForeignProcesses
 ) -> None:
-    """Both figures are of that one moment."""
+    """Both figures belong to the same reading."""
     use = GpuTrace(before, tuple(moment(t_s, 0, there=there) for t_s, there in enumerate(during))).summary(TRIALS)
     assert (use.foreign_processes, use.foreign_bytes) == (kept.processes, kept.held_bytes)
 
 
-def test_nobody_before_the_job_does_not_stand_for_its_own_time() -> None:
+def test_foreign_processes_are_unknown_without_readings_during_the_job() -> None:
     for before in (None, ForeignProcesses(0, 0)):
         use = GpuTrace(before, (moment(1, 0), moment(2, 0))).summary(TRIALS)
         assert (use.foreign_processes, use.foreign_bytes) == (None, None)
 
 
-def test_strangers_are_alive_and_not_of_the_job() -> None:
+def test_foreign_processes_are_alive_and_not_of_the_job() -> None:
     listed = {7: 10, 8: 20, 9: 40}
     assert foreign_processes(listed, {8}, lambda pid: pid != 9) == ForeignProcesses(1, 10)
     assert foreign_processes({7: None, 8: 1}, (), lambda _: True) == ForeignProcesses(2, None)

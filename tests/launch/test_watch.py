@@ -1,4 +1,4 @@
-"""A job is followed by what it writes, and stopped when it takes too long or writes too much."""
+"""A job is followed by its files, and stopped over a limit of time or size."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LIMITS = Limits(load_s=10, query_s=2, build_s=100, job_s=1000)
 
 
 class Running:
-    """A job whose clock and files are ours."""
+    """A job with a scripted clock and files."""
 
     def __init__(self, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.out, self.now = out / "out", 5000.0
@@ -86,7 +86,7 @@ def test_each_phase_has_its_limit(job: Running, phase: str, allowed_s: float, sa
     ("batch_size", "allowed_s", "said"),
     [(4, 8, "a batch took more than 8 s"), (1, 2, "a query took more"), (1000, 20, "a batch took more than 20 s")],
 )
-def test_a_batch_has_the_time_of_its_queries(
+def test_time_limit_of_a_batch_is_that_of_its_queries(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch_size: int, allowed_s: float, said: str
 ) -> None:
     """A batch is never larger than the sample."""
@@ -105,12 +105,12 @@ def test_a_batch_has_the_time_of_its_queries(
     assert job.after(2.1) == "close took more than 2 s"
 
 
-def test_a_job_that_never_says_anything_has_the_time_of_a_load(job: Running) -> None:
+def test_silent_job_has_the_time_limit_of_a_load(job: Running) -> None:
     assert job.after(10) is None
     assert job.after(0.1) == "start took more than 10 s"
 
 
-def test_each_finished_query_starts_the_time_anew(job: Running) -> None:
+def test_each_finished_query_restarts_the_timer(job: Running) -> None:
     job.event(phase="trial-0")
     for _ in range(10):
         assert job.after(1.9) is None
@@ -119,7 +119,7 @@ def test_each_finished_query_starts_the_time_anew(job: Running) -> None:
     assert job.after(2.1) == "a query took more than 2 s"
 
 
-def test_events_without_a_finished_query_do_not_buy_time(job: Running) -> None:
+def test_events_without_a_finished_query_do_not_restart_the_timer(job: Running) -> None:
     job.event(phase="trial-0")
     assert job.after(0) is None
     for _ in range(4):
@@ -129,7 +129,7 @@ def test_events_without_a_finished_query_do_not_buy_time(job: Running) -> None:
     assert job.after(0.1) == "a query took more than 2 s"
 
 
-def test_a_job_that_goes_on_for_ever_is_stopped(job: Running) -> None:
+def test_endless_job_is_stopped(job: Running) -> None:
     for _ in range(1000):
         job.event(phase="trial-0")
         assert job.after(1) is None
@@ -137,7 +137,7 @@ def test_a_job_that_goes_on_for_ever_is_stopped(job: Running) -> None:
     assert job.after(1) == "the job took more than 1000 s"
 
 
-def test_writing_more_than_makes_sense_ends_a_job(job: Running) -> None:
+def test_job_that_writes_too_much_is_stopped(job: Running) -> None:
     (job.out / "deep").mkdir()
     assert job.after(0) is None
     (job.out / "deep" / "big").write_bytes(b"x" * (18 << 20))
@@ -146,7 +146,7 @@ def test_writing_more_than_makes_sense_ends_a_job(job: Running) -> None:
     assert stopped.detail == "wrote 18 MiB, at most 16 MiB make sense"
 
 
-def test_a_hole_is_as_large_as_it_is_long(job: Running) -> None:
+def test_sparse_file_counts_with_its_full_length(job: Running) -> None:
     with (job.out / "hole").open("wb") as file:
         file.truncate(1 << 43)
     stopped = job.watch.poll()
@@ -154,7 +154,7 @@ def test_a_hole_is_as_large_as_it_is_long(job: Running) -> None:
     assert stopped.detail == "wrote 8388608 MiB, at most 16 MiB make sense"
 
 
-def test_countless_empty_files_are_too_much_as_well(job: Running) -> None:
+def test_job_that_writes_too_many_empty_files_is_stopped(job: Running) -> None:
     for number in range(5000):
         os.mknod(job.out / str(number))
     stopped = job.watch.poll()
@@ -178,7 +178,7 @@ def test_countless_empty_files_are_too_much_as_well(job: Running) -> None:
         b'{"done": 1' + b"0" * 400 + b"}",
     ],
 )
-def test_an_event_that_makes_no_sense_is_passed_over(job: Running, line: bytes) -> None:
+def test_malformed_event_is_ignored(job: Running, line: bytes) -> None:
     job.event(phase="load", total=3)
     job.write("events.jsonl", line + b"\n")
     assert job.after(1) is None
@@ -189,14 +189,14 @@ def test_an_event_that_makes_no_sense_is_passed_over(job: Running, line: bytes) 
 
 
 @pytest.mark.parametrize("total", [None, "3", -3, 1.5, True, 10**400])
-def test_a_total_that_makes_no_sense_is_not_known(job: Running, total: object) -> None:
+def test_malformed_total_is_unknown(job: Running, total: object) -> None:
     job.event(phase="x" * 100, total=total)
     job.watch.poll()
     assert job.watch.progress == Step("x" * 40, 0, 0)
 
 
 @pytest.mark.parametrize("kind", ["a link", "a pipe", "a folder"])
-def test_files_that_are_none_are_not_followed_and_leave_nothing_open(job: Running, kind: str) -> None:
+def test_other_file_types_are_not_followed_and_leave_nothing_open(job: Running, kind: str) -> None:
     make = {"a link": lambda path: path.symlink_to("/etc/passwd"), "a pipe": os.mkfifo, "a folder": Path.mkdir}[kind]
     for name in ("events.jsonl", "samples.jsonl"):
         make(job.out / name)
@@ -207,7 +207,7 @@ def test_files_that_are_none_are_not_followed_and_leave_nothing_open(job: Runnin
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
-def test_a_line_without_end_is_not_held_whole(tmp_path: Path) -> None:
+def test_endless_line_is_not_held_in_memory(tmp_path: Path) -> None:
     tail = FollowedFile(tmp_path / "x")
     with (tmp_path / "x").open("wb") as file:
         file.write(b"x" * (5 << 20))
@@ -216,15 +216,15 @@ def test_a_line_without_end_is_not_held_whole(tmp_path: Path) -> None:
     assert len(tail._rest) == 1 << 20
 
 
-def test_a_disk_that_runs_full_behind_our_back_ends_the_job(job: Running) -> None:
-    """Files that a job has unlinked are in no folder."""
+def test_job_ends_if_the_disk_fills_up(job: Running) -> None:
+    """Unlinked files of a job are in no folder."""
     assert job.watch.poll() is None
     job.free = 100 << 20
     stopped = job.watch.poll()
     assert stopped is not None and stopped.outcome is Outcome.CRASH and "256 MiB left" in stopped.detail
 
 
-def test_an_index_out_of_all_proportion_ends_its_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_build_of_an_oversized_index_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "corpus.jsonl").write_bytes(b"x" * 1000)
     (tmp_path / "index").mkdir()
     (tmp_path / "out").mkdir()
@@ -261,7 +261,7 @@ def pausing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pausing:
     return Pausing(tmp_path, monkeypatch)
 
 
-def test_queries_are_handed_over_as_they_are_asked_for(pausing: Pausing) -> None:
+def test_queries_are_handed_over_on_request(pausing: Pausing) -> None:
     assert pausing.watch.paused is None
     assert pausing.paused(0) == 0 and not pausing.watch.between
     assert not (pausing.folder / "go-0").exists()
@@ -276,14 +276,14 @@ def test_queries_are_handed_over_as_they_are_asked_for(pausing: Pausing) -> None
     assert not list(pausing.folder.glob("tmp*")), "renamed into place"
 
 
-def test_the_repeats_come_last(pausing: Pausing) -> None:
+def test_repeats_come_last(pausing: Pausing) -> None:
     for number in range(7):
         assert pausing.paused(number) == number
         assert pausing.watch.between == (number in (2, 3, 4, 5))
         pausing.watch.answer()
 
 
-def test_the_job_itself_is_not_told_its_queries(tmp_path: Path) -> None:
+def test_job_spec_omits_queries_with_pauses(tmp_path: Path) -> None:
     for pause in (True, False):
         job = LaunchRequest(replace(FULL_SPEC, pause=pause), PREPARED, tmp_path, tmp_path, tmp_path)
         job.write_spec(Cpuset((1,)))
@@ -291,7 +291,7 @@ def test_the_job_itself_is_not_told_its_queries(tmp_path: Path) -> None:
         assert told == replace(job.spec, cpuset=Cpuset((1,)), **({"warmup": (), "sample": ()} if pause else {}))
 
 
-def test_a_pause_does_not_count_as_a_querys_time(pausing: Pausing) -> None:
+def test_pause_does_not_count_as_query_time(pausing: Pausing) -> None:
     pausing.event(phase="trial-0")
     assert pausing.after(1.9) is None
     assert pausing.paused(0) == 0
@@ -310,8 +310,8 @@ def test_a_pause_does_not_count_as_a_querys_time(pausing: Pausing) -> None:
         ([0, 10**9], "asked for queries 1000000000 out of turn; 1 of 6 are next"),
     ],
 )
-def test_who_asks_for_queries_out_of_turn_is_stopped(pausing: Pausing, asked: list[int], refused: str) -> None:
-    """An adapter that asks in ``load`` has them early, and then the driver asks for them too."""
+def test_job_that_requests_queries_out_of_turn_is_stopped(pausing: Pausing, asked: list[int], refused: str) -> None:
+    """An adapter that requests queries in ``load`` gets them early; the driver then requests them too."""
     for number in asked:
         pausing.event(pause=number)
         stopped = pausing.watch.poll()
@@ -320,17 +320,17 @@ def test_who_asks_for_queries_out_of_turn_is_stopped(pausing: Pausing, asked: li
     assert stopped is not None and (stopped.outcome, stopped.detail) == (Outcome.BAD_OUTPUT, f"the image {refused}")
 
 
-def test_who_was_not_to_ask_is_not_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pause_is_ignored_if_the_spec_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert Pausing(tmp_path, monkeypatch, pause=False).paused(1) is None
 
 
 @pytest.mark.parametrize("number", [-1, True, 1.0, "1", "../../etc/cron.d/x", None, [1], 10**400])
-def test_a_pause_whose_number_makes_no_sense_is_passed_over(pausing: Pausing, number: object) -> None:
+def test_pause_with_a_malformed_number_is_ignored(pausing: Pausing, number: object) -> None:
     assert pausing.paused(number) is None
 
 
-def test_pauses_alone_do_not_buy_time_for_ever(pausing: Pausing) -> None:
-    """Each starts a query's time anew, and there are a few more than trials."""
+def test_endless_pauses_do_not_extend_the_time_limit(pausing: Pausing) -> None:
+    """Each pause restarts the timer, so their number is limited."""
     pausing.event(phase="trial-0")
     for number in range(FULL_SPEC.trials + 2):
         assert pausing.paused(number) == number
@@ -339,7 +339,7 @@ def test_pauses_alone_do_not_buy_time_for_ever(pausing: Pausing) -> None:
     assert pausing.after(0.2) == "a query took more than 2 s"
 
 
-def test_a_name_that_is_taken_is_not_followed(pausing: Pausing) -> None:
+def test_existing_link_or_folder_is_not_followed(pausing: Pausing) -> None:
     """A plain process may write where a container may not."""
     (pausing.folder / "victim").write_text("untouched")
     (pausing.folder / "go-0").symlink_to("victim")
@@ -352,7 +352,7 @@ def test_a_name_that_is_taken_is_not_followed(pausing: Pausing) -> None:
 
 
 class Marked(Pausing):
-    """A job whose first trial runs, on a host whose precise clock is ours too."""
+    """A job in its first trial, on a host with a scripted precise clock."""
 
     def __init__(self, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(out, monkeypatch)
@@ -373,7 +373,7 @@ def marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Marked:
     return Marked(tmp_path, monkeypatch)
 
 
-def test_a_trial_is_seen_to_begin_and_to_end(marked: Marked) -> None:
+def test_start_and_end_of_a_trial_are_recorded(marked: Marked) -> None:
     marked.now_ns = 8_000
     marked.watch.stirred()
     marked.watch.poll()
@@ -399,13 +399,13 @@ def test_a_trial_is_seen_to_begin_and_to_end(marked: Marked) -> None:
         ("trial-3", {"t_ns": None}),
     ],
 )
-def test_the_end_of_no_trial_stops_the_job(marked: Marked, phase: str, change: dict[str, object]) -> None:
+def test_end_of_a_trial_that_did_not_run_stops_the_job(marked: Marked, phase: str, change: dict[str, object]) -> None:
     stopped = marked.ends(phase, **change)
     assert stopped == StopReason(Outcome.BAD_OUTPUT, "the image said that a trial ended which did not run")
     assert marked.watch.handed == []
 
 
-def test_a_trial_ends_once(marked: Marked) -> None:
+def test_second_end_of_a_trial_stops_the_job(marked: Marked) -> None:
     assert marked.ends() is None and marked.ends("warmup") is None
     assert marked.ends() == StopReason(Outcome.BAD_OUTPUT, "the image said that a trial ended which did not run")
 

@@ -1,4 +1,4 @@
-"""The order of things while a job runs: a pause is answered after a look at the machine, a limit ends it."""
+"""Order of events during a job: the canary runs before a pause is answered."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PLACEMENT = Placement((1,), (), None, (0,), apart=True)
 
 
 class Stage:
-    """A job of five trials, a thread that plays it, and a list of what happened in which order."""
+    """A job of five trials, a thread that plays it, and a list of events."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.happened, self.prepared = folder, [], 0
@@ -79,7 +79,7 @@ def appears(path: Path) -> bool:
     return path.exists()
 
 
-def test_the_machine_is_looked_at_before_a_paused_job_goes_on(stage: Stage) -> None:
+def test_canary_runs_before_a_paused_job_continues(stage: Stage) -> None:
     went_on = []
 
     def script() -> None:
@@ -93,13 +93,13 @@ def test_the_machine_is_looked_at_before_a_paused_job_goes_on(stage: Stage) -> N
     assert [reading.when for reading in stage.looks.taken] == ["between"]
 
 
-def test_what_a_job_says_last_is_heard_after_its_end(stage: Stage) -> None:
+def test_last_events_of_a_job_are_read_after_its_end(stage: Stage) -> None:
     assert stage.play(lambda: stage.say(pause=3)) == StopReason(
         Outcome.BAD_OUTPUT, "the image asked for queries 3 out of turn; 0 of 6 are next"
     )
 
 
-def test_the_end_of_a_trial_is_marked(stage: Stage) -> None:
+def test_end_of_a_trial_is_marked(stage: Stage) -> None:
     def script() -> None:
         for number in (0, 1):
             stage.say(pause=number)
@@ -113,7 +113,7 @@ def test_the_end_of_a_trial_is_marked(stage: Stage) -> None:
     assert stage.happened == ["mark"] * 3
 
 
-def test_a_phase_that_changes_is_marked_and_shown(stage: Stage) -> None:
+def test_phase_change_is_marked_and_shown(stage: Stage) -> None:
     seen: list[str] = []
 
     def script() -> None:
@@ -127,7 +127,7 @@ def test_a_phase_that_changes_is_marked_and_shown(stage: Stage) -> None:
     assert stage.happened == ["mark", "mark"]
 
 
-def test_a_job_that_takes_too_long_is_stopped(stage: Stage) -> None:
+def test_job_over_its_time_limit_is_stopped(stage: Stage) -> None:
     stage.job = replace(stage.job, limits=Limits(load_s=0.2, query_s=60, build_s=60, job_s=60))
     done = threading.Event()
     stopped = stage.play(lambda: done.wait(20) and None)
@@ -136,7 +136,7 @@ def test_a_job_that_takes_too_long_is_stopped(stage: Stage) -> None:
 
 
 @pytest.mark.slow
-def test_a_job_is_stopped_for_a_reason_of_its_launchers(stage: Stage) -> None:
+def test_job_is_stopped_for_a_reason_of_the_launcher(stage: Stage) -> None:
     asked, done, why = [], threading.Event(), StopReason(Outcome.ENVELOPE_MISMATCH, "moved")
 
     def check() -> StopReason | None:
@@ -151,14 +151,14 @@ def test_a_job_is_stopped_for_a_reason_of_its_launchers(stage: Stage) -> None:
     assert asked == [0, 1, 2], "at each poll"
 
 
-def test_building_an_index_needs_no_look(stage: Stage) -> None:
+def test_index_build_needs_no_canary(stage: Stage) -> None:
     stage.job = replace(stage.job, spec=replace(stage.job.spec, kind="build"))
     looks = CanaryLog(stage, PLACEMENT, stage.job)  # type: ignore[arg-type]
     looks.take("before")
     assert looks.taken == [] and stage.happened == [] and stage.prepared == 0
 
 
-def test_the_first_look_meets_buffers_that_are_touched_already(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_canary_buffers_are_touched_before_the_first_run(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     canary, untouched = Canary(), []
     work = canary._copy
     monkeypatch.setattr(canary, "_copy", lambda: (untouched.append(canary._buffers is None), work())[1])
@@ -166,7 +166,7 @@ def test_the_first_look_meets_buffers_that_are_touched_already(stage: Stage, mon
     assert untouched == [False]
 
 
-def test_a_look_holds_the_gpus_of_a_job_that_has_some(stage: Stage) -> None:
+def test_canary_record_includes_the_jobs_gpus(stage: Stage) -> None:
     class Gpus:
         def read(self) -> GpuReading:
             stage.happened.append("gpus")

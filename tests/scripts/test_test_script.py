@@ -1,4 +1,4 @@
-"""scripts/test, with commands that note that they were run in place of the real ones."""
+"""Tests of scripts/test with commands that only record their calls."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def runs(place: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
-def test_the_test_script_runs_what_needs_an_engine_last(place: Path) -> None:
+def test_script_runs_tests_with_an_engine_last(place: Path) -> None:
     assert started(place, "quick").wait(60) == 0
     first, last = runs(place)
     assert "not (docker or browser or latex) and not soak" in first and "tests/test_some.py" not in first
@@ -71,7 +71,7 @@ def test_the_test_script_runs_what_needs_an_engine_last(place: Path) -> None:
 
 
 @pytest.mark.parametrize(("how", "code", "line"), [("quick", 0, "soak: all limits hold"), ("fails", 1, "soak: FAILED")])
-def test_the_soak_runs_calibration_alone_and_ends_with_a_verdict(place: Path, how: str, code: int, line: str) -> None:
+def test_soak_runs_calibration_alone_and_ends_with_a_verdict(place: Path, how: str, code: int, line: str) -> None:
     assert started(place, how, "soak").wait(60) == code
     assert runs(place) == [
         "-m pytest -n 2 -m soak --ignore tests/experiments/calibration",
@@ -80,7 +80,7 @@ def test_the_soak_runs_calibration_alone_and_ends_with_a_verdict(place: Path, ho
     assert (place / "said").read_text().splitlines()[-1] == line
 
 
-def test_the_test_script_ends_on_ctrl_c_instead_of_going_on(place: Path) -> None:
+def test_script_stops_on_ctrl_c(place: Path) -> None:
     process = started(place, "slow")
     wait_until(lambda: len(runs(place)) == 1, "the first run")
     os.killpg(process.pid, signal.SIGINT)

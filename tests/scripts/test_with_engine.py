@@ -50,7 +50,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may start a
 
 @dataclass
 class Stage:
-    """A place where the script finds the stand-in."""
+    """A folder in which the script finds the stand-in."""
 
     folder: Path
     environment: dict[str, str]
@@ -72,7 +72,7 @@ class Stage:
         return subprocess.CompletedProcess(command, process.returncode, out, err)
 
     def engines(self) -> list[int]:
-        """Process ids of all engines that were ever started here."""
+        """Return process ids of all engines started in this test."""
         starts = self.folder / "starts"
         return [int(line) for line in starts.read_text().split()] if starts.exists() else []
 
@@ -116,7 +116,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
 
 @needs_root
 @pytest.mark.parametrize("code", [0, 7])
-def test_with_engine_starts_one_keeps_the_exit_code_and_stops_it(stage: Stage, code: int) -> None:
+def test_with_engine_starts_an_engine_keeps_the_exit_code_and_stops_it(stage: Stage, code: int) -> None:
     done = stage.run("sh", "-c", f"test -S {stage.folder}/engine.sock && echo ran; exit {code}")
     assert (done.returncode, done.stdout) == (code, "ran\n")
     assert len(stage.engines()) == 1
@@ -125,7 +125,7 @@ def test_with_engine_starts_one_keeps_the_exit_code_and_stops_it(stage: Stage, c
 
 @needs_root
 @pytest.mark.parametrize("missing", [(), ("dockerd",), ("mmdebstrap",), ("venv", "dockerd", "mmdebstrap")])
-def test_what_is_about_to_be_installed_is_said_in_one_line(stage: Stage, missing: tuple[str, ...]) -> None:
+def test_planned_installation_is_announced_in_one_line(stage: Stage, missing: tuple[str, ...]) -> None:
     programs = stage.folder / "bin"
     (programs / "dockerd").unlink()
     for name in ("bash", "python3", "apt-get", "dockerd", "mmdebstrap", "sed", "cat"):
@@ -154,7 +154,7 @@ def test_what_is_about_to_be_installed_is_said_in_one_line(stage: Stage, missing
 
 
 @needs_root
-def test_one_that_answers_already_is_left_alone(stage: Stage) -> None:
+def test_running_engine_is_left_alone(stage: Stage) -> None:
     foreign = subprocess.Popen(
         ["dockerd", "--host", stage.environment["DOCKER_HOST"], "--pidfile", str(stage.folder / "foreign.pid")],
         env=stage.environment,
@@ -169,7 +169,7 @@ def test_one_that_answers_already_is_left_alone(stage: Stage) -> None:
 
 
 @needs_root
-def test_two_share_one_and_the_last_stops_it(stage: Stage) -> None:
+def test_two_commands_share_an_engine_and_the_last_stops_it(stage: Stage) -> None:
     hold = stage.folder / "hold"
     hold.touch()
     long = stage.start("sh", "-c", f"while [ -e {hold} ]; do sleep 0.05; done; test -S {stage.folder}/engine.sock")
@@ -186,7 +186,7 @@ def test_two_share_one_and_the_last_stops_it(stage: Stage) -> None:
 
 
 @needs_root
-def test_what_dead_ones_left_behind_does_not_matter(stage: Stage) -> None:
+def test_leftovers_of_dead_engines_are_ignored(stage: Stage) -> None:
     (stage.folder / "run" / "users").mkdir(parents=True)
     # Numbers that other processes have by now: this one.
     (stage.folder / "run" / "dockerd.pid").write_text(str(os.getpid()))
@@ -199,7 +199,7 @@ def test_what_dead_ones_left_behind_does_not_matter(stage: Stage) -> None:
 
 @needs_root
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_the_command_and_the_engine(stage: Stage, number: signal.Signals) -> None:
+def test_signal_ends_the_command_and_the_engine(stage: Stage, number: signal.Signals) -> None:
     process = stage.start("sh", "-c", "echo up; exec sleep 60")
     assert process.stdout is not None
     assert process.stdout.readline() == "up\n"
@@ -210,7 +210,7 @@ def test_a_signal_ends_the_command_and_the_engine(stage: Stage, number: signal.S
 
 
 @needs_root
-def test_an_engine_that_does_not_start_is_told_with_its_last_words(stage: Stage) -> None:
+def test_engine_that_does_not_start_is_reported_with_its_last_output(stage: Stage) -> None:
     (stage.folder / "broken").touch()
     done = stage.run("true")
     assert done.returncode == 1
@@ -222,7 +222,7 @@ RESTART = f'"{SCRIPT}" --restartable && "{SCRIPT}" --restart'
 
 
 @needs_root
-def test_the_command_may_restart_the_engine_that_was_started_for_it(stage: Stage) -> None:
+def test_command_may_restart_its_own_engine(stage: Stage) -> None:
     done = stage.run("sh", "-c", f"{RESTART} && test -S {stage.folder}/engine.sock && echo back")
     assert (done.returncode, done.stdout) == (0, "back\n"), done.stderr
     first, second = stage.engines()
@@ -232,14 +232,14 @@ def test_the_command_may_restart_the_engine_that_was_started_for_it(stage: Stage
 
 
 @needs_root
-def test_a_restart_that_fails_is_told(stage: Stage) -> None:
+def test_failed_restart_is_reported(stage: Stage) -> None:
     done = stage.run("sh", "-c", f"touch {stage.folder}/broken; {RESTART}")
     assert done.returncode == 1 and "dockerd did not start" in done.stderr
     assert stage.all_ended()
 
 
 @needs_root
-def test_an_engine_that_others_use_as_well_is_not_restarted(stage: Stage) -> None:
+def test_shared_engine_is_not_restarted(stage: Stage) -> None:
     long = stage.start("sleep", "60")
     eventually(lambda: len(list((stage.folder / "run" / "users").glob("*"))) == 1)
     done = stage.run("sh", "-c", RESTART)
@@ -251,7 +251,7 @@ def test_an_engine_that_others_use_as_well_is_not_restarted(stage: Stage) -> Non
     long.communicate()
 
 
-def test_an_engine_that_was_not_started_here_is_not_restarted(stage: Stage) -> None:
+def test_engine_started_by_others_is_not_restarted(stage: Stage) -> None:
     for host in (stage.environment["DOCKER_HOST"], "tcp://127.0.0.1:1"):
         stage.environment["DOCKER_HOST"] = host
         for option in ("--restart", "--restartable"):
@@ -259,13 +259,13 @@ def test_an_engine_that_was_not_started_here_is_not_restarted(stage: Stage) -> N
             assert (done.returncode, "was not started here" in done.stderr) == (1, True)
 
 
-def test_an_engine_elsewhere_is_not_ours_to_start(stage: Stage) -> None:
+def test_remote_engine_is_not_started(stage: Stage) -> None:
     stage.environment["DOCKER_HOST"] = "tcp://127.0.0.1:1"
     assert stage.run("echo", "ran").stdout == "ran\n"
     assert stage.engines() == []
 
 
-def test_no_command_is_a_usage_error(stage: Stage) -> None:
+def test_missing_command_is_a_usage_error(stage: Stage) -> None:
     done = stage.run()
     assert done.returncode == 1
     assert "usage" in done.stderr

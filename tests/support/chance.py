@@ -1,4 +1,4 @@
-"""What tests draw by chance: another sample each run, the same one wherever a run is repeated with its seed."""
+"""Random draws of tests: new in each run, repeatable with the run's seed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes records for tests of everything before the store: a system, a job's spec, its envelope, a planned job."""
+"""Sample records for tests before the store: a system, a spec, an envelope, a planned job."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ FULL_SPEC = JobSpec(
 
 
 def spec(**changes: Any) -> JobSpec:
-    """A search of one query in two trials, after one of warm-up."""
+    """Return a search of one query in two trials, after one warm-up query."""
     least: dict[str, Any] = {
         "kind": "search",
         "system": "fake",
@@ -67,7 +67,7 @@ def spec(**changes: Any) -> JobSpec:
 
 
 def system(name: str = "bm25", **changes: Any) -> System:
-    """A system that exists in no catalogue."""
+    """Return a system that is in no catalogue."""
     plain = System(
         name=name,
         engine="lucene",
@@ -86,7 +86,7 @@ PREPARED = Prepared(system(), "sha256:0", "sha256:0")
 
 
 def planned(system: str, profile: str = "small", dataset: str = "d", job: int = 0) -> Planned:
-    """One of three jobs of a cell, still to be run."""
+    """Return one of three jobs of a cell, still to be run."""
     cell = Cell("s", system, dataset, "single_stream", profile)
     spec = replace(sample_records.SPEC, cell=cell, job=job, jobs=3, index_key=f"{system}-{dataset}")
     return Planned(cell, spec, Outcome.OK, None, None, False)

@@ -1,4 +1,4 @@
-"""A model hub on this machine: as much of its HTTP interface as huggingface_hub asks for."""
+"""A local model hub with the HTTP interface that huggingface_hub uses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Hub:
     downloaded: list[str] = field(default_factory=list)
 
     def info(self, model: str, revision: str) -> dict[str, object]:
-        """What ``/api/models/...?blobs=true`` answers."""
+        """Return the answer of ``/api/models/...?blobs=true``."""
         siblings = []
         for name, content in self.models[model][revision].items():
             sibling = {"rfilename": name, "size": len(content), "blobId": hashlib.sha1(content).hexdigest()}
@@ -39,7 +39,7 @@ class Hub:
 
 @contextmanager
 def serve(hub: Hub) -> Iterator[Hub]:
-    """Answer for it on a free port of the loopback."""
+    """Serve the hub on a free port of the loopback interface."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(hub))
     hub.url = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)

@@ -54,7 +54,7 @@ share = 0.015625
 
 
 def write(root: Path) -> Path:
-    """The whole folder, with prices of one date."""
+    """Write the whole folder, with prices of one date."""
     (root / "instances").mkdir(parents=True)
     (root / "prices").mkdir()
     (root / "defaults.toml").write_text(DEFAULTS)
@@ -64,7 +64,7 @@ def write(root: Path) -> Path:
 
 
 def add_prices(root: Path, name: str, by_term: Mapping[str, Mapping[str, str]]) -> Path:
-    """One more snapshot."""
+    """Add a snapshot."""
     provider, region, *_, as_of = name.removesuffix(".csv").split("_")
     lines = [
         f"{provider},{region},{instance_type},{term},{price},{as_of},{as_of} list\n"
@@ -78,6 +78,6 @@ def add_prices(root: Path, name: str, by_term: Mapping[str, Mapping[str, str]]) 
 
 
 def seal(folder: Path) -> None:
-    """Checksums of all that is there."""
+    """Return checksums of all files."""
     sums = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in sorted(folder.glob("*.csv"))]
     (folder / CHECKSUMS).write_text("".join(sums))

@@ -22,7 +22,7 @@ QUERIES = tuple(f"q{number:03}" for number in range(140))
 
 @dataclass(frozen=True)
 class Made:
-    """One cell: its latency, the rank at which each query's judged document stands, and how it ended.
+    """A cell: its latency, the rank of each query's judged document, and its outcome.
 
     Query i takes ``latency_ms`` x (1 + i / 1400); ``ranks`` repeat over the queries, 0 for a document not found.
     """

@@ -1,4 +1,4 @@
-"""What was recorded of real containers, as files again."""
+"""Restores recordings of real containers as files."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class Seen:
 
     @property
     def cgroups(self) -> Path:
-        """In place of ``/sys/fs/cgroup``."""
+        """Return the folder that replaces ``/sys/fs/cgroup``."""
         return self.root / "sys" / "fs" / "cgroup"
 
     @property
     def proc(self) -> Path:
-        """In place of ``/proc``."""
+        """Return the folder that replaces ``/proc``."""
         return self.root / "proc"
 
 
 def unfold(root: Path, recording: str) -> Seen:
-    """Make the files that ``tail -n +1`` printed, e.g. those of ``systemd/limited/busy.host``."""
+    """Restore the files that ``tail -n +1`` printed, e.g. ``systemd/limited/busy.host``."""
     membership = None
     for name, content in re.findall(
         r"==> /(\S+) <==\n(.*?)(?=\n==> |\Z)", (V2 / recording).read_text(encoding="ascii"), re.DOTALL
@@ -47,5 +47,5 @@ def unfold(root: Path, recording: str) -> Seen:
 
 
 def docker_says(recording: str) -> Any:
-    """What the engine said of a container (``systemd/limited/container``), or of its use at a moment (``.../busy``)."""
+    """Return the engine's record of a container (``systemd/limited/container``) or its use (``.../busy``)."""
     return json.loads((V2 / f"{recording}.docker.json").read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""A small results folder with all scenarios and outcomes, made once; and ways to damage a copy of it."""
+"""Makes a small results folder with all scenarios and outcomes, and damages copies of it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SCENARIOS = "[offline]\nbatch_size = 3\n[server]\nlatency_target_s = 0.1\nlaten
 
 
 def make(bench: Bench) -> None:
-    """Two systems in three scenarios, two jobs each; one of the two runs out of memory."""
+    """Run two systems in three scenarios, two jobs each; one runs out of memory."""
     large = write_dataset(bench.folder / "large")
     topics = [{"_id": f"q{n}", "text": f"where is number {n}"} for n in range(QUERIES)]
     (large / "queries.jsonl").write_text("".join(json.dumps(each) + "\n" for each in topics))
@@ -41,7 +41,7 @@ def make(bench: Bench) -> None:
 
 
 def job(results: Path, system: str = "planted", scenario: str = "single_stream", number: int = 0) -> Path:
-    """The folder of one job."""
+    """Return the folder of one job."""
     found = [
         path.parent
         for path in sorted(results.rglob(RESULT))
@@ -53,7 +53,7 @@ def job(results: Path, system: str = "planted", scenario: str = "single_stream",
 
 
 def change(folder: Path, edit: Callable[[dict[str, Any]], object]) -> None:
-    """Another record, sealed and listed as it is now.  The file is a new one: others may be linked to the old."""
+    """Edit a job's record, then seal and list it again.  The file is a new one: others may be linked to the old."""
     raw = json.loads((folder / RESULT).read_text())
     edit(raw)
     with contextlib.suppress(ValueError):  # JSON has no word for it
@@ -63,19 +63,19 @@ def change(folder: Path, edit: Callable[[dict[str, Any]], object]) -> None:
 
 
 def relist(suite: Path) -> None:
-    """Make a suite's manifest anew, of the jobs that lie there."""
+    """Rewrite a suite's manifest from the stored jobs."""
     records = {path.parent: json.loads(path.read_text()) for path in sorted(suite.rglob(RESULT))}
     listed = {str(folder.relative_to(suite)): raw["seal"] for folder, raw in records.items()}
     put(suite / seals.MANIFEST, seals.text(listed).encode())
 
 
 def replace(folder: Path, name: str, content: bytes) -> None:
-    """Another file, with the checksum that belongs to it."""
+    """Replace a file of a job and update its checksum."""
     put(folder / name, content)
     change(folder, lambda raw: raw["files"].update({name: hashlib.sha256(content).hexdigest()}))
 
 
 def put(path: Path, content: bytes) -> None:
-    """A new file in the place of another."""
+    """Replace a file with a new one."""
     path.unlink(missing_ok=True)
     path.write_bytes(content)

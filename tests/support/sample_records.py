@@ -1,4 +1,4 @@
-"""Makes records for tests of everything behind the store: one spec, one result, jobs, samples, a table's row."""
+"""Sample records for tests behind the store: a spec, a result, jobs, samples, a row."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ SPEC = replace(
 
 @dataclass(frozen=True)
 class FakeJob:
-    """A stored job in memory and, where there is one, a folder."""
+    """A stored job in memory, in a folder only if one is given."""
 
     result: Result
     folder: Path = Path("/results/job")
@@ -103,7 +103,7 @@ def at(minute: int) -> str:
 
 
 def result(outcome: Outcome = Outcome.OK, *, detail: str | None = None, minute: int = 0, **changes: Any) -> Result:
-    """A result with nothing to be said against; keys of the spec and of the result may be changed alike."""
+    """Return a clean result; fields of the spec and of the result may be changed."""
     spec = replace(SPEC, **{key: changes.pop(key) for key in list(changes) if key in ResultSpec.__dataclass_fields__})
     whole = Result(
         key=job_key(spec),
@@ -124,12 +124,12 @@ def result(outcome: Outcome = Outcome.OK, *, detail: str | None = None, minute: 
 
 
 def job(minute: int = 0, outcome: Outcome = Outcome.OK, *, detail: str | None = None, **changes: Any) -> FakeJob:
-    """An attempt that started ``minute`` minutes past ten; what it measured cannot be read."""
+    """Return an attempt that started ``minute`` minutes past ten, without readable samples."""
     return FakeJob(result(outcome, detail=detail, minute=minute, **changes))
 
 
 def row(**changes: Any) -> Row:
-    """A clean, ok row without figures and without a price."""
+    """Return a clean, ok row without figures and without a price."""
     plain = Row(
         suite="quickstart",
         system="bm25",
@@ -157,13 +157,13 @@ def row(**changes: Any) -> Row:
 
 
 def price(instance_type: str, usd_per_hour: float, cpus: int, memory_bytes: int) -> Price:
-    """An arm64 type on demand, as known in July."""
+    """Return an on-demand arm64 type with July prices."""
     where = ("us-east-1", "on-demand")
     return Price(instance_type, "arm64", cpus, memory_bytes, *where, usd_per_hour, "2026-07-20")
 
 
 def table(rows: Sequence[Row], measures: tuple[str, ...] = ("RR@10",), **changes: Any) -> Table:
-    """A table whose prices are those of ``price``."""
+    """Return a table with the prices of ``price``."""
     formula = "US$ per million = time x money"
     return Table(tuple(rows), measures, "aws", "us-east-1", "2026-07-20", "made up", formula, **changes)
 
@@ -241,5 +241,5 @@ def samples(
 
 
 def timed(*tables: pa.Table) -> timings.Timings:
-    """The samples of one cell's jobs, numbered as they come."""
+    """Return the samples of one cell's jobs, numbered in order."""
     return timings.read(enumerate(tables))

@@ -30,7 +30,7 @@ QUERIES = tuple(f"q{number:03}" for number in range(140))
 
 
 def samples(base_ms: float, trials: int = 5, queries: tuple[str, ...] = QUERIES) -> pa.Table:
-    """Scripted latencies: query i takes base + i/100 ms in every trial."""
+    """Return scripted latencies: query i takes base + i/100 ms in every trial."""
     one = (base_ms + np.arange(len(queries)) / 100) / 1e3
     return sample_records.samples(np.tile(one, (trials, 1)), names=queries)
 
@@ -102,7 +102,7 @@ def build_table(
     measures: Sequence[str] = measure_names.DEFAULT,
     keys: Collection[str] | None = None,
 ) -> Table:
-    """The table of some jobs at these prices."""
+    """Return the table of some jobs at these prices."""
     return row_pricing.price(build_rows(jobs, JobEvaluator(measures), keys=keys).table, row_pricing.tariff(snapshot))
 
 

@@ -16,7 +16,7 @@ COPY driver /opt/harness
 
 
 def make(folder: Path) -> System:
-    """The engine in a folder below, named for the folder so that tests beside each other share no image."""
+    """Write the engine, named for its folder so that concurrent tests share no image."""
     name = folder.name.replace("_", "-").lower()
     place = folder / f"toys-{name}"
     place.mkdir()
@@ -28,6 +28,6 @@ def make(folder: Path) -> System:
 
 
 def with_asset(system: System, sha: str, folder: str = "model") -> System:
-    """With one file of weights."""
+    """Add an asset of one file to a system."""
     asset = Asset.model_validate({"folder": folder, "licence": "MIT", "sha256": {"file": sha}})
     return system.model_copy(update={"system_assets": (asset,)})

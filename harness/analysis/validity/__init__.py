@@ -44,7 +44,7 @@ class Assessment:
 
     @property
     def transient(self) -> bool:
-        """Whether a reason to doubt may disappear when the cell is measured again unchanged."""
+        """Return whether a reason to doubt may disappear when the cell is measured again."""
         return any(finding.transient for finding in self.findings if finding.validity is Validity.NOISY)
 
 

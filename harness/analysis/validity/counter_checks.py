@@ -107,8 +107,8 @@ def _swapped(results: Sequence[Result]) -> list[Finding]:
     if not most:
         return []
     text = (
-        f"{most / 2**20:.3g} MiB of the job were swapped out, so its memory limit did not hold and latencies include the disk; "
-        f"switch swap off (swapoff -a) or take a larger profile, then {again(results[0].spec.cell)}"
+        f"{most / 2**20:.3g} MiB of the job were swapped out: its memory limit did not hold, latencies include the"
+        f" disk; switch swap off (swapoff -a) or take a larger profile, then {again(results[0].spec.cell)}"
     )
     return [invalid(Cause.SWAP, text)]
 
@@ -143,7 +143,8 @@ def _uncovered(results: Sequence[Result]) -> list[Finding]:
     first = others[0]
     text = (
         f"the kernel's counters cover {first.counters.wall_s:.2g} s for {trials_s(first):.2g} s of trials"
-        f"{of_jobs(len(others), len(results))}, too far off to judge steal, other processes or faults; raise sample_size"
+        f"{of_jobs(len(others), len(results))}, too far off to judge steal, other processes or faults;"
+        " raise sample_size"
     )
     return [remark(Cause.COUNTERS, text)]
 
@@ -386,6 +387,7 @@ def _gpu_uncovered(results: Sequence[Result]) -> list[Finding]:
     first = others[0]
     text = (
         f"the GPUs' energy was counted over {first.gpu.wall_s if first.gpu else 0:.2g} s for {trials_s(first):.2g} s "
-        f"of trials{of_jobs(len(others), len(results))}, too far off to be theirs: no energy is given; raise sample_size"
+        f"of trials{of_jobs(len(others), len(results))}, too far off to be theirs: no energy is given;"
+        " raise sample_size"
     )
     return [remark(Cause.GPU_UNSAID, text)]

@@ -178,7 +178,7 @@ class Shipper:
 
     def _index_of(self, key: str, local: Index | None) -> ShippedInput | None:
         """Ship an index of the cache, or find it in S3 and renew it."""
-        ship = partial(self._kept, index_name(key)) if local is None else partial(self.index, key, local)
+        ship = partial(self._stored_input, index_name(key)) if local is None else partial(self.index, key, local)
         return self._once("index", key, ship)
 
     def _once(self, kind: str, name: str, ship: Callable[[], T]) -> T:
@@ -188,10 +188,10 @@ class Shipper:
         return cast(T, self._shipped[kind, name])
 
     def _ship(self, name: str, what: str, pack: Callable[[Path], None]) -> ShippedInput:
-        found = self._kept(name)
+        found = self._stored_input(name)
         return found or _record(self._work, name, _upload(self._work, name, what, pack, self._cache))
 
-    def _kept(self, name: str) -> ShippedInput | None:
+    def _stored_input(self, name: str) -> ShippedInput | None:
         """Find an input; renew it before the bucket's rule deletes it."""
         found = _find(self._work, name)
         for each in (found.name, f"{name}.json") if found else ():

@@ -219,11 +219,11 @@ class Ec2Backend:
         # A living one goes before one that has ended, should there ever be two.
         shown = {box.tags.get(clients.PART): box for box in sorted(self._boxes(), key=lambda box: box.alive)}
         return {
-            launch.name: self._shown(launch, shown[launch.name]) if launch.name in shown else self._not_shown(launch)
+            launch.name: self._running(launch, shown[launch.name]) if launch.name in shown else self._not_shown(launch)
             for launch in launches
         }
 
-    def _shown(self, launch: Launch, box: OwnedInstance) -> PartState:
+    def _running(self, launch: Launch, box: OwnedInstance) -> PartState:
         lived, most = self._clock.now - box.launched, launch.limit_s + partition.BEYOND_LIMIT_S
         reason = ""
         if not box.alive:

@@ -199,7 +199,7 @@ class _Builder:
                 cache=self._cache,
                 platform=system.platform,
             )
-        return self._made(f"system {system.name!r}", target)
+        return self._image(f"system {system.name!r}", target)
 
     def _new_engine(self, system: System, target: _Target) -> Image:
         what, platform = f"engine {system.engine!r}", system.platform
@@ -229,7 +229,7 @@ class _Builder:
                 cache=self._cache,
                 platform=platform,
             )
-        return self._made(what, target)
+        return self._image(what, target)
 
     def _environment(self, image: Image) -> dict[str, str]:
         """Return the environment of an image's processes."""
@@ -241,7 +241,7 @@ class _Builder:
         if now != target.recipe:
             raise ImageError(f"{what}: its files were edited while they were packed; run this again")
 
-    def _made(self, what: str, target: _Target) -> Image:
+    def _image(self, what: str, target: _Target) -> Image:
         made = _find(self._client, target)
         if made is None:
             raise ImageError(f"{what}: the image that was just built is gone; run this again")

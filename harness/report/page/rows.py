@@ -232,11 +232,11 @@ def _names(row: Row, place: int, shared: SharedValues) -> dict[str, Any]:
 
 
 def _figures(row: Row, measures: tuple[str, ...], texts: SharedTexts) -> dict[str, Any]:
-    def shown(item: Estimate | None) -> ShortEstimate:
+    def short(item: Estimate | None) -> ShortEstimate:
         return short_estimate(item, texts, digits=_SHOWN_DIGITS)
 
     def timing(item: Timing | None) -> list[ShortEstimate] | None:
-        return None if item is None else [shown(item.mean_s), shown(item.p50_s)]
+        return None if item is None else [short(item.mean_s), short(item.p50_s)]
 
     return {
         "queries": row.queries,
@@ -250,13 +250,13 @@ def _figures(row: Row, measures: tuple[str, ...], texts: SharedTexts) -> dict[st
         "these": short_estimate(row.these_queries_s.get("mean"), texts),
         "throughput": short_estimate(row.throughput_qps, texts),
         "throughputNote": texts.number(throughput_note(row)),
-        "p50": shown(row.p50_s),
-        "p95": shown(row.p95_s),
-        "p99": shown(row.p99_s),
-        "atMost": {name: shown(item) for name, item in row.at_most_s.items()},
+        "p50": short(row.p50_s),
+        "p95": short(row.p95_s),
+        "p99": short(row.p99_s),
+        "atMost": {name: short(item) for name, item in row.at_most_s.items()},
         "service": timing(row.service_s),
         "stages": {one_line(name): timing(item) for name, item in row.stages_s.items()},
-        "spread": {name: shown(item) for name, item in row.spread_s.items()},
+        "spread": {name: short(item) for name, item in row.spread_s.items()},
         "trialMeans": rounded_all(row.trial_means_s, _SHOWN_DIGITS),
         "anon": row.peak_anon_bytes,
         "mapped": row.peak_mapped_bytes,

@@ -138,7 +138,8 @@ def test_an_installed_package_gives_the_same_bundle(tmp_path: Path, monkeypatch:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
     (site / "somebodys.py").write_text("x = 1")
-    code = "from harness.aws.cloud_run import bundle\nprint(*sorted(name for name, _ in bundle.bundle_entries()), sep='\\n')"
+    code = "from harness.aws.cloud_run import bundle\n"
+    code += "print(*sorted(name for name, _ in bundle.bundle_entries()), sep='\\n')"
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "PYTHONPATH": str(site)},
@@ -459,9 +460,9 @@ def test_a_record_whose_bytes_are_gone_makes_way(work: Objects, tmp_path: Path) 
     made = ShippedInput(f"inputs/indexes/{KEY}.0123.tar.gz", "0123" * 16, 3)
     work.put(f"{shipment.index_name(KEY)}.json", dump(made))
     work.put(made.name, b"abc")
-    assert ships._kept(shipment.index_name(KEY)) == made
+    assert ships._stored_input(shipment.index_name(KEY)) == made
     work.delete([made.name])
-    assert ships.find_index(KEY) is None and ships._kept(shipment.index_name(KEY)) is None
+    assert ships.find_index(KEY) is None and ships._stored_input(shipment.index_name(KEY)) is None
     shipment.upload_index(work, BOX, KEY, made_index(tmp_path / "cache"), tmp_path)
     adopted = ships.adopt_index(BOX, KEY)
     assert adopted not in (None, made) and ships.find_index(KEY) == adopted

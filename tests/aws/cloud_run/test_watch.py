@@ -36,7 +36,7 @@ from harness.aws.objects import Objects, StoredObject
 from harness.errors import AwsError
 from harness.jobs.inputs import IndexBuild
 from harness.pricing import instances
-from harness.progress import shown
+from harness.progress import show_progress
 from harness.records import Outcome
 from harness.results.reader import read_jobs
 from harness.results.schema import Ec2Instance, Result, ResultSpec, job_key
@@ -191,7 +191,7 @@ def scene(work: Objects, tmp_path: Path) -> Iterator[Scene]:
     store = Store(tmp_path / "results", "s")
     with store.held():
         scene = Scene(work, store)
-        with shown(Console(file=scene.screen, width=300)):
+        with show_progress(Console(file=scene.screen, width=300)):
             yield scene
 
 

@@ -25,7 +25,7 @@ from harness.jobs.indexes import Index
 from harness.jobs.inputs import RunOptions
 from harness.launch.base import Prepared
 from harness.launch.fake import FakeLauncher
-from harness.progress import shown
+from harness.progress import show_progress
 from harness.results.reader import read_jobs
 from harness.results.schema import Result
 from tests.aws import server
@@ -99,7 +99,7 @@ class Field:
         return replace(client, **changes)
 
     def run(self, client: ClientContext | None = None, **changes: Any) -> RunReport:
-        with shown(self.console or Console(file=self.screen, width=200)):
+        with show_progress(self.console or Console(file=self.screen, width=200)):
             done = run.run(self.request(**changes), client or self.client(), SERVICE)
         assert done is not None
         return done

@@ -30,7 +30,7 @@ from harness.aws.ec2.backend import SERVICE
 from harness.aws.objects import Objects
 from harness.errors import AwsError, UsageError
 from harness.pricing.prices import snapshot
-from harness.progress import shown
+from harness.progress import show_progress
 from harness.records import Outcome
 from tests.aws import reaper, server
 from tests.aws.ec2.boxes import Boxes, Fate
@@ -391,7 +391,7 @@ def test_a_run_is_refused_before_up(plain: Field) -> None:
 
 
 def test_a_dry_run_launches_and_uploads_nothing(plain: Field) -> None:
-    with shown(Console(file=plain.screen, width=200)):
+    with show_progress(Console(file=plain.screen, width=200)):
         assert run.run(plain.request(dry_run=True), plain.client(), SERVICE) is None
     assert launched_and_terminated() == (0, 0)
     assert list(Objects(Connections(REGION), WORK).list()) == []

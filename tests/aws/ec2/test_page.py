@@ -1,4 +1,4 @@
-"""``docs/guides/ec2.md`` says what is so: its policies are those that are made, and every command on it does what it says."""
+"""Compare docs/guides/ec2.md with the code: its policies are deployed, and every command on it works."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``python -m tests.aws.ec2.typed ARGUMENT...``: the command line, which looks at EC2 more often than users wait for."""
+"""Run the command line with a short poll interval for EC2: ``python -m tests.aws.ec2.typed ARGUMENT...``."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from harness.launch.base import LaunchEnd, LaunchRequest
 from harness.launch.fake import FakeLauncher
 from harness.launch.images import catalog
 from harness.launch.monitor.traces import MemoryTrace
-from harness.progress import Progress, shown
+from harness.progress import Progress, show_progress
 from harness.records import Outcome
 from harness.results.schema import CanaryReading
 from tests.conftest import Bench
@@ -93,7 +93,7 @@ class Asker:
         self.said = StringIO()
         about = subject(catalog.system("planted"), self.bench.folder / "tiny", self.bench.cache, 4)
         self.stack.close()
-        self.stack.enter_context(shown(Console(file=self.said, width=300)))
+        self.stack.enter_context(show_progress(Console(file=self.said, width=300)))
         probing = SubjectJobs(about, self.bench.results, self.bench.cache, launcher, fresh=fresh)
         return Viability(probing, question or Question()), launcher
 

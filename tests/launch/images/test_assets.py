@@ -1,4 +1,4 @@
-"""Assets and wheels: where they come from, in which order, and that nothing half done or wrong is ever used."""
+"""Tests of the sources of assets and wheels; nothing incomplete or wrong is used."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def write(folder: Path, files: dict[str, bytes] | None = None) -> Path:
 
 @pytest.fixture(autouse=True)
 def _offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test asks a real hub or a real index, unless it says so itself."""
+    """Block the real hub and the real index unless a test requests them."""
     monkeypatch.setattr(assets, "_quiet_python", lambda *_: False)
     monkeypatch.setattr(assets, "_pip_download", lambda *_: "no network")
 
 
 @pytest.mark.parametrize("place", ["model", "someone/model-v1"])
-def test_a_local_folder_is_named_by_the_asset_or_by_the_hub_id(tmp_path: Path, place: str) -> None:
+def test_local_folder_is_found_by_asset_name_or_hub_id(tmp_path: Path, place: str) -> None:
     write(tmp_path / "models" / place)
     toy = asset(hub="someone/model-v1", revision="0" * 40)
     tree = assets.fetch("toy", toy, tmp_path / "cache", tmp_path / "models")
@@ -59,7 +59,7 @@ def test_a_second_call_needs_no_source(tmp_path: Path) -> None:
     assert assets.fetch("toy", asset(), tmp_path / "cache", None) == first
 
 
-def test_a_file_that_went_bad_in_the_cache_is_fetched_again(tmp_path: Path) -> None:
+def test_corrupt_cached_file_is_fetched_again(tmp_path: Path) -> None:
     write(tmp_path / "models" / "model")
     tree = assets.fetch("toy", asset(), tmp_path / "cache", tmp_path / "models")
     (tree / "model" / "config.json").write_bytes(b"[]")
@@ -67,7 +67,7 @@ def test_a_file_that_went_bad_in_the_cache_is_fetched_again(tmp_path: Path) -> N
     assert (again / "model" / "config.json").read_bytes() == b"{}"
 
 
-def test_a_wrong_checksum_names_file_expected_and_found(tmp_path: Path) -> None:
+def test_wrong_checksum_names_the_file_and_both_checksums(tmp_path: Path) -> None:
     write(tmp_path / "models" / "model", {**FILES, "weights.bin": b"other"})
     with pytest.raises(ImageError) as caught:
         assets.fetch("toy", asset(), tmp_path / "cache", tmp_path / "models")
@@ -92,13 +92,16 @@ def test_unpinned_asset_is_refused_before_any_download(tmp_path: Path) -> None:
     write(tmp_path / "models" / "model")
     (pinned,) = asset()
     bare = Asset(folder="model", licence="MIT", hub="someone/model", files=tuple(FILES))
-    line = "system 'toy': files of model have no sha256 yet, so their content is unknown; run 'harness pin toy --write' where"
+    line = (
+        "system 'toy': files of model have no sha256 yet, so their content is unknown; "
+        "run 'harness pin toy --write' where"
+    )
     with pytest.raises(ImageError, match=line):
         assets.fetch("toy", (pinned, bare), tmp_path / "cache", tmp_path / "models")
     assert not (tmp_path / "cache").exists()
 
 
-def test_hub_is_first_and_other_sources_fill_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hub_is_tried_first_and_other_sources_fill_gaps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[list[str]] = []
 
     def hub(script: str, arguments: list[str], timeout_s: float | None) -> bool:
@@ -148,7 +151,7 @@ def test_only_members_are_extracted_from_a_distribution(
     assert "--require-hashes" in options  # checked before any code of the package could run
 
 
-def test_a_link_in_an_sdist_is_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_link_in_an_sdist_is_not_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def download(_: list[str], target: Path) -> None:
         with tarfile.open(target / "toy-1.tar.gz", "w:gz") as sdist:
             entry = tarfile.TarInfo("config.json")
@@ -167,7 +170,7 @@ def test_silent_hub_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     assert time.monotonic() - start < 5
 
 
-def test_a_failed_script_prints_nothing(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_failed_script_prints_nothing(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     monkeypatch.undo()
     assert not assets._quiet_python("import sys; print('noise'); sys.exit('noise')", [], None)
     assert capfd.readouterr() == ("", "")
@@ -195,7 +198,7 @@ def test_extra_indexes_are_used_only_after_a_failure(tmp_path: Path, monkeypatch
     assert len(calls) == 2
 
 
-def test_each_platform_gets_wheels_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_platform_gets_its_own_wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[set[str]] = []
 
     def download(options: list[str], target: Path) -> None:
@@ -232,7 +235,7 @@ def test_an_interrupted_download_leaves_nothing(tmp_path: Path, monkeypatch: pyt
 
 
 def pip_that_knows(folder: Path, monkeypatch: pytest.MonkeyPatch, code: bytes) -> Path:
-    """Have the real pip know one package; return its wheel."""
+    """Offer one package to the real pip; return its wheel."""
     monkeypatch.undo()
     shelf = folder / "shelf"
     shelf.mkdir()
@@ -267,7 +270,7 @@ def test_pip_itself_checks_the_hashes(tmp_path: Path, monkeypatch: pytest.Monkey
 
 @pytest.mark.slow
 def test_internal_error_of_pip_is_its_last_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Such as a full disk; here no file may be larger than 100 kB."""
+    """Simulate a full disk: no file may be larger than 100 kB."""
     wheel = pip_that_knows(tmp_path, monkeypatch, os.urandom(200_000))
     engine = lock(tmp_path / "toys", f"toy==1 --hash=sha256:{sha256(wheel.read_bytes())}\n")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -280,7 +283,7 @@ def test_internal_error_of_pip_is_its_last_line(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("code", [28, 122])
-def test_a_download_onto_a_full_disk_is_the_hosts_failure(
+def test_download_onto_a_full_disk_is_a_host_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     monkeypatch.undo()

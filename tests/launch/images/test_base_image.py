@@ -1,4 +1,4 @@
-"""The base of all images: pulled where that works, else bootstrapped, else one line that says what to do."""
+"""The base image is pulled, else bootstrapped, else one line names the remedy."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def ensure(client: Client, cache: Path) -> str:
 
 
 @pytest.mark.parametrize("architecture", ["amd64", "arm64"])
-def test_a_base_is_pulled_by_digest_where_a_registry_answers(tmp_path: Path, architecture: str) -> None:
+def test_base_is_pulled_by_digest_if_a_registry_answers(tmp_path: Path, architecture: str) -> None:
     client = Client(reachable=True, architecture=architecture)
     tag = ensure(client, tmp_path)
     assert tag == base_image.reference(platform=f"linux/{architecture}")
@@ -123,7 +123,7 @@ def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @needs_apt
 @pytest.mark.parametrize("change", ["gone", "changed"])
-def test_a_package_that_no_mirror_has_as_pinned_is_named(tmp_path: Path, mirror: Path, change: str) -> None:
+def test_pinned_package_missing_on_every_mirror_is_named(tmp_path: Path, mirror: Path, change: str) -> None:
     package = mirror / "tiny_1_all.deb"
     package.unlink() if change == "gone" else package.write_bytes(package.read_bytes() + b"x")
     with pytest.raises(ImageError, match=r"no mirror has tiny=1 as tiny\.lock pins it; set HARNESS_DEBIAN_MIRROR"):
@@ -132,7 +132,7 @@ def test_a_package_that_no_mirror_has_as_pinned_is_named(tmp_path: Path, mirror:
 
 
 @needs_apt
-def test_a_root_of_other_packages_than_pinned_is_no_base(tmp_path: Path, mirror: Path) -> None:
+def test_base_with_other_packages_than_pinned_is_refused(tmp_path: Path, mirror: Path) -> None:
     with pytest.raises(ImageError, match=r"> tiny=2 \| the root holds other packages than tiny\.lock"):
         ensure(Client(reachable=False), tmp_path / "cache")
     said = (tmp_path / "said").read_text()
@@ -150,7 +150,7 @@ def test_a_lock_pins_each_package_by_version_and_hash(name: str, platform: str) 
     assert len(names) == len(lines) == len(set(names)) and {"libc6", "apt", *declared} <= set(names)
 
 
-def test_a_host_that_cannot_run_the_other_platforms_programs_does_not_begin(
+def test_bootstrap_does_not_start_if_the_host_cannot_run_the_platform(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
@@ -159,7 +159,7 @@ def test_a_host_that_cannot_run_the_other_platforms_programs_does_not_begin(
         ensure(Client(reachable=False, architecture="arm64"), tmp_path)
 
 
-def test_each_platform_has_a_base_of_its_own() -> None:
+def test_each_platform_has_its_own_base() -> None:
     x86, arm = (base_image.reference("base", platform=each) for each in ("linux/amd64", "linux/arm64"))
     assert arm == f"{x86}-arm64"
 
@@ -180,7 +180,7 @@ def test_recipe_of_a_base_hashes_its_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.docker
-def test_the_base_names_what_is_in_it_and_nothing_of_the_host(engine: docker.DockerClient, tmp_path: Path) -> None:
+def test_base_lists_its_packages_and_nothing_of_the_host(engine: docker.DockerClient, tmp_path: Path) -> None:
     tag = base_image.ensure(engine, tmp_path)
     script = "python3 --version && grep ^libc6 /opt/harness/base-packages.txt && cat /etc/apt/sources.list"
     output = engine.containers.run(tag, ["sh", "-c", f"{script} || true"], remove=True, network_mode="none")

@@ -1,4 +1,4 @@
-"""How images are built, and how a build that fails is told."""
+"""Tests of image builds and of reports of failed builds."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if told["build_params"]["say"] == "nonsense":
 
 
 class Scripted:
-    """A stand-in for the Docker client whose build says what it is told to."""
+    """A stand-in for the Docker client with a scripted build."""
 
     def __init__(self, *events: dict[str, str]) -> None:
         self.events = events
@@ -90,7 +90,7 @@ def test_a_failed_build_is_one_line_with_step_reason_and_log(tmp_path: Path) -> 
         ("all is well", "non-zero code: 1", 1 << 20, False),
     ],
 )
-def test_a_full_engine_disk_is_no_fault_of_the_image(
+def test_full_engine_disk_is_not_the_images_fault(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, reason: str, free_bytes: int, hosts: bool
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free_bytes))
@@ -113,7 +113,7 @@ def test_log_of_a_build_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert len(Path(str(caught.value).rpartition(" ")[2]).read_text()) == 1000
 
 
-def test_an_engine_that_is_gone_is_an_engine_error(toy: System) -> None:
+def test_unreachable_engine_is_an_engine_error(toy: System) -> None:
     class Gone:
         images = property(lambda self: self)
 
@@ -180,7 +180,7 @@ def test_an_image_is_built_once(logged: list[str], built: docker.DockerClient, t
 
 
 @pytest.mark.docker
-def test_systems_of_one_engine_share_its_layers_and_equal_ones_their_image(
+def test_systems_of_an_engine_share_layers_and_equal_systems_share_an_image(
     logged: list[str], built: docker.DockerClient, toy: System, tmp_path: Path
 ) -> None:
     (tmp_path / "models" / "model").mkdir(parents=True)
@@ -252,7 +252,7 @@ def test_build_does_not_block_other_images(built: docker.DockerClient, toy: Syst
 
 
 @pytest.mark.docker
-def test_a_build_has_no_network_and_a_failed_one_does_not_count(
+def test_build_has_no_network_and_a_failed_build_leaves_no_image(
     built: docker.DockerClient, toy: System, tmp_path: Path
 ) -> None:
     before = {container.id for container in built.containers.list(all=True, ignore_removed=True)}
@@ -266,7 +266,7 @@ def test_a_build_has_no_network_and_a_failed_one_does_not_count(
 
 
 @pytest.mark.docker
-def test_a_tag_of_another_recipe_does_not_count(built: docker.DockerClient, toy: System, tmp_path: Path) -> None:
+def test_tag_of_another_recipe_is_ignored(built: docker.DockerClient, toy: System, tmp_path: Path) -> None:
     base = base_image.ensure(built, tmp_path)
     repository, _, tag = f"harness-{toy.name}:{recipe(toy)[:12]}".partition(":")
     built.images.get(base).tag(repository, tag)

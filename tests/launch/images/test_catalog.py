@@ -29,7 +29,7 @@ def plant(folder: Path, engine: str, system: str, text: str = "", engine_text: s
     (folder / engine / "systems" / f"{system}.toml").write_text(f'description = "a system"\n{text}')
 
 
-def test_a_system_has_its_engines_folder_and_all_its_parameters(images: Path) -> None:
+def test_system_has_its_engines_folder_and_all_its_parameters(images: Path) -> None:
     system = catalog.system("bm25", images)
     assert (system.engine, system.engine_dir) == ("lucene", images / "lucene")
     assert system.params == {"stemmer": True, "k1": 0.9}
@@ -37,7 +37,7 @@ def test_a_system_has_its_engines_folder_and_all_its_parameters(images: Path) ->
     assert not system.fewer_hits_ok
 
 
-def test_a_folder_without_engine_toml_is_no_engine(images: Path) -> None:
+def test_folder_without_engine_toml_is_not_an_engine(images: Path) -> None:
     (images / "base").mkdir()
     assert list(catalog.systems(images)) == ["bm25"]
 
@@ -48,18 +48,18 @@ def test_parameters_keep_their_types(images: Path) -> None:
     assert [type(params[name]) for name in "abcd"] == [bool, int, float, str]
 
 
-def test_an_unknown_system_offers_the_nearest(images: Path) -> None:
+def test_unknown_system_suggests_the_nearest_name(images: Path) -> None:
     with pytest.raises(UnknownName, match=r"^unknown system 'bm52'; did you mean 'bm25'\?; known: bm25$"):
         catalog.system("bm52", images)
 
 
-def test_an_unknown_system_may_lie_in_a_folder_that_nothing_names(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_system_error_mentions_harness_images(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HARNESS_IMAGES", raising=False)
     with pytest.raises(UnknownName, match=r"; systems of your own are found once HARNESS_IMAGES names their folder$"):
         catalog.system("dpr-small")
 
 
-def test_two_systems_of_one_name_are_refused(images: Path) -> None:
+def test_two_systems_with_the_same_name_are_refused(images: Path) -> None:
     plant(images, "tantivy", "bm25")
     with pytest.raises(FileError, match=r"tantivy/systems/bm25.toml: the engine 'lucene' has a system of this name"):
         catalog.systems(images)
@@ -95,7 +95,7 @@ def test_mistake_in_a_system_file_is_named(images: Path, text: str, said: str) -
         catalog.systems(images)
 
 
-def test_own_engines_stand_beside_the_shipped_ones(images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_own_engines_are_added_to_the_shipped_ones(images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(images, "mine", "my-system")
     (images / "lucene" / "systems" / "bm25.toml").unlink()
     monkeypatch.setenv("HARNESS_IMAGES", str(images))
@@ -114,7 +114,7 @@ def test_shipped_catalogue_is_valid() -> None:
     assert all(system.description for system in systems.values())
 
 
-def test_a_system_that_is_not_pinned_is_listed_and_marked(images: Path) -> None:
+def test_unpinned_system_is_listed_and_marked(images: Path) -> None:
     plant(images, "x", "y", UNPINNED)
     plant(images, "x", "z", ASSET)
     systems = catalog.systems(images)
@@ -125,7 +125,7 @@ def test_a_system_that_is_not_pinned_is_listed_and_marked(images: Path) -> None:
     assert systems["y"].system_assets[0].names == systems["z"].system_assets[0].names == ("w.bin",)
 
 
-def test_a_system_made_of_others_is_marked_for_both(images: Path) -> None:
+def test_composite_system_is_marked_for_both_components(images: Path) -> None:
     plant(images, "x", "y", UNPINNED + 'revision = "' + "0" * 40 + '"\n')
     plant(images, "x", "z", 'stand_in = "a small checkpoint"\n')
     plant(images, "fusion", "both", 'components = ["y", "z"]\n')
@@ -140,7 +140,7 @@ def test_engine_assets_must_be_pinned(images: Path) -> None:
         catalog.systems(images)
 
 
-def test_the_users_file_pins_a_shipped_system_and_replaces_no_pinned_one(tmp_path: Path) -> None:
+def test_user_file_pins_a_shipped_system_and_replaces_no_pinned_one(tmp_path: Path) -> None:
     shipped, own = tmp_path / "shipped", tmp_path / "own"
     plant(shipped, "x", "y", UNPINNED)
     pinned = UNPINNED.replace('files = ["w.bin"]', f'revision = "{"0" * 40}"\nsha256 = {{ "w.bin" = "{SHA}" }}')
@@ -204,7 +204,7 @@ def two_engines(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_joined_system_has_the_parameters_of_both_under_their_names(two_engines: Path) -> None:
+def test_composite_system_has_the_parameters_of_both_components(two_engines: Path) -> None:
     plant(two_engines, "fusion", "both", BOTH + '[search_params]\nmethod = "rrf"\n')
     both = catalog.system("both", two_engines)
     assert [each.name for each in both.components] == ["bm25", "dense"]
@@ -298,7 +298,7 @@ def test_weights_prepared_in_two_ways_are_refused(two_engines: Path) -> None:
         catalog.systems(two_engines)
 
 
-def test_engines_and_parts_of_one_name_in_two_folders_are_refused(
+def test_same_named_engines_and_components_in_two_folders_are_refused(
     two_engines: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     own = tmp_path_factory.mktemp("own")

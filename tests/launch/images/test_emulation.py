@@ -1,4 +1,4 @@
-"""Whether an engine runs programs of another platform, and what is said and done where it does not."""
+"""Tests of emulation: finding, installing and reporting an emulator."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ARM64 = "linux/arm64"
 
 
 class Engine:
-    """A stand-in on x86-64 whose kernel runs other programs once its list (a folder) names what does."""
+    """A stand-in on x86-64 that runs other programs once its kernel list (a folder) names an emulator."""
 
     def __init__(self, listed: Path) -> None:
         self.listed = listed
@@ -100,7 +100,7 @@ def test_emulator_is_installed_once_as_root_on_debian(
     assert ensure(Engine(listed), tmp_path) == [] and installed == ["qemu-user-static"]
 
 
-def test_a_step_that_fails_is_named(listed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_step_is_named(listed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(emulation, "can_install", lambda: True)
     monkeypatch.setattr(emulation, "install_packages", lambda _: "'apt-get update' failed: no network")
     with pytest.raises(ImageError, match=r"linux/arm64 \('apt-get update' failed: no network\): "):

@@ -1,4 +1,4 @@
-"""``harness pin``: what the hub or a folder has becomes a system's pins, and nothing else of its file changes."""
+"""``harness pin`` writes a system's pins and changes nothing else of its file."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ NO_HUB = "http://127.0.0.1:9"
 
 @dataclass(frozen=True)
 class Done:
-    """What a command said, and how it ended."""
+    """Output and end of a command."""
 
     returncode: int
     stdout: str
@@ -93,7 +93,7 @@ def harness(*arguments: str, images: Path, hub: str = NO_HUB) -> Done:
 
 
 def by_itself(*arguments: str, images: Path, hub: str) -> Done:
-    """The same in a process of its own: whatever libraries say goes to its standard error."""
+    """Run the command line in its own process, so that output of libraries shows."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("HF_", "HUGGING"))}
     environment |= {"HARNESS_IMAGES": str(images), "HF_ENDPOINT": hub, "HF_HOME": str(images.parent / "hf")}
     command = [sys.executable, "-m", "harness", *arguments]

@@ -1,4 +1,4 @@
-"""One platform, by the names that everybody gives it."""
+"""Tests of platform names and their aliases."""
 
 from __future__ import annotations
 

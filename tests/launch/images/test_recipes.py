@@ -1,4 +1,4 @@
-"""What decides an image, and what goes into its build."""
+"""Tests of image recipes and build contexts."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_packages_of_shared_code_change_the_build_and_recipe(toy: System, tmp_pa
     assert found["packages/common/requirements.lock"].size == len("able\n")
 
 
-def test_an_accelerator_has_an_image_with_packages_of_its_own(toy: System, tmp_path: Path) -> None:
+def test_accelerator_has_its_own_image_and_packages(toy: System, tmp_path: Path) -> None:
     assert toy.on(1).image == toy.name, "an engine without such packages has one image"
     before = recipe(toy)
     (toy.engine_dir / "requirements-cuda.lock").write_text("other\n")
@@ -78,7 +78,7 @@ def test_an_accelerator_has_an_image_with_packages_of_its_own(toy: System, tmp_p
         assert names == ["requirements.lock"] and tar.extractfile(names[0]).read() == b"other\n"  # type: ignore[union-attr]
 
 
-def test_each_platform_has_an_image_of_its_own_and_packages_where_the_engine_says_so(toy: System) -> None:
+def test_each_platform_has_its_own_image_and_the_engines_packages_for_it(toy: System) -> None:
     arm = toy.made_for(ARM64)
     assert arm.lock == toy.lock and recipe(arm) != recipe(toy) and engine_recipe(arm) != engine_recipe(toy)
     assert recipe(toy.made_for(AMD64)) == recipe(toy), "what x86-64 images are called does not change"

@@ -36,7 +36,7 @@ def test_locks_are_complete_pinned_and_name_no_index(path: Path) -> None:
 @pytest.mark.parametrize(
     "path", [path for path in LOCKS if path.stem.endswith("-cuda")], ids=lambda path: path.parent.name
 )
-def test_packages_for_gpus_are_those_for_cpus_with_another_pytorch(path: Path) -> None:
+def test_gpu_packages_differ_from_cpu_packages_in_pytorch_only(path: Path) -> None:
     here, there = locked(path), locked(path.with_name("requirements.lock"))
     assert there.keys() - here.keys() <= {"setuptools"}  # which PyTorch asks for or not
     assert {name for name in there.keys() & here.keys() if here[name] != there[name]} == {"torch"}
@@ -50,7 +50,7 @@ def test_packages_for_gpus_are_those_for_cpus_with_another_pytorch(path: Path) -
 @pytest.mark.parametrize(
     "path", [path for path in LOCKS if path.stem.endswith("-arm64")], ids=lambda path: path.parent.name
 )
-def test_packages_for_arm64_are_those_for_x86_64_with_another_pytorch(path: Path) -> None:
+def test_arm64_packages_differ_from_x86_64_packages_in_pytorch_only(path: Path) -> None:
     here, there = locked(path), locked(path.with_name("requirements.lock"))
     assert here.keys() <= there.keys() and there.keys() - here.keys() <= {"setuptools"}
     assert {name for name in here if here[name] != there[name]} == {"torch"}
@@ -58,7 +58,7 @@ def test_packages_for_arm64_are_those_for_x86_64_with_another_pytorch(path: Path
 
 
 @pytest.mark.parametrize("folder", ENGINES, ids=lambda path: path.name)
-def test_every_engine_has_an_arm64_image_or_says_why_not(folder: Path) -> None:
+def test_every_engine_has_an_arm64_image_or_a_reason(folder: Path) -> None:
     """A lock that names a build for x86-64 alone has a sibling, or the engine states its reason."""
     (system, *_) = [each for each in catalog.systems().values() if each.engine_dir == folder]
     arm = system.made_for(ARM64)
@@ -72,14 +72,14 @@ def test_every_engine_has_an_arm64_image_or_says_why_not(folder: Path) -> None:
 
 @pytest.mark.parametrize("system", catalog.systems().values(), ids=lambda system: system.name)
 def test_a_package_is_pinned_by_one_lock_of_an_image(system: System) -> None:
-    """Two folders on the import path that hold one package hide each other's version of it."""
+    """A package in two folders of the import path would hide one version."""
     locks = [locked(lock).keys() - {"pip"} for lock in (system.lock, *system.shared_locks.values())]
     assert sum(map(len, locks)) == len(set().union(*locks))
 
 
 @pytest.mark.parametrize(("stage", "engines"), [("encoder", 2), ("with-encoder", 2), ("anserini", 2)])
-def test_a_stage_that_engines_share_is_the_same_text_in_each(stage: str, engines: int) -> None:
-    """Then Docker makes it once for all of them."""
+def test_shared_dockerfile_stage_is_identical_in_each_engine(stage: str, engines: int) -> None:
+    """Docker builds an identical stage once for all engines."""
     texts = []
     for folder in ENGINES:
         stages = re.split(r"^(?=FROM )", (folder / "Dockerfile").read_text(), flags=re.MULTILINE)
@@ -87,7 +87,7 @@ def test_a_stage_that_engines_share_is_the_same_text_in_each(stage: str, engines
     assert len(texts) == engines and len(set(texts)) == 1
 
 
-def test_the_image_keeps_the_models_of_transformers_that_the_encoder_reads() -> None:
+def test_image_keeps_the_transformers_models_of_the_encoder() -> None:
     text = (catalog.images_dir() / "dense" / "Dockerfile").read_text()
     (kept,) = re.findall(r"transformers/models/\\\((.+)\\\)/", text)
     read = re.findall(
@@ -97,7 +97,7 @@ def test_the_image_keeps_the_models_of_transformers_that_the_encoder_reads() -> 
 
 
 @pytest.mark.parametrize("folder", ENGINES, ids=lambda path: path.name)
-def test_dockerfiles_do_not_reach_for_the_network_and_end_unprivileged(folder: Path) -> None:
+def test_dockerfiles_use_no_network_and_end_unprivileged(folder: Path) -> None:
     text = (folder / "Dockerfile").read_text()
     assert not re.search(r"\b(apt-get|curl|wget|ADD|--mount)\b", text)
     assert text.split("USER ")[1].startswith("65532:65532")

@@ -241,15 +241,14 @@ def test_a_disk_that_takes_nothing_leaves_nothing(two: tuple[Path, Path], monkey
 _DIES = """
 import os, signal, sys
 from pathlib import Path
-from harness import merging
-from harness.merging import joining as module
+from harness.results import merge as module
 take, taken = module._take, []
 def slowly(source, target):
     taken.append(take(source, target))
     if len(taken) == 20:
         os.kill(os.getpid(), signal.SIGKILL)
 module._take = slowly
-merging.merge(merging.named(["ours", "theirs"]), Path("out"))
+module.merge(module.named(["ours", "theirs"]), Path("out"))
 """
 
 

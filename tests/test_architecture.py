@@ -1,0 +1,87 @@
+"""Rules of CONTRIBUTING.md that a script can check."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+from scripts.docs import architecture
+
+ROOT = Path(__file__).resolve().parents[1]
+MODULES = sorted((ROOT / "harness").rglob("*.py"))
+# Words that say nothing about what a thing is; the field has a noun for it.
+BANNED = {
+    "asked",
+    "elsewhere",
+    "instead",
+    "kept",
+    "made",
+    "seen",
+    "shown",
+    "standing",
+    "stuff",
+    "there",
+    "told",
+    "wanted",
+    "worth",
+}
+OPENING = re.compile(r"(What|Which|How|Whether|Why|Who|Whose|Where)\b")
+LONGEST_MODULE = 600
+
+
+def trees() -> Iterator[tuple[Path, ast.Module]]:
+    for path in MODULES:
+        yield path.relative_to(ROOT), ast.parse(path.read_text(encoding="utf-8"))
+
+
+def test_modules_classes_and_functions_have_names_of_the_field() -> None:
+    names = [(path, path.stem) for path, _ in trees()]
+    for path, tree in trees():
+        names += [
+            (path, node.name)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("__")
+        ]
+    assert [f"{path}: {name}" for path, name in names if name.strip("_").lower() in BANNED] == []
+
+
+def test_a_class_name_stands_for_one_thing() -> None:
+    places = defaultdict(list)
+    for path, tree in trees():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(str(path))
+    assert {name: where for name, where in places.items() if len(where) > 1} == {}
+
+
+def test_docstrings_begin_with_a_verb_or_a_noun() -> None:
+    offenders = [
+        f"{path}:{getattr(node, 'lineno', 1)}"
+        for path, tree in trees()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        and OPENING.match(ast.get_docstring(node) or "")
+    ]
+    assert offenders == []
+
+
+def test_no_module_is_too_long() -> None:
+    assert [str(path) for path in MODULES if path.read_text(encoding="utf-8").count("\n") > LONGEST_MODULE] == []
+
+
+def test_the_contract_has_at_most_ten_layers_and_names_all_units() -> None:
+    layers = architecture.layers()
+    assert len(layers) <= 10
+    units = {
+        path.stem for path in (ROOT / "harness").iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()
+    }
+    assert {unit for layer in layers for unit in layer} == units - {"__init__", "__main__"}
+
+
+def test_every_dependency_says_what_it_is_for() -> None:
+    rows = re.findall(r"^\| (\S+) \| (.*) \|$", architecture.dependencies(), re.MULTILINE)
+    assert len(rows) > 10
+    assert [name for name, purpose in rows[1:] if not purpose] == []
