@@ -209,7 +209,7 @@ _BOOTSTRAP = """
 import sys
 from pathlib import Path
 from docker.errors import APIError, ImageNotFound
-from harness import base_image
+from harness.launch.images import base_image
 
 class Engine:
     images = property(lambda self: self)

@@ -290,7 +290,9 @@ def test_a_cached_figure_that_does_not_follow_is_named(results: Path) -> None:
     assert found.place.endswith(f"{row.isolation.value}: latency_mean_s: value")
     assert (found.stored, found.follows) == ("0.5", str(row.latency_mean_s.value))
     content = bytearray(cached.path.read_bytes())
-    content[len(content) // 4] ^= 255
+    footer = 8 + int.from_bytes(content[-8:-4], "little")
+    for place in range(4, len(content) - footer, 97):
+        content[place] ^= 255
     cached.path.write_bytes(content)
     assert [each.stored for each in verify(results)] == ["damaged"]
 
