@@ -72,7 +72,7 @@ class Tab:
 
 @pytest.fixture(scope="session")
 def tabs() -> list[Tab]:
-    """Those that nobody uses."""
+    """Return the list of idle tabs."""
     return []
 
 
