@@ -234,7 +234,7 @@ def test_signals_wait_for_the_end_of_a_protected_section() -> None:
 
 
 def test_a_signal_that_is_ignored_stays_ignored() -> None:
-    """As under nohup, while a container is made."""
+    """Ignore the signal, as nohup does, while a container is created."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with docker._deferred_interrupts():

@@ -112,7 +112,7 @@ def test_disabled_interval_is_noted_once(harness: Call) -> None:
 
 
 def test_systems_are_compared_on_the_queries_that_all_of_them_answer(harness: Call) -> None:
-    """One run has documents for one of 20 queries: alone it has no covariance, and with it nobody has."""
+    """A run with documents for one of 20 queries leaves all systems without a covariance."""
     done = harness("many.run", "one.run", *FILES[1:], "--bootstraps", "0")
     assert "compared on the 1 of 20 queries for which every system has a document" in done.stdout
     assert "one (19, none for 19)" in done.stdout and "a covariance takes two documents" in done.stdout

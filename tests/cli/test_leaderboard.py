@@ -365,7 +365,7 @@ def test_compare_takes_two_result_folders(harness: Call, tmp_path: Path) -> None
     assert done.exit_code == 0 and "| faster" in done.stdout and "equal on every query" in done.stdout
 
 
-def test_compare_with_a_failed_row(harness: Call) -> None:
+def test_compare_names_the_outcome_of_a_failed_row(harness: Call) -> None:
     done = harness("compare", "good", "dead")
     assert "cannot be compared" in done.stdout and "B ended oom" in done.stdout
     assert harness("compare", "good", "none").exit_code == 2

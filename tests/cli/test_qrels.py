@@ -71,7 +71,7 @@ def test_pool_of_stored_results_needs_only_their_folder(harness: Call, bench: Be
     refused(harness("pool"), "its documents (")
 
 
-def test_a_pool_of_run_files(harness: Call) -> None:
+def test_pool_of_run_files_is_written_with_or_without_texts(harness: Call) -> None:
     lines = pooled(harness("pool", *FILES, "--dataset", "tiny", "--depth", "1"))
     assert {(line["query_id"], line["doc_id"]) for line in lines} == {
         (f"q{n}", f"d{n + first}") for n in range(4) for first in (1, 2)
@@ -149,7 +149,7 @@ def test_qrels_file_without_judgements_is_refused_in_any_form(harness: Call, con
 
 
 def test_pool_prints_both_shares_and_names_omitted_queries(harness: Call) -> None:
-    """One of q0's one hit is unjudged, one of q1's four; q7 has no judgements."""
+    """One of one hit of q0 and one of four of q1 are unjudged; q7 has no judgements."""
     hits = ["q0 Q0 d9 1 1 t", *(f"q1 Q0 d{n} {n} {-n} t" for n in range(1, 5)), "q7 Q0 d1 1 1 t"]
     Path("some.run").write_text("".join(f"{line}\n" for line in hits))
     Path("few.trec").write_text("q0 0 d0 1\nq1 0 d1 1\nq1 0 d2 0\nq1 0 d3 0\n")

@@ -65,7 +65,7 @@ def test_reprice_at_the_prices_of_another_date(harness: Call) -> None:
     assert row["corpus_documents"] == 10
 
 
-def test_reprice_against_the_newest(harness: Call) -> None:
+def test_reprice_compares_with_the_newest_prices_by_default(harness: Call) -> None:
     done = harness("reprice", "--as-of", "2022-12-05")
     assert done.exit_code == 0, done.output
     title, _, summary = done.stdout.splitlines()[:3]

@@ -29,7 +29,7 @@ def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
     return call
 
 
-def test_stored_results_of_several_datasets(harness: Call, tmp_path: Path) -> None:
+def test_robustness_covers_stored_results_of_several_datasets(harness: Call, tmp_path: Path) -> None:
     publisher.put(
         tmp_path / "results",
         Made("good", 20.0, (1, 1, 2)),
@@ -48,7 +48,7 @@ def test_stored_results_of_several_datasets(harness: Call, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_run_files_and_pictures(harness: Call, tmp_path: Path) -> None:
+def test_robustness_of_run_files_draws_pictures(harness: Call, tmp_path: Path) -> None:
     example_runs.write(tmp_path)
     asked = ("zeta.run", "gamma.run", *QRELS, "--resamples", "100", "--draws", "5", "--seed", "3")
     (board,) = json.loads(harness(*asked, "--format", "json").stdout)["leaderboards"]

@@ -243,7 +243,7 @@ def test_depths_are_stored_with_the_job_and_reported(bench: Bench, job: StoredJo
     assert "R@2kt" in printed.stdout and printed.exit_code == 0
 
 
-def test_job_without_answer_depths_is_judged_by_all_other_measures(job: StoredJob) -> None:
+def test_job_without_answer_depths_has_all_other_measures(job: StoredJob) -> None:
     (job.folder / ANSWER_DEPTHS).unlink()
     (row,) = build_rows([job], JobEvaluator(["R@2kt", "RR@10"])).table.rows
     assert row.measures["RR@10"].value == 0.5 and row.measures["R@2kt"].value is None

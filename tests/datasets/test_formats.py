@@ -132,7 +132,7 @@ def test_trec_documents_may_be_a_folder_of_files_or_tab_separated(example: Examp
     ]
 
 
-def test_trec_topics_may_be_tab_separated_and_old(example: Example) -> None:
+def test_trec_topics_may_be_tab_separated_or_in_the_old_form(example: Example) -> None:
     path = example("TREC")
     (path / "topics.trec").write_text("q1\twhere do rivers go\n")
     assert load(path).queries == (Query("q1", "where do rivers go"),)
@@ -289,7 +289,7 @@ def test_a_split_is_chosen_by_name(example: Example) -> None:
     assert (dataset.name, dataset.queries) == ("data-train", (Query("t1", "why ice"),))
 
 
-def test_a_format_without_splits_takes_none(example: Example) -> None:
+def test_format_without_splits_refuses_a_split(example: Example) -> None:
     path = example("harness")
     assert said(path.with_name("data#dev")) == f"{path}: the harness format has no splits; leave '#dev' out"
 

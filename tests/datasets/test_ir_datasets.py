@@ -225,7 +225,7 @@ def test_an_id_with_a_blank_is_named(register: Register, tmp_path: Path) -> None
         load(place, tmp_path)
 
 
-def test_interrupted_preparation_leaves_nothing(register: Register, tmp_path: Path) -> None:
+def test_interrupted_preparation_leaves_no_file(register: Register, tmp_path: Path) -> None:
     def broken() -> Iterator[GenericDoc]:
         yield GenericDoc("d1", "x")
         raise RuntimeError("the disk\nis on fire")

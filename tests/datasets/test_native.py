@@ -23,7 +23,7 @@ def tiny(tmp_path: Path) -> Path:
     return write_dataset(tmp_path / "tiny", queries=8)
 
 
-def test_a_good_dataset_is_read_whole(tiny: Path) -> None:
+def test_valid_dataset_is_read_completely(tiny: Path) -> None:
     dataset = load(tiny)
     assert dataset.name == "tiny"
     assert dataset.corpus.size == 10
@@ -120,7 +120,7 @@ def test_compressed_files_give_the_same_dataset(tiny: Path, suffix: str) -> None
     assert (packed.corpus.sha256, packed.queries, packed.qrels) == (plain.corpus.sha256, plain.queries, plain.qrels)
 
 
-def test_zstd_frames_that_follow_each_other_are_one_file(tiny: Path) -> None:
+def test_consecutive_zstd_frames_are_one_file(tiny: Path) -> None:
     lines = (tiny / "corpus.jsonl").read_bytes().splitlines(keepends=True)
     (tiny / "corpus.jsonl").unlink()
     (tiny / "corpus.jsonl.zst").write_bytes(b"".join(zstd(line) for line in lines))
@@ -195,7 +195,7 @@ def test_a_sample_is_fixed_by_the_seed_and_never_warmed_up(tiny: Path) -> None:
     assert not {query.query_id for query in drawn.sample} & {query.query_id for query in drawn.warmup}
 
 
-def test_the_hash_names_ids_and_texts(tiny: Path) -> None:
+def test_corpus_hash_covers_ids_and_texts(tiny: Path) -> None:
     drawn = datasets.draw_sample(load(tiny), 2, 1, 0)
     raw = [{"query_id": query.query_id, "text": query.text} for query in drawn.sample]
     assert drawn.sample_sha256 == digest(raw) != digest([{**raw[0], "text": "other"}, raw[1]])

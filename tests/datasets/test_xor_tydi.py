@@ -150,7 +150,7 @@ def test_a_wrong_line_is_named(example: Example, file: str, old: str, new: str, 
     assert said(path).startswith(f"{path}/{what}")
 
 
-def test_a_quote_that_swallows_lines_is_named(example: Example) -> None:
+def test_quote_that_spans_lines_is_named(example: Example) -> None:
     path = example("XOR-TyDi")
     swap(path / "psgs_w100.tsv", "d2\tGlaciers are slow rivers of ice.", 'd2\t"Glaciers')
     with (path / "psgs_w100.tsv").open("a") as file:

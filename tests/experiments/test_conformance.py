@@ -88,7 +88,7 @@ def test_engine_that_speaks_json_lines_passes(bench: Bench) -> None:
     assert [check for check in found if not check.ok] == [] and len(found) == 8
 
 
-def test_batches_with_other_answers_are_found(bench: Bench) -> None:
+def test_batches_with_different_answers_are_detected(bench: Bench) -> None:
     speaker(bench, order=-1)
     (wrong,) = [check for check in checks(bench, "speaker") if not check.ok]
     assert wrong.what == "answers batches as it answers single queries" and "10 of 10 queries" in wrong.detail
@@ -132,7 +132,7 @@ def test_engine_that_fails_for_another_reason_has_no_index_finding(bench: Bench)
     assert not [check for check in checks(bench, "planted") if "index as it was built" in check.what]
 
 
-def test_an_index_that_does_not_build_ends_the_examination(bench: Bench) -> None:
+def test_failed_index_build_ends_the_check(bench: Bench) -> None:
     bench.plant("planted", build_misdeed="raise")
     *_, last = checks(bench, "planted")
     assert not last.ok and last.what == "builds an index" and "does not build" in last.detail

@@ -32,7 +32,7 @@ def test_storage_price_is_the_newest_up_to_the_date_of_the_first_volume_type(tmp
     assert (usd("there", 2022), usd("nowhere", 2022)) == (0.03, None)
 
 
-def test_without_a_file_no_price_is_known(tmp_path: Path) -> None:
+def test_storage_price_is_unknown_without_a_file(tmp_path: Path) -> None:
     assert prices.read_storage_prices(tmp_path) == ()
 
 

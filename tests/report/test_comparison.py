@@ -129,7 +129,7 @@ def test_published_figures_are_compared_without_a_test() -> None:
     assert "randomisation" not in render([made], "md")
 
 
-def test_counting_measures_are_not_given_in_points() -> None:
+def test_counting_measures_are_not_shown_in_percentage_points() -> None:
     a, b = (row(name, measures={"NumRelRet": Estimate(value)}) for name, value in (("a", 1.0), ("b", 3.0)))
     ours = found("a", np.full(COUNT, 1.0), measure="NumRelRet")
     theirs = found("b", np.full(COUNT, 3.0), measure="NumRelRet")

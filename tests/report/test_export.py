@@ -31,7 +31,7 @@ from tests.support.results_folders import QUERIES, job, put
 SHIPPED = Path(__file__).parents[2] / "results" / "published" / "santhanam2023"
 
 
-def test_the_frame_is_the_csv_with_types(results: Path) -> None:
+def test_frame_equals_the_csv_with_types(results: Path) -> None:
     made = harness.load(results, measures=["RR@10", "P@1"], as_of="2022-12-05")
     text = render(api.table(results, "RR@10 P@1", as_of="2022-12-05"), "csv")
     lines = list(csv.reader(io.StringIO(text)))
@@ -117,7 +117,7 @@ def test_malformed_date_is_refused(results: Path) -> None:
         harness.load(results, as_of="soon")
 
 
-def test_importing_the_package_imports_no_pandas() -> None:
+def test_package_import_does_not_import_pandas() -> None:
     said = "import sys, harness; print('pandas' in sys.modules, 'load' in dir(harness)); harness.loaf"
     done = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=False)
     assert done.stdout == "False True\n"

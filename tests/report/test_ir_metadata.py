@@ -24,7 +24,7 @@ def exported(results: Path, out: str = "meta", **options: Any) -> dict[str, dict
     return {path.parent.name: yaml.safe_load(path.read_text()) for path in Path(out).rglob("ir-metadata.yml")}
 
 
-def test_each_job_has_a_file_beside_its_run(results: Path) -> None:
+def test_each_job_has_a_metadata_file_beside_its_run(results: Path) -> None:
     found = exported(results)
     folder = job(results)
     made = found[folder.name]

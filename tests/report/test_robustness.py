@@ -116,7 +116,7 @@ def test_rare_share_is_not_rounded_to_never(share: float, said: str) -> None:
 
 
 def test_share_error_follows_from_the_number_of_draws() -> None:
-    """Of coins tossed so often 95 in 100 lie within the error, and not many more; one draw has no chance in it."""
+    """Check with coin tosses that about 95 in 100 shares lie within the error."""
     shares = np.random.default_rng(1).binomial(100, 0.5, 20_000) / 100
     error = share_error(100)
     assert error is not None and 0.94 < np.mean(np.abs(shares - 0.5) <= error) < 0.97

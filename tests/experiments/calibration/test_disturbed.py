@@ -94,7 +94,7 @@ def _own_s() -> float:
 @pytest.mark.soak
 @pytest.mark.usefixtures("real_looks")
 def test_busy_process_is_detected_in_20_of_20_runs_and_a_quiet_machine_is_clean() -> None:
-    """Cells beside which strangers worked are measured again: they are neither quiet nor planted."""
+    """Measure a cell again if other processes worked beside it."""
     draw, canary, placement = chance("disturbed"), Canary(), cpu_placement.place(1)
     canary.prepare(placement)
     cells: dict[bool, list[Cell]] = {True: [], False: []}

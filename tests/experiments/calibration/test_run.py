@@ -151,7 +151,7 @@ def test_all_cases_share_one_image(tmp_path: Path) -> None:
     assert other.system == renamed
 
 
-def test_a_launcher_that_enforces_nothing_is_refused(tmp_path: Path) -> None:
+def test_launcher_without_limits_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="calibration needs enforced limits, fake holds none"):
         calibrate(tmp_path, FakeLauncher())
 

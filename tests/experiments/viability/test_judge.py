@@ -103,7 +103,9 @@ def test_rankings_and_measures_fail_at_once_on_any_machine(base: Reference) -> N
         (Outcome.TIMEOUT, {"detail": "a query took more than 60 s"}, "latency"),
     ],
 )
-def test_an_outcome_names_its_constraint(base: Reference, outcome: Outcome, facts: dict[str, Any], cause: str) -> None:
+def test_failed_outcome_names_its_constraint(
+    base: Reference, outcome: Outcome, facts: dict[str, Any], cause: str
+) -> None:
     found = judge(seen(outcome=outcome, **facts), base, DEFAULT)
     assert (found.finding, found.causes) == (ProbeFinding.FAIL, (cause,))
 
@@ -117,7 +119,7 @@ def test_the_reference_takes_medians_and_the_largest_peaks() -> None:
     assert found.rankings == RANKED and found.unstable == 0 and found.measures == {"RR@10": 0.5}
 
 
-def test_disturbed_containers_are_left_out_unless_too_many_are() -> None:
+def test_disturbed_containers_are_left_out_unless_too_many() -> None:
     noisy = seen(30, disturbed="steal")
     assert not enough([seen(), noisy, seen()]) and enough([seen(), noisy, seen(), seen()]) and enough([noisy] * 5)
     assert reference([noisy, seen(), seen(), seen()]).latency_s["mean"] == pytest.approx(0.010)

@@ -216,7 +216,7 @@ def test_same_answers_give_the_same_probes() -> None:
     assert one == other
 
 
-def test_bounds_lie_on_whole_steps() -> None:
+def test_bounds_are_multiples_of_the_step() -> None:
     assert search.bounds(100, 300, 1000, 16, 20, 8) == Bounds(16, 112, 304, 32, 992)
     assert search.bounds(104, 100, 1000, 16, 20, 8) == Bounds(16, 112, 112, 32, 992), "a peak below the other"
     assert search.bounds(4, 5, 1000, 16, 20, 8).first == 32, "not below the least"
@@ -246,6 +246,6 @@ def test_search_above_a_failed_limit_tries_nothing_smaller() -> None:
     assert end.value.value == SearchResult(None, 199, 0)
 
 
-def test_the_largest_limit_that_failed_once_has_smaller_ones_below_it() -> None:
+def test_largest_limit_that_failed_once_keeps_its_lower_bound() -> None:
     driven = drive(Bounds(1, 10, 10, 1, 10), lambda limit, before: PASS if limit == 10 and before else FAIL)
     assert driven.settled == SearchResult(10, 9, 1) and driven.against == [10]

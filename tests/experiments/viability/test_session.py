@@ -1,4 +1,4 @@
-"""Whatever a machine does, a search ends, and what is stored says the same when it is asked again."""
+"""A search ends on any machine, and its stored jobs give the same verdict again."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def plain(found: ViabilityVerdict) -> tuple[object, ...]:
 
 @pytest.mark.slow
 def test_busy_machine_takes_a_bounded_number_of_jobs(ask: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However often the command comes again."""
+    """The bound holds over any number of repeated commands."""
     monkeypatch.setattr(session, "MAXIMUM_DISCARDED", 12)  # fewer commands until all jobs are used up
     busy: Script = lambda limit, before: Life(ms=18) if limit is not None or before >= 3 else Life()  # noqa: E731
     ran = []
@@ -215,7 +215,7 @@ def test_step_larger_than_the_host_is_refused_before_any_job(ask: Asker) -> None
     assert launcher.limits == []
 
 
-def test_another_sample_is_another_question(ask: Asker) -> None:
+def test_other_sample_has_its_own_verdict(ask: Asker) -> None:
     """Its verdict is kept beside the first one's."""
     first = smallest(ask(needs(129))[0], 1)
     asked, _ = ask(needs(145))

@@ -25,7 +25,7 @@ RESERVED = {
 
 
 def offers(currency: str = "USD") -> Offers:
-    """One type in all the guises that the list has it in, and the file's other inhabitants."""
+    """Return one type in every form of the list, and rows of other products."""
     return (
         Offers(currency)
         .add("m5.large", "0.0970000000", reserved=RESERVED)

@@ -89,7 +89,7 @@ def test_price_changes_until_2026_are_the_known_ones() -> None:
     }
 
 
-def test_the_facts_of_some_machines(aws: dict[str, Instance]) -> None:
+def test_facts_of_known_machines_are_correct(aws: dict[str, Instance]) -> None:
     small = aws["m6g.medium"]
     assert (small.vcpus, small.physical_cores, small.memory_bytes, small.architecture) == (1, 1, 4 * GIB, "arm64")
     assert (small.gpus, small.accelerators, small.local_nvme_bytes, small.burstable) == (0, 0, 0, False)

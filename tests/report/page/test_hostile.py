@@ -58,7 +58,7 @@ def test_address_cannot_inject_a_script(open_file: Open, tmp_path: Path) -> None
 
 
 def test_the_content_policy_stops_an_injected_script(browser: Browser, hostile_file: Path) -> None:
-    """Even a script that found its way into the page would not run, and nothing could be sent."""
+    """A script that got into the page does not run, and can send nothing."""
     context = browser.new_context(offline=True)
     page = context.new_page()
     refused: list[str] = []

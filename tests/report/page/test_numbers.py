@@ -122,7 +122,7 @@ def test_every_measure_has_its_ranks_at_any_prices(shared: Page, results: PageSo
         agree(shared.evaluate(_SHOWN), expected(board(results, rows[1], SNAPSHOTS[number], **asked)))
 
 
-def test_costs_are_those_of_pricing(shared: Page, results: PageSource) -> None:
+def test_page_costs_equal_those_of_the_pricing_package(shared: Page, results: PageSource) -> None:
     content = shared.evaluate(
         "harnessPage.content.snapshots.map(({provider, region, date}) => [provider, region, date])"
     )
@@ -143,7 +143,7 @@ def test_costs_are_those_of_pricing(shared: Page, results: PageSource) -> None:
             assert reason == figure.reason, row.key
 
 
-def test_saturated_costs_are_only_of_whole_instances(open_file: Open, tmp_path: Path) -> None:
+def test_saturated_costs_exist_only_for_whole_instances(open_file: Open, tmp_path: Path) -> None:
     served, _ = made.rows(40, seed=5)
     rate = Estimate(812.25, 800.0, 825.0, reason="over 5 jobs")
     served = [

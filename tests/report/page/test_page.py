@@ -230,7 +230,7 @@ def test_a_broken_fragment_falls_back(open_file: Open, file: Path, fragment: str
     assert len(page.evaluate("harnessPage.main.current().query")) <= 200
 
 
-def test_a_page_beyond_the_last_is_the_last(open_file: Open, file: Path) -> None:
+def test_page_number_beyond_the_last_shows_the_last_page(open_file: Open, file: Path) -> None:
     page = open_file(file, "#n=7")
     expect(page.locator("#page-of")).to_have_text("page 2 of 2")
     assert page.locator("#body tr").count() == 20

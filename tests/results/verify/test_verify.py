@@ -41,7 +41,7 @@ def test_sound_results_verify(results: Path) -> None:
     assert found.mismatches == () and found.looked_at == "12 jobs, 36 files"
 
 
-def test_results_are_sound_from_any_folder_in_them(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_verify_from_any_folder_within(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for folder in (results / "test-suite", job(results).parent, job(results)):
         assert verify(folder) == ()
     monkeypatch.chdir(job(results).parent)
@@ -228,7 +228,7 @@ def test_damaged_file_does_not_stop_verification(results: Path, way: str) -> Non
     assert verify(folder) == ()
 
 
-def test_probes_follow_from_their_samples(results: Path) -> None:
+def test_probes_are_verified_against_their_samples(results: Path) -> None:
     folder = job(results, scenario="server")
     change(folder, lambda raw: raw["probes"][0].update(late=raw["probes"][0]["late"] + 1, latency_s=9.0))
     change(folder, lambda raw: raw.update(rate_qps=12345.0))
