@@ -235,7 +235,7 @@ def test_doubts_are_noted_in_the_row(make: Maker, snapshot: Snapshot) -> None:
 
 
 def batched(*durations: float, first_trial: int = 0, size: int = 10) -> pa.Table:
-    """One trial: each batch's duration stands at each of its queries."""
+    """Return one trial, with each batch's duration at each of its queries."""
     latency = np.repeat(durations, size)[None, :]
     return sample_records.samples(
         latency, first_trial=first_trial, batch=np.repeat(range(len(durations)), size).tolist()
@@ -269,7 +269,7 @@ def test_offline_interval_over_the_batches_of_one_trial() -> None:
     assert "40 batches of one trial" in str(figure.reason)
 
 
-def test_offline_trials_of_one_job_with_equal_batch_numbers_are_kept_apart() -> None:
+def test_offline_trials_with_equal_batch_numbers_are_separate() -> None:
     latency = np.array([np.repeat([1.0, 2.0], 10), np.repeat([1.5, 2.5], 10)])
     table = sample_records.samples(latency, batch=np.tile(np.repeat([0, 1], 10), 2).tolist())
     figure = cell_summary.offline_throughput(sample_records.timed(table))

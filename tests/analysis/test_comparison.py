@@ -95,7 +95,7 @@ def test_measures_are_better_when_larger() -> None:
 
 
 def test_needed_queries_follow_from_effect_and_spread() -> None:
-    """As many as found: a sample of that size shows such a difference in about 80 % of cases."""
+    """Check by simulation that the needed sample shows the difference in about 80 % of cases."""
     rr = RNG.uniform(0, 0.5, COUNT)
     apart = RNG.normal(0.02, 0.2, COUNT)
     needed = compare(query("a", HARD, rr), query("b", HARD, rr + apart))[1].needed

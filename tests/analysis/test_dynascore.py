@@ -139,7 +139,7 @@ def stands_for_a_group(row: Entry, rows: Sequence[Entry], cutoff: float) -> bool
 
 
 @given(ROWS, st.data(), st.sampled_from([0.5, 3.0]))
-def test_robust_ignores_a_near_tied_row_that_is_no_better(
+def test_robust_ignores_a_near_tied_row_that_is_not_better(
     rows: list[Entry], data: st.DataObject, cutoff: float
 ) -> None:
     leaders = [row for row in rows if stands_for_a_group(row, rows, cutoff)]

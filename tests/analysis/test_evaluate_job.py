@@ -72,7 +72,7 @@ def rows(harness: Call, *options: str) -> list[dict[str, str]]:
         ("FD(encoder='minilm')@10", DistanceName(10, encoder="minilm")),
     ],
 )
-def test_names_parse_back(text: str, name: DistanceName) -> None:
+def test_distance_names_parse_back(text: str, name: DistanceName) -> None:
     assert measure_names.parse_distance(text) == name
     assert str(name) == text
     assert measure_names.parse(["RR@10", text], distances=True)[1] == name

@@ -86,7 +86,7 @@ def test_incomparable_rows_have_a_note(make: Maker, snapshot: Snapshot) -> None:
     assert "scifact were measured with 2 different query samples" in warnings(differing)[0]
 
 
-def test_the_null_system_is_a_note_and_no_row(make: Maker, snapshot: Snapshot) -> None:
+def test_null_system_is_a_note_and_not_a_row(make: Maker, snapshot: Snapshot) -> None:
     null = make(cell=NULL, table=samples(0.0004))
     table = build_table([make(), null], snapshot=snapshot)
     assert [row.system for row in table.rows] == ["bm25"]
@@ -110,7 +110,7 @@ def test_doubtful_or_failed_null_system_has_a_note(make: Maker, snapshot: Snapsh
     assert [item.outcome for item in table.overhead] == [Outcome.OK, Outcome.CRASH]
 
 
-def test_the_null_system_alone_is_a_row(make: Maker, snapshot: Snapshot) -> None:
+def test_null_system_alone_is_a_row(make: Maker, snapshot: Snapshot) -> None:
     table = build_table([make(cell=NULL)], snapshot=snapshot)
     assert [row.system for row in table.rows] == ["null"]
     assert table.overhead == ()

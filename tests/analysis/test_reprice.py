@@ -100,7 +100,7 @@ def test_each_row_is_priced_in_three_ways(root: Path) -> None:
     assert (huge.before.price, huge.same.price, huge.cheapest.price) == (None, None, None)
 
 
-def test_intervals_are_those_of_the_latency(root: Path) -> None:
+def test_cost_intervals_follow_from_the_latency_intervals(root: Path) -> None:
     first = compare(root).changes[0].before.cost
     assert (first.low, first.high) == (usd(0.054, 0.06), usd(0.066, 0.06))
 
@@ -135,7 +135,7 @@ def test_rows_of_another_isolation_or_dataset_are_not_ranked_together(root: Path
         {"isolation": Isolation.PROCESS},
     ],
 )
-def test_rows_of_other_groups_have_ranks_of_their_own(root: Path, other: dict[str, Any]) -> None:
+def test_each_group_has_its_own_ranks(root: Path, other: dict[str, Any]) -> None:
     # Together, the two would flip: a.tie gets dearer, small.one stays.
     one, two = (row(*each, latency_target_s=0.05, latency_percentile=99.0) for each in PAIR)
     assert compare(root, one, two).flips
@@ -230,7 +230,7 @@ def test_summary_compares_only_comparable_rows(root: Path) -> None:
     )
 
 
-def test_dearer_own_type_is_no_change_between_dates(root: Path) -> None:
+def test_more_expensive_own_type_is_not_a_change_between_dates(root: Path) -> None:
     """The row's published type costs five times the cheapest at both dates: only choosing another gains."""
     one = row("late", 2, 8, 0.1, published_type="plain.four", profile="plain.four")
     (found,) = compare(root, one, now=BEFORE).changes

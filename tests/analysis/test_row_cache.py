@@ -260,7 +260,7 @@ def test_cached_values_by_query_read_back_bit_for_bit(folder: Folder) -> None:
 
 
 @pytest.mark.parametrize("spoil", [Path.unlink, lambda path: path.write_bytes(b"PAR1")])
-def test_lost_values_by_query_are_missing_not_empty(folder: Folder, spoil: Callable[[Path], None]) -> None:
+def test_damaged_values_by_query_are_missing_not_empty(folder: Folder, spoil: Callable[[Path], None]) -> None:
     spoil(folder.file.with_name(folder.file.name.replace(".rows.", ".queries.")))
     assert folder.cache().per_query() is None
     assert folder.cache().cells() == {}

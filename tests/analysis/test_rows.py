@@ -1,4 +1,4 @@
-"""One row for each cell: what it shows, what it says, what it leaves out."""
+"""Rows of the table: figures, notes and omissions of each cell."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def harness(bench: Bench, monkeypatch: pytest.MonkeyPatch):
     return call
 
 
-def test_run_prints_the_table_and_where_things_lie(harness, bench: Bench) -> None:
+def test_run_prints_the_table_and_the_paths(harness, bench: Bench) -> None:
     bench.suite()
     done = harness("run", "test-suite.toml", "--launcher", "fake")
     assert done.exit_code == 0, done.output
@@ -70,7 +70,7 @@ def test_a_stored_failure_is_exit_code_1(harness, bench: Bench) -> None:
         (("conformance", "plantet"), "unknown system 'plantet'; did you mean 'planted'?"),
     ],
 )
-def test_what_cannot_be_is_one_line_and_exit_code_2(harness, arguments: tuple[str, ...], line: str) -> None:
+def test_usage_error_is_one_line_and_exit_code_2(harness, arguments: tuple[str, ...], line: str) -> None:
     done = harness(*arguments)
     assert done.exit_code == 2
     assert done.stderr.startswith(f"harness: {line}") and done.stderr.count("\n") == 1
@@ -83,7 +83,7 @@ def test_a_misspelt_key_is_named_with_its_nearest(harness, bench: Bench) -> None
     assert "test-suite.toml: unknown key 'sistems'; did you mean 'systems'?" in done.stderr
 
 
-def test_plan_shows_what_is_done_and_changes_nothing(harness, bench: Bench) -> None:
+def test_plan_lists_the_steps_and_changes_nothing(harness, bench: Bench) -> None:
     bench.suite(profiles=["cpu1-mem1", "cpu1-mem4"])
     before = harness("plan", "test-suite.toml", "--launcher", "fake")
     assert "0 of 2 jobs done" in before.stdout and not (bench.folder / "results").exists()
@@ -111,12 +111,12 @@ def test_an_unknown_measure_is_one_line(harness, bench: Bench) -> None:
     assert done.exit_code == 2 and done.stderr.count("\n") == 1 and "nDGC@10" in done.stderr
 
 
-def test_systems_lists_shipped_ones_and_the_users_own(harness) -> None:
+def test_systems_lists_shipped_and_user_systems(harness) -> None:
     done = harness("systems")
     assert {"bm25", "minilm", "planted"} <= {line.split()[0] for line in done.stdout.splitlines()[1:]}
 
 
-def test_a_system_that_is_not_pinned_is_one_line_and_the_others_go_on(harness, bench: Bench) -> None:
+def test_unpinned_system_is_one_line_and_the_others_run(harness, bench: Bench) -> None:
     bare = 'description = "bare"\n[[assets]]\nfolder = "m"\nlicence = "MIT"\nhub = "a/m"\nfiles = ["w.bin"]\n'
     (bench.folder / "engines/planted/systems/bare.toml").write_text(bare)
     bench.suite(systems=["bare", "planted"])
@@ -142,7 +142,7 @@ def test_doctor_has_a_level_and_a_fact_on_every_line(harness) -> None:
 
 # The Docker SDK leaves its socket to the collector when its first request fails.
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
-def test_no_engine_is_one_line_with_the_remedy(harness, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_engine_is_one_line_with_the_remedy(harness, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{bench.folder}/absent.sock")
     bench.suite()
     done = harness("run", "test-suite.toml")
@@ -156,7 +156,7 @@ def test_no_engine_is_one_line_with_the_remedy(harness, bench: Bench, monkeypatc
 
 
 @pytest.mark.slow
-def test_conformance_says_ok_for_what_keeps_the_contract_and_fail_for_what_does_not(harness, bench: Bench) -> None:
+def test_conformance_prints_fail_only_for_a_broken_contract(harness, bench: Bench) -> None:
     good = harness("conformance", "planted", "--launcher", "process")
     assert good.exit_code == 0 and "FAIL" not in good.stdout, good.stdout
     bench.plant("bad", misdeed="duplicate")
@@ -164,7 +164,7 @@ def test_conformance_says_ok_for_what_keeps_the_contract_and_fail_for_what_does_
     assert bad.exit_code == 1 and "FAIL" in bad.stdout and "comes twice" in bad.stdout
 
 
-def test_conformance_ends_what_dead_runs_left_before_it_clears_up(
+def test_conformance_sweeps_dead_runs_before_it_deletes_their_folders(
     harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left = tmp_path / f"harness-conformance-1.{this_process().rpartition('_')[0]}_1.partial"
@@ -178,7 +178,7 @@ def test_conformance_ends_what_dead_runs_left_before_it_clears_up(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
-def test_a_signal_stops_the_job_and_says_so(harness, bench: Bench, number: signal.Signals) -> None:
+def test_signal_stops_the_job_with_a_message(harness, bench: Bench, number: signal.Signals) -> None:
     bench.plant("stuck", misdeed="hang")
     path = bench.suite(systems=["stuck"])
     command = [sys.executable, "-m", "harness", "run", str(path), "--launcher", "process"]
@@ -218,14 +218,12 @@ def _processes_with(text: str) -> list[str]:
 @pytest.mark.parametrize(
     ("path", "said"), [("long/" * 700, "bytes; at most"), ("n" * 300, "bytes; at most"), ("\udcff", "is not UTF-8")]
 )
-def test_a_path_that_no_job_could_use_is_a_usage_error(
-    harness, bench: Bench, option: str, path: str, said: str
-) -> None:
+def test_unusable_path_is_a_usage_error(harness, bench: Bench, option: str, path: str, said: str) -> None:
     done = harness("run", str(bench.suite()), "--launcher", "fake", option, path)
     assert done.exit_code == 2 and said in done.stderr and not list(bench.folder.rglob("result.json"))
 
 
-def test_signals_wait_until_what_must_not_be_cut_off_has_ended() -> None:
+def test_signals_wait_for_the_end_of_a_protected_section() -> None:
     ended = []
     with pytest.raises(KeyboardInterrupt), docker._deferred_interrupts():
         for _ in range(3):
@@ -236,7 +234,7 @@ def test_signals_wait_until_what_must_not_be_cut_off_has_ended() -> None:
 
 
 def test_a_signal_that_is_ignored_stays_ignored() -> None:
-    """As under nohup, while a container is made."""
+    """Ignore the signal, as nohup does, while a container is created."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with docker._deferred_interrupts():
@@ -246,7 +244,7 @@ def test_a_signal_that_is_ignored_stays_ignored() -> None:
         signal.signal(signal.SIGHUP, before)
 
 
-def test_what_is_no_file_is_written_into_and_stays_what_it_is(tmp_path: Path) -> None:
+def test_output_to_a_pipe_or_device_does_not_replace_it(tmp_path: Path) -> None:
     """A rename onto /dev/null, as root, would leave the machine without one."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -261,7 +259,7 @@ def test_what_is_no_file_is_written_into_and_stays_what_it_is(tmp_path: Path) ->
         output.write(tmp_path, "a table\n")
 
 
-def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_is_one_line_and_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(path: Path, text: str, encoding: str) -> None:
         path.write_bytes(text[:3].encode(encoding))
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))

@@ -33,7 +33,7 @@ def run(files: Path, *more: str, runs: tuple[str, ...] = ("good.run", "half.run"
     return CliRunner().invoke(main, ["evaluate", *named, *more], catch_exceptions=False)
 
 
-def test_a_line_for_each_run_with_intervals_and_what_is_left_out(files: Path) -> None:
+def test_evaluate_prints_each_run_with_intervals_and_omissions(files: Path) -> None:
     done = run(files, "--measures", "RR@2 P@1 NumRel")
     assert done.exit_code == 0
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in done.stdout.splitlines() if "|" in line]
@@ -56,7 +56,7 @@ def test_a_line_for_each_run_with_intervals_and_what_is_left_out(files: Path) ->
     ]
 
 
-def test_values_by_query_are_all_there(files: Path) -> None:
+def test_per_query_output_has_every_value(files: Path) -> None:
     done = run(files, "--by-query", "--format", "csv", "--measures", "RR@10 Success@1", runs=("half.run",))
     rows = list(csv.DictReader(io.StringIO(done.stdout)))
     assert len(rows) == 2 * 13
@@ -68,7 +68,7 @@ def test_values_by_query_are_all_there(files: Path) -> None:
     assert len(shown) == 2 + 13 and "| half | q2    | RR@10   | 0.5000 |" in shown
 
 
-def test_json_and_csv_keep_figures_whole_and_missing_ones_missing(files: Path) -> None:
+def test_json_and_csv_keep_all_digits_and_missing_values(files: Path) -> None:
     done = run(files, "--format", "json", "--measures", "P@1 R@2kt", "--by-query", runs=("good.run",))
     content: dict[str, Any] = json.loads(done.stdout)
     assert content["evaluation_version"] == 1
@@ -88,7 +88,7 @@ def test_json_and_csv_keep_figures_whole_and_missing_ones_missing(files: Path) -
     ]
 
 
-def test_why_a_value_has_no_interval_stands_in_csv_and_json(files: Path) -> None:
+def test_csv_and_json_give_the_reason_for_a_missing_interval(files: Path) -> None:
     (files / "queries.tsv").write_text("q1\tone\nq2\ttwo\n")
     asked = ("--queries", str(files / "queries.tsv"), "--measures", "RR@10 NumRel", "--format")
     (found,) = json.loads(run(files, *asked, "json", runs=("half.run",)).stdout)["runs"]
@@ -100,7 +100,7 @@ def test_why_a_value_has_no_interval_stands_in_csv_and_json(files: Path) -> None
     assert few not in run(files, *asked, "md", runs=("half.run",)).stdout, "one note for all says it"
 
 
-def test_the_queries_that_count_can_be_named(files: Path) -> None:
+def test_queries_can_be_restricted_by_a_file(files: Path) -> None:
     (files / "queries.tsv").write_text("q1\tone\nq2\ttwo\nnobody\tthree\n")
     asked = ("--queries", str(files / "queries.tsv"), "--measures", "RR@10", "-o", str(files / "out.md"))
     assert run(files, *asked, runs=("half.run",)).stdout == ""
@@ -132,7 +132,7 @@ def test_json_lists_every_flagged_query(files: Path) -> None:
     assert "- bare: 5 (odd0, odd1, odd2, ...) queries of the run are not among those" in shown
 
 
-def test_where_no_query_is_judged_there_is_no_table(files: Path) -> None:
+def test_runs_without_judged_queries_have_no_table(files: Path) -> None:
     (files / "queries.tsv").write_text("u1\ttext\n")
     done = run(files, "--queries", str(files / "queries.tsv"))
     assert (done.exit_code, done.stdout) == (2, "")
@@ -142,13 +142,13 @@ def test_where_no_query_is_judged_there_is_no_table(files: Path) -> None:
     assert done.exit_code == 2 and "queries.tsv: has no query" in done.stderr
 
 
-def test_a_run_of_other_queries_alone_has_no_depth(files: Path) -> None:
+def test_run_of_only_other_queries_has_no_depth(files: Path) -> None:
     (files / "other.run").write_text("odd Q0 d1 1 2.0 x\n")
     said = run(files, "--measures", "RR@10", runs=("other.run",)).stdout
     assert "deeper" not in said and "13 (none, q0, q1, ...) judged queries got no hits and count 0" in said
 
 
-def test_a_pipe_is_read_as_a_file_is(files: Path) -> None:
+def test_pipe_reads_like_a_file(files: Path) -> None:
     for name in ("qrels.txt", "good.run"):
         content = (files / name).read_bytes()
         (files / name).unlink()
@@ -172,7 +172,7 @@ def test_evaluate_leaves_out_the_queries_of_a_file(files: Path) -> None:
     assert done.exit_code == 2 and "leaked.txt: none of its 1 queries is in a sample here" in done.stderr
 
 
-def test_what_nobody_judged_is_said(files: Path) -> None:
+def test_unjudged_hits_have_a_note(files: Path) -> None:
     (files / "half.run").write_text("".join(f"q{n} Q0 d{n} 1 2.0 x\nq{n} Q0 new 2 1.0 x\n" for n in range(12)))
     said = "- Unjudged among the first 2 hits on qrels.txt: half 50%, good 0%; they count as not relevant, so a system "
     assert said in run(files).stdout
@@ -182,7 +182,7 @@ def test_what_nobody_judged_is_said(files: Path) -> None:
     assert [(float(row["unjudged_share"]), row["unjudged_depth"]) for row in rows] == [(0.0, "2"), (0.5, "2")]
 
 
-def test_ids_that_do_not_meet_are_said(files: Path) -> None:
+def test_disjoint_ids_have_a_note(files: Path) -> None:
     (files / "other.run").write_text("q1 Q0 doc-1 1 2.0 x\n")
     said = run(files, "--measures", "RR@10 nDCG@5", runs=("other.run",)).stdout
     assert "- other: none of its hits is judged: are its ids those of the judgements?" in said
@@ -205,7 +205,7 @@ def test_wrong_files_are_one_line(files: Path, line: str, what: str) -> None:
     assert run(files, "--measures", "nDCG@ten").exit_code == 2
 
 
-def test_a_measure_without_a_value_stands_by_query_with_its_reason(files: Path) -> None:
+def test_per_query_output_names_the_reason_for_a_missing_measure(files: Path) -> None:
     reason = "needs a dataset with answers; this one has judgements of documents"
     for measures in ("R@2kt RR@10", "R@2kt"):
         asked = ("--by-query", "--measures", measures)
@@ -219,14 +219,14 @@ def test_a_measure_without_a_value_stands_by_query_with_its_reason(files: Path) 
 
 
 @pytest.mark.parametrize("measures", ["", " "])
-def test_measures_that_name_none_are_refused(files: Path, measures: str) -> None:
+def test_empty_measures_are_refused(files: Path, measures: str) -> None:
     for command in (["evaluate", str(files / "qrels"), str(files / "good.run")], ["report", str(files)]):
         done = CliRunner().invoke(main, [*command, "--measures", measures])
         assert done.exit_code == 2 and done.stdout == ""
         assert done.stderr == "harness: --measures names none; name some, e.g. 'RR@10 nDCG@10', or leave it out\n"
 
 
-def test_a_measure_that_no_provider_can_take_is_one_line(files: Path) -> None:
+def test_measure_without_a_provider_is_one_line(files: Path) -> None:
     """A cutoff of 0 used to abort the process in C."""
     done = run(files, "--measures", "P@0")
     assert done.exit_code == 2 and done.stderr.count("\n") == 1

@@ -38,7 +38,7 @@ def harness(results: Path) -> Call:
 
 
 @pytest.mark.slow
-def test_the_page_does_what_it_says(harness: Call) -> None:
+def test_every_example_of_the_documentation_page_runs(harness: Call) -> None:
     """Every command of it succeeds and every line of Python runs, in their order."""
     shutil.copytree("results", "from-alice")
     shutil.copytree("results", "from-bob")
@@ -70,13 +70,13 @@ def test_the_page_does_what_it_says(harness: Call) -> None:
         (("--format", "csv", "--as-of", "1999-01-01"), "are dated 1999-01-01 or before"),
     ],
 )
-def test_what_does_not_go_together_is_told_in_a_line(harness: Call, arguments: tuple[str, ...], said: str) -> None:
+def test_conflicting_options_are_one_line(harness: Call, arguments: tuple[str, ...], said: str) -> None:
     done = harness("export", "results", "-o", "out", *arguments)
     assert done.exit_code == 2 and done.stderr.count("\n") == 1 and said in done.stderr
     assert not Path("out").exists()
 
 
-def test_published_tables_are_exported_as_rows_alone(harness: Call) -> None:
+def test_published_tables_are_exported_as_rows_only(harness: Call) -> None:
     shipped = str(ROOT / SHIPPED)
     for form in ("csv", "parquet", "sqlite"):
         assert harness("export", shipped, "--format", form, "-o", f"out.{form}").exit_code == 0
@@ -90,7 +90,7 @@ def test_export_overwrites_nothing(harness: Call) -> None:
     assert (done.exit_code, done.stderr.count("\n")) == (2, 1) and "nothing is overwritten" in done.stderr
 
 
-def test_merging_says_what_lies_there_then(harness: Call) -> None:
+def test_merge_prints_the_jobs_of_each_origin(harness: Call) -> None:
     done = harness("merge", "results", "bob=results", "-o", "out")
     assert done.exit_code == 0 and done.stdout == "bob: 12 jobs\nresults: 12 jobs\nwritten: out\n"
     assert harness("merge", "results", "bob=results", "-o", "out").stdout.endswith(
@@ -102,7 +102,7 @@ def test_merging_says_what_lies_there_then(harness: Call) -> None:
     assert harness("merge", "-o", "other").exit_code == 2
 
 
-def test_verify_names_one_thing_a_line_and_fails(harness: Call) -> None:
+def test_verify_prints_one_finding_per_line_and_fails(harness: Call) -> None:
     done = harness("verify")
     assert (done.exit_code, done.stdout) == (0, "12 jobs, 36 files: all follows\n")
     folder = job(Path("results"))
@@ -117,7 +117,7 @@ def test_verify_names_one_thing_a_line_and_fails(harness: Call) -> None:
     assert harness("verify", "results", "--against", "none.json").exit_code == 2
 
 
-def test_a_report_is_held_against_its_results(harness: Call) -> None:
+def test_report_is_verified_against_its_results(harness: Call) -> None:
     asked = ("report", "results", "--format", "json", "--as-of", "2022-12-05", "--measures", "P@1")
     put(Path("report.json"), harness(*asked).stdout.encode())
     assert harness("verify", "results", "--against", "report.json").exit_code == 0
@@ -128,7 +128,7 @@ def test_a_report_is_held_against_its_results(harness: Call) -> None:
 
 @pytest.mark.slow
 def test_merged_rows_are_ranked_and_compared_by_origin(harness: Call, tmp_path: Path) -> None:
-    """What can be ranked was measured in containers, which here is told."""
+    """Mark the results as measured in containers, so that they can be ranked."""
     for name, slower in (("ours", 1.0), ("theirs", 2.0)):
         publisher.put(
             Path("out", name), Made("bm25", 2 * slower, (2,)), Made("splade", 9 * slower, (1,)), Made("null", 0.1)

@@ -87,7 +87,7 @@ def test_each_sample_takes_the_vectors_of_its_own_documents(harness: Call, bench
     assert sorted(each["dataset"] for each in json.loads(done.stdout)["samples"]) == ["other", "tiny"]
 
 
-def test_run_files_know_no_collection_and_that_is_said(harness: Call) -> None:
+def test_run_files_note_that_their_collection_is_unknown(harness: Call) -> None:
     done = harness(*FILES, "--bootstraps", "0")
     assert (
         done.exit_code == 0 and "the vectors are of the texts 5555555555555555: that these are the doc" in done.stdout
@@ -96,7 +96,7 @@ def test_run_files_know_no_collection_and_that_is_said(harness: Call) -> None:
 
 
 @pytest.mark.parametrize("few", ["1", "2", "99"])
-def test_an_interval_of_few_resamples_is_refused(harness: Call, few: str) -> None:
+def test_interval_of_few_resamples_is_refused(harness: Call, few: str) -> None:
     refused(harness(*FILES, "--bootstraps", few), f"--bootstraps {few}: an interval of 95 % takes 100 or more; say 0")
     done = harness(*FILES, "--bootstraps", "100", "--format", "json")
     (sample,) = json.loads(done.stdout)["samples"]
@@ -104,7 +104,7 @@ def test_an_interval_of_few_resamples_is_refused(harness: Call, few: str) -> Non
     assert figure["low"] < figure["value"] < figure["high"]
 
 
-def test_that_no_interval_was_asked_for_is_said_once(harness: Call) -> None:
+def test_disabled_interval_is_noted_once(harness: Call) -> None:
     done = harness("many.run", "one.run", *FILES[1:], "-k", "1", "--bootstraps", "0")
     assert done.stdout.count("interval") == 1 and "no intervals asked for, seed 2024" in done.stdout
     assert "In brackets" not in done.stdout and "URR" not in done.stdout
@@ -112,14 +112,14 @@ def test_that_no_interval_was_asked_for_is_said_once(harness: Call) -> None:
 
 
 def test_systems_are_compared_on_the_queries_that_all_of_them_answer(harness: Call) -> None:
-    """One run has documents for one of 20 queries: alone it has no covariance, and with it nobody has."""
+    """A run with documents for one of 20 queries leaves all systems without a covariance."""
     done = harness("many.run", "one.run", *FILES[1:], "--bootstraps", "0")
     assert "compared on the 1 of 20 queries for which every system has a document" in done.stdout
     assert "one (19, none for 19)" in done.stdout and "a covariance takes two documents" in done.stdout
     assert "compared on" not in harness(*FILES, "--bootstraps", "0").stdout
 
 
-def test_what_is_left_out_of_a_run_is_named(harness: Call) -> None:
+def test_queries_left_out_of_a_run_are_named(harness: Call) -> None:
     Path("queries.tsv").write_text("".join(f"q{n}\ttext\n" for n in range(1, 10)))
     done = harness("many.run", "one.run", *FILES[1:], "--queries", "queries.tsv", "--bootstraps", "0")
     assert (

@@ -21,7 +21,7 @@ def harness(bench: Bench, *arguments: str) -> Result:
 
 
 @pytest.mark.docker
-def test_images_makes_what_is_asked_for_and_a_failure_stops_no_other(bench: Bench, engine: docker.DockerClient) -> None:
+def test_images_builds_the_requested_images_despite_a_failure(bench: Bench, engine: docker.DockerClient) -> None:
     lacking = bench.folder / "engines" / "planted" / "systems" / "lacking.toml"
     asset = f'[[assets]]\nfolder = "model"\nlicence = "MIT"\nsha256 = {{ "weights" = "{"0" * 64}" }}\n'
     lacking.write_text(f'description = "its weights are nowhere"\n{asset}', encoding="utf-8")
@@ -37,7 +37,7 @@ def test_images_makes_what_is_asked_for_and_a_failure_stops_no_other(bench: Benc
 
 @pytest.mark.docker
 @pytest.mark.usefixtures("engine")
-def test_for_gpus_it_makes_what_has_packages_for_them(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_images_builds_only_systems_with_gpu_packages_for_gpus(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
 
     def ensure_engine(_client: object, system: System, **_options: object) -> Image:
@@ -68,7 +68,7 @@ def test_for_gpus_it_makes_what_has_packages_for_them(bench: Bench, monkeypatch:
 
 @pytest.mark.docker
 @pytest.mark.usefixtures("engine")
-def test_a_platform_is_handed_on_by_the_engines_name_for_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_platform_is_passed_by_its_engine_name(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
 
     def ensure(_client: object, _system: System, *, platform: str | None, **_options: object) -> Image:
@@ -85,7 +85,7 @@ def test_a_platform_is_handed_on_by_the_engines_name_for_it(bench: Bench, monkey
     assert done.exit_code == 2 and "unknown platform 'linux/arm46'; did you mean 'linux/arm64'" in done.stderr
 
 
-def test_an_unknown_system_is_usage(bench: Bench) -> None:
+def test_unknown_system_is_a_usage_error(bench: Bench) -> None:
     done = harness(bench, "plantet")
     assert done.exit_code == 2 and "unknown system 'plantet'; did you mean 'planted'?" in done.stderr
     done = harness(bench, "--engine", "dens")

@@ -22,7 +22,7 @@ from tests.support.published import SHIPPED
 from tests.support.stored_jobs import Maker, build_table
 
 
-def test_a_suite_that_is_no_product_ends_in_the_papers_table_with_its_stand_in_marked(bench: Bench) -> None:
+def test_restricted_suite_prints_the_papers_table_with_its_stand_in_marked(bench: Bench) -> None:
     declared = bench.folder / "engines" / "planted" / "systems"
     (declared / "dpr-planted.toml").write_text('description = "planted"\nstand_in = "two layers"\n', encoding="utf-8")
     restrict = '[[restrict]]\nprofiles = ["cpu1-mem1"]\nsystems = ["planted"]\n'
@@ -71,7 +71,7 @@ def test_the_command_prints_stored_results_in_the_papers_shape(make: Maker, monk
     assert asked[1] == ("nDCG@10",)
 
 
-def test_the_papers_folder_has_that_shape_too() -> None:
+def test_the_papers_folder_has_the_papers_shape() -> None:
     done = CliRunner().invoke(
         main, ["report", str(SHIPPED), "--layout", "santhanam2023", "--as-of", "2022-12-02"], catch_exceptions=False
     )

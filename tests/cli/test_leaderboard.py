@@ -47,7 +47,7 @@ def harness(_stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> C
     return call
 
 
-def test_the_published_leaderboard_is_made_again(harness: Call) -> None:
+def test_published_leaderboard_is_reproduced(harness: Call) -> None:
     asked = ("--dataset", "msmarco", "--amrs", "latency=33.0507,cost=10.4392", "--as-of", "2022-12-05")
     done = harness("leaderboard", PUBLISHED, *asked)
     assert done.exit_code == 0, done.output
@@ -60,7 +60,7 @@ def test_the_published_leaderboard_is_made_again(harness: Call) -> None:
     assert "Set of systems: BM25, BT-SPLADE-L, ColBERTv2-L, ColBERTv2-M, ColBERTv2-S, DPR (28 rows)." in done.stdout
 
 
-def test_csv_and_json_hold_the_same(harness: Call) -> None:
+def test_csv_and_json_hold_the_same_values(harness: Call) -> None:
     lines = list(csv.DictReader(io.StringIO(harness("leaderboard", "--format", "csv").stdout)))
     board = json.loads(harness("leaderboard", "--format", "json").stdout)
     assert len(lines) == 5 and {line["system"] for line in lines if not line["rank"]} == {"dead"}
@@ -75,13 +75,13 @@ def test_csv_and_json_hold_the_same(harness: Call) -> None:
         assert each["figures"]["accuracy"]["low"] < each["figures"]["accuracy"]["value"]
 
 
-def test_modes_differ_and_say_so(harness: Call) -> None:
+def test_modes_differ_and_are_named(harness: Call) -> None:
     robust = harness("leaderboard", "--mode", "robust").stdout
     assert "half the 95 % interval of a paired difference over these queries" in robust
     assert "Cut-off: 0.5 points (as asked)" in harness("leaderboard", "--mode", "robust", "--cutoff", "0.5").stdout
 
 
-def test_thresholds_leave_rows_out_and_say_why(harness: Call) -> None:
+def test_thresholds_exclude_rows_with_a_reason(harness: Call) -> None:
     done = harness("leaderboard", "--at-most", "latency=25", "--rank-by", "accuracy")
     assert done.stdout.startswith("**scifact, single_stream, by accuracy, at most 25 latency**")
     assert "| bad | cpu1-mem1 | quick | mean latency 31.49 ms is above 25 |" in done.stdout
@@ -107,7 +107,7 @@ def test_thresholds_leave_rows_out_and_say_why(harness: Call) -> None:
         (("--suite", "other"), "no row of scifact is of that suite"),
     ],
 )
-def test_what_cannot_be_is_one_line(harness: Call, arguments: tuple[str, ...], said: str) -> None:
+def test_invalid_options_are_one_line(harness: Call, arguments: tuple[str, ...], said: str) -> None:
     done = harness("leaderboard", *arguments)
     assert done.exit_code == 2 and said in done.stderr and done.stderr.count("\n") == 1
 
@@ -124,7 +124,7 @@ def test_leaderboard_draws_its_pictures(harness: Call, tmp_path: Path) -> None:
     assert unnamed.exit_code == 2 and "name a folder for them with -o" in unnamed.stderr
 
 
-def test_a_page_that_opens_at_the_leaderboard(harness: Call, tmp_path: Path) -> None:
+def test_leaderboard_writes_a_page_that_opens_at_it(harness: Call, tmp_path: Path) -> None:
     asked = ("--dataset", "xortydi", "--mode", "robust", "--weights", "accuracy=0.2,cost=0.3,latency=0.5")
     done = harness("leaderboard", PUBLISHED, *asked, "--amrs", "cost=35.1647", "--format", "html", "-o", "page.html")
     assert done.exit_code == 0, done.output
@@ -168,7 +168,7 @@ def test_compare_prints_one_sentence_and_a_table(harness: Call) -> None:
     assert [line["p_holm"] for line in lines] == ["0.0004", "0.0004", "1.0", "0.0004"]
 
 
-def test_compare_pairs_each_two_systems_once(harness: Call) -> None:
+def test_compare_pairs_any_two_systems_once(harness: Call) -> None:
     done = harness("compare", "*", "*", "--changed", "0", "--by", "nDCG@10", "--format", "json")
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
@@ -183,7 +183,7 @@ def test_compare_pairs_each_two_systems_once(harness: Call) -> None:
     assert harness("compare", "good", "bad", "--queries", "q.tsv").exit_code == 2
 
 
-def test_compare_where_the_query_sample_is_damaged(harness: Call, tmp_path: Path) -> None:
+def test_compare_without_query_texts_if_the_sample_is_damaged(harness: Call, tmp_path: Path) -> None:
     assert "| q000  | q000 | 1.000 | 0.500 | -0.500 |" in harness("compare", "good", "bad").stdout
     stored = (tmp_path / "results").readlink()
     (tmp_path / "results").unlink()
@@ -234,7 +234,7 @@ def test_compare_reads_run_files(harness: Call, files: Path) -> None:
     assert missing.exit_code == 2 and missing.stderr.count("\n") == 1
 
 
-def test_run_files_say_what_evaluate_says_of_them(harness: Call, files: Path) -> None:
+def test_compare_prints_the_notes_of_evaluate_on_run_files(harness: Call, files: Path) -> None:
     with (files / "qrels.txt").open("a") as stream:
         stream.write("q01 0 wrong1 -1\n")
     lines = len((files / "qrels.txt").read_text().splitlines())
@@ -292,7 +292,7 @@ def test_queries_of_run_files_are_left_out(harness: Call, files: Path, tmp_path:
         (("good", "good"), "'good' and 'good' are one and the same row: there is nothing to compare"),
     ],
 )
-def test_what_cannot_be_compared_is_one_line(
+def test_incomparable_arguments_are_one_line(
     harness: Call, files: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], said: str
 ) -> None:
     monkeypatch.chdir(files)
@@ -343,7 +343,7 @@ def test_many_run_files_are_one_family(harness: Call, files: Path, monkeypatch: 
     assert table.count("Unjudged among") == 1
 
 
-def test_compare_says_why_there_is_no_interval_or_no_value(harness: Call, files: Path) -> None:
+def test_compare_gives_the_reason_for_a_missing_interval_or_value(harness: Call, files: Path) -> None:
     (files / "few.txt").write_text("".join(f"q{number:02} 0 right {number}\n" for number in range(2, 6)))
     asked = ("compare", str(files / "one.run"), str(files / "two.run"), "--qrels", str(files / "few.txt"))
     done = harness(*asked, "--measures", "RR@10 ERR@5", "--format", "json")
@@ -365,7 +365,7 @@ def test_compare_takes_two_result_folders(harness: Call, tmp_path: Path) -> None
     assert done.exit_code == 0 and "| faster" in done.stdout and "equal on every query" in done.stdout
 
 
-def test_compare_with_a_failed_row(harness: Call) -> None:
+def test_compare_names_the_outcome_of_a_failed_row(harness: Call) -> None:
     done = harness("compare", "good", "dead")
     assert "cannot be compared" in done.stdout and "B ended oom" in done.stdout
     assert harness("compare", "good", "none").exit_code == 2

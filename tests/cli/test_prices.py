@@ -15,7 +15,7 @@ def harness(*arguments: str) -> Result:
     return CliRunner().invoke(main, arguments, catch_exceptions=False)
 
 
-def test_what_provides_an_envelope_cheapest_first() -> None:
+def test_instances_lists_types_that_fit_cheapest_first() -> None:
     done = harness("instances", "--cpu", "16", "--memory", "32", "--as-of", "2022-12-05")
     assert done.exit_code == 0
     head, first, *rest = done.stdout.splitlines()
@@ -27,7 +27,7 @@ def test_what_provides_an_envelope_cheapest_first() -> None:
     assert "fewer than 16 vCPUs (" in done.stdout
 
 
-def test_gpus_and_architecture_and_the_host_reserve() -> None:
+def test_instances_respects_gpus_architecture_and_host_reserve() -> None:
     gpus = harness("instances", "--cpu", "1", "--memory", "4", "--gpu", "1", "--arch", "x86_64", "--limit", "1")
     assert gpus.stdout.splitlines()[1].split()[0] == "g4dn.xlarge"
     assert "arm64, asked for x86_64" in gpus.stdout
@@ -38,7 +38,7 @@ def test_gpus_and_architecture_and_the_host_reserve() -> None:
     assert "beside the host's own" in reserved.stdout
 
 
-def test_each_type_that_was_left_out_can_be_named() -> None:
+def test_instances_lists_types_that_were_left_out() -> None:
     few = harness("instances", "--cpu", "4", "--memory", "16", "--region", "eastus")
     all_of_them = harness("instances", "--cpu", "4", "--memory", "16", "--region", "azure/eastus", "--left-out")
     assert "Standard_NC16as_T4_v3" in all_of_them.stdout and len(all_of_them.stdout) >= len(few.stdout)
@@ -61,7 +61,7 @@ def test_each_type_that_was_left_out_can_be_named() -> None:
         (("--memory", "0"), "0.0 is not in the range"),
     ],
 )
-def test_what_cannot_be_answered_is_one_line(arguments: tuple[str, ...], said: str) -> None:
+def test_impossible_request_is_one_line(arguments: tuple[str, ...], said: str) -> None:
     done = harness("instances", "--cpu", "1", "--memory", "4", *arguments)
     assert (done.exit_code, done.stdout) == (2, "")
     assert said in done.stderr
@@ -69,7 +69,7 @@ def test_what_cannot_be_answered_is_one_line(arguments: tuple[str, ...], said: s
 
 
 @pytest.mark.parametrize(("today", "old"), [("2026-07-21", False), ("2026-10-18", False), ("2026-10-19", True)])
-def test_prices_are_told_to_be_old_past_ninety_days(monkeypatch: pytest.MonkeyPatch, today: str, old: bool) -> None:
+def test_prices_older_than_90_days_have_a_warning(monkeypatch: pytest.MonkeyPatch, today: str, old: bool) -> None:
     day = datetime.date.fromisoformat(today)
     monkeypatch.setattr(prices_cli, "_today", lambda: day)
     done = harness("prices")

@@ -57,7 +57,7 @@ def refused(done: Result, said: str) -> None:
     assert said in done.stderr
 
 
-def test_a_pool_of_stored_results_needs_no_more_than_their_folder(harness: Call, bench: Bench) -> None:
+def test_pool_of_stored_results_needs_only_their_folder(harness: Call, bench: Bench) -> None:
     bench.run(FakeLauncher(), bench.suite())
     done = harness("pool", "--depth", "3")
     lines = pooled(done)
@@ -71,7 +71,7 @@ def test_a_pool_of_stored_results_needs_no_more_than_their_folder(harness: Call,
     refused(harness("pool"), "its documents (")
 
 
-def test_a_pool_of_run_files(harness: Call) -> None:
+def test_pool_of_run_files_is_written_with_or_without_texts(harness: Call) -> None:
     lines = pooled(harness("pool", *FILES, "--dataset", "tiny", "--depth", "1"))
     assert {(line["query_id"], line["doc_id"]) for line in lines} == {
         (f"q{n}", f"d{n + first}") for n in range(4) for first in (1, 2)
@@ -107,7 +107,7 @@ def test_a_pool_of_run_files(harness: Call) -> None:
         (("one.run", "--no-texts", "--qrels", "bad.gz"), "bad.gz: "),
     ],
 )
-def test_pools_that_cannot_be_made(harness: Call, arguments: tuple[str, ...], said: str) -> None:
+def test_impossible_pools_are_refused(harness: Call, arguments: tuple[str, ...], said: str) -> None:
     Path("none.trec").write_text("# nobody has judged anything\n\n")
     Path("empty.tsv").touch()
     Path("q9.tsv").write_text("q9\ttext\n")
@@ -142,14 +142,14 @@ def test_a_first_pool_needs_no_judgements(harness: Call) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "\ufeff# nobody has\n\n"])
-def test_judgements_that_nobody_made_yet_are_known_as_that_in_any_file(harness: Call, content: str) -> None:
+def test_qrels_file_without_judgements_is_refused_in_any_form(harness: Call, content: str) -> None:
     for name, raw in (("plain", content.encode()), ("packed", gzip.compress(content.encode()))):
         Path(name).write_bytes(raw)
         refused(harness("pool", "one.run", "--no-texts", "--qrels", name), "without judgements, nothing says which")
 
 
-def test_both_shares_are_told_apart_and_what_is_left_out_is_named(harness: Call) -> None:
-    """One of q0's one hit is unjudged, one of q1's four; q7 has no judgements."""
+def test_pool_prints_both_shares_and_names_omitted_queries(harness: Call) -> None:
+    """One of one hit of q0 and one of four of q1 are unjudged; q7 has no judgements."""
     hits = ["q0 Q0 d9 1 1 t", *(f"q1 Q0 d{n} {n} {-n} t" for n in range(1, 5)), "q7 Q0 d1 1 1 t"]
     Path("some.run").write_text("".join(f"{line}\n" for line in hits))
     Path("few.trec").write_text("q0 0 d0 1\nq1 0 d1 1\nq1 0 d2 0\nq1 0 d3 0\n")
@@ -159,7 +159,7 @@ def test_both_shares_are_told_apart_and_what_is_left_out_is_named(harness: Call)
     assert f"{left}; the first is in some.run:6\n" in done.stderr
 
 
-def test_a_judged_pool_comes_back_as_judgements(harness: Call) -> None:
+def test_judged_pool_becomes_judgements(harness: Call) -> None:
     assert harness("pool", *FILES, "--dataset", "tiny", "-o", "pool.tsv").exit_code == 0
     with Path("pool.tsv").open(newline="") as stream:
         lines = list(csv.DictReader(stream, dialect="excel-tab"))
@@ -195,7 +195,7 @@ def test_judgements_without_a_record_are_shown(harness: Call) -> None:
         ("q0\td1\t-1\n", (), "judged:2: grade '-1' is not a whole number of 0 or more"),
     ],
 )
-def test_judgements_that_cannot_be_added(harness: Call, content: str, options: tuple[str, ...], said: str) -> None:
+def test_unusable_judgements_are_refused(harness: Call, content: str, options: tuple[str, ...], said: str) -> None:
     Path("judged").write_text(HEAD + content)
     before = Path("tiny/qrels.trec").read_bytes()
     output = () if "-o" in options else ("-o", "new.trec")
@@ -211,13 +211,13 @@ def test_judgements_that_cannot_be_added(harness: Call, content: str, options: t
         ("", "judged: has no judgements; name a pool with grades"),
     ],
 )
-def test_trec_files_that_cannot_be_added(harness: Call, content: str, said: str) -> None:
+def test_unusable_trec_files_are_refused(harness: Call, content: str, said: str) -> None:
     Path("judged").write_text(content)
     refused(harness("qrels", "add", "judged", "--to", "tiny/qrels.trec", "-o", "new.trec"), said)
     assert not Path("new.trec").exists()
 
 
-def test_what_is_read_more_than_once_is_no_pipe(harness: Call) -> None:
+def test_pipe_is_refused_for_a_file_that_is_read_twice(harness: Call) -> None:
     os.mkfifo("pipe")
     for arguments in (("add", "pipe", "--to", "tiny/qrels.trec", "-o", "new.trec"), ("show", "pipe")):
         refused(
@@ -268,7 +268,7 @@ BELOW = "2 grades are below 0, the first in below.trec:5: no more relevant than 
     ],
     ids=lambda arguments: " ".join(arguments[:2]),
 )
-def test_every_command_says_where_grades_below_zero_stand(
+def test_every_command_names_the_first_line_with_a_negative_grade(
     harness: Call, bench: Bench, arguments: tuple[str, ...]
 ) -> None:
     below = Path("tiny/qrels.trec").read_text() + "q0 0 d9 -2\nq1 0 d9 -1\n"
@@ -286,7 +286,7 @@ def test_every_command_says_where_grades_below_zero_stand(
     assert done.output.count(BELOW) >= 1
 
 
-def test_unknown_ids_are_told_where_a_dataset_is_added_to(harness: Call) -> None:
+def test_unknown_ids_have_a_note_if_a_dataset_is_extended(harness: Call) -> None:
     Path("judged").write_text("q0 0 d77 1\n")
     refused(harness("qrels", "add", "judged", "--to", "tiny", "-o", "new.trec"), "judged:1: document 'd77'")
     Path("judged").write_text("q0 0 d7 1\n")
@@ -326,7 +326,7 @@ def test_leakage_compares_queries_by_their_vectors(harness: Call) -> None:
     assert [(line["query_id"], line["cosine"], line["same_text"]) for line in lines] == [("q0", "", "true")]
 
 
-def test_vectors_of_other_texts_than_these_are_refused(harness: Call) -> None:
+def test_vectors_of_other_texts_are_refused(harness: Call) -> None:
     Path("training.tsv").write_text("t0\twhere is the river?\nt1\tanything\n")
     Path("changed.tsv").write_text("t0\twhere is the river?\nt1\tsomething else\n")
     Path("more.tsv").write_text("t0\tx\nt1\ty\nt2\tz\n")
@@ -349,14 +349,14 @@ def test_vectors_of_other_texts_than_these_are_refused(harness: Call) -> None:
     assert "0 of 4 queries" not in bare.stdout, "vectors need no texts"
 
 
-def test_leakage_says_when_there_is_none(harness: Call) -> None:
+def test_leakage_reports_that_there_is_none(harness: Call) -> None:
     Path("training.tsv").write_text("t0\tnothing of the kind\nt1\t?\n")
     done = harness("leakage", "training.tsv", *FILES, "--queries", "tiny/queries.jsonl")
     assert done.exit_code == 0 and "**qrels.trec: 0 of 6 queries (0.0%) are near duplicates" in done.stdout
     assert done.stderr == "training.tsv: 1 (t1) queries have no word and are like no other\n"
 
 
-def test_a_share_is_of_those_that_could_be_compared(harness: Call) -> None:
+def test_leakage_share_counts_only_comparable_queries(harness: Call) -> None:
     Path("training.tsv").write_text("t0\twhere is the river?\n")
     Path("some.tsv").write_text("q0\twhere is the river\nq1\t\nq2\t?!\nq3\tother\n")
     asked = ("leakage", "training.tsv", *FILES, "--queries", "some.tsv")
@@ -380,7 +380,7 @@ def test_a_share_is_of_those_that_could_be_compared(harness: Call) -> None:
         ("t0\tx\n", ("--queries", "odd.jsonl", "--write", "ids"), "query '\\ud800': cannot stand in a list of ids"),
     ],
 )
-def test_leakage_that_cannot_be_looked_for(harness: Call, training: str, options: tuple[str, ...], said: str) -> None:
+def test_leakage_refuses_unusable_input(harness: Call, training: str, options: tuple[str, ...], said: str) -> None:
     Path("training.tsv").write_text(training)
     Path("odd.jsonl").write_text('{"_id": "\\ud800", "text": "x"}\n{"_id": "q0", "text": "other"}\n')
     done = harness("leakage", "training.tsv", *FILES, *options)
@@ -388,7 +388,7 @@ def test_leakage_that_cannot_be_looked_for(harness: Call, training: str, options
     assert not done.stdout
 
 
-def test_what_leakage_leaves_out_of_a_run_is_named(harness: Call) -> None:
+def test_leakage_names_queries_left_out_of_a_run(harness: Call) -> None:
     Path("training.tsv").write_text("t0\tx\n")
     Path("queries.tsv").write_text("q1\tsome\n")
     done = harness("leakage", "training.tsv", *FILES, "--queries", "queries.tsv")
@@ -400,13 +400,13 @@ def test_leakage_names_a_missing_file(harness: Call) -> None:
 
 
 @pytest.mark.parametrize("options", [("--threshold", "0", "--embeddings", "a", "b"), ("--seed", "-1")])
-def test_leakage_of_numbers_that_are_none(harness: Call, options: tuple[str, ...]) -> None:
+def test_leakage_refuses_malformed_numbers(harness: Call, options: tuple[str, ...]) -> None:
     Path("training.tsv").write_text("t0\tx\n")
     done = harness("leakage", "training.tsv", *FILES, *options)
     assert done.exit_code == 2 and options[0] in done.stderr and not done.stdout
 
 
-def test_all_that_leaked_is_written_however_much_it_is(harness: Call) -> None:
+def test_leakage_writes_every_leaked_query(harness: Call) -> None:
     texts = {f"q{n}": f"number {n}" for n in range(120)}
     Path("sample.tsv").write_text("".join(f"{name}\t{text}\n" for name, text in texts.items()))
     Path("training.tsv").write_text("".join(f"t{name}\t{text.upper()}\n" for name, text in texts.items()))

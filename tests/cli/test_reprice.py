@@ -53,7 +53,7 @@ def harness(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
     return call
 
 
-def test_a_table_at_another_dates_prices(harness: Call) -> None:
+def test_reprice_at_the_prices_of_another_date(harness: Call) -> None:
     done = harness("report", "--as-of", "2022-12-31", "--format", "json")
     assert done.exit_code == 0, done.output
     table = json.loads(done.stdout)
@@ -65,7 +65,7 @@ def test_a_table_at_another_dates_prices(harness: Call) -> None:
     assert row["corpus_documents"] == 10
 
 
-def test_reprice_against_the_newest(harness: Call) -> None:
+def test_reprice_compares_with_the_newest_prices_by_default(harness: Call) -> None:
     done = harness("reprice", "--as-of", "2022-12-05")
     assert done.exit_code == 0, done.output
     title, _, summary = done.stdout.splitlines()[:3]
@@ -74,7 +74,7 @@ def test_reprice_against_the_newest(harness: Call) -> None:
     assert "| same instance 2022-12-05 (US$/h) |" in done.stdout
 
 
-def test_reprice_writes_what_it_is_asked_to(harness: Call, folder: Path) -> None:
+def test_reprice_writes_the_requested_file(harness: Call, folder: Path) -> None:
     asked = ("--as-of", "2022-12-05", "--against", "2022-10-31", "--measures", "P@1")
     assert harness("reprice", *asked, "--format", "csv", "-o", "out.csv").stdout == ""
     (line,) = csv.DictReader(io.StringIO((folder / "out.csv").read_text()))
@@ -88,7 +88,7 @@ def test_reprice_writes_what_it_is_asked_to(harness: Call, folder: Path) -> None
     assert (found["before"]["date"], found["now"]["date"], len(found["changes"])) == ("2022-10-31", "2022-12-05", 1)
 
 
-def test_report_reads_the_rows_that_it_made_before(harness: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_report_reuses_cached_rows(harness: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     def nobody(*_: object, **__: object) -> None:
         raise AssertionError("rows were made again")
 
@@ -118,7 +118,7 @@ def test_report_reads_the_rows_that_it_made_before(harness: Call, monkeypatch: p
         (("--measures", "MRR10"), "unknown measure 'MRR10'"),
     ],
 )
-def test_what_cannot_be_priced_is_one_line(
+def test_unpriceable_results_are_one_line(
     harness: Call, folder: Path, command: str, arguments: tuple[str, ...], line: str
 ) -> None:
     (folder / "empty").mkdir()
@@ -127,13 +127,13 @@ def test_what_cannot_be_priced_is_one_line(
     assert done.stderr.startswith(f"harness: {line}") and done.stderr.count("\n") == 1
 
 
-def test_the_date_that_is_compared_with_must_have_prices(harness: Call) -> None:
+def test_comparison_date_must_have_prices(harness: Call) -> None:
     done = harness("reprice", "--as-of", "2022-12-05", "--against", "2022-01-01")
     assert done.exit_code == 2
     assert done.stderr.startswith("harness: no prices of us-east-1 are dated 2022-01-01 or before")
 
 
-def test_prices_that_were_changed_are_refused(harness: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_edited_prices_are_refused(harness: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from harness.pricing import instances
 
     copy = tmp_path / "profiles"
@@ -146,7 +146,7 @@ def test_prices_that_were_changed_are_refused(harness: Call, tmp_path: Path, mon
     assert "aws_us-east-1_2022-12-05.csv: its checksum is not the one in SHA256SUMS" in done.stderr
 
 
-def test_a_cache_that_cannot_be_written_is_told_and_the_table_comes(harness: Call, folder: Path) -> None:
+def test_unwritable_cache_is_logged_and_the_table_is_printed(harness: Call, folder: Path) -> None:
     (folder / "file").write_text("")
     done = harness("reprice", "--as-of", "2022-12-05", "--cache", "file")
     assert done.exit_code == 0 and "| planted |" in done.stdout
@@ -171,7 +171,7 @@ def test_published_tables_are_repriced_like_measured_ones(tmp_path: Path, monkey
 
 
 @pytest.mark.parametrize("place", [(), ("--region", "gcp/us-central1", "--against", "2025-03-06")])
-def test_reprice_and_report_say_the_same_of_published_tables(
+def test_reprice_and_report_agree_on_published_tables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: tuple[str, ...]
 ) -> None:
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path))

@@ -29,7 +29,7 @@ def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
     return call
 
 
-def test_stored_results_of_several_datasets(harness: Call, tmp_path: Path) -> None:
+def test_robustness_covers_stored_results_of_several_datasets(harness: Call, tmp_path: Path) -> None:
     publisher.put(
         tmp_path / "results",
         Made("good", 20.0, (1, 1, 2)),
@@ -48,7 +48,7 @@ def test_stored_results_of_several_datasets(harness: Call, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_run_files_and_pictures(harness: Call, tmp_path: Path) -> None:
+def test_robustness_of_run_files_draws_pictures(harness: Call, tmp_path: Path) -> None:
     example_runs.write(tmp_path)
     asked = ("zeta.run", "gamma.run", *QRELS, "--resamples", "100", "--draws", "5", "--seed", "3")
     (board,) = json.loads(harness(*asked, "--format", "json").stdout)["leaderboards"]
@@ -66,7 +66,7 @@ def test_run_files_and_pictures(harness: Call, tmp_path: Path) -> None:
     assert "gamma" in (tmp_path / "pictures" / "qrels.txt-flips.svg").read_text()
 
 
-def test_where_nothing_can_be_drawn_it_says_why(harness: Call, tmp_path: Path) -> None:
+def test_robustness_without_a_picture_prints_the_reason(harness: Call, tmp_path: Path) -> None:
     (tmp_path / "qrels.txt").write_text("q1 0 d1 1\n")
     for name in ("one", "two"):
         (tmp_path / f"{name}.run").write_text("q1 Q0 d1 1 2.0 x\n")
@@ -85,7 +85,7 @@ def test_where_nothing_can_be_drawn_it_says_why(harness: Call, tmp_path: Path) -
         (("missing.run",), "missing.run: no such file"),
     ],
 )
-def test_what_cannot_be_is_one_line(harness: Call, tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+def test_invalid_options_are_one_line(harness: Call, tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
     example_runs.write(tmp_path)
     done = harness("alpha.run", "beta.run", *QRELS, *arguments)
     assert done.exit_code == 2 and said in done.stderr and done.stderr.count("\n") == 1
@@ -113,7 +113,7 @@ def test_queries_are_left_out_of_run_files_and_of_results(harness: Call, tmp_pat
     assert refused.exit_code == 2 and "none of its 1 queries is in a sample here" in refused.stderr
 
 
-def test_robustness_says_by_what_stored_runs_are_judged(harness: Call, tmp_path: Path) -> None:
+def test_robustness_names_the_judgements_of_stored_runs(harness: Call, tmp_path: Path) -> None:
     publisher.put(tmp_path / "results", Made("good", 20.0, (1, 1, 2)), Made("bad", 30.0, (2, 1, 3)))
     Path("more.trec").write_text("".join(f"{query} 0 right 1\n{query} 1 wrong1 -1\n" for query in publisher.QUERIES))
     done = harness("results", "--qrels", "more.trec", "--resamples", "100", "--draws", "2")

@@ -27,7 +27,7 @@ def load(place: datasets.DatasetLocation, cache: Path | None = None) -> Dataset:
 
 
 def said(folder: Path) -> str:
-    """What is said of a wrong dataset, in one line."""
+    """Return the one-line error of a wrong dataset."""
     with pytest.raises(FileError) as caught:
         load(folder)
     assert "\n" not in str(caught.value)

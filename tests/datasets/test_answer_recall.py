@@ -71,7 +71,7 @@ WORDS = [
 
 
 @pytest.mark.slow
-def test_an_answer_is_within_a_limit_where_the_evaluator_finds_it() -> None:
+def test_answer_depth_matches_the_evaluator() -> None:
     chance = random.Random(11)
     found = lost = 0
     for _ in range(400):
@@ -98,7 +98,7 @@ def test_an_answer_may_span_two_passages_and_end_within_a_token() -> None:
     assert ours(["a b"], []) == AnswerDepth(None, 2)
 
 
-def test_no_more_tokens_are_looked_at_than_the_deepest_measure_needs() -> None:
+def test_only_the_tokens_of_the_deepest_measure_are_read() -> None:
     taken: list[int] = []
 
     def passages() -> object:
@@ -112,7 +112,7 @@ def test_no_more_tokens_are_looked_at_than_the_deepest_measure_needs() -> None:
 
 
 @pytest.mark.parametrize("name", ["R@2kt", "R@5kt", "R@10kt"])
-def test_the_name_of_an_answer_depth_parses_back(name: str) -> None:
+def test_name_of_an_answer_depth_parses_back(name: str) -> None:
     (measure,) = measure_names.parse([name, name])
     assert str(measure) == name and measure_names.cutoff(measure) is None
     assert not measure_names.looks_deeper(measure, 1)
@@ -130,7 +130,7 @@ def judged(depths: dict[str, AnswerDepth] | None, *names: str, hits_alone: bool 
     return evaluate.evaluate(run, {}, sample, measure_names.parse(names), hits_alone=hits_alone)
 
 
-def test_the_measure_is_a_mean_over_queries_and_those_without_hits_count_zero() -> None:
+def test_answer_recall_is_a_mean_that_counts_queries_without_hits_as_zero() -> None:
     depths = {"a": AnswerDepth(2000, 2000), "b": AnswerDepth(2001, 2001), "c": AnswerDepth(None, 6000)}
     found = judged(depths, "R@2kt", "R@5kt", "Success@10")
     assert found.values == {"R@2kt": 0.25, "R@5kt": 0.5, "Success@10": 0.0}
@@ -139,7 +139,7 @@ def test_the_measure_is_a_mean_over_queries_and_those_without_hits_count_zero() 
     assert found.means == {"R@2kt", "R@5kt", "Success@10"}
 
 
-def test_the_mean_over_languages_is_that_of_each_languages_mean() -> None:
+def test_mean_over_languages_is_the_mean_of_their_means() -> None:
     depths = {
         "a": AnswerDepth(9, 9, "ja"),
         "b": AnswerDepth(9, 9, "ja"),
@@ -168,7 +168,7 @@ def test_mean_over_unknown_languages_has_a_reason() -> None:
     assert found.reasons["R(mean='languages')@2kt"].startswith("needs each question's language")
 
 
-def test_a_question_without_hits_has_its_language() -> None:
+def test_question_without_hits_keeps_its_language() -> None:
     known = Answers({"q": ("x",), "p": ("y",)}, {"q": "ja", "p": "fi"})
     depths = known.depths(b"q Q0 a 1 3.0 s\n", lambda ids: ((each, "one x") for each in ids))
     assert depths == b"q\t2\t2\tja\np\t-\t0\tfi\n"
@@ -210,7 +210,7 @@ def test_written_depths_read_back(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the first test keeps the results for the others."""
+    """Return the results folder that the tests share."""
     return tmp_path_factory.mktemp("depths") / "results"
 
 
@@ -243,14 +243,14 @@ def test_depths_are_stored_with_the_job_and_reported(bench: Bench, job: StoredJo
     assert "R@2kt" in printed.stdout and printed.exit_code == 0
 
 
-def test_job_without_answer_depths_is_judged_by_all_other_measures(job: StoredJob) -> None:
+def test_job_without_answer_depths_has_all_other_measures(job: StoredJob) -> None:
     (job.folder / ANSWER_DEPTHS).unlink()
     (row,) = build_rows([job], JobEvaluator(["R@2kt", "RR@10"])).table.rows
     assert row.measures["RR@10"].value == 0.5 and row.measures["R@2kt"].value is None
     assert (row.measures["R@2kt"].reason or "").startswith("the depth of answers was not stored")
 
 
-def test_hits_that_end_early_are_noted(job: StoredJob) -> None:
+def test_runs_with_too_few_hits_have_a_note(job: StoredJob) -> None:
     (job.folder / ANSWER_DEPTHS).write_bytes(gzip.compress(b"q1\t-\t20\n"))
     (row,) = build_rows([job], JobEvaluator(["R@2kt"])).table.rows
     assert row.measures["R@2kt"].value == 0.0
@@ -269,7 +269,7 @@ def test_hits_that_end_early_are_noted(job: StoredJob) -> None:
         (b"", "depths of 0 queries"),
     ],
 )
-def test_verify_names_depths_that_do_not_follow(job: StoredJob, content: bytes, what: str) -> None:
+def test_verify_names_wrong_depths(job: StoredJob, content: bytes, what: str) -> None:
     from harness.results.integrity_samples import Runs
 
     assert list(Runs().check(job)) == []
@@ -278,7 +278,7 @@ def test_verify_names_depths_that_do_not_follow(job: StoredJob, content: bytes, 
     assert [(file, said) for file, said, _ in found][:1] == [(ANSWER_DEPTHS, what)]
 
 
-def test_documents_that_there_are_not_have_no_tokens() -> None:
+def test_unknown_documents_have_no_tokens() -> None:
     judge = Answers({"q": ("x",)})
     texts = {"a": "one x", "b": "two"}
     found = judge.depths(

@@ -42,14 +42,14 @@ def test_ids_of_equal_hash_are_distinguished(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("alike")
-def test_an_id_that_comes_twice_is_found_among_ids_of_one_hash(tmp_path: Path) -> None:
+def test_duplicate_id_is_detected_among_ids_of_one_hash(tmp_path: Path) -> None:
     with pytest.raises(FileError) as caught:
         corpus.prepare_corpus(made(30, d21="d6", d27="d3"), tmp_path)
     assert str(caught.value) == "made: 21: id 'd6' comes twice"
     assert list((tmp_path / "corpora").iterdir()) == []
 
 
-def test_texts_of_existing_ids_are_found_anywhere(tmp_path: Path) -> None:
+def test_texts_are_returned_for_existing_ids_only(tmp_path: Path) -> None:
     found = corpus.prepare_corpus(made(5000), tmp_path)
     wanted = ["d4999", "d0", "d2500", "d5000", "D1", "", "d0"]
     assert dict(found.texts(wanted)) == {
@@ -59,7 +59,7 @@ def test_texts_of_existing_ids_are_found_anywhere(tmp_path: Path) -> None:
     }
 
 
-def test_the_corpus_says_how_many_documents_are_empty(tmp_path: Path) -> None:
+def test_corpus_counts_empty_documents(tmp_path: Path) -> None:
     def read() -> Iterator[SourceDocument]:
         yield SourceDocument("1", "d1", "", "")
         yield SourceDocument("2", "d2", " ", "\n\t")
@@ -83,7 +83,7 @@ def test_progress_is_reported_during_preparation(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_document_takes_little_memory_whatever_its_length(tmp_path: Path) -> None:
+def test_document_of_any_length_takes_little_memory(tmp_path: Path) -> None:
     def peak(count: int) -> int:
         documents = made(count)
         tracemalloc.start()
@@ -130,15 +130,13 @@ def test_a_large_file_is_hashed_once_for_each_state(tmp_path: Path, monkeypatch:
     assert corpus.content_key(["kind"], [path], cache) == first and len(read) == 3
 
 
-def test_a_file_that_was_written_just_now_is_hashed_again(tmp_path: Path) -> None:
+def test_just_written_file_is_hashed_again(tmp_path: Path) -> None:
     (tmp_path / "corpus.jsonl").write_text("one")
     corpus.content_key(["kind"], [tmp_path / "corpus.jsonl"], tmp_path / "cache")
     assert not (tmp_path / "cache" / "hashes").exists()
 
 
-def test_a_file_that_changes_while_it_is_hashed_is_not_remembered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hash_of_a_file_that_changes_meanwhile_is_not_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, right = tmp_path / "corpus.jsonl", hashlib.file_digest
     path.write_text("one")
 

@@ -103,13 +103,13 @@ def test_beir_reads_the_test_split_by_default(example: Example) -> None:
     assert load(path.with_name("data#dev")).qrels == b"q1 0 d2 2\n"
 
 
-def test_trec_titles_are_no_part_of_the_text(example: Example) -> None:
+def test_trec_title_is_not_part_of_the_text(example: Example) -> None:
     path = example("TREC")
     swap(path / "documents.trec", "<TITLE>Rivers</TITLE>\n<TEXT>\n", "<TEXT>\n<HEADLINE>R &amp; D</HEADLINE>\n")
     assert documents(path)[0] == {"_id": "d1", "title": "R & D", "text": "Rivers run to the sea."}
 
 
-def test_a_trec_document_without_marked_text_is_all_that_it_holds(example: Example) -> None:
+def test_trec_document_without_marked_text_uses_its_whole_content(example: Example) -> None:
     path = example("TREC")
     (path / "documents.trec").write_text("<DOC>\n<DOCNO>d1</DOCNO>\n<F P=1>Rivers</F>\nrun.\n</DOC>\n")
     assert documents(path) == [{"_id": "d1", "title": "", "text": "Rivers run."}]
@@ -132,7 +132,7 @@ def test_trec_documents_may_be_a_folder_of_files_or_tab_separated(example: Examp
     ]
 
 
-def test_trec_topics_may_be_tab_separated_and_old(example: Example) -> None:
+def test_trec_topics_may_be_tab_separated_or_in_the_old_form(example: Example) -> None:
     path = example("TREC")
     (path / "topics.trec").write_text("q1\twhere do rivers go\n")
     assert load(path).queries == (Query("q1", "where do rivers go"),)
@@ -144,7 +144,7 @@ def test_trec_topics_may_be_tab_separated_and_old(example: Example) -> None:
     assert load(path).queries == (Query("051", "Airbus Subsidies"), Query("q1", "rivers & seas"))
 
 
-def test_two_files_of_trec_topics_are_one_too_many(example: Example) -> None:
+def test_two_files_of_trec_topics_are_refused(example: Example) -> None:
     path = example("TREC")
     (path / "topics.more.trec").write_text("q2\tx\n")
     assert said(path).startswith(f"{path}: topics.more.trec, topics.trec: which one?")
@@ -171,13 +171,13 @@ def test_chinese_texts_are_read(example: Example) -> None:
         ('{"0": "d1", "1": "d1"}', "part-01: line 1: id 'd1' comes twice"),
     ],
 )
-def test_passages_and_their_ids_must_fit(example: Example, ids: str, what: str) -> None:
+def test_mismatched_passages_and_ids_are_refused(example: Example, ids: str, what: str) -> None:
     path = example("DuReader-retrieval")
     (path / "passage-collection" / "passage2id.map.json").write_text(ids)
     assert what in said(path)
 
 
-def test_ids_of_passages_are_read_in_pieces_and_in_any_order(example: Example, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_passage_ids_are_read_in_chunks_and_in_any_order(example: Example, monkeypatch: pytest.MonkeyPatch) -> None:
     from harness.datasets import dureader
 
     path = example("DuReader-retrieval")
@@ -234,7 +234,7 @@ def test_formats_of_the_same_content_give_the_same_topics_and_judgements(example
     }
 
 
-def test_a_corpus_of_the_same_documents_has_one_hash_in_every_format(tmp_path: Path) -> None:
+def test_corpus_of_the_same_documents_has_one_hash_in_every_format(tmp_path: Path) -> None:
     own, beir, trec = (load(examples.write(name, tmp_path / name)).corpus for name in ("harness", "BEIR", "TREC"))
     assert own.sha256 == beir.sha256 == trec.sha256
 
@@ -244,7 +244,7 @@ def test_every_format_has_an_example() -> None:
 
 
 @pytest.mark.parametrize("name", [each.NAME for each in formats.FORMATS])
-def test_each_example_fits_its_own_format_alone(example: Example, name: str) -> None:
+def test_each_example_fits_only_its_own_format(example: Example, name: str) -> None:
     path = example(name)
     assert [each.NAME for each in formats.FORMATS if not formats._missing(each, path)] == [name]
 
@@ -289,12 +289,12 @@ def test_a_split_is_chosen_by_name(example: Example) -> None:
     assert (dataset.name, dataset.queries) == ("data-train", (Query("t1", "why ice"),))
 
 
-def test_a_format_without_splits_takes_none(example: Example) -> None:
+def test_format_without_splits_refuses_a_split(example: Example) -> None:
     path = example("harness")
     assert said(path.with_name("data#dev")) == f"{path}: the harness format has no splits; leave '#dev' out"
 
 
-def test_a_folder_may_have_the_mark_in_its_own_name(tmp_path: Path) -> None:
+def test_folder_name_may_contain_the_split_mark(tmp_path: Path) -> None:
     assert load(examples.write("harness", tmp_path / "c#sharp")).name == "c-sharp"
 
 

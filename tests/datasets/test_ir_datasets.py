@@ -92,7 +92,7 @@ def test_beir_scifact_equals_the_shipped_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_files_that_were_replaced_are_another_corpus(tmp_path: Path) -> None:
+def test_replaced_files_give_another_corpus(tmp_path: Path) -> None:
     def corpus(text: str) -> bytes:
         lines = [{"_id": f"d{n}", "title": "", "text": f"{text} {n}", "metadata": {}} for n in range(20)]
         return "".join(json.dumps(line) + "\n" for line in lines).encode()
@@ -207,7 +207,7 @@ def test_fields_of_every_kind_become_title_and_text(register: Register, tmp_path
     assert found == [("d1", "", "text"), ("d2", "a title", "a body"), ("d3", "", "one two"), ("d4", "a title", "")]
 
 
-def test_the_title_of_a_topic_is_asked(register: Register, tmp_path: Path) -> None:
+def test_query_is_the_title_of_a_topic(register: Register, tmp_path: Path) -> None:
     topics = Queries(TrecQuery("q1", "rivers", "about rivers", "long"))
     dataset = load(register(Docs(lambda: iter([GenericDoc("d1", "x")])), topics, QREL), tmp_path)
     assert dataset.queries == (Query("q1", "rivers"),)
@@ -225,7 +225,7 @@ def test_an_id_with_a_blank_is_named(register: Register, tmp_path: Path) -> None
         load(place, tmp_path)
 
 
-def test_interrupted_preparation_leaves_nothing(register: Register, tmp_path: Path) -> None:
+def test_interrupted_preparation_leaves_no_file(register: Register, tmp_path: Path) -> None:
     def broken() -> Iterator[GenericDoc]:
         yield GenericDoc("d1", "x")
         raise RuntimeError("the disk\nis on fire")

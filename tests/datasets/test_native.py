@@ -23,7 +23,7 @@ def tiny(tmp_path: Path) -> Path:
     return write_dataset(tmp_path / "tiny", queries=8)
 
 
-def test_a_good_dataset_is_read_whole(tiny: Path) -> None:
+def test_valid_dataset_is_read_completely(tiny: Path) -> None:
     dataset = load(tiny)
     assert dataset.name == "tiny"
     assert dataset.corpus.size == 10
@@ -62,7 +62,7 @@ def test_a_wrong_line_is_named(tiny: Path, name: str, wrong: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "known"), [("corpus.jsonl", "d0"), ("queries.jsonl", "q0")])
-def test_an_id_that_comes_twice_is_named(tiny: Path, name: str, known: str) -> None:
+def test_duplicate_id_is_named(tiny: Path, name: str, known: str) -> None:
     lines = (tiny / name).read_text().splitlines(keepends=True)
     (tiny / name).write_text("".join([*lines[:2], lines[0], *lines[2:]]))
     assert said(tiny) == f"{tiny / name}: line 3: id {known!r} comes twice"
@@ -85,12 +85,12 @@ def test_a_wrong_judgement_is_named(tiny: Path, line: str, what: str) -> None:
     assert said(tiny).startswith(f"{path}: line 3: {what}")
 
 
-def test_judgements_are_kept_in_one_form(tiny: Path) -> None:
+def test_judgements_are_normalised_to_one_form(tiny: Path) -> None:
     (tiny / "qrels.trec").write_bytes(b"\xef\xbb\xbfq1\t0\td1\t-1\r\n\nq2  0 d2   2")
     assert load(tiny).qrels == b"q1 0 d1 -1\nq2 0 d2 2\n"
 
 
-def test_a_byte_order_mark_is_no_part_of_the_first_line(tiny: Path) -> None:
+def test_byte_order_mark_is_ignored(tiny: Path) -> None:
     for name in ("corpus.jsonl", "queries.jsonl"):
         (tiny / name).write_bytes(b"\xef\xbb\xbf" + (tiny / name).read_bytes())
     assert load(tiny).corpus.size == 10
@@ -120,7 +120,7 @@ def test_compressed_files_give_the_same_dataset(tiny: Path, suffix: str) -> None
     assert (packed.corpus.sha256, packed.queries, packed.qrels) == (plain.corpus.sha256, plain.queries, plain.qrels)
 
 
-def test_zstd_frames_that_follow_each_other_are_one_file(tiny: Path) -> None:
+def test_consecutive_zstd_frames_are_one_file(tiny: Path) -> None:
     lines = (tiny / "corpus.jsonl").read_bytes().splitlines(keepends=True)
     (tiny / "corpus.jsonl").unlink()
     (tiny / "corpus.jsonl.zst").write_bytes(b"".join(zstd(line) for line in lines))
@@ -195,7 +195,7 @@ def test_a_sample_is_fixed_by_the_seed_and_never_warmed_up(tiny: Path) -> None:
     assert not {query.query_id for query in drawn.sample} & {query.query_id for query in drawn.warmup}
 
 
-def test_the_hash_names_ids_and_texts(tiny: Path) -> None:
+def test_corpus_hash_covers_ids_and_texts(tiny: Path) -> None:
     drawn = datasets.draw_sample(load(tiny), 2, 1, 0)
     raw = [{"query_id": query.query_id, "text": query.text} for query in drawn.sample]
     assert drawn.sample_sha256 == digest(raw) != digest([{**raw[0], "text": "other"}, raw[1]])
@@ -208,7 +208,7 @@ def test_queries_outside_the_sample_warm_up(tiny: Path) -> None:
 
 
 @pytest.mark.parametrize(("queries", "wanted", "held"), [(40, 100, 8), (40, 5, 5), (8, 5, 1), (2, 5, 1)])
-def test_a_fifth_of_the_sample_warms_up_where_all_queries_are_judged(
+def test_fifth_of_the_sample_warms_up_if_all_queries_are_judged(
     tiny: Path, queries: int, wanted: int, held: int
 ) -> None:
     """They stay in the sample, which is judged as a whole, and are not timed."""
@@ -220,7 +220,7 @@ def test_a_fifth_of_the_sample_warms_up_where_all_queries_are_judged(
     assert len(drawn.held_out) == held and len(drawn.timed) == queries - held
 
 
-def test_queries_outside_the_sample_and_a_part_of_it_make_up_the_fifth(tiny: Path) -> None:
+def test_warm_up_fills_its_fifth_from_outside_the_sample_first(tiny: Path) -> None:
     ids = [f"q{number}" for number in range(40)]
     (tiny / "queries.jsonl").write_text("".join(f'{{"_id": "{each}", "text": "text of {each}"}}\n' for each in ids))
     (tiny / "qrels.trec").write_text("".join(f"{each} 0 d1 1\n" for each in ids[:35]))
@@ -228,7 +228,7 @@ def test_queries_outside_the_sample_and_a_part_of_it_make_up_the_fifth(tiny: Pat
     assert len(drawn.warmup) == 7 and len(drawn.held_out) == 2
 
 
-def test_a_text_that_is_timed_too_does_not_warm_up(tiny: Path) -> None:
+def test_timed_text_does_not_warm_up(tiny: Path) -> None:
     topics = [("q0", "ice"), ("q1", "ice"), ("q2", "lava")]
     (tiny / "queries.jsonl").write_text("".join(f'{{"_id": "{each}", "text": "{text}"}}\n' for each, text in topics))
     (tiny / "qrels.trec").write_text("".join(f"{each} 0 d1 1\n" for each, _ in topics))
@@ -239,7 +239,7 @@ def test_a_text_that_is_timed_too_does_not_warm_up(tiny: Path) -> None:
         datasets.draw_sample(load(tiny), 1000, 5, 0)
 
 
-def test_a_query_of_the_same_words_is_no_warm_up(tiny: Path) -> None:
+def test_query_of_the_same_words_does_not_warm_up(tiny: Path) -> None:
     with (tiny / "queries.jsonl").open("a") as file:
         file.writelines(f'{{"_id": "twin{n}", "text": "where is the river"}}\n' for n in range(5))
     (tiny / "qrels.trec").write_text("q0 0 d0 1\n")
@@ -259,7 +259,7 @@ def test_a_dataset_without_judgements_is_refused(tiny: Path) -> None:
         datasets.draw_sample(load(tiny), 10, 1, 0)
 
 
-def test_samples_that_were_stored_once_are_drawn_again(tmp_path: Path) -> None:
+def test_sample_equals_the_stored_one(tmp_path: Path) -> None:
     dataset = load(datasets.find("scifact", tmp_path), tmp_path)
     assert dataset.corpus.sha256.startswith("3a8e1a2227a3") and dataset.qrels_sha256.startswith("8b7315286f8d")
     drawn = datasets.draw_sample(dataset, 1000, 20, 2023)

@@ -55,15 +55,15 @@ def holds(text: str, *spans: str) -> bool:
         ("", "x", False),
     ],
 )
-def test_an_answer_is_looked_for_as_the_evaluator_does(text: str, answer: str, hit: bool) -> None:
+def test_answer_search_matches_the_evaluator(text: str, answer: str, hit: bool) -> None:
     assert holds(text, answer) is hit
 
 
-def test_one_answer_of_several_is_enough() -> None:
+def test_one_of_several_answers_is_enough() -> None:
     assert holds("the North Sea", "South Sea", "North Sea")
 
 
-def test_skipped_texts_never_hold_an_answer() -> None:
+def test_prefilter_skips_no_text_with_an_answer() -> None:
     chance = random.Random(7)
     parts = [
         "cannot",
@@ -95,7 +95,7 @@ def test_skipped_texts_never_hold_an_answer() -> None:
     assert not answers.may_hold("theNorthSea", "South")
 
 
-def test_yes_and_no_are_no_answers_and_their_questions_are_not_asked(example: Example) -> None:
+def test_questions_answered_yes_or_no_are_left_out(example: Example) -> None:
     dataset = load(example("XOR-TyDi"))
     assert dataset.queries == (Query("q1", "where do rivers go"), Query("q2", "is ice cold"))
     assert dataset.judged == {"q1"} and dataset.qrels == b""
@@ -104,13 +104,13 @@ def test_yes_and_no_are_no_answers_and_their_questions_are_not_asked(example: Ex
     assert answers.searchable_answers(["yes", "no", "Yes", "no way"]) == ("Yes", "no way")
 
 
-def test_quotes_of_the_collection_are_csv(example: Example) -> None:
+def test_quotes_of_the_collection_are_read_as_csv(example: Example) -> None:
     dataset = load(example("XOR-TyDi"))
     assert dict(dataset.corpus.texts(["d1"])) == {"d1": 'Rivers run to the "North Sea" in the end.'}
     assert dataset.corpus.size == 2
 
 
-def test_translated_questions_may_be_as_published(example: Example) -> None:
+def test_translated_questions_are_read_as_published(example: Example) -> None:
     path = example("XOR-TyDi")
     (path / "queries.tsv").unlink()
     lines = (path / QUESTIONS).read_text(encoding="utf-8").replace("川はどこへ流れますか", "where to do rivers flow")
@@ -150,7 +150,7 @@ def test_a_wrong_line_is_named(example: Example, file: str, old: str, new: str, 
     assert said(path).startswith(f"{path}/{what}")
 
 
-def test_a_quote_that_swallows_lines_is_named(example: Example) -> None:
+def test_quote_that_spans_lines_is_named(example: Example) -> None:
     path = example("XOR-TyDi")
     swap(path / "psgs_w100.tsv", "d2\tGlaciers are slow rivers of ice.", 'd2\t"Glaciers')
     with (path / "psgs_w100.tsv").open("a") as file:
@@ -161,13 +161,13 @@ def test_a_quote_that_swallows_lines_is_named(example: Example) -> None:
     )
 
 
-def test_questions_without_translations_are_not_asked_in_their_own_languages(example: Example) -> None:
+def test_questions_without_translations_are_left_out(example: Example) -> None:
     path = example("XOR-TyDi")
     (path / "queries.tsv").unlink()
     assert said(path).startswith(f"{path}: lacks queries.tsv or *_q.jsonl (XOR-TyDi)")
 
 
-def test_answers_name_the_judgements(example: Example) -> None:
+def test_judgements_hash_depends_on_the_answers(example: Example) -> None:
     path = example("XOR-TyDi")
     before = load(path)
     swap(path / QUESTIONS, "North Sea", "South Sea")
@@ -189,7 +189,7 @@ def run(bench: Bench, **keys: object) -> StoredJob:
     return job
 
 
-def test_hits_are_judged_after_the_job_and_the_judgements_stored_with_it(bench: Bench) -> None:
+def test_hits_are_judged_after_the_job_and_judgements_are_stored_with_it(bench: Bench) -> None:
     job = run(bench)
     assert job.result.outcome is Outcome.OK, job.result.detail
     # The planted engine ranks equal scores from the last id on: d9, d8, d7.
@@ -220,7 +220,7 @@ def test_measures_of_the_hits_have_values_and_the_others_a_reason(bench: Bench) 
     assert row.unjudged_share is None, "each hit is judged by its text"
 
 
-def test_a_job_without_a_run_has_nothing_judged(bench: Bench) -> None:
+def test_job_without_a_run_has_no_judgements(bench: Bench) -> None:
     examples.write("XOR-TyDi", bench.folder / "xor")
     launcher = FakeLauncher(lambda job: Outcome.CRASH if job.spec.kind == "search" else Outcome.OK)
     bench.run(launcher, bench.suite(datasets=["./xor"]))
@@ -228,12 +228,12 @@ def test_a_job_without_a_run_has_nothing_judged(bench: Bench) -> None:
     assert job.result.outcome is Outcome.CRASH and not (job.folder / JUDGED_HITS).exists()
 
 
-def test_an_id_that_the_corpus_does_not_have_holds_no_answer() -> None:
+def test_unknown_document_holds_no_answer() -> None:
     judged = Answers({"q": ("x",)}).judge(b"q Q0 nowhere 1 1.0 x\n", lambda _: iter(()))
     assert judged == b"q 0 nowhere 0\n"
 
 
-def test_a_document_is_looked_at_once_for_each_question() -> None:
+def test_document_is_searched_once_for_each_question() -> None:
     asked: list[list[str]] = []
 
     def texts(ids: object) -> object:
@@ -249,7 +249,7 @@ def test_a_document_is_looked_at_once_for_each_question() -> None:
 
 @pytest.mark.usefixtures("no_model")
 class TestWithoutTheModel:
-    def test_the_model_is_asked_for_before_anything_costs_time(self, example: Example, no_model: Path) -> None:
+    def test_missing_tokenizer_model_is_reported_before_any_work(self, example: Example, no_model: Path) -> None:
         path = example("XOR-TyDi")
         (no_model / "tokenizers" / "punkt_tab" / "english" / "abbrev_types.txt").unlink()
         with pytest.raises(UsageError, match=r"run `python -m nltk\.downloader punkt_tab`") as caught:

@@ -106,7 +106,7 @@ def test_missing_distance_has_a_reason() -> None:
 
 
 def test_run_over_half_of_the_queries_is_as_near_as_the_full_run() -> None:
-    """Of 43 queries 22: alone its distance is larger, though every hit is the same."""
+    """A run over 22 of 43 queries has a larger distance alone, though every hit is the same."""
     rng = np.random.default_rng(5)
     topics = rng.standard_normal((43, 30)).astype(np.float32)
     near = topics + rng.standard_normal((43, 30)).astype(np.float32)
@@ -240,7 +240,7 @@ def test_best_grades_are_chosen_first_and_ties_by_seed() -> None:
     assert set(of(None, 0)) == set(of(10, 0)) == set("abce")
 
 
-def test_drawn_documents_depend_on_their_query_only() -> None:
+def test_drawn_documents_depend_only_on_their_query() -> None:
     one = {"q": dict.fromkeys("abcdef", 1)}
     other = {"p": {"a": 1}, "q": dict.fromkeys("fedcba", 1)}
     for seed in range(10):

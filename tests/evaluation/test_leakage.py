@@ -75,7 +75,7 @@ def test_threshold_of_one_finds_equal_directions_despite_rounding(size: int, sca
     assert all(leak.cosine is not None and 1 - 1e-9 <= leak.cosine <= 1 for leak in found)
 
 
-def test_cosine_just_below_the_threshold_is_no_leak() -> None:
+def test_cosine_just_below_the_threshold_is_not_a_leak() -> None:
     angle = np.arccos(0.9 - 1e-6)
     assert leakage.near_pairs(embedded([[1, 0]]), embedded([[np.cos(angle), np.sin(angle)]], "t"), 0.9) == ()
     angle = np.arccos(0.9 + 1e-6)

@@ -65,7 +65,7 @@ def test_unjudged_hits_are_counted_for_each_system() -> None:
 
 
 @given(rankings, st.integers(1, 9))
-def test_share_is_one_minus_judged_of_ir_measures(run: dict[str, tuple[str, ...]], depth: int) -> None:
+def test_unjudged_share_is_one_minus_judged_of_ir_measures(run: dict[str, tuple[str, ...]], depth: int) -> None:
     judged_ones = [query for query in QRELS if run.get(query)]
     found = judged_runs.count_unjudged(Run(run, ()), QRELS, QRELS, depth)
     if not judged_ones:

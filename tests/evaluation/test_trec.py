@@ -85,7 +85,7 @@ SAME = {
 
 @pytest.mark.parametrize("content", SAME.values(), ids=SAME)
 @pytest.mark.parametrize("name", ["run", "run.gz"])
-def test_blanks_comments_and_line_ends_make_no_difference(tmp_path: Path, content: bytes, name: str) -> None:
+def test_blanks_comments_and_line_endings_do_not_matter(tmp_path: Path, content: bytes, name: str) -> None:
     expected = {"q1": ("d1", "d2"), "q2": ("d1",)}
     path = write(tmp_path, content, name)
     assert trec.read_run(path).rankings == trec.read_scored_run(path).rankings == expected
@@ -197,7 +197,7 @@ def test_lines_with_grades_below_zero_are_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("read", READERS.values(), ids=READERS)
-def test_first_bytes_decide_the_kind_of_file(tmp_path: Path, read: Reader) -> None:
+def test_file_kind_is_recognised_by_its_first_bytes(tmp_path: Path, read: Reader) -> None:
     content = b"q 0 a 1\n" if read is trec.read_qrels else b"q Q0 a 1 2.0 x\n"
     zipped = tmp_path / "zipped"
     zipped.write_bytes(gzip.compress(content))

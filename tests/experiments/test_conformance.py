@@ -82,13 +82,13 @@ def test_an_engine_that_keeps_the_contract_passes(bench: Bench) -> None:
 
 
 @pytest.mark.slow
-def test_an_engine_that_speaks_json_lines_passes_too(bench: Bench) -> None:
+def test_engine_that_speaks_json_lines_passes(bench: Bench) -> None:
     speaker(bench)
     found = checks(bench, "speaker")
     assert [check for check in found if not check.ok] == [] and len(found) == 8
 
 
-def test_batches_with_other_answers_are_found(bench: Bench) -> None:
+def test_batches_with_different_answers_are_detected(bench: Bench) -> None:
     speaker(bench, order=-1)
     (wrong,) = [check for check in checks(bench, "speaker") if not check.ok]
     assert wrong.what == "answers batches as it answers single queries" and "10 of 10 queries" in wrong.detail
@@ -102,14 +102,14 @@ def test_batches_with_other_answers_are_found(bench: Bench) -> None:
         ("too_many", "verifies its envelope, loads, answers every query", "hits, asked for 5"),
     ],
 )
-def test_what_goes_wrong_is_named(bench: Bench, misdeed: str, what: str, detail: str) -> None:
+def test_each_fault_is_named(bench: Bench, misdeed: str, what: str, detail: str) -> None:
     bench.plant("planted", misdeed=misdeed)
     wrong = [check for check in checks(bench, "planted") if not check.ok]
     assert any(check.what.startswith(what) and detail in check.detail for check in wrong), wrong
 
 
 @pytest.mark.parametrize("walls", [True, False])
-def test_a_search_that_writes_into_its_index_fails_and_the_cause_is_named(
+def test_search_that_writes_into_its_index_fails_with_the_cause(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, walls: bool
 ) -> None:
     bench.plant("planted", misdeed="write_index")
@@ -127,24 +127,24 @@ def test_a_search_that_writes_into_its_index_fails_and_the_cause_is_named(
         assert "Read-only file system" in detail
 
 
-def test_an_engine_that_fails_for_another_reason_is_not_blamed_for_its_index(bench: Bench) -> None:
+def test_engine_that_fails_for_another_reason_has_no_index_finding(bench: Bench) -> None:
     bench.plant("planted", misdeed="raise")
     assert not [check for check in checks(bench, "planted") if "index as it was built" in check.what]
 
 
-def test_an_index_that_does_not_build_ends_the_examination(bench: Bench) -> None:
+def test_failed_index_build_ends_the_check(bench: Bench) -> None:
     bench.plant("planted", build_misdeed="raise")
     *_, last = checks(bench, "planted")
     assert not last.ok and last.what == "builds an index" and "does not build" in last.detail
 
 
-def test_the_null_system_is_not_asked_to_find_anything(bench: Bench) -> None:
+def test_null_system_need_not_return_hits(bench: Bench) -> None:
     found = checks(bench, "null")
     assert [check for check in found if not check.ok] == []
     assert not any("is meant" in check.what for check in found)
 
 
-def test_with_gpus_the_image_for_them_searches_what_the_other_built(bench: Bench) -> None:
+def test_gpu_image_searches_the_index_built_by_the_cpu_image(bench: Bench) -> None:
     planted = bench.folder / "engines" / "planted"
     shutil.copy(planted / "requirements.lock", planted / "requirements-cuda.lock")
     system, launcher = catalog.system("planted"), FakeLauncher()

@@ -50,12 +50,12 @@ def test_a_hundred_queries_a_second_at_3_60_an_hour_is_ten_dollars_a_million() -
     assert cost.usd_per_million_saturated(100.0, 3.6) == pytest.approx(10.0)
 
 
-def test_the_cost_of_building_is_as_reckoned_by_hand() -> None:
+def test_building_cost_matches_the_calculation_by_hand() -> None:
     # Half an hour at US$ 2 for 5,000 documents: US$ 1 / 5,000 x 1,000,000.
     assert cost.build_usd_per_million_documents(1800.0, 2.0, 5000) == pytest.approx(200.0)
 
 
-def test_the_cost_of_storage_is_as_reckoned_by_hand() -> None:
+def test_storage_cost_matches_the_calculation_by_hand() -> None:
     assert cost.storage_usd_per_month(5 * 2**30 // 2, 0.08) == pytest.approx(0.2)
     assert cost.storage_usd_per_month(0, 0.08) == 0.0
 
@@ -99,7 +99,7 @@ def test_properties_of_both_cost_models(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_cost_intervals_follow_the_measured_ones(seed: int) -> None:
+def test_cost_intervals_follow_from_the_measured_ones(seed: int) -> None:
     rng = random.Random(seed)
     low, value, high = sorted(rng.uniform(0.1, 9.0) for _ in range(3))
     measured, price = Estimate(value, low, high, "said of it"), rng.uniform(0.01, 9.0)
@@ -111,7 +111,7 @@ def test_cost_intervals_follow_the_measured_ones(seed: int) -> None:
         assert found.high / found.low == pytest.approx(high / low)
 
 
-def test_missing_values_stay_missing() -> None:
+def test_missing_values_give_missing_costs() -> None:
     nothing = Estimate(None, reason="not measured")
     assert cost.sequential(nothing, 1.0) == nothing
     assert cost.saturated(nothing, 1.0) == nothing

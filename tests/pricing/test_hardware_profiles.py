@@ -41,7 +41,7 @@ def test_shipped_profile_names_match_their_hardware() -> None:
         assert name == f"{gpu}cpu{envelope.cpus}-{memory}"
 
 
-def test_unknown_profile_offers_the_nearest() -> None:
+def test_unknown_profile_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(UnknownName, match="did you mean 'cpu1-mem256m'"):
         instances.hardware_profile("cpu1-mem256mb")
 

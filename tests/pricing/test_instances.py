@@ -37,7 +37,7 @@ def test_unknown_instance_facts_are_none(root: Path) -> None:
     assert (tie.physical_cores, tie.current_generation, tie.local_nvme_bytes) == (None, None, None)
 
 
-def test_only_whole_nvidia_gpus_are_gpus_and_all_else_is_an_accelerator(root: Path) -> None:
+def test_only_whole_nvidia_gpus_are_gpus_and_others_are_accelerators(root: Path) -> None:
     found = instances.read_instances("x", root)
     counted = {name: (found[name].gpus, found[name].accelerators) for name in ("inf.one", "radeon.one", "part.gpu")}
     assert counted == {"inf.one": (0, 1), "radeon.one": (0, 1), "part.gpu": (0, 1)}
@@ -78,7 +78,7 @@ def test_a_provider_without_facts_is_named(root: Path) -> None:
         instances.read_instances("nobody", root)
 
 
-def test_facts_are_read_anew_after_a_change_of_the_same_size_and_a_callers_change_stays_its_own(root: Path) -> None:
+def test_facts_are_reread_after_a_same_size_change_and_callers_cannot_change_them(root: Path) -> None:
     instances.read_instances("x", root).clear()
     assert instances.read_instances("x", root)["m1.two"].vcpus == 2
     path = instances.facts_path("x", root)

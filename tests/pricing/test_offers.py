@@ -25,26 +25,26 @@ def cheapest(snapshot: Snapshot, cpus: int, memory_gib: float, gpus: int = 0, **
     return None if found is None else found.instance.instance_type
 
 
-def test_the_cheapest_that_is_large_enough(snapshot: Snapshot) -> None:
+def test_cheapest_type_that_is_large_enough_is_chosen(snapshot: Snapshot) -> None:
     assert cheapest(snapshot, 1, 1) == "small.one"
     assert cheapest(snapshot, 1, 1.5) == "small.one"
     assert cheapest(snapshot, 1, 1.6) == "m1.two"
     assert cheapest(snapshot, 2, 1) == "m1.two"
 
 
-def test_the_hosts_own_need_can_be_kept_free(snapshot: Snapshot) -> None:
+def test_host_reserve_can_be_kept_free(snapshot: Snapshot) -> None:
     assert RESERVE.of(64 * GIB) == 512 * 2**20 + GIB
     assert (RESERVE.left(4 * GIB), RESERVE.left(GIB // 4)) == (4 * GIB - 512 * 2**20 - 64 * 2**20, 0)
     assert cheapest(snapshot, 1, 1, reserve=RESERVE) == "m1.two", "1.5 GiB are not enough for 1 GiB and a host"
     assert cheapest(snapshot, 1, 0.97, reserve=RESERVE) == "small.one"
 
 
-def test_ties_go_to_fewer_cpus_then_to_the_name(snapshot: Snapshot) -> None:
+def test_ties_are_broken_by_fewer_cpus_then_by_name(snapshot: Snapshot) -> None:
     assert cheapest(snapshot, 2, 8) == "a.tie"
     assert cheapest(snapshot, 3, 8) == "c.tie"
 
 
-def test_a_profile_without_gpus_is_never_priced_on_a_type_that_has_some(snapshot: Snapshot) -> None:
+def test_profile_without_gpus_is_never_priced_on_a_gpu_type(snapshot: Snapshot) -> None:
     assert cheapest(snapshot, 4, 16) == "plain.four", "three cheaper types have cards"
     assert cheapest(snapshot, 48, 1) is None, "and if only such types remain, on none"
 
@@ -55,7 +55,7 @@ def test_only_whole_nvidia_gpus_count(snapshot: Snapshot) -> None:
     assert cheapest(snapshot, 1, 1, gpus=5) is None
 
 
-def test_memory_of_each_gpu_can_be_asked_for(tmp_path: Path) -> None:
+def test_memory_of_each_gpu_can_be_required(tmp_path: Path) -> None:
     folder = price_fixtures.write(tmp_path)
     facts = folder / "instances" / "x.csv"
     # The four's cards, in an edition whose memory nobody wrote down.
@@ -74,12 +74,12 @@ def test_memory_of_each_gpu_can_be_asked_for(tmp_path: Path) -> None:
     assert reasons["g.four"] == "the memory of its GPUs is not known"
 
 
-def test_architecture_can_be_asked_for(snapshot: Snapshot) -> None:
+def test_architecture_can_be_required(snapshot: Snapshot) -> None:
     assert cheapest(snapshot, 1, 1, architecture="x86_64") == "m1.two"
     assert cheapest(snapshot, 1, 1, gpus=1, architecture="arm64") is None
 
 
-def test_all_that_fit_cheapest_first_and_why_the_others_do_not(snapshot: Snapshot) -> None:
+def test_offers_are_sorted_by_price_and_others_have_a_reason(snapshot: Snapshot) -> None:
     found = offers.find_offers(Envelope("p", 2, 8 * GIB), snapshot)
     assert [each.instance.instance_type for each in found.fitting] == ["a.tie", "b.tie", "c.tie", "plain.four"]
     assert found.fitting[0].usd_per_hour == 0.06
@@ -98,7 +98,7 @@ def test_all_that_fit_cheapest_first_and_why_the_others_do_not(snapshot: Snapsho
     assert reasons["m1.two"].endswith("beside the host's own 512MiB + 1.56% of its memory")
 
 
-def test_a_successor_has_at_least_the_same_of_everything(snapshot: Snapshot) -> None:
+def test_successor_has_at_least_the_same_resources(snapshot: Snapshot) -> None:
     facts = {instance.instance_type: instance for instance, _ in snapshot.prices}
 
     def successor(name: str) -> str | None:

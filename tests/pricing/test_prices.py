@@ -15,7 +15,7 @@ def root(tmp_path: Path) -> Path:
     return price_fixtures.write(tmp_path)
 
 
-def test_prices_are_read_anew_after_a_change_of_the_same_size_and_a_callers_change_stays_its_own(root: Path) -> None:
+def test_prices_are_reread_after_a_same_size_change_and_callers_cannot_change_them(root: Path) -> None:
     (file,) = prices.snapshot_files(root)
     prices.read_snapshots(file, root).clear()
     assert prices.snapshot(root=root).price_of("m1.two") == 0.05
@@ -30,7 +30,7 @@ def test_prices_are_read_anew_after_a_change_of_the_same_size_and_a_callers_chan
     assert found is not None and found.vcpus == 3
 
 
-def test_the_newest_not_after_the_date(root: Path) -> None:
+def test_snapshot_is_the_newest_up_to_the_date(root: Path) -> None:
     price_fixtures.add_prices(root, "x_here_2023-01-01.csv", {"on-demand": {"m1.two": "0.9"}})
     assert prices.snapshot(root=root).as_of == DAY
     assert prices.snapshot(DAY, root=root).as_of == DAY
@@ -41,11 +41,11 @@ def test_the_newest_not_after_the_date(root: Path) -> None:
         prices.snapshot(datetime.date(2022, 12, 31), root=root)
 
 
-def test_a_snapshot_names_itself(root: Path) -> None:
+def test_snapshot_has_a_name(root: Path) -> None:
     assert str(prices.snapshot(root=root)) == "x here on-demand of 2024-05-01"
 
 
-def test_terms_are_kept_apart(root: Path) -> None:
+def test_each_term_has_its_own_prices(root: Path) -> None:
     terms = {"on-demand": {"m1.two": "0.05"}, "reserved-1y": {"m1.two": "0.03"}}
     price_fixtures.add_prices(root, "x_here_2024-06-01.csv", terms)
     price_fixtures.add_prices(root, "x_here_spot_2024-06-02.csv", {"spot": {"m1.two": "0.01"}})
@@ -79,7 +79,7 @@ def test_a_snapshot_of_another_region_is_chosen_by_name(root: Path) -> None:
         prices.snapshot(root=root, region="ther")
 
 
-def test_a_region_that_two_providers_name_alike(root: Path) -> None:
+def test_region_name_shared_by_two_providers_needs_the_provider(root: Path) -> None:
     facts = (root / "instances" / "x.csv").read_text()
     (root / "instances" / "y.csv").write_text(facts.replace("\nx,", "\ny,"))
     price_fixtures.add_prices(root, "y_here_2024-05-01.csv", {"on-demand": {"m1.two": "0.5"}})
@@ -115,13 +115,13 @@ def test_a_wrong_line_names_file_line_and_fix(root: Path, line: str, message: st
     assert "\n" not in str(caught.value)
 
 
-def test_a_spot_file_holds_spot_alone(root: Path) -> None:
+def test_spot_file_holds_only_spot_prices(root: Path) -> None:
     price_fixtures.add_prices(root, "x_here_spot_2024-06-01.csv", {"on-demand": {"m1.two": "0.01"}})
     with pytest.raises(FileError, match="a _spot_ file has spot prices only"):
         prices.snapshot(root=root, term="spot")
 
 
-def test_prices_that_were_changed_are_refused(root: Path) -> None:
+def test_edited_prices_are_refused(root: Path) -> None:
     path = root / "prices" / "x_here_2024-05-01.csv"
     path.write_text(path.read_text().replace("0.05,", "0.06,"))
     with pytest.raises(FileError, match=r"x_here_2024-05-01\.csv: its checksum is not the one in SHA256SUMS"):

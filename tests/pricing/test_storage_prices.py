@@ -14,7 +14,7 @@ def write(root: Path, *lines: str) -> Path:
     return root
 
 
-def test_the_newest_price_that_is_not_younger_of_the_first_kind_of_volume(tmp_path: Path) -> None:
+def test_storage_price_is_the_newest_up_to_the_date_of_the_first_volume_type(tmp_path: Path) -> None:
     root = write(
         tmp_path,
         "x,here,ssd,0.08,2022-01-01,doc",
@@ -32,7 +32,7 @@ def test_the_newest_price_that_is_not_younger_of_the_first_kind_of_volume(tmp_pa
     assert (usd("there", 2022), usd("nowhere", 2022)) == (0.03, None)
 
 
-def test_without_a_file_no_price_is_known(tmp_path: Path) -> None:
+def test_storage_price_is_unknown_without_a_file(tmp_path: Path) -> None:
     assert prices.read_storage_prices(tmp_path) == ()
 
 

@@ -101,7 +101,7 @@ def test_the_headline_is_one_sentence(made: Comparison, said: str) -> None:
     assert re.fullmatch(said, summary(made, 2)), summary(made, 2)
 
 
-def test_a_cost_that_rests_on_a_latency_that_is_not_shown_says_so() -> None:
+def test_cost_from_a_latency_that_is_not_shown_has_a_note() -> None:
     sway = row("a", latency_mean_s=Estimate(0.02), price=PRICE, usd_per_million=Estimate(0.1))
     other = row("b", latency_mean_s=Estimate(0.0202), price=PRICE, usd_per_million=Estimate(0.101))
     noise = np.where(np.arange(COUNT) % 2, 0.01, -0.0099)
@@ -121,7 +121,7 @@ def test_a_cost_that_rests_on_a_latency_that_is_not_shown_says_so() -> None:
     )
 
 
-def test_published_figures_are_weighed_without_a_test() -> None:
+def test_published_figures_are_compared_without_a_test() -> None:
     a, b = row("a"), row("b", measures={"RR@10": Estimate(0.45)}, latency_mean_s=Estimate(0.05))
     (made,) = comparison.corrected([comparison.compare(a, b, None, None, ("RR@10",))])
     said = "B takes 2.5x, with -5.0 points RR@10, which nothing tests: published, or not measured by query."
@@ -129,7 +129,7 @@ def test_published_figures_are_weighed_without_a_test() -> None:
     assert "randomisation" not in render([made], "md")
 
 
-def test_counting_measures_are_not_given_in_points() -> None:
+def test_counting_measures_are_not_shown_in_percentage_points() -> None:
     a, b = (row(name, measures={"NumRelRet": Estimate(value)}) for name, value in (("a", 1.0), ("b", 3.0)))
     ours = found("a", np.full(COUNT, 1.0), measure="NumRelRet")
     theirs = found("b", np.full(COUNT, 3.0), measure="NumRelRet")
@@ -138,7 +138,7 @@ def test_counting_measures_are_not_given_in_points() -> None:
     assert "+2 a query" in render([made], "md")
 
 
-def test_what_one_interval_claims_is_taken_back_among_many() -> None:
+def test_claim_of_a_single_comparison_is_withdrawn_among_many() -> None:
     """One pair whose p is near 0.02 is claimed alone, and not among seven pairs."""
     values = BASE + 2.3 * 0.2 / COUNT**0.5 + SWAY
     pairs = [(values, f"b{number}") for number in range(7)]
@@ -161,7 +161,7 @@ def test_what_one_interval_claims_is_taken_back_among_many() -> None:
     assert "no difference that holds among all comparisons made" in render([among], "md")
 
 
-def test_so_many_comparisons_that_nothing_can_be_claimed_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_comparisons_for_any_claim_have_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(significance, "MOST_DRAWS", 9999)
     one = comparison.compare(row("a"), row("b", **SLOW), found("a", BASE), found("b", BASE + 0.1, 0.1), ("RR@10",))
     made = comparison.corrected(
@@ -171,7 +171,7 @@ def test_so_many_comparisons_that_nothing_can_be_claimed_are_told(monkeypatch: p
     assert "compare fewer" not in render(made[:10], "md")
 
 
-def test_few_queries_that_differ_tell_no_more_than_their_signs_do() -> None:
+def test_few_differing_queries_bound_p_by_their_signs() -> None:
     """Five of them, all won, are 2 of 2^5, which fewer comparisons do not bring below 0.05."""
     one = pair(BASE)
     few = pair(BASE + np.where(np.arange(COUNT) < 5, 0.3, 0.0))
@@ -183,7 +183,7 @@ def test_few_queries_that_differ_tell_no_more_than_their_signs_do() -> None:
 
 
 @pytest.mark.parametrize(("count", "least"), [(1, None), (2, "0.062"), (40, "1")])
-def test_a_p_is_never_above_1(count: int, least: str | None) -> None:
+def test_p_is_never_above_1(count: int, least: str | None) -> None:
     """Six queries that differ are 2 of 2^6, times the comparisons."""
     six = pair(BASE + np.where(np.arange(COUNT) < 6, 0.3, 0.0))
     each = replace(six, differences=six.differences[1:])
@@ -192,7 +192,7 @@ def test_a_p_is_never_above_1(count: int, least: str | None) -> None:
     assert least is None or f"a corrected p below {least}: compare fewer" in render(made, "md")
 
 
-def test_a_p_is_never_0() -> None:
+def test_p_is_never_0() -> None:
     """All of 16 queries won are 2 of 2^16."""
     made = pair(BASE + np.where(np.arange(COUNT) < 16, 0.3, 0.0))
     rr = made.of("RR@10")
@@ -229,7 +229,7 @@ def test_one_ranking_on_several_profiles_is_tested_once() -> None:
     assert len(comparison.family([made[0], other])) == 4, "another system's ranking is another test, were it the same"
 
 
-def test_texts_of_queries_are_harmless_and_not_too_long() -> None:
+def test_query_texts_are_escaped_and_truncated() -> None:
     texts = {"q000": "a | b <script> \x1b[31m" + "long " * 40, "q001": ""}
     values = BASE.copy()
     values[0] += 0.5

@@ -31,7 +31,7 @@ from tests.support.results_folders import QUERIES, job, put
 SHIPPED = Path(__file__).parents[2] / "results" / "published" / "santhanam2023"
 
 
-def test_the_frame_is_the_csv_with_types(results: Path) -> None:
+def test_frame_equals_the_csv_with_types(results: Path) -> None:
     made = harness.load(results, measures=["RR@10", "P@1"], as_of="2022-12-05")
     text = render(api.table(results, "RR@10 P@1", as_of="2022-12-05"), "csv")
     lines = list(csv.reader(io.StringIO(text)))
@@ -52,7 +52,7 @@ def test_the_frame_is_the_csv_with_types(results: Path) -> None:
     assert str(made.started_at.dt.tz) == "UTC" and made.price_date.dt.year.eq(2022).all()
 
 
-def test_what_is_missing_is_never_0(results: Path) -> None:
+def test_missing_figure_is_never_0(results: Path) -> None:
     made = harness.load(results).set_index(["system", "scenario"])
     failed = made.loc[("greedy", "single_stream")]
     assert failed["outcome"] == "oom"
@@ -62,14 +62,14 @@ def test_what_is_missing_is_never_0(results: Path) -> None:
     assert made.loc[("planted", "offline"), "throughput_qps"] > 0
 
 
-def test_units_prices_and_notes_travel_with_the_frame(results: Path) -> None:
+def test_frame_carries_units_prices_and_notes(results: Path) -> None:
     attrs = harness.load(results, as_of="2022-12-05").attrs
     assert attrs["units"]["latency_mean_ms"] == "ms" and attrs["units"].keys() == attrs["meanings"].keys()
     assert attrs["prices"]["date"] == "2022-12-05" and attrs["prices"]["region"] == "us-east-1"
     assert any(note.startswith("Latency mean") for note in attrs["notes"])
 
 
-def test_rows_are_kept_where_the_command_line_keeps_them(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_are_cached_in_the_folder_of_the_command_line(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = harness.load(results)
     assert list((results.parent / "cache" / "tables").iterdir())
     monkeypatch.setattr(reader, "read_jobs", lambda _: pytest.fail("rows were made again"))
@@ -87,7 +87,7 @@ def test_published_tables_are_rows_too() -> None:
         harness.load_samples(SHIPPED)
 
 
-def test_every_raw_sample_has_its_job_beside_it(results: Path) -> None:
+def test_every_raw_sample_names_its_job(results: Path) -> None:
     made = harness.load_samples(results)
     jobs = reader.read_jobs(results)
     assert len(made) == sum(len(each.samples()) for each in jobs)
@@ -112,12 +112,12 @@ def test_damaged_samples_are_named(results: Path) -> None:
         harness.load_samples(results)
 
 
-def test_a_date_that_is_none_is_told(results: Path) -> None:
+def test_malformed_date_is_refused(results: Path) -> None:
     with pytest.raises(UsageError, match="'soon' is no date; write YYYY-MM-DD"):
         harness.load(results, as_of="soon")
 
 
-def test_importing_the_package_imports_no_pandas() -> None:
+def test_package_import_does_not_import_pandas() -> None:
     said = "import sys, harness; print('pandas' in sys.modules, 'load' in dir(harness)); harness.loaf"
     done = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=False)
     assert done.stdout == "False True\n"
@@ -138,7 +138,7 @@ def test_every_column_is_documented_with_unit_and_meaning(results: Path) -> None
     assert of_all - measured <= known
 
 
-def test_the_csv_has_no_column_that_the_list_has_not(results: Path) -> None:
+def test_every_csv_column_is_in_the_column_list(results: Path) -> None:
     table = row_pricing.price(results_folder.load_rows(results), api.row_pricing.tariff(prices.snapshot()))
     header = render(table, "csv").splitlines()[0].split(",")
     assert header == [each.name for each in columns.table_columns(table)]
@@ -149,7 +149,7 @@ def table(results: Path) -> Table:
     return api.table(results)
 
 
-def test_parquet_is_the_frame_with_units_at_its_columns(table: Table, results: Path) -> None:
+def test_parquet_holds_the_frame_with_units_on_its_columns(table: Table, results: Path) -> None:
     export_parquet(table, Path("out.parquet"))
     pd.testing.assert_frame_equal(pd.read_parquet("out.parquet"), harness.load(results))
     field = pq.read_schema("out.parquet").field("usd_per_million_queries")
@@ -181,7 +181,7 @@ def test_sqlite_has_types_and_documents_itself(table: Table, results: Path) -> N
     connection.close()
 
 
-def test_csv_is_that_of_the_report(table: Table) -> None:
+def test_csv_equals_that_of_the_report(table: Table) -> None:
     export_csv(table, Path("out.csv"))
     assert len(pd.read_csv("out.csv")) == len(table.rows)
 
@@ -199,7 +199,7 @@ def with_stages(row: Row, *names: str) -> Row:
     return dataclasses.replace(row, stages_s={name: Timing(Estimate(0.1), Estimate(0.1)) for name in names})
 
 
-def test_what_a_database_cannot_hold_leaves_none_behind(table: Table) -> None:
+def test_failed_sqlite_export_leaves_no_file(table: Table) -> None:
     twice = dataclasses.replace(table, rows=(with_stages(table.rows[0], "Encode", "encode"),))
     with pytest.raises(StoreError, match="SQLite cannot hold it"):
         export_sqlite(twice, (), Path("out.db"))

@@ -42,7 +42,7 @@ MADE = Distances(
 VALUES = {"near": {"RR@10": 0.7}, "far": {"RR@10": 0.6}, "none": {"RR@10": None}}
 
 
-def test_the_nearest_come_first_with_intervals_and_measures_beside() -> None:
+def test_nearest_systems_come_first_with_intervals_and_measures() -> None:
     text = render([(MADE, VALUES)], "md")
     rows = [line.replace(" ", "") for line in text.splitlines() if line.startswith("|")]
     assert rows[0] == "|system|FD@10|RR@10|"
@@ -58,7 +58,7 @@ def test_the_nearest_come_first_with_intervals_and_measures_beside() -> None:
         assert said in text
 
 
-def test_differences_from_a_system_have_a_column_and_an_interval_of_their_own() -> None:
+def test_differences_from_a_system_have_their_own_column_and_interval() -> None:
     far = replace(distance(0.5), against="near", difference=Estimate(0.3, 0.28, 0.32))
     made = replace(MADE, systems={"far": (far,), "near": (distance(0.2),)})
     text = render([(made, {"far": {}, "near": {}})], "md")
@@ -70,12 +70,12 @@ def test_differences_from_a_system_have_a_column_and_an_interval_of_their_own() 
     assert (row["system"], row["against"], row["difference"], row["difference_high"]) == ("far", "near", "0.3", "0.32")
 
 
-def test_a_tie_of_equal_documents_is_no_order() -> None:
+def test_tie_of_equal_documents_has_no_order() -> None:
     tied = replace(MADE, systems={"far": (distance(0.2 + 1e-12),), "near": (distance(0.2),)})
     assert taus(tied, VALUES) == {"FD@10": {"RR@10": None}}
 
 
-def test_csv_and_json_hold_every_digit_and_nothing_for_what_is_missing() -> None:
+def test_csv_and_json_hold_every_digit_and_leave_missing_values_empty() -> None:
     rows = list(csv.DictReader(io.StringIO(render([(MADE, VALUES)], "csv"))))
     found = {(row["system"], row["measure"]): row for row in rows}
     assert len(rows) == 6 and found["near", "FD@10"]["value"] == "0.2" and found["near", "RR@10"]["value"] == "0.7"

@@ -24,7 +24,7 @@ def exported(results: Path, out: str = "meta", **options: Any) -> dict[str, dict
     return {path.parent.name: yaml.safe_load(path.read_text()) for path in Path(out).rglob("ir-metadata.yml")}
 
 
-def test_each_job_has_a_file_beside_its_run(results: Path) -> None:
+def test_each_job_has_a_metadata_file_beside_its_run(results: Path) -> None:
     found = exported(results)
     folder = job(results)
     made = found[folder.name]
@@ -46,7 +46,7 @@ def test_each_job_has_a_file_beside_its_run(results: Path) -> None:
     assert gzip.decompress(run.read_bytes()) == gzip.decompress((folder / reader.RUN).read_bytes())
 
 
-def test_what_is_not_known_is_left_out(results: Path) -> None:
+def test_unknown_facts_are_left_out(results: Path) -> None:
     found = exported(results)
     failed = found[job(results, "greedy").name]
     assert "research goal" not in failed and failed["harness"]["outcome"] == "oom"
@@ -62,19 +62,19 @@ def holes(value: Any) -> Any:
         yield from holes(each)
 
 
-def test_actors_are_those_that_say_so(results: Path) -> None:
+def test_actor_is_the_one_given(results: Path) -> None:
     found = exported(results, actor=Actor(team="Our team"))
     assert {str(made["actor"]) for made in found.values()} == {"{'team': 'Our team'}"}
 
 
-def test_a_run_that_cannot_be_judged_says_why(results: Path) -> None:
+def test_run_that_cannot_be_evaluated_has_a_reason(results: Path) -> None:
     folder = job(results)
     put(folder / reader.RUN, b"no gzip")
     evaluation = exported(results)[folder.name]["research goal"]["evaluation"]
     assert "values" not in evaluation and "damaged" in evaluation["not computed"]
 
 
-def test_a_strangers_texts_do_nothing(results: Path) -> None:
+def test_untrusted_texts_are_harmless(results: Path) -> None:
     """Neither YAML's own signs nor characters that turn a line around."""
     nasty = "!!python/object/apply:os.system ['x'] & *a : {\u202e"
     folder = job(results)
@@ -92,7 +92,7 @@ def test_a_run_that_is_a_link_is_not_followed(results: Path) -> None:
         exported(results)
 
 
-def test_a_folder_that_holds_something_is_left_alone(results: Path) -> None:
+def test_nonempty_folder_is_left_unchanged(results: Path) -> None:
     Path("meta").mkdir()
     (Path("meta") / "mine").write_text("")
     with pytest.raises(FileError, match="meta: is there already, and nothing is overwritten"):

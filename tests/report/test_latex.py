@@ -92,7 +92,7 @@ def test_every_shape_of_measured_and_published_tables_compiles(table: Table, tmp
 @pytest.mark.parametrize(
     "head", [ARTICLE, r"\documentclass[twocolumn]{article}", ARTICLE + r"\usepackage[T1]{fontenc}\usepackage{lmodern}"]
 )
-def test_hostile_names_compile_and_open_nothing(table: Table, tmp_path: Path, head: str) -> None:
+def test_hostile_names_compile_and_open_no_file(table: Table, tmp_path: Path, head: str) -> None:
     rows = [
         measured(name, "cpu1-mem1", 2.0, dataset=name, suite=name, detail=name, notes=(name,), stand_in=name)
         for name in HOSTILE
@@ -106,7 +106,7 @@ def test_hostile_names_compile_and_open_nothing(table: Table, tmp_path: Path, he
     assert not list(tmp_path.glob("owned*")) and not Path("/tmp/owned").exists()
 
 
-def test_names_stand_first_in_a_row_a_header_a_caption_and_an_item(tmp_path: Path) -> None:
+def test_hostile_names_compile_at_the_start_of_a_row_header_caption_and_item(tmp_path: Path) -> None:
     cells = [(latex.escape(name), latex.escape(name)) for name in HOSTILE]
     grids = [floating(HOSTILE[:6], [False] * 6, [row * 3 for row in cells], cells[0][0], HOSTILE[0])]
     grids += [floating((name, name), (False, True), cells, latex.escape(name), name) for name in HOSTILE]
@@ -151,7 +151,7 @@ def test_latex_escapes_special_characters(text: str, written: str) -> None:
 
 
 @given(st.text())
-def test_what_is_written_is_one_line_of_ascii_with_no_command_of_the_texts_own(text: str) -> None:
+def test_escaped_text_is_one_ascii_line_without_commands_of_its_own(text: str) -> None:
     written = latex.escape(text)
     assert written.isascii() and written.isprintable()
     ours = {
@@ -165,7 +165,7 @@ def _commands(text: str) -> list[str]:
     return re.findall(r"\\(?:[A-Za-z]+|.)", text)
 
 
-def test_no_column_is_lost_and_each_part_of_a_wide_table_names_its_rows() -> None:
+def test_wide_table_keeps_every_column_and_each_part_names_its_rows() -> None:
     headers = tuple(f"column {number}" for number in range(30))
     cells = [tuple(f"cell {row}.{number};" for number in range(30)) for row in range(3)]
     text = floating(headers, [True] * 30, cells, "wide", "tab:wide")
@@ -175,7 +175,7 @@ def test_no_column_is_lost_and_each_part_of_a_wide_table_names_its_rows() -> Non
     assert all(text.count(cell) == (len(parts) if cell.endswith(".0;") else 1) for row in cells for cell in row)
 
 
-def test_no_row_is_lost_of_a_table_that_is_longer_than_a_page(tmp_path: Path) -> None:
+def test_table_longer_than_a_page_keeps_every_row(tmp_path: Path) -> None:
     cells = [(f"system {number}.", f"{number}") for number in range(2000)]
     text = floating(("system", "rank"), (False, True), cells, "long", "tab:long")
     assert re.findall(r"system \d+\.", text) == [name for name, _ in cells]
@@ -183,7 +183,7 @@ def test_no_row_is_lost_of_a_table_that_is_longer_than_a_page(tmp_path: Path) ->
     assert "Float too large" not in log and int(re.findall(r"Output written on paper.pdf \((\d+) pages", log)[0]) > 20
 
 
-def test_a_leaderboard_is_one_table_that_floats(tmp_path: Path) -> None:
+def test_leaderboard_is_one_floating_table(tmp_path: Path) -> None:
     folder = data_root() / "results" / "published" / "santhanam2023"
     rows = row_pricing.price(results_folder.load_rows(folder), row_pricing.tariff(prices.snapshot()))
     board = leaderboard.build(rows, {}, leaderboard.LeaderboardQuery("msmarco", "RR@10"))
@@ -194,7 +194,7 @@ def test_a_leaderboard_is_one_table_that_floats(tmp_path: Path) -> None:
     assert one.startswith("\\begin{table}[htbp]\n\\caption{A caption}\n\\label{tab:one}\n")
 
 
-def test_columns_that_say_nothing_are_named_below(table: Table) -> None:
+def test_empty_columns_are_named_below(table: Table) -> None:
     text = report.render(table, "latex")
     assert re.search(r"Empty in every row: p99, ms \[\d+\]\.", text) and "p99, ms &" not in text
     assert r"\item[{[1]}] " in text
@@ -203,6 +203,6 @@ def test_columns_that_say_nothing_are_named_below(table: Table) -> None:
     assert "& outcome" in text
 
 
-def test_the_same_table_gives_the_same_bytes_and_none_is_said(table: Table) -> None:
+def test_table_gives_identical_bytes_and_an_empty_one_a_note(table: Table) -> None:
     assert report.render(table, "latex") == report.render(replace(table), "latex")
     assert "No stored results." in report.render(replace(table, rows=()), "latex")

@@ -51,7 +51,7 @@ def test_report_renders_the_golden_files(table: Table, golden: Path, format: str
     assert report.render(table, format, width=width).encode() == (golden / name).read_bytes()
 
 
-def test_environment_plays_no_part(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_report_does_not_depend_on_the_environment(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     before = {format: report.render(table, format) for format in report.FORMATS}
     for name, value in {"COLUMNS": "33", "NO_COLOR": "1", "FORCE_COLOR": "1", "TERM": "dumb", "LC_ALL": "C"}.items():
         monkeypatch.setenv(name, value)
@@ -63,7 +63,7 @@ def test_report_refuses_an_unknown_format(table: Table) -> None:
         report.render(table, "mdd")
 
 
-def test_columns_stand_in_their_order(table: Table) -> None:
+def test_columns_have_their_order(table: Table) -> None:
     assert list(main_table.table_section(table, untrusted.one_line).grids[0].headers) == COLUMNS
     header = report.render(table, "csv").partition("\n")[0].split(",")
     visible = ["system", "hardware_profile", "instance_type", "RR@10", "Success@10", "nDCG@10", "latency_mean_ms"]
@@ -81,7 +81,7 @@ def test_columns_stand_in_their_order(table: Table) -> None:
     assert [name for name in header if name in visible] == visible
 
 
-def test_gpu_memory_has_a_column_only_where_there_is_a_gpu(table: Table) -> None:
+def test_gpu_memory_has_a_column_only_with_a_gpu(table: Table) -> None:
     assert not any("GPU" in header for header in main_table.table_section(table, str).grids[0].headers)
     with_gpu = dataclasses.replace(table.rows[2], gpus=1, peak_gpu_bytes=3 << 30)
     unread = dataclasses.replace(table.rows[3], gpus=1)
@@ -94,7 +94,7 @@ def test_gpu_memory_has_a_column_only_where_there_is_a_gpu(table: Table) -> None
     assert third == "—"
 
 
-def test_validity_stands_in_every_table(table: Table) -> None:
+def test_every_table_shows_validity(table: Table) -> None:
     section = main_table.table_section(table, untrusted.one_line)
     sheet = section.grids[0]
     shown = [dict(zip(sheet.headers, row, strict=True))["validity"].partition(" ")[0] for row in sheet.cells]
@@ -103,7 +103,7 @@ def test_validity_stands_in_every_table(table: Table) -> None:
     assert section.footnotes[int(mark.strip("[]")) - 1].startswith("the slowest trial's mean is 1.49")
 
 
-def test_people_see_one_interval_of_a_latency(table: Table) -> None:
+def test_readable_formats_show_one_interval_of_a_latency(table: Table) -> None:
     section = main_table.table_section(table, untrusted.one_line)
     sheet = section.grids[0]
     row = dict(zip(sheet.headers, sheet.cells[2], strict=True))
@@ -111,7 +111,7 @@ def test_people_see_one_interval_of_a_latency(table: Table) -> None:
     assert not any("these" in header for header in sheet.headers)
 
 
-def test_a_row_of_the_papers_warm_up_says_so_in_its_cell(table: Table) -> None:
+def test_row_of_the_papers_warm_up_is_marked_in_its_cell(table: Table) -> None:
     rows = (*table.rows[:2], dataclasses.replace(table.rows[2], one_pass_warmup=10), *table.rows[3:])
     section = main_table.table_section(dataclasses.replace(table, rows=rows), untrusted.one_line)
     sheet = section.grids[0]
@@ -120,7 +120,7 @@ def test_a_row_of_the_papers_warm_up_says_so_in_its_cell(table: Table) -> None:
     assert not any("warm-up" in cell for cell in (*cells[:2], *cells[3:]))
 
 
-def test_rows_of_one_process_say_so(table: Table) -> None:
+def test_rows_of_one_process_are_marked(table: Table) -> None:
     said = "one process: the intervals do not know how processes differ"
     several = main_table.table_section(table, str)
     assert not any(said in each for each in (*several.notes, *several.footnotes))
@@ -129,7 +129,7 @@ def test_rows_of_one_process_say_so(table: Table) -> None:
     assert any(said in each for each in (*section.notes, *section.footnotes))
 
 
-def test_throughput_has_a_column_only_where_a_scenario_has_one(table: Table) -> None:
+def test_throughput_has_a_column_only_if_a_scenario_measures_it(table: Table) -> None:
     assert not any("throughput" in header for header in main_table.table_section(table, str).grids[0].headers)
     batches = Estimate(812.25, 800.0, 825.0, reason="interval for these queries, over 5 jobs")
     offline = dataclasses.replace(table.rows[2], scenario="offline", throughput_qps=batches)
@@ -143,7 +143,7 @@ def test_throughput_has_a_column_only_where_a_scenario_has_one(table: Table) -> 
     assert {"interval for these queries, over 5 jobs", "no rate", "in 1 of 5 jobs no rate"} <= set(section.footnotes)
 
 
-def test_each_cost_has_a_named_column_and_the_saturated_one_only_where_a_scenario_has_it(table: Table) -> None:
+def test_each_cost_has_a_column_and_saturated_cost_only_if_a_scenario_measures_it(table: Table) -> None:
     offline = dataclasses.replace(
         table.rows[2],
         scenario="offline",
@@ -162,7 +162,7 @@ def test_each_cost_has_a_named_column_and_the_saturated_one_only_where_a_scenari
     assert {"no latency target", "batches price no query", "measure scenario server"} <= set(section.footnotes)
 
 
-def test_each_index_stands_once_below_the_rows(table: Table) -> None:
+def test_each_index_is_listed_once_below_the_rows(table: Table) -> None:
     below = main_table.table_section(table, str).grids[1]
     assert [row[:2] for row in below.cells] == [("bm25", "scifact"), ("minilm †", "scifact")]
     row = dict(zip(below.headers, below.cells[0], strict=True))
@@ -173,7 +173,7 @@ def test_each_index_stands_once_below_the_rows(table: Table) -> None:
     assert len(main_table.table_section(dataclasses.replace(table, rows=bare), str).grids) == 1
 
 
-def test_csv_names_both_statements_bounds_spread_and_stages(table: Table) -> None:
+def test_csv_has_both_intervals_bounds_spread_and_stages(table: Table) -> None:
     line = list(csv.DictReader(io.StringIO(report.render(table, "csv"))))[4]
     assert float(line["latency_mean_ms_these_queries_low"]) == pytest.approx(0.0456 * 0.99)
     assert float(line["latency_mean_ms_like_queries_high"]) == pytest.approx(0.0456 * 1.03)
@@ -186,7 +186,7 @@ def test_csv_names_both_statements_bounds_spread_and_stages(table: Table) -> Non
     assert (line["jobs"], line["service_mean_ms"], float(line["peak_mapped_mib"])) == ("5", "", 70.0)
 
 
-def test_markdown_lets_no_stranger_out_of_a_cell(table: Table) -> None:
+def test_markdown_keeps_untrusted_text_within_its_cell(table: Table) -> None:
     lines = report.render(table, "md").splitlines()
     grid = [line for line in lines if line.startswith("|")]
     assert len(grid) == len(table.rows) + 2 + 4, "the rows, and below them the two indexes"
@@ -215,7 +215,7 @@ def test_markdown_escapes_special_characters(raw: str, safe: str) -> None:
     assert writers.markdown_escape(raw) == safe
 
 
-def test_long_texts_are_cut_visibly() -> None:
+def test_long_texts_are_truncated_with_a_mark() -> None:
     assert untrusted.one_line("x" * 500, untrusted.MAX_TEXT) == "x" * 500
     assert untrusted.one_line("x" * 501, untrusted.MAX_TEXT) == "x" * 499 + "…"
 
@@ -240,7 +240,7 @@ def test_numbers_have_three_digits(value: float, written: str) -> None:
 
 
 @pytest.mark.parametrize("width", [1, 60, 80, 120, 200, 400])
-def test_terminal_keeps_to_its_width_and_loses_no_cell(table: Table, width: int) -> None:
+def test_terminal_table_fits_the_width_with_every_cell(table: Table, width: int) -> None:
     sane = dataclasses.replace(table, rows=tuple(row for row in table.rows if row.system in ("bm25", "minilm")))
     shown = report.render(sane, "terminal", width=width)
     assert all(len(line) <= max(width, 40) for line in shown.splitlines())
@@ -262,7 +262,7 @@ def test_missing_figures_are_marked_with_their_reason(table: Table) -> None:
     assert all(failed[name] == "—" for name in (*COLUMNS[3:-2], "validity"))
 
 
-def test_a_stand_in_is_marked_wherever_its_system_is_named(table: Table) -> None:
+def test_stand_in_is_marked_at_every_mention_of_its_system(table: Table) -> None:
     for escape in (untrusted.one_line, writers.markdown_escape):
         section = main_table.table_section(table, escape)
         shown = [row[0] for grid in section.grids for row in grid.cells]
@@ -278,7 +278,7 @@ def test_a_stand_in_is_marked_wherever_its_system_is_named(table: Table) -> None
     assert json.loads(report.render(table, "json"))["rows"][0]["stand_in"].startswith("MiniLM | of two layers")
 
 
-def test_no_mark_where_nothing_stands_in(table: Table) -> None:
+def test_tables_without_a_stand_in_have_no_mark(table: Table) -> None:
     plain = dataclasses.replace(table, rows=tuple(dataclasses.replace(row, stand_in=None) for row in table.rows))
     assert not any("†" in report.render(plain, format) for format in report.FORMATS)
 
@@ -322,7 +322,7 @@ def test_several_datasets_have_a_column(table: Table) -> None:
     assert sheet.keys == 3
 
 
-def test_machines_that_differ_are_told_at_their_rows(table: Table) -> None:
+def test_differing_machines_have_a_footnote_at_their_rows(table: Table) -> None:
     other = dataclasses.replace(table.rows[4].machine, cpu_model="Other CPU")
     rows = (table.rows[2], dataclasses.replace(table.rows[4], machine=other))
     section = main_table.table_section(dataclasses.replace(table, rows=rows), untrusted.one_line)
@@ -331,14 +331,14 @@ def test_machines_that_differ_are_told_at_their_rows(table: Table) -> None:
     assert [note.split(" (")[0] for note in told] == ["Measured on: AMD EPYC 9B14", "Measured on: Other CPU"]
 
 
-def test_report_says_that_nothing_is_stored(empty: Table) -> None:
+def test_report_of_empty_results_says_that_nothing_is_stored(empty: Table) -> None:
     assert report.render(empty, "md") == "No stored results.\n"
     assert report.render(empty, "terminal") == "No stored results.\n"
     assert json.loads(report.render(empty, "json"))["rows"] == []
     assert report.render(empty, "csv").count("\n") == 1
 
 
-def test_the_writers_load_nothing_heavy() -> None:
+def test_writers_import_no_heavy_package() -> None:
     code = "import sys, harness.report; print([m for m in ('scipy', 'pyarrow', 'pandas') if m in sys.modules])"
     root = Path(__file__).parents[2]
     done = subprocess.run(
@@ -352,7 +352,7 @@ def test_the_writers_load_nothing_heavy() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_a_changed_checkout_is_said(table: Table) -> None:
+def test_report_marks_a_changed_checkout(table: Table) -> None:
     first = table.rows[2]
     changed = dataclasses.replace(
         first, machine=dataclasses.replace(first.machine, harness_commit="0123456789abcdef-dirty")

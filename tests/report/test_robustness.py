@@ -62,12 +62,12 @@ def test_robustness_is_written_as_markdown() -> None:
     )
 
 
-def test_what_hardly_flips_is_less_than_one_in_a_hundred() -> None:
+def test_rare_flips_are_shown_as_less_than_1_percent() -> None:
     rare = replace(QUERIES, flips=((None, 0.004, 0.0), (0.004, None, None), (0.0, None, None)))
     assert r"| best\* and two: <1 % |" in render([replace(FOUND, conditions=(rare,))], "md")
 
 
-def test_a_matrix_of_many_systems_is_no_table() -> None:
+def test_matrix_of_many_systems_is_not_a_table() -> None:
     many = 16
     flips = tuple(tuple(None if one == two else 0.0 for two in range(many)) for one in range(many))
     standings = tuple(RankedSystem(f"s{each}", 1 - each / 100, each + 1, None, None, None) for each in range(many))
@@ -111,12 +111,12 @@ def test_robustness_is_written_as_json() -> None:
 @pytest.mark.parametrize(
     ("share", "said"), [(0, "0"), (0.005, "<1"), (0.0099, "<1"), (0.01, "1"), (0.5, "50"), (0.991, ">99"), (1, "100")]
 )
-def test_seldom_is_not_never(share: float, said: str) -> None:
+def test_rare_share_is_not_rounded_to_never(share: float, said: str) -> None:
     assert percent(share) == said
 
 
-def test_so_many_draws_are_known_so_well() -> None:
-    """Of coins tossed so often 95 in 100 lie within the error, and not many more; one draw has no chance in it."""
+def test_share_error_follows_from_the_number_of_draws() -> None:
+    """Check with coin tosses that about 95 in 100 shares lie within the error."""
     shares = np.random.default_rng(1).binomial(100, 0.5, 20_000) / 100
     error = share_error(100)
     assert error is not None and 0.94 < np.mean(np.abs(shares - 0.5) <= error) < 0.97

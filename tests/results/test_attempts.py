@@ -1,4 +1,4 @@
-"""Which of a cell's stored jobs is shown, and what is said of those that are not."""
+"""The stored job of a cell that is shown, and the notes about the others."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from harness.results import attempts
 from tests.support import sample_records
 
 
-def test_a_single_attempt_is_shown_without_a_word() -> None:
+def test_single_attempt_is_shown_without_a_note() -> None:
     only = sample_records.job(0, Outcome.OOM)
     assert attempts.choose([only]) == ((only,), ())
 
 
-def test_order_plays_no_part() -> None:
+def test_input_order_does_not_matter() -> None:
     tries = [
         sample_records.job(0),
         sample_records.job(1, Outcome.CRASH, repetition=1),
@@ -30,7 +30,7 @@ def test_order_plays_no_part() -> None:
     assert chosen == {tries[3].result.key}
 
 
-def test_of_one_spec_the_newest_ok_is_shown_and_newer_failures_are_told() -> None:
+def test_newest_ok_of_a_spec_is_shown_and_newer_failures_are_noted() -> None:
     first, good, bad = (
         sample_records.job(0),
         sample_records.job(1, repetition=1),
@@ -44,12 +44,12 @@ def test_of_one_spec_the_newest_ok_is_shown_and_newer_failures_are_told() -> Non
     )
 
 
-def test_without_an_ok_the_newest_failure_is_shown() -> None:
+def test_newest_failure_is_shown_without_an_ok() -> None:
     crash, oom = sample_records.job(0, Outcome.CRASH), sample_records.job(1, Outcome.OOM, repetition=1)
     assert attempts.choose([crash, oom]) == ((oom,), ())
 
 
-def test_of_one_spec_the_last_repetition_is_the_newest_whatever_the_clock_said() -> None:
+def test_last_repetition_of_a_spec_is_the_newest_at_any_clock() -> None:
     before, after = sample_records.job(3, Outcome.CRASH), sample_records.job(1, Outcome.OOM, repetition=1)
     shown, _ = attempts.choose([before, after])
     assert shown == (after,)
@@ -62,14 +62,14 @@ def test_the_newest_attempt_decides_the_spec() -> None:
     assert notes == ("2 results of other specs (protocol) are stored beside; not pooled",)
 
 
-def test_an_old_images_ok_does_not_hide_a_new_images_crash() -> None:
+def test_crash_of_a_new_image_is_shown_despite_an_old_images_ok() -> None:
     old, crash = sample_records.job(0), sample_records.job(1, Outcome.CRASH, image_digest="sha256:2", index_key="j")
     (shown,), notes = attempts.choose([old, crash])
     assert shown is crash
     assert notes == ("1 result of another spec (image, index) is stored beside; not pooled",)
 
 
-def test_a_spec_that_came_back_is_shown_again_once_it_was_measured_again() -> None:
+def test_restored_spec_is_shown_after_a_new_measurement() -> None:
     first, between, again = (
         sample_records.job(0),
         sample_records.job(1, trials=2),
@@ -81,7 +81,7 @@ def test_a_spec_that_came_back_is_shown_again_once_it_was_measured_again() -> No
     assert notes[1] == "1 result of another spec (protocol) is stored beside; not pooled"
 
 
-def test_keys_choose_whatever_the_times_are() -> None:
+def test_keys_choose_attempts_at_any_time() -> None:
     five, two = sample_records.job(0), sample_records.job(1, trials=2)
     assert attempts.choose([five, two])[0] == (two,)
     (shown,), notes = attempts.choose([five, two], {five.result.key, "of another cell"})
@@ -90,19 +90,19 @@ def test_keys_choose_whatever_the_times_are() -> None:
 
 
 @pytest.mark.parametrize("keys", [None, (), ("of another cell",)])
-def test_without_a_key_of_theirs_attempts_are_chosen_by_time(keys: tuple[str, ...] | None) -> None:
+def test_attempts_without_a_matching_key_are_chosen_by_time(keys: tuple[str, ...] | None) -> None:
     five, two = sample_records.job(0), sample_records.job(1, trials=2)
     assert attempts.choose([five, two], keys)[0] == (two,)
 
 
-def test_a_failure_that_is_asked_for_is_shown_and_what_came_later_is_told() -> None:
+def test_requested_failure_is_shown_and_later_attempts_are_noted() -> None:
     oom, good = sample_records.job(0, Outcome.OOM), sample_records.job(1, repetition=1)
     (shown,), notes = attempts.choose([oom, good], [oom.result.key])
     assert shown is oom
     assert notes == ("newer attempt ended ok on 2026-11-20T10:01:00+00:00; the last oom is shown",)
 
 
-def test_a_failure_that_is_asked_for_tells_of_the_ok_before_it() -> None:
+def test_requested_failure_notes_the_earlier_ok() -> None:
     good, crash = sample_records.job(0), sample_records.job(1, Outcome.CRASH, repetition=1)
     assert attempts.choose([good, crash], [crash.result.key]) == (
         (crash,),
@@ -110,7 +110,7 @@ def test_a_failure_that_is_asked_for_tells_of_the_ok_before_it() -> None:
     )
 
 
-def test_of_two_that_are_asked_for_the_newer_is_shown() -> None:
+def test_newer_of_two_requested_attempts_is_shown() -> None:
     first, second, third = (
         sample_records.job(0),
         sample_records.job(1, repetition=1),
@@ -131,12 +131,12 @@ def test_of_two_that_are_asked_for_the_newer_is_shown() -> None:
         ({"qrels_sha256": "other"}, "judgements"),
     ],
 )
-def test_the_footnote_says_in_what_other_specs_differ(changed: dict[str, Any], words: str) -> None:
+def test_footnote_names_the_differences_of_other_specs(changed: dict[str, Any], words: str) -> None:
     _, notes = attempts.choose([sample_records.job(0, **changed), sample_records.job(1)])
     assert notes == (f"1 result of another spec ({words}) is stored beside; not pooled",)
 
 
-def test_a_time_that_cannot_be_read_is_named() -> None:
+def test_malformed_time_is_named() -> None:
     broken = replace(sample_records.job(0), result=replace(sample_records.job(0).result, started_at="yesterday"))
     with pytest.raises(FileError, match=r"/results/job: started_at 'yesterday' is no ISO time; mend result\.json"):
         attempts.choose([broken, sample_records.job(1)])
@@ -151,7 +151,7 @@ def test_each_job_of_a_cell_is_shown_in_its_order() -> None:
     assert attempts.choose(reversed(jobs)) == (tuple(jobs), ())
 
 
-def test_each_job_number_has_attempts_of_its_own() -> None:
+def test_each_job_number_has_its_own_attempts() -> None:
     jobs = five()
     crash = sample_records.job(7, Outcome.CRASH, detail="raised", job=2, jobs=5, trials=1, repetition=1)
     better = sample_records.job(8, job=4, jobs=5, trials=1, repetition=1)
@@ -163,7 +163,7 @@ def test_each_job_number_has_attempts_of_its_own() -> None:
     )
 
 
-def test_keys_choose_among_the_attempts_at_each_job() -> None:
+def test_keys_choose_among_the_attempts_of_each_job() -> None:
     old = five()
     new = [sample_records.job(10 + number, job=number, jobs=5, trials=1, repetition=1) for number in range(5)]
     assert attempts.choose([*old, *new])[0] == tuple(new)
@@ -173,7 +173,7 @@ def test_keys_choose_among_the_attempts_at_each_job() -> None:
     assert notes == ("10 ok results for 5 of 5 trials: one of each is shown",)
 
 
-def test_another_protocol_is_another_spec_whatever_its_job_number() -> None:
+def test_another_protocol_is_another_spec_at_any_job_number() -> None:
     once = sample_records.job(30, jobs=1)
     shown, notes = attempts.choose([*five(), once])
     assert shown == (once,)

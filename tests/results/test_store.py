@@ -60,7 +60,7 @@ def put(store: Store, made: Result) -> Path:
     return store.put(made, TABLE, b"q0 Q0 d0 1 2.0 bm25\n", b"log\n").folder
 
 
-def test_a_job_comes_back_as_it_was_stored(tmp_path: Path, store: Store) -> None:
+def test_job_reads_back_as_stored(tmp_path: Path, store: Store) -> None:
     with store.held():
         folder = put(store, result())
     assert folder == tmp_path / "demo" / "bm25" / "tiny" / "single_stream" / "cpu1-mem1" / job_key(GOLDEN_SPEC)
@@ -82,7 +82,7 @@ def test_a_job_that_finished_no_query_has_a_table_without_rows(tmp_path: Path, s
     assert job.run_path is None
 
 
-def test_nothing_is_ever_overwritten(tmp_path: Path, store: Store) -> None:
+def test_stored_results_are_never_overwritten(tmp_path: Path, store: Store) -> None:
     with store.held():
         folder = put(store, result())
         before = (folder / RESULT).read_bytes()
@@ -93,7 +93,7 @@ def test_nothing_is_ever_overwritten(tmp_path: Path, store: Store) -> None:
     assert len(read_jobs(tmp_path)) == 2
 
 
-def test_a_run_lists_the_job_that_a_killed_one_had_stored(tmp_path: Path, store: Store) -> None:
+def test_manifest_lists_the_job_stored_by_a_killed_run(tmp_path: Path, store: Store) -> None:
     with store.held():
         folders = [put(store, result(repetition)) for repetition in range(3)]
     manifest = tmp_path / "demo" / seals.MANIFEST
@@ -121,13 +121,13 @@ def test_a_damaged_manifest_stops_a_run_in_one_line(tmp_path: Path, store: Store
         pass
 
 
-def test_a_sample_that_nobody_would_read_again_is_not_stored(store: Store) -> None:
+def test_sample_that_would_not_read_back_is_not_stored(store: Store) -> None:
     with store.held(), pytest.raises(StoreError, match=r"33 MiB, at most 32 are read; lower protocol.sample"):
         store.keep_inputs(b"", "q", {"s": "x" * (MOST_SAMPLE_BYTES + 1)})
 
 
 @pytest.mark.parametrize("left", [0, 90, 150])
-def test_a_manifest_that_a_full_disk_cut_is_made_whole(tmp_path: Path, store: Store, left: int) -> None:
+def test_manifest_truncated_by_a_full_disk_is_rebuilt(tmp_path: Path, store: Store, left: int) -> None:
     """Empty, its only line cut, and its second."""
     with store.held():
         put(store, result())
@@ -142,7 +142,7 @@ def test_a_manifest_that_a_full_disk_cut_is_made_whole(tmp_path: Path, store: St
     assert "another" in (seals.read(tmp_path / "demo") or {})
 
 
-def test_a_job_is_whole_or_absent(tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_job_is_stored_completely_or_not_at_all(tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     def die(source: Path, target: Path) -> None:
         assert (source / RESULT).exists() and not target.exists()
         raise KeyboardInterrupt
@@ -153,7 +153,7 @@ def test_a_job_is_whole_or_absent(tmp_path: Path, store: Store, monkeypatch: pyt
     assert read_jobs(tmp_path) == ()
 
 
-def test_what_a_dead_run_left_in_the_making_is_no_result_and_goes(tmp_path: Path, store: Store) -> None:
+def test_partial_job_of_a_dead_run_is_ignored_and_removed(tmp_path: Path, store: Store) -> None:
     left = store.staging / "put-x"
     left.mkdir(parents=True)
     (left / RESULT).write_text(to_json(result()))
@@ -178,19 +178,19 @@ def test_a_second_run_is_refused_in_one_line(tmp_path: Path, store: Store) -> No
         pass
 
 
-def test_a_folder_that_cannot_be_written_is_said_at_once(tmp_path: Path) -> None:
+def test_unwritable_folder_is_reported_at_once(tmp_path: Path) -> None:
     (tmp_path / "demo").write_text("a file")
     with pytest.raises(StoreError, match=r"demo: cannot be written: .*; choose"), Store(tmp_path, "demo").held():
         pass
 
 
-def test_a_read_only_folder_is_said_at_once() -> None:
+def test_read_only_folder_is_reported_at_once() -> None:
     there = Store(Path("/sys"), "demo")  # not even root may
     with pytest.raises(StoreError, match=r"/sys/demo: cannot be written: .*; choose"), there.held():
         pass
 
 
-def test_a_full_disk_is_one_line_and_leaves_nothing(
+def test_full_disk_is_one_line_and_leaves_no_file(
     tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(path: Path, content: bytes) -> int:
@@ -234,12 +234,12 @@ def test_a_wrong_value_in_a_result_is_named(tmp_path: Path) -> None:
         read_result(tmp_path / RESULT)
 
 
-def test_a_place_without_results_says_what_to_do(tmp_path: Path) -> None:
+def test_folder_without_results_names_the_next_command(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="no results here; run a suite first"):
         read_jobs(tmp_path / "none")
 
 
-def test_what_judges_the_runs_is_kept_beside_them_once(tmp_path: Path, store: Store) -> None:
+def test_judgements_and_sample_are_stored_once_beside_the_runs(tmp_path: Path, store: Store) -> None:
     with store.held():
         store.keep_inputs(b"q0 0 d0 1\n", "a" * 64, {"b" * 64: '[{"query_id": "q0", "text": "x"}]'})
         store.keep_inputs(b"other", "a" * 64, {"b" * 64: "other"})
@@ -252,7 +252,7 @@ def test_what_judges_the_runs_is_kept_beside_them_once(tmp_path: Path, store: St
         job.sample_ids()
 
 
-def test_scratch_is_empty_each_time_and_gone_at_the_end(store: Store) -> None:
+def test_scratch_folder_starts_empty_and_is_removed(store: Store) -> None:
     with store.held():
         with store.scratch("x") as folder:
             (folder / "out").mkdir()
@@ -323,7 +323,7 @@ FULL = result(
 )
 
 
-def test_golden_result_of_version_1_is_read_by_every_later_version() -> None:
+def test_golden_result_of_version_1_is_readable() -> None:
     """Never change the file: it stands for all results ever stored.  Convert an older version when reading."""
     assert read_result(GOLDEN) == FULL
 
@@ -350,7 +350,7 @@ def test_no_field_is_left_out_of_the_golden_result() -> None:
 
 
 @pytest.mark.parametrize("made", [FULL, result()])
-def test_what_is_stored_follows_the_published_schema(tmp_path: Path, store: Store, made: Result) -> None:
+def test_stored_records_follow_the_published_schema(tmp_path: Path, store: Store, made: Result) -> None:
     schema = json.loads(SCHEMA.read_text())
     with store.held():
         stored = json.loads((put(store, replace(made, key="k")) / RESULT).read_text())
@@ -360,7 +360,9 @@ def test_what_is_stored_follows_the_published_schema(tmp_path: Path, store: Stor
         jsonschema.validate({**stored, "outcome": "blank"}, schema)
 
 
-def test_a_file_system_without_locks_is_not_another_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_system_without_locks_is_not_reported_as_another_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fails(*_: object) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 

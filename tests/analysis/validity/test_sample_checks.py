@@ -82,7 +82,7 @@ def test_a_clean_run_with_a_very_heavy_tail_raises_no_alarm() -> None:
     assert alarms == [set()] * 30
 
 
-def test_changing_machine_speed_is_no_cold_start() -> None:
+def test_changing_machine_speed_is_not_reported_as_a_cold_start() -> None:
     # Each trial is 10 % slower or faster throughout, at random; that is neither a slope nor, yet, a drift.
     for seed in range(20):
         moods = np.random.default_rng(1000 + seed).uniform(0.95, 1.05, 5)
@@ -120,7 +120,7 @@ def test_start_slower_by_microseconds_is_ignored() -> None:
 
 
 @pytest.mark.parametrize(("jobs", "trials"), [(5, 1), (1, 5)])
-def test_drift_between_trials_is_found(jobs: int, trials: int) -> None:
+def test_drift_between_trials_is_detected(jobs: int, trials: int) -> None:
     growing = np.array([1.0, 1.1, 1.2, 1.3, 1.4])
     facts = sample_checks.inspect(simulated(3, jobs=jobs, trials=trials, by_trial=growing, stalls=0), {})
     assert facts.drift is not None
@@ -134,7 +134,7 @@ def test_drift_below_the_limit_is_steady() -> None:
     assert sample_checks.inspect(simulated(3, by_trial=spread, stalls=0), {}).drift is None
 
 
-def test_a_single_stall_is_no_drift() -> None:
+def test_single_stall_is_not_reported_as_drift() -> None:
     latency = np.full((5, 200), 0.001)
     latency[2, 7] = 1.0  # the trial's mean is six times the others'
     assert (
@@ -156,14 +156,14 @@ def test_slowest_first_trial_is_reported_as_cold() -> None:
 
 
 @pytest.mark.parametrize(("jobs", "trials"), [(5, 1), (1, 3)])
-def test_a_result_cache_is_found(jobs: int, trials: int) -> None:
+def test_result_cache_is_detected(jobs: int, trials: int) -> None:
     repeat = sample_checks.inspect(simulated(5, jobs=jobs, trials=trials, cache=0.02), {}).repeat
     assert repeat is not None
     assert repeat.ratio == pytest.approx(0.02, rel=1e-3)
     assert 5 * jobs <= repeat.queries <= 20 * jobs
 
 
-def test_a_cold_start_is_no_result_cache() -> None:
+def test_cold_start_is_not_reported_as_a_result_cache() -> None:
     slope = np.exp(np.log(10) * (1 - np.arange(120) / 120))
     for seed in range(10):
         latency = 0.002 * np.random.default_rng(seed).lognormal(0.0, 0.3, 200)
@@ -198,14 +198,16 @@ def test_cache_that_halves_the_latency_is_detected(jobs: int) -> None:
     ("median_s", "cache", "scatter"),
     [(20e-6, 0.1, 0.1), (150e-6, 0.6, 0.1), (0.005, 0.8, 0.2), (0.005, 1.0, 0.5), (0.3e-3, 0.75, 0.2)],
 )
-def test_warm_processor_caches_are_no_result_cache(median_s: float, cache: float, scatter: float) -> None:
+def test_warm_processor_caches_are_not_reported_as_a_result_cache(
+    median_s: float, cache: float, scatter: float
+) -> None:
     """Microseconds saved say nothing, nor do a few tenths of a query; scatter is a busy machine's."""
     for seed in range(50):
         timings = simulated(seed, median_s=median_s, spread=0.2, stalls=0, cache=cache, cache_noise=scatter)
         assert sample_checks.inspect(timings, {}).repeat is None
 
 
-def test_a_slow_moment_of_the_machine_is_no_result_cache() -> None:
+def test_slow_moment_of_the_machine_is_not_reported_as_a_result_cache() -> None:
     """Three of five queries were disturbed in the first trial; the repeats came when all was quiet."""
     latency = 0.005 * np.resize([8.0, 8.0, 8.0, 1.0, 1.0], 200)
     table = sample_records.samples(latency[None, :], repeats=[(query, 0.005) for query in range(0, 200, 9)])
@@ -269,7 +271,7 @@ def test_lognormal_latencies_have_no_few_slow_samples(sigma: float, within: floa
         assert sample_checks.carried(one) is None and sample_checks.tail(one) is None
 
 
-def test_slow_queries_are_a_tail_and_no_slow_samples() -> None:
+def test_slow_queries_are_reported_as_a_tail_and_not_as_slow_samples() -> None:
     rng = np.random.default_rng(1)
     level = 1e-3 * rng.lognormal(0, 0.3, 300)
     level[rng.choice(300, 15, replace=False)] *= 40
@@ -284,7 +286,7 @@ def test_slow_queries_are_a_tail_and_no_slow_samples() -> None:
     assert once is not None and once.trials == 1
 
 
-def test_slow_trial_is_drift_and_not_few_slow_samples() -> None:
+def test_slow_trial_is_reported_as_drift_and_not_as_slow_samples() -> None:
     facts = sample_checks.inspect(simulated(3, by_trial=np.array([1.0, 1.0, 3.0, 1.0, 1.0]), stalls=0), {})
     assert facts.drift is not None and facts.carried is None
 

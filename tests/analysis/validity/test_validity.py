@@ -242,6 +242,6 @@ def test_changed_protocol_is_a_remark(changes: dict[str, int], said: str) -> Non
     assert assess(replace(changed, outcome=Outcome.OOM)).reasons == ()
 
 
-def test_options_outside_a_protocol_are_no_change() -> None:
+def test_options_outside_a_protocol_are_not_a_change() -> None:
     assert assess(result(sample_size=50)).reasons == ()
     assert assess(result(protocol="mine", trials=1)).reasons == ()

@@ -33,7 +33,7 @@ class Job:
 
 @pytest.fixture
 def seen() -> Callable[..., CaseReport]:
-    """What a report says: a clean, ok row with these keys, and these samples."""
+    """Build a report with a clean, ok row of these keys, and these samples."""
 
     def make(latency_s: Sequence[float] = (), injected_s: Sequence[float] = (), **keys: Any) -> CaseReport:
         case = {"system": "case", "dataset": "planted", "profile": "cpu1-mem256m", "memory_limit_bytes": 256 << 20}

@@ -50,7 +50,7 @@ def test_each_group_makes_a_suite(group: Group, planted: Dataset) -> None:
     assert inputs.profiles[group.envelope.name].cpus == 1, "a profile with all CPUs is noisy by rule"
 
 
-def test_what_a_query_carries_is_an_even_draw(planted: Dataset) -> None:
+def test_query_carries_a_uniform_draw(planted: Dataset) -> None:
     shares = [float(query.text.rpartition(" ")[2]) for query in planted.queries[:2000]]
     assert 0 < min(shares) < max(shares) < 1
     # The largest distance from an even distribution that chance shows once in 1,000 such draws (Kolmogorov).
@@ -58,7 +58,7 @@ def test_what_a_query_carries_is_an_even_draw(planted: Dataset) -> None:
     assert distance < 1.95 / 2000**0.5
 
 
-def test_a_glob_chooses_cases_or_a_group_with_what_they_need() -> None:
+def test_glob_selects_cases_or_a_group_with_their_dependencies() -> None:
     assert cases.select(None) == GROUPS
     assert [case.name for group in cases.select("spin-*") for case in group.cases] == [
         "spin-0.2ms",
@@ -76,14 +76,14 @@ def test_a_glob_chooses_cases_or_a_group_with_what_they_need() -> None:
         cases.select("spin-2ms")
 
 
-def test_every_memory_case_has_its_yardstick() -> None:
+def test_every_memory_case_has_its_baseline() -> None:
     for group in GROUPS:
         names = {case.name for case in group.cases}
         for case in group.cases:
             assert not isinstance(case.known_value, PeakMemory) or case.known_value.bare in names, case.name
 
 
-def test_the_issues_promises_are_all_planted() -> None:
+def test_every_promised_case_is_injected() -> None:
     names = " ".join(case.name for group in GROUPS for case in group.cases)
     for wanted in (
         *("spin-0.2ms", "spin-500ms", "sleep", "child", "lognormal"),
@@ -95,7 +95,7 @@ def test_the_issues_promises_are_all_planted() -> None:
         assert wanted in names, wanted
 
 
-def test_the_image_holds_its_adapter_and_nothing_to_download() -> None:
+def test_image_holds_its_adapter_and_downloads_nothing() -> None:
     system = catalog.system("calibration")
     assert not system.engine_assets and not system.system_assets
     assert (Path(system.engine_dir) / "requirements.lock").read_text(encoding="utf-8") == ""

@@ -32,7 +32,7 @@ _ENOUGH_S = 1200.0
 
 @dataclass(frozen=True)
 class Cell:
-    """What the canary says of three trials, and the CPU time that strangers took meanwhile."""
+    """Canary findings on three trials, and the CPU time of other processes meanwhile."""
 
     noisy: tuple[Finding, ...]
     others_s: float
@@ -93,8 +93,8 @@ def _own_s() -> float:
 
 @pytest.mark.soak
 @pytest.mark.usefixtures("real_looks")
-def test_a_busy_process_is_found_twenty_times_of_twenty_and_a_quiet_machine_raises_no_alarm() -> None:
-    """Cells beside which strangers worked are measured again: they are neither quiet nor planted."""
+def test_busy_process_is_detected_in_20_of_20_runs_and_a_quiet_machine_is_clean() -> None:
+    """Measure a cell again if other processes worked beside it."""
     draw, canary, placement = chance("disturbed"), Canary(), cpu_placement.place(1)
     canary.prepare(placement)
     cells: dict[bool, list[Cell]] = {True: [], False: []}

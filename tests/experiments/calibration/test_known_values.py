@@ -51,7 +51,7 @@ def only(truth: KnownValue, seen: CaseReport) -> FigureVerdict:
         (0.5, 0.4949, False),
     ],
 )
-def test_a_mean_is_held_to_the_larger_of_one_per_cent_and_twenty_microseconds(
+def test_mean_tolerance_is_the_larger_of_1_percent_and_20_us(
     seen: Make, truth_s: float, found_s: float, ok: bool
 ) -> None:
     assert only(known_values.MeanLatency(truth_s), seen(latency_mean_s=Estimate(found_s))).ok is ok
@@ -60,18 +60,18 @@ def test_a_mean_is_held_to_the_larger_of_one_per_cent_and_twenty_microseconds(
 @pytest.mark.parametrize(
     ("found_s", "ok"), [(0.02, True), (0.09, True), (0.0199, True), (0.0197, False), (2e-6, False)]
 )
-def test_a_lie_must_not_gain_anything(seen: Make, found_s: float, ok: bool) -> None:
+def test_false_timing_must_not_look_faster(seen: Make, found_s: float, ok: bool) -> None:
     assert only(known_values.NotFaster(0.02), seen(latency_mean_s=Estimate(found_s))).ok is ok
 
 
-def test_a_sleep_is_held_to_the_adapters_own_clock_of_the_timed_queries(seen: Make) -> None:
+def test_sleep_is_checked_against_the_adapters_own_clock(seen: Make) -> None:
     truth = known_values.MeanLatency(None)
     assert only(truth, seen([1e-3, 1e-3], [1.1e-3, 1.3e-3], latency_mean_s=Estimate(1.21e-3))).ok
     verdict = only(truth, seen([1e-3, 1e-3], [1.1e-3, 1.3e-3], latency_mean_s=Estimate(1.0e-3)))
     assert not verdict.ok and verdict.injected == "1.2 ms"
 
 
-def test_a_figure_that_is_missing_is_off_and_says_why(seen: Make) -> None:
+def test_missing_figure_is_off_with_a_reason(seen: Make) -> None:
     failed = seen(outcome=Outcome.CRASH, detail="it fell over")
     assert not only(known_values.MeanLatency(1e-3), failed).ok and not only(known_values.MeanLatency(None), failed).ok
     verdict = only(known_values.PeakMemory("bare", MIB), failed)
@@ -110,7 +110,7 @@ def test_a_percentile_is_right_when_its_interval_holds_the_truth(
     assert oks(known_values.LognormalLatency(1e-3, 0.8), seen(times, queries=2000, **figures)) == expected
 
 
-def test_memory_leaves_the_interpreter_out_and_counts_no_mapped_page(seen: Make) -> None:
+def test_memory_excludes_the_interpreter_and_mapped_pages(seen: Make) -> None:
     truth = known_values.PeakMemory("bare", 64 * MIB, 256 * MIB)
     right = {"peak_anon_bytes": 76 * MIB, "peak_mapped_bytes": 256 * MIB}
     assert oks(truth, seen(**right)) == [True, True]
@@ -121,7 +121,7 @@ def test_memory_leaves_the_interpreter_out_and_counts_no_mapped_page(seen: Make)
 
 
 @pytest.mark.parametrize(("error_mib", "ok"), [(60, True), (62, False), (-62, False)])
-def test_much_memory_is_held_to_three_per_cent(seen: Make, error_mib: int, ok: bool) -> None:
+def test_large_memory_tolerance_is_3_percent(seen: Make, error_mib: int, ok: bool) -> None:
     found = seen(peak_anon_bytes=(2048 + 12 + error_mib) * MIB)
     assert only(known_values.PeakMemory("bare", 2048 * MIB), found).ok is ok
 
@@ -137,7 +137,7 @@ def noisy(*causes: Cause) -> dict[str, Any]:
     return {"validity": Validity.NOISY, "findings": found}
 
 
-def test_a_reason_must_be_named_and_weigh_what_it_should(seen: Make) -> None:
+def test_reason_must_be_named_with_its_validity(seen: Make) -> None:
     truth = known_values.NamedReason("drift", Cause.DRIFT)
     named = noisy(Cause.COUNTERS, Cause.DRIFT)
     assert oks(truth, seen(**named)) == [True]
@@ -162,7 +162,7 @@ def test_a_clean_run_must_be_clean(seen: Make) -> None:
     assert not verdict.ok and "it is rankings" in verdict.measured
 
 
-def test_an_outcome_must_be_this_one_for_this_reason(seen: Make) -> None:
+def test_outcome_must_match_with_its_reason(seen: Make) -> None:
     truth = known_values.JobEnd(Outcome.OOM, "one of its processes")
     child = "the kernel killed one of its processes at the memory limit of 256 MiB"
     assert oks(truth, seen(outcome=Outcome.OOM, detail=child)) == [True]
@@ -172,7 +172,7 @@ def test_an_outcome_must_be_this_one_for_this_reason(seen: Make) -> None:
 
 
 @pytest.mark.parametrize(("found", "ok"), [(1600, True), (1584.5, True), (1583, False), (1617, False)])
-def test_throughput_is_held_to_one_per_cent(seen: Make, found: float, ok: bool) -> None:
+def test_throughput_tolerance_is_1_percent(seen: Make, found: float, ok: bool) -> None:
     assert only(known_values.Throughput(1600), seen(throughput_qps=Estimate(found))).ok is ok
 
 
@@ -199,14 +199,14 @@ def probed(rate_qps: float, queries: int, *, slower_s: float = 0.0, stalls: dict
 
 
 @pytest.mark.parametrize(("found", "ok"), [(799, False), (801, True), (959, True), (961, False), (1200, False)])
-def test_a_rate_lies_where_the_search_of_an_undisturbed_queue_ends(seen: Make, found: float, ok: bool) -> None:
+def test_rate_must_lie_within_the_end_of_an_undisturbed_search(seen: Make, found: float, ok: bool) -> None:
     job = probed(found, 400)
     figures = {"throughput_qps": Estimate(found), "p95_s": Estimate(sorted(job.latency_s)[379])}
     assert oks(QUEUE, seen_of(seen(**figures), job))[0] is ok
 
 
 @pytest.mark.parametrize(("slower_us", "ok"), [(-2, False), (-1, True), (0, True), (20, True), (21, True), (22, False)])
-def test_waiting_is_what_the_arrivals_make_it(seen: Make, slower_us: float, ok: bool) -> None:
+def test_waiting_time_follows_from_the_arrivals(seen: Make, slower_us: float, ok: bool) -> None:
     job = probed(900.0, 400, slower_s=slower_us / 1e6)
     figures = {"throughput_qps": Estimate(900.0), "p95_s": Estimate(sorted(job.latency_s)[379])}
     assert oks(QUEUE, seen_of(seen(**figures), job)) == [True, ok]
@@ -235,7 +235,7 @@ def test_the_search_of_an_undisturbed_queue_ends_between_the_bounds() -> None:
     assert low + 0.05 < min(shares) < max(shares) < high - 0.01
 
 
-def test_a_stall_shows_in_the_open_loop_and_hides_in_the_closed_one(seen: Make) -> None:
+def test_stall_is_visible_in_the_open_loop_and_hidden_in_the_closed_loop(seen: Make) -> None:
     stalled = probed(500.0, 700, stalls={50: 1.0})
     steady = probed(500.0, 700)
     alone = [1e-3] * 699 + [1.001]
@@ -247,7 +247,7 @@ def test_a_stall_shows_in_the_open_loop_and_hides_in_the_closed_one(seen: Make) 
     assert oks(hidden, seen(alone[:100])) == [False], "too few queries for a p99"
 
 
-def test_what_disturbed_the_machine_is_told_from_what_the_system_does(seen: Make) -> None:
+def test_machine_disturbance_is_distinguished_from_system_behaviour(seen: Make) -> None:
     assert seen(**noisy(Cause.DRIFT, Cause.STEAL)).disturbance == "it is steal; do something"
     assert seen(**noisy(Cause.DRIFT, Cause.OVERSUBSCRIPTION)).disturbance is None
     remark = (Finding(Cause.CANARY, Validity.CLEAN, "the disk changed its speed"),)

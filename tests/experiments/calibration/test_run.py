@@ -54,13 +54,13 @@ def near(seconds: float) -> Case:
 
 
 def fake_mean(folder: Path, groups: Callable[..., None]) -> float:
-    """What the report says of the fake's times."""
+    """Return the mean in ms that the report gives for the fake."""
     groups(near(1.0))
     (line,) = calibrate(folder / "first", ScriptedLauncher(), CaseSelection(retries=0))
     return float(line.verdicts[0].measured.removesuffix(" ms")) / 1e3
 
 
-def test_a_right_report_is_ok_and_a_wrong_plant_is_off(tmp_path: Path, groups: Callable[..., None]) -> None:
+def test_right_report_is_ok_and_wrong_injected_value_is_off(tmp_path: Path, groups: Callable[..., None]) -> None:
     mean_s = fake_mean(tmp_path, groups)
     groups(near(mean_s), Case("far", MeanLatency(mean_s * 2)))
     lines = {line.case: line for line in calibrate(tmp_path, ScriptedLauncher())}
@@ -70,7 +70,7 @@ def test_a_right_report_is_ok_and_a_wrong_plant_is_off(tmp_path: Path, groups: C
     )
 
 
-def test_only_what_a_busy_machine_can_spoil_is_tried_again(tmp_path: Path, groups: Callable[..., None]) -> None:
+def test_only_cases_sensitive_to_a_busy_machine_are_retried(tmp_path: Path, groups: Callable[..., None]) -> None:
     groups(Case("near", JobEnd(Outcome.OOM)))
     launcher = ScriptedLauncher()
     (line,) = calibrate(tmp_path, launcher, CaseSelection(retries=5))
@@ -86,7 +86,7 @@ def test_every_repeat_is_measured_and_stored(tmp_path: Path, groups: Callable[..
     assert len(read_jobs(tmp_path / "results" / "calibration")) == 3
 
 
-def test_a_second_calibration_measures_afresh(tmp_path: Path, groups: Callable[..., None]) -> None:
+def test_second_calibration_measures_again(tmp_path: Path, groups: Callable[..., None]) -> None:
     groups(Case("fine", JobEnd(Outcome.OK)))
     assert calibrate(tmp_path, ScriptedLauncher())[0].ok
     broken = ScriptedLauncher(lambda job: Outcome.OK if job.spec.kind == "build" else Outcome.OOM)
@@ -115,7 +115,7 @@ def test_a_quota_is_set_once_when_the_first_trial_runs(tmp_path: Path) -> None:
     assert sorted(begun) == ["free", "throttled"]
 
 
-def test_a_rival_runs_beside_its_job_alone(tmp_path: Path, groups: Callable[..., None]) -> None:
+def test_rival_runs_only_beside_its_job(tmp_path: Path, groups: Callable[..., None]) -> None:
     seen: dict[tuple[str, int], list[int]] = {}
 
     class Watching(ScriptedLauncher):
@@ -151,7 +151,7 @@ def test_all_cases_share_one_image(tmp_path: Path) -> None:
     assert other.system == renamed
 
 
-def test_a_launcher_that_enforces_nothing_is_refused(tmp_path: Path) -> None:
+def test_launcher_without_limits_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="calibration needs enforced limits, fake holds none"):
         calibrate(tmp_path, FakeLauncher())
 
@@ -167,7 +167,7 @@ def line(*verdicts: FigureVerdict, tries: tuple[int, ...] = (), why: tuple[str |
     return CalibrationLine("spin-5ms", verdicts, tries or (1,) * count, why or (None,) * count)
 
 
-def test_the_worst_of_many_repeats_is_shown() -> None:
+def test_worst_of_many_repeats_is_shown() -> None:
     assert line(RIGHT, NEARLY, RIGHT).worst == NEARLY
     assert line(RIGHT, WRONG, NEARLY).worst == WRONG
     assert not line(RIGHT, WRONG, NEARLY).ok
@@ -181,13 +181,13 @@ def test_tries_and_repeats_are_counted() -> None:
     assert line(RIGHT, RIGHT, WRONG, tries=(1, 2, 2)).verdict == "OFF, 2 of 3, 2 at a later try"
 
 
-def test_a_disturbance_excuses_only_what_it_disturbed() -> None:
+def test_disturbance_excuses_only_the_disturbed_cases() -> None:
     assert line(RIGHT, WRONG, why=(None, BUSY)).disturbance == BUSY
     assert line(WRONG, WRONG, why=(None, BUSY)).disturbance is None
     assert line(RIGHT, why=(BUSY,)).disturbance is None, "nothing to excuse"
 
 
-def test_the_summary_counts_names_and_says_what_to_do() -> None:
+def test_summary_counts_names_and_suggests_the_next_step() -> None:
     assert run.summary([line(RIGHT)], 61.4) == "1 of 1 figures as injected, in 61 s"
     text = run.summary([line(RIGHT), line(WRONG)], 3)
     assert text == "1 of 2 figures as injected, in 3 s; off: spin-5ms"
@@ -195,7 +195,7 @@ def test_the_summary_counts_names_and_says_what_to_do() -> None:
     assert "disturbed during spin-5ms: other processes had 52.0% of the job's CPUs (steady: up to 5%); quieten" in told
 
 
-def test_both_forms_hold_every_cell() -> None:
+def test_both_formats_hold_every_cell() -> None:
     for form in ("terminal", "md"):
         text = run.render([line(WRONG)], "the remark", form)
         for part in ("spin-5ms", "mean", "5 ms", "6 ms", "+20.00%", "50 us", "OFF", "the remark"):

@@ -51,19 +51,21 @@ def _drawn() -> tuple[Group, ...]:
 
 
 def _told(case: Case) -> object:
-    """What is to be said of a planted fault: its outcome, its cause, or nothing."""
+    """Return the expected outcome or cause of an injected fault, or None."""
     if isinstance(case.known_value, JobEnd):
         return case.known_value.outcome
     return case.known_value.cause if isinstance(case.known_value, NamedReason) else None
 
 
-def test_planted_truths_are_told(engine: docker.DockerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_injected_values_are_reported(
+    engine: docker.DockerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(cases, "GROUPS", _drawn())
     _check(tmp_path, tries=4)
 
 
 @pytest.mark.soak
-def test_the_whole_calibration_is_green(engine: docker.DockerClient, tmp_path: Path) -> None:
+def test_whole_calibration_passes(engine: docker.DockerClient, tmp_path: Path) -> None:
     _check(tmp_path, "--retry-noisy", "5")
 
 
@@ -93,7 +95,7 @@ def _check(folder: Path, *more: str, tries: int = 1) -> None:
 
 
 @pytest.mark.soak
-def test_every_outcome_is_right_twenty_times_of_twenty(engine: docker.DockerClient, tmp_path: Path) -> None:
+def test_every_outcome_is_right_in_20_of_20_runs(engine: docker.DockerClient, tmp_path: Path) -> None:
     """Outcomes need no precise times, so the groups run beside each other."""
     command = [sys.executable, "-m", "harness", "calibrate", "--repeats", "20"]
     running = {
@@ -128,7 +130,9 @@ def test_twenty_clean_runs_raise_no_false_alarm(
     assert all(line.ok for line in lines), [each.measured for line in lines for each in line.verdicts if not each.ok]
 
 
-def test_a_wrong_truth_is_told(engine: docker.DockerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_known_value_is_reported(
+    engine: docker.DockerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The calibration can fail: 1.1 ms are taken where 1 ms is said to be planted."""
     slow = Case("slow", MeanLatency(1e-3), {"service_ms": 1.1})
     monkeypatch.setattr(cases, "GROUPS", (Group("wrong", (slow,), 50, {"trials": 1, "repeats": 0}),))

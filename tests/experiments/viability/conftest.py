@@ -30,7 +30,7 @@ STIRRED = (sample_records.canary(cpu_s=0.010), sample_records.canary(cpu_s=0.030
 
 @dataclass
 class Life:
-    """What becomes of a container: its end, milliseconds a query, what it ranks first, what the canary says."""
+    """Life of a fake container: outcome, milliseconds per query, first hit, canary readings."""
 
     outcome: Outcome = Outcome.OK
     ms: float = 10.0

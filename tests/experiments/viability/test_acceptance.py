@@ -36,12 +36,12 @@ def test_targets_and_measures_are_read() -> None:
         ([], ["RR@10=0.1", "RR@10=0.3"], "RR@10 is asked twice"),
     ],
 )
-def test_what_cannot_be_read_is_refused(targets: list[str], least: list[str], said: str) -> None:
+def test_malformed_targets_and_measures_are_refused(targets: list[str], least: list[str], said: str) -> None:
     with pytest.raises(UsageError, match=said.replace("(", r"\(").replace("?", r"\?")):
         acceptance.parse_criteria(targets, least)
 
 
-def test_a_percentile_needs_queries_enough_to_show_it() -> None:
+def test_percentile_needs_enough_queries() -> None:
     wanted = acceptance.parse_criteria(["p95=1ms"], [])
     acceptance.check_sample_size(wanted, 130)
     acceptance.check_sample_size(acceptance.parse_criteria(["mean=1ms"], []), 1)

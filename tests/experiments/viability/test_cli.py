@@ -32,7 +32,7 @@ def call(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> object:
     return made
 
 
-def test_viable_prints_the_verdict_with_what_to_rent(call) -> None:  # type: ignore[no-untyped-def]
+def test_viable_prints_the_verdict_and_the_type_to_rent(call) -> None:  # type: ignore[no-untyped-def]
     done = call("viable", "planted", "--cpus", "1,2")
     assert done.exit_code == 0, done.output
     assert (
@@ -78,7 +78,7 @@ def test_validate_and_curve_print_their_verdicts(call, bench: Bench) -> None:  #
         (["curve", "planted", "--limits", "64"], 2, "--limits: '64' is not a memory size"),
     ],
 )
-def test_what_cannot_be_asked_is_one_line(call, arguments: list[str], code: int, said: str) -> None:  # type: ignore[no-untyped-def]
+def test_impossible_question_is_one_line(call, arguments: list[str], code: int, said: str) -> None:  # type: ignore[no-untyped-def]
     done = call(*arguments)
     assert done.exit_code == code, done.output
     lines = [line for line in done.stderr.splitlines() if line.startswith("harness: ")]
@@ -86,12 +86,12 @@ def test_what_cannot_be_asked_is_one_line(call, arguments: list[str], code: int,
     assert "Traceback" not in done.output
 
 
-def test_a_plain_process_holds_no_limit(call) -> None:  # type: ignore[no-untyped-def]
+def test_process_launcher_cannot_enforce_a_limit(call) -> None:  # type: ignore[no-untyped-def]
     done = call("viable", "planted", launcher="process")
     assert done.exit_code == 2 and "use --launcher docker" in done.stderr
 
 
-def test_one_cpu_count_that_misses_its_target_costs_the_others_nothing(
+def test_cpu_count_that_misses_its_target_does_not_affect_the_others(
     call,
     bench: Bench,
     monkeypatch: pytest.MonkeyPatch,  # type: ignore[no-untyped-def]
@@ -112,7 +112,7 @@ def test_one_cpu_count_that_misses_its_target_costs_the_others_nothing(
     assert len(read_jobs(bench.results)) == 13
 
 
-def test_one_cpu_count_that_does_not_run_costs_the_others_nothing(
+def test_cpu_count_that_does_not_run_does_not_affect_the_others(
     call,
     monkeypatch: pytest.MonkeyPatch,  # type: ignore[no-untyped-def]
 ) -> None:
@@ -132,7 +132,7 @@ def test_one_cpu_count_that_does_not_run_costs_the_others_nothing(
     assert "harness: planted does not even run" in done.stderr
 
 
-def test_an_unmeasurable_cpu_count_is_told_before_anything_runs(
+def test_unmeasurable_cpu_count_is_refused_before_any_job(
     call,
     bench: Bench,
     monkeypatch: pytest.MonkeyPatch,  # type: ignore[no-untyped-def]
@@ -143,7 +143,7 @@ def test_an_unmeasurable_cpu_count_is_told_before_anything_runs(
     assert not (bench.results / "viable").exists()
 
 
-def test_without_a_dataset_a_shipped_one_is_meant() -> None:
+def test_shipped_dataset_is_the_default() -> None:
     for command in (viable, validate, curve):
         (option,) = [each for each in command.params if each.name == "dataset"]
         assert datasets.find(str(option.default), Path.cwd()).is_dir(), command.name

@@ -36,13 +36,13 @@ def points(*means_ms: float | None) -> list[CurvePoint]:
     ]
 
 
-def test_the_knee_is_where_the_slow_end() -> None:
+def test_knee_is_above_the_slow_limits() -> None:
     assert curve.find_knee(points(None, 50, 20, 12.4, 10, 10)) == (400 * MIB, None)
     assert curve.find_knee(points(50, 12, 20, 12.5, 10)) == (400 * MIB, None), "one that is slow again moves it up"
     assert curve.find_knee(points(50, 12, None, 11, 10)) == (400 * MIB, None), "and so does one that is killed"
 
 
-def test_a_flat_curve_has_no_knee_and_says_how_it_ends() -> None:
+def test_flat_curve_has_no_knee_and_names_its_end() -> None:
     knee, why = curve.find_knee(points(None, None, 11, 9, 10))
     assert knee is None
     assert why == (
@@ -53,14 +53,14 @@ def test_a_flat_curve_has_no_knee_and_says_how_it_ends() -> None:
     assert knee is None and why is not None and why.endswith("the unconstrained mean")
 
 
-def test_a_curve_that_is_slow_to_its_end_has_none_either() -> None:
+def test_curve_that_is_slow_to_its_end_has_no_knee() -> None:
     knee, why = curve.find_knee(points(50, 40, 10))
     assert knee is None and why is not None and "name larger --limits" in why
     assert curve.find_knee(points(None, None, 10))[0] is None
 
 
 @pytest.mark.parametrize(("anonymous", "peak"), [(100, 150), (12, 413), (100, 100), (8000, 90_000), (1, 1)])
-def test_the_ladder_goes_from_below_the_one_peak_to_above_the_other(anonymous: int, peak: int) -> None:
+def test_ladder_spans_both_peaks(anonymous: int, peak: int) -> None:
     rungs = curve.ladder(anonymous * MIB, peak * MIB, 200_000 * MIB)
     assert len(rungs) >= 6 and list(rungs) == sorted(set(rungs))
     assert all(rung % (4 * MIB) == 0 for rung in rungs)
@@ -98,7 +98,7 @@ def test_a_curve_is_measured_once_and_drawn(ask: Asker, tmp_path: Path) -> None:
     assert (tmp_path / "again.svg").read_text() == drawn
 
 
-def test_a_flat_curve_is_drawn_and_says_so(ask: Asker, tmp_path: Path) -> None:
+def test_flat_curve_is_drawn_with_a_note(ask: Asker, tmp_path: Path) -> None:
     asked, _ = ask(needs(110))
     found = curve.measure_curve(asked, 1)
     assert found.knee_bytes is None
@@ -106,7 +106,7 @@ def test_a_flat_curve_is_drawn_and_says_so(ask: Asker, tmp_path: Path) -> None:
     assert "(no knee)" in curve.draw_curve(found, tmp_path / "flat")[1].read_text()
 
 
-def test_a_rung_that_is_slow_by_little_is_measured_again_and_the_fastest_shown(ask: Asker) -> None:
+def test_slightly_slow_rung_is_repeated_and_the_fastest_job_is_shown(ask: Asker) -> None:
     asked, launcher = ask(lambda limit, before: Life(ms=20 - before, canary=STIRRED) if limit == 120 else Life())
     (point, _) = curve.measure_curve(asked, 1, (120 * MIB,)).points
     assert launcher.limits[3:] == [120, None] * 3
@@ -122,7 +122,7 @@ def test_a_busy_machine_makes_no_knee(ask: Asker) -> None:
     assert found.knee_bytes is None and [point.mean_s for point in found.points] == [pytest.approx(0.01)] * 4
 
 
-def test_limits_that_make_no_sense_are_one_line(ask: Asker) -> None:
+def test_invalid_limits_are_one_line(ask: Asker) -> None:
     asked, _ = ask(needs(1))
     with pytest.raises(UsageError, match="8 MiB start no container; name 16 MiB or more"):
         curve.measure_curve(asked, 1, (8 * MIB,))

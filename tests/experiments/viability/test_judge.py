@@ -1,4 +1,4 @@
-"""Which criterion failed, and what is only in doubt."""
+"""Failed criteria, and doubtful ones."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def base() -> Reference:
     return reference([seen()] * CONTAINERS)
 
 
-def test_the_default_target_is_the_mean_and_a_quarter(base: Reference) -> None:
+def test_default_target_is_125_percent_of_the_mean(base: Reference) -> None:
     assert judge(seen(12.4), base, DEFAULT).finding is ProbeFinding.PASS
     slow = judge(seen(12.6), base, DEFAULT)
     assert (slow.finding, slow.causes) == (ProbeFinding.DOUBT, ("latency",))
@@ -56,7 +56,7 @@ def test_the_default_target_is_the_mean_and_a_quarter(base: Reference) -> None:
     assert judge(seen(25.1, disturbed="steal"), base, DEFAULT).finding is ProbeFinding.DOUBT, "of a machine at rest"
 
 
-def test_targets_that_are_asked_for_take_its_place(base: Reference) -> None:
+def test_requested_targets_replace_the_default(base: Reference) -> None:
     asked = Criteria((Target("p95", 0.05),))
     assert judge(seen(24.9), base, asked).finding is ProbeFinding.PASS
     assert judge(seen(25.1), base, asked).why == "p95 50.2 ms, target 50 ms"
@@ -72,7 +72,7 @@ def test_targets_that_are_asked_for_take_its_place(base: Reference) -> None:
         (34, 18, None),
     ],
 )
-def test_doubt_is_held_against_the_unconstrained_system_of_that_moment(
+def test_doubtful_probe_is_compared_with_a_control_of_that_moment(
     base: Reference, probe: float, control: float, held: ProbeFinding | None
 ) -> None:
     doubtful = judge(seen(probe, disturbed="steal"), base, DEFAULT)
@@ -81,7 +81,7 @@ def test_doubt_is_held_against_the_unconstrained_system_of_that_moment(
     assert (found.finding if found else None) is held
 
 
-def test_rankings_and_measures_fail_at_once_whatever_the_machine(base: Reference) -> None:
+def test_rankings_and_measures_fail_at_once_on_any_machine(base: Reference) -> None:
     other = judge(seen(18, disturbed="steal", rankings={"q1": ("d2", "d1"), "q2": ("d3",)}), base, DEFAULT)
     assert (other.finding, other.causes) == (ProbeFinding.FAIL, ("ranking", "latency"))
     assert "1 of 2 queries are ranked otherwise, e.g. q1" in other.why
@@ -103,7 +103,9 @@ def test_rankings_and_measures_fail_at_once_whatever_the_machine(base: Reference
         (Outcome.TIMEOUT, {"detail": "a query took more than 60 s"}, "latency"),
     ],
 )
-def test_an_outcome_names_its_constraint(base: Reference, outcome: Outcome, facts: dict[str, Any], cause: str) -> None:
+def test_failed_outcome_names_its_constraint(
+    base: Reference, outcome: Outcome, facts: dict[str, Any], cause: str
+) -> None:
     found = judge(seen(outcome=outcome, **facts), base, DEFAULT)
     assert (found.finding, found.causes) == (ProbeFinding.FAIL, (cause,))
 
@@ -117,7 +119,7 @@ def test_the_reference_takes_medians_and_the_largest_peaks() -> None:
     assert found.rankings == RANKED and found.unstable == 0 and found.measures == {"RR@10": 0.5}
 
 
-def test_disturbed_containers_are_left_out_unless_too_many_are() -> None:
+def test_disturbed_containers_are_left_out_unless_too_many() -> None:
     noisy = seen(30, disturbed="steal")
     assert not enough([seen(), noisy, seen()]) and enough([seen(), noisy, seen(), seen()]) and enough([noisy] * 5)
     assert reference([noisy, seen(), seen(), seen()]).latency_s["mean"] == pytest.approx(0.010)
@@ -126,7 +128,7 @@ def test_disturbed_containers_are_left_out_unless_too_many_are() -> None:
     assert reference([*mixed, seen()]).latency_s["mean"] == pytest.approx(0.012), "the calm one, and the two fastest"
 
 
-def test_queries_that_the_containers_rank_differently_are_not_compared() -> None:
+def test_queries_ranked_differently_by_the_references_are_not_compared() -> None:
     other = seen(30, rankings={"q1": ("d2",), "q2": ("d3",)}, disturbed="steal")
     base = reference([seen(), other, seen(), seen()])
     assert len(base.jobs) == 3
@@ -134,6 +136,6 @@ def test_queries_that_the_containers_rank_differently_are_not_compared() -> None
     assert judge(seen(rankings={"q1": ("d9",), "q2": ("d3",)}), base, DEFAULT).finding is ProbeFinding.PASS
 
 
-def test_a_host_that_shows_no_memory_is_one_line() -> None:
+def test_host_without_memory_readings_is_one_line() -> None:
     with pytest.raises(JobError, match="memory of a container cannot be read on this host"):
         reference([seen(memory=Memory())])

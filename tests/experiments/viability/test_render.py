@@ -1,4 +1,4 @@
-"""What people read: coarse, missing and unsharp verdicts say so."""
+"""Rendered verdicts: coarse, missing and unsharp ones are marked."""
 
 from __future__ import annotations
 
@@ -25,9 +25,7 @@ def market() -> Snapshot:
     return prices.snapshot()
 
 
-def test_the_price_is_of_the_cheapest_type_that_has_it_beside_its_hosts_own_need(
-    found: ViabilityVerdict, market: Snapshot
-) -> None:
+def test_price_is_of_the_cheapest_type_with_room_for_limit_and_host(found: ViabilityVerdict, market: Snapshot) -> None:
     rent = render.rental_offers(replace(found, architecture="x86_64", limit_bytes=3 * 1024 * MIB), market)
     assert rent is not None and rent.measured is not None and rent.anywhere is not None
     assert rent.measured.instance.architecture == "x86_64"
@@ -36,9 +34,7 @@ def test_the_price_is_of_the_cheapest_type_that_has_it_beside_its_hosts_own_need
         assert offers.host_reserve().left(offer.instance.memory_bytes) >= 3 * 1024 * MIB
 
 
-def test_an_envelope_that_no_type_provides_is_one_line_of_the_verdict(
-    found: ViabilityVerdict, market: Snapshot
-) -> None:
+def test_envelope_that_no_type_provides_is_one_line_of_the_verdict(found: ViabilityVerdict, market: Snapshot) -> None:
     huge = replace(found, architecture="x86_64", limit_bytes=1 << 50)
     assert f"- To rent: no x86_64 type in the prices of {market} provides it beside" in render.render_verdicts(
         [huge], market, "md"
@@ -47,21 +43,21 @@ def test_an_envelope_that_no_type_provides_is_one_line_of_the_verdict(
     assert told[0]["rent"]["same_architecture"] is None
 
 
-def test_a_coarse_verdict_says_between_what(found: ViabilityVerdict, market: Snapshot) -> None:
+def test_coarse_verdict_names_its_bracket(found: ViabilityVerdict, market: Snapshot) -> None:
     coarse = replace(found, limit_bytes=192 * MIB, below_bytes=128 * MIB, probes=8)
     text = render.render_verdicts([coarse], market, "md")
     assert "The 8 probes leave the edge between these two, coarser than --step." in text
     assert "coarser" not in render.render_verdicts([found], market, "md")
 
 
-def test_no_limit_is_no_rent(found: ViabilityVerdict, market: Snapshot) -> None:
+def test_verdict_without_a_limit_has_no_price(found: ViabilityVerdict, market: Snapshot) -> None:
     none = replace(found, limit_bytes=None, margin_bytes=None, headroom={}, sharp=False)
     text = render.render_verdicts([none], market, "md")
     assert "**No limit was confirmed**" in text and "To rent" not in text
     assert json.loads(render.render_verdicts([none], market, "json"))[0]["rent"] is None
 
 
-def test_what_has_nothing_below_it_says_why(found: ViabilityVerdict, market: Snapshot) -> None:
+def test_limit_with_none_smaller_has_a_reason(found: ViabilityVerdict, market: Snapshot) -> None:
     least = replace(found, below_bytes=None, binding=(), lowest=True)
     assert "less than that starts no container." in render.render_verdicts([least], market, "md")
     flaky = render.render_verdicts([replace(least, sharp=False)], market, "md")
@@ -71,7 +67,7 @@ def test_what_has_nothing_below_it_says_why(found: ViabilityVerdict, market: Sna
     )
 
 
-def test_a_limit_that_passed_is_never_said_to_fail(found: ViabilityVerdict, market: Snapshot) -> None:
+def test_passed_limit_is_never_reported_as_failed(found: ViabilityVerdict, market: Snapshot) -> None:
     passing = tuple(
         replace(each, finding="passes", causes=()) if each.limit_bytes == 128 * MIB else each for each in found.evidence
     )
@@ -83,7 +79,7 @@ def test_a_limit_that_passed_is_never_said_to_fail(found: ViabilityVerdict, mark
     assert "128 MiB fails at times, but the edge is not sharp." in at_times
 
 
-def test_what_an_image_says_is_escaped_in_both_forms(ask: Asker, market: Snapshot) -> None:
+def test_image_output_is_escaped_in_both_formats(ask: Asker, market: Snapshot) -> None:
     strange = "\x1b[2J| <b>\u202e"
     drawn = curve.measure_curve(ask(needs(129))[0], 1, (144 * MIB,))
     drawn = replace(drawn, points=tuple(replace(each, disturbed=strange) for each in drawn.points))
@@ -93,7 +89,7 @@ def test_what_an_image_says_is_escaped_in_both_forms(ask: Asker, market: Snapsho
     assert "| <b>" not in render.render_curve(drawn, "md").partition("Measured on a disturbed machine")[2]
 
 
-def test_every_job_is_a_row(found: ViabilityVerdict, market: Snapshot) -> None:
+def test_every_job_has_a_row(found: ViabilityVerdict, market: Snapshot) -> None:
     text = render.render_verdicts([found], market, "md")
     for each in found.evidence:
         assert each.job.rpartition("/")[2] in text

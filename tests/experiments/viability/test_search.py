@@ -67,7 +67,7 @@ def needs(least: int) -> Answers:
     return lambda limit, _: PASS if limit >= least else FAIL
 
 
-def test_every_need_between_the_two_peaks_is_found_to_the_step() -> None:
+def test_search_finds_every_need_between_the_peaks_to_the_step() -> None:
     """127 steps between them are what seven probes after the first can tell apart."""
     for hint in (10, 11, 12, 13, 14, 17, 26, 42, 73, 106, 137):
         for need in range(10, hint + 1):
@@ -79,7 +79,7 @@ def test_every_need_between_the_two_peaks_is_found_to_the_step() -> None:
 
 
 @pytest.mark.parametrize("most", [1, 2, 5, 40, 333, 4000])
-def test_wherever_the_need_is_it_lies_between_the_limit_and_the_next_one_below(most: int) -> None:
+def test_need_lies_between_the_limit_and_the_next_smaller_one(most: int) -> None:
     """Also where the peaks mislead: what is believed passes, what is below fails, and no more probes are spent."""
     chance = random.Random(most)
     for _ in range(400):
@@ -102,25 +102,25 @@ def test_wherever_the_need_is_it_lies_between_the_limit_and_the_next_one_below(m
             assert settled.below < need, where
 
 
-def test_a_need_far_beyond_the_hint_is_found_by_ever_larger_strides() -> None:
+def test_search_finds_a_need_far_above_the_hint_with_growing_strides() -> None:
     driven = drive(Bounds(1, 10, 10, 1, 1000), needs(19))
     assert driven.of(Purpose.PROBE) == [10, 11, 12, 14, 18, 26, 22, 20]
     assert driven.settled == SearchResult(20, 18, PROBES), "used up: two steps are left between them"
 
 
-def test_what_passes_below_the_anonymous_peak_is_followed_down() -> None:
+def test_search_continues_below_the_anonymous_peak_while_probes_pass() -> None:
     driven = drive(Bounds(1, 100, 120, 1, 1000), needs(93))
     assert driven.of(Purpose.PROBE) == [100, 99, 98, 96, 92, 94, 93]
     assert driven.settled.limit == 93
 
 
-def test_nothing_smaller_than_the_least_is_tried() -> None:
+def test_search_tries_nothing_below_the_minimum() -> None:
     driven = drive(Bounds(1, 3, 9, 2, 100), needs(0))
     assert driven.settled == SearchResult(2, None, 2, lowest=True)
     assert driven.of(Purpose.BELOW) == []
 
 
-def test_a_wide_bracket_is_settled_coarsely_and_says_so() -> None:
+def test_wide_bracket_is_settled_coarsely_with_a_note() -> None:
     driven = drive(Bounds(1, 10, 10_010, 1, 20_000), needs(3_333))
     settled = driven.settled
     assert settled.probes == PROBES and settled.limit is not None and settled.below is not None
@@ -129,27 +129,27 @@ def test_a_wide_bracket_is_settled_coarsely_and_says_so() -> None:
     assert driven.of(Purpose.BELOW) == [settled.below], "a step below would be between the two, and prove nothing"
 
 
-def test_a_doubtful_probe_is_tried_again_and_counts() -> None:
+def test_doubtful_probe_is_repeated_and_counts() -> None:
     doubted = drive(Bounds(1, 10, 14, 1, 100), lambda limit, before: DOUBT if limit == 10 and before < 2 else PASS)
     assert doubted.of(Purpose.PROBE)[:3] == [10, 10, 10]
     assert doubted.asks[2] == ProbeRequest(10, Purpose.PROBE, 3, PROBES)
 
 
-def test_what_stays_in_doubt_fails() -> None:
+def test_probe_that_stays_doubtful_fails() -> None:
     driven = drive(Bounds(1, 10, 12, 1, 100), lambda limit, _: PASS if limit >= 11 else DOUBT)
     assert driven.of(Purpose.PROBE) == [10] * TRIES + [11]
     assert driven.settled == SearchResult(11, 10, 4)
     assert driven.of(Purpose.BELOW) == [10], "in doubt before and in doubt again: settled"
 
 
-def test_doubts_use_up_probes_and_never_more() -> None:
+def test_doubtful_probes_never_exceed_the_probe_budget() -> None:
     for doubtful in range(10, 43):
         driven = drive(Bounds(1, 10, 42, 1, 100), lambda limit, _, most=doubtful: DOUBT if limit <= most else PASS)
         assert driven.settled.probes <= PROBES
         assert driven.settled.limit is not None and driven.settled.limit > doubtful
 
 
-def test_a_failing_confirmation_moves_the_limit_up_a_step_and_confirms_there() -> None:
+def test_failed_confirmation_raises_the_limit_a_step_and_confirms_it() -> None:
     # 11 passes when probed, and fails the second confirmation.
     driven = drive(
         Bounds(1, 10, 12, 1, 100), lambda limit, before: FAIL if limit < 11 or (limit == 11 and before == 2) else PASS
@@ -159,7 +159,7 @@ def test_a_failing_confirmation_moves_the_limit_up_a_step_and_confirms_there() -
     assert driven.settled == SearchResult(12, 11, 2) and driven.against == [11, 11, 11], "11 passes at times"
 
 
-def test_doubtful_confirmations_are_repeated_and_too_many_move_the_limit() -> None:
+def test_doubtful_confirmations_are_repeated_and_too_many_raise_the_limit() -> None:
     once = drive(
         Bounds(1, 10, 10, 1, 100), lambda limit, before: FAIL if limit < 10 else DOUBT if before == 1 else PASS
     )
@@ -173,7 +173,7 @@ def test_doubtful_confirmations_are_repeated_and_too_many_move_the_limit() -> No
     assert often.settled == SearchResult(11, 10, 2) and often.against == [10]
 
 
-def test_noise_that_failed_a_good_limit_is_mended_by_the_next_step_below() -> None:
+def test_limit_failed_once_by_noise_is_found_from_the_step_above() -> None:
     # 10 is good enough, but each probe of it met a slow machine.
     driven = drive(
         Bounds(1, 10, 12, 1, 100), lambda limit, before: FAIL if limit < 10 or (limit == 10 and before < 1) else PASS
@@ -183,7 +183,7 @@ def test_noise_that_failed_a_good_limit_is_mended_by_the_next_step_below() -> No
     assert driven.against == [10], "it did fail once"
 
 
-def test_a_step_below_that_passes_once_and_never_again_leaves_the_limit() -> None:
+def test_smaller_step_that_passes_only_once_keeps_the_limit() -> None:
     lucky = drive(
         Bounds(1, 10, 10, 1, 100), lambda limit, before: PASS if limit >= 10 or (limit == 9 and before == 1) else FAIL
     )
@@ -192,7 +192,7 @@ def test_a_step_below_that_passes_once_and_never_again_leaves_the_limit() -> Non
     assert lucky.settled == SearchResult(10, 9, 2) and lucky.against == [9]
 
 
-def test_a_limit_that_never_holds_still_is_no_verdict() -> None:
+def test_unstable_limit_gives_no_verdict() -> None:
     coin = random.Random(1)
     driven = drive(Bounds(1, 10, 12, 1, 100), lambda limit, before: PASS if before == 0 else FAIL)
     assert driven.settled.limit is None
@@ -208,15 +208,15 @@ def test_a_limit_that_never_holds_still_is_no_verdict() -> None:
             assert len(last) >= CONFIRMATIONS
 
 
-def test_the_same_answers_give_the_same_questions() -> None:
-    """Which is why a search that was cut off goes on from its stored jobs."""
+def test_same_answers_give_the_same_probes() -> None:
+    """An interrupted search relies on this to resume from its stored jobs."""
     chance = random.Random(7)
     told = {(limit, number): chance.choice((PASS, FAIL, DOUBT)) for limit in range(1, 101) for number in range(60)}
     one, other = (drive(Bounds(1, 10, 30, 1, 100), lambda limit, before: told[limit, before]) for _ in range(2))
     assert one == other
 
 
-def test_bounds_lie_on_whole_steps() -> None:
+def test_bounds_are_multiples_of_the_step() -> None:
     assert search.bounds(100, 300, 1000, 16, 20, 8) == Bounds(16, 112, 304, 32, 992)
     assert search.bounds(104, 100, 1000, 16, 20, 8) == Bounds(16, 112, 112, 32, 992), "a peak below the other"
     assert search.bounds(4, 5, 1000, 16, 20, 8).first == 32, "not below the least"
@@ -224,7 +224,7 @@ def test_bounds_lie_on_whole_steps() -> None:
     assert search.bounds(20, 30, 1000, 700, 20, 8) == Bounds(700, 700, 700, 700, 700), "the host has one step"
 
 
-def test_passes_far_below_the_limit_and_failures_of_it_speak_against_its_edge() -> None:
+def test_passes_far_below_and_failures_at_the_limit_contradict_it() -> None:
     """A wide bracket settled above limits that had passed; and a least limit that failed once."""
     chance = random.Random(16)
     driven = drive(Bounds(1, 10, 30, 1, 100), lambda *_: chance.choice((PASS, FAIL, DOUBT)))
@@ -233,7 +233,7 @@ def test_passes_far_below_the_limit_and_failures_of_it_speak_against_its_edge() 
     assert flaky.settled == SearchResult(2, None, 2, lowest=True) and flaky.against == [2]
 
 
-def test_above_a_limit_that_failed_elsewhere_nothing_smaller_is_asked_for() -> None:
+def test_search_above_a_failed_limit_tries_nothing_smaller() -> None:
     at = Bounds(16, 96, 112, 16, 192)
     assert drive_on(search.above(at, 116), needs(0)).asks == [
         ProbeRequest(128, Purpose.CONFIRMATION, number, CONFIRMATIONS) for number in (1, 2, 3)
@@ -246,6 +246,6 @@ def test_above_a_limit_that_failed_elsewhere_nothing_smaller_is_asked_for() -> N
     assert end.value.value == SearchResult(None, 199, 0)
 
 
-def test_the_largest_limit_that_failed_once_has_smaller_ones_below_it() -> None:
+def test_largest_limit_that_failed_once_keeps_its_lower_bound() -> None:
     driven = drive(Bounds(1, 10, 10, 1, 10), lambda limit, before: PASS if limit == 10 and before else FAIL)
     assert driven.settled == SearchResult(10, 9, 1) and driven.against == [10]

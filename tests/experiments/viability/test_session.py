@@ -1,4 +1,4 @@
-"""Whatever a machine does, a search ends, and what is stored says the same when it is asked again."""
+"""A search ends on any machine, and its stored jobs give the same verdict again."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def told(ask: Asker, script: Script) -> tuple[str, int]:
         return str(error), len(launcher.limits)
 
 
-def test_a_kill_in_the_course_of_moving_up_is_read_the_same_the_second_time(ask: Asker) -> None:
+def test_kill_while_raising_the_limit_gives_the_same_verdict_again(ask: Asker) -> None:
     """Killed at 116 in a curve, and at 128 in the search's own third confirmation."""
 
     def script(limit: int | None, before: int) -> Life:
@@ -47,7 +47,7 @@ def test_a_kill_in_the_course_of_moving_up_is_read_the_same_the_second_time(ask:
     assert again == to_json(found) and jobs == 0
 
 
-def test_a_kill_elsewhere_is_not_forgotten_by_sharpness(ask: Asker) -> None:
+def test_kill_in_a_stored_job_makes_the_verdict_unsharp(ask: Asker) -> None:
     """112 passes each time, 116 was killed once and then again: nothing about that is sharp."""
     script: Script = lambda limit, _: Life(Outcome.OOM) if limit == 116 else needs(100)(limit, 0)  # noqa: E731
     curve.measure_curve(ask(script)[0], 1, (116 * MIB,))
@@ -94,7 +94,7 @@ def contract(found: ViabilityVerdict) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_any_search_ends_and_says_the_same_again_also_where_it_was_cut_off(ask: Asker, seed: int | None) -> None:
+def test_any_search_ends_and_repeats_its_verdict_even_if_interrupted(ask: Asker, seed: int | None) -> None:
     seed = chance.chance("search").randrange(10**6) if seed is None else seed
     print(f"seed {seed}")
     luck, script = random.Random(seed), chaos(seed)
@@ -137,7 +137,7 @@ def numbered(ask: Asker, script: Script) -> Script:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in (0, 4))])
-def test_cut_off_or_not_the_verdict_is_the_same(ask: Asker, seed: int) -> None:
+def test_interrupted_search_gives_the_same_verdict(ask: Asker, seed: int) -> None:
     """Killed after every single job; only a control that was never run is lost, so nothing here is in doubt."""
 
     def script(limit: int | None, before: int) -> Life:
@@ -166,8 +166,8 @@ def plain(found: ViabilityVerdict) -> tuple[object, ...]:
 
 
 @pytest.mark.slow
-def test_a_busy_machine_does_not_take_jobs_for_ever(ask: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However often the command comes again."""
+def test_busy_machine_takes_a_bounded_number_of_jobs(ask: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bound holds over any number of repeated commands."""
     monkeypatch.setattr(session, "MAXIMUM_DISCARDED", 12)  # fewer commands until all jobs are used up
     busy: Script = lambda limit, before: Life(ms=18) if limit is not None or before >= 3 else Life()  # noqa: E731
     ran = []
@@ -178,7 +178,7 @@ def test_a_busy_machine_does_not_take_jobs_for_ever(ask: Asker, monkeypatch: pyt
     assert f"{MAXIMUM_JOBS} jobs settled nothing" in said and "--fresh" in said
 
 
-def test_a_control_that_crashes_is_put_aside_with_its_job(ask: Asker) -> None:
+def test_crashed_control_is_ignored_with_its_job(ask: Asker) -> None:
     def script(limit: int | None, before: int) -> Life:
         if limit is None and before == 3:
             return Life(Outcome.CRASH)
@@ -208,14 +208,14 @@ def test_a_control_belongs_to_the_job_right_before_it(ask: Asker) -> None:
     assert again == to_json(found) and jobs == 0
 
 
-def test_a_step_that_this_host_has_not_once_is_refused_before_any_job(ask: Asker) -> None:
+def test_step_larger_than_the_host_is_refused_before_any_job(ask: Asker) -> None:
     asked, launcher = ask(needs(1), Question(step=20_000 * MIB))
     with pytest.raises(UsageError, match="--step 20,000 MiB: this host leaves 15,616 MiB to a job"):
         smallest(asked, 1)
     assert launcher.limits == []
 
 
-def test_another_sample_is_another_question(ask: Asker) -> None:
+def test_other_sample_has_its_own_verdict(ask: Asker) -> None:
     """Its verdict is kept beside the first one's."""
     first = smallest(ask(needs(129))[0], 1)
     asked, _ = ask(needs(145))
@@ -227,14 +227,14 @@ def test_another_sample_is_another_question(ask: Asker) -> None:
     assert len(list((asked.jobs.folder / "verdicts").iterdir())) == 2
 
 
-def test_a_claim_keeps_all_that_was_asked(ask: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_claim_keeps_its_criteria(ask: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.experiments.viability.validation.architecture", lambda _: "x86_64")
     asked, _ = ask(needs(1), Question(Criteria(least=(MinimumMeasure("RR@10", 0.1),))))
     found = validation.validate(asked, instances.read_instances("aws")["m6g.medium"])
     assert found.least == {"RR@10": 0.1} and "RR@10 >= 0.1" in render.render_validation(found, "md")
 
 
-def test_a_picture_is_whole_or_not_there(ask: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_picture_is_written_completely_or_not_at_all(ask: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = curve.measure_curve(ask(needs(129))[0], 1, (144 * MIB,))
     stem = ask.bench.folder / curve.plot_name(1, 0, 4, (144 * MIB,))
 

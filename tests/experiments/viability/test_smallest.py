@@ -26,7 +26,7 @@ def limits(found: ViabilityVerdict, purpose: str) -> list[int]:
     return [each.limit_bytes // MIB for each in found.evidence if each.purpose == purpose]
 
 
-def test_a_need_is_found_confirmed_and_its_evidence_named(ask: Asker) -> None:
+def test_smallest_limit_is_confirmed_and_names_its_evidence(ask: Asker) -> None:
     asked, launcher = ask(needs(129))
     found = smallest(asked, 1)
     assert (found.limit_bytes, found.below_bytes) == (144 * MIB, 128 * MIB)
@@ -45,7 +45,7 @@ def test_a_need_is_found_confirmed_and_its_evidence_named(ask: Asker) -> None:
         assert stored["outcome"] == each.outcome
 
 
-def test_a_second_call_measures_nothing_and_says_nothing_of_jobs(ask: Asker) -> None:
+def test_second_call_runs_no_job(ask: Asker) -> None:
     first = smallest(ask(needs(129))[0], 1)
     asked, launcher = ask(needs(1))
     assert smallest(asked, 1) == first
@@ -56,7 +56,7 @@ def test_a_second_call_measures_nothing_and_says_nothing_of_jobs(ask: Asker) -> 
 @pytest.mark.parametrize(
     "after", [1, 3, 5, 8, 10, *(pytest.param(each, marks=pytest.mark.soak) for each in (0, 2, 4, 6, 7, 9))]
 )
-def test_a_search_cut_off_after_any_job_goes_on_without_repeating_one(ask: Asker, after: int) -> None:
+def test_search_interrupted_after_any_job_resumes_without_repeating_one(ask: Asker, after: int) -> None:
     whole = 10
 
     def cut(limit: int | None, before: int) -> Life:
@@ -78,7 +78,7 @@ def test_a_search_cut_off_after_any_job_goes_on_without_repeating_one(ask: Asker
     assert len({each.job for each in found.evidence}) == len(found.evidence) == 7
 
 
-def test_fresh_starts_anew_and_also_goes_on(ask: Asker) -> None:
+def test_fresh_search_starts_over_and_resumes(ask: Asker) -> None:
     assert smallest(ask(needs(129))[0], 1).limit_bytes == 144 * MIB
 
     def cut(limit: int | None, before: int) -> Life:
@@ -95,7 +95,7 @@ def test_fresh_starts_anew_and_also_goes_on(ask: Asker) -> None:
     assert len(read_jobs(ask.bench.results)) == 20, "earlier jobs stay"
 
 
-def test_a_fresh_search_that_never_began_makes_nothing_old(ask: Asker) -> None:
+def test_fresh_search_that_never_began_keeps_earlier_jobs(ask: Asker) -> None:
     first = smallest(ask(needs(129))[0], 1)
 
     def never(*_: object) -> Life:
@@ -109,7 +109,7 @@ def test_a_fresh_search_that_never_began_makes_nothing_old(ask: Asker) -> None:
 
 
 @pytest.mark.slow
-def test_the_verdict_names_why_the_smaller_limit_failed(ask: Asker) -> None:
+def test_verdict_names_the_reason_why_the_smaller_limit_failed(ask: Asker) -> None:
     ways = {
         "oom": Life(Outcome.OOM),
         "crash": Life(Outcome.CRASH),
@@ -125,27 +125,27 @@ def test_the_verdict_names_why_the_smaller_limit_failed(ask: Asker) -> None:
         assert (found.limit_bytes, found.binding) == (144 * MIB, (cause,))
 
 
-def test_all_that_fails_is_named(ask: Asker) -> None:
+def test_every_failed_criterion_is_named(ask: Asker) -> None:
     asked, _ = ask(lambda limit, _: Life(ms=40, first="d5") if limit is not None and limit < 140 else Life())
     found = smallest(asked, 1)
     assert found.binding == ("latency", "ranking")
     assert "ranked otherwise" in found.evidence[0].why and "mean 40 ms, target 12.5 ms" in found.evidence[0].why
 
 
-def test_a_measure_that_falls_binds(ask: Asker) -> None:
+def test_falling_ranking_is_the_binding_criterion(ask: Asker) -> None:
     question = Question(Criteria(least=(MinimumMeasure("RR@10", 0.1),)))
     asked, _ = ask(lambda limit, _: Life(first="d9") if limit is not None and limit < 140 else Life(), question)
     assert smallest(asked, 1).binding == ("ranking",), "RR@10 does not fall below 0.1 by that"
 
 
-def test_what_differs_even_unconstrained_is_not_held_against_a_limit(ask: Asker) -> None:
+def test_queries_unstable_without_a_limit_do_not_fail_a_limit(ask: Asker) -> None:
     asked, _ = ask(lambda limit, before: Life(first=f"d{before}") if limit is None else needs(129)(limit, before))
     found = smallest(asked, 1)
     assert found.limit_bytes == 144 * MIB
     assert found.unconstrained.unstable_queries == 4
 
 
-def test_a_marginal_latency_is_held_against_the_machine_of_that_moment(ask: Asker) -> None:
+def test_marginal_latency_is_compared_with_a_control_of_that_moment(ask: Asker) -> None:
     """The probe of 112 MiB and the unconstrained job after it are both slow: neither counts."""
 
     def busy(limit: int | None, before: int) -> Life:
@@ -163,7 +163,7 @@ def test_a_marginal_latency_is_held_against_the_machine_of_that_moment(ask: Aske
     assert smallest(again, 1) == found and second.limits == []
 
 
-def test_a_doubtful_job_without_a_control_is_put_aside(ask: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doubtful_job_without_a_control_is_ignored(ask: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut off between the two: what the machine was like then, nobody knows later."""
 
     def cut(limit: int | None, before: int) -> Life:
@@ -183,7 +183,7 @@ def test_a_doubtful_job_without_a_control_is_put_aside(ask: Asker, monkeypatch: 
     assert found.evidence[0].purpose == "discarded" and found.limit_bytes == 144 * MIB
 
 
-def test_a_marginal_latency_on_a_machine_at_rest_fails_after_its_tries(ask: Asker) -> None:
+def test_marginal_latency_on_a_quiet_machine_fails_after_its_retries(ask: Asker) -> None:
     asked, launcher = ask(lambda limit, _: Life(ms=18) if limit is not None and limit < 140 else Life())
     found = smallest(asked, 1)
     assert found.limit_bytes == 144 * MIB and found.binding == ("latency",)
@@ -191,13 +191,13 @@ def test_a_marginal_latency_on_a_machine_at_rest_fails_after_its_tries(ask: Aske
     assert found.probes <= PROBES
 
 
-def test_a_disturbed_failure_far_from_the_target_needs_one_look_at_the_machine(ask: Asker) -> None:
+def test_disturbed_failure_far_from_the_target_needs_one_control(ask: Asker) -> None:
     asked, launcher = ask(lambda limit, _: Life(ms=60, canary=STIRRED) if limit is not None and limit < 140 else Life())
     assert smallest(asked, 1).limit_bytes == 144 * MIB
     assert launcher.limits[3:6] == [112, None, 144]
 
 
-def test_a_machine_that_stays_busy_ends_the_search_in_one_line_and_it_goes_on_later(ask: Asker) -> None:
+def test_busy_machine_ends_the_search_in_one_line_and_it_resumes_later(ask: Asker) -> None:
     def busy(limit: int | None, before: int) -> Life:
         return Life(ms=18) if len(launcher.limits) >= 3 else Life()
 
@@ -209,7 +209,7 @@ def test_a_machine_that_stays_busy_ends_the_search_in_one_line_and_it_goes_on_la
     assert smallest(asked, 1).limit_bytes == 144 * MIB
 
 
-def test_a_disturbed_unconstrained_job_is_measured_again_and_left_out(ask: Asker) -> None:
+def test_disturbed_unconstrained_job_is_repeated_and_left_out(ask: Asker) -> None:
     asked, launcher = ask(
         lambda limit, before: (
             Life(ms=30, canary=STIRRED) if limit is None and before == 0 else needs(129)(limit, before)
@@ -225,14 +225,14 @@ def test_a_disturbed_unconstrained_job_is_measured_again_and_left_out(ask: Asker
         assert (ask.bench.results / job / "result.json").is_file()
 
 
-def test_where_all_are_disturbed_the_fastest_count_and_the_verdict_says_so(ask: Asker) -> None:
+def test_fastest_jobs_count_with_a_note_if_all_are_disturbed(ask: Asker) -> None:
     asked, launcher = ask(lambda limit, before: replace(needs(129)(limit, before), canary=STIRRED))
     found = smallest(asked, 1)
     assert launcher.limits.count(None) == 5
     assert found.unconstrained.containers == found.unconstrained.disturbed == 3
 
 
-def test_what_the_unconstrained_system_misses_is_one_line_and_its_jobs_stay(ask: Asker) -> None:
+def test_target_missed_without_a_limit_is_one_line_and_jobs_are_kept(ask: Asker) -> None:
     asked, _ = ask(needs(1), Question(Criteria((Target("mean", 0.005),))))
     with pytest.raises(UsageError, match=r"planted on 1 CPU: mean is 10 ms with all the memory.*target is 5 ms"):
         smallest(asked, 1)
@@ -243,14 +243,14 @@ def test_what_the_unconstrained_system_misses_is_one_line_and_its_jobs_stay(ask:
     assert launcher.limits == [], "the same jobs"
 
 
-def test_a_system_that_does_not_run_at_all_is_one_line(ask: Asker) -> None:
+def test_system_that_does_not_run_is_one_line(ask: Asker) -> None:
     asked, launcher = ask(lambda *_: Life(Outcome.CRASH))
     with pytest.raises(JobError, match="planted does not even run with 15,616 MiB: it ended crash"):
         smallest(asked, 1)
     assert launcher.limits == [None]
 
 
-def test_a_host_without_so_many_cpus_is_one_line(ask: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_few_host_cpus_are_one_line(ask: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
     asked, launcher = ask(needs(1))
     monkeypatch.setattr(Scripted, "cannot", lambda _, envelope: f"profile {envelope.name} needs {envelope.cpus} CPUs")
     with pytest.raises(UsageError, match="needs 9 CPUs; ask for less"):
@@ -258,7 +258,7 @@ def test_a_host_without_so_many_cpus_is_one_line(ask: Asker, monkeypatch: pytest
     assert launcher.limits == []
 
 
-def test_what_says_nothing_of_a_limit_is_no_evidence(ask: Asker) -> None:
+def test_uninformative_outcome_is_not_evidence(ask: Asker) -> None:
     asked, _ = ask(lambda limit, _: Life(Outcome.ENVELOPE_MISMATCH) if limit == 112 else Life())
     with pytest.raises(JobError, match=r"112 MiB ended envelope_mismatch .* says nothing of its limit"):
         smallest(asked, 1)
@@ -267,7 +267,7 @@ def test_what_says_nothing_of_a_limit_is_no_evidence(ask: Asker) -> None:
     assert launcher.limits[0] == 112, "measured again"
 
 
-def test_an_engine_that_goes_away_leaves_no_evidence(ask: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lost_engine_leaves_no_evidence(ask: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
     asked, _ = ask(needs(129))
     launch = Scripted.launch
 
@@ -283,7 +283,7 @@ def test_an_engine_that_goes_away_leaves_no_evidence(ask: Asker, monkeypatch: py
     assert len(read_jobs(ask.bench.results)) == 3
 
 
-def test_a_verdict_is_kept_without_money(ask: Asker) -> None:
+def test_stored_verdict_holds_no_prices(ask: Asker) -> None:
     found = smallest(ask(needs(129))[0], 1)
     (path,) = (ask.bench.results / SUITE / "planted" / "tiny" / "verdicts").iterdir()
     kept = json.loads(path.read_text())
@@ -330,7 +330,7 @@ def test_verify_names_each_edit_of_a_verdict(ask: Asker) -> None:
     assert verify_results(results, cache=ask.bench.cache).mismatches == ()
 
 
-def test_a_container_killed_above_the_limit_in_any_stored_job_moves_it_above_that(ask: Asker) -> None:
+def test_stored_kill_above_the_limit_raises_the_limit(ask: Asker) -> None:
     """A curve's job was killed where the search's own jobs pass: a heap that grows by luck."""
     asked, _ = ask(
         lambda limit, before: Life(Outcome.OOM) if limit == 148 and not before else needs(129)(limit, before)
@@ -357,7 +357,7 @@ def test_a_container_killed_above_the_limit_in_any_stored_job_moves_it_above_tha
     assert smallest(ask(needs(1))[0], 1) == found
 
 
-def test_a_slow_job_above_the_limit_moves_nothing_and_is_told(ask: Asker) -> None:
+def test_slow_job_above_the_limit_is_noted_and_keeps_the_limit(ask: Asker) -> None:
     asked, _ = ask(lambda limit, before: Life(ms=90) if limit == 148 else needs(129)(limit, before))
     curve.measure_curve(asked, 1, (148 * MIB,))
     found = smallest(asked, 1)
@@ -365,7 +365,7 @@ def test_a_slow_job_above_the_limit_moves_nothing_and_is_told(ask: Asker) -> Non
     assert limits(found, "other job") == [148]
 
 
-def test_a_limit_that_passes_at_times_is_told_with_its_counts(ask: Asker) -> None:
+def test_flaky_limit_is_noted_with_its_counts(ask: Asker) -> None:
     asked, _ = ask(
         lambda limit, before: Life(Outcome.OOM) if limit == 144 and before == 2 else needs(129)(limit, before)
     )
@@ -377,7 +377,7 @@ def test_a_limit_that_passes_at_times_is_told_with_its_counts(ask: Asker) -> Non
 
 
 @pytest.mark.slow
-def test_another_machines_jobs_are_no_evidence(ask: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_of_another_machine_are_not_evidence(ask: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
     smallest(ask(needs(129))[0], 1)
     monkeypatch.setattr("harness.jobs.environment.cpu_model", lambda: "another")
     asked, launcher = ask(needs(145))
@@ -390,7 +390,7 @@ def test_another_machines_jobs_are_no_evidence(ask: Asker, monkeypatch: pytest.M
 
 
 @pytest.mark.slow
-def test_each_cpu_count_has_a_verdict_of_its_own(ask: Asker) -> None:
+def test_each_cpu_count_has_its_own_verdict(ask: Asker) -> None:
     asked, launcher = ask(needs(129))
     assert [smallest(asked, cpus).cpus for cpus in (1, 2)] == [1, 2]
     assert launcher.limits.count(None) == 6

@@ -25,7 +25,7 @@ def _x86(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.experiments.viability.validation.architecture", lambda _: "x86_64")
 
 
-def test_a_claim_that_holds_is_confirmed_in_fresh_containers(ask: Asker) -> None:
+def test_true_claim_is_confirmed_in_fresh_containers(ask: Asker) -> None:
     asked, launcher = ask(needs(LEFT))
     found = validation.validate(asked, SMALL)
     assert found.holds and found.limit_bytes == LEFT * MIB and found.causes == ()
@@ -37,7 +37,7 @@ def test_a_claim_that_holds_is_confirmed_in_fresh_containers(ask: Asker) -> None
     assert validation.validate(asked, SMALL) == found and launcher.limits == []
 
 
-def test_a_claim_that_does_not_hold_says_why(ask: Asker) -> None:
+def test_false_claim_has_a_reason(ask: Asker) -> None:
     asked, launcher = ask(needs(LEFT + 1))
     found = validation.validate(asked, SMALL)
     assert not found.holds and found.causes == ("oom",)
@@ -47,7 +47,7 @@ def test_a_claim_that_does_not_hold_says_why(ask: Asker) -> None:
     assert validation.validate(slow, SMALL).causes == ("latency",)
 
 
-def test_what_is_not_emulated_is_said(ask: Asker) -> None:
+def test_validation_names_what_it_does_not_emulate(ask: Asker) -> None:
     asked, _ = ask(needs(1))
     arm = replace(SMALL, architecture="arm64", burstable=True, gpus=1)
     (first, burst, gpus) = validation.validate(asked, arm).not_shown
@@ -66,14 +66,16 @@ def test_what_is_not_emulated_is_said(ask: Asker) -> None:
         ({"memory_bytes": 512 * MIB}, 0, "its host needs all of that for itself"),
     ],
 )
-def test_what_this_host_cannot_emulate_is_one_line(ask: Asker, changes: dict[str, int], gpus: int, said: str) -> None:
+def test_type_that_this_host_cannot_emulate_is_one_line(
+    ask: Asker, changes: dict[str, int], gpus: int, said: str
+) -> None:
     asked, launcher = ask(needs(1))
     with pytest.raises(UsageError, match=said):
         validation.check_host(replace(SMALL, **changes), gpus)
     assert launcher.limits == [] and asked.jobs.measured == 0
 
 
-def test_a_type_is_found_or_the_nearest_named() -> None:
+def test_unknown_type_is_refused_with_the_nearest_name() -> None:
     assert validation.find_instance("m6g.medium").architecture == "arm64"
     with pytest.raises(UsageError, match=r"unknown instance type 'm6g.medum'; did you mean 'm6g.medium'\?; see"):
         validation.find_instance("m6g.medum")

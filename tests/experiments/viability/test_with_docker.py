@@ -61,7 +61,7 @@ def planted(
 
 
 def _check_anonymous(folder: Path, sizes_mib: tuple[int, ...]) -> None:
-    """What is found lies within the larger of 5 % and 32 MiB of what was planted plus the interpreter."""
+    """Check the limit: injected memory plus interpreter, within the larger of 5 % and 32 MiB."""
     with planted(folder, "planted-0", {"service_ms": 2}) as asked:
         job, _ = asked.jobs.attempt(asked.everything(1), 0)
     interpreter = job.result.memory.peak_anon_bytes
@@ -77,16 +77,16 @@ def _check_anonymous(folder: Path, sizes_mib: tuple[int, ...]) -> None:
         _readable(found, folder)
 
 
-def test_planted_anonymous_memory_is_what_the_verdict_says(engine: docker.DockerClient, tmp_path: Path) -> None:
+def test_verdict_finds_injected_anonymous_memory(engine: docker.DockerClient, tmp_path: Path) -> None:
     _check_anonymous(tmp_path, (chance("planted memory").choice(SIZES_MIB[:2]),))  # the largest takes the longest
 
 
 @pytest.mark.soak
-def test_each_planted_anonymous_memory_is_what_the_verdict_says(engine: docker.DockerClient, tmp_path: Path) -> None:
+def test_verdict_finds_each_injected_anonymous_memory(engine: docker.DockerClient, tmp_path: Path) -> None:
     _check_anonymous(tmp_path, SIZES_MIB)
 
 
-def test_a_mapped_file_that_is_evicted_binds_by_latency(engine: docker.DockerClient, tmp_path: Path) -> None:
+def test_evicted_mapped_file_makes_latency_the_binding_criterion(engine: docker.DockerClient, tmp_path: Path) -> None:
     """A file, little else: it never dies of a small limit, it slows."""
     params: dict[str, Scalar] = {"service_ms": 2, "touch_file": True, "touch_per_query": PAGES}
     with planted(tmp_path, "mapped", params, {"file_mib": FILE_MIB}, BETWEEN) as asked:

@@ -30,7 +30,7 @@ class Answer:
 
 @dataclass
 class Server:
-    """What is served, and what was asked for."""
+    """Answers of a fake AWS server, and the requests it received."""
 
     url: str
     answers: dict[str, Answer | Callable[[str], Answer]]

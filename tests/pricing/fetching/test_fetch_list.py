@@ -25,7 +25,7 @@ RESERVED = {
 
 
 def offers(currency: str = "USD") -> Offers:
-    """One type in all the guises that the list has it in, and the file's other inhabitants."""
+    """Return one type in every form of the list, and rows of other products."""
     return (
         Offers(currency)
         .add("m5.large", "0.0970000000", reserved=RESERVED)
@@ -72,7 +72,7 @@ def test_prices_become_a_snapshot_that_harness_reads(root: Path, fetch: Fetch) -
     assert prices.snapshot(datetime.date(2026, 11, 19), root=root).price_of("m5.large") == 0.096
 
 
-def test_every_snapshot_has_its_checksum_afterwards(root: Path, fetch: Fetch) -> None:
+def test_fetched_snapshot_has_a_checksum(root: Path, fetch: Fetch) -> None:
     with aws.serve(served()) as server:
         fetch("list", "--endpoint", server.url)
     lines = (root / "prices" / "SHA256SUMS").read_text().splitlines()
@@ -81,7 +81,7 @@ def test_every_snapshot_has_its_checksum_afterwards(root: Path, fetch: Fetch) ->
     }
 
 
-def test_types_that_were_not_known_bring_their_facts(root: Path, fetch: Fetch) -> None:
+def test_facts_of_new_types_are_added(root: Path, fetch: Fetch) -> None:
     known = instances.read_instances("aws", root)
     graviton = {"physicalProcessor": "AWS Graviton9 Processor", "vcpu": "1", "memory": "1,952 GiB"}
     listed = (
@@ -121,7 +121,7 @@ def test_types_that_were_not_known_bring_their_facts(root: Path, fetch: Fetch) -
         ({"vcpu": "NA"}, "its vcpu is 'NA'"),
     ],
 )
-def test_a_type_about_which_the_list_says_too_little_is_left_out_by_name(
+def test_type_with_missing_facts_is_left_out_and_named(
     root: Path, fetch: Fetch, changed: dict[str, str], reason: str
 ) -> None:
     with aws.serve(served(offers().add("z99.large", "1", **changed).written())) as server:
@@ -132,7 +132,7 @@ def test_a_type_about_which_the_list_says_too_little_is_left_out_by_name(
     assert "z99.large" not in instances.read_instances("aws", root)
 
 
-def test_a_price_of_nothing_is_no_price(root: Path, fetch: Fetch) -> None:
+def test_price_of_zero_is_ignored(root: Path, fetch: Fetch) -> None:
     with aws.serve(served(offers().add("c5.large", "0.0000000000", reserved=RESERVED).written())) as server:
         result = fetch("list", "--endpoint", server.url)
     assert "left out: c5.large: it has no price on demand\n" in result.stdout
@@ -202,21 +202,21 @@ HTML = b"<!DOCTYPE html><html><body>Please sign in to the guest network</body></
         ),
     ],
 )
-def test_wrong_files_change_nothing_and_are_told_in_one_line(
+def test_wrong_files_change_nothing_and_are_one_line(
     root: Path, fetch: Fetch, answers: dict[str, Answer | Callable[[str], Answer]], said: str
 ) -> None:
     line = nothing_happened(root, fetch, answers)
     assert line.startswith(said), line
 
 
-def test_a_region_that_aws_does_not_have_is_told_with_those_it_has(root: Path, fetch: Fetch) -> None:
+def test_unknown_region_is_refused_with_the_known_ones(root: Path, fetch: Fetch) -> None:
     said = nothing_happened(root, fetch, served(), "--region", "us-east-11")
     assert said == (
         "fetch_prices: unknown region 'us-east-11'; did you mean 'us-east-1'?; known: eu-west-1, us-east-1\n"
     )
 
 
-def test_prices_of_a_date_that_is_here_are_refused_before_hundreds_of_megabytes_come(root: Path, fetch: Fetch) -> None:
+def test_prices_of_an_existing_date_are_refused_before_the_download(root: Path, fetch: Fetch) -> None:
     with aws.serve(served()) as server:
         fetch("list", "--endpoint", server.url)
         before = content(root)
@@ -228,14 +228,14 @@ def test_prices_of_a_date_that_is_here_are_refused_before_hundreds_of_megabytes_
     assert content(root) == before
 
 
-def test_the_date_in_the_file_counts_where_its_address_has_none(root: Path, fetch: Fetch) -> None:
+def test_date_in_the_file_counts_if_its_address_has_none(root: Path, fetch: Fetch) -> None:
     current = "/offers/v1.0/aws/AmazonEC2/current/us-east-1/index.json"
     answers = served(offers().written(publicationDate="2026-07-20T00:00:00Z"), version=current)
     said = nothing_happened(root, fetch, answers, "--region", "us-east-1")
     assert "aws_us-east-1_2026-07-20.csv: prices of that date are here already" in said
 
 
-def test_nobody_there_is_told_in_one_line(root: Path, fetch: Fetch) -> None:
+def test_unreachable_server_is_one_line(root: Path, fetch: Fetch) -> None:
     with aws.serve({}) as server:
         gone = server.url
     before = content(root)
@@ -246,7 +246,7 @@ def test_nobody_there_is_told_in_one_line(root: Path, fetch: Fetch) -> None:
 
 
 @pytest.mark.parametrize("failing", [1, 2, 3])
-def test_a_disk_that_fails_at_the_last_moment_leaves_all_as_it_was(
+def test_late_disk_failure_changes_nothing(
     root: Path, fetch: Fetch, monkeypatch: pytest.MonkeyPatch, failing: int
 ) -> None:
     before = content(root)

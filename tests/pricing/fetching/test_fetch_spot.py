@@ -21,7 +21,7 @@ KEY = "AKIAIOSFODNN7EXAMPLE"
 
 @pytest.fixture(autouse=True)
 def _credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Those of AWS's documentation, and nothing of whoever runs the tests."""
+    """Set the credentials of AWS's documentation and remove those of the user."""
     for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_DEFAULT_REGION", "AWS_REGION", "AWS_ENDPOINT_URL"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
@@ -58,7 +58,7 @@ def snapshot_file(root: Path) -> Path:
     return found
 
 
-def test_the_cheapest_zone_at_its_newest_price_becomes_a_snapshot(root: Path, fetch: Fetch) -> None:
+def test_snapshot_takes_the_newest_price_of_the_cheapest_zone(root: Path, fetch: Fetch) -> None:
     old = "2026-11-20T01:00:00.000Z"
     first = [
         aws.spot_item("m5.large", "us-east-1a", "0.038100"),
@@ -153,22 +153,20 @@ ITEM = aws.spot_item("m5.large", "us-east-1a", "0.0381")
         (aws.spot_page([aws.spot_item("z99.large", "us-east-1a", "1")]), "none of the 1 types that came is in"),
     ],
 )
-def test_wrong_answers_change_nothing_and_are_told_in_one_line(
-    root: Path, fetch: Fetch, answer: Answer, said: str
-) -> None:
+def test_wrong_answers_change_nothing_and_are_one_line(root: Path, fetch: Fetch, answer: Answer, said: str) -> None:
     line = nothing_happened(root, fetch, answer)
     assert line.startswith("fetch_prices: EC2") and said in line, line
 
 
 @pytest.mark.slow
-def test_a_page_that_never_comes_leaves_the_first_one_unwritten(root: Path, fetch: Fetch) -> None:
+def test_missing_second_page_writes_no_snapshot(root: Path, fetch: Fetch) -> None:
     def answer(body: str) -> Answer:
         return refusal("RequestLimitExceeded", 400) if "NextToken" in body else aws.spot_page([ITEM], "1")
 
     assert "refused (RequestLimitExceeded)" in nothing_happened(root, fetch, answer)
 
 
-def test_a_region_that_does_not_exist_is_told(root: Path, fetch: Fetch) -> None:
+def test_nonexistent_region_is_one_line(root: Path, fetch: Fetch) -> None:
     said = nothing_happened(root, fetch, pages([ITEM]), "--region", "us-east-11")
     assert said.startswith("fetch_prices: unknown region 'us-east-11'; did you mean 'us-east-1'?; known: ")
 
@@ -184,14 +182,14 @@ def test_fetching_spot_prices_names_missing_credentials(
     )
 
 
-def test_a_profile_that_does_not_exist_is_told(root: Path, fetch: Fetch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nonexistent_profile_is_one_line(root: Path, fetch: Fetch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_PROFILE", "nobody")
     said = nothing_happened(root, fetch, pages([ITEM]), "--region", "us-east-1")
     assert said.startswith("fetch_prices: AWS_PROFILE names a profile that there is not;")
 
 
 @pytest.mark.parametrize(("package", "command"), [("boto3", "spot"), ("ijson", "list")])
-def test_a_package_that_is_missing_is_named_with_its_remedy(
+def test_missing_package_is_named_with_its_remedy(
     root: Path, fetch: Fetch, monkeypatch: pytest.MonkeyPatch, package: str, command: str
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
@@ -204,7 +202,7 @@ def test_a_package_that_is_missing_is_named_with_its_remedy(
     assert content(root) == before
 
 
-def test_prices_of_today_are_refused_before_anything_is_asked(root: Path, fetch: Fetch) -> None:
+def test_existing_prices_of_today_are_refused_before_any_request(root: Path, fetch: Fetch) -> None:
     with aws.serve({"/": pages([ITEM])}) as server:
         fetch("spot", "--endpoint", server.url)
         path = snapshot_file(root)

@@ -57,7 +57,7 @@ def test_a_snapshot_never_changes(name: str) -> None:
 
 
 @pytest.mark.parametrize(("day", "types"), [("2022-10-31", 561), ("2022-12-05", 607), ("2026-07-20", 1367)])
-def test_as_many_types_have_a_price_as_the_source_had(day: str, types: int) -> None:
+def test_snapshot_has_as_many_prices_as_its_source(day: str, types: int) -> None:
     found = of_day(day)
     assert (str(found.as_of), found.provider, len(found.prices)) == (day, "aws", types)
 
@@ -78,7 +78,7 @@ def test_prices_of_2022_are_as_published(instance_type: str, price: float) -> No
     assert of_day("2022-10-31").price_of(instance_type) == price
 
 
-def test_prices_that_changed_until_2026_are_the_known_ones() -> None:
+def test_price_changes_until_2026_are_the_known_ones() -> None:
     before, after = of_day("2022-12-05"), of_day("2026-07-20")
     names = {instance.instance_type for instance, _ in before.prices}
     assert {name for name in names if after.price_of(name) is None} == {"cc2.8xlarge", "hs1.8xlarge"}
@@ -89,7 +89,7 @@ def test_prices_that_changed_until_2026_are_the_known_ones() -> None:
     }
 
 
-def test_the_facts_of_some_machines(aws: dict[str, Instance]) -> None:
+def test_facts_of_known_machines_are_correct(aws: dict[str, Instance]) -> None:
     small = aws["m6g.medium"]
     assert (small.vcpus, small.physical_cores, small.memory_bytes, small.architecture) == (1, 1, 4 * GIB, "arm64")
     assert (small.gpus, small.accelerators, small.local_nvme_bytes, small.burstable) == (0, 0, 0, False)
@@ -102,14 +102,14 @@ def test_the_facts_of_some_machines(aws: dict[str, Instance]) -> None:
     assert aws["m1.small"].physical_cores is None
 
 
-def test_graviton_has_a_core_for_each_vcpu_and_nothing_has_more_than_two_threads(aws: dict[str, Instance]) -> None:
+def test_graviton_has_one_core_per_vcpu_and_no_type_more_than_two_threads(aws: dict[str, Instance]) -> None:
     known = [found for found in aws.values() if found.physical_cores is not None]
     assert len(known) == len(aws) - 13
     assert all(found.physical_cores == found.vcpus for found in known if found.architecture == "arm64")
     assert {found.vcpus / found.physical_cores for found in known} == {1, 2}
 
 
-def test_burstable_and_bare_metal_types_are_those_of_these_names(aws: dict[str, Instance]) -> None:
+def test_burstable_and_bare_metal_types_have_the_known_names(aws: dict[str, Instance]) -> None:
     burstable = {name.partition(".")[0] for name, found in aws.items() if found.burstable}
     flex = {name.partition(".")[0] for name in aws if name.partition(".")[0].endswith("-flex")}
     assert burstable == {"t1", "t2", "t3", "t3a", "t4g"} | flex and len(flex) >= 4
@@ -130,7 +130,7 @@ def test_burstable_and_bare_metal_types_are_those_of_these_names(aws: dict[str, 
         ("vt1.3xlarge", 0, 1),
     ],
 )
-def test_whole_nvidia_gpus_are_gpus_and_other_cards_are_not(
+def test_only_whole_nvidia_gpus_count_as_gpus(
     aws: dict[str, Instance], instance_type: str, gpus: int, accelerators: int
 ) -> None:
     assert (aws[instance_type].gpus, aws[instance_type].accelerators) == (gpus, accelerators)
@@ -155,7 +155,7 @@ def test_other_providers_are_read_by_the_same_code(
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_every_fact_has_a_source_and_stands_in_order(provider: str) -> None:
+def test_every_fact_has_a_source_and_facts_are_sorted(provider: str) -> None:
     with instances.facts_path(provider).open(newline="") as stream:
         rows = list(csv.DictReader(stream))
     assert all(row["source"] for row in rows)
@@ -163,7 +163,7 @@ def test_every_fact_has_a_source_and_stands_in_order(provider: str) -> None:
     assert names == sorted(names)
 
 
-def test_storage_has_a_price_a_date_and_a_source() -> None:
+def test_storage_price_has_a_date_and_a_source() -> None:
     with (ROOT / "storage.csv").open(newline="") as stream:
         rows = list(csv.DictReader(stream))
     assert {(row["provider"], row["region"], row["volume_type"]): row["price_usd_per_gib_month"] for row in rows} == {

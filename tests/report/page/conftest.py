@@ -36,7 +36,7 @@ def browser() -> Iterator[Browser]:
 
 
 class Tab:
-    """One that is used again and again: a new one costs Chromium three times what opening a page does."""
+    """A reused browser tab: a new one takes three times as long as opening a page."""
 
     def __init__(self, browser: Browser) -> None:
         self.page = browser.new_context(offline=True).new_page()
@@ -72,7 +72,7 @@ class Tab:
 
 @pytest.fixture(scope="session")
 def tabs() -> list[Tab]:
-    """Those that nobody uses."""
+    """Return the list of idle tabs."""
     return []
 
 
@@ -115,7 +115,7 @@ def hostile_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def shared(browser: Browser, file: Path) -> Iterator[Page]:
-    """One page for tests that only ask it to compute; each says all that its answer hangs on."""
+    """Return a shared page for tests that only compute; each sets everything its answer depends on."""
     tab = Tab(browser)
     yield tab.open(file)
     assert tab.clear() == []

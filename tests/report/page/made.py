@@ -173,7 +173,7 @@ def page_of(
     measures: tuple[str, ...] = MEASURES,
     title: str = "Made-up results",
 ) -> page.PageSource:
-    """All that a page of some rows is made of."""
+    """Source of a page: its rows and all that belongs to them."""
     at = row_pricing.tariff(prices.snapshot())
     overhead = Overhead(
         "made-up", "cpu1-mem1", Isolation.CONTAINER, Outcome.OK, None, Validity.CLEAN, (), "00ff", Estimate(4e-7)

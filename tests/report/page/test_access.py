@@ -27,7 +27,7 @@ def cell(page: Page, column: str, line: int) -> Locator:
     return page.locator(f'#body tr:nth-child({line}) button[data-column="{column}"]').first
 
 
-def test_the_keyboard_alone_goes_everywhere(page: Page) -> None:
+def test_keyboard_reaches_every_control(page: Page) -> None:
     """Tab reaches every control once, the table has one stop, arrows go on inside, Enter opens and Escape closes."""
     seen: list[str] = []
     for _ in range(120):
@@ -86,7 +86,7 @@ def test_the_skip_link_leads_to_the_table_and_leaves_the_address(page: Page) -> 
     assert "leaderboard" not in page.evaluate("window.location.hash")
 
 
-def test_every_control_and_picture_has_a_name(page: Page) -> None:
+def test_every_control_and_picture_has_an_accessible_name(page: Page) -> None:
     for box in page.locator("select, input").all():
         label = page.locator(f'label[for="{box.get_attribute("id")}"]')
         assert label.count() == 1 and label.inner_text().strip(), box.get_attribute("id")
@@ -100,7 +100,7 @@ def test_every_control_and_picture_has_a_name(page: Page) -> None:
     assert page.locator("html").get_attribute("lang") == "en"
 
 
-def test_a_new_order_is_said_once_a_slider_rests(page: Page) -> None:
+def test_new_order_is_announced_when_a_slider_stops(page: Page) -> None:
     said = page.locator("#said")
     assert said.get_attribute("aria-live") == "polite"
     expect(said).to_contain_text("60 rows: 1 ")
@@ -111,7 +111,7 @@ def test_a_new_order_is_said_once_a_slider_rests(page: Page) -> None:
     assert page.locator("#weight-latency").get_attribute("aria-valuetext") == "95 per cent"
 
 
-def test_the_focus_can_be_seen(page: Page) -> None:
+def test_focus_is_visible(page: Page) -> None:
     page.locator("#query").focus()
     page.keyboard.press("Tab")
     expect(page.locator("#outcome")).to_be_focused()
@@ -119,7 +119,7 @@ def test_the_focus_can_be_seen(page: Page) -> None:
 
 
 @pytest.mark.parametrize("made_of", ["usual", "hostile"])
-def test_the_page_scrolls_sideways_in_no_window(open_file: Open, file: Path, hostile_file: Path, made_of: str) -> None:
+def test_page_never_scrolls_sideways(open_file: Open, file: Path, hostile_file: Path, made_of: str) -> None:
     page = open_file({"usual": file, "hostile": hostile_file}[made_of], "#d=*", width=320, height=800)
     page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
     for width in (320, 390, 768, 1024, 1440):
@@ -128,7 +128,7 @@ def test_the_page_scrolls_sideways_in_no_window(open_file: Open, file: Path, hos
         assert page.evaluate("[innerWidth, document.documentElement.scrollWidth <= innerWidth]") == [width, True]
 
 
-def test_paper_has_every_row_no_controls_and_black_text(open_file: Open, tmp_path: Path) -> None:
+def test_print_has_every_row_no_controls_and_black_text(open_file: Open, tmp_path: Path) -> None:
     path = tmp_path / "many.html"
     path.write_text(made.html(*made.rows(130)), encoding="utf-8")
     page = open_file(path, "#n=2", colours="dark")
@@ -150,7 +150,7 @@ def test_paper_has_every_row_no_controls_and_black_text(open_file: Open, tmp_pat
     assert page.pdf().startswith(b"%PDF")
 
 
-def test_a_dark_window_has_light_text(open_file: Open, file: Path) -> None:
+def test_dark_scheme_has_light_text(open_file: Open, file: Path) -> None:
     page = open_file(file, colours="dark")
     colours = page.evaluate(
         "[getComputedStyle(document.body).color, getComputedStyle(document.documentElement).backgroundColor]"

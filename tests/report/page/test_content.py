@@ -34,12 +34,12 @@ def test_the_charting_library_is_the_pinned_one() -> None:
     assert "Apache License" in (FOLDER / "vendor" / "LICENSE").read_text(encoding="utf-8")
 
 
-def test_every_script_is_in_the_page_once_and_none_is_forgotten(text: str) -> None:
+def test_page_holds_every_script_once(text: str) -> None:
     assert {path.name for path in FOLDER.glob("*.js")} == {name for name in pages.SCRIPTS if "/" not in name}
     assert text.count("<script>") == text.count("</script>") - 1 == len(pages.SCRIPTS)
 
 
-def test_the_policy_names_each_script_by_its_hash_and_lets_nothing_be_fetched(text: str) -> None:
+def test_content_policy_hashes_each_script_and_forbids_fetching(text: str) -> None:
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)
     assert policy is not None
     rules = dict(rule.split(" ", 1) for rule in policy[1].split("; "))
@@ -53,7 +53,7 @@ def test_the_policy_names_each_script_by_its_hash_and_lets_nothing_be_fetched(te
     assert text.index("Content-Security-Policy") < text.index("<title>")
 
 
-def test_nothing_is_loaded_from_anywhere(text: str) -> None:
+def test_page_loads_nothing_from_outside(text: str) -> None:
     own = re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
     assert not re.search(r"<(link|img|iframe|object|embed|base)\b|@import|url\(", own)
     assert not re.search(r"\b(fetch|XMLHttpRequest|WebSocket|EventSource|sendBeacon|importScripts)\b", own)
@@ -62,7 +62,7 @@ def test_nothing_is_loaded_from_anywhere(text: str) -> None:
         assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function", source)
 
 
-def test_no_text_ends_the_data(text: str) -> None:
+def test_texts_cannot_end_the_data_script(text: str) -> None:
     data = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
     assert data is not None
     assert not set(data[1]) & set("<>&\u2028\u2029")
@@ -71,7 +71,7 @@ def test_no_text_ends_the_data(text: str) -> None:
     assert any("%%data%%" in each for each in content["texts"]), "what is filled in is not looked at again"
 
 
-def test_a_hostile_title_is_a_title() -> None:
+def test_hostile_title_is_escaped() -> None:
     content = pages.page_content(made.page_of(made.rows(3)[0], title='</title><script>alert(1)</script>"&'))
     text = pages.render_page(content)
     assert text.count("<title>&lt;/title&gt;&lt;script&gt;alert(1)&lt;/script&gt;&quot;&amp;</title>") == 1
@@ -87,11 +87,11 @@ def test_five_hundred_rows_stay_below_five_megabytes() -> None:
     assert len(pages.render_page(pages.page_content(made.page_of(rows, found))).encode()) < 5_000_000
 
 
-def test_rows_without_anything_make_a_page() -> None:
+def test_rows_without_figures_make_a_page() -> None:
     assert pages.page_content(made.page_of([]))["rows"] == []
 
 
-def test_figures_are_cut_after_what_is_known() -> None:
+def test_figures_are_rounded_to_their_significant_digits() -> None:
     texts = SharedTexts()
     assert short_estimate(Estimate(1.5), texts) == [1.5]
     assert short_estimate(Estimate(0.123456789, 0.1, 0.2), texts, digits=3) == [0.123, 0.1, 0.2]
@@ -113,7 +113,7 @@ def test_the_page_knows_the_presets_cutoffs_and_pairs(results: PageSource) -> No
     assert pairs[:: count + 1] == "e" * count, "each ranking is equal to itself"
 
 
-def test_a_terminal_gets_no_page(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_is_not_written_to_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     from harness.cli import main
 
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
@@ -123,7 +123,7 @@ def test_a_terminal_gets_no_page(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ended.value.code == 2
 
 
-def test_a_file_that_is_not_a_terminal_gets_one() -> None:
+def test_page_is_written_to_redirected_output() -> None:
     from click.testing import CliRunner
 
     from harness.cli import main
@@ -133,7 +133,7 @@ def test_a_file_that_is_not_a_terminal_gets_one() -> None:
     assert done.exit_code == 0 and done.stdout.startswith("<!doctype html>")
 
 
-def test_the_pictures_of_the_documentation_are_there_and_small() -> None:
+def test_documentation_pictures_exist_and_are_small() -> None:
     pictures = sorted((FOLDER.parents[2] / "docs" / "assets").glob("page*.png"))
     assert len(pictures) >= 5
     assert all(each.stat().st_size < 300_000 for each in pictures)

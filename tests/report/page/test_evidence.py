@@ -84,7 +84,7 @@ def test_samples_are_a_histogram_and_a_distribution(page: Page) -> None:
     assert all(share >= 0 for _, _, share in bins)
 
 
-def test_a_failed_row_says_how_it_ended(page: Page) -> None:
+def test_failed_row_shows_its_outcome(page: Page) -> None:
     page.locator("#outcome").select_option("oom")
     text = opened(page, 1, "score")
     assert "the kernel killed the job at the memory limit" in text
@@ -96,7 +96,7 @@ def test_a_noisy_row_shows_its_finding(page: Page) -> None:
     assert "drift (noisy): drift: the slowest trial's mean is 1.53 times" in opened(page, 1, "validity")
 
 
-def test_a_contested_point_names_who_contests_it(page: Page) -> None:
+def test_contested_point_names_the_contesting_rows(page: Page) -> None:
     page.locator('th[data-column="front"] button').click()
     states = page.locator('#body td[data-column="front"]').all_inner_texts()
     place = next((number for number, state in enumerate(states, 1) if "contested" in state), None)
@@ -104,7 +104,7 @@ def test_a_contested_point_names_who_contests_it(page: Page) -> None:
     assert "by their values" in opened(page, place, "front")
 
 
-def test_escape_closes_it_and_gives_the_focus_back(page: Page) -> None:
+def test_escape_closes_the_evidence_and_restores_the_focus(page: Page) -> None:
     opened(page, 3, "cost")
     page.keyboard.press("Escape")
     expect(page.locator("#evidence")).to_be_hidden()

@@ -26,7 +26,7 @@ def test_hostile_names_are_shown_as_text(hostile: Page) -> None:
     )
 
 
-def test_every_evidence_of_them_is_text(hostile: Page) -> None:
+def test_evidence_of_hostile_rows_is_text(hostile: Page) -> None:
     lines = hostile.locator("#body tr", has_text=made.HOSTILE)
     assert lines.count() == 2
     for line in lines.all():
@@ -49,7 +49,7 @@ def test_the_command_quotes_a_hostile_name(hostile: Page) -> None:
     assert found.startswith("harness run SUITE.toml --fresh --only 'a'\\''; rm -rf ~; '\\''/")
 
 
-def test_a_sent_address_cannot_bring_a_script(open_file: Open, tmp_path: Path) -> None:
+def test_address_cannot_inject_a_script(open_file: Open, tmp_path: Path) -> None:
     path = tmp_path / "quiet.html"
     path.write_text(made.html(made.rows(5)[0]), encoding="utf-8")
     page = open_file(path, "#q=%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E&d=%3Cscript%3Ealert(1)%3C%2Fscript%3E")
@@ -58,7 +58,7 @@ def test_a_sent_address_cannot_bring_a_script(open_file: Open, tmp_path: Path) -
 
 
 def test_the_content_policy_stops_an_injected_script(browser: Browser, hostile_file: Path) -> None:
-    """Even a script that found its way into the page would not run, and nothing could be sent."""
+    """A script that got into the page does not run, and can send nothing."""
     context = browser.new_context(offline=True)
     page = context.new_page()
     refused: list[str] = []

@@ -1,4 +1,4 @@
-"""What the page computes is what Python computes, row by row: costs, exchange rates, scores, ranks, fronts."""
+"""The page's costs, exchange rates, scores, ranks and fronts equal those of Python, row by row."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_ranks_scores_and_front(shared: Page, results: PageSource, rows: Any, we
     agree(shared.evaluate(_SHOWN), expected(board(results, rows[1], results.tariff, weights=names, mode=mode)))
 
 
-def test_the_table_shows_them_after_a_slider_was_moved(page: Page, results: PageSource, rows: Any) -> None:
+def test_table_shows_new_scores_after_a_slider_moves(page: Page, results: PageSource, rows: Any) -> None:
     slider = page.locator("#weight-cost")
     slider.focus()
     for _ in range(10):
@@ -111,8 +111,8 @@ def test_the_table_shows_them_after_a_slider_was_moved(page: Page, results: Page
         assert cells["score"].inner_text() == f"{standing.score:.2f}"
 
 
-def test_every_measure_has_its_ranks_whatever_the_prices(shared: Page, results: PageSource, rows: Any) -> None:
-    """That every snapshot has its costs is the next test's: ranks are made of those."""
+def test_every_measure_has_its_ranks_at_any_prices(shared: Page, results: PageSource, rows: Any) -> None:
+    """Compare ranks only: the next test compares the costs of every snapshot."""
     group = shared.evaluate("harnessPage.main.view().groups[0].cutoffs")
     for place, measure in enumerate(made.MEASURES):
         number = chance(f"prices for {measure}").randrange(len(SNAPSHOTS))
@@ -122,7 +122,7 @@ def test_every_measure_has_its_ranks_whatever_the_prices(shared: Page, results: 
         agree(shared.evaluate(_SHOWN), expected(board(results, rows[1], SNAPSHOTS[number], **asked)))
 
 
-def test_costs_are_those_of_pricing(shared: Page, results: PageSource) -> None:
+def test_page_costs_equal_those_of_the_pricing_package(shared: Page, results: PageSource) -> None:
     content = shared.evaluate(
         "harnessPage.content.snapshots.map(({provider, region, date}) => [provider, region, date])"
     )
@@ -143,7 +143,7 @@ def test_costs_are_those_of_pricing(shared: Page, results: PageSource) -> None:
             assert reason == figure.reason, row.key
 
 
-def test_saturated_costs_are_only_of_whole_instances(open_file: Open, tmp_path: Path) -> None:
+def test_saturated_costs_exist_only_for_whole_instances(open_file: Open, tmp_path: Path) -> None:
     served, _ = made.rows(40, seed=5)
     rate = Estimate(812.25, 800.0, 825.0, reason="over 5 jobs")
     served = [
@@ -293,7 +293,7 @@ def test_given_rates_replace_the_computed_ones(page: Page, results: PageSource, 
     assert "rlatency=33.0507" in fragment and "rcost" not in fragment
 
 
-def test_the_map_of_winners_names_who_wins(shared: Page, results: PageSource, rows: Any) -> None:
+def test_map_of_winners_names_the_winners(shared: Page, results: PageSource, rows: Any) -> None:
     """At any weights the region that holds them is of the row with the highest score."""
     choose(shared, snapshot=None, measure=0, mode="robust")
     found = shared.evaluate(
@@ -327,7 +327,7 @@ def test_the_map_of_winners_names_who_wins(shared: Page, results: PageSource, ro
 
 
 def _holds(polygon: list[list[float]], weights: tuple[float, ...]) -> bool:
-    """Whether a convex polygon of weights holds a point."""
+    """Return whether a convex polygon of weights contains a point."""
     sides = set()
     for here, then in zip(polygon, (*polygon[1:], polygon[0]), strict=True):
         cross = (then[1] - here[1]) * (weights[2] - here[2]) - (then[2] - here[2]) * (weights[1] - here[1])
@@ -336,7 +336,7 @@ def _holds(polygon: list[list[float]], weights: tuple[float, ...]) -> bool:
     return len(sides) < 2
 
 
-def test_the_data_say_what_the_rows_say(results: PageSource) -> None:
+def test_page_data_equal_the_rows(results: PageSource) -> None:
     content = json.loads(json.dumps(pages.page_content(results)))
     assert len(content["rows"]) == len(results.measured.rows)
     by_key = {row.key: row for row in results.measured.rows}
@@ -383,14 +383,14 @@ def test_rank_intervals_are_those_of_the_leaderboard(shared: Page, results: Page
             assert best <= worst and abs(best - span.best) + abs(worst - span.worst) <= max(4, 0.2 * count), name
 
 
-def test_with_rates_that_are_given_no_system_moves_another(shared: Page) -> None:
+def test_no_system_reorders_others_at_given_rates(shared: Page) -> None:
     choose(shared, weights=[500, 250, 250], mode="reference", snapshot=None, measure=0, rates={"cost": 2, "latency": 9})
     shown, rank = _spans(shared), shared.evaluate(_SHOWN)
     assert all(spans["systems"] == [rank[key][0], rank[key][0]] for key, spans in shown.items())
     choose(shared, rates={"cost": None, "latency": None})
 
 
-def test_the_evidence_of_a_rank_says_how_far_it_holds(open_file: Open, file: Path) -> None:
+def test_evidence_of_a_rank_shows_its_interval(open_file: Open, file: Path) -> None:
     page = open_file(file)
     page.locator('#body tr:nth-child(1) button[data-column="rank"]').click()
     said = page.locator("#evidence").inner_text()

@@ -38,7 +38,7 @@ def test_a_page_opens_with_the_ranking_of_the_largest_group(page: Page) -> None:
 
 
 @pytest.mark.parametrize("name", ["accuracy", "latency", "cost", "memory", "index", "score"])
-def test_a_header_sorts_by_its_column_and_again_the_other_way(page: Page, name: str) -> None:
+def test_header_sorts_by_its_column_and_then_in_reverse(page: Page, name: str) -> None:
     header = page.locator(f'th[data-column="{name}"]')
     header.locator("button").click()
     better = "descending" if name in ("accuracy", "score") else "ascending"
@@ -54,7 +54,7 @@ def test_a_header_sorts_by_its_column_and_again_the_other_way(page: Page, name: 
     assert missing == list(range(len(cells) - len(missing), len(cells))), "what is missing stands last either way"
 
 
-def test_a_filter_looks_into_system_profile_instance_and_outcome(page: Page) -> None:
+def test_filter_searches_system_profile_instance_and_outcome(page: Page) -> None:
     box = page.locator("#query")
     for words, name in (("hybrid", "system"), ("CPU2-mem32", "profile"), ("a1.", "instance"), ("oom", "outcome")):
         box.fill(words)
@@ -68,7 +68,7 @@ def test_a_filter_looks_into_system_profile_instance_and_outcome(page: Page) -> 
     expect(page.locator("#count")).to_contain_text("60 rows")
 
 
-def test_filters_leave_ranks_as_they_are(page: Page) -> None:
+def test_filters_do_not_change_ranks(page: Page) -> None:
     def ranks() -> dict[tuple[str, str], str]:
         names = zip(column(page, "system"), column(page, "profile"), strict=True)
         return dict(zip(names, column(page, "rank"), strict=True))
@@ -83,7 +83,7 @@ def test_filters_leave_ranks_as_they_are(page: Page) -> None:
     assert set(column(page, "outcome")) == {"oom"}
 
 
-def test_failed_and_noisy_rows_stay_and_say_why(page: Page) -> None:
+def test_failed_and_noisy_rows_are_shown_with_their_reason(page: Page) -> None:
     noisy = page.locator("#body tr.noisy").first
     assert noisy.locator('td[data-column="validity"]').inner_text().split() == ["noisy", "drift"]
     assert "0.00" not in column(page, "score")
@@ -94,7 +94,7 @@ def test_failed_and_noisy_rows_stay_and_say_why(page: Page) -> None:
         assert "the kernel killed the job" in line.inner_text() or "exit code" in line.inner_text()
 
 
-def test_what_is_missing_is_a_dash_with_its_reason_and_never_zero(page: Page) -> None:
+def test_missing_figure_is_a_dash_with_its_reason(page: Page) -> None:
     page.locator("#outcome").select_option("ok")
     missing = page.locator('td[data-column="memory"] button', has_text="—").first
     mark = missing.locator("sup").inner_text()
@@ -121,7 +121,7 @@ def test_rows_are_shown_forty_to_a_page(open_file: Open, tmp_path: Path) -> None
     expect(page.locator("#page-of")).to_contain_text("page 1 of")
 
 
-def test_a_preset_sets_the_sliders_and_shows_that_it_is_chosen(page: Page) -> None:
+def test_preset_sets_the_sliders_and_is_marked(page: Page) -> None:
     before = column(page, "score")
     page.get_by_role("button", name="latency first").click()
     assert page.locator("#weight-latency").input_value() == "80"
@@ -138,7 +138,7 @@ def test_sliders_always_sum_to_one(page: Page) -> None:
         assert page.locator(f"#weight-{axis}-value").inner_text() == f"{value} %"
 
 
-def test_others_keep_their_proportion_while_one_slider_moves(page: Page) -> None:
+def test_other_sliders_keep_their_proportion_while_one_moves(page: Page) -> None:
     page.evaluate("harnessPage.main.change({weights: [400, 400, 200]})")
     slider = page.locator("#weight-accuracy")
     for value in ("100", "10"):
@@ -146,7 +146,7 @@ def test_others_keep_their_proportion_while_one_slider_moves(page: Page) -> None
     assert page.evaluate("harnessPage.main.current().weights") == [100, 600, 300]
 
 
-def test_other_prices_change_costs_ranks_and_the_picture_at_once(page: Page) -> None:
+def test_other_prices_update_costs_ranks_and_the_picture(page: Page) -> None:
     page.locator("#figure-front summary").click()
     before = column(page, "cost"), column(page, "instance"), page.locator("#figure-front tbody").inner_text()
     page.locator("#region").select_option("gcp/us-central1")
@@ -163,7 +163,7 @@ def test_other_prices_change_costs_ranks_and_the_picture_at_once(page: Page) -> 
     expect(page.locator("#summary")).to_contain_text("2022-10-31")
 
 
-def test_another_measure_and_dataset(page: Page) -> None:
+def test_measure_and_dataset_can_be_changed(page: Page) -> None:
     first = column(page, "accuracy")
     page.locator("#measure").select_option(label="nDCG@10")
     assert column(page, "accuracy") != first
@@ -177,7 +177,7 @@ def test_another_measure_and_dataset(page: Page) -> None:
     expect(page.locator("#figure-front .why-not")).to_contain_text("Choose one comparison group")
 
 
-def test_the_address_is_the_view(page: Page, open_file: Open, file: Path) -> None:
+def test_address_restores_the_view(page: Page, open_file: Open, file: Path) -> None:
     page.locator("#dataset").select_option("nfcorpus")
     page.locator("#mode").select_option("robust")
     page.get_by_role("button", name="cost first").click()
@@ -230,13 +230,13 @@ def test_a_broken_fragment_falls_back(open_file: Open, file: Path, fragment: str
     assert len(page.evaluate("harnessPage.main.current().query")) <= 200
 
 
-def test_a_page_beyond_the_last_is_the_last(open_file: Open, file: Path) -> None:
+def test_page_number_beyond_the_last_shows_the_last_page(open_file: Open, file: Path) -> None:
     page = open_file(file, "#n=7")
     expect(page.locator("#page-of")).to_have_text("page 2 of 2")
     assert page.locator("#body tr").count() == 20
 
 
-def test_a_page_of_nothing_and_one_of_failures_alone(open_file: Open, tmp_path: Path) -> None:
+def test_page_of_no_rows_and_page_of_only_failures_open(open_file: Open, tmp_path: Path) -> None:
     failures = [row for row in made.rows(60)[0] if row.outcome.value != "ok"]
     for name, rows in (("none", []), ("failed", failures)):
         path = tmp_path / f"{name}.html"
@@ -245,7 +245,7 @@ def test_a_page_of_nothing_and_one_of_failures_alone(open_file: Open, tmp_path: 
         assert page.locator("#body tr").count() == len(rows)
 
 
-def test_a_row_of_one_pass_of_warm_up_says_so_beside_its_latency(open_file: Open, tmp_path: Path) -> None:
+def test_row_of_one_pass_warm_up_is_marked_beside_its_latency(open_file: Open, tmp_path: Path) -> None:
     path = tmp_path / "cold.html"
     rows, found = made.rows(8)
     path.write_text(made.html([replace(row, one_pass_warmup=10) for row in rows], found), encoding="utf-8")
@@ -253,7 +253,7 @@ def test_a_row_of_one_pass_of_warm_up_says_so_beside_its_latency(open_file: Open
     expect(cell).to_contain_text("after 10 warm-up queries")
 
 
-def test_results_of_two_origins_with_one_key_stay_apart(open_file: Open, tmp_path: Path) -> None:
+def test_results_of_two_origins_with_one_key_are_separate(open_file: Open, tmp_path: Path) -> None:
     rows, found = made.rows(20)
     merged = [replace(row, origin=origin) for origin in ("ours", "theirs") for row in rows]
     samples = {row.per_query_key: found[row.key] for row in merged if row.key in found}
@@ -269,7 +269,7 @@ def test_results_of_two_origins_with_one_key_stay_apart(open_file: Open, tmp_pat
     expect(page).to_have_url(re.compile("e=theirs/"))
 
 
-def test_pictures_follow_what_is_chosen(page: Page) -> None:
+def test_pictures_follow_the_selection(page: Page) -> None:
     chart = page.locator("#chart-front")
     first = chart.get_attribute("aria-label")
     page.locator("#across").select_option("latency")
@@ -296,7 +296,7 @@ def test_a_click_on_the_map_chooses_weights(page: Page) -> None:
     assert page.evaluate("harnessPage.main.current().weights") == weights, "beside the triangle is no choice"
 
 
-def test_the_file_that_the_command_writes(open_file: Open, tmp_path: Path, results: PageSource) -> None:
+def test_file_written_by_the_command_opens(open_file: Open, tmp_path: Path, results: PageSource) -> None:
     from click.testing import CliRunner
 
     from harness.cli import main
@@ -315,7 +315,7 @@ def test_the_file_that_the_command_writes(open_file: Open, tmp_path: Path, resul
     )
 
 
-def test_a_page_opens_with_the_view_it_was_made_with(open_file: Open, results: PageSource, tmp_path: Path) -> None:
+def test_page_opens_with_its_requested_view(open_file: Open, results: PageSource, tmp_path: Path) -> None:
     view = "w=0.200%2C0.300%2C0.500&mode=robust"
     path = tmp_path / "view.html"
     path.write_text(pages.render_page(pages.page_content(replace(results, view=view))), encoding="utf-8")

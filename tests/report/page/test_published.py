@@ -59,7 +59,7 @@ def test_figure_1_has_the_papers_front(published: Page) -> None:
     assert "not measured here" not in published.locator("#figure-front").inner_text()
 
 
-def test_what_the_paper_does_not_print_says_so(published: Page) -> None:
+def test_figures_that_the_paper_omits_have_a_reason(published: Page) -> None:
     assert "no samples: the paper prints the mean alone" in published.locator("#footnotes").inner_text()
     published.locator("#figure-ecdf").scroll_into_view_if_needed()
     published.wait_for_selector("#figure-ecdf .why-not:not([hidden])")

@@ -25,7 +25,7 @@ def ask(*words: object) -> Result:
 
 @pytest.mark.slow
 def test_pictures_go_into_a_folder_and_their_paths_are_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of two kinds: tests/report/plots/test_pictures.py draws the others."""
+    """Draw two kinds: tests/report/plots/test_pictures.py draws the others."""
     monkeypatch.setattr(plots, "KINDS", ("winners", "memory"))
     done = ask(PUBLISHED, "--format", "svg", "-o", tmp_path / "deep" / "pictures", "--cache", tmp_path / "cache")
     assert done.exit_code == 0
@@ -39,25 +39,25 @@ def test_pictures_go_into_a_folder_and_their_paths_are_printed(tmp_path: Path, m
     assert "xortydi: no picture of memory limits: each system was measured at one limit only" in done.stderr
 
 
-def test_without_a_folder_it_says_so(tmp_path: Path) -> None:
+def test_pictures_without_a_folder_are_refused(tmp_path: Path) -> None:
     done = ask(PUBLISHED, "--format", "png", "--cache", tmp_path)
     assert done.exit_code == 2
     assert done.stderr == "harness: --format png writes several files; name a folder for them with -o\n"
 
 
-def test_a_layout_is_of_tables(tmp_path: Path) -> None:
+def test_layout_applies_only_to_tables(tmp_path: Path) -> None:
     done = ask(PUBLISHED, "--format", "pdf", "-o", tmp_path, "--layout", "santhanam2023")
     assert done.exit_code == 2 and "--layout santhanam2023 is the shape of a table" in done.stderr
 
 
-def test_a_file_in_the_way_is_one_line(tmp_path: Path) -> None:
+def test_existing_file_in_place_of_the_folder_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
     done = ask(PUBLISHED, "--format", "png", "-o", tmp_path / "file", "--cache", tmp_path)
     assert done.exit_code == 2 and len(done.stderr.splitlines()[-1:]) == 1
     assert "cannot be written" in done.stderr and "Traceback" not in done.output
 
 
-def test_results_without_a_picture_end_with_1_and_say_why(bench: Bench, tmp_path: Path) -> None:
+def test_results_without_a_picture_exit_1_with_the_reason(bench: Bench, tmp_path: Path) -> None:
     bench.run(FakeLauncher(), bench.suite("", systems=["planted"], profiles=["cpu1-mem1"]))
     done = ask(bench.results, "--format", "png", "-o", tmp_path / "out", "--cache", bench.cache)
     assert done.exit_code == 1 and done.stdout == ""
@@ -83,7 +83,7 @@ def test_a_leaderboard_as_latex(tmp_path: Path) -> None:
     assert done.exit_code == 0 and r"1 & ColBERTv2-L & cpu16-mem64 &" in done.stdout
 
 
-def test_the_pages_show_every_picture_that_is_made_for_them() -> None:
+def test_pages_show_every_picture_made_for_them() -> None:
     page = "".join(
         (make_pictures.FOLDER.parent / name).read_text() for name in ("guides/pictures.md", "reference/published.md")
     )

@@ -48,7 +48,7 @@ def board(count: int, conditions: int = 3, name: str = "system with a long name 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [2, 3, 15])
-def test_every_number_stands_in_its_cell_and_nothing_is_cut_off(count: int) -> None:
+def test_every_number_is_drawn_in_its_cell_and_none_is_clipped(count: int) -> None:
     found = board(count)
     figure = order_flips.draw_flips(found)
     style.settle(figure)
@@ -72,13 +72,13 @@ def test_every_number_stands_in_its_cell_and_nothing_is_cut_off(count: int) -> N
     assert not any(one.overlaps(two) for place, one in enumerate(others) for two in others[:place])
 
 
-def test_of_many_systems_the_best_are_drawn_in_colours_alone() -> None:
+def test_best_of_many_systems_are_drawn_in_colours_only() -> None:
     figure = order_flips.draw_flips(board(40))
     assert not figure.axes[0].texts and len(figure.axes[0].get_yticklabels()) == 30
     assert any("The 30 best; 10 more are in the table." in " ".join(text.get_text().split()) for text in figure.texts)
 
 
-def test_systems_that_are_equal_have_a_sign_and_strange_names_are_harmless() -> None:
+def test_equal_systems_have_a_sign_and_hostile_names_are_harmless() -> None:
     shares = ((None, None), (None, None))
     condition = Condition(
         ConditionKind.QUERIES, "resampled", 10, shares, Estimate(None, reason="all systems are equal")
@@ -91,7 +91,7 @@ def test_systems_that_are_equal_have_a_sign_and_strange_names_are_harmless() -> 
 
 
 @pytest.mark.slow
-def test_files_have_names_of_their_own_and_the_same_bytes_each_time(tmp_path: Path) -> None:
+def test_files_have_distinct_names_and_identical_bytes_each_time(tmp_path: Path) -> None:
     nothing = Robustness("none", "RR@10", 5, board(2).standings, (), ())
     found = [board(3), nothing, board(2)]
     first = [*order_flips.write_flips(found, tmp_path / "one", "png")]
@@ -130,7 +130,7 @@ A, B, C = (row(system, "cpu1-mem1", 0) for system in ("a", "b", "c"))
 A2 = row("a", "cpu1-mem2", 0)
 
 
-def test_the_matrix_is_that_of_the_values_alone() -> None:
+def test_matrix_equals_that_of_the_values() -> None:
     rr = [values(seed, mean) for seed, mean in ((1, 0.4), (2, 0.5), (3, 0.45))]
     ndcg = [values(seed, mean) for seed, mean in ((4, 0.6), (5, 0.5), (6, 0.4))]
     table = replace(made([A, B, C]), measures=("RR@10", "nDCG@10"))
@@ -152,7 +152,7 @@ def test_the_matrix_is_that_of_the_values_alone() -> None:
     )
 
 
-def test_profiles_that_gave_the_same_are_one_system_and_others_are_not() -> None:
+def test_profiles_with_equal_values_are_one_system_and_others_are_not() -> None:
     one, other = values(1, 0.4), values(2, 0.6)
     labels, text, _ = drawn(rows_of(made([A, A2, B]), of(A, RR=one), of(A2, RR=one), of(B, RR=other)))
     assert labels == ["b  1", "a  2"]
@@ -168,7 +168,7 @@ def test_profiles_that_gave_the_same_are_one_system_and_others_are_not() -> None
     assert numbers(figure.axes[0])[1, 2] == "="
 
 
-def test_rows_of_one_name_are_told_apart() -> None:
+def test_rows_of_one_name_are_distinguished() -> None:
     again = [replace(A, suite="other", key="k1"), replace(A, suite="other", key="k2")]
     found = [of(each, RR=values(seed, 0.2 * seed)) for seed, each in enumerate((A, *again), start=1)]
     rows = rows_of(made([A, *again]), *found)
@@ -178,7 +178,7 @@ def test_rows_of_one_name_are_told_apart() -> None:
     assert len({*order_flips._names([A, A])}) == 2
 
 
-def test_what_is_not_drawn_is_named_with_its_reason() -> None:
+def test_omitted_rows_are_named_with_their_reason() -> None:
     oom = row("a", "cpu4-mem16", 0, outcome=Outcome.OOM, detail="killed", measures={}, latency_mean_s=Estimate(None))
     invalid = row("c", "cpu1-mem1", 0, validity=Validity.INVALID)
     unknown = row("d", "cpu1-mem1", 0)
@@ -189,7 +189,7 @@ def test_what_is_not_drawn_is_named_with_its_reason() -> None:
     assert "Fewer judgements, which turn an order round as well, are drawn by harness robustness." in text
 
 
-def test_a_measure_that_makes_no_order_by_query_is_named_and_others_are_drawn() -> None:
+def test_measure_without_an_order_by_query_is_named_and_others_are_drawn() -> None:
     table = replace(made([A, B]), measures=("RR@10", "P@10", "NumRet", "R@10"))
     one, other = (of(each, RR=values(seed, 0.5), P=values(seed, 0.5)) for seed, each in enumerate((A, B)))
     for each in (one, other):
@@ -202,7 +202,7 @@ def test_a_measure_that_makes_no_order_by_query_is_named_and_others_are_drawn() 
     assert "no picture of another measure: R@10: b on cpu1-mem1 has none by query." in text
 
 
-def test_queries_that_are_not_judged_for_every_system_are_out_for_all() -> None:
+def test_queries_not_judged_for_every_system_are_left_out_for_all() -> None:
     """Unjudged queries are no number and play no part; nor does the order in which rows hold their queries."""
     one, other = values(1, 0.4), values(2, 0.5)
     holes = other.copy()
@@ -253,12 +253,12 @@ SAME = values(1, 0.4)
         ),
     ],
 )
-def test_a_missing_picture_of_orders_says_why(rows: PlotRows, why: str) -> None:
+def test_missing_picture_of_orders_has_a_reason(rows: PlotRows, why: str) -> None:
     with pytest.raises(NoPlot, match=f"^how often two systems change places: {why}"):
         order_flips.make_flips(rows)
 
 
-def test_of_few_queries_the_one_order_of_another_measure_is_shown() -> None:
+def test_few_queries_show_only_the_order_of_another_measure() -> None:
     table = replace(made([A, B]), measures=("RR@10", "P@10"))
     found = [of(A, ("q1", "q2"), RR=[1, 1], P=[0, 0]), of(B, ("q1", "q2"), RR=[0, 0], P=[1, 1])]
     _, text, figure = drawn(rows_of(table, *found))
@@ -272,7 +272,7 @@ def test_published_rows_have_no_values_by_query(published: Table) -> None:
     assert all("no picture of how often two systems change places: no row has what" in each for each in made_of.missing)
 
 
-def test_a_tables_picture_is_named_by_its_place(table: Table, found: Mapping[str, PerQuery]) -> None:
+def test_picture_of_a_table_is_named_by_its_number(table: Table, found: Mapping[str, PerQuery]) -> None:
     (picture,) = album.plots_of(table, found, LeaderboardQuery("", "RR@10"), ["flips"]).pictures
     assert (picture.name, picture.kind) == ("scifact-flips", "flips")
     figure = picture.draw()

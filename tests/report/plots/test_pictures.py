@@ -115,7 +115,7 @@ def test_a_measured_table_has_every_kind(whole: album.PlotSet) -> None:
 
 @pytest.mark.slow
 @SOME_OR_ALL
-def test_files_are_what_their_names_say_and_the_same_each_time(
+def test_files_match_their_suffixes_and_are_identical_each_time(
     whole: album.PlotSet, table: Table, found: Mapping[str, PerQuery], tmp_path: Path, kinds: Sequence[str]
 ) -> None:
     """An SVG of every kind; what takes longer, of some."""
@@ -133,7 +133,7 @@ def test_files_are_what_their_names_say_and_the_same_each_time(
 
 
 @pytest.mark.slow
-def test_neither_the_users_settings_nor_a_display_play_a_part(tmp_path: Path) -> None:
+def test_pictures_do_not_depend_on_user_settings_or_a_display(tmp_path: Path) -> None:
     (tmp_path / "matplotlibrc").write_text("font.size: 30\nlines.linewidth: 9\ntext.usetex: True\n", encoding="utf-8")
     code = (
         "import hashlib, pathlib, sys\n"
@@ -154,7 +154,7 @@ def test_neither_the_users_settings_nor_a_display_play_a_part(tmp_path: Path) ->
     assert len(prints) == 1
 
 
-def test_drawing_leaves_the_users_settings_as_they_were() -> None:
+def test_drawing_restores_the_user_settings() -> None:
     import matplotlib
 
     before = dict(matplotlib.rcParams)
@@ -220,11 +220,11 @@ def _pdf(content: bytes) -> None:
 CHECKS = {"svg": _svg, "png": _png, "pdf": _pdf}
 
 
-def test_every_format_is_looked_into() -> None:
+def test_every_format_has_a_check() -> None:
     assert {*CHECKS} == {*style.FORMATS}
 
 
-def test_what_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+def test_unwritable_picture_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
     with pytest.raises(FileError, match=r"cannot be written: .*; choose another place"):
         style.save(style.new_figure(1, 1), tmp_path / "file" / "picture.png")
@@ -233,7 +233,7 @@ def test_what_cannot_be_written_is_one_line(tmp_path: Path) -> None:
 # Which rows, which places.
 
 
-def test_rows_of_other_places_have_other_pictures(table: Table, found: Mapping[str, PerQuery]) -> None:
+def test_rows_of_other_groups_have_other_pictures(table: Table, found: Mapping[str, PerQuery]) -> None:
     others = [replace(each, isolation=Isolation.PROCESS, key=f"{each.key}p") for each in table.rows]
     both = made([*table.rows, *others])
     names = [each.name for each in album.plots_of(both, found, ASKED, ["cost"]).pictures]
@@ -255,7 +255,7 @@ def test_file_names_are_safe_and_differ(datasets: list[str]) -> None:
         assert name.isascii() and name.isprintable() and " " not in name
 
 
-def test_what_is_not_drawn_is_named(whole: album.PlotSet) -> None:
+def test_omitted_rows_are_named(whole: album.PlotSet) -> None:
     for picture in whole.pictures:
         text = " ".join(words(picture.draw()).split())
         assert "2026-07-20" in text and "scifact" in text, picture.kind
@@ -264,7 +264,7 @@ def test_what_is_not_drawn_is_named(whole: album.PlotSet) -> None:
         assert ("no answer (oom)" if picture.kind == "memory" else "bt-splade-l on cpu1-mem1 (oom)") in text
 
 
-def test_why_there_is_no_picture(published: Table) -> None:
+def test_missing_picture_has_a_reason(published: Table) -> None:
     only = [each for each in published.rows if each.dataset == "xortydi"]
     why = "\n".join(album.plots_of(replace(published, rows=tuple(only)), {}, ASKED).missing)
     assert "xortydi: no picture of memory limits: each system was measured at one limit only" in why
@@ -292,7 +292,7 @@ def test_published_rows_have_the_papers_figures(published: Table) -> None:
 # Looks.
 
 
-def test_a_system_looks_the_same_everywhere_and_like_no_other() -> None:
+def test_each_system_has_one_unique_style_in_all_pictures() -> None:
     many = [f"system {number}" for number in range(70)]
     found = style.system_styles(many)
     assert style.system_styles(reversed(many)) == found
@@ -301,13 +301,13 @@ def test_a_system_looks_the_same_everywhere_and_like_no_other() -> None:
     assert len({each.dash for each in list(found.values())[:5]}) == 5
 
 
-def test_frequent_systems_share_no_colour() -> None:
+def test_common_systems_share_no_colour() -> None:
     often = [f"z{number}" for number in range(7)]
     found = style.system_styles([*often * 2, *(f"a{number}" for number in range(9))])
     assert len({found[name].colour for name in often}) == 7
 
 
-def test_short_names_stay_apart_and_need_no_missing_glyph() -> None:
+def test_short_names_are_distinct_and_use_only_available_glyphs() -> None:
     found = style.short_names(NAMES)
     assert len(set(found.values())) == len(NAMES)
     assert style.plain_text("中文 🦀") == "[U+4E2D][U+6587] [U+1F980]"
@@ -354,7 +354,7 @@ def test_labels_of_the_front_do_not_overlap() -> None:
     assert not any(one.overlaps(other) for one, other in itertools.combinations(boxes, 2))
 
 
-def test_winners_are_those_of_the_highest_score_everywhere() -> None:
+def test_winner_has_the_highest_score_at_every_point() -> None:
     rng = np.random.default_rng(3)
     candidates = [
         ranking.Candidate(f"s{n}", "m", (float(a), float(-c), float(-t)))
@@ -379,7 +379,7 @@ def _inside(corners: Any, weights: Any) -> bool:
     return all(each >= 0 for each in sides) or all(each <= 0 for each in sides)
 
 
-def test_of_equal_rows_the_first_wins_and_one_row_wins_everything() -> None:
+def test_first_of_equal_rows_wins_and_a_single_row_wins_everything() -> None:
     same = [ranking.Candidate(name, "m", (30.0, -1.0, -1.0)) for name in "ab"]
     (only,) = ranking.regions(same)
     assert only.winner.system == "a" and only.share == pytest.approx(1)
@@ -445,7 +445,7 @@ def test_failed_limits_are_crosses_and_never_a_latency() -> None:
     assert "no answer (oom, timeout)" in words(figure)
 
 
-def test_instances_stand_by_price_with_a_dot_for_each_row() -> None:
+def test_instances_are_sorted_by_price_with_a_dot_for_each_row() -> None:
     rows = [
         row_plots.InstanceCost("a", "dear", 2.0, 30.0),
         row_plots.InstanceCost("b", "cheap", 0.1, 7.0),
@@ -458,7 +458,7 @@ def test_instances_stand_by_price_with_a_dot_for_each_row() -> None:
     assert axes.get_xscale() == "log" and axes.yaxis_inverted()
 
 
-def test_ranks_and_their_spans_are_drawn_as_given() -> None:
+def test_ranks_and_their_intervals_are_drawn_as_given() -> None:
     rows = [
         ranking.PlottedRank("a", "a, m", 1, "19.78", ((1, 2), (1, 1), None)),
         ranking.PlottedRank("b", "b, m", 2, "9.30", ((1, 3), None, None)),
@@ -471,7 +471,7 @@ def test_ranks_and_their_spans_are_drawn_as_given() -> None:
     assert "19.78" in words(figure) and [each.get_text() for each in axes.get_yticklabels()] == ["a, m", "b, m"]
 
 
-def test_missing_figures_are_left_out_and_not_drawn_as_nothing(table: Table, whole: album.PlotSet) -> None:
+def test_missing_figures_are_left_out_and_not_drawn_as_zero(table: Table, whole: album.PlotSet) -> None:
     known = {each.key for each in table.rows if each.outcome is Outcome.OK}
     drawn = {each.kind: axes_of(each.draw()) for each in whole.pictures}
     (axes,) = drawn["cost"]
@@ -483,7 +483,7 @@ def test_missing_figures_are_left_out_and_not_drawn_as_nothing(table: Table, who
     assert sum(line.get_gid() in SYSTEMS for axes in drawn["distributions"] for line in axes.lines) == 21
 
 
-def test_the_first_bytes_of_a_picture_hang_on_its_data(tmp_path: Path) -> None:
+def test_bytes_of_a_picture_depend_on_its_data(tmp_path: Path) -> None:
     prints = set()
     for usd in (1.0, 2.0):
         figure = row_plots.draw_instances([row_plots.InstanceCost("a", "m", 1.0, usd)], around("a"), "c")

@@ -50,7 +50,7 @@ def tree(root: Path) -> dict[str, bytes]:
     return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
 
 
-def test_origins_are_named_by_their_folders_or_as_one_says(two: tuple[Path, Path]) -> None:
+def test_origins_are_named_by_folder_or_by_the_given_name(two: tuple[Path, Path]) -> None:
     made = merge("ours", "bob=theirs")
     assert [(origin.name, origin.jobs) for origin in made.origins] == [("bob", 12), ("ours", 12)] and made.new
     for name, source in (("ours", two[0]), ("bob", two[1])):
@@ -65,7 +65,7 @@ def test_origins_are_named_by_their_folders_or_as_one_says(two: tuple[Path, Path
     assert str(Path.cwd()) not in (Path("out") / "bob" / origins.FILE).read_text()
 
 
-def test_rows_of_two_origins_stay_apart_and_can_be_compared(two: tuple[Path, Path]) -> None:
+def test_rows_of_two_origins_are_separate_and_comparable(two: tuple[Path, Path]) -> None:
     merge("ours", "theirs")
     table = api.table("out")
     assert len(table.rows) == 12
@@ -94,13 +94,13 @@ def test_results_that_were_never_merged_have_no_origin(results: Path) -> None:
     assert "origin" not in render(table, "md") and "origin" not in render(table, "csv")
 
 
-def test_one_origin_alone_is_still_named(two: tuple[Path, Path]) -> None:
+def test_single_origin_is_named(two: tuple[Path, Path]) -> None:
     merge("ours", "theirs")
     assert set(api.load("out/ours").origin) == {"ours"}
     assert set(api.load("out/theirs/test-suite").origin) == {"theirs"}
 
 
-def test_per_query_values_of_two_origins_do_not_meet(two: tuple[Path, Path]) -> None:
+def test_per_query_values_of_two_origins_are_separate(two: tuple[Path, Path]) -> None:
     merge("ours", "theirs")
     built = build_rows(read_jobs(Path("out")), JobEvaluator())
     ok = [row for row in built.table.rows if row.outcome is Outcome.OK]
@@ -108,7 +108,7 @@ def test_per_query_values_of_two_origins_do_not_meet(two: tuple[Path, Path]) -> 
     assert len({row.key for row in ok}) == 3, "their keys are the same"
 
 
-def test_a_machine_is_slow_only_among_its_own_origin(make: Maker) -> None:
+def test_slow_machine_is_judged_within_its_own_origin(make: Maker) -> None:
     """Two machines of one kind are two: one that is twice as slow throughout has not been slow for a cell."""
     jobs = []
     for origin, cpu_s in (("ours", 0.010), ("theirs", 0.020)):
@@ -124,7 +124,7 @@ def slow(jobs: list[sample_records.FakeJob]) -> bool:
     return any(finding.cause is Cause.SLOW_MACHINE for row in found for finding in row.findings)
 
 
-def test_merging_again_does_nothing(two: tuple[Path, Path]) -> None:
+def test_second_merge_changes_nothing(two: tuple[Path, Path]) -> None:
     merge("ours", "theirs")
     before = {path: path.stat().st_ctime_ns for path in Path("out").rglob("*")}
     assert not merge("ours", "theirs").new
@@ -150,7 +150,7 @@ def test_names_are_made_unique(two: tuple[Path, Path]) -> None:
     assert [each.name for each in merge("ours", "./ours", out="three").origins] == ["ours"], "one folder given twice"
 
 
-def test_equal_jobs_under_one_name_are_taken_once(two: tuple[Path, Path]) -> None:
+def test_equal_jobs_under_one_name_are_merged_once(two: tuple[Path, Path]) -> None:
     shutil.rmtree(job(Path("theirs")).parents[1])
     shutil.copytree("ours", "half")
     shutil.rmtree(job(Path("half"), scenario="server").parents[1])
@@ -168,7 +168,7 @@ def test_different_jobs_of_one_key_under_one_name_are_an_error(two: tuple[Path, 
     assert not Path("out").exists()
 
 
-def test_a_merged_folder_of_several_origins_takes_no_name(two: tuple[Path, Path]) -> None:
+def test_merged_folder_of_several_origins_cannot_be_renamed(two: tuple[Path, Path]) -> None:
     merge("ours", "theirs")
     with pytest.raises(UsageError, match=r"holds several origins \(ours, theirs\)"):
         merge("lab=out", out="all")
@@ -196,7 +196,7 @@ def test_a_damaged_source_stops_before_anything_is_written(two: tuple[Path, Path
     assert {path.name for path in Path().iterdir()} == {"ours", "theirs", "results"}
 
 
-def test_what_is_there_already_is_left_alone(two: tuple[Path, Path]) -> None:
+def test_existing_target_is_left_unchanged(two: tuple[Path, Path]) -> None:
     merge("ours", out="out")
     with pytest.raises(FileError, match="is there already and is not what these sources make"):
         merge("ours", "theirs", out="out")
@@ -228,7 +228,7 @@ def test_files_are_linked_or_copied(two: tuple[Path, Path], monkeypatch: pytest.
     assert (job(Path("copied")) / reader.SAMPLES).stat().st_nlink == 1
 
 
-def test_a_disk_that_takes_nothing_leaves_nothing(two: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_leaves_no_merged_folder(two: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -253,7 +253,7 @@ module.merge(module.named(["ours", "theirs"]), Path("out"))
 
 
 @pytest.mark.slow
-def test_a_kill_in_the_midst_leaves_nothing_that_looks_finished(two: tuple[Path, Path]) -> None:
+def test_killed_merge_leaves_no_complete_folder(two: tuple[Path, Path]) -> None:
     done = subprocess.run([sys.executable, "-c", _DIES], check=False)
     assert done.returncode == -signal.SIGKILL
     assert not Path("out").exists() and list(Path().glob("out-*.partial"))
@@ -262,7 +262,7 @@ def test_a_kill_in_the_midst_leaves_nothing_that_looks_finished(two: tuple[Path,
     assert not verify_results(Path("out"), cache=Path("cache").absolute()).mismatches
 
 
-def test_a_changed_name_of_an_origin_makes_rows_anew(two: tuple[Path, Path]) -> None:
+def test_renamed_origin_rebuilds_rows(two: tuple[Path, Path]) -> None:
     merge("ours")
     assert set(api.load("out").origin) == {"ours"}
     path = Path("out/ours") / origins.FILE

@@ -179,7 +179,7 @@ def leaves(value: Any, *path: str | int) -> Iterator[tuple[str | int, ...]]:
         yield path
 
 
-def test_no_leaf_of_a_record_can_be_edited_unseen(results: Path) -> None:
+def test_every_edit_of_a_record_is_detected(results: Path) -> None:
     folder = job(results, scenario="server")
     whole = (folder / reader.RESULT).read_bytes()
     places = list(leaves(json.loads(whole)))
@@ -191,7 +191,7 @@ def test_no_leaf_of_a_record_can_be_edited_unseen(results: Path) -> None:
     assert integrity.check_jobs(folder, origins.Known(), "job").mismatches == ()
 
 
-def test_jobs_that_are_gone_are_named(results: Path) -> None:
+def test_missing_jobs_are_named(results: Path) -> None:
     folder, other = job(results), job(results, "greedy")
     for each in (folder, other):
         shutil.rmtree(each)
@@ -202,21 +202,21 @@ def test_jobs_that_are_gone_are_named(results: Path) -> None:
     assert verify(results) == []
 
 
-def test_a_suite_without_any_job_left_is_not_all_right(results: Path) -> None:
+def test_suite_without_jobs_has_findings(results: Path) -> None:
     for system in ("planted", "greedy"):
         shutil.rmtree(results / "test-suite" / system)
     assert len(verify(results)) == 12
     assert len(verify(results / "test-suite")) == 12
 
 
-def test_the_same_record_in_another_form_is_the_same(results: Path) -> None:
+def test_reformatted_record_is_unchanged(results: Path) -> None:
     path = job(results) / reader.RESULT
     raw = json.loads(path.read_text())
     put(path, json.dumps(dict(reversed(raw.items())), indent=7).encode())
     assert verify(results) == []
 
 
-def test_facts_that_are_stored_twice_agree_even_where_all_is_sealed(results: Path) -> None:
+def test_contradiction_between_sealed_facts_is_named(results: Path) -> None:
     folder = job(results)
     whole = (folder / reader.RESULT).read_bytes()
     contradictions: dict[str, Callable[[Path], object]] = {

@@ -41,7 +41,7 @@ def test_sound_results_verify(results: Path) -> None:
     assert found.mismatches == () and found.looked_at == "12 jobs, 36 files"
 
 
-def test_results_are_sound_from_any_folder_in_them(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_verify_from_any_folder_within(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for folder in (results / "test-suite", job(results).parent, job(results)):
         assert verify(folder) == ()
     monkeypatch.chdir(job(results).parent)
@@ -182,7 +182,7 @@ def _parquet(columns: dict[str, list[Any]]) -> bytes:
 
 
 @pytest.mark.parametrize("name", DAMAGE)
-def test_each_damage_is_named_at_its_place(results: Path, name: str) -> None:
+def test_each_damage_is_named_with_its_file(results: Path, name: str) -> None:
     damage, place, stored, follows = DAMAGE[name]
     folder, other = job(results), job(results, "greedy")
     damage(folder)
@@ -209,7 +209,7 @@ SPOILT: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("way", SPOILT)
-def test_no_spoilt_file_ends_it(results: Path, way: str) -> None:
+def test_damaged_file_does_not_stop_verification(results: Path, way: str) -> None:
     """With a checksum that fits, too: then what is in it is looked at."""
     folder = job(results)
     suite = folder.parents[4]
@@ -228,7 +228,7 @@ def test_no_spoilt_file_ends_it(results: Path, way: str) -> None:
     assert verify(folder) == ()
 
 
-def test_probes_follow_from_their_samples(results: Path) -> None:
+def test_probes_are_verified_against_their_samples(results: Path) -> None:
     folder = job(results, scenario="server")
     change(folder, lambda raw: raw["probes"][0].update(late=raw["probes"][0]["late"] + 1, latency_s=9.0))
     change(folder, lambda raw: raw.update(rate_qps=12345.0))
@@ -237,7 +237,7 @@ def test_probes_follow_from_their_samples(results: Path) -> None:
     assert found["rate_qps"].stored == "12345.0" and "passed twice" in found["rate_qps"].follows
 
 
-def test_inputs_are_what_their_names_say(results: Path) -> None:
+def test_inputs_match_the_hashes_in_their_names(results: Path) -> None:
     (qrels,) = (results / "test-suite" / "qrels").iterdir()
     (sample,) = (results / "test-suite" / "samples").iterdir()
     whole, listed = qrels.read_bytes(), json.loads(sample.read_text())
@@ -272,7 +272,7 @@ def test_cached_rows_are_compared_with_rebuilt_ones(results: Path) -> None:
     assert all(each.startswith(f"kept rows {cached.path.name}") for each in found)
 
 
-def test_a_cached_figure_that_does_not_follow_is_named(results: Path) -> None:
+def test_wrong_cached_figure_is_named(results: Path) -> None:
     cache = results.parent / "cache"
     built = results_folder.load_rows(results, cache=cache)
     (cached,) = row_cache.cached_files(results, cache)
@@ -297,7 +297,7 @@ def test_a_cached_figure_that_does_not_follow_is_named(results: Path) -> None:
     assert [each.stored for each in verify(results)] == ["damaged"]
 
 
-def test_overheads_of_one_profile_are_compared_each_with_itself() -> None:
+def test_overheads_of_one_profile_are_verified_separately() -> None:
     """The null system of several scenarios, in another order."""
     overhead = [{"suite": "s", "profile": "cpu1-mem1", "isolation": "container", "key": key} for key in ("1", "2")]
     assert not list(compare_rows("kept", {"overhead": overhead}, {"overhead": overhead[::-1]}))
@@ -310,7 +310,7 @@ def report(results: Path, **market: Any) -> Path:
     return path
 
 
-def test_a_report_follows_at_its_own_prices_and_measures(results: Path) -> None:
+def test_report_is_verified_at_its_own_prices_and_measures(results: Path) -> None:
     path = report(results, as_of="2022-12-05")
     assert verify(results, path) == ()
     content = json.loads(path.read_text())
@@ -346,7 +346,7 @@ def leaderboard(results: Path, **asked: Any) -> Path:
         {"rank_by": "cost", "bounds": (boards.Bound("accuracy", at_least=30.0),), "scenario": "single_stream"},
     ],
 )
-def test_a_leaderboard_follows_as_it_was_asked_for(tmp_path: Path, asked: dict[str, Any], monkeypatch: Any) -> None:
+def test_leaderboard_is_verified_with_its_own_options(tmp_path: Path, asked: dict[str, Any], monkeypatch: Any) -> None:
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     path = leaderboard(SHIPPED, **asked)
@@ -370,14 +370,14 @@ def test_a_leaderboard_follows_as_it_was_asked_for(tmp_path: Path, asked: dict[s
         ('{"report_version": 1, "rows": {}, "price_provider": "aws"}', "damaged"),
     ],
 )
-def test_what_is_no_report_is_said(results: Path, text: str, said: str) -> None:
+def test_file_that_is_not_a_report_is_refused(results: Path, text: str, said: str) -> None:
     path = Path("report.json")
     path.write_text(text)
     with pytest.raises(UsageError, match=said):
         verify(results, path)
 
 
-def test_nothing_to_verify_is_said(tmp_path: Path) -> None:
+def test_empty_folder_has_nothing_to_verify(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no stored job in it"):
         verify(tmp_path)
     with pytest.raises(FileError, match="no results here"):
@@ -389,7 +389,7 @@ def test_published_tables_have_their_errata_and_reports() -> None:
     assert len(found) == 12 and str(found[0]).startswith("Table 3a row 10 (DPR, 16 CPU, 32 GiB): cost: stored: 19 ms")
 
 
-def test_a_report_of_published_tables_follows(tmp_path: Path) -> None:
+def test_report_of_published_tables_verifies(tmp_path: Path) -> None:
     from harness.analysis import published
     from harness.pricing import prices
 
@@ -406,7 +406,7 @@ def test_a_report_of_published_tables_follows(tmp_path: Path) -> None:
         verify(SHIPPED, path)
 
 
-def test_merged_results_are_what_was_merged(results: Path) -> None:
+def test_merged_results_verify_against_their_sources(results: Path) -> None:
     shutil.copytree(results, "theirs")
     merge_results.merge(merge_results.named([str(results), "theirs"]), Path("out"))
     assert verify(Path("out").absolute()) == ()
