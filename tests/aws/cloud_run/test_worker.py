@@ -1,4 +1,4 @@
-"""The agent of a box: it fetches, has harness run, tells how it goes, and says in any case how it went."""
+"""The agent of a worker: it fetches, has harness run, tells how it goes, and says in any case how it went."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_box_does_its_part_and_its_jobs_come_home(planning: Planning, service:
             assert result.instance and result.instance.instance_type == TYPE == result.environment.instance_type
             assert result.instance.availability_zone == f"{server.REGION}a" and result.instance.cpu_platform
     said = log(planning)
-    assert "fetching the dataset tiny" in said and "box: end: all is done" in said
+    assert "fetching the dataset tiny" in said and "worker: end: all is done" in said
 
 
 def test_a_part_without_work_ends_well(planning: Planning, service: imds.Metadata, tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def wrong(planning: Planning, home: Path) -> str:
     assert not live(planning, home)
     found = end(planning)
     assert not found.ok and found.detail and "\n" not in found.detail
-    assert f"box: end: {found.detail}"[:60] in log(planning)
+    assert f"worker: end: {found.detail}"[:60] in log(planning)
     return found.detail
 
 
