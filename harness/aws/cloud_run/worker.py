@@ -42,7 +42,7 @@ from harness.launch.docker_errors import engine_errors
 from harness.results.reader import StoredJob
 from harness.results.schema import job_key
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("harness.aws.cloud_run.worker")  # the agent runs this module as __main__
 
 FOLDER_VARIABLE = "HARNESS_BOX_HOME"
 INTERVAL_VARIABLE = "HARNESS_BEAT_S"
