@@ -34,8 +34,8 @@ class _Engine(FakeLauncher):
 
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.launch.docker.DockerLauncher", _Engine)
-    monkeypatch.setattr("harness.aws.cloud_run.shipment.Shipper", lambda work, *_: FakeShipper(work))
+    monkeypatch.setattr("harness.cli.run.DockerLauncher", _Engine)
+    monkeypatch.setattr("harness.cli.run.Shipper", lambda work, *_: FakeShipper(work))
     monkeypatch.setattr(PollInterval.__init__, "__defaults__", (0.1, time.sleep))
 
 

@@ -46,8 +46,8 @@ def test_each_command_from_nothing_to_the_table_and_back(
     bench: Bench, aws: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The paper's suite is a small one here; boxes are threads that do what boxes do."""
-    monkeypatch.setattr("harness.launch.docker.DockerLauncher", _Engine)
-    monkeypatch.setattr("harness.aws.cloud_run.shipment.Shipper", lambda work, *_: FakeShipper(work))
+    monkeypatch.setattr("harness.cli.run.DockerLauncher", _Engine)
+    monkeypatch.setattr("harness.cli.run.Shipper", lambda work, *_: FakeShipper(work))
     monkeypatch.setattr(PollInterval.__init__, "__defaults__", (0.1, time.sleep))
     monkeypatch.setattr("tests.aws.ec2.conftest.WORK", WORK)
     monkeypatch.setenv("HARNESS_CACHE", str(bench.cache))
