@@ -141,7 +141,7 @@ class Shipper:
             size = built.size_bytes
             known = re.fullmatch(r"[0-9a-f]{64}", built.sha256) and built == _input(name, built.sha256, size)
             if not known or not self._work.size(built.name) == size <= most_bytes:
-                raise AwsError(f"{place}: names no index of this box, or one that is cut or too large")
+                raise AwsError(f"{place}: names no index of this worker, or one that is cut or too large")
             ours = _input(index_name(key), built.sha256, size)
             self._work.copy(built.name, ours.name)
             # Of the copy: the worker may write to its own object at any time.

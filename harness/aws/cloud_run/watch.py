@@ -303,7 +303,8 @@ class RunWatch:
         reasons = [end.detail if end else "", told[2] if told and end is None else "", state.reason]
         if not last.beat and not end:
             reasons.append(self.backend.last_words(state))
-        why = "; ".join(dict.fromkeys(filter(None, reasons))) or ("its box left it out" if end else "its box went away")
+        left = "its worker left it out" if end else "its worker went away"
+        why = "; ".join(dict.fromkeys(filter(None, reasons))) or left
         if unbuilt and (missing or not part.jobs):
             log.info(f"{self._name(part, state)}: {len(unbuilt)} indexes are not built ({why})")
         if not missing:

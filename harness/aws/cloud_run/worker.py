@@ -144,7 +144,7 @@ class Worker:
         except HarnessError as error:
             detail = str(error)
         except KeyboardInterrupt:
-            detail, asked = "the agent was told to end", True
+            detail, asked = "a signal ended the agent", True
         except Exception as error:
             detail = f"the agent failed: {type(error).__name__}: {error}"
             raise
@@ -261,13 +261,13 @@ class Worker:
                 self._box.put_new(records.END, dump(end))
                 return
             except AwsError as error:
-                log.info(f"the end could not be told: {error}")
+                log.info(f"the end could not be reported: {error}")
                 time.sleep(_WAIT_S)
 
 
 def box_id(connections: Connections) -> str:
     """Return this worker's ``aws:userid``: IAM lets it write to that folder."""
-    with aws_errors("asking AWS for this box's id"):
+    with aws_errors("asking AWS for this worker's id"):
         return str(connections.client("sts").get_caller_identity()["UserId"])
 
 
@@ -276,7 +276,7 @@ def read_assignment(path: Path) -> Assignment:
     try:
         return read(Assignment, str(path), path.read_bytes())
     except OSError as error:
-        raise FileError(f"{path}: cannot be read: {error.strerror}; only the agent of a box writes such") from error
+        raise FileError(f"{path}: cannot be read: {error.strerror}; only a worker's agent writes it") from error
 
 
 def suite_of(part: WorkerPart, file: Path) -> Suite:
@@ -368,7 +368,7 @@ class Uploader(RunCallbacks):
             try:
                 upload()
             except AwsError as error:
-                log.info(f"{name} waits to be handed over: {error}")
+                log.info(f"{name} waits for its upload: {error}")
                 return error
             del self._waiting[0]
         return None

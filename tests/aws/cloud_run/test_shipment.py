@@ -520,7 +520,7 @@ def test_a_record_that_names_no_index_of_its_box_is_refused(work: Objects, lie: 
     work.put(name, b"abc")
     work.put(f"{records.worker(BOX)}/{records.index(KEY)}.json", dump(ShippedInput(name, sha256, 3)))
     before = names(work)
-    with pytest.raises(AwsError, match="names no index of this box") as caught:
+    with pytest.raises(AwsError, match="names no index of this worker") as caught:
         adopt(work, BOX, KEY)
     assert caught.value.code == "BadInput" and "\n" not in str(caught.value) and names(work) == before
 
@@ -531,7 +531,7 @@ def test_a_record_with_no_hash_is_refused(work: Objects, sha256: str) -> None:
     made = ShippedInput(f"{name.removesuffix('.tar.gz')}.{sha256[:12]}.tar.gz", sha256, 3)
     work.put(made.name, b"abc")
     work.put(f"{name}.json", dump(made))
-    with pytest.raises(AwsError, match="names no index of this box"):
+    with pytest.raises(AwsError, match="names no index of this worker"):
         adopt(work, BOX, KEY)
 
 

@@ -186,7 +186,7 @@ def test_s3_that_does_not_answer_stops_no_job_and_loses_none(
     box = OneBox(planning, planning.part(), tmp_path / "box")
     box.run(box.follower(flaky(planning.work, failing)))
     assert arrived(planning) == sorted(planning.specs) and box.status.troubles == ()
-    assert any("waits to be handed over: S3 is busy" in line for line in logged)
+    assert any("waits for its upload: S3 is busy" in line for line in logged)
     # Each of three jobs tries once, then the end as often as it takes, waiting longer each time.
     assert box.waited == [2.0, 4.0, 8.0, 16.0, 32.0, 60.0][: max(0, failing - 3)]
 

@@ -237,7 +237,7 @@ def test_a_box_that_is_told_to_end_says_so(
         time.sleep(0.05)
     child.send_signal(signal.SIGTERM)
     assert child.wait(timeout=60) == 1
-    assert end(planning).detail == "the agent was told to end" and end(planning).cut_off
+    assert end(planning).detail == "a signal ended the agent" and end(planning).cut_off
 
 
 def test_wrong_arguments_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -256,5 +256,5 @@ def test_a_box_that_does_not_know_itself_ends_with_a_line(
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     assert worker.main([str(planning.work.place), RUN, "0001"]) == worker.NOT_BEGUN == 2
     said = capsys.readouterr().err
-    assert said.startswith("harness: asking AWS for this box's id: no AWS credentials") and said.count("\n") == 1
+    assert said.startswith("harness: asking AWS for this worker's id: no AWS credentials") and said.count("\n") == 1
     assert len(list(planning.work.list())) == before

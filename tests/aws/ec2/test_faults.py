@@ -86,18 +86,18 @@ def test_a_box_that_is_cut_off_says_which_job_was_interrupted(plain: Field) -> N
     """The job that ran says nothing about its system; of a box that fails by itself, none is interrupted."""
     fates = {
         SMALL: Fate(after=1, error="the disk is full", once=True),
-        LARGE: Fate(after=1, error="the agent was told to end", cut_off=True, once=True),
+        LARGE: Fate(after=1, error="a signal ended the agent", cut_off=True, once=True),
     }
     with plain.boxes(fates=fates):
         done = plain.run()
-        assert [("the disk is full" in line, "told to end" in line) for line in sorted(done.complaints)] in (
+        assert [("the disk is full" in line, "a signal ended" in line) for line in sorted(done.complaints)] in (
             [(True, False), (False, True)],
             [(False, True), (True, False)],
         )
         plain.run()
     whole(plain, interrupted=1)
     (interrupted,) = [result for result in plain.stored if result.outcome is Outcome.INTERRUPTED]
-    assert "the agent was told to end" in (interrupted.detail or "")
+    assert "a signal ended the agent" in (interrupted.detail or "")
 
 
 def test_a_box_that_dies_without_a_word_leaves_its_reason_and_its_console(plain: Field) -> None:

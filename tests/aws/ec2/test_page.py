@@ -33,7 +33,7 @@ def _block(title: str) -> object:
 
 
 def test_the_boxes_policy_is_the_one_that_is_made() -> None:
-    assert _block("policy of the boxes") == account.resolve_policy(account.worker_policy(WORK), "aws", REGION)
+    assert _block("policy of the workers") == account.resolve_policy(account.worker_policy(WORK), "aws", REGION)
 
 
 def _commands() -> list[list[str]]:
