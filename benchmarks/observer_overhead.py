@@ -32,14 +32,14 @@ def _shares(launcher: DockerLauncher) -> tuple[float, float]:
 
     For the process a long job less a short one: what starting, ending and the canary cost is in both.
     """
-    prepared = launcher.prepare(catalog.system("calibration"), lambda _text: None)
+    prepared = launcher.prepare(catalog.system("calibration"))
     taken, sampler = [], _ThreadTime("sampler")
     for queries in (20, 20, 520):  # the first pays for what later ones find ready
         with tempfile.TemporaryDirectory() as folder:
             job = _sleeping_job(Path(folder), prepared, queries)
             sampler.clear()
             start, start_cpu = time.perf_counter(), time.process_time()
-            ended = launcher.launch(job, sampler.read)
+            ended = launcher.launch(job, lambda *_: sampler.read())
             taken.append((time.perf_counter() - start, time.process_time() - start_cpu))
         if ended.exit_code:
             raise SystemExit(f"the sleeping job failed: {ended.log[-300:]!r}")
@@ -58,7 +58,7 @@ class _ThreadTime:
         """Begin anew."""
         self._readings = []
 
-    def read(self, _step: object) -> None:
+    def read(self) -> None:
         """Take a reading, if the thread is there."""
         for thread in threading.enumerate():
             if thread.name == self._name:
