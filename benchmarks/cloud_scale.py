@@ -1,4 +1,4 @@
-"""A suite of 5,000 jobs: what planning it for EC2 and for Batch takes, and what writing down its parts takes.
+"""Time the planning of a suite of 5,000 jobs for EC2 and for Batch, and the writing of its parts.
 
 ``python -m benchmarks.cloud_scale [CELLS]`` prints seconds and peak memory; exit code 1 beyond the bounds.  Systems are
 fakes, S3 is moto's server; nothing is launched.

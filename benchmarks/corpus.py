@@ -1,4 +1,4 @@
-"""How long a large corpus takes to be made ready, and how much memory: MS MARCO's passage files, made up.
+"""Measure time and memory of preparing a large corpus: generated files of MS MARCO's size.
 
 Run by hand: ``python -m benchmarks.corpus [PASSAGES] [FOLDER]``.  FOLDER takes some 7 GB for 8.8 million passages.
 """

@@ -1,4 +1,4 @@
-"""How often 95 % intervals hold the truth: ``python -m benchmarks.coverage`` (some five minutes on one CPU).
+"""Count how often 95 % intervals hold the truth: ``python -m benchmarks.coverage`` (some five minutes on one CPU).
 
 Draws samples from known populations and prints the tables of docs/reference/coverage.md.
 """

@@ -1,4 +1,4 @@
-"""What the driver adds to a query: its clock in a Python adapter, and the protocol of a JSON-lines engine."""
+"""Measure what the driver adds to a query: its clock in a Python adapter, the protocol of a JSON-lines engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much longer an empty job (start, load, one query, stored) takes than a bare ``docker run`` of the same image."""
+"""Time an empty job (start, load, one query, stored) against a bare ``docker run`` of the same image."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What adapters add to their engines called directly: ``python -m benchmarks.fidelity [SYSTEM ...]``.
+"""Compare adapters with their engines called directly: ``python -m benchmarks.fidelity [SYSTEM ...]``.
 
 ``bm25`` against Anserini's ``SimpleSearcher``; ``minilm`` against a plain script of transformers and faiss;
 ``bt-splade-l-small`` (of ``make small``) against one of transformers and Anserini's ``SimpleImpactSearcher``.  Both

@@ -1,4 +1,4 @@
-"""What the adapter adds to PLAID: a query through harness and through ``colbert.Searcher``, in turns, in one container.
+"""Compare PLAID through harness with ``colbert.Searcher``, query by query, in one container.
 
 ``python -m benchmarks.fidelity_colbert [DOCUMENTS]`` takes the first documents of SciFact (1,000) and its queries, a
 checkpoint that starts from a real encoder, one CPU.  Rankings must be identical, scores within 1e-4, and the medians

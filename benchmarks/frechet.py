@@ -1,4 +1,4 @@
-"""How long bootstraps of a Frechet distance take: 1,000 of 7,000 queries with 10 documents of 768 dimensions.
+"""Time bootstraps of a Frechet distance: 1,000 of 7,000 queries with 10 documents of 768 dimensions.
 
 ``python -m benchmarks.frechet`` draws vectors whose spectrum falls as that of an encoder does, resamples both sets, the
 judged documents (one a query) and the retrieved ones, and prints wall and processor time and memory.  Then it holds a

@@ -1,4 +1,4 @@
-"""What three intervals of a Frechet distance cover: ``python -m benchmarks.frechet_interval EMBEDDINGS``.
+"""Simulate the coverage of three intervals of a Frechet distance: ``python -m benchmarks.frechet_interval EMBEDDINGS``.
 
 All documents of a collection are the population: one stands for the judged document of a query, its nearest neighbours
 for what a system retrieved.  So the distance of all queries is known, and so is what samples of some have on average.

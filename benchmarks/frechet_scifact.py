@@ -1,4 +1,4 @@
-"""Systems of different strength on SciFact, for docs/method/frechet.md; ``scripts/frechet`` runs all of it.
+"""Make runs of different strength on SciFact, for docs/method/frechet.md; ``scripts/frechet`` runs all of it.
 
 ``prepare OUT``: a suite of real systems: BM25, BM25 with poor parameters, a bi-encoder, both asked with the first
 three words of each query, and BM25 with stop words instead of it.  ``runs OUT``: their run files, and two that no

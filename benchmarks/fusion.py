@@ -1,4 +1,4 @@
-"""What joining two systems adds to a query beyond their own work: ``python -m benchmarks.fusion``.
+"""Measure what joining two systems adds to a query: ``python -m benchmarks.fusion``.
 
 Two engines that answer at once, each with a ranking made beforehand, are asked in two ways: in this process, one call
 after the other, and as the fusion asks them, each a process behind a pipe.  The difference is the pipes, the replies'

@@ -1,4 +1,4 @@
-"""How large a page is and how fast it answers: made-up results of 500 and of 5,000 rows, in a headless Chromium.
+"""Measure size and speed of the page: made-up results of 500 and 5,000 rows, in a headless Chromium.
 
 ``python -m benchmarks.html_page`` makes the pages in a temporary folder and prints for each its size, how long
 it takes until the first table stands, and how long a choice takes until the table is there and the pictures are drawn

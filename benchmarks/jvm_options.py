@@ -1,4 +1,4 @@
-"""What the options of a searching JVM do to a query: ``python -m benchmarks.jvm_options [ROUNDS]``.
+"""Measure what the options of a searching JVM do to a query: ``python -m benchmarks.jvm_options [ROUNDS]``.
 
 One container on one CPU holds BM25's index of SciFact.  In each round every set of options gets a fresh process, in
 turn: it loads, answers its first query, warms up on 100 queries, and answers 200 others.  Warm-up is the driver's own;

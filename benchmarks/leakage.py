@@ -1,4 +1,4 @@
-"""How long near duplicates of training queries are looked for, and in how much memory.
+"""Measure time and memory of the search for near duplicates of training queries.
 
 ``python -m benchmarks.leakage [QUERIES] [TRAINING] [DIMENSIONS]`` makes vectors by seed, some of them in both sets, and
 prints pairs, seconds and the process' peak memory.

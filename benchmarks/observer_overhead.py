@@ -1,4 +1,4 @@
-"""How much of a CPU harness takes beside a job that it looks at from outside."""
+"""Measure how much of a CPU harness takes beside a job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What measuring costs, side by side in one run: ``make bench``.
+"""Measure what measuring costs, side by side in one run: ``make bench``.
 
 Four questions, each answered against something that does the same work without harness:
 

@@ -1,4 +1,4 @@
-"""How long runs and judgements of ten million lines take to be read and judged, and how much memory.
+"""Measure time and memory of reading and scoring runs and qrels of ten million lines.
 
 Run by hand: ``python -m benchmarks.read_runs [LINES] [FOLDER]``.  FOLDER takes some 70 bytes a line.  Each part is a
 process of its own, so that its peak is its own.

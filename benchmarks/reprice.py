@@ -1,4 +1,4 @@
-"""How long repricing takes: 10,000 stored jobs, as 2,000 cells of 5 jobs and as 10,000 cells of one.
+"""Time repricing: 10,000 stored jobs, as 2,000 cells of 5 jobs and as 10,000 cells of one.
 
 ``python -m benchmarks.reprice`` makes them in a temporary folder: a fake launcher measures one cell through the real
 store, and its jobs are copied under other names, each with the key of its own spec.  Then whole processes are timed:

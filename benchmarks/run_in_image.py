@@ -1,4 +1,4 @@
-"""Run a script in a system's image under a job's limits, and take what it says."""
+"""Run a script in a system's image under a job's limits, and return its output."""
 
 from __future__ import annotations
 

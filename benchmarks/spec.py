@@ -1,4 +1,4 @@
-"""The job that the benchmarks ask for, with harness and without."""
+"""Job of the benchmarks, with harness and without."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One line of the table that the benchmarks fill, and the line that each benchmark ends with."""
+"""Table of the benchmarks, and the line that each benchmark ends with."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Line:
-    """What was measured, against what, and whether the difference is allowed."""
+    """Measured value, the value it is compared with, and whether the difference is allowed."""
 
     what: str
     measured: str

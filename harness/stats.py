@@ -7,7 +7,7 @@ The unit of inference is the query: five trials of 1,000 queries are not 5,000 i
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -399,3 +399,25 @@ def competition_ranks(values: Sequence[float | None], *, descending: bool = Fals
     """Rank values from 1; equal ones share the best of their ranks, and a missing one has none."""
     found = ranks([math.nan if value is None else float(value) for value in values], ties="min", descending=descending)
     return [None if math.isnan(rank) else int(rank) for rank in found.tolist()]
+
+
+def kendall_tau(a: Mapping[str, float], b: Mapping[str, float]) -> float | None:
+    """Return Kendall's tau-b of two orders, over the systems that both have.
+
+    1: the same order; -1: the reverse.  A pair that is tied in either speaks neither for nor against, and the divisor
+    is smaller for it (Kendall 1945).  Pairs are counted one by one: the tests hold this against
+    ``scipy.stats.kendalltau``, whose import alone takes most of a second.
+
+    Args:
+        a: a value for each system.
+        b: likewise; larger is better in both, or in neither.
+
+    Returns:
+        ``None`` where there is no order to agree on: fewer than two common systems, or all of them equal in one of the
+        two.
+    """
+    common = sorted(a.keys() & b.keys())
+    ours, theirs = (np.asarray([each[name] for name in common], dtype=np.float64) for each in (a, b))
+    one, other = (np.sign(values[:, None] - values) for values in (ours, theirs))
+    known = float(np.sum(one != 0)) * float(np.sum(other != 0))
+    return float(np.sum(one * other)) / known**0.5 if known else None

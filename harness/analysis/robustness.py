@@ -14,14 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness import stats
-from harness.analysis import rank_correlation, resampling
+from harness.analysis import resampling
 from harness.errors import UsageError
 from harness.evaluation import evaluate_runs, measure_names, qrels_subsample
 from harness.evaluation.evaluate_runs import EvaluatedRuns
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.qrels_subsample import KeepRule
 from harness.progress import Progress, part_of, silent
-from harness.stats import CONFIDENCE, INTERVAL_MIN_QUERIES, Estimate
+from harness.stats import CONFIDENCE, INTERVAL_MIN_QUERIES, Estimate, kendall_tau
+
+# Means that differ by less are equal: the same values, summed in another order.
+EQUAL = 1e-12
+
 
 Floats = NDArray[np.float64]
 RESAMPLES, DRAWS, SEED = 1000, 100, 2023
@@ -244,7 +248,7 @@ def _other_measure(values: QueryScores, board: _Board, measure: str, options: Ro
         return _none(ConditionKind.MEASURE, measure, values.unfit[measure])
     columns = values.columns[measure][:, list(board.order)]
     whole = columns.mean(axis=0)
-    tau = rank_correlation.kendall_tau(_by_name(board, board.values), _by_name(board, whole))
+    tau = kendall_tau(_by_name(board, board.values), _by_name(board, whole))
     resampled = _resample(columns, options)
     if resampled is None:
         return _condition(ConditionKind.MEASURE, measure, board, whole[np.newaxis, :], tau)
@@ -262,13 +266,13 @@ def _too_few(board: _Board) -> str:
 def _condition(cause: ConditionKind, name: str, board: _Board, drawn: Floats, tau: float | None = None) -> Condition:
     """Compare drawn values, of shape (draws, systems), with the leaderboard."""
     finite = drawn[np.isfinite(drawn).all(axis=1)]
-    ours = rank_correlation.signs(board.values[np.newaxis, :])[0]
+    ours = signs(board.values[np.newaxis, :])[0]
     flips = np.full(ours.shape, np.nan)
     # A draw of opposite sign is a flip, a tie half of one.
     for one in range(len(board.systems)):
-        theirs = rank_correlation.signs(finite, one)
+        theirs = signs(finite, one)
         flips[one] = np.where(ours[one] == 0, np.nan, ((1 - ours[one] * theirs) / 2).mean(axis=0))
-    taus = [rank_correlation.kendall_tau(_by_name(board, board.values), _by_name(board, draw)) for draw in finite]
+    taus = [kendall_tau(_by_name(board, board.values), _by_name(board, draw)) for draw in finite]
     return Condition(
         cause=cause,
         name=name,
@@ -290,12 +294,12 @@ def _by_name(board: _Board, values: Floats) -> dict[str, float]:
 
 
 def _standings(board: _Board, resampled: Floats | None) -> Iterator[RankedSystem]:
-    ranks = stats.ranks(board.values, ties="mean", descending=True, equal_within=rank_correlation.EQUAL)
+    ranks = stats.ranks(board.values, ties="mean", descending=True, equal_within=EQUAL)
     if resampled is None:
         for system, value, rank in zip(board.systems, board.values, ranks, strict=True):
             yield RankedSystem(system, float(value), float(rank), None, None, None)
         return
-    moved = stats.ranks(resampled, ties="mean", descending=True, equal_within=rank_correlation.EQUAL)
+    moved = stats.ranks(resampled, ties="mean", descending=True, equal_within=EQUAL)
     best = moved == moved.min(axis=1, keepdims=True)
     first = (best / best.sum(axis=1, keepdims=True)).mean(axis=0)
     tail = (1 - CONFIDENCE) / 2
@@ -303,3 +307,10 @@ def _standings(board: _Board, resampled: Floats | None) -> Iterator[RankedSystem
     for number, system in enumerate(board.systems):
         bounds = (float(low[number]), float(high[number]), float(first[number]))
         yield RankedSystem(system, float(board.values[number]), float(ranks[number]), *bounds)
+
+
+def signs(values: Floats, one: int | None = None) -> Floats:
+    """Return the better of two systems as 1, 0, -1: shape (draws, systems, systems), or one against the others."""
+    ours = values[:, :, np.newaxis] if one is None else values[:, [one]]
+    apart = ours - (values[:, np.newaxis, :] if one is None else values)
+    return np.where(np.abs(apart) <= EQUAL, 0.0, np.sign(apart))

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from harness.analysis.rank_correlation import kendall_tau
 from harness.evaluation.frechet import Distance, Distances
 from harness.report.document import MISSING, Escape, Grid, ReportDocument, Section, Value, fixed
+from harness.stats import kendall_tau
 
 # Version of the JSON.
 FRECHET_VERSION = 1

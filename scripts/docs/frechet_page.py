@@ -8,8 +8,8 @@ from typing import Any
 
 from PIL import Image
 
-from harness.analysis.rank_correlation import kendall_tau
 from harness.report.plots import style
+from harness.stats import kendall_tau
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 MOST = "1"  # judged documents of a query: few labels are what it is for

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import kendalltau
 
-from harness.analysis.rank_correlation import kendall_tau
+from harness.stats import kendall_tau
 
 
 def test_tau_of_agreeing_reversed_and_tied_orders() -> None:
