@@ -66,11 +66,11 @@ class LatencySummary:
 
 
 def summarise(
-    query_ids: Sequence[str],
-    trials: Sequence[int],
-    latency_s: Sequence[float],
+    query_ids: Sequence[str] | NDArray[np.str_],
+    trials: Sequence[int] | Ints,
+    latency_s: Sequence[float] | Floats,
     *,
-    jobs: Sequence[int] | None = None,
+    jobs: Sequence[int] | Ints | None = None,
     shown: Collection[str] = tuple(MIN_QUERIES),
 ) -> LatencySummary:
     """Describe the timed samples of one cell (no warm-up rows).

@@ -117,7 +117,7 @@ def _with_latency(timed: Timings, throughput_qps: Estimate = _MISSING, service_s
     names = np.asarray(timed.queries, dtype=np.str_)[timed.query]
     jobs = timed.job if timed.trials else np.zeros(0, dtype=np.int64)
     return CellSummary(
-        stats.summarise(names, timed.trial, timed.latency_s, jobs=jobs, shown=SHOWN),  # type: ignore[arg-type]
+        stats.summarise(names, timed.trial, timed.latency_s, jobs=jobs, shown=SHOWN),
         throughput_qps=throughput_qps,
         service_s=service_s,
         stages_s={name: _timing(timed, seconds) for name, seconds in timed.stages_s.items()},
@@ -151,7 +151,7 @@ def _timing(timed: Timings, seconds: NDArray[np.float64]) -> Timing:
         missing = Estimate(None, reason="a sample has less than 0 s; let the adapter say seconds since a start")
         return Timing(missing, missing)
     names = np.asarray(timed.queries, dtype=np.str_)[timed.query[known]]
-    latency = stats.summarise(names, timed.trial[known], seconds[known], jobs=timed.job[known], shown=("p50",))  # type: ignore[arg-type]
+    latency = stats.summarise(names, timed.trial[known], seconds[known], jobs=timed.job[known], shown=("p50",))
     return Timing(latency.mean_s, latency.percentiles_s["p50"])
 
 
