@@ -57,8 +57,7 @@ def of_table(
         *of_unjudged(rows),
         *_smallest(rows),
         *_shared_cpus(rows),
-        *_mixed(rows),
-        *of_origins(rows),
+        *not_comparable(rows),
     )
 
 
@@ -166,6 +165,11 @@ def _shared_cpus(rows: Sequence[Row]) -> Iterator[str]:
             f"Profiles with all CPUs of their host ({', '.join(sorted(full))}) share them with the harness's own "
             "sampling; measure on a machine with more CPUs to separate the two."
         )
+
+
+def not_comparable(rows: Sequence[Row]) -> tuple[str, ...]:
+    """Return the notes on rows that must not be compared."""
+    return (*_mixed(rows), *of_origins(rows))
 
 
 def _mixed(rows: Sequence[Row]) -> Iterator[str]:

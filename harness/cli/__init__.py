@@ -31,6 +31,7 @@ COMMANDS = {
     "ec2": "harness.cli.ec2:ec2",
     "embed": "harness.cli.embed:embed",
     "evaluate": "harness.cli.evaluate:evaluate",
+    "explain": "harness.cli.explain:explain",
     "export": "harness.cli.export:export",
     "frechet": "harness.cli.frechet:frechet",
     "images": "harness.cli.images:images",

@@ -31,7 +31,8 @@ GridColumn = tuple[str, bool, Callable[[Item], str]]
 class Grid:
     """Columns of finished texts under a caption; ``numeric`` columns are right-aligned.
 
-    ``keys`` leading columns name the row.  Headers are plain texts, which the writer escapes.
+    ``keys`` leading columns name the row.  Headers are plain texts, which the writer escapes.  ``tones``: of each row
+    (``good``, ``doubtful``, ``bad``), for terminals that show colours.
     """
 
     caption: str
@@ -39,6 +40,7 @@ class Grid:
     numeric: tuple[bool, ...]
     cells: tuple[tuple[str, ...], ...]
     keys: int = 1
+    tones: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,15 @@ import io
 import json
 import re
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from harness.errors import UnknownName
 from harness.report import latex
 from harness.report.document import Grid, ReportDocument, Section, Value
 from harness.untrusted import MAX_TEXT, one_line
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 FORMATS = ("md", "csv", "json", "latex", "terminal")
 _NARROWEST = 40
@@ -131,6 +134,53 @@ def _dense(value: object) -> str:
 def write_latex(document: ReportDocument) -> str:
     """Return the sections as a LaTeX fragment, numbered ``tab:harness-1`` and on; a single one may float."""
     return latex.write_sections((document.printed or document.sections)(latex.escape))
+
+
+_STYLES = {"good": "green", "doubtful": "yellow", "bad": "red"}
+
+
+def print_answer(section: Section, console: Console) -> None:
+    """Print an answer: heading, tables without rules, and lines; in colour where the console shows colours."""
+    from rich.text import Text
+
+    for paragraph in section.lead:
+        console.print(Text(paragraph, style="bold"))
+    for grid in section.grids:
+        console.print()
+        if grid.caption:
+            console.print(Text(grid.caption, style="bold"))
+        head, *lines = plain_table(grid)
+        console.print(Text(head, style="dim"), soft_wrap=True)
+        for line, tone in zip(lines, grid.tones or [""] * len(lines), strict=True):
+            console.print(Text(line, style=_STYLES.get(tone, "")), soft_wrap=True)
+    if section.after:
+        console.print()
+    for line in section.after:
+        console.print(Text(line), soft_wrap=not console.is_terminal)
+
+
+def plain_table(grid: Grid) -> list[str]:
+    """Return the header and the rows as aligned lines.
+
+    A cell with at least two empty cells behind it, and nothing else, is a message: it may be wider than its column.
+    """
+    from rich.cells import cell_len
+
+    def message(row: Sequence[str], column: int) -> bool:
+        return len(row) - column > 2 and not any(row[column + 1 :])
+
+    rows = [grid.headers, *grid.cells]
+    widths = [
+        max(cell_len(row[column]) for row in rows if not message(row, column)) for column in range(len(grid.headers))
+    ]
+    lines = []
+    for row in rows:
+        cells = []
+        for column, (cell, width, right) in enumerate(zip(row, widths, grid.numeric, strict=True)):
+            room = " " * (width - cell_len(cell))
+            cells.append(room + cell if right and not message(row, column) else cell + room)
+        lines.append("   ".join(cells).rstrip())
+    return lines
 
 
 def write_terminal(document: ReportDocument, width: int = 80) -> str:

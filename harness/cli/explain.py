@@ -1,0 +1,81 @@
+"""`harness explain`: how a stored number was made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from harness.analysis.comparison import called
+from harness.analysis.table import Cause, Row, Table
+from harness.cli.locations import mirrored
+from harness.cli.options import PriceSelection, cache_option, price_options, results_option
+from harness.cli.stored_results import StoredResults
+from harness.errors import UnknownName
+from harness.evaluation import measure_names
+from harness.report import explain as texts
+from harness.results.schema import Cell, matches
+from harness.untrusted import one_line
+
+# The most rows that one command explains in full.
+_MOST = 3
+
+
+@click.command()
+@click.argument("what", required=False, metavar="[RESULT|COLUMN|FINDING]")
+@results_option
+@price_options
+@cache_option
+@mirrored("results")
+def explain(what: str | None, results: Path, selection: PriceSelection, cache: Path) -> None:
+    """Say how a number was made: from which samples, at which price, why it is noisy, and what to do.
+
+    RESULT is a glob over system/dataset/scenario/profile, over any one of them, or the start of a job's key.  COLUMN
+    is a name from the table or the CSV.  FINDING is a reason for doubt, such as placement.  Without any, lists the
+    stored results and their findings.
+    """
+    table = StoredResults(results, measure_names.DEFAULT, cache, selection).table()
+    if what is None:
+        _list(table)
+        return
+    paragraphs = [*texts.column_paragraphs(what, table)]
+    if what in {cause.value for cause in Cause}:
+        paragraphs += texts.cause_paragraphs(Cause(what), table.rows)
+    if paragraphs:
+        _show(paragraphs)
+        return
+    rows = [row for row in table.rows if _named(row, what)]
+    if not rows:
+        raise UnknownName("result, column or finding", what, (*_systems(table), *texts.names(table)))
+    for row in rows[:_MOST]:
+        click.echo(one_line(called(row)))
+        _show(texts.row_paragraphs(row))
+        click.echo()
+    for row in rows[_MOST:]:
+        click.echo(f"harness explain '{one_line(called(row))}'")
+
+
+def _named(row: Row, name: str) -> bool:
+    cell = Cell(row.suite, row.system, row.dataset, row.scenario, row.profile)
+    return matches(cell, name) or any(key.startswith(name) for key in row.keys if len(name) >= 4)
+
+
+def _systems(table: Table) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(row.system for row in table.rows))
+
+
+def _list(table: Table) -> None:
+    """List the rows with their causes of doubt, each as the next command."""
+    for row in table.rows:
+        doubts = ", ".join(dict.fromkeys(finding.cause.value for finding in row.findings)) or row.validity.value
+        click.echo(f"harness explain '{one_line(called(row))}'   {doubts}")
+    click.echo("\nor a column: latency, p95, memory, index, cost and all of the CSV")
+
+
+def _show(paragraphs: Iterable[texts.Paragraph]) -> None:
+    console = Console(soft_wrap=not Console().is_terminal)
+    for title, text in paragraphs:
+        console.print(Text.assemble((one_line(title), "bold"), "  ", one_line(text)))

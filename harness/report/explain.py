@@ -1,0 +1,229 @@
+"""How a number was made, in plain words: of a row, of a column, of a finding's cause.
+
+``harness explain`` prints these texts, and the page's evidence shows those of a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from harness import stats
+from harness.analysis import causes, notes
+from harness.analysis.comparison import called
+from harness.analysis.table import Cause, Finding, Row, Table, Validity
+from harness.pricing import cost
+from harness.records import Isolation, Outcome
+from harness.report import columns, summary
+from harness.report.document import bounded, number
+from harness.stats import Estimate
+
+# A title and what it says.
+Paragraph = tuple[str, str]
+
+
+def row_paragraphs(row: Row) -> Iterator[Paragraph]:
+    """Yield how each number of a row was made, then what to doubt and what to do."""
+    if row.outcome is not Outcome.OK:
+        yield (
+            "Outcome",
+            f"{summary.failure(row)}.  No number of this row exists: {row.detail or 'no detail was stored'}.",
+        )
+    else:
+        yield "Latency", _latency(row)
+        if row.throughput_qps.value is not None:
+            yield "Throughput", f"{bounded(row.throughput_qps)} queries/s. {notes.THROUGHPUT_METHOD}"
+        for name, estimate in row.measures.items():
+            yield name, _measure(row, estimate)
+        yield "Cost", _cost(row)
+        if row.peak_anon_bytes is not None:
+            yield "Memory", _memory(row)
+        if row.index_bytes is not None:
+            yield "Index", _index(row)
+    yield "Measured on", _machine(row)
+    yield "Trust", _trust(row)
+    for finding in row.findings:
+        yield _mark(finding), finding_text(finding)
+    if row.keys:
+        yield "Stored jobs", ", ".join(row.keys)
+
+
+def _latency(row: Row) -> str:
+    mean = row.latency_mean_s
+    if mean.value is None:
+        return f"There is no mean latency: {mean.reason or 'not measured'}."
+    if row.queries is None or row.trials is None:
+        return f"{bounded(mean, 1e3)} ms, as published: there are no samples."
+    made = (
+        f"{bounded(mean, 1e3)} ms: the mean of {row.queries * row.trials:,} samples, {row.queries:,} queries in each "
+        f"of {row.trials} trials, in {row.jobs} fresh process{'es' if row.jobs > 1 else ''}."
+    )
+    parts = [
+        f"{what} {bounded(part[key], 1e3)}"
+        for what, part, key in (
+            ("other such queries", row.like_queries_s, "mean"),
+            ("other processes", row.these_queries_s, "mean"),
+        )
+        if key in part and part[key].value is not None
+    ]
+    interval = f" The 95 % interval joins two: {' and '.join(parts)}." if parts else ""
+    reason = f" {_sentence(mean.reason)}" if mean.reason else ""
+    percentiles = [
+        f"{name} {number(each.value * 1e3)}"
+        for name, each in (("p50", row.p50_s), ("p95", row.p95_s), ("p99", row.p99_s))
+        if each.value is not None
+    ]
+    all_of = f" Percentiles of all samples, ms: {', '.join(percentiles)}." if percentiles else ""
+    return f"{made}{interval}{reason}{all_of}"
+
+
+def _measure(row: Row, estimate: Estimate) -> str:
+    if estimate.value is None:
+        return f"There is no value: {estimate.reason or 'not measured'}."
+    shown = f"{estimate.value:.4f}"
+    if estimate.low is not None and estimate.high is not None:
+        shown += f" ({estimate.low:.4f}–{estimate.high:.4f}, 95 % for other such queries)"
+    if row.queries_judged is None:
+        return f"{shown}."
+    judged = f"{shown}: the mean over {row.queries_judged:,} judged queries of the first trial's run, by ir_measures."
+    if row.unjudged_share:
+        hits = f"the first {row.unjudged_depth} hits"
+        judged += f" Nobody judged {row.unjudged_share:.0%} of {hits}; they count as not relevant."
+    return judged + "".join(f" Judged {text}." for text in row.rejudged)
+
+
+def _cost(row: Row) -> str:
+    estimate = summary.cost(row)
+    if estimate.value is None or row.price is None:
+        return f"There is no cost: {estimate.reason or row.price_note or 'no price'}."
+    price = row.price
+    machine = (
+        f"{price.instance_type} ({price.architecture}, {price.vcpus} vCPUs, {price.memory_bytes / 2**30:g} GiB) costs "
+        f"US$ {price.usd_per_hour:g} an hour, {price.term} in {price.region} on {price.date}"
+    )
+    if row.scenario == "single_stream":
+        mean = row.latency_mean_s.value or 0.0
+        made = f"{mean:.4g} s x US$ {price.usd_per_hour:g} / 3600 x 1,000,000"
+        meaning = cost.SEQUENTIAL.meaning
+    else:
+        made = f"US$ {price.usd_per_hour:g} / ({row.throughput_qps.value or 0:.4g} queries/s x 3600) x 1,000,000"
+        meaning = cost.SATURATED.meaning
+    note = f" {_sentence(row.price_note)}" if row.price_note else ""
+    return f"US$ {number(estimate.value)} per million queries = {made}: {meaning}. {machine}.{note}"
+
+
+def _memory(row: Row) -> str:
+    peak = f"{(row.peak_anon_bytes or 0) / 2**20:,.0f} MiB of a limit of {row.memory_limit_bytes / 2**20:,.0f} MiB"
+    return f"{peak}: the largest of {row.jobs} job{'s' if row.jobs > 1 else ''}. {notes.MEMORY_METHOD}"
+
+
+def _index(row: Row) -> str:
+    built = ""
+    if row.index_build_s is not None and row.build_envelope is not None:
+        documents = "" if row.corpus_documents is None else f" of {row.corpus_documents:,} documents"
+        built = f" Built{documents} in {number(row.index_build_s)} s on {row.build_envelope.name}, once."
+    return f"{(row.index_bytes or 0) / 2**20:,.1f} MiB.{built}"
+
+
+def _machine(row: Row) -> str:
+    machine = row.machine
+    if machine is None:
+        return "a machine that is not known: these numbers were published."
+    enforced = {
+        Isolation.CONTAINER: "a container enforced the limits",
+        Isolation.PROCESS: "CPUs were pinned; nothing enforced the memory limit",
+    }.get(row.isolation, f"isolation {row.isolation.value}")
+    gpus = f", {', '.join(machine.gpu_models)}" if machine.gpu_models else ""
+    return f"{machine.cpu_model} ({machine.architecture}, {machine.host_cpus} CPUs{gpus}), profile {row.profile}; {enforced}."
+
+
+def _trust(row: Row) -> str:
+    if row.outcome is not Outcome.OK:
+        return "A failed row has nothing to doubt."
+    return {
+        Validity.CLEAN: "clean: no check found a reason to doubt these numbers.",
+        Validity.NOISY: "noisy: the numbers are doubtful, for these reasons.",
+        Validity.INVALID: "invalid: do not use these numbers, for these reasons.",
+        Validity.UNKNOWN: "unknown: there are no samples, so nothing could be checked.",
+    }[row.validity]
+
+
+def _mark(finding: Finding) -> str:
+    doubt = "" if finding.validity is Validity.CLEAN else f"{finding.validity.value}: "
+    return doubt + finding.cause.value
+
+
+def finding_text(finding: Finding) -> str:
+    """Return a finding's figures, what its cause does to the numbers, and what to do."""
+    text = causes.TEXTS[finding.cause]
+    if finding.validity is Validity.CLEAN:
+        return _sentence(finding.text)
+    return f"{_sentence(finding.text)} {text.effect}"
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
+
+
+def cause_paragraphs(cause: Cause, rows: Sequence[Row]) -> Iterator[Paragraph]:
+    """Yield what a cause means, what to do, and the rows that have it."""
+    text = causes.TEXTS[cause]
+    yield cause.value, f"{_sentence(text.short)} {text.effect}"
+    if text.remedy:
+        yield "What to do", text.remedy
+    for row in rows:
+        for finding in row.findings:
+            if finding.cause is cause:
+                yield called(row), _sentence(finding.text)
+
+
+# The columns of the summary, by their names there, as columns of the CSV.
+_SUMMARY = {
+    "hardware": "hardware_profile",
+    "latency": "latency_mean_ms",
+    "p95": "p95_ms",
+    "throughput": "throughput_qps",
+    "memory": "peak_anon_mib",
+    "gpu_memory": "peak_gpu_mib",
+    "index": "index_mib",
+    "cost": "usd_per_million_queries",
+}
+_METHODS = (
+    ("latency_mean", notes.MEAN_METHOD),
+    ("p50", notes.PERCENTILE_METHOD),
+    ("p95", notes.PERCENTILE_METHOD),
+    ("p99", notes.PERCENTILE_METHOD),
+    ("throughput", notes.THROUGHPUT_METHOD),
+    ("peak_mapped", notes.MAPPED_METHOD),
+    ("peak", notes.MEMORY_METHOD),
+    ("usd_per_million_queries_saturated", f"{cost.SATURATED.formula}; {cost.SATURATED.meaning}."),
+    ("usd_per_million_queries", f"{cost.SEQUENTIAL.formula}; {cost.SEQUENTIAL.meaning}."),
+    ("usd_build", f"{cost.BUILD_FORMULA}."),
+    ("usd_storage", f"{cost.STORAGE_FORMULA}."),
+)
+
+
+def column_paragraphs(name: str, table: Table) -> Iterator[Paragraph]:
+    """Yield the meaning, unit and method of a column; nothing if there is no such column."""
+    known = {column.name: column for column in columns.table_columns(table)}
+    column = known.get(_SUMMARY.get(name, name))
+    if column is None:
+        return
+    unit = f" ({column.unit})" if column.unit else ""
+    yield f"{column.name}{unit}", _sentence(column.meaning)
+    method = next((text for start, text in _METHODS if column.name.startswith(start)), None)
+    if method is None and column.name in table.measures:
+        method = (
+            "ir_measures computes it for each judged query of the first trial's run; the number is their mean. Its "
+            f"95 % interval is a bootstrap over queries, from {stats.INTERVAL_MIN_QUERIES} on."
+        )
+    if method is not None:
+        yield "How it is made", method
+
+
+def names(table: Table) -> tuple[str, ...]:
+    """Return everything that can be explained: the summary's columns, all columns, the causes of findings."""
+    return (
+        *_SUMMARY,
+        *(column.name for column in columns.table_columns(table)),
+        *(cause.value for cause in Cause),
+    )

@@ -1,0 +1,566 @@
+"""The answer of a table for people: few columns, one sentence on cost and quality, at most five lines below.
+
+Columns that are the same in all rows are part of the heading.  Everything else is one flag away (``--wide``) and whole
+in CSV and JSON.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from rich.cells import cell_len
+
+from harness.analysis import causes, comparison, notes, row_pricing
+from harness.analysis.comparison import Comparison
+from harness.analysis.paired_differences import ComparisonVerdict, Difference
+from harness.analysis.table import Cause, Row, Table, Validity
+from harness.errors import UnknownName
+from harness.evaluation.per_query import PerQuery
+from harness.records import Isolation, Outcome
+from harness.report.document import MIB, MISSING, Escape, Grid, Section, bounded, number, stand_ins, system_name
+from harness.report.writers import plain_table
+from harness.stats import Estimate
+
+MOST_LINES = 5
+_GIB = 2**30
+# Tones of a line, for a terminal that shows colours.
+GOOD, DOUBTFUL, BAD = "good", "doubtful", "bad"
+# Columns that decide least, first.
+_DROPPED = ("gpu_memory", "index", "p95", "memory", "throughput")
+_DETAIL = 60
+
+_FAILED = {
+    Outcome.OOM: "out of memory at {memory}",
+    Outcome.TIMEOUT: "timed out",
+    Outcome.CRASH: "crashed",
+    Outcome.BAD_OUTPUT: "bad output",
+    Outcome.ENVELOPE_MISMATCH: "limits were not enforced",
+    Outcome.NOT_APPLICABLE: "not applicable",
+    Outcome.INTERRUPTED: "interrupted",
+}
+
+
+@dataclass(frozen=True)
+class SummaryView:
+    """Options of a summary.
+
+    ``measure``: the one shown (empty: the table's first).  ``columns``: names of :data:`COLUMNS` (empty: those that
+    differ).  ``sort``: the column to sort by, smallest first but for measures and throughput.  ``pointers``: lines
+    that say where everything else is.
+    """
+
+    measure: str = ""
+    columns: tuple[str, ...] = ()
+    sort: str = ""
+    pointers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class SummaryColumn:
+    """A column: its name as options give it, header, finished cell, and value to sort by.
+
+    ``heading`` says the cell in the heading, where all rows have the same; ``None``: it stays a column.
+    ``shown``: only where some row has a value that asks for it.
+    """
+
+    name: str
+    header: str
+    cell: Callable[[Row], str]
+    key: Callable[[Row], float | str | None]
+    numeric: bool = True
+    heading: Callable[[str], str] | None = None
+    shown: Callable[[Sequence[Row]], bool] = lambda _rows: True
+    descending: bool = False
+
+
+def summary_section(
+    table: Table,
+    per_query: Mapping[str, PerQuery],
+    escape: Escape,
+    view: SummaryView = SummaryView(),
+    width: int | None = None,
+) -> Section:
+    """Return the answer: heading, grid or matrices, sentence, doubts and pointers.
+
+    ``width``: of the terminal; columns that decide least are left out until the grid fits.
+
+    Raises:
+        UnknownName: the view names a measure or a column that does not exist.
+    """
+    if not table.rows:
+        return Section(lead=("No stored results.",))
+    measure = _measure(table, view)
+    columns = _chosen(table, measure, escape, view)
+    rows = _sorted(table.rows, columns, view)
+    datasets = sorted({row.dataset for row in rows})
+    if len(datasets) > 1 and not view.columns:
+        heading, grids = _matrices(rows, datasets, measure, escape)
+    else:
+        heading, grids = _grid(rows, columns, escape, keep=bool(view.columns), width=width)
+    lead = ", ".join(part for part in (*heading, *_common(rows, table, escape)) if part)
+    lines = [*(escape(line) for line in answers(table, per_query, measure)), *_doubts(rows, table, escape)]
+    return Section(lead=(lead,), grids=grids, after=(*_at_most(lines, MOST_LINES - len(view.pointers)), *view.pointers))
+
+
+def _at_most(lines: Sequence[str], most: int) -> Sequence[str]:
+    if len(lines) <= most:
+        return lines
+    return (*lines[: most - 1], f"{len(lines) - most + 1} more notes: --wide")
+
+
+def _measure(table: Table, view: SummaryView) -> str:
+    if view.measure and view.measure not in table.measures:
+        raise UnknownName("measure", view.measure, table.measures, "name it in --measures too")
+    return view.measure or (table.measures[0] if table.measures else "")
+
+
+def hardware(row: Row) -> str:
+    """Return the hardware in words: ``1 CPU, 256 MiB``; of a published row its instance type."""
+    if row.published_type:
+        return row.published_type
+    parts = [f"{row.cpus} CPU{'s' if row.cpus > 1 else ''}"]
+    parts += [f"{row.gpus} GPU{'s' if row.gpus > 1 else ''}"] if row.gpus else []
+    parts.append(_size(row.memory_limit_bytes))
+    marks = "" if row.isolation in (Isolation.CONTAINER, Isolation.PUBLISHED) else f" ({row.isolation.value})"
+    return ", ".join(parts) + marks
+
+
+def _size(size_bytes: float) -> str:
+    """Return a size in whole MiB, or in GiB where that is as exact."""
+    if size_bytes >= _GIB:
+        return f"{number(size_bytes / _GIB)} GiB" if size_bytes % _GIB else f"{size_bytes // _GIB:.0f} GiB"
+    return f"{size_bytes / MIB:.0f} MiB" if size_bytes >= MIB else f"{size_bytes / 1024:.0f} KiB"
+
+
+def cost(row: Row) -> Estimate:
+    """Return the cost of a million queries: sequential for single queries, else saturated."""
+    return row.usd_per_million if row.scenario == "single_stream" else row.usd_per_million_saturated
+
+
+def _cost_cell(row: Row) -> str:
+    estimate = cost(row)
+    if estimate.value is None or row.price is None:
+        return MISSING
+    here = None if row.machine is None else row_pricing.architecture(row.machine.architecture)
+    other = here is not None and row.price.architecture != here
+    return number(estimate.value) + (f" ({row.price.architecture})" if other else "")
+
+
+def _estimate_cell(
+    get: Callable[[Row], Estimate], scale: float = 1.0, *, interval: bool = False
+) -> Callable[[Row], str]:
+    def cell(row: Row) -> str:
+        estimate = get(row)
+        if estimate.value is None:
+            return MISSING
+        return bounded(estimate, scale) if interval else number(estimate.value * scale)
+
+    return cell
+
+
+def _bytes_cell(get: Callable[[Row], int | None]) -> Callable[[Row], str]:
+    return lambda row: MISSING if (size := get(row)) is None else _size(size)
+
+
+def all_columns(measure: str, escape: Escape) -> tuple[SummaryColumn, ...]:
+    """Return every column that a summary may show, in its order."""
+
+    def text(name: str, get: Callable[[Row], str], heading: Callable[[str], str] | None = str) -> SummaryColumn:
+        return SummaryColumn(name, name, lambda row: escape(get(row)), get, numeric=False, heading=heading)
+
+    def measured(row: Row) -> Estimate:
+        return row.measures.get(measure, Estimate(None))
+
+    def any_of(get: Callable[[Row], object]) -> Callable[[Sequence[Row]], bool]:
+        return lambda rows: any(get(row) is not None for row in rows)
+
+    columns = [
+        text("dataset", lambda row: row.dataset),
+        SummaryColumn("system", "system", lambda row: system_name(row, escape), lambda row: row.system, numeric=False),
+        replace(
+            text("hardware", hardware, lambda cell: f"on {cell}"),
+            key=lambda row: row.gpus * 2.0**60 + row.cpus * 2.0**50 + row.memory_limit_bytes,
+        ),
+        text("scenario", lambda row: row.scenario, lambda cell: "" if cell == "single_stream" else f"scenario {cell}"),
+        text("suite", lambda row: row.suite, lambda _: ""),
+        text("origin", lambda row: row.origin or "", lambda _: ""),
+    ]
+    if measure:
+        columns.append(
+            SummaryColumn(
+                "measure",
+                measure,
+                lambda row: MISSING if (value := measured(row).value) is None else f"{value:.3f}",
+                lambda row: measured(row).value,
+                heading=lambda cell: f"{measure} {cell}",
+                descending=True,
+            )
+        )
+    return (
+        *columns,
+        SummaryColumn(
+            "latency",
+            "latency ms (95 %)",
+            _estimate_cell(lambda row: row.latency_mean_s, 1e3, interval=True),
+            lambda row: row.latency_mean_s.value,
+        ),
+        SummaryColumn("p95", "p95", _estimate_cell(lambda row: row.p95_s, 1e3), lambda row: row.p95_s.value),
+        SummaryColumn(
+            "throughput",
+            "queries/s",
+            _estimate_cell(lambda row: row.throughput_qps, interval=True),
+            lambda row: row.throughput_qps.value,
+            shown=lambda rows: any(row.throughput_qps.value is not None for row in rows),
+            descending=True,
+        ),
+        SummaryColumn(
+            "memory",
+            "memory",
+            _bytes_cell(lambda row: row.peak_anon_bytes),
+            lambda row: row.peak_anon_bytes,
+            shown=any_of(lambda row: row.peak_anon_bytes),
+        ),
+        SummaryColumn(
+            "gpu_memory",
+            "GPU memory",
+            _bytes_cell(lambda row: row.peak_gpu_bytes),
+            lambda row: row.peak_gpu_bytes,
+            shown=any_of(lambda row: row.peak_gpu_bytes),
+        ),
+        SummaryColumn(
+            "index",
+            "index",
+            _bytes_cell(lambda row: row.index_bytes),
+            lambda row: row.index_bytes,
+            heading=lambda cell: f"index {cell}",
+            shown=any_of(lambda row: row.index_bytes),
+        ),
+        SummaryColumn(
+            "cost",
+            "US$ per 1M queries",
+            _cost_cell,
+            lambda row: cost(row).value,
+            shown=any_of(lambda row: cost(row).value),
+        ),
+    )
+
+
+def _chosen(table: Table, measure: str, escape: Escape, view: SummaryView) -> tuple[SummaryColumn, ...]:
+    columns = {column.name: column for column in all_columns(measure, escape)}
+    for name in (*view.columns, *([view.sort] if view.sort else [])):
+        if name not in columns:
+            raise UnknownName("column", name, tuple(columns), "harness report --format csv has all others")
+    if view.columns:
+        wanted = dict.fromkeys(("system", *view.columns))
+        return tuple(columns[name] for name in wanted)
+    return tuple(column for column in columns.values() if column.shown(table.rows))
+
+
+def _sorted(rows: Sequence[Row], columns: Sequence[SummaryColumn], view: SummaryView) -> tuple[Row, ...]:
+    """Sort rows by dataset and hardware, or by the chosen column; rows without a value are last."""
+    by_name = {column.name: column for column in all_columns(view.measure, str)} | {c.name: c for c in columns}
+    if not view.sort:
+        names = ("dataset", "scenario", "hardware")
+        return tuple(sorted(rows, key=lambda row: tuple(by_name[name].key(row) for name in names)))
+    chosen = by_name[view.sort]
+    known = [row for row in rows if chosen.key(row) is not None]
+    known.sort(key=lambda row: chosen.key(row) or 0, reverse=chosen.descending)
+    return (*known, *(row for row in rows if chosen.key(row) is None))
+
+
+def _grid(
+    rows: Sequence[Row], columns: Sequence[SummaryColumn], escape: Escape, *, keep: bool, width: int | None
+) -> tuple[list[str], tuple[Grid, ...]]:
+    """Return the parts of the heading, and one grid with a row for each row."""
+    dropped = set() if keep or width is None else {column.name for column in columns}.intersection(_DROPPED)
+    for count in range(len(_DROPPED) + 1):
+        gone = set(_DROPPED[:count]) & dropped
+        heading, grid = _one_grid(rows, [column for column in columns if column.name not in gone], escape, keep=keep)
+        if width is None or max(map(cell_len, plain_table(grid))) <= width:
+            break
+    return heading, (grid,)
+
+
+def _one_grid(
+    rows: Sequence[Row], columns: Sequence[SummaryColumn], escape: Escape, *, keep: bool
+) -> tuple[list[str], Grid]:
+    measured = [row for row in rows if row.outcome is Outcome.OK]
+    heading, shown = [], []
+    for column in columns:
+        # A value is the same in all rows only if failed ones, which have none, do not count.
+        values = {column.cell(row) for row in (rows if not column.numeric else measured)}
+        alone = len(values) == 1 and (len(rows) > 1 or not column.numeric)
+        if alone and not keep and column.heading is not None:
+            heading.append(column.heading(values.pop()))
+        else:
+            shown.append(column)
+    keys = sum(1 for column in shown if not column.numeric)
+    shown.sort(key=lambda column: column.numeric)
+    remarks = _remarks(rows)
+    cells = [(*_cells(row, shown, keys, escape), remark) for row, (remark, _) in zip(rows, remarks, strict=True)]
+    grid = Grid(
+        "",
+        (*(column.header for column in shown), ""),
+        (*(column.numeric for column in shown), False),
+        tuple(cells),
+        keys,
+        tuple(tone for _, tone in remarks),
+    )
+    return heading, grid
+
+
+def _cells(row: Row, columns: Sequence[SummaryColumn], keys: int, escape: Escape) -> tuple[str, ...]:
+    """Return a row's cells; a failed row says why in its first cell with a figure, and the others are empty."""
+    if row.outcome is Outcome.OK:
+        return tuple(column.cell(row) for column in columns)
+    names = tuple(column.cell(row) for column in columns[:keys])
+    figures = len(columns) - keys
+    return (*names, escape(failure(row)), *[""] * (figures - 1)) if figures else names
+
+
+def failure(row: Row) -> str:
+    """Return why a row has no figures, in a few words."""
+    text = _FAILED[row.outcome].format(memory=_size(row.memory_limit_bytes))
+    if row.outcome is Outcome.OOM or not row.detail:
+        return text
+    first = row.detail.splitlines()[0]
+    cut = first if len(first) <= _DETAIL else first[:_DETAIL].rsplit(" ", 1)[0] + " ..."
+    return f"{text}: {cut}"
+
+
+def _remarks(rows: Sequence[Row]) -> list[tuple[str, str]]:
+    """Return each row's remark and tone: cheapest of its dataset and scenario, and doubts."""
+    cheapest: dict[tuple[str, str], float] = {}
+    for row in rows:
+        value, key = cost(row).value, (row.dataset, row.scenario)
+        if value is not None and row.validity is not Validity.INVALID:
+            cheapest[key] = min(value, cheapest.get(key, value))
+    counts = Counter((row.dataset, row.scenario) for row in rows if cost(row).value is not None)
+    remarks = []
+    for row in rows:
+        key = (row.dataset, row.scenario)
+        best = counts[key] > 1 and cost(row).value is not None and cost(row).value == cheapest.get(key)
+        doubt = row.validity.value if row.validity in (Validity.NOISY, Validity.INVALID) else ""
+        words = ", ".join(word for word in ("cheapest" if best else "", doubt) if word)
+        if row.outcome is not Outcome.OK:
+            tone = BAD
+        elif doubt:
+            tone = BAD if row.validity is Validity.INVALID else DOUBTFUL
+        else:
+            tone = GOOD if best else ""
+        remarks.append((words, tone))
+    return remarks
+
+
+def _matrices(
+    rows: Sequence[Row], datasets: Sequence[str], measure: str, escape: Escape
+) -> tuple[list[str], tuple[Grid, ...]]:
+    """Return a matrix of systems and datasets each for the measure, the mean latency and the cost.
+
+    On several hardware profiles each cell is of the one where the system costs least there.
+    """
+    several = len({hardware(row) for row in rows}) > 1
+    scenarios = len({row.scenario for row in rows}) > 1
+    held: dict[tuple[str, ...], dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        held[system_name(row, escape), *([escape(row.scenario)] if scenarios else [])][row.dataset].append(row)
+    order = sorted(held, key=lambda key: -_mean_value(held[key], measure))
+
+    def grid(title: str, cell: Callable[[Row], str], *, smallest: bool = False) -> Grid:
+        names = ["system", *(["scenario"] if scenarios else [])]
+        last = ["runs in"] if smallest and several else []
+        cells = []
+        for key in order:
+            of = held[key]
+            figures = [cell(_cheapest(of[dataset])) if dataset in of else MISSING for dataset in datasets]
+            mine = [row for rows_of in of.values() for row in rows_of]
+            cells.append((*key, *figures, *([escape(runs_in(mine))] if last else [])))
+        numeric = (*[False] * len(names), *[True] * len(datasets), *[False] * len(last))
+        return Grid(title, (*names, *datasets, *last), numeric, tuple(cells), len(names))
+
+    def measured(row: Row) -> str:
+        value = row.measures.get(measure, Estimate(None)).value
+        return _or_outcome(row, MISSING if value is None else f"{value:.3f}")
+
+    latency = _estimate_cell(lambda row: row.latency_mean_s, 1e3)
+    cheapest = ", on the hardware where each system costs least" if several else ""
+    grids = [grid(measure, measured, smallest=True)] if measure else []
+    grids.append(grid(f"mean latency, ms{cheapest}", lambda row: _or_outcome(row, latency(row) + _doubt_mark(row))))
+    if any(cost(row).value is not None for row in rows):
+        grids.append(grid(f"US$ per 1M queries{cheapest}", lambda row: _or_outcome(row, _cost_cell(row))))
+    heading = [f"{len(datasets)} datasets", *([] if several else [f"on {escape(hardware(rows[0]))}"])]
+    return heading, tuple(grids)
+
+
+def _cheapest(rows: Sequence[Row]) -> Row:
+    """Return the row that costs least; of failed rows the first."""
+    return min(rows, key=lambda row: (row.outcome is not Outcome.OK, _spent(row) is None, _spent(row) or 0))
+
+
+def _mean_value(by_dataset: Mapping[str, Sequence[Row]], measure: str) -> float:
+    values = [_value(_cheapest(rows), measure) for rows in by_dataset.values()]
+    known = [value for value in values if value != float("-inf")]
+    return sum(known) / len(known) if known else float("-inf")
+
+
+def _doubt_mark(row: Row) -> str:
+    return {Validity.NOISY: " ~", Validity.INVALID: " !"}.get(row.validity, "")
+
+
+def _or_outcome(row: Row, cell: str) -> str:
+    return cell if row.outcome is Outcome.OK else row.outcome.value
+
+
+def runs_in(rows: Iterable[Row]) -> str:
+    """Return the smallest hardware on which all of a system's rows pass; missing where none does."""
+    by_hardware: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        by_hardware[hardware(row)].append(row)
+    passed = [held[0] for held in by_hardware.values() if all(row.outcome is Outcome.OK for row in held)]
+    smallest = min(passed, key=lambda row: (row.memory_limit_bytes, row.cpus, row.gpus), default=None)
+    return MISSING if smallest is None else hardware(smallest)
+
+
+def _common(rows: Sequence[Row], table: Table, escape: Escape) -> list[str]:
+    """Return the parts of the heading on queries, machine and prices."""
+    measured = [row for row in rows if row.outcome is Outcome.OK]
+    sizes = {(row.queries, row.trials) for row in measured if row.queries is not None}
+    parts = []
+    if len(sizes) == 1:
+        queries, trials = sizes.pop()
+        parts.append(f"{queries:,} queries x {trials} trials")
+    machines = {(row.machine.cpu_model, row.machine.host_cpus) for row in measured if row.machine is not None}
+    if len(machines) == 1:
+        model, cpus = machines.pop()
+        parts.append(f"{escape(model)} with {cpus} CPUs")
+    elif machines:
+        parts.append(f"{len(machines)} machines")
+    if table.price_date:
+        term = "" if table.price_term == "on-demand" else f" {table.price_term}"
+        parts.append(f"prices {table.price_provider} {table.price_region}{term} {table.price_date}")
+    return parts
+
+
+def answers(table: Table, per_query: Mapping[str, PerQuery], measure: str) -> tuple[str, ...]:
+    """Return one sentence on cost and quality for each dataset with two systems or more; at most two of them.
+
+    The cheapest system is compared with every other one by the paired tests of ``harness compare``, corrected for
+    their number (Holm 1979), so that picking the best one afterwards is allowed.
+    """
+    sentences = []
+    datasets = sorted({row.dataset for row in table.rows})
+    for dataset in datasets[:2]:
+        rows = [
+            row
+            for row in table.rows
+            if row.dataset == dataset and row.outcome is Outcome.OK and row.validity is not Validity.INVALID
+        ]
+        sentence = _answer(rows, per_query, measure)
+        if sentence:
+            sentences.append(sentence if len(datasets) == 1 else f"{dataset}: {sentence}")
+    return tuple(sentences) if len(datasets) <= 2 else ()
+
+
+def _answer(rows: Sequence[Row], per_query: Mapping[str, PerQuery], measure: str) -> str | None:
+    cheapest: dict[str, Row] = {}
+    for row in rows:
+        held = cheapest.get(row.system)
+        if _spent(row) is not None and (held is None or (_spent(row) or 0) < (_spent(held) or 0)):
+            cheapest[row.system] = row
+    if len(cheapest) < 2:
+        return None
+    first = min(cheapest.values(), key=lambda row: _spent(row) or 0)
+    others = [row for row in cheapest.values() if row is not first]
+    tested = comparison.corrected([_compared(row, first, per_query, measure) for row in others])
+    differences = [(row, made.of(measure)) for row, made in zip(others, tested, strict=True)]
+    other, difference = max(differences, key=lambda pair: (_value(pair[0], measure), -(_spent(pair[0]) or 0)))
+    factor = (_spent(other) or 0) / (_spent(first) or 1)
+    money = cost(first).value is not None
+    start = f"{first.system} {'costs' if money else 'takes'} {_times(factor)} less than {other.system}"
+    return f"{start} {_quality(difference, measure)}."
+
+
+def _spent(row: Row) -> float | None:
+    value = cost(row).value
+    return row.latency_mean_s.value if value is None else value
+
+
+def _value(row: Row, measure: str) -> float:
+    value = row.measures.get(measure, Estimate(None)).value
+    return float("-inf") if value is None else value
+
+
+def _compared(a: Row, b: Row, per_query: Mapping[str, PerQuery], measure: str) -> Comparison:
+    """Compare b with a by the measure alone, so that nothing else is corrected for."""
+    values = comparison.of(per_query, a), comparison.of(per_query, b)
+    made = comparison.compare(a, b, *values, (measure,) if measure else ())
+    return replace(made, differences=tuple(item for item in made.differences if item.metric == measure))
+
+
+def _times(factor: float) -> str:
+    return f"{factor:.0f}x" if factor >= 10 else f"{factor:.2g}x"
+
+
+def _quality(difference: Difference | None, measure: str) -> str:
+    """Say how the cheaper system's quality differs, with the interval, as far as the queries can show it."""
+    if difference is None or difference.a is None or difference.b is None:
+        return "and their quality was not compared"
+    gap = difference.b - difference.a
+    percent = max(abs(difference.a), abs(difference.b)) <= 1
+    scale, unit = (100, "points ") if percent else (1, "")
+    interval, decimals = difference.interval, 1 if percent else 3
+
+    def ends(sign: int) -> str:
+        if interval.low is None or interval.high is None:
+            return ""
+        low, high = sorted((sign * interval.low * scale, sign * interval.high * scale))
+        return f" [{low:.{decimals}f}, {high:.{decimals}f}]"
+
+    amount = f"{abs(gap) * scale:.{decimals}f} {unit}{measure}"
+    if difference.verdict is ComparisonVerdict.BETTER:
+        return f"and is {amount} better{ends(1)} on these queries"
+    if difference.verdict is ComparisonVerdict.WORSE:
+        return f"and is {amount} worse{ends(-1)} on these queries"
+    if difference.verdict is ComparisonVerdict.EQUAL:
+        return f"and ranks as well on every query ({measure})"
+    if difference.verdict is ComparisonVerdict.UNKNOWN:
+        word = "better" if gap > 0 else "worse"
+        return f"and is {amount} {word} (not tested: no values by query)" if gap else f"and has the same {measure}"
+    return f"and these queries show no difference in {measure}: {gap * scale:+.{decimals}f} {unit.strip()}{ends(1)}"
+
+
+def _doubts(rows: Sequence[Row], table: Table, escape: Escape) -> list[str]:
+    """Return one line for each cause of doubt, and what must not be compared."""
+    lines = [escape(note) for note in notes.not_comparable(table.rows)]
+    lines += [*stand_ins(rows)]
+    by_cause: dict[tuple[Validity, Cause], list[Row]] = defaultdict(list)
+    for row in rows:
+        for finding in row.findings:
+            if row.outcome is Outcome.OK and finding.validity in (Validity.NOISY, Validity.INVALID):
+                held = by_cause[finding.validity, finding.cause]
+                held += [row] if row not in held else []
+    order = sorted(by_cause, key=lambda key: (key[0] is not Validity.INVALID, -len(by_cause[key])))
+    for validity, cause in order:
+        text = causes.TEXTS[cause]
+        lines.append(
+            escape(f"{validity.value}: {_named(by_cause[validity, cause], rows)} ({text.short}). {text.remedy}")
+        )
+    return lines
+
+
+def _named(doubtful: Sequence[Row], rows: Sequence[Row]) -> str:
+    """Name some rows: by system, by hardware, or by their number."""
+    if len(doubtful) == len(rows) > 1:
+        return "all rows"
+    several = len({hardware(row) for row in rows}) > 1
+    by_hardware: dict[str, list[str]] = defaultdict(list)
+    for row in doubtful:
+        by_hardware[hardware(row)].append(row.system)
+    if len(doubtful) > 4:
+        return f"{len(doubtful)} of {len(rows)} rows"
+    if not several:
+        return ", ".join(dict.fromkeys(row.system for row in doubtful))
+    parts = [f"{' and '.join(dict.fromkeys(systems))} on {name}" for name, systems in by_hardware.items()]
+    return "; ".join(parts)
