@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from harness.analysis.table import Cause, Row, Table
 from harness.cli.locations import mirrored
 from harness.cli.options import PriceSelection, cache_option, price_options, results_option
 from harness.cli.stored_results import StoredResults
-from harness.errors import UnknownName
+from harness.errors import UsageError
 from harness.evaluation import measure_names
 from harness.report import explain as texts
 from harness.results.schema import Cell, matches
@@ -49,7 +50,9 @@ def explain(what: str | None, results: Path, selection: PriceSelection, cache: P
         return
     rows = [row for row in table.rows if _named(row, what)]
     if not rows:
-        raise UnknownName("result, column or finding", what, (*_systems(table), *texts.names(table)))
+        near = difflib.get_close_matches(what, (*_systems(table), *texts.names(table)), n=1)
+        hint = f"did you mean {near[0]!r}?" if near else "`harness explain` lists the results"
+        raise UsageError(f"no result, column or finding {what!r}; {hint}")
     for row in rows[:_MOST]:
         click.echo(one_line(called(row)))
         _show(texts.row_paragraphs(row))

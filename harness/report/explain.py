@@ -132,8 +132,8 @@ def _machine(row: Row) -> str:
         Isolation.CONTAINER: "a container enforced the limits",
         Isolation.PROCESS: "CPUs were pinned; nothing enforced the memory limit",
     }.get(row.isolation, f"isolation {row.isolation.value}")
-    gpus = f", {', '.join(machine.gpu_models)}" if machine.gpu_models else ""
-    return f"{machine.cpu_model} ({machine.architecture}, {machine.host_cpus} CPUs{gpus}), profile {row.profile}; {enforced}."
+    parts = (machine.cpu_model, machine.architecture, f"{machine.host_cpus} CPUs", *machine.gpu_models)
+    return f"{', '.join(parts)}; profile {row.profile}; {enforced}."
 
 
 def _trust(row: Row) -> str:
