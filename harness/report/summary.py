@@ -141,11 +141,12 @@ def cost(row: Row) -> Estimate:
 
 def _cost_cell(row: Row) -> str:
     estimate = cost(row)
-    if estimate.value is None or row.price is None:
+    if estimate.value is None:
         return MISSING
-    here = None if row.machine is None else row_pricing.architecture(row.machine.architecture)
-    other = here is not None and row.price.architecture != here
-    return number(estimate.value) + (f" ({row.price.architecture})" if other else "")
+    if row.price is None or row.machine is None:
+        return number(estimate.value)
+    same = row.price.architecture == row_pricing.architecture(row.machine.architecture)
+    return number(estimate.value) + ("" if same else f" ({row.price.architecture})")
 
 
 def _estimate_cell(

@@ -179,7 +179,7 @@ def plain_table(grid: Grid) -> list[str]:
         for column, (cell, width, right) in enumerate(zip(row, widths, grid.numeric, strict=True)):
             room = " " * (width - cell_len(cell))
             cells.append(room + cell if right and not message(row, column) else cell + room)
-        lines.append("   ".join(cells).rstrip())
+        lines.append((" " * _GAP).join(cells).rstrip())
     return lines
 
 

@@ -1,0 +1,256 @@
+"""The answer of a table: columns, heading, sentence, doubts, widths."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import io
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from harness.analysis.table import Cause, Finding, Row, Table, Validity
+from harness.errors import UnknownName
+from harness.evaluation.per_query import PerQuery
+from harness.records import Isolation, Outcome
+from harness.report import summary, writers
+from harness.report.document import Section
+from harness.report.summary import SummaryView, summary_section
+from harness.stats import Estimate
+from harness.untrusted import one_line
+
+MIB, GIB = 2**20, 2**30
+QUERIES = tuple(f"q{number}" for number in range(200))
+
+
+def row(system: str, **changes: object) -> Row:
+    """A measured row on one CPU and 1 GiB."""
+    needed = {field.name: None for field in dataclasses.fields(Row) if field.default is dataclasses.MISSING}
+    plain = {name: value for name, value in needed.items() if name not in _FACTORIES}
+    values = plain | {
+        "suite": "demo",
+        "system": system,
+        "dataset": "scifact",
+        "scenario": "single_stream",
+        "profile": "cpu1-mem1",
+        "isolation": Isolation.CONTAINER,
+        "outcome": Outcome.OK,
+        "validity": Validity.CLEAN,
+        "key": system,
+        "cpus": 1,
+        "memory_limit_bytes": GIB,
+        "gpus": 0,
+        "k": 10,
+        "queries": 300,
+        "trials": 3,
+        "latency_mean_s": Estimate(0.00107, 0.00088, 0.00126),
+        "p95_s": Estimate(0.00472),
+        "measures": {"nDCG@10": Estimate(0.679)},
+        "peak_anon_bytes": 102 * MIB,
+        "index_bytes": 1 * MIB,
+        "usd_per_million": Estimate(0.0076),
+    }
+    return Row(**(values | changes))  # type: ignore[arg-type]
+
+
+_FACTORIES = {field.name for field in dataclasses.fields(Row) if field.default_factory is not dataclasses.MISSING}
+
+
+def slow(system: str = "minilm", **changes: object) -> Row:
+    values = {
+        "latency_mean_s": Estimate(0.0102, 0.0079, 0.0125),
+        "measures": {"nDCG@10": Estimate(0.645)},
+        "index_bytes": 8 * MIB,
+        "usd_per_million": Estimate(0.0724),
+    }
+    return row(system, **(values | changes))
+
+
+def table(*rows: Row) -> Table:
+    return Table(rows, ("nDCG@10",), "aws", "us-east-1", "2026-07-20")
+
+
+def by_query(system: str, mean: float, seed: int = 1) -> PerQuery:
+    values = np.clip(np.random.default_rng(seed).normal(mean, 0.05, len(QUERIES)), 0, 1)
+    return PerQuery(system, QUERIES, np.full(len(QUERIES), 0.001), {"nDCG@10": values})
+
+
+def section(*rows: Row, values: dict[str, PerQuery] | None = None, width: int | None = None, **view: object) -> Section:
+    return summary_section(table(*rows), values or {}, one_line, SummaryView(**view), width)  # type: ignore[arg-type]
+
+
+def test_columns_that_are_the_same_are_part_of_the_heading() -> None:
+    made = section(row("bm25"), slow(index_bytes=1 * MIB))
+    assert made.lead == (
+        "scifact, on 1 CPU, 1 GiB, index 1 MiB, 300 queries x 3 trials, prices aws us-east-1 2026-07-20",
+    )
+    assert "hardware" not in made.grids[0].headers and "index" not in made.grids[0].headers
+
+
+def test_one_row_keeps_all_its_figures_as_columns() -> None:
+    headers = section(row("bm25")).grids[0].headers
+    assert headers == ("system", "nDCG@10", "latency ms (95 %)", "p95", "memory", "index", "US$ per 1M queries", "")
+
+
+def test_cells_show_the_figures_of_a_row() -> None:
+    (first, second) = section(row("bm25"), slow()).grids[0].cells
+    assert first[:4] == ("bm25", "0.679", "1.07 (0.88–1.26)", "4.72")
+    assert second[:3] == ("minilm", "0.645", "10.2 (7.9–12.5)")
+
+
+def test_failed_row_says_why_in_place_of_its_figures() -> None:
+    failed = slow(
+        outcome=Outcome.OOM,
+        memory_limit_bytes=256 * MIB,
+        latency_mean_s=Estimate(None),
+        usd_per_million=Estimate(None),
+        measures={},
+    )
+    made = section(row("bm25"), row("bm25", memory_limit_bytes=256 * MIB), failed)
+    cells = next(cells for cells in made.grids[0].cells if cells[0] == "minilm")
+    assert cells[1:4] == ("1 CPU, 256 MiB", "out of memory at 256 MiB", "")
+    assert made.grids[0].tones[made.grids[0].cells.index(cells)] == summary.BAD
+
+
+def test_detail_of_a_crash_is_cut_between_words() -> None:
+    text = summary.failure(row("bm25", outcome=Outcome.CRASH, detail="word " * 40))
+    assert text == "crashed: " + "word " * 11 + "word ..."
+
+
+def test_cheapest_row_is_marked_but_an_invalid_one_never_is() -> None:
+    invalid = row("fast", validity=Validity.INVALID, usd_per_million=Estimate(0.0001))
+    grid = section(row("bm25"), slow(), invalid).grids[0]
+    assert [cells[-1] for cells in grid.cells] == ["cheapest", "", "invalid"]
+    assert grid.tones == (summary.GOOD, "", summary.BAD)
+
+
+def test_sentence_names_the_cheaper_system_and_the_tested_difference() -> None:
+    values = {"bm25": by_query("bm25", 0.68), "minilm": by_query("minilm", 0.60, 2)}
+    rows = row("bm25", measures={"nDCG@10": Estimate(0.68)}), slow(measures={"nDCG@10": Estimate(0.60)})
+    (sentence,) = summary.answers(table(*rows), values, "nDCG@10")
+    assert sentence.startswith("bm25 costs 9.5x less than minilm and is 8.0 points nDCG@10 better [")
+    assert sentence.endswith("] on these queries.")
+
+
+def test_sentence_says_that_these_queries_show_no_difference() -> None:
+    values = {"bm25": by_query("bm25", 0.6), "minilm": by_query("minilm", 0.6, 2)}
+    (sentence,) = summary.answers(table(row("bm25"), slow()), values, "nDCG@10")
+    assert "and these queries show no difference in nDCG@10: +3.4 points [" in sentence
+
+
+def test_sentence_says_that_published_figures_were_not_tested() -> None:
+    (sentence,) = summary.answers(table(row("bm25"), slow()), {}, "nDCG@10")
+    assert sentence.endswith("and is 3.4 points nDCG@10 better (not tested: no values by query).")
+
+
+def test_single_system_has_no_sentence() -> None:
+    assert summary.answers(table(row("bm25"), row("bm25", memory_limit_bytes=2 * GIB)), {}, "nDCG@10") == ()
+
+
+def doubtful(system: str, cause: Cause = Cause.PLACEMENT, **changes: object) -> Row:
+    finding = Finding(cause, Validity.NOISY, "2 of 2 CPUs")
+    return row(system, validity=Validity.NOISY, findings=(finding,), **changes)
+
+
+def test_finding_of_several_rows_is_said_once() -> None:
+    rows = [doubtful(name, cpus=2) for name in ("a", "b")] + [row("c")]
+    lines = [line for line in section(*rows).after if line.startswith("noisy")]
+    assert lines == [
+        "noisy: a and b on 2 CPUs, 1 GiB (the harness shared its CPUs). "
+        "Measure on a machine with more CPUs, or take a smaller profile."
+    ]
+
+
+def test_notes_are_at_most_five_lines_with_the_pointers() -> None:
+    causes = (Cause.PLACEMENT, Cause.DRIFT, Cause.STEAL, Cause.WARMUP, Cause.CANARY, Cause.SWAP)
+    rows = [doubtful(f"s{number}", cause) for number, cause in enumerate(causes)]
+    after = section(*rows, pointers=("page: report.html",)).after
+    assert len(after) == summary.MOST_LINES
+    assert after[-2:] == ("4 more notes: --wide", "page: report.html")
+
+
+def test_several_datasets_are_matrices_of_measure_latency_and_cost() -> None:
+    rows = [made(dataset=name) for made in (functools.partial(row, "bm25"), slow) for name in ("b", "a")]
+    made = section(*rows)
+    assert [grid.caption for grid in made.grids] == ["nDCG@10", "mean latency, ms", "US$ per 1M queries"]
+    assert made.grids[0].headers == ("system", "a", "b")
+    assert made.grids[0].cells == (("bm25", "0.679", "0.679"), ("minilm", "0.645", "0.645"))
+
+
+def test_matrix_says_the_smallest_hardware_that_every_dataset_passes_on() -> None:
+    small = {"memory_limit_bytes": 256 * MIB}
+    rows = [row("bm25", dataset=name) for name in ("a", "b")]
+    rows += [row("bm25", dataset="a", **small), row("bm25", dataset="b", **small, outcome=Outcome.OOM)]
+    assert section(*rows).grids[0].cells == (("bm25", "0.679", "0.679", "1 CPU, 1 GiB"),)
+
+
+def test_price_of_another_architecture_is_marked() -> None:
+    from harness.analysis.table import Machine, Price
+
+    machine = Machine("CPU", "x86_64", "6", 2, None, "1", None, (), None, 2)
+    price = Price("a1.medium", "arm64", 1, 2 * GIB, "us-east-1", "on-demand", 0.0255, "2026-07-20")
+    cells = section(row("bm25", machine=machine, price=price), slow(machine=machine)).grids[0].cells
+    assert cells[0][-2] == "0.00760 (arm64)"
+
+
+def printed(made: Section, width: int) -> list[str]:
+    stream = io.StringIO()
+    writers.print_answer(made, Console(file=stream, width=width, force_terminal=False, _environ={}))
+    return stream.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("width", [80, 100, 160])
+def test_table_fits_the_terminal(width: int) -> None:
+    rows = (row("bm25", memory_limit_bytes=256 * MIB), row("bm25"), slow())
+    made = section(*rows, width=width)
+    lines = [line for line in printed(made, width) if line.startswith(("system", "bm25", "minilm"))]
+    assert len(lines) >= 4 and max(map(len, lines[:4])) <= width
+    assert ("index" in made.grids[0].headers) == (width > 80)
+
+
+def test_wide_message_does_not_widen_its_column() -> None:
+    failed = slow(outcome=Outcome.CRASH, detail="a long reason for it", measures={})
+    with_it, without = (
+        writers.plain_table(section(*rows).grids[0]) for rows in ((row("a"), slow(), failed), (row("a"), slow()))
+    )
+    assert with_it[0] == without[0]
+
+
+def test_view_chooses_columns_and_order() -> None:
+    made = section(row("bm25"), slow(), columns=("latency", "cost"), sort="latency")
+    assert made.grids[0].headers == ("system", "latency ms (95 %)", "US$ per 1M queries", "")
+    made = section(row("bm25"), slow(), sort="measure")
+    assert [cells[0] for cells in made.grids[0].cells] == ["bm25", "minilm"]
+
+
+def test_unknown_column_is_refused() -> None:
+    with pytest.raises(UnknownName, match="unknown column 'latnecy'; did you mean 'latency'"):
+        section(row("bm25"), columns=("latnecy",))
+
+
+def test_unknown_measure_is_refused() -> None:
+    with pytest.raises(UnknownName, match="unknown measure"):
+        section(row("bm25"), measure="RR@10")
+
+
+def test_empty_results_say_so() -> None:
+    assert section().lead == ("No stored results.",)
+
+
+def test_colours_follow_the_console() -> None:
+    stream = io.StringIO()
+    console = Console(file=stream, width=120, force_terminal=True, color_system="standard", _environ={})
+    writers.print_answer(section(row("bm25"), doubtful("b")), console)
+    assert "\x1b[33m" in stream.getvalue()
+    stream = io.StringIO()
+    plain = Console(file=stream, width=120, force_terminal=True, color_system="standard", _environ={"NO_COLOR": "1"})
+    writers.print_answer(section(row("bm25"), doubtful("b")), plain)
+    assert "\x1b[3" not in stream.getvalue()
+
+
+def test_sizes_are_short() -> None:
+    shown = [summary.hardware(row("x", memory_limit_bytes=size)) for size in (256 * MIB, GIB, 3 * GIB // 2)]
+    assert shown == ["1 CPU, 256 MiB", "1 CPU, 1 GiB", "1 CPU, 1.50 GiB"]
+    assert summary.hardware(replace(row("x"), gpus=2, cpus=8)) == "8 CPUs, 2 GPUs, 1 GiB"
