@@ -240,7 +240,7 @@ def all_columns(measure: str, escape: Escape) -> tuple[SummaryColumn, ...]:
         ),
         SummaryColumn(
             "cost",
-            "US$ per 1M queries",
+            "US$/1M queries",
             _cost_cell,
             lambda row: cost(row).value,
             shown=any_of(lambda row: cost(row).value),
@@ -390,7 +390,7 @@ def _matrices(
     grids = [grid(measure, measured, smallest=True)] if measure else []
     grids.append(grid(f"mean latency, ms{cheapest}", lambda row: _or_outcome(row, latency(row) + _doubt_mark(row))))
     if any(cost(row).value is not None for row in rows):
-        grids.append(grid(f"US$ per 1M queries{cheapest}", lambda row: _or_outcome(row, _cost_cell(row))))
+        grids.append(grid(f"US$/1M queries{cheapest}", lambda row: _or_outcome(row, _cost_cell(row))))
     heading = [f"{len(datasets)} datasets", *([] if several else [f"on {escape(hardware(rows[0]))}"])]
     return heading, tuple(grids)
 

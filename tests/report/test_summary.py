@@ -91,7 +91,7 @@ def test_columns_that_are_the_same_are_part_of_the_heading() -> None:
 
 def test_one_row_keeps_all_its_figures_as_columns() -> None:
     headers = section(row("bm25")).grids[0].headers
-    assert headers == ("system", "nDCG@10", "latency ms (95 %)", "p95", "memory", "index", "US$ per 1M queries", "")
+    assert headers == ("system", "nDCG@10", "latency ms (95 %)", "p95", "memory", "index", "US$/1M queries", "")
 
 
 def test_cells_show_the_figures_of_a_row() -> None:
@@ -174,7 +174,7 @@ def test_notes_are_at_most_five_lines_with_the_pointers() -> None:
 def test_several_datasets_are_matrices_of_measure_latency_and_cost() -> None:
     rows = [made(dataset=name) for made in (functools.partial(row, "bm25"), slow) for name in ("b", "a")]
     made = section(*rows)
-    assert [grid.caption for grid in made.grids] == ["nDCG@10", "mean latency, ms", "US$ per 1M queries"]
+    assert [grid.caption for grid in made.grids] == ["nDCG@10", "mean latency, ms", "US$/1M queries"]
     assert made.grids[0].headers == ("system", "a", "b")
     assert made.grids[0].cells == (("bm25", "0.679", "0.679"), ("minilm", "0.645", "0.645"))
 
@@ -220,7 +220,7 @@ def test_wide_message_does_not_widen_its_column() -> None:
 
 def test_view_chooses_columns_and_order() -> None:
     made = section(row("bm25"), slow(), columns=("latency", "cost"), sort="latency")
-    assert made.grids[0].headers == ("system", "latency ms (95 %)", "US$ per 1M queries", "")
+    assert made.grids[0].headers == ("system", "latency ms (95 %)", "US$/1M queries", "")
     made = section(row("bm25"), slow(), sort="measure")
     assert [cells[0] for cells in made.grids[0].cells] == ["bm25", "minilm"]
 
