@@ -106,7 +106,7 @@ class ProcessLauncher:
             return prepared
         if system.lacking:
             raise ImageError(f"system {system.name!r}: {system.lacking}; take another host (docs/guides/platforms.md)")
-        assets.check_pinned(system.name, system.system_assets)  # before the packages, which take their time
+        assets.check_pinned(system.name, system.assets)  # before the packages, which take their time
         partial = filesystem.staging_path(folder)
         partial.mkdir(parents=True)
         joined = [self.prepare(each) for each in system.components]
@@ -220,8 +220,8 @@ class ProcessLauncher:
     def _bring_assets(self, system: System, folder: Path) -> None:
         """Copy the assets of system and engine, prepared by the engine's code as in an image."""
         place = folder / "assets"
-        shutil.copytree(assets.fetch(system.name, system.system_assets, self._cache, self._models), place)
-        if system.prepare and system.system_assets:
+        shutil.copytree(assets.fetch(system.name, system.assets, self._cache, self._models), place)
+        if system.prepare and system.assets:
             self._make_ready(system, folder)
         shared = assets.fetch(system.engine, system.engine_assets, self._cache, self._models)
         shutil.copytree(shared, place, dirs_exist_ok=True)

@@ -77,7 +77,7 @@ def system(name: str = "bm25", **changes: Any) -> System:
         build_params={},
         search_params={},
         engine_assets=(),
-        system_assets=(),
+        assets=(),
     )
     return plain.model_copy(update=changes)
 

@@ -174,11 +174,11 @@ class _Builder:
 
     def _new_system(self, system: System, target: _Target) -> Image:
         with filesystem.cache_lock(self._cache, _ASSETS_LOCK):
-            files = assets.fetch(system.name, system.system_assets, self._cache, self._models)
+            files = assets.fetch(system.name, system.assets, self._cache, self._models)
         images = [self.system(component) for component in system.components]
         arguments = {"ENGINE": self.engine(system).reference}
         arguments |= {name: image.reference for name, image in zip(("FIRST", "SECOND"), images, strict=False)}
-        if system.prepare and system.system_assets:
+        if system.prepare and system.assets:
             arguments["PREPARE"] = system.prepare
         if images:
             arguments["NAME"] = system.engine

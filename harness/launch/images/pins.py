@@ -31,14 +31,14 @@ def look_up(system: System, models: Path | None, *, newest: bool) -> list[Asset]
         UsageError: the system has no files of its own, or they are missing.
         ImageError: the hub does not answer, or lacks the model, revision or file.
     """
-    if not system.system_assets:
+    if not system.assets:
         others = ", ".join(component.name for component in system.components)
         raise UsageError(
             f"system {system.name!r} has no files to pin; " + (f"pin {others}" if others else "it needs none")
         )
     if models is not None:
-        return [from_folder(asset, models) for asset in system.system_assets]
-    return [from_hub(asset, newest=newest) for asset in system.system_assets]
+        return [from_folder(asset, models) for asset in system.assets]
+    return [from_hub(asset, newest=newest) for asset in system.assets]
 
 
 def from_hub(asset: Asset, *, newest: bool) -> Asset:

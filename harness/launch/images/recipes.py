@@ -52,8 +52,8 @@ def recipe(system: System) -> str:
         {
             "engine": engine_recipe(system),
             "dockerfile": filesystem.sha256(dockerfile(system)),
-            "assets": _declared(system.system_assets),
-            "prepare": [system.prepare, system.prepared_with] if system.system_assets else None,
+            "assets": _declared(system.assets),
+            "prepare": [system.prepare, system.prepared_with] if system.assets else None,
             "components": [
                 [component.name, component.engine, component.resumable_builds, recipe(component)]
                 for component in system.components
@@ -66,7 +66,7 @@ def dockerfile(system: System) -> Path:
     """Return the file of ``images/templates/`` that makes a system's image of its engine's."""
     if system.components:
         kind = "joined"
-    elif not system.system_assets:
+    elif not system.assets:
         kind = "plain"
     else:
         kind = "prepared" if system.prepare else "assets"
@@ -158,7 +158,7 @@ def write_system_context(target: IO[bytes], system: System, files: Path, compone
     with tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT) as tar:
         _add_entry(tar, "Dockerfile", dockerfile(system))
         _add_entry(tar, "assets", None)
-        _add_assets(tar, "assets", system.system_assets, files)
+        _add_assets(tar, "assets", system.assets, files)
         _add_text(tar, "system.json", prepare_parameters(system))
         _add_text(tar, "components.json", components)
 
