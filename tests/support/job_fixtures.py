@@ -70,6 +70,7 @@ def system(name: str = "bm25", **changes: Any) -> System:
     """Return a system that is in no catalogue."""
     plain = System(
         name=name,
+        file=Path(),
         engine="lucene",
         engine_dir=Path(),
         description="",

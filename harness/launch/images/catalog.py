@@ -16,7 +16,8 @@ from harness.launch.images.platforms import AMD64, debian
 from harness.records import Scalar
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-_PARAMETERS = ("build_params", "search_params")
+# The two tables of a system's parameters.
+PARAMETERS = ("build_params", "search_params")
 
 
 class Asset(ConfigModel):
@@ -171,10 +172,11 @@ class SystemFile(SystemSettings):
 class System(SystemSettings, EngineSettings):
     """A system that can be measured: its engine's folder, parameters, assets and components.
 
-    ``platform`` is that of its image; launchers set theirs.
+    ``file`` declares it; ``platform`` is that of its image; launchers set theirs.
     """
 
     name: str
+    file: Path
     engine: str
     engine_dir: Path
     engine_assets: tuple[Asset, ...]
@@ -326,7 +328,7 @@ def _system(path: Path, declared: SystemFile) -> System:
     engine = validate(EngineFile, read_toml(folder / "engine.toml"), folder / "engine.toml")
     settings = {**dict(engine), **dict(declared), "components": ()}
     shared = tuple(_shared(folder, name) for name in engine.shared)
-    place = {"name": path.stem, "engine": folder.name, "engine_dir": folder}
+    place = {"name": path.stem, "file": path, "engine": folder.name, "engine_dir": folder}
     return System.model_validate({**settings, **place, "engine_assets": engine.assets, "shared": shared})
 
 
@@ -354,7 +356,7 @@ def _components(declared: SystemFile, known: dict[str, System], composite: Colle
         if name in composite:
             raise ValueError(f"key 'components': {name!r} has components itself; name those")
         changed = {}
-        for kind in _PARAMETERS:
+        for kind in PARAMETERS:
             own, given = getattr(known[name], kind), getattr(declared, kind)
             changes = {key.removeprefix(f"{name}."): given[key] for key in given if key.startswith(f"{name}.")}
             if unknown := next((key for key in changes if key not in own), None):
@@ -374,7 +376,7 @@ def _joined(system: System, components: list[System]) -> System:
             **getattr(system, kind),
             **{f"{part.name}.{key}": value for part in components for key, value in getattr(part, kind).items()},
         }
-        for kind in _PARAMETERS
+        for kind in PARAMETERS
     }
     stand_ins = "; ".join(part.stand_in for part in components if part.stand_in)
     return system.model_copy(

@@ -231,7 +231,6 @@ def test_pins_go_to_the_users_folder_if_the_shipped_file_is_read_only(
     path = plant(shipped, SYSTEM)
     own.mkdir()
     monkeypatch.setattr(catalog, "images_dir", lambda: shipped)
-    monkeypatch.setattr(pins_images, "images_dir", lambda: shipped)
     monkeypatch.setattr(pins_images, "_writable", lambda _: False)  # root may write everywhere
     monkeypatch.delenv("HARNESS_IMAGES", raising=False)
     system = catalog.system("toy")
