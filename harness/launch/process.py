@@ -16,11 +16,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 from harness import filesystem
-from harness.driver.procfs import OpenFiles
 from harness.errors import ImageError
 from harness.launch import cpu_placement, host
 from harness.launch.base import LaunchEnd, Launcher, LaunchRequest, Prepared, StopReason, thread_environment
@@ -135,7 +133,7 @@ class ProcessLauncher(Launcher):
             ended = threading.Event()
             threading.Thread(target=_wait, args=(child, ended), daemon=True, name="child-wait").start()
             watch = JobWatch(job)
-            with _sampling(child.pid, placement, gpus) as sampler:
+            with Sampler(ProcessMemory(child.pid), ProcessCounters(child.pid, placement.cpus), gpus) as sampler:
                 try:
                     stopped = follow(watch, ended, progress, canary_log, sampler)
                 finally:
@@ -265,15 +263,6 @@ def _changed(before: dict[str, tuple[int, int]], after: dict[str, tuple[int, int
 def _wait(child: subprocess.Popen[bytes], ended: threading.Event) -> None:
     child.wait()
     ended.set()
-
-
-@contextlib.contextmanager
-def _sampling(pid: int, placement: Placement, gpus: gpu.JobGpus | None) -> Iterator[Sampler]:
-    """Sample the child and its descendants while it runs."""
-    with contextlib.closing(OpenFiles()) as files:
-        counters = ProcessCounters(pid, placement.cpus, read=files)
-        with Sampler(ProcessMemory(pid), counters, gpus) as sampler:
-            yield sampler
 
 
 def _kill_group(child: subprocess.Popen[bytes]) -> None:
