@@ -112,14 +112,14 @@ def delete(connections: Connections, stack: str) -> bool:
 
 def _settled(connections: Connections, stack: str) -> Stack | None:
     """Wait until CloudFormation is done with a stack; return it, or ``None`` once it is gone."""
-    said = ""
+    shown = ""
     while True:
         found = find(connections, stack)
         if found is None or found.status == _DRAFT or not found.status.endswith("_IN_PROGRESS"):
             return found
-        if found.status != said:
-            said = found.status
-            log.info(f"waiting: stack {stack} is {said}")
+        if found.status != shown:
+            shown = found.status
+            log.info(f"waiting: stack {stack} is {shown}")
         time.sleep(_POLL_S)
 
 

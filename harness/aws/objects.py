@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.aws.clients import Connections, S3Uri, said_at
+from harness.aws.clients import Connections, S3Uri, answered_at
 from harness.aws.errors import PASSING, aws_errors, retry
 from harness.errors import AwsError
 
@@ -43,7 +43,7 @@ class StoredObject:
 def age(answer: dict[str, Any]) -> datetime.timedelta:
     """Return the age by S3's clock of the object that an answer shows."""
     modified: datetime.datetime = answer["LastModified"]
-    return (said_at(answer) or modified) - modified
+    return (answered_at(answer) or modified) - modified
 
 
 @contextmanager

@@ -57,7 +57,7 @@ def up(
 ) -> None:
     """Deploy the account stack: bucket, roles, security group, the deadline on AWS's side.
 
-    Boxes may be of the instance types of these suites; of no suite: of all hardware profiles.  Nothing of it costs
+    Workers may be of the instance types of these suites; of no suite: of all hardware profiles.  Nothing of it costs
     money but the bucket's content.  A second call changes only what differs.
     """
     connections, folder = Connections(region), parse_uri(work)
@@ -199,20 +199,20 @@ def _show(found: OwnedResources, owner: str) -> None:
     def mine(of: dict[str, str]) -> str:
         return "ours" if of.get(clients.OWNER) == owner else "another's"
 
-    def row(box: OwnedInstance) -> tuple[str, ...]:
+    def row(instance: OwnedInstance) -> tuple[str, ...]:
         return (
-            box.region,
-            box.instance_id,
-            box.instance_type,
-            box.state,
-            box.tags.get(clients.RUN, ""),
-            box.tags.get(clients.PART, ""),
-            box.tags.get(clients.EXPIRY, ""),
-            mine(box.tags),
+            instance.region,
+            instance.instance_id,
+            instance.instance_type,
+            instance.state,
+            instance.tags.get(clients.RUN, ""),
+            instance.tags.get(clients.PART, ""),
+            instance.tags.get(clients.EXPIRY, ""),
+            mine(instance.tags),
         )
 
     head = ("region", "id", "type", "state", "run", "part", "ends by", "whose")
-    rows = [row(box) for box in sorted(found.instances, key=lambda box: (box.region, box.launched))]
+    rows = [row(each) for each in sorted(found.instances, key=lambda each: (each.region, each.launched))]
     rows += [
         (volume.region, volume.volume_id, f"{volume.gib} GiB disk", "left over", "", "", "", mine(volume.tags))
         for volume in found.volumes

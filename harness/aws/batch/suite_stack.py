@@ -408,7 +408,7 @@ def stacks(connections: Connections) -> list[Stack]:
 def alive_machines(connections: Connections, suite: str) -> list[str]:
     """Return a line for each living instance of a suite."""
     found = instances.alive(connections, None, {LAUNCHER_TAG: LAUNCHER, clients.SUITE: suite})
-    return [f"{box.instance_id} ({box.instance_type} {box.state})" for box in found]
+    return [f"{each.instance_id} ({each.instance_type} {each.state})" for each in found]
 
 
 def queues(stack: Stack) -> list[str]:

@@ -1,4 +1,4 @@
-"""A suite on EC2 or Batch: quote, agree, ship, launch, watch, bring home; the two differ in their backend alone."""
+"""A suite on EC2 or Batch: quote, agree, ship, launch, watch, fetch; the two differ in their backend alone."""
 
 from __future__ import annotations
 
@@ -217,8 +217,8 @@ class SuiteRun:
         jobs = self._plan(images, stored)
         local, remote = self._indexes(images, jobs)
         if found is not None:
-            home = self.home(images, stored)
-            rest = tuple(each for part in found.parts if (each := _rest(part, home)) is not None)
+            known = self.local_results(images, stored)
+            rest = tuple(each for part in found.parts if (each := _rest(part, known)) is not None)
             return Draft(images, jobs, stored, rest, local, found)
         todo, how = partition.grouping(
             self.inputs, self.machines, images, jobs, stored, local, remote, self.usd_per_gib_month
@@ -233,7 +233,7 @@ class SuiteRun:
         fresh = self.request.options.fresh
         return plan_jobs(self.inputs, isolation, digests, stored, fresh=fresh, instance_types=types)
 
-    def home(self, images: dict[str, Prepared], stored: Iterable[Result]) -> LocalResults:
+    def local_results(self, images: dict[str, Prepared], stored: Iterable[Result]) -> LocalResults:
         """Return the jobs of a run with these images, against the store."""
         return LocalResults(self._plan(images, ()), stored, self.store)
 
@@ -282,9 +282,9 @@ class SuiteRun:
         return [part for part in draft.parts if part.name not in launched]
 
     def _cap(self, found: CloudRun | None) -> float | None:
-        """Return what all may cost: a run that is gone on with keeps the cap it began with, unless told otherwise."""
-        asked = self.request.cap_usd
-        return asked if asked is not None or found is None else found.cap_usd
+        """Return the request's cap, else the cap that an open run began with."""
+        cap_usd = self.request.cap_usd
+        return cap_usd if cap_usd is not None or found is None else found.cap_usd
 
     def _agree(self, draft: Draft) -> None:
         count = len({part.name for part in draft.parts})
@@ -309,13 +309,13 @@ class SuiteRun:
         return after
 
     def _watch(self, draft: Draft) -> RunReport:
-        home = self.home(draft.images, draft.stored)
+        local_results = self.local_results(draft.images, draft.stored)
         begun = draft.run or self._begun(draft)
         book, run_id = Journal(self.work, begun), begun.run_id
 
         def put_part(part: PlannedPart, jobs: tuple[PartJob, ...]) -> None:
             inputs, images, local = self.inputs, draft.images, draft.local
-            keys = {job: home.spec(job).index_key for job in jobs}
+            keys = {job: local_results.spec(job).index_key for job in jobs}
             book.put_part(self.shipper.part(part, jobs, inputs, images, local, keys.__getitem__))
 
         self.backend.begin(begun, self.shipper.bundle())
@@ -330,7 +330,7 @@ class SuiteRun:
         board = RunDisplay(run_id, jobs, partition.expected_usd(begun.parts))
         backend, shipper, known, clock = self.backend, self.shipper, self.known, self.clock
         terms = (self.request.most, self._cap(draft.run), self.client.patience, self.client.pace)
-        watch = RunWatch(self.work, book, home, backend, shipper, put_part, known, clock, board, *terms)
+        watch = RunWatch(self.work, book, local_results, backend, shipper, put_part, known, clock, board, *terms)
         with self._going_on(watch):
             alive = watch.run()
         return self._done(draft, begun, watch, alive)
@@ -365,12 +365,12 @@ class SuiteRun:
             raise
 
     def _done(self, draft: Draft, begun: CloudRun, watch: RunWatch, alive: list[str]) -> RunReport:
-        """Return what is to be said of it, from what is stored."""
+        """Return the report of a finished run, from the stored results."""
         results = {job.result.key: job.result for job in read_jobs(self.store.folder)}
         ours = {(job.cell, job.job): job.key for part in begun.parts for job in part.jobs}
         expected = {(job.cell, job.spec.job): job.expected for job in draft.jobs}
         finished = [(results[key], expected.get(place, Outcome.OK)) for place, key in ours.items() if key in results]
-        # What a new plan takes for done, now that all is home.
+        # Jobs that a new plan takes for done, now that all are fetched.
         after = self._plan(draft.images, results.values())
         keys = {job.latest.key for job in after if job.latest and job.latest.outcome is job.expected}
         self.complaints += watch.given_up
@@ -383,9 +383,9 @@ class SuiteRun:
         return RunReport(RunSummary(done_before, tuple(finished), frozenset(keys)), tuple(self.complaints))
 
 
-def _rest(part: PlannedPart, home: LocalResults) -> PlannedPart | None:
+def _rest(part: PlannedPart, local_results: LocalResults) -> PlannedPart | None:
     """Return what of a part is left to do, for the quote."""
-    left = home.left(part)
+    left = local_results.left(part)
     if not left and not (part.builds and not part.jobs):
         return None
     share = len(left) / len(part.jobs) if part.jobs else 1.0

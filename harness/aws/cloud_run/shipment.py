@@ -124,7 +124,7 @@ class Shipper:
         """Find an index in S3."""
         return _find(self._work, index_name(key))
 
-    def adopt_index(self, box_id: str, key: str, most_bytes: int = 1 << 40) -> ShippedInput | None:
+    def adopt_index(self, worker_id: str, key: str, most_bytes: int = 1 << 40) -> ShippedInput | None:
         """Copy a worker's index to the inputs, unless its key is there.
 
         An `AwsError` of code ``BadInput``: what the worker wrote is no index, whatever is wrong with it.
@@ -132,7 +132,7 @@ class Shipper:
         found = self.find_index(key)
         if found is not None:
             return found
-        name = f"{records.worker(box_id)}/{records.index(key)}"
+        name = f"{records.worker(worker_id)}/{records.index(key)}"
         place = self._work.place.below(f"{name}.json")
         try:
             built = fetch(ShippedInput, self._work, f"{name}.json")
@@ -204,9 +204,9 @@ def index_name(key: str) -> str:
     return f"{records.INPUTS}/{records.index(key)}"
 
 
-def upload_index(work: Objects, box_id: str, key: str, index: Index, cache: Path) -> None:
+def upload_index(work: Objects, worker_id: str, key: str, index: Index, cache: Path) -> None:
     """Upload an index that this worker built to the worker's own folder."""
-    name = f"{records.worker(box_id)}/{records.index(key)}"
+    name = f"{records.worker(worker_id)}/{records.index(key)}"
     made = _upload(work, name, f"the index {key}", lambda path: _pack_index(path, index), cache)
     work.put_new(f"{name}.json", dump(made))
 
@@ -241,8 +241,8 @@ class Fetcher:
         """Unpack and verify an index, unless the cache has it."""
         if indexes.find(self._cache, key):
             return
-        home = indexes.folder(self._cache, key)
-        fresh = filesystem.staging_path(home)
+        cached = indexes.folder(self._cache, key)
+        fresh = filesystem.staging_path(cached)
         fresh.mkdir(parents=True)
         try:
             self._unpack(
@@ -255,8 +255,8 @@ class Fetcher:
                 place = self._work.place.below(shipped.name)
                 raise AwsError(f"{place}: holds another index than its {FACTS} says; delete it, run again", "BadInput")
             fresh.chmod(0o755)
-            filesystem.remove_tree(home)  # damaged, or it had been found
-            fresh.rename(home)
+            filesystem.remove_tree(cached)  # damaged
+            fresh.rename(cached)
         finally:
             filesystem.remove_tree(fresh)
 

@@ -307,10 +307,10 @@ def _refuse_alive(connections: Connections, work: S3Uri, owner: str, region: str
     for unseen in failed:
         if not unseen.denied or unseen.region == region:
             raise AwsError(f"whether instances are alive in {unseen}; nothing was removed", "Unseen")
-    mine = [box for box in found if box.tags.get(clients.OWNER) == owner]
-    users = [box for box in found if box in mine or box.profile == f"{stack_name(work, box.region)}-worker"]
+    mine = [each for each in found if each.tags.get(clients.OWNER) == owner]
+    users = [each for each in found if each in mine or each.profile == f"{stack_name(work, each.region)}-worker"]
     if users:
-        where = ", ".join(sorted({box.region for box in users}))
+        where = ", ".join(sorted({each.region for each in users}))
         whose = "" if users == mine else " --all-owners"
         raise UsageError(
             f"{len(users)} instances are alive in {where}; `harness ec2 reap{whose}` ends them, then try again"
@@ -381,8 +381,8 @@ def reaper_policy(name: str) -> Policy:
     """Let the reaper see instances, end those of harness, write its log."""
     log = _arn("logs", f"log-group:/aws/lambda/{name}-reaper")
     return _document(
-        _allow("FindBoxes", "ec2", "DescribeInstances"),
-        _allow("EndBoxes", "ec2", "TerminateInstances", _ec2("instance"), _OURS),
+        _allow("FindWorkers", "ec2", "DescribeInstances"),
+        _allow("EndWorkers", "ec2", "TerminateInstances", _ec2("instance"), _OURS),
         _allow("Log", "logs", "CreateLogGroup CreateLogStream PutLogEvents", [log, f"{log}:*"]),
     )
 
@@ -431,12 +431,12 @@ def runner_policy(work: S3Uri, name: str, instance_types: Any, security_group: s
         _allow("LookAtTheReaper", "events", "DescribeRule", _arn("events", f"rule/{name}-reaper")),
         # Without a name, as `harness batch ls` asks, CloudFormation takes no resource.
         _allow("LookAtStacks", "cloudformation", "DescribeStacks"),
-        _allow("LaunchBoxes", "ec2", "RunInstances", _ec2("instance"), planned),
+        _allow("LaunchWorkers", "ec2", "RunInstances", _ec2("instance"), planned),
         _allow("LaunchTheirDisks", "ec2", "RunInstances", _ec2("volume"), owned),
         _allow("LaunchWith", "ec2", "RunInstances", beside),
         _allow_tags("RunInstances", "CreateLaunchTemplate"),
-        _allow("EndBoxes", "ec2", "DeleteVolume TerminateInstances", "*", _OURS),
-        _allow_pass_role("BoxesRole", f"{name}-worker", "ec2.amazonaws.com", "ecs-tasks.amazonaws.com"),
+        _allow("EndWorkers", "ec2", "DeleteVolume TerminateInstances", "*", _OURS),
+        _allow_pass_role("WorkersRole", f"{name}-worker", "ec2.amazonaws.com", "ecs-tasks.amazonaws.com"),
         _allow_pass_role("HostsRole", f"{name}-host", "batch.amazonaws.com", "ec2.amazonaws.com"),
         _allow("WorkPlace", "s3", "ListBucket", _s3(work), _OWN_ACCOUNT),
         _allow("WorkPlaceObjects", "s3", "DeleteObject GetObject PutObject", objects, _OWN_ACCOUNT),

@@ -246,13 +246,13 @@ def test_with_a_cap_a_lost_host_is_not_replaced(
     assert requests[0]["timeout"] == {"attemptDurationSeconds": 60}, "Batch takes no less"
 
 
-def test_each_child_of_a_large_array_has_its_state_and_its_box(made: Connections, backend: BatchBackend) -> None:
+def test_each_child_of_a_large_array_has_its_state_and_its_worker(made: Connections, backend: BatchBackend) -> None:
     large = Submission("large", tuple(part(f"{number:03}") for number in range(130)))  # two requests describe it
     launch(backend, large)
     states = ended(backend, large)
     assert {state.words for state in states.values()} == {"succeeded"}
-    boxes = {box for state in states.values() for box in state.workers}
-    assert len(boxes) == 130 and all(box.startswith(f"{ROLE_ID}:") for box in boxes)
+    workers = {worker for state in states.values() for worker in state.workers}
+    assert len(workers) == 130 and all(worker.startswith(f"{ROLE_ID}:") for worker in workers)
 
 
 def test_a_later_command_finds_the_job_and_submits_nothing(
@@ -281,7 +281,7 @@ def test_killed_between_writing_down_and_submitting_it_is_submitted_after_a_minu
 def test_an_answer_that_was_lost_is_looked_for(
     made: Connections, backend: BatchBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The request was heard: the job is there, though nobody said so."""
+    """The request was heard: the job is there, though its answer was lost."""
     client = made.client("batch", attempts=1)
     submit = client.submit_job
 
@@ -339,7 +339,7 @@ def test_of_twins_the_younger_ends_however_late_batch_lists_the_elder(
 
 @pytest.fixture
 def shown(connections: Connections, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """The jobs that Batch describes, whatever is asked; ``run-...`` is found as job ``j``."""
+    """The jobs that Batch describes, whatever the request; ``run-...`` is found as job ``j``."""
     described: list[dict[str, Any]] = []
 
     def describe(**given: list[str]) -> dict[str, Any]:
@@ -365,7 +365,7 @@ def test_children_that_batch_has_not_made_yet_are_as_their_array_is(
     assert (states["002"].phase, states["003"].phase) == (phase, "running")
 
 
-def test_every_attempt_has_its_box_and_the_reason_is_the_last_ones(
+def test_every_attempt_has_its_worker_and_the_reason_is_the_last_ones(
     backend: BatchBackend, shown: list[dict[str, Any]]
 ) -> None:
     def task(name: str) -> str:

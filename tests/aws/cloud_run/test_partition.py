@@ -39,7 +39,7 @@ def missing(*systems: str) -> dict[str, MissingIndex]:
     }
 
 
-def test_each_profile_has_one_box() -> None:
+def test_each_profile_has_one_worker() -> None:
     jobs = [planned(system, profile, job=job) for system in "ab" for profile in ("small", "big") for job in range(3)]
     made = ec2.parts(jobs, hours({}))
     assert [(part.name, part.instance_type, len(part.jobs)) for part in made] == [
@@ -55,7 +55,7 @@ def test_every_job_is_in_one_part(cells: list[tuple[str, str]]) -> None:
     assert len(keys) == len(set(keys)) == len(jobs)
 
 
-def test_builds_are_one_box_that_comes_first() -> None:
+def test_builds_are_one_worker_that_comes_first() -> None:
     jobs = [planned("a"), planned("b"), planned("c")]
     made = ec2.parts(jobs, replace(hours({}), missing=missing("a", "b", "z"), build_machine=XLARGE))
     assert [(part.name, part.instance_type, len(part.builds), len(part.jobs)) for part in made] == [
