@@ -11,7 +11,8 @@ import click
 from harness import config
 from harness.aws import clients
 from harness.aws.clients import Connections, parse_uri
-from harness.aws.cloud_run import journal
+from harness.aws.cloud_run import journal, machines
+from harness.aws.cloud_run.machines import MachineChoice
 from harness.aws.cloud_run.records import CloudRun
 from harness.aws.ec2 import account, instances
 from harness.aws.ec2.instances import OwnedInstance, OwnedResources
@@ -19,8 +20,7 @@ from harness.aws.objects import Objects
 from harness.cli.options import agree
 from harness.cli.output import columns
 from harness.errors import AwsError, UsageError
-from harness.jobs import machines, suite
-from harness.jobs.machines import MachineChoice
+from harness.jobs import suite
 from harness.pricing import instances as types_of_instances
 from harness.pricing import prices
 

@@ -18,8 +18,9 @@ from typing import Any
 from harness import records
 from harness.aws import clients, cloudformation
 from harness.aws.clients import Connections, S3Uri
-from harness.aws.cloud_run import bundle, partition
+from harness.aws.cloud_run import bundle, machines, partition
 from harness.aws.cloud_run.bundle import pins
+from harness.aws.cloud_run.machines import MachineChoice
 from harness.aws.cloudformation import Stack
 from harness.aws.ec2 import instances
 from harness.aws.ec2.account import Account, resource
@@ -27,8 +28,6 @@ from harness.aws.errors import aws_errors
 from harness.aws.objects import Objects
 from harness.config import read_toml, validate
 from harness.errors import UsageError
-from harness.jobs import machines
-from harness.jobs.machines import MachineChoice
 from harness.jobs.suite import Suite
 from harness.launch.images import catalog
 from harness.launch.images.base_image import BaseFile

@@ -25,6 +25,11 @@ class Submission:
     parts: tuple[PlannedPart, ...]
 
     @property
+    def usd_per_hour(self) -> float:
+        """The price of all its machines together."""
+        return sum(part.usd_per_hour for part in self.parts)
+
+    @property
     def needs(self) -> frozenset[str]:
         """Keys of the indexes that other parts build."""
         return frozenset(key for part in self.parts for key in part.needs)

@@ -12,22 +12,22 @@ from functools import partial
 from harness import config
 from harness.aws import clients
 from harness.aws.clients import Connections, S3Uri
-from harness.aws.cloud_run import journal, partition
+from harness.aws.cloud_run import journal, machines, partition
 from harness.aws.cloud_run.backend import Backend
 from harness.aws.cloud_run.journal import AwsTime, Journal
 from harness.aws.cloud_run.local_results import LocalResults
+from harness.aws.cloud_run.machines import MachineChoice
 from harness.aws.cloud_run.partition import Grouping
 from harness.aws.cloud_run.records import CloudRun, PartJob, PlannedPart
 from harness.aws.cloud_run.shipment import Shipper
 from harness.aws.cloud_run.watch import PollInterval, RunDisplay, RunWatch, Timeouts
 from harness.aws.objects import Objects
 from harness.errors import AwsError, HarnessError, ImageError, UsageError
-from harness.jobs import indexes, machines
+from harness.jobs import indexes
 from harness.jobs.indexes import Index
 from harness.jobs.inputs import RunOptions, gather
-from harness.jobs.machines import MachineChoice
 from harness.jobs.orchestrator import RunSummary, keep_inputs
-from harness.jobs.plan import Planned
+from harness.jobs.plan import Planned, order
 from harness.jobs.plan import plan as plan_jobs
 from harness.jobs.suite import Suite
 from harness.launch.base import Launcher, Prepared
@@ -220,8 +220,9 @@ class SuiteRun:
             known = self.local_results(images, stored)
             rest = tuple(each for part in found.parts if (each := _rest(part, known)) is not None)
             return Draft(images, jobs, stored, rest, local, found)
-        todo, how = partition.grouping(
-            self.inputs, self.machines, images, jobs, stored, local, remote, self.usd_per_gib_month
+        todo = order(jobs, self.request.suite.protocol.seed)
+        how = partition.grouping(
+            self.inputs, self.machines, images, todo, stored, local, remote, self.usd_per_gib_month
         )
         return Draft(images, jobs, stored, self.service.parts(todo, how), local, None)
 

@@ -19,15 +19,15 @@ from harness.aws.batch.backend import BatchBackend, parts
 from harness.aws.clients import Connections, parse_uri
 from harness.aws.cloud_run import partition
 from harness.aws.cloud_run.backend import Backend, PartState, Submission
-from harness.aws.cloud_run.partition import Grouping, MissingIndex
+from harness.aws.cloud_run.estimates import DurationEstimate
+from harness.aws.cloud_run.machines import ChosenMachine
+from harness.aws.cloud_run.partition import Grouping
 from harness.aws.cloud_run.records import CloudRun, Launch, PartJob, PlannedPart, ShippedInput
 from harness.aws.cloud_run.run import BackendContext
 from harness.aws.ec2 import account as accounts
 from harness.aws.ec2.account import Account
 from harness.errors import AwsError, UsageError
-from harness.jobs.estimates import DurationEstimate
 from harness.jobs.inputs import IndexBuild
-from harness.jobs.machines import ChosenMachine
 from harness.jobs.plan import Planned
 from harness.pricing import instances
 from harness.results.schema import Cell
@@ -107,9 +107,10 @@ def how(*missing: str, build_machine: ChosenMachine | None = XLARGE) -> Grouping
     found = {}
     for key in missing:
         system, _, dataset = key.partition("-")
-        found[key] = MissingIndex(IndexBuild(key, system, dataset), DurationEstimate(60, 7200, False))
+        found[key] = IndexBuild(key, system, dataset)
     machines = {"small": LARGE, "big": XLARGE, "builds": XLARGE}
-    return Grouping(machines, lambda _: DurationEstimate(60, 7200, True), found, build_machine)
+    measured, assumed = DurationEstimate(60, 7200, True), DurationEstimate(60, 7200, False)
+    return Grouping(machines, lambda _job: measured, lambda _build: assumed, found, build_machine)
 
 
 def test_a_part_is_a_system_on_a_profile_and_a_dataset() -> None:
@@ -147,7 +148,7 @@ def test_five_thousand_jobs_are_a_few_arrays(backend: BatchBackend) -> None:
         return DurationEstimate(60, 7200, True)
 
     todo = [planned(s, p, f"d{d}", n) for s in "ab" for p in ("small", "big") for d in range(250) for n in range(5)]
-    found = backend.split(parts(todo, replace(how(), estimate=estimate)))
+    found = backend.split(parts(todo, replace(how(), job_estimate=estimate)))
     assert len(todo) == looked.total() == 5000
     assert [len(each.parts) for each in found] == [250] * 4
     assert sum(len(each.jobs) for submission in found for each in submission.parts) == 5000
