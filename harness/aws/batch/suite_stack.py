@@ -393,17 +393,6 @@ class BatchJob:
     created: int = 0
 
 
-def stacks(connections: Connections) -> list[Stack]:
-    """Return the stacks of all suites in this region."""
-    with aws_errors("listing stacks"):
-        pages = connections.client("cloudformation").get_paginator("describe_stacks").paginate()
-        shown = [
-            each for page in pages for each in page["Stacks"] if clients.SUITE in clients.as_dict(each.get("Tags"))
-        ]
-    names = sorted(each["StackName"] for each in shown)
-    return [stack for name in names if (stack := cloudformation.find(connections, name))]
-
-
 def alive_machines(connections: Connections, suite: str) -> list[str]:
     """Return a line for each living instance of a suite."""
     found = instances.alive(connections, None, {LAUNCHER_TAG: LAUNCHER, clients.SUITE: suite})

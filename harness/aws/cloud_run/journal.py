@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from harness.aws.clients import Connections, answered_at
 from harness.aws.cloud_run import records
 from harness.aws.cloud_run.records import CloudRun, Heartbeat, Launch, WorkerEnd, WorkerPart, dump, fetch
-from harness.aws.errors import OURS_TO_MEND, PASSING
+from harness.aws.errors import OURS_TO_MEND, PASSING, ignoring
 from harness.aws.objects import Objects, StoredObject
 from harness.errors import AwsError
 
@@ -53,25 +53,18 @@ def open_runs(work: Objects) -> list[CloudRun]:
     found = []
     for each in work.list(f"{records.OPEN}/"):
         name = f"{records.run(PurePosixPath(each.name).name)}/{records.RUN}"
-        try:
+        with ignoring("BadRecord"):
             found.append(fetch(CloudRun, work, name))
-        except AwsError as error:
-            if error.code != "BadRecord":
-                raise
     return [run for run in found if run is not None]
 
 
 def find(work: Objects, launcher: str, suite: str, results: str, owner: str) -> CloudRun | None:
     """Return the oldest open run of this launcher, suite, results folder and owner."""
     wanted = (launcher, suite, results, owner)
-    try:
-        runs = open_runs(work)
-    except AwsError as error:
-        if error.code != "NoSuchBucket":
-            raise
-        return None
-    mine = [run for run in runs if (run.launcher, run.suite, run.results, run.owner) == wanted]
-    return min(mine, key=lambda run: run.run_id, default=None)
+    with ignoring("NoSuchBucket"):
+        mine = [run for run in open_runs(work) if (run.launcher, run.suite, run.results, run.owner) == wanted]
+        return min(mine, key=lambda run: run.run_id, default=None)
+    return None
 
 
 @dataclass

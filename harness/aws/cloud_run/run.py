@@ -21,6 +21,7 @@ from harness.aws.cloud_run.partition import Grouping
 from harness.aws.cloud_run.records import CloudRun, PartJob, PlannedPart
 from harness.aws.cloud_run.shipment import Shipper
 from harness.aws.cloud_run.watch import PollInterval, RunDisplay, RunWatch, Timeouts
+from harness.aws.errors import ignoring
 from harness.aws.objects import Objects
 from harness.errors import AwsError, HarnessError, ImageError, UsageError
 from harness.jobs import indexes
@@ -242,12 +243,9 @@ class SuiteRun:
         """Return the indexes that need no build: those in the cache, and keys of those in the work place."""
         keys = partition.index_keys(self.inputs, images, jobs)
         local = {key: found for key in keys if (found := indexes.find(self.request.options.cache, key))}
-        try:
+        with ignoring("NoSuchBucket"):
             return local, frozenset(key for key in keys - local.keys() if self.shipper.find_index(key) is not None)
-        except AwsError as error:
-            if error.code != "NoSuchBucket":
-                raise
-            return local, frozenset()
+        return local, frozenset()
 
     def quote(self, draft: Draft) -> None:
         """Show what would be launched and what it costs.

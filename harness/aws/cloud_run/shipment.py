@@ -7,7 +7,6 @@ An input is packed into a temporary file of the cache and uploaded under a name 
 from __future__ import annotations
 
 import gzip
-import hashlib
 import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -85,7 +84,9 @@ class Shipper:
         entries = bundle_entries()
         parts = [
             # As the tar has it: an executable file is another file.
-            [name, _sha256(content), isinstance(content, Path) and bool(content.stat().st_mode & 0o100)]
+            [name, filesystem.sha256(content), bool(content.stat().st_mode & 0o100)]
+            if isinstance(content, Path)
+            else [name, content.decode(), False]
             for name, content in entries
         ]
         name = f"{records.BUNDLES}/{digest([_FORMAT, parts])}{ARCHIVE}"
@@ -321,7 +322,7 @@ def _upload(work: Objects, name: str, what: str, pack: Callable[[Path], None], c
     with filesystem.scratch_folder(cache / "shipping", "packed") as folder:
         path = folder / "packed"
         pack(path)
-        made = _input(name, _sha256(path), path.stat().st_size)
+        made = _input(name, filesystem.sha256(path), path.stat().st_size)
         log.info(f"uploading {what}, {made.size_bytes / 2**20:.1f} MiB")
         work.upload(made.name, path)
     return made
@@ -340,9 +341,3 @@ def _record(work: Objects, name: str, made: ShippedInput) -> ShippedInput:
 def _input(name: str, sha256: str, size_bytes: int) -> ShippedInput:
     """Describe an input whose bytes lie under its name with their hash."""
     return ShippedInput(f"{name.removesuffix(ARCHIVE)}.{sha256[:12]}{ARCHIVE}", sha256, size_bytes)
-
-
-def _sha256(content: Path | bytes) -> str:
-    if isinstance(content, bytes):
-        return hashlib.sha256(content).hexdigest()
-    return filesystem.sha256(content)

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import docker
 
@@ -31,7 +31,7 @@ from harness.aws.cloud_run import records, shipment
 from harness.aws.cloud_run.bundle import OWN_IMAGES
 from harness.aws.cloud_run.local_results import pack
 from harness.aws.cloud_run.records import Heartbeat, WorkerEnd, WorkerPart, dump, fetch, read
-from harness.aws.errors import aws_errors, concealed
+from harness.aws.errors import aws_errors, concealed, retry
 from harness.aws.objects import Objects
 from harness.errors import AwsError, FileError, HarnessError, JobError, UsageError
 from harness.jobs import environment, indexes, orchestrator, suite
@@ -54,8 +54,8 @@ _UNKNOWN = "unknown"
 _ENGINE_S = 3600
 # So begins harness's message about an engine that it has lost.
 _ENGINE_LOST = "the Docker engine "
-# How long S3 may be out of reach when the agent writes its end.
-_TRIES, _WAIT_S = 60, 10.0
+# Ten minutes without S3 when the agent writes its end.
+_END_ATTEMPTS, _WAIT_S = 61, 10.0
 # How often the agent looks for a spot interruption, which EC2 announces two minutes before.
 _NOTICE_S = 5.0
 # The log goes along with every tenth heartbeat.
@@ -63,9 +63,8 @@ _LOG_EVERY = 10
 _NICE = 10
 # In the worker's root folder, beside the assignment.
 _DATASETS = "datasets"
-# How long S3 may be out of reach at the end of a part; the jobs are safe on disk until the worker's time limit.
-_PATIENCE_S = 4 * 3600.0
-_FIRST_WAIT_S, _LONGEST_WAIT_S = 2.0, 60.0
+# Four hours without S3 at the end of a part: the jobs are safe on disk until the worker's time limit.
+_UPLOAD_ATTEMPTS, _LONGEST_WAIT_S = 245, 60.0
 
 
 @dataclass(frozen=True)
@@ -88,21 +87,11 @@ class WorkerStatus:
     troubles: tuple[str, ...] = ()
 
 
-class _WorkerLog(logging.Handler):
-    """Log handler that writes to the worker's log."""
-
-    def __init__(self, log_file: IO[bytes]) -> None:
-        super().__init__()
-        self._file = log_file
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._file.write(f"worker: {record.getMessage()}\n".encode("utf-8", "replace"))
-        self._file.flush()
-
-
 @contextlib.contextmanager
-def _messages_to(log_file: IO[bytes]) -> Iterator[None]:
-    logger, handler = logging.getLogger("harness"), _WorkerLog(log_file)
+def _logged_to(path: Path) -> Iterator[None]:
+    """Write the messages of harness to the worker's log."""
+    logger, handler = logging.getLogger("harness"), logging.FileHandler(path, encoding="utf-8", errors="replace")
+    handler.setFormatter(logging.Formatter("worker: %(message)s"))
     level = logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
@@ -111,32 +100,26 @@ def _messages_to(log_file: IO[bytes]) -> Iterator[None]:
     finally:
         logger.setLevel(level)
         logger.removeHandler(handler)
+        handler.close()
 
 
 class Worker:
     """One worker, which does one part."""
 
     def __init__(
-        self,
-        work: Objects,
-        worker_id: str,
-        run_id: str,
-        part: str,
-        root: Path,
-        log: IO[bytes],
-        launcher: str = "docker",
+        self, work: Objects, worker_id: str, run_id: str, part: str, root: Path, launcher: str = "docker"
     ) -> None:
         self._work, self._worker_id, self._part, self._launcher = work, worker_id, part, launcher
         self._run, self._folder = work.below(records.run(run_id)), work.below(records.worker(worker_id))
-        self._root, self._log = root, log
-        self._log_file, self._status_file, self._cache = root / "log.txt", root / "status.json", root / "cache"
+        self._root, self._cache = root, root / "cache"
+        self._log_file, self._status_file = root / "log.txt", root / "status.json"
         self._heartbeat = Heartbeat(part, _UNKNOWN, "fetching")
         self._interval_s = float(os.environ.get(HEARTBEAT_VARIABLE) or 30.0)
         self._stop = threading.Event()
 
     def live(self) -> bool:
         """Do the part, report every failure, return whether all is done."""
-        with _messages_to(self._log):
+        with _logged_to(self._log_file):
             return self._live()
 
     def _live(self) -> bool:
@@ -203,13 +186,16 @@ class Worker:
         variables = {**os.environ, "PYTHONPATH": str(root), "PYTHONUNBUFFERED": "1"}
         if (root / OWN_IMAGES).is_dir():
             variables["HARNESS_IMAGES"] = str(root / OWN_IMAGES)
-        before, none = self._log_file.stat().st_size, subprocess.DEVNULL
-        with subprocess.Popen(command, env=variables, stdin=none, stdout=self._log, stderr=self._log) as child:
-            try:
-                code = child.wait()
-            except BaseException:
-                child.terminate()
-                raise
+        with self._log_file.open("ab") as output:
+            before = output.tell()
+            with subprocess.Popen(
+                command, env=variables, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+            ) as child:
+                try:
+                    code = child.wait()
+                except BaseException:
+                    child.terminate()
+                    raise
         status = self._status()
         if status and status.troubles:
             return "; ".join(status.troubles)
@@ -262,14 +248,13 @@ class Worker:
         """Write the end; give up after ten minutes of a paid machine."""
         line = " ".join(concealed(detail).split())[:1000]
         end = WorkerEnd(self._part, self._heartbeat.instance_id, not detail, line, bool(detail) and cut_off)
-        for _ in range(_TRIES):
-            try:
-                self._upload_log()
-                self._folder.put_new(records.END, dump(end))
-                return
-            except AwsError as error:
-                log.info(f"the end could not be reported: {error}")
-                time.sleep(_WAIT_S)
+
+        def report() -> None:
+            self._upload_log()
+            self._folder.put_new(records.END, dump(end))
+
+        with contextlib.suppress(AwsError):
+            retry(report, None, _END_ATTEMPTS, lambda _failures, _error: time.sleep(_WAIT_S))
 
 
 def worker_id(connections: Connections) -> str:
@@ -317,13 +302,13 @@ def options(usual: RunOptions, suite: Suite, part: WorkerPart, callbacks: RunCal
 class Uploader(RunCallbacks):
     """Uploader of stored jobs and of the part's indexes to the worker's folder.
 
-    A failed upload is tried again after the next job, and at the end for ``patience_s``.
+    A failed upload is tried again after the next job, and up to ``attempts`` times at the end.
     """
 
-    def __init__(self, assignment: Assignment, work: Objects, cache: Path, *, patience_s: float = _PATIENCE_S) -> None:
+    def __init__(self, assignment: Assignment, work: Objects, cache: Path, *, attempts: int = _UPLOAD_ATTEMPTS) -> None:
         self._work, self._worker_id, self._cache = work, assignment.worker_id, cache
         self._folder = work.below(records.worker(assignment.worker_id))
-        self._patience_s, self._sleep, self._file = patience_s, time.sleep, Path(assignment.status)
+        self._attempts, self._sleep, self._file = attempts, time.sleep, Path(assignment.status)
         self._waiting: list[tuple[str, Callable[[], None]]] = []
         # Index key -> how errors name the index.
         self._unbuilt = {each.key: f"the index of {each.system} on {each.dataset}" for each in assignment.part.builds}
@@ -339,7 +324,8 @@ class Uploader(RunCallbacks):
         # Packed when it is tried, so that jobs wait on disk, not in memory.
         self._waiting.append((f"the job {key}", lambda: self._upload_job(key, job.folder)))
         self._note(current=None)
-        self._try()
+        with contextlib.suppress(AwsError):
+            self._upload_waiting()
 
     def builds(self) -> None:
         """Note that an index is being built."""
@@ -352,33 +338,35 @@ class Uploader(RunCallbacks):
             self._trouble(f"{name} was not built: {error}")
         elif name is not None:
             self._waiting.append((name, lambda: self._upload_index(key)))
-            self._try()
+            with contextlib.suppress(AwsError):
+                self._upload_waiting()
 
     def finish(self) -> None:
-        """Upload the rest; after ``patience_s`` raise S3's error."""
+        """Upload the rest; after the last attempt raise S3's error."""
         self._note(phase="finishing")
         for name in self._unbuilt.values():
             self._trouble(f"{name} was not built; see the log")
-        waited, wait = 0.0, _FIRST_WAIT_S
-        while (error := self._try()) is not None:
-            if waited >= self._patience_s:
-                for name, _ in self._waiting:
-                    self._trouble(f"{name} could not be handed over: {error}")
-                raise error
-            self._sleep(wait)
-            waited, wait = waited + wait, min(2 * wait, _LONGEST_WAIT_S)
 
-    def _try(self) -> AwsError | None:
-        """Upload all that waits, in order; return the error that stops it."""
+        def wait(failures: int, _error: AwsError) -> None:
+            self._sleep(min(2.0**failures, _LONGEST_WAIT_S))
+
+        try:
+            retry(self._upload_waiting, None, self._attempts, wait)
+        except AwsError as error:
+            for name, _ in self._waiting:
+                self._trouble(f"{name} could not be handed over: {error}")
+            raise
+
+    def _upload_waiting(self) -> None:
+        """Upload all that waits, in order, up to the first error."""
         while self._waiting:
             name, upload = self._waiting[0]
             try:
                 upload()
             except AwsError as error:
                 log.info(f"{name} waits for its upload: {error}")
-                return error
+                raise
             del self._waiting[0]
-        return None
 
     def _upload_job(self, key: str, folder: Path) -> None:
         # Refused where it is there already: only an earlier try of this worker can have written it.
@@ -412,9 +400,8 @@ def main(arguments: list[str]) -> int:
         root.mkdir(parents=True, exist_ok=True)
         connections = Connections()
         work = Objects(connections, parse_uri(arguments[0]))
-        with (root / "log.txt").open("ab") as log_file:
-            worker = Worker(work, worker_id(connections), arguments[1], arguments[2], root, log_file)
-            return 0 if worker.live() else 1
+        worker = Worker(work, worker_id(connections), arguments[1], arguments[2], root)
+        return 0 if worker.live() else 1
     except HarnessError as error:
         sys.stderr.write(f"harness: {error}\n")
         return NOT_BEGUN

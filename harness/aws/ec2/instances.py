@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from harness.aws import clients
 from harness.aws.clients import Connections
-from harness.aws.errors import aws_errors, concealed
+from harness.aws.errors import aws_errors, concealed, ignoring
 from harness.errors import AwsError, UsageError
 
 log = logging.getLogger(__name__)
@@ -187,15 +187,12 @@ def end(connections: Connections, region: str | None, ids: Sequence[str]) -> Non
     client = connections.client("ec2", region)
     for start in range(0, len(ids), _ENDED_AT_ONCE):
         some = list(ids[start : start + _ENDED_AT_ONCE])
-        try:
-            with aws_errors(f"ending {len(some)} instances"):
-                client.terminate_instances(InstanceIds=some)
-        except AwsError as error:
-            if error.code != "InvalidInstanceID.NotFound":
-                raise
-            # One that EC2 has forgotten makes the whole request fail.
-            for each in some if len(some) > 1 else ():
-                end(connections, region, [each])
+        with ignoring("InvalidInstanceID.NotFound"), aws_errors(f"ending {len(some)} instances"):
+            client.terminate_instances(InstanceIds=some)
+            continue
+        # One that EC2 has forgotten makes the whole request fail.
+        for each in some if len(some) > 1 else ():
+            end(connections, region, [each])
 
 
 def wait(

@@ -188,7 +188,7 @@ def everything(connections: Connections) -> dict[str, Any]:
         "queues": batch.describe_job_queues()["jobQueues"],
         "definitions": batch.describe_job_definitions(status="ACTIVE")["jobDefinitions"],
         "templates": ec2.describe_launch_templates()["LaunchTemplates"],
-        "stacks": suite_stack.stacks(connections),
+        "stacks": cloudformation.find_tagged(connections, "harness:suite"),
         "instances": ec2.describe_instances()["Reservations"],
     }
 
@@ -298,5 +298,7 @@ def test_two_suites_keep_apart(connections: Connections, wanted: Make, account: 
     up(connections, wanted(), account)
     up(connections, wanted(suite="other"), account)
     suite_stack.down(connections, "quick")
-    assert [each.tags["harness:suite"] for each in suite_stack.stacks(connections)] == ["other"]
+    assert [each.tags["harness:suite"] for each in cloudformation.find_tagged(connections, "harness:suite")] == [
+        "other"
+    ]
     assert "unchanged" in up(connections, wanted(suite="other"), account)[-1]

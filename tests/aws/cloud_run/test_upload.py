@@ -45,9 +45,9 @@ class PartRun:
         self.waited: list[float] = []
         folder.mkdir()
 
-    def follower(self, work: Objects | None = None, patience_s: float = 1000.0) -> Uploader:
+    def follower(self, work: Objects | None = None, attempts: int = 20) -> Uploader:
         where = work or self.planning.work
-        made = Uploader(self.assignment, where, self.folder / "cache", patience_s=patience_s)
+        made = Uploader(self.assignment, where, self.folder / "cache", attempts=attempts)
         made._sleep = self.waited.append
         return made
 
@@ -196,7 +196,7 @@ def test_s3_that_does_not_answer_stops_no_job_and_loses_none(
 def test_s3_that_never_answers_is_told_and_the_jobs_stay_on_disk(planning: Planning, tmp_path: Path) -> None:
     runner = PartRun(planning, planning.part(), tmp_path / "worker")
     with pytest.raises(AwsError, match="S3 is busy"):
-        runner.run(runner.follower(flaky(planning.work, 10_000), patience_s=100))
+        runner.run(runner.follower(flaky(planning.work, 10_000), attempts=7))
     assert len(runner.stored) == 3 and sum(runner.waited) >= 100 and not arrived(planning)
     assert len(runner.status.troubles) == 3 and runner.status.uploaded == 0
 

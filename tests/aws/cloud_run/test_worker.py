@@ -44,8 +44,7 @@ def planning(bench: Bench, work: Objects) -> Planning:
 
 def live(planning: Planning, root: Path, part: str = "0001") -> bool:
     root.mkdir(exist_ok=True)
-    with (root / "log.txt").open("ab") as log:
-        return Worker(planning.work, planning.worker_id, RUN, part, root, log, launcher="fake").live()
+    return Worker(planning.work, planning.worker_id, RUN, part, root, launcher="fake").live()
 
 
 def end(planning: Planning) -> WorkerEnd:

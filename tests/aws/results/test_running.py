@@ -438,7 +438,8 @@ def test_of_many_who_take_over_at_once_one_succeeds(folder: Objects, monkeypatch
         found = mine._look()
         assert found is not None
         ready.wait()
-        got = mine._write(found.etag)
+        mine._etag = found.etag
+        got = mine._write()
         held.wait()
         return got
 
