@@ -100,7 +100,7 @@ def _getter(read: _Read) -> Callable[[Any], Any]:
     return operator.attrgetter(read) if isinstance(read, str) else read
 
 
-def _optional(path: str, name: str) -> Callable[[Any], Any]:
+def optional(path: str, name: str) -> Callable[[Any], Any]:
     """Return a function that reads an attribute of a part that may be missing, such as the price."""
     read_part, read = operator.attrgetter(path), operator.attrgetter(name)
     return lambda item: None if (part := read_part(item)) is None else read(part)
@@ -176,9 +176,9 @@ _STAGE = "time of this stage, as the adapter reports it"
 _NAMES: tuple[Column[Row], ...] = (
     _text("system", "name of the system"),
     _text("hardware_profile", "limits of CPUs, memory and GPUs", "profile"),
-    _text("instance_type", "instance type that prices the row", _optional("price", "instance_type")),
-    _number("price_usd_per_hour", "US$/hour", "price of that type", _optional("price", "usd_per_hour")),
-    Column("price_date", Kind.DATE, "", "date of that price", _optional("price", "date")),
+    _text("instance_type", "instance type that prices the row", optional("price", "instance_type")),
+    _number("price_usd_per_hour", "US$/hour", "price of that type", optional("price", "usd_per_hour")),
+    Column("price_date", Kind.DATE, "", "date of that price", optional("price", "date")),
 )
 _FIGURES: tuple[Column[Row], ...] = (
     *_latency("latency_mean_ms", "mean over all", "latency_mean_s"),
@@ -241,10 +241,10 @@ _BUILDS: tuple[Column[Row], ...] = (
     _number("first_query_s", "s", "latency of the first query after loading"),
     _number("one_pass_warmup", "queries", "warm-up queries, where warm-up was one pass"),
     _number("index_build_s", "s", "time to build the index"),
-    _text("index_build_profile", "limits during the build", _optional("build_envelope", "name")),
+    _text("index_build_profile", "limits during the build", optional("build_envelope", "name")),
     _count("corpus_documents", "documents", "documents in the index"),
-    _text("build_instance_type", "instance type that prices the build", _optional("build_price", "instance_type")),
-    _number("build_price_usd_per_hour", "US$/hour", "price of that type", _optional("build_price", "usd_per_hour")),
+    _text("build_instance_type", "instance type that prices the build", optional("build_price", "instance_type")),
+    _number("build_price_usd_per_hour", "US$/hour", "price of that type", optional("build_price", "usd_per_hour")),
     _number(
         "usd_build_per_million_documents",
         "US$",
@@ -252,18 +252,18 @@ _BUILDS: tuple[Column[Row], ...] = (
         "usd_build_per_million_documents.value",
     ),
     _number("usd_storage_per_month", "US$/month", "cost of storing the index", "usd_storage_per_month.value"),
-    _text("price_term", "price term: on-demand, reserved-1y, reserved-3y, spot", _optional("price", "term")),
+    _text("price_term", "price term: on-demand, reserved-1y, reserved-3y, spot", optional("price", "term")),
     _text("published_type", "published rows: instance type in the paper"),
     _text(
         "price_substitutes",
         "type without a price at that date, which instance_type replaces",
-        _optional("price", "substitutes"),
+        optional("price", "substitutes"),
     ),
 )
 _EVIDENCE: tuple[Column[Row], ...] = (
-    _text("instance_architecture", "architecture of the instance type", _optional("price", "architecture")),
-    _text("measured_architecture", "architecture of the machine that measured", _optional("machine", "architecture")),
-    _text("measured_cpu", "CPU model of the machine that measured", _optional("machine", "cpu_model")),
+    _text("instance_architecture", "architecture of the instance type", optional("price", "architecture")),
+    _text("measured_architecture", "architecture of the machine that measured", optional("machine", "architecture")),
+    _text("measured_cpu", "CPU model of the machine that measured", optional("machine", "cpu_model")),
     Column("started_at", Kind.TIME, "", "start of the job", _getter("started_at")),
     _text("key", "key of the job whose run is judged (a folder's name)"),
     _text("detail", "reason for an outcome other than ok"),
@@ -304,8 +304,8 @@ JOBS: tuple[Column[StoredJob], ...] = (
     _mib("peak_mapped_mib", "peak of mapped file pages", "result.memory.peak_mapped_bytes"),
     _mib("peak_cgroup_mib", "peak of the memory charged to the job", "result.memory.peak_cgroup_bytes"),
     _mib("peak_gpu_mib", "peak of GPU memory", "result.memory.peak_gpu_bytes"),
-    _mib("index_mib", "size of the index", _optional("result.index", "index_bytes")),
-    _number("index_build_s", "s", "time to build the index", _optional("result.index", "build_s")),
+    _mib("index_mib", "size of the index", optional("result.index", "index_bytes")),
+    _number("index_build_s", "s", "time to build the index", optional("result.index", "build_s")),
     _number("rate_qps", "queries/s", "scenario server: rate that the job sustained twice", "result.rate_qps"),
     _text("measured_cpu", "CPU model of the machine that measured", "result.environment.cpu_model"),
     _text("measured_architecture", "architecture of that machine", "result.environment.architecture"),
