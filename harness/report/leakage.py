@@ -9,7 +9,17 @@ from typing import Any
 from harness.evaluation.evaluate import INTERVAL_METHOD
 from harness.evaluation.evaluate_runs import count_and_ids
 from harness.evaluation.leakage import Effect, Leak, Leakage
-from harness.report.document import MISSING, Escape, GridColumn, ReportDocument, Section, Value, bounded, grid_of, shown
+from harness.report.document import (
+    MISSING,
+    Escape,
+    GridColumn,
+    ReportDocument,
+    Section,
+    Value,
+    bounded,
+    formatted,
+    grid_of,
+)
 from harness.stats import INTERVAL_MIN_QUERIES
 
 # Version of the JSON.
@@ -35,7 +45,7 @@ def _section(sample: Leakage, escape: Escape) -> Section:
     grids = []
     if sample.leaks:
         pairs: list[GridColumn[Leak]] = [
-            ("cosine", True, lambda leak: shown(leak.cosine, ".4f")),
+            ("cosine", True, lambda leak: formatted(leak.cosine, ".4f")),
             ("same text", False, lambda leak: "yes" if leak.same_text else "no"),
             ("query", False, lambda leak: escape(leak.query_id)),
             ("its text", False, lambda leak: escape(sample.queries.get(leak.query_id, ""))),
