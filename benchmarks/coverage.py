@@ -84,7 +84,7 @@ def covered_again(samples: int, processes: int, queries: int, sigma: float, diff
     for _ in range(samples):
         slow = rng.lognormal(-(between**2) / 2, between, (processes, 1))
         latency = rng.lognormal(0, sigma, queries) * slow * rng.lognormal(0, _WITHIN, (processes, queries))
-        found = stats.summarise(names, jobs, latency.ravel(), jobs=jobs, shown=("p50", "p95"))  # type: ignore[arg-type]
+        found = stats.summarise(names, jobs, latency.ravel(), jobs=jobs, shown=("p50", "p95"))
         figures = {"mean": found.mean_s, "over queries": found.like_queries_s["mean"], **found.percentiles_s}
         for name, figure in figures.items():
             if figure.low is not None or figure.high is not None:

@@ -89,8 +89,17 @@ _WAYS = (
     ("as Java comes, `-Xbatch`", ("-Xbatch",), False),
     ("C1 alone", ("-XX:TieredStopAtLevel=1",), False),
 )
-_HEADERS = ("options", "load, s", "first query, ms", "warm after, s", "mean, ms", "p50, ms", "p95, ms")
-_HEADERS += ("compilers, % of a CPU", "anonymous, MiB")
+_HEADERS = (
+    "options",
+    "load, s",
+    "first query, ms",
+    "warm after, s",
+    "mean, ms",
+    "p50, ms",
+    "p95, ms",
+    "compilers, % of a CPU",
+    "anonymous, MiB",
+)
 
 
 def main(arguments: list[str]) -> int:

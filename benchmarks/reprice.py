@@ -3,7 +3,7 @@
 ``python -m benchmarks.reprice`` makes them in a temporary folder: a fake launcher measures one cell through the real
 store, and its jobs are copied under other names, each with the key of its own spec.  Then whole processes are timed:
 the first ``harness reprice`` (which reads every sample and judges every run), the ones after it, and ``harness
-report``.  Nearly all of it goes into the two first ones.  Allowed: 2 s for each ``reprice`` that is not the first.
+report``.  Nearly all of it goes into the two first ones.  Allowed: 1.2 s for each ``reprice`` that is not the first.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from harness.records import Isolation, to_json
 from harness.results.reader import RESULT, StoredJob, cell_path, read_jobs
 from harness.results.schema import Cell, Result, job_key
 
-ALLOWED_S = 2.0
+ALLOWED_S = 1.2
 QUERIES = 300
 _DATASETS = 4
 _SUITE = """systems = ["bm25"]

@@ -20,8 +20,7 @@ from harness.errors import HarnessError
 from harness.evaluation import trec
 from harness.evaluation.per_query import SHARES
 from harness.records import Outcome
-from harness.results.attempts import AnyJob
-from harness.results.reader import most_hits
+from harness.results.reader import StoredJob, most_hits
 from harness.results.schema import Result
 from harness.stats import Estimate, LatencySummary
 from harness.untrusted import sha256
@@ -53,7 +52,7 @@ class CellSummary:
     disagreements: int | None = None
 
 
-def summarise(jobs: Sequence[AnyJob], *, rankings: bool = True) -> CellSummary:
+def summarise(jobs: Sequence[StoredJob], *, rankings: bool = True) -> CellSummary:
     """Describe the samples of a cell's pooled jobs, all of which ended ``ok``.
 
     Args:
@@ -76,7 +75,7 @@ def summarise(jobs: Sequence[AnyJob], *, rankings: bool = True) -> CellSummary:
 
 
 def assess(
-    pool: Pool[AnyJob],
+    pool: Pool,
     facts: sample_checks.SampleFacts | None,
     disagreements: int | None,
     levels: machine_speed.Levels | None,
@@ -181,7 +180,7 @@ def _phases_s(results: Sequence[Result]) -> dict[int, float]:
     return seconds
 
 
-def _disagreements(jobs: Sequence[AnyJob]) -> int | None:
+def _disagreements(jobs: Sequence[StoredJob]) -> int | None:
     """Count queries whose ranked ids differ between jobs; None where there is nothing to compare."""
     paths = [path for job in jobs if (path := job.run_path) is not None]
     if len(paths) < 2:

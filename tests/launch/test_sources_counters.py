@@ -9,11 +9,12 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 
 from harness.driver import cgroup
-from harness.driver.procfs import read_text
-from harness.launch.monitor.sources import CgroupCounters, HostCpus, ProcessCounters, Threads, Totals
+from harness.launch.monitor import sources
+from harness.launch.monitor.sources import CgroupCounters, ProcessCounters, Threads, Totals, busy_and_steal_ns
 from harness.launch.monitor.traces import CounterReading, CounterTrace
 from harness.records import Phase
 from harness.results.schema import Counters
@@ -109,10 +110,20 @@ def test_swap_is_a_maximum_and_faults_are_a_difference() -> None:
     assert (found.swap_bytes, found.major_faults) == (70, 2)
 
 
+@pytest.fixture(autouse=True)
+def online(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The kernel's list of the online CPUs of ``STAT``."""
+    path = tmp_path / "online"
+    path.write_text("0-1,10\n")
+    monkeypatch.setattr(sources, "_ONLINE", path)
+    return path
+
+
 @pytest.fixture
-def proc(tmp_path: Path) -> Path:
-    """A ``/proc`` with two threads."""
+def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A ``/proc`` with two threads and three CPUs."""
     folder = tmp_path / "proc"
+    monkeypatch.setattr(psutil, "PROCFS_PATH", str(folder))
     for thread, line in {"17": "5000 300 2\n", "18": "7000 40 1\n"}.items():
         (folder / thread).mkdir(parents=True)
         (folder / thread / "schedstat").write_text(line)
@@ -120,15 +131,16 @@ def proc(tmp_path: Path) -> Path:
     return folder
 
 
-def test_busy_and_steal_time_cover_the_jobs_cpus_only(proc: Path) -> None:
-    def ticks(*cpus: int) -> tuple[int | None, int | None]:
-        return HostCpus(cpus, proc, read_text).busy_and_steal_ns()
-
-    assert ticks(1) == ((2302 + 24) * TICK_NS, 9 * TICK_NS)
-    assert ticks(0, 10) == ((1201 + 10 + 1503 + 20) * TICK_NS, 16 * TICK_NS), "guests' time is in user time already"
-    assert ticks(1, 2) == (None, None), "a CPU that is not shown"
+def test_busy_and_steal_time_cover_the_jobs_cpus_only(proc: Path, online: Path) -> None:
+    assert busy_and_steal_ns([1]) == ((2302 + 24) * TICK_NS, 9 * TICK_NS)
+    both = busy_and_steal_ns([0, 10])
+    assert both == ((1201 + 10 + 1503 + 20) * TICK_NS, 16 * TICK_NS), "guests' time is in user time already"
+    assert busy_and_steal_ns([1, 2]) == (None, None), "an offline CPU"
+    online.write_text("0-2,10\n")
+    assert busy_and_steal_ns([1]) == (None, None), "the kernel's two lists differ"
+    online.write_text("0-1,10\n")
     (proc / "stat").unlink()
-    assert ticks(1) == (None, None)
+    assert busy_and_steal_ns([1]) == (None, None)
 
 
 def test_v1_counters_are_read_from_a_recorded_tree(tmp_path: Path, proc: Path) -> None:
@@ -141,10 +153,11 @@ def test_v1_counters_are_read_from_a_recorded_tree(tmp_path: Path, proc: Path) -
     assert found == CounterReading(0, 6_191_704, 2326 * TICK_NS, 9 * TICK_NS, 340, 77, 0, 3)
 
 
-def test_v2_counters_are_read_from_a_recorded_tree(tmp_path: Path) -> None:
+def test_v2_counters_are_read_from_a_recorded_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The whole of a job's readings, with its threads as that host's ``/proc`` showed them."""
     seen = unfold(tmp_path / "v2", "systemd/swap/busy.host")
     (seen.proc / "stat").write_text(STAT)
+    monkeypatch.setattr(psutil, "PROCFS_PATH", str(seen.proc))
     group = cgroup.of_process(seen.membership, seen.cgroups)
     found = read(group, seen.proc)
     assert group is not None and found.cpu_ns is not None and found.wait_ns is not None
@@ -186,14 +199,14 @@ def test_threads_of_a_cgroup_include_its_processes(tmp_path: Path, proc: Path) -
 def test_wait_time_of_an_ended_thread_is_kept(proc: Path) -> None:
     threads = Threads(proc)
     threads.update([17, 18])
-    assert (threads.run_ns, threads.wait_ns) == (12_000, 340)
+    assert threads.wait_ns == 340
     (proc / "17" / "schedstat").write_text("6000 350 3\n")
     threads.update([17])
     threads.update([99])
-    assert (threads.run_ns, threads.wait_ns) == (13_000, 390)
+    assert threads.wait_ns == 390
     (proc / "18" / "schedstat").write_text("20 1 1\n")  # the id of an ended thread, used again
     threads.update([18])
-    assert (threads.run_ns, threads.wait_ns) == (13_020, 391)
+    assert threads.wait_ns == 391
 
 
 def test_reused_thread_id_is_counted_from_zero() -> None:
@@ -203,18 +216,20 @@ def test_reused_thread_id_is_counted_from_zero() -> None:
     assert totals.total == 128
 
 
-def test_thread_times_are_none_without_schedstat(proc: Path) -> None:
+def test_wait_time_is_none_without_schedstat(proc: Path) -> None:
     for thread in ("17", "18"):
         (proc / thread / "schedstat").unlink()
     threads = Threads(proc)
     threads.update([17, 18])
-    assert (threads.run_ns, threads.wait_ns) == (None, None)
+    assert threads.wait_ns is None
 
 
-def test_plain_process_is_read_with_its_children() -> None:
+def test_process_tree_is_counted_with_a_thread_that_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "_ONLINE", Path("/sys/devices/system/cpu/online"))
     code = (
         "import subprocess, sys, time\n"
-        "spin = 'import time\\nwhile time.thread_time() < 0.3: pass\\nprint(1, flush=True); input()'\n"
+        "spin = 'import threading, time\\ndef work():\\n    while time.thread_time() < 0.3: pass\\n"
+        "worker = threading.Thread(target=work)\\nworker.start(); worker.join()\\nprint(1, flush=True); input()'\n"
         "subprocess.run([sys.executable, '-c', spin])"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:

@@ -8,17 +8,19 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+import psutil
+
 from harness.driver.cgroup import Cgroup
-from harness.driver.procfs import ReadFile, read_text
+from harness.driver.procfs import parse_list, read_text
 from harness.launch.monitor.traces import CounterReading, MemoryNow
 
 _PROC = Path("/proc")
-_TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+_ONLINE = Path("/sys/devices/system/cpu/online")
 
 
 class MemorySource(Protocol):
@@ -112,7 +114,7 @@ class CgroupCounters:
 
     def __init__(self, group: Cgroup, cpus: Iterable[int], proc: Path = _PROC) -> None:
         self._group = group
-        self._host = HostCpus(cpus, proc, group.read)
+        self._cpus = tuple(cpus)
         self._threads = Threads(proc)
 
     def read(self) -> CounterReading | None:
@@ -122,7 +124,7 @@ class CgroupCounters:
         cpu_ns, stat = group.cpu_ns(), group.memory_stat()
         if cpu_ns is None and stat is None:
             return None
-        busy_ns, steal_ns = self._host.busy_and_steal_ns()
+        busy_ns, steal_ns = busy_and_steal_ns(self._cpus)
         self._threads.update(group.threads() or [])
         reading = CounterReading(
             t_ns,
@@ -145,73 +147,78 @@ class CgroupCounters:
 class ProcessCounters:
     """Counters of a plain process and its descendants.
 
-    psutil has no waiting time and no major faults, and rounds CPU time to ticks.
+    psutil has the CPU time, ended threads included, but neither waiting time nor major faults, and reads every mapping
+    for the swap of a process.
     """
 
-    def __init__(self, pid: int, cpus: Iterable[int], proc: Path = _PROC, read: ReadFile = read_text) -> None:
+    def __init__(self, pid: int, cpus: Iterable[int]) -> None:
         self._pid = pid
-        self._proc = proc
-        self._host = HostCpus(cpus, proc, read)
-        self._threads = Threads(proc)
-        self._faults = Totals()
+        self._cpus = tuple(cpus)
+        self._threads = Threads(_PROC)
+        self._cpu_ns, self._faults = Totals(), Totals()
 
     def read(self) -> CounterReading | None:
         """Read the totals now; None when the process is gone."""
         t_ns = time.perf_counter_ns()
-        pids = process_tree(self._pid, self._proc)
-        threads = [int(path.name) for pid in pids for path in _entries(self._proc / str(pid) / "task")]
+        pids = process_tree(self._pid)
+        threads = [int(path.name) for pid in pids for path in _entries(_PROC / str(pid) / "task")]
         if not threads:
             return None
-        busy_ns, steal_ns = self._host.busy_and_steal_ns()
+        busy_ns, steal_ns = busy_and_steal_ns(self._cpus)
         self._threads.update(threads)
-        self._faults.update({pid: faults for pid in pids if (faults := self._major_faults(pid)) is not None})
-        swapped = [value for pid in pids if (value := self._swapped(pid)) is not None]
+        self._cpu_ns.update(_by_pid(pids, _cpu_ns))
+        self._faults.update(_by_pid(pids, _major_faults))
+        swapped = _by_pid(pids, _swapped)
         return CounterReading(
             t_ns,
-            self._threads.run_ns,
+            self._cpu_ns.total,
             busy_ns,
             steal_ns,
             self._threads.wait_ns,
             None,
-            sum(swapped) if swapped else None,
+            sum(swapped.values()) if swapped else None,
             self._faults.total,
         )
 
     def pids(self) -> Collection[int] | None:
         """Return the process and its descendants."""
-        return process_tree(self._pid, self._proc)
-
-    def _major_faults(self, pid: int) -> int | None:
-        # The command name may hold blanks and brackets; fields are counted from its end.
-        fields = (_text(self._proc / str(pid) / "stat") or "").rpartition(")")[2].split()
-        return int(fields[9]) if len(fields) > 9 else None
-
-    def _swapped(self, pid: int) -> int | None:
-        found = re.search(r"^VmSwap:\s+(\d+) kB", _text(self._proc / str(pid) / "status") or "", re.MULTILINE)
-        return int(found.group(1)) * 1024 if found else None
+        return process_tree(self._pid)
 
 
-class HostCpus:
-    """Busy and stolen time of some CPUs, from ``/proc/stat``."""
+def _by_pid(pids: Iterable[int], value_of: Callable[[int], int | None]) -> dict[int, int]:
+    return {pid: value for pid in pids if (value := value_of(pid)) is not None}
 
-    def __init__(self, cpus: Iterable[int], proc: Path, read: ReadFile) -> None:
-        self._lines = [f"\ncpu{cpu} " for cpu in cpus]
-        self._path = proc / "stat"
-        self._read = read
 
-    def busy_and_steal_ns(self) -> tuple[int | None, int | None]:
-        """Return both since boot, all CPUs together; None where the kernel hides one."""
-        text = self._read(self._path)
-        busy = stolen = 0
-        for name in self._lines:
-            start = -1 if text is None else text.find(name)
-            if text is None or start < 0:
-                return None, None
-            ticks = [int(word) for word in text[start + len(name) : text.index("\n", start + 1)].split()]
-            # user, nice, system, idle, iowait, irq, softirq, steal; guests' time is in user already.
-            busy += sum(ticks[:3]) + sum(ticks[5:7])
-            stolen += ticks[7]
-        return busy * _TICK_NS, stolen * _TICK_NS
+def _cpu_ns(pid: int) -> int | None:
+    try:
+        times = psutil.Process(pid).cpu_times()
+    except psutil.Error:
+        return None
+    return round((times.user + times.system) * 1e9)
+
+
+def _major_faults(pid: int) -> int | None:
+    # The command name may hold blanks and brackets; fields are counted from its end.
+    fields = (_text(_PROC / str(pid) / "stat") or "").rpartition(")")[2].split()
+    return int(fields[9]) if len(fields) > 9 else None
+
+
+def _swapped(pid: int) -> int | None:
+    line = re.search(r"^VmSwap:\s+(\d+) kB", _text(_PROC / str(pid) / "status") or "", re.MULTILINE)
+    return int(line.group(1)) * 1024 if line else None
+
+
+def busy_and_steal_ns(cpus: Iterable[int]) -> tuple[int | None, int | None]:
+    """Return the busy and the stolen time of these CPUs since boot, summed; None where the kernel hides one."""
+    try:
+        # psutil lists the online CPUs in order and does not number them.
+        times = dict(zip(sorted(parse_list(read_text(_ONLINE) or "")), psutil.cpu_times(percpu=True), strict=True))
+        chosen = [times[cpu] for cpu in cpus]
+    except (OSError, ValueError, KeyError):
+        return None, None
+    # Guests' time is in the user's time already.
+    busy_s = sum(cpu.user + cpu.nice + cpu.system + cpu.irq + cpu.softirq for cpu in chosen)
+    return round(busy_s * 1e9), round(sum(cpu.steal for cpu in chosen) * 1e9)
 
 
 @dataclass
@@ -233,16 +240,11 @@ class Totals:
 
 
 class Threads:
-    """Time on a CPU and time waiting for one, over threads, from ``/proc/<tid>/schedstat``."""
+    """Time that threads wait for a CPU, from ``/proc/<tid>/schedstat``."""
 
     def __init__(self, proc: Path) -> None:
         self._proc = proc
-        self._run, self._wait = Totals(), Totals()
-
-    @property
-    def run_ns(self) -> int | None:
-        """Return the time on a CPU so far; None: unknown."""
-        return self._run.total
+        self._wait = Totals()
 
     @property
     def wait_ns(self) -> int | None:
@@ -251,24 +253,26 @@ class Threads:
 
     def update(self, threads: Iterable[int]) -> None:
         """Read the threads that are alive now."""
-        run, wait = {}, {}
+        waits = {}
         for thread in threads:
             words = (_text(self._proc / str(thread) / "schedstat") or "").split()
             if len(words) == 3:
-                run[thread], wait[thread] = int(words[0]), int(words[1])
-        self._run.update(run)
-        self._wait.update(wait)
+                waits[thread] = int(words[1])
+        self._wait.update(waits)
 
 
-def process_tree(root: int, proc: Path = _PROC) -> list[int]:
-    """Return the ids of a process and its descendants, the root's first."""
-    # psutil.children reads every process of the host: 3 ms among 110, twelve times a second.
+def process_tree(root: int) -> list[int]:
+    """Return the ids of a process and its descendants, the root's first.
+
+    psutil's ``children`` reads every process of the host, 14 ms of CPU among 1,000, and the sampler, which may take
+    1 % of a CPU, needs the tree twelve times a second.  ``make bench`` compares the two.
+    """
     pids, queue = [], [root]
     while queue:
         pid = queue.pop()
         pids.append(pid)
         try:
-            for task in (proc / str(pid) / "task").iterdir():
+            for task in (_PROC / str(pid) / "task").iterdir():
                 queue.extend(int(child) for child in (task / "children").read_text(encoding="ascii").split())
         except OSError:
             continue
