@@ -20,8 +20,7 @@ from harness.evaluation.judged_runs import JudgedRuns, UnjudgedHits
 from harness.evaluation.measure_names import DistanceName
 from harness.evaluation.trec import QrelsCache, Run
 from harness.results import reader
-from harness.results.attempts import Job
-from harness.results.reader import judges_hits_alone, read_job_run
+from harness.results.reader import StoredJob, judges_hits_alone, read_job_run
 from harness.stats import Estimate
 
 log = logging.getLogger(__name__)
@@ -74,7 +73,7 @@ class JobEvaluator:
         self._bases: dict[Path, JudgementBasis] = {}
         self._qrels = QrelsCache()
 
-    def evaluate(self, job: Job) -> JobEvaluation:
+    def evaluate(self, job: StoredJob) -> JobEvaluation:
         """Score a job's run.
 
         Raises:
@@ -96,7 +95,7 @@ class JobEvaluator:
             () if basis.sha256 else _negative_grades(basis, sample),  # else its own remarks say so
         )
 
-    def _basis(self, job: Job) -> JudgementBasis:
+    def _basis(self, job: StoredJob) -> JudgementBasis:
         """Return the judgements of a job; HarnessError where they cannot be read."""
         path = job.qrels_path()
         if judges_hits_alone(path):
@@ -111,7 +110,7 @@ class JobEvaluator:
             return basis
         return rejudge.leave_out(basis, job.sample_ids(), self.override)
 
-    def _unjudged(self, job: Job, run: Run, basis: JudgementBasis, sample: tuple[str, ...]) -> UnjudgedHits:
+    def _unjudged(self, job: StoredJob, run: Run, basis: JudgementBasis, sample: tuple[str, ...]) -> UnjudgedHits:
         cutoffs = (measure_names.cutoff(measure) for measure in self.measures)
         depth = min(job.result.spec.k, next((depth for depth in cutoffs if depth), judged_runs.UNJUDGED_DEPTH))
         return judged_runs.count_unjudged(
@@ -119,7 +118,7 @@ class JobEvaluator:
         )
 
     def _distances(
-        self, job: Job, run: Run, basis: JudgementBasis, sample: tuple[str, ...], *, hits_alone: bool
+        self, job: StoredJob, run: Run, basis: JudgementBasis, sample: tuple[str, ...], *, hits_alone: bool
     ) -> dict[str, RowDistance]:
         if self._vectors is None:
             return {}

@@ -5,24 +5,23 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import Generic
 
 from harness.analysis.validity.findings import again
 from harness.records import Outcome
 from harness.results import attempts
-from harness.results.attempts import AnyJob
+from harness.results.reader import StoredJob
 from harness.results.schema import Environment, Result
 
 
 @dataclass(frozen=True)
-class Pool(Generic[AnyJob]):
+class Pool:
     """The attempts of a cell that its row shows, in the order of their job numbers, at least one.
 
     ``outcome`` is the first failure among them, else ``ok``; numbers are made of ``jobs`` only if it is ``ok``.
     ``missing`` counts the cell's jobs that are not stored or were measured in another environment.
     """
 
-    jobs: tuple[AnyJob, ...]
+    jobs: tuple[StoredJob, ...]
     outcome: Outcome
     detail: str | None
     missing: int
@@ -34,12 +33,12 @@ class Pool(Generic[AnyJob]):
         return tuple(job.result for job in self.jobs)
 
     @property
-    def lead(self) -> AnyJob:
+    def lead(self) -> StoredJob:
         """The job that names the row: the first with the row's outcome."""
         return next(job for job in self.jobs if job.result.outcome is self.outcome)
 
 
-def pool(stored: Iterable[AnyJob], keys: Collection[str] | None = None) -> Pool[AnyJob]:
+def pool(stored: Iterable[StoredJob], keys: Collection[str] | None = None) -> Pool:
     """Choose the attempts of a cell and pool those of one environment.
 
     Args:
@@ -61,7 +60,7 @@ def pool(stored: Iterable[AnyJob], keys: Collection[str] | None = None) -> Pool[
     return Pool(kept, Outcome.OK, kept[0].result.detail, spec.jobs - len(kept), (*notes, *refused))
 
 
-def _failure(failed: Sequence[AnyJob]) -> tuple[Outcome, str | None]:
+def _failure(failed: Sequence[StoredJob]) -> tuple[Outcome, str | None]:
     """Return the first failure's outcome, and how many jobs failed."""
     first = failed[0].result
     if first.spec.jobs == 1:
@@ -74,7 +73,7 @@ def _failure(failed: Sequence[AnyJob]) -> tuple[Outcome, str | None]:
     return first.outcome, f"{text}: {first.detail}" if first.detail else text
 
 
-def _refused(shown: Sequence[AnyJob], newest: Environment) -> Iterator[str]:
+def _refused(shown: Sequence[StoredJob], newest: Environment) -> Iterator[str]:
     """Note jobs of another environment, with the values that differ."""
     others: dict[Environment, int] = {}
     for job in shown:

@@ -35,7 +35,7 @@ from harness.errors import FileError
 from harness.evaluation import per_query
 from harness.evaluation.per_query import PerQuery
 from harness.results import origins, reader
-from harness.results.attempts import Job
+from harness.results.reader import StoredJob
 from harness.results.schema import ANSWER_DEPTHS, JUDGED_HITS
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def folder_stamp(folder: Path) -> str:
     return hashlib.sha256(_bytes("\n".join((_code(), *sorted(_files(str(folder.resolve()))))))).hexdigest()
 
 
-def cell_stamp(jobs: Iterable[Job]) -> str | None:
+def cell_stamp(jobs: Iterable[StoredJob]) -> str | None:
     """Hash the code, and name and times of every file that a cell's row is made of; None if one cannot be read."""
     lines = []
     try:

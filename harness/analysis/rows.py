@@ -21,13 +21,14 @@ from harness.evaluation.evaluate_runs import measure_notes
 from harness.evaluation.per_query import PerQuery
 from harness.records import Isolation, Outcome
 from harness.results import attempts
-from harness.results.attempts import CellKey, Job
+from harness.results.attempts import CellKey
+from harness.results.reader import StoredJob
 from harness.results.schema import NULL_SYSTEM, Cell, Result
 from harness.stats import Estimate
 
 
 def build_rows(
-    jobs: Iterable[Job],
+    jobs: Iterable[StoredJob],
     evaluator: JobEvaluator,
     *,
     keys: Collection[str] | None = None,
@@ -73,7 +74,7 @@ def build_rows(
     return RowSet(table, tuple(cell for _, cell in built))
 
 
-def build_row(pool: Pool[Job], tries: int, evaluator: JobEvaluator) -> CellRow:
+def build_row(pool: Pool, tries: int, evaluator: JobEvaluator) -> CellRow:
     """Build a cell's row before its verdict, from the cell's own files alone; a failed cell has no figures.
 
     Args:
@@ -89,7 +90,7 @@ def build_row(pool: Pool[Job], tries: int, evaluator: JobEvaluator) -> CellRow:
     return CellRow(row, None, values, summary.facts, summary.disagreements)
 
 
-def are_default(jobs: Iterable[Job], keys: Collection[str]) -> bool:
+def are_default(jobs: Iterable[StoredJob], keys: Collection[str]) -> bool:
     """Return whether these ``keys`` show the same jobs as no keys.
 
     Raises:
@@ -99,7 +100,7 @@ def are_default(jobs: Iterable[Job], keys: Collection[str]) -> bool:
 
 
 def verdicts(
-    jobs: Iterable[Job], keys: Collection[str] | None = None
+    jobs: Iterable[StoredJob], keys: Collection[str] | None = None
 ) -> dict[tuple[Cell, Isolation], validity.Assessment]:
     """Judge how far the numbers of each cell and isolation can be trusted, without scoring or comparing its runs.
 
@@ -126,7 +127,7 @@ def _null_cells(cells: Collection[CellKey]) -> set[CellKey]:
     return null if len(null) < len(cells) else set()
 
 
-def _canary_levels(jobs: Iterable[Job]) -> dict[str | None, machine_speed.Levels]:
+def _canary_levels(jobs: Iterable[StoredJob]) -> dict[str | None, machine_speed.Levels]:
     """Return the canary's levels by origin: machines of two origins are two, however alike."""
     results: dict[str | None, list[Result]] = defaultdict(list)
     for job in jobs:
@@ -139,7 +140,7 @@ def _reading_order(row: Row) -> tuple[Any, ...]:
     return (*hardware, row.system, row.isolation, row.suite, row.scenario, row.origin or "")
 
 
-def _with_verdict(cell: CellRow, pool: Pool[Job], levels: machine_speed.Levels) -> Row:
+def _with_verdict(cell: CellRow, pool: Pool, levels: machine_speed.Levels) -> Row:
     verdict = cell_summary.assess(pool, cell.facts, cell.disagreements, levels)
     return replace(
         cell.row,
@@ -150,7 +151,7 @@ def _with_verdict(cell: CellRow, pool: Pool[Job], levels: machine_speed.Levels) 
     )
 
 
-def _outline(pool: Pool[Job], tries: int) -> Row:
+def _outline(pool: Pool, tries: int) -> Row:
     """Fill in what needs no samples and no run; a failed cell's row ends here."""
     result, done = pool.lead.result, pool.outcome is Outcome.OK
     spec, environment = result.spec, result.environment
@@ -175,8 +176,6 @@ def _outline(pool: Pool[Job], tries: int) -> Row:
         cpus=spec.envelope.cpus,
         memory_limit_bytes=spec.envelope.memory_bytes,
         gpus=spec.envelope.gpus,
-        price=None,
-        price_note=None,
         k=spec.k,
         sample_sha256=spec.sample_sha256,
         corpus_sha256=spec.corpus_sha256,
@@ -223,8 +222,7 @@ def _with_latency(row: Row, summary: CellSummary) -> Row:
     latency = summary.latency
     if latency is None:
         missing = Estimate(None, reason=summary.reason)
-        names = ("latency_mean_s", "p50_s", "p95_s", "p99_s")
-        return replace(row, **dict.fromkeys(names, missing))  # type: ignore[arg-type]
+        return replace(row, latency_mean_s=missing, p50_s=missing, p95_s=missing, p99_s=missing)
     return replace(
         row,
         queries=latency.queries,
@@ -246,7 +244,7 @@ def _with_latency(row: Row, summary: CellSummary) -> Row:
     )
 
 
-def _with_measures(row: Row, summary: CellSummary, lead: Job, evaluator: JobEvaluator) -> tuple[Row, PerQuery]:
+def _with_measures(row: Row, summary: CellSummary, lead: StoredJob, evaluator: JobEvaluator) -> tuple[Row, PerQuery]:
     evaluation = None
     try:
         evaluation = evaluator.evaluate(lead)
@@ -283,23 +281,12 @@ def _with_evaluation(row: Row, evaluation: JobEvaluation, measures: Sequence[Any
     )
 
 
-def _overhead(pool: Pool[Job], levels: machine_speed.Levels) -> Overhead:
+def _overhead(pool: Pool, levels: machine_speed.Levels) -> Overhead:
     """Return what the null system takes: the harness's own share of every latency."""
-    summary = cell_summary.summarise(pool.jobs) if pool.outcome is Outcome.OK else CellSummary()
-    verdict = cell_summary.assess(pool, summary.facts, summary.disagreements, levels)
-    result, latency = pool.lead.result, summary.latency
-    overhead = Overhead(
-        suite=result.spec.cell.suite,
-        profile=result.spec.cell.profile,
-        isolation=result.spec.isolation,
-        outcome=pool.outcome,
-        detail=pool.detail,
-        validity=verdict.validity,
-        reasons=verdict.reasons,
-        key=result.key,
-        origin=pool.lead.origin,
-    )
-    if latency is None:
-        return replace(overhead, latency_mean_s=Estimate(None, reason=summary.reason))
-    percentiles = latency.percentiles_s
-    return replace(overhead, latency_mean_s=latency.mean_s, p50_s=percentiles["p50"], p99_s=percentiles["p99"])
+    cell = CellRow(_outline(pool, 1))
+    if pool.outcome is Outcome.OK:
+        summary = cell_summary.summarise(pool.jobs)
+        cell = CellRow(_with_latency(cell.row, summary), facts=summary.facts, disagreements=summary.disagreements)
+    row = _with_verdict(cell, pool, levels)
+    shared = {item.name: getattr(row, item.name) for item in fields(Overhead) if item.name != "reasons"}
+    return Overhead(**shared, reasons=tuple(finding.text for finding in row.findings))

@@ -92,7 +92,7 @@ def merge(sources: tuple[str, ...], output: Path, cache: Path) -> None:
     have a column for the origin, and jobs of two origins are never pooled.
     """
     with named_as_given(cache):
-        folders = merge_results.named(source(text, cache) for text in sources)
+        folders = merge_results.parse_sources(source(text, cache) for text in sources)
         with bar("verifying", "jobs") as step:
             merged = merge_results.merge(folders, output, progress=step)
     for origin in merged.origins:

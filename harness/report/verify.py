@@ -77,15 +77,15 @@ def verify_results(root: Path, *, cache: Path, against: Path | None = None, prog
         raise UsageError(f"{root}: no stored job in it; give the folder that holds results")
     known, runs, looked = origins.Known(), Runs(), []
     for number, folder in enumerate(places, start=1):
-        looked.append(integrity.check_jobs(folder, known, below(root, folder), runs))
+        looked.append(integrity.check_job(folder, known, below(root, folder), runs))
         progress(number, len(places))
     found = [*unreadable, *(mismatch for each in looked for mismatch in each.mismatches)]
-    found += integrity.between(looked, root)
+    found += integrity.check_facts_between(looked, root)
     by_folder = {each.folder.absolute(): each for each in looked}
     for suite in suites:
         found += integrity.check_inputs(suite, below(root, suite))
-        found += integrity.manifest(suite, root, by_folder)
-        found += integrity.verdicts(suite, root, by_folder)
+        found += integrity.check_manifest(suite, root, by_folder)
+        found += integrity.check_verdicts(suite, root, by_folder)
     found += _origins(root, looked)
     readable = tuple(each.job for each in looked if each.job is not None)
     measured = Recomputed(readable)
@@ -104,7 +104,7 @@ def _folders(root: Path) -> Iterator[Path | Mismatch]:
     """Yield the folders of jobs or of their remains, and a mismatch for each unreadable folder."""
     wrong: list[FileError] = []
     for place, entries in reader.folders(str(root), wrong):
-        if integrity.is_one(frozenset(entry.name for entry in entries)):
+        if integrity.is_job(frozenset(entry.name for entry in entries)):
             yield Path(place)
     for error in wrong:
         folder, _, why = str(error).rpartition("; ")[0].partition(": ")
@@ -121,7 +121,7 @@ def _origins(root: Path, looked: list[integrity.CheckedJob]) -> Iterator[Mismatc
     """Yield merged origins whose jobs differ from the recorded ones."""
     by_home: dict[Path, list[integrity.CheckedJob]] = {}
     for each in looked:
-        if home := origins.home(each.folder):
+        if home := origins.origin_folder(each.folder):
             by_home.setdefault(home, []).append(each)
     for home, jobs in sorted(by_home.items()):
         # A part of an origin's jobs says nothing of the whole.

@@ -6,8 +6,8 @@ import hashlib
 import json
 import os
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,30 +16,32 @@ from harness.driver import envelope
 from harness.errors import FileError, HarnessError
 from harness.records import Outcome, digest
 from harness.results import attempts, integrity_samples, origins, reader, seals
-from harness.results.integrity_samples import Mismatch, Runs, as_text, below, differences
+from harness.results.integrity_samples import CLOCK_SLACK_S, Mismatch, Runs, as_text, below, differences
 from harness.results.reader import StoredJob
 from harness.untrusted import read_start
 
 _FILES = frozenset({reader.SAMPLES, reader.RUN, reader.LOG})
+# Folders of a suite whose files are named by the hash of their content, and whether that is compressed.
+_INPUTS = (("qrels", True), ("samples", False))
+_MAX_VERDICT_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
 class CheckedJob:
-    """A job as far as it can be read, with its mismatches; ``sha256`` and ``seal`` are those of its record."""
+    """A job as far as it can be read, with its mismatches; ``sha256`` is that of its record."""
 
     folder: Path
     job: StoredJob | None
     mismatches: tuple[Mismatch, ...]
     sha256: str | None = None
-    seal: str | None = None
 
 
-def is_one(names: frozenset[str]) -> bool:
+def is_job(names: frozenset[str]) -> bool:
     """Return whether files of these names belong to a stored job, or are left of one."""
     return reader.RESULT in names or bool(names & _FILES)
 
 
-def check_jobs(folder: Path, known: origins.Known, place: str, runs: Runs | None = None) -> CheckedJob:
+def check_job(folder: Path, known: origins.Known, place: str, runs: Runs | None = None) -> CheckedJob:
     """Recompute what follows from a job's own files; damaged files are mismatches, never errors.
 
     Args:
@@ -60,49 +62,46 @@ def check_jobs(folder: Path, known: origins.Known, place: str, runs: Runs | None
         attempts.started(job)
     except (HarnessError, OSError, ValueError) as error:
         return CheckedJob(folder, None, (Mismatch(f"{place}/{reader.RESULT}", _damaged(error), "a readable result"),))
-    found = [*_place(job, raw["spec"], place), *_files(job, place), *_said_twice(job, place)]
+    mismatches = [*_check_place(job, raw["spec"], place), *_check_files(job, place), *_check_record(job, place)]
     if seal:
-        found.append(Mismatch(f"{place}/{reader.RESULT}: seal", as_text(seal[0]), f"{seal[1]}, of what it says"))
-    damaged = {mismatch.place for mismatch in found}
-    checks: dict[str, integrity_samples.Check] = (
-        {} if runs is None else {reader.SAMPLES: integrity_samples.check, reader.RUN: runs.check}
-    )
+        mismatches.append(Mismatch(f"{place}/{reader.RESULT}: seal", as_text(seal[0]), f"{seal[1]}, of what it says"))
+    damaged = {mismatch.place for mismatch in mismatches}
+    checks = {} if runs is None else {reader.SAMPLES: integrity_samples.check, reader.RUN: runs.check}
     for name, check in checks.items():
-        # What is said of the content of a file that is not the one that was stored says nothing.
+        # Checks of another file than the stored one prove nothing.
         if f"{place}/{name}" not in damaged:
-            found += _guarded(name, job, place, check)
-    return CheckedJob(folder, job, tuple(found), hashlib.sha256(content).hexdigest(), result.seal)
+            mismatches += _run_check(name, check, job, place)
+    return CheckedJob(folder, job, tuple(mismatches), hashlib.sha256(content).hexdigest())
 
 
-def _guarded(name: str, job: StoredJob, place: str, check: integrity_samples.Check) -> list[Mismatch]:
-    """Yield a check's findings; an unreadable file is a finding too."""
-    found = []
+def _run_check(
+    name: str, check: Callable[[StoredJob], Iterator[Mismatch]], job: StoredJob, place: str
+) -> Iterator[Mismatch]:
+    """Yield a check's mismatches; an unreadable file is one too."""
     try:
-        for what, stored, follows in check(job):
-            found.append(Mismatch(f"{place}/{what}", stored, follows))
-    # HarnessError: what our readers say; the others are pyarrow's.
+        for mismatch in check(job):
+            yield replace(mismatch, place=f"{place}/{mismatch.place}")
+    # HarnessError is raised by our readers, the others by pyarrow.
     except (HarnessError, OSError, ValueError, KeyError, TypeError) as error:
-        found.append(Mismatch(f"{place}/{name}", _damaged(error), "what can be read"))
-    return found
+        yield Mismatch(f"{place}/{name}", _damaged(error), "what can be read")
 
 
-def _place(job: StoredJob, spec: object, place: str) -> Iterator[Mismatch]:
+def _check_place(job: StoredJob, spec: object, place: str) -> Iterator[Mismatch]:
     """Compare the key with the hash of the spec, and the folder with the cell."""
     key = digest(spec)[:16]
     if job.result.key != key:
         yield Mismatch(f"{place}/{reader.RESULT}: key", job.result.key, f"{key}, the hash of its spec")
-    lies, belongs = job.folder.absolute(), reader.cell_path(job.result.spec.cell) / job.result.key
-    if lies.parts[-len(belongs.parts) :] != belongs.parts:
-        yield Mismatch(f"{place}: folder", str(Path(*lies.parts[-6:])), f"{belongs}, as its spec says")
-    index = job.result.index
-    if index and index.resumed_s is not None and not 0 <= index.resumed_s <= index.build_s:
-        yield Mismatch(f"{place}/{reader.RESULT}: index.resumed_s", f"{index.resumed_s}", f"0 to {index.build_s}")
+    actual, expected = job.folder.absolute().parts, reader.cell_path(job.result.spec.cell) / job.result.key
+    if actual[-len(expected.parts) :] != expected.parts:
+        yield Mismatch(f"{place}: folder", str(Path(*actual[-6:])), f"{expected}, as its spec says")
 
 
-def _said_twice(job: StoredJob, place: str) -> Iterator[Mismatch]:
+def _check_record(job: StoredJob, place: str) -> Iterator[Mismatch]:
     """Compare fields of the record that say the same thing, or bound each other."""
     result, where = job.result, f"{place}/{reader.RESULT}"
-    ok, spec, memory = result.outcome is Outcome.OK, result.spec, result.memory
+    ok, spec, index, memory = result.outcome is Outcome.OK, result.spec, result.index, result.memory
+    if index and index.resumed_s is not None and not 0 <= index.resumed_s <= index.build_s:
+        yield Mismatch(f"{where}: index.resumed_s", f"{index.resumed_s}", f"0 to {index.build_s}")
     if ok and result.effective is not None:
         cpuset = result.placement.cpuset if result.placement else None
         for wrong in envelope.mismatches(spec.envelope, result.effective, spec.isolation, cpuset):
@@ -113,34 +112,32 @@ def _said_twice(job: StoredJob, place: str) -> Iterator[Mismatch]:
         yield Mismatch(f"{where}: detail", as_text(result.detail), f"what belongs to outcome {result.outcome.value}")
     if result.oom_kills and result.outcome is not Outcome.OOM:
         yield Mismatch(f"{where}: oom_kills", f"{result.oom_kills}", f"0: the job ended {result.outcome.value}")
-    if ok and result.load_s is not None and not 0 <= result.load_s <= result.wall_s + integrity_samples.CLOCK_SLACK_S:
+    if ok and result.load_s is not None and not 0 <= result.load_s <= result.wall_s + CLOCK_SLACK_S:
         yield Mismatch(f"{where}: load_s", f"{result.load_s}", f"0 to {result.wall_s}, by wall_s")
-    phases = memory.peak_anon_by_phase_bytes.values()
-    if phases and memory.peak_anon_bytes is not None and max(phases) > memory.peak_anon_bytes:
-        follows = f"at least {max(phases)}, by peak_anon_by_phase_bytes"
+    peak = max(memory.peak_anon_by_phase_bytes.values(), default=0)
+    if memory.peak_anon_bytes is not None and peak > memory.peak_anon_bytes:
+        follows = f"at least {peak}, by peak_anon_by_phase_bytes"
         yield Mismatch(f"{where}: memory.peak_anon_bytes", f"{memory.peak_anon_bytes}", follows)
 
 
-def between(looked: Sequence[CheckedJob], root: Path) -> Iterator[Mismatch]:
+def check_facts_between(checked: Sequence[CheckedJob], root: Path) -> Iterator[Mismatch]:
     """Compare what several jobs say of one corpus, and of one index."""
-    said: dict[tuple[str, str], tuple[int, Path]] = {}
-    for each in looked:
-        if each.job is None:
-            continue
-        result, index = each.job.result, each.job.result.index
+    stored: dict[tuple[str, str], tuple[int, Path]] = {}
+    for job, folder in ((item.job, item.folder) for item in checked if item.job is not None):
+        result, index = job.result, job.result.index
         facts = [("corpus_documents", result.spec.corpus_sha256, result.corpus_documents)]
         facts += [("index.index_bytes", index.content_sha256, index.index_bytes)] if index else []
         for name, sha256, number in facts:
             if number is None:
                 continue
-            other, folder = said.setdefault((name, sha256), (number, each.folder))
+            other, first = stored.setdefault((name, sha256), (number, folder))
             if other != number:
-                place = f"{below(root, each.folder)}/{reader.RESULT}: {name}"
-                yield Mismatch(place, f"{number}", f"{other}, as {below(root, folder)} says")
+                place = f"{below(root, folder)}/{reader.RESULT}: {name}"
+                yield Mismatch(place, f"{number}", f"{other}, as {below(root, first)} says")
 
 
-def _files(job: StoredJob, place: str) -> Iterator[Mismatch]:
-    """The files beside the record are those that it names, to the last byte."""
+def _check_files(job: StoredJob, place: str) -> Iterator[Mismatch]:
+    """Check that the record names all files beside it, each with its hash."""
     names = {entry.name for entry in job.folder.iterdir()} - {reader.RESULT}
     for name in sorted(names - job.result.files.keys()):
         yield Mismatch(f"{place}/{name}", "is there", f"no such file: {reader.RESULT} does not name it")
@@ -165,14 +162,9 @@ def _damaged(error: Exception) -> str:
     return f"cannot be read: {as_text(' '.join(text.split()))}"
 
 
-# Folders of a suite whose files are named by the hash of their content, and whether that is compressed.
-KEPT = (("qrels", True), ("samples", False))
-_MOST_VERDICT_BYTES = 16 << 20
-
-
-def files(suite: Path) -> Iterator[tuple[Path, bool]]:
-    """Return a suite's input files, and whether each is compressed."""
-    for name, packed in KEPT:
+def input_files(suite: Path) -> Iterator[tuple[Path, bool]]:
+    """Return a suite's qrels and query samples, and whether each is compressed."""
+    for name, packed in _INPUTS:
         folder = suite / name
         if folder.is_dir():
             yield from ((path, packed) for path in sorted(folder.iterdir()))
@@ -180,92 +172,92 @@ def files(suite: Path) -> Iterator[tuple[Path, bool]]:
 
 def check_inputs(suite: Path, place: str) -> Iterator[Mismatch]:
     """Find input files whose content does not have the hash in their name."""
-    for path, packed in files(suite):
+    for path, packed in input_files(suite):
         named = path.name.partition(".")[0]
         where = f"{place}/{path.parent.name}/{path.name}"
         try:
             sha256 = untrusted.sha256(path, packed=packed)
         except (OSError, EOFError, zlib.error) as error:
-            what = error.strerror if isinstance(error, OSError) and error.strerror else error
-            yield Mismatch(where, f"cannot be read: {as_text(what)}", f"a file of content {named}")
+            yield Mismatch(where, _damaged(error), f"a file of content {named}")
             continue
         if sha256 != named:
             yield Mismatch(where, f"content of sha256 {sha256}", f"{named}, by its name")
 
 
-def manifest(suite: Path, root: Path, jobs: Mapping[Path, CheckedJob]) -> Iterator[Mismatch]:
+def check_manifest(suite: Path, root: Path, jobs: Mapping[Path, CheckedJob]) -> Iterator[Mismatch]:
     """Compare a suite's manifest with its jobs.
 
     Args:
         suite: its folder, absolute.
         root: names places; only jobs below it are looked at.
-        jobs: those that were found, by their folders.
+        jobs: the jobs found, by their folders.
     """
     place, top = below(root, suite / seals.MANIFEST), root.absolute()
-    here = {folder: each for folder, each in jobs.items() if folder.is_relative_to(suite)}
+    present = {folder: checked.job for folder, checked in jobs.items() if folder.is_relative_to(suite)}
     try:
-        listed = seals.read(suite)
+        sealed = seals.read(suite)
+        fault = "no such file" if sealed is None else None
     except (OSError, ValueError) as error:
-        yield Mismatch(place, f"cannot be read: {error}", f"a list of the jobs of {suite.name}")
+        sealed, fault = None, f"cannot be read: {error}"
+    if sealed is None:
+        yield Mismatch(place, str(fault), f"a list of the jobs of {suite.name}")
         return
-    if listed is None:
-        yield Mismatch(place, "no such file", f"a list of the jobs of {suite.name}")
-        return
-    wanted = {suite / folder: seal for folder, seal in listed.items()}
-    for folder, seal in wanted.items():
+    listed = {suite / folder: seal for folder, seal in sealed.items()}
+    for folder, seal in listed.items():
         # A run that ends meanwhile stores jobs that were not there when folders were listed.
-        if folder not in here:
-            if folder.is_relative_to(top) and not _is_there(folder):
-                yield Mismatch(
-                    below(root, folder), "gone", f"a job, by {seals.MANIFEST}; bring it back or strike it there"
-                )
-        elif (found := here[folder].seal) not in (seal, None):
-            yield Mismatch(below(root, folder), f"sealed {found}", f"{seal}, by {seals.MANIFEST}")
-    for folder in sorted(here.keys() - wanted.keys()):
-        if here[folder].job is not None:
+        if folder not in present:
+            if folder.is_relative_to(top) and not _exists(folder):
+                follows = f"a job, by {seals.MANIFEST}; bring it back or strike it there"
+                yield Mismatch(below(root, folder), "gone", follows)
+        elif (job := present[folder]) is not None and job.result.seal not in (seal, None):
+            yield Mismatch(below(root, folder), f"sealed {job.result.seal}", f"{seal}, by {seals.MANIFEST}")
+    for folder in sorted(present.keys() - listed.keys()):
+        if present[folder] is not None:
             yield Mismatch(below(root, folder), "is there", f"no such job: {seals.MANIFEST} does not list it")
 
 
-def _is_there(job: Path) -> bool:
+def _exists(job: Path) -> bool:
     try:
         return (job / reader.RESULT).exists()
     except OSError:  # a name that no file can have
         return False
 
 
-def verdicts(suite: Path, root: Path, jobs: Mapping[Path, CheckedJob]) -> Iterator[Mismatch]:
-    """Check each verdict below ``root``; arguments as :func:`manifest`."""
+def check_verdicts(suite: Path, root: Path, jobs: Mapping[Path, CheckedJob]) -> Iterator[Mismatch]:
+    """Check each verdict below ``root``; arguments as :func:`check_manifest`."""
     for path in sorted(suite.glob(f"*/*/{reader.VERDICTS}/*.json")):
         if not path.is_relative_to(root.absolute()):
             continue
         place = below(root, path)
         try:
-            raw = json.loads(read_start(path, _MOST_VERDICT_BYTES))
+            raw = json.loads(read_start(path, _MAX_VERDICT_BYTES))
             if seal := seals.broken(raw):
                 yield Mismatch(f"{place}: seal", as_text(seal[0]), f"{seal[1]}, of what it says")
-            yield from _evidence(raw, place, suite, jobs)
+            yield from _check_evidence(raw, place, suite, jobs)
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             yield Mismatch(place, f"cannot be read: {' '.join(str(error).split())}", "a verdict")
 
 
-def _evidence(raw: Mapping[str, Any], place: str, suite: Path, jobs: Mapping[Path, CheckedJob]) -> Iterator[Mismatch]:
-    """Compare what a verdict says of its jobs with these."""
+def _check_evidence(
+    raw: Mapping[str, Any], place: str, suite: Path, jobs: Mapping[Path, CheckedJob]
+) -> Iterator[Mismatch]:
+    """Compare a verdict's figures of its jobs with the jobs."""
     unconstrained = raw["unconstrained"]
     others = [*unconstrained["jobs"], *unconstrained["left_out"]]
     yield from differences(f"{place}: jobs", raw["jobs"], len(raw["evidence"]) + len(others))
     for folder in others:
-        if not _is_there(suite.parent / folder):
+        if not _exists(suite.parent / folder):
             yield Mismatch(f"{place}: unconstrained", as_text(folder), "a job that is there")
-    for number, each in enumerate(raw["evidence"], start=1):
-        folder = suite.parent / each["job"]
-        if not _is_there(folder):
-            yield Mismatch(f"{place}: evidence {number}", as_text(each["job"]), "a job that is there")
-        elif (found := jobs.get(folder)) and found.job is not None:
-            result = found.job.result
+    for number, evidence in enumerate(raw["evidence"], start=1):
+        folder = suite.parent / evidence["job"]
+        if not _exists(folder):
+            yield Mismatch(f"{place}: evidence {number}", as_text(evidence["job"]), "a job that is there")
+        elif (checked := jobs.get(folder)) and checked.job is not None:
+            result = checked.job.result
             follows = {
                 "limit_bytes": result.spec.envelope.memory_bytes,
                 "outcome": result.outcome.value,
                 "peak_anon_bytes": result.memory.peak_anon_bytes,
                 "major_faults": result.counters.major_faults,
             }
-            yield from differences(f"{place}: evidence {number}", {name: each[name] for name in follows}, follows)
+            yield from differences(f"{place}: evidence {number}", {name: evidence[name] for name in follows}, follows)

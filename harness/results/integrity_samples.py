@@ -1,11 +1,11 @@
-"""Check a job's samples and run against its spec and record; and compare nested values figure by figure."""
+"""Check a job's samples and run against its spec and record; compare nested values figure by figure."""
 
 from __future__ import annotations
 
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,46 +25,53 @@ if TYPE_CHECKING:
 
 # Sums in another order differ in their last digits on another processor.
 _CLOSE = 1e-9
-_LONGEST = 120
+_MAX_CHARACTERS = 120
+# As harness.jobs.collect has it: two clocks are read one after the other.
+CLOCK_SLACK_S = 0.05
+# Runs in memory: a cell's jobs lie beside each other, and mostly rank alike.
+_MAX_RUNS = 16
+# A key that one of two records lacks, as distinct from a missing value.
+_ABSENT = object()
 
 
 @dataclass(frozen=True)
 class Mismatch:
-    """A stored value and the value that follows from the other files."""
+    """A stored value and the value that follows from the other files; checks of one job name places below it."""
 
     place: str
     stored: str
     follows: str
 
     def __str__(self) -> str:
-        """One line."""
         return f"{self.place}: stored: {self.stored}; follows: {self.follows}"
 
 
-def differences(place: str, stored: Any, follows: Any) -> Iterator[Mismatch]:
+def differences(place: str, stored: Any, follows: Any, *, reason: str = "") -> Iterator[Mismatch]:
     """Find the figures in which two nested values differ; floats may differ in their last digits.
 
     Args:
         place: names both.
         stored: dicts, lists and plain values.
         follows: the same, made again.
+        reason: text after the value that follows.
     """
     if isinstance(stored, dict) and isinstance(follows, dict):
         for name in dict.fromkeys((*stored, *follows)):
-            yield from differences(f"{place}: {name}", stored.get(name, _ABSENT), follows.get(name, _ABSENT))
+            values = stored.get(name, _ABSENT), follows.get(name, _ABSENT)
+            yield from differences(f"{place}: {name}", *values, reason=reason)
     elif isinstance(stored, list | tuple) and isinstance(follows, list | tuple):
         if len(stored) != len(follows):
-            yield Mismatch(place, f"{len(stored)} of them", f"{len(follows)}")
+            yield Mismatch(place, f"{len(stored)} of them", f"{len(follows)}{reason}")
         for number, (one, other) in enumerate(zip(stored, follows, strict=False), start=1):
-            yield from differences(f"{place} {number}", one, other)
+            yield from differences(f"{place} {number}", one, other, reason=reason)
     elif not _same(stored, follows):
-        yield Mismatch(place, as_text(stored), as_text(follows))
+        yield Mismatch(place, as_text(stored), f"{as_text(follows)}{reason}")
 
 
 def as_text(value: Any) -> str:
     """Return a value on one short line."""
     text = "missing" if value is None else "not there" if value is _ABSENT else str(getattr(value, "value", value))
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+    return text if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]}..."
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -81,15 +88,6 @@ def below(root: Path, path: Path) -> str:
     return str(path.absolute().relative_to(top)) if path.absolute().is_relative_to(top) else str(path)
 
 
-class _Absent:
-    """A key that one of two records lacks, as distinct from a missing value."""
-
-
-_ABSENT = _Absent()
-# Runs in memory: a cell's jobs lie beside each other, and mostly rank alike.
-_MOST = 16
-
-
 @dataclass
 class Runs:
     """Checks one run after another; runs of the same bytes, and judgements, are read once."""
@@ -97,36 +95,33 @@ class Runs:
     _runs: dict[str, Run] = field(default_factory=dict)
     _qrels: QrelsCache = field(default_factory=QrelsCache)
 
-    def check(self, job: StoredJob) -> Iterator[tuple[str, str, str]]:
+    def check(self, job: StoredJob) -> Iterator[Mismatch]:
         """Check that a run ranks only queries of the sample, with at most k hits, and can be judged.
 
-        Its checksum has been verified: that names its content here.
+        Its checksum has been verified, so that it names the run's content.
 
         Raises:
             FileError: the run, its judgements or the query sample cannot be read.
         """
         if job.run_path is None:
             if job.result.outcome is Outcome.OK:
-                yield reader.RUN, "no run", "that of its first trial: the job ended ok"
+                yield Mismatch(reader.RUN, "no run", "that of its first trial: the job ended ok")
             return
         if not job.run_path.lstat().st_size:
-            yield reader.RUN, "an empty file", "a run, compressed: even one without hits has a head"
+            yield Mismatch(reader.RUN, "an empty file", "a run, compressed: even one without hits has a head")
             return
         run, k = self._run(job.run_path, job), job.result.spec.k
         strangers = sorted(run.rankings.keys() - set(job.sample_ids()))
         if strangers:
-            yield reader.RUN, f"{len(strangers)} queries such as {strangers[0]!r}", "queries of its sample alone"
-        long = [query for query, ranking in run.rankings.items() if len(ranking) > k]
-        if long:
-            count = len(run.rankings[long[0]])
-            yield (
-                reader.RUN,
-                f"{count} hits for query {long[0]!r}, too many for {len(long)} queries",
-                f"at most {k}",
-            )
-        yield from self._judged(job, run)
+            stored = f"{len(strangers)} queries such as {strangers[0]!r}"
+            yield Mismatch(reader.RUN, stored, "queries of its sample alone")
+        long = {query: len(ranking) for query, ranking in run.rankings.items() if len(ranking) > k}
+        for query, count in list(long.items())[:1]:
+            stored = f"{count} hits for query {query!r}, too many for {len(long)} queries"
+            yield Mismatch(reader.RUN, stored, f"at most {k}")
+        yield from self._check_judgements(job, run)
 
-    def _judged(self, job: StoredJob, run: Run) -> Iterator[tuple[str, str, str]]:
+    def _check_judgements(self, job: StoredJob, run: Run) -> Iterator[Mismatch]:
         path = job.qrels_path()
         if not judges_hits_alone(path):
             self._qrels(path)
@@ -135,161 +130,149 @@ class Runs:
         hits = {(query, document) for query, ranking in run.rankings.items() for document in ranking}
         judged = {(query, document) for query, documents in qrels.items() for document in documents}
         if hits != judged:
-            yield JUDGED_HITS, f"judgements of {len(judged)} hits", f"those of the {len(hits)} hits of its run"
-        yield from _depths(job.folder / ANSWER_DEPTHS, run, qrels)
+            follows = f"those of the {len(hits)} hits of its run"
+            yield Mismatch(JUDGED_HITS, f"judgements of {len(judged)} hits", follows)
+        yield from _check_depths(job.folder / ANSWER_DEPTHS, run, qrels)
 
     def _run(self, path: Path, job: StoredJob) -> Run:
         sha256, most = job.result.files.get(reader.RUN), most_hits(job.result.spec)
         if sha256 is None:
             return trec.read_run(path, most)
         if sha256 not in self._runs:
-            if len(self._runs) == _MOST:
+            if len(self._runs) == _MAX_RUNS:
                 self._runs.pop(next(iter(self._runs)))
             self._runs[sha256] = trec.read_run(path, most)
         return self._runs[sha256]
 
 
-def _depths(path: Path, run: Run, qrels: Qrels) -> Iterator[tuple[str, str, str]]:
+def _check_depths(path: Path, run: Run, qrels: Qrels) -> Iterator[Mismatch]:
     """Compare the stored depths of answers with the run and its judgements."""
     if not os.path.lexists(path):
         return
     depths = answer_recall.read_depths(path)
-    hits = {query for query, depth in depths.items() if depth.tokens or not depth.language}
-    if not hits <= run.rankings.keys() <= depths.keys():
-        yield path.name, f"depths of {len(depths)} queries", f"those of the {len(run.rankings)} queries of its run"
-    # An answer that stands behind the last token that is looked at is not found.
+    with_hits = {query for query, depth in depths.items() if depth.tokens or not depth.language}
+    if not with_hits <= run.rankings.keys() <= depths.keys():
+        follows = f"those of the {len(run.rankings)} queries of its run"
+        yield Mismatch(path.name, f"depths of {len(depths)} queries", follows)
+    # No search goes beyond the last token, so an answer there is not found.
     lost = [
         query
         for query, depth in depths.items()
         if depth.found is None and depth.tokens < MAX_TOKENS and any(qrels.get(query, {}).values())
     ]
     if lost:
-        yield path.name, f"no answer for query {lost[0]!r}", f"the depth of the one that {JUDGED_HITS} has"
+        yield Mismatch(path.name, f"no answer for query {lost[0]!r}", f"the depth of the one that {JUDGED_HITS} has")
 
 
-# As harness.jobs.collect has it: two clocks are read one after the other.
-CLOCK_SLACK_S = 0.05
-# File and key below the job's folder, the stored value, the value that follows.
-Deviations = Iterator[tuple[str, str, str]]
-Check = Callable[[StoredJob], Deviations]
-
-
-def check(job: StoredJob) -> Deviations:
+def check(job: StoredJob) -> Iterator[Mismatch]:
     """Check that the samples are those of the spec, and that the record counts them correctly.
 
     Raises:
         FileError: the query sample cannot be read.
         OSError, ValueError, KeyError, TypeError: from pyarrow, where the file is damaged.
     """
-    table = job.samples()
-    if job.result.outcome is Outcome.OK and not table.num_rows:
-        yield reader.SAMPLES, "no samples", f"those of {job.result.spec.sample_size} queries: the job ended ok"
+    table, spec, ok = job.samples(), job.result.spec, job.result.outcome is Outcome.OK
+    if ok and not table.num_rows:
+        yield Mismatch(reader.SAMPLES, "no samples", f"those of {spec.sample_size} queries: the job ended ok")
         return
-    asked = job.sample_ids()
-    if len(asked) != job.result.spec.sample_size:
-        yield (
-            f"{reader.RESULT}: spec.sample_size",
-            f"{job.result.spec.sample_size}",
-            f"{len(asked)}, as many as its query sample has",
-        )
+    sample = job.sample_ids()
+    follows = f"{len(sample)}, as many as its query sample has"
+    yield from _check_number("spec.sample_size", spec.sample_size, len(sample), follows)
     trials = [int(trial) for trial in table.column("trial").to_pylist()]
-    ids = table.column("query_id").to_pylist()
     latency_ns = table.column("latency_ns").to_pylist()
-    yield from _times(table)
-    yield from _trials(job, trials)
-    if job.result.outcome is Outcome.OK:
-        counts = Counter(zip(trials, ids, strict=True))
-        timed = tuple(query for query in asked if (WARMUP_TRIAL, query) not in counts)
-        if len(asked) - len(timed) != job.result.spec.held_out:
-            follows = f"{len(asked) - len(timed)}, as many queries of the sample as warmed up"
-            yield f"{reader.RESULT}: spec.held_out", f"{job.result.spec.held_out}", follows
-        yield from _whole(job, counts, timed)
-    yield from _facts(job, trials, latency_ns)
-    yield from _probes(job, trials, latency_ns)
-    yield from _worked(job, table)
+    yield from _check_times(table)
+    yield from _check_trials(job, trials)
+    if ok:
+        counts = Counter(zip(trials, table.column("query_id").to_pylist(), strict=True))
+        timed = tuple(query for query in sample if (WARMUP_TRIAL, query) not in counts)
+        warm = len(sample) - len(timed)
+        follows = f"{warm}, as many queries of the sample as warmed up"
+        yield from _check_number("spec.held_out", spec.held_out, warm, follows)
+        yield from _check_whole(job, counts, timed)
+    yield from _check_counts(job, trials, latency_ns)
+    if ok and spec.cell.scenario == "server":
+        yield from _check_probes(job, trials, latency_ns)
+    elif ok:
+        yield from _check_wall_time(job, table)
 
 
-def _times(table: pa.Table) -> Deviations:
+def _check_number(name: str, stored: int, number: int, follows: str) -> Iterator[Mismatch]:
+    if stored != number:
+        yield Mismatch(f"{reader.RESULT}: {name}", f"{stored}", follows)
+
+
+def _check_times(table: pa.Table) -> Iterator[Mismatch]:
     for name in table.column_names:
         if name.endswith("_ns"):
             least = 1 if name == "latency_ns" else 0
             values = table.column(name).to_pylist()
             wrong = [value for value in values if (value is None and least) or (value is not None and value < least)]
             if wrong:
-                yield (
-                    f"{reader.SAMPLES}: {name}",
-                    f"{len(wrong)} such as {wrong[0]}",
-                    f"at least {least} ns throughout",
-                )
+                stored = f"{len(wrong)} such as {wrong[0]}"
+                yield Mismatch(f"{reader.SAMPLES}: {name}", stored, f"at least {least} ns throughout")
 
 
-def _trials(job: StoredJob, trials: list[int]) -> Deviations:
+def _check_trials(job: StoredJob, trials: list[int]) -> Iterator[Mismatch]:
     """Find trials of other jobs."""
-    first, count = _numbers(job)
-    wrong = sorted(set(trials) - {WARMUP_TRIAL, REPEAT_TRIAL, *range(first, first + count)})
+    numbers = _trial_numbers(job)
+    wrong = sorted(set(trials) - {WARMUP_TRIAL, REPEAT_TRIAL, *numbers})
     if wrong:
-        follows = f"{first} to {first + count - 1}, by its spec"
-        yield f"{reader.SAMPLES}: trial", ", ".join(map(str, wrong[:5])), follows
+        follows = f"{numbers.start} to {numbers.stop - 1}, by its spec"
+        yield Mismatch(f"{reader.SAMPLES}: trial", ", ".join(map(str, wrong[:5])), follows)
 
 
-def _numbers(job: StoredJob) -> tuple[int, int]:
-    """Return a job's first trial, and how many it has; at most, where a rate search ended early."""
-    spec = job.result.spec
+def _trial_numbers(job: StoredJob) -> range:
+    """Return the numbers of a job's trials; at most, where a rate search ended early."""
+    spec, most, count = job.result.spec, job.result.spec.trials, job.result.spec.trials
     if spec.cell.scenario == "server":
-        return spec.job * MAX_PROBES, len(job.result.probes) if job.result.outcome is Outcome.OK else MAX_PROBES
-    return spec.job * spec.trials, spec.trials
+        most = MAX_PROBES
+        count = len(job.result.probes) if job.result.outcome is Outcome.OK else MAX_PROBES
+    return range(spec.job * most, spec.job * most + count)
 
 
-def _whole(job: StoredJob, counts: Counter[tuple[int, str]], asked: tuple[str, ...]) -> Deviations:
+def _check_whole(job: StoredJob, counts: Counter[tuple[int, str]], queries: tuple[str, ...]) -> Iterator[Mismatch]:
     """Check that each trial has each query once, and that repeated queries have two samples."""
-    first, count = _numbers(job)
-    wanted = Counter((trial, query) for trial in range(first, first + count) for query in asked)
-    timed = Counter({each: number for each, number in counts.items() if each[0] >= 0})
-    for what, found in (("missing", wanted - timed), ("too many", timed - wanted)):
-        if found:
-            trial, query = min(found)
-            many = f"{found.total()} samples {what}, e.g. query {query!r} of trial {trial}"
-            yield reader.SAMPLES, many, f"{len(asked)} queries in each of {count} trials"
-    spec = job.result.spec
-    again = Counter({query: number for (trial, query), number in counts.items() if trial == REPEAT_TRIAL})
+    spec, trials = job.result.spec, _trial_numbers(job)
+    wanted = Counter((trial, query) for trial in trials for query in queries)
+    timed = Counter({sample: count for sample, count in counts.items() if sample[0] >= 0})
+    for fault, samples in (("missing", wanted - timed), ("too many", timed - wanted)):
+        if samples:
+            trial, query = min(samples)
+            stored = f"{samples.total()} samples {fault}, e.g. query {query!r} of trial {trial}"
+            yield Mismatch(reader.SAMPLES, stored, f"{len(queries)} queries in each of {len(trials)} trials")
+    again = Counter({query: count for (trial, query), count in counts.items() if trial == REPEAT_TRIAL})
     expected = min(spec.repeats, spec.timed_queries) if spec.cell.scenario == "single_stream" else 0
-    if len(again) != expected or set(again.values()) - {2} or set(again) - set(asked):
-        yield f"{reader.SAMPLES}: repeats", f"{again.total()} of {len(again)} queries", f"2 of each of {expected}"
+    if len(again) != expected or set(again.values()) - {2} or set(again) - set(queries):
+        stored = f"{again.total()} of {len(again)} queries"
+        yield Mismatch(f"{reader.SAMPLES}: repeats", stored, f"2 of each of {expected}")
 
 
-def _facts(job: StoredJob, trials: list[int], latency_ns: list[Any]) -> Deviations:
+def _check_counts(job: StoredJob, trials: list[int], latency_ns: list[Any]) -> Iterator[Mismatch]:
     """Compare the record's counts with the samples."""
-    result = job.result
     by_trial = Counter(trial for trial in trials if trial >= 0)
-    finished = sum(count == result.spec.timed_queries for count in by_trial.values())
-    first_s = latency_ns[0] / 1e9 if latency_ns else None
-    for name, stored, follows in (
-        ("trials_finished", result.trials_finished, finished),
-        ("warmup_done", result.warmup_done, trials.count(WARMUP_TRIAL)),
-        ("first_query_s", result.first_query_s, first_s),
-    ):
-        for each in differences(f"{reader.RESULT}: {name}", stored, follows):
-            yield each.place, each.stored, f"{each.follows}, by {reader.SAMPLES}"
+    follows = {
+        "trials_finished": sum(count == job.result.spec.timed_queries for count in by_trial.values()),
+        "warmup_done": trials.count(WARMUP_TRIAL),
+        "first_query_s": latency_ns[0] / 1e9 if latency_ns else None,
+    }
+    stored = {name: getattr(job.result, name) for name in follows}
+    yield from differences(reader.RESULT, stored, follows, reason=f", by {reader.SAMPLES}")
 
 
-def _worked(job: StoredJob, table: pa.Table) -> Deviations:
+def _check_wall_time(job: StoredJob, table: pa.Table) -> Iterator[Mismatch]:
     """Compare the time that the samples claim with the job's own, as :mod:`harness.jobs.collect` does."""
-    result = job.result
-    if result.spec.cell.scenario == "server" or result.outcome is not Outcome.OK:
-        return
     rows = table.select([name for name in ("trial", "latency_ns", "batch") if name in table.column_names]).to_pylist()
     batches = {(row["trial"], row["batch"]): row["latency_ns"] for row in rows if row.get("batch") is not None}
     alone = sum(row["latency_ns"] for row in rows if row.get("batch") is None)
-    worked_s = (result.load_s or 0) + (alone + sum(batches.values())) / 1e9
-    if worked_s > result.wall_s + CLOCK_SLACK_S:
-        yield f"{reader.RESULT}: wall_s", f"{result.wall_s}", f"at least {worked_s}, by {reader.SAMPLES}"
+    worked_s = (job.result.load_s or 0) + (alone + sum(batches.values())) / 1e9
+    if worked_s > job.result.wall_s + CLOCK_SLACK_S:
+        follows = f"at least {worked_s}, by {reader.SAMPLES}"
+        yield Mismatch(f"{reader.RESULT}: wall_s", f"{job.result.wall_s}", follows)
 
 
-def _probes(job: StoredJob, trials: list[int], latency_ns: list[Any]) -> Deviations:
+def _check_probes(job: StoredJob, trials: list[int], latency_ns: list[Any]) -> Iterator[Mismatch]:
     """Compare the probes of scenario ``server``, and the believed rate, with the samples."""
     result, target = job.result, job.result.spec.scenario_params
-    if result.spec.cell.scenario != "server" or result.outcome is not Outcome.OK:
-        return
     for number, probe in enumerate(result.probes, start=1):
         timed = sorted(ns for trial, ns in zip(trials, latency_ns, strict=True) if trial == probe.trial)
         if not timed or target.latency_percentile is None or target.latency_target_s is None:
@@ -299,8 +282,8 @@ def _probes(job: StoredJob, trials: list[int], latency_ns: list[Any]) -> Deviati
         late = sum(ns > round(target.latency_target_s * 1e9) for ns in timed)
         stored = {"queries": probe.queries, "late": probe.late, "latency_s": probe.latency_s}
         follows = {"queries": len(timed), "late": late, "latency_s": timed[rank - 1] / 1e9}
-        for each in differences(f"{reader.RESULT}: probe {number}", stored, follows):
-            yield each.place, each.stored, f"{each.follows}, by {reader.SAMPLES}"
-    believed = [probe.rate_qps for probe in result.probes if probe.check and probe.passed]
-    for each in differences(f"{reader.RESULT}: rate_qps", result.rate_qps, believed[-1] if believed else None):
-        yield each.place, each.stored, f"{each.follows}, the rate that passed twice"
+        yield from differences(f"{reader.RESULT}: probe {number}", stored, follows, reason=f", by {reader.SAMPLES}")
+    believed = [None, *(probe.rate_qps for probe in result.probes if probe.check and probe.passed)][-1]
+    yield from differences(
+        f"{reader.RESULT}: rate_qps", result.rate_qps, believed, reason=", the rate that passed twice"
+    )

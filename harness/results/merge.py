@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from harness import filesystem
@@ -15,6 +15,7 @@ from harness.errors import FileError, HarnessError, StoreError, UsageError
 from harness.progress import Progress, silent
 from harness.results import integrity, origins, reader, seals
 from harness.results.origins import Origin
+from harness.results.reader import StoredJob
 from harness.untrusted import MAX_FILE_BYTES, read_whole
 
 
@@ -27,132 +28,28 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Part:
-    """One job to merge: its origin, its place below it, its files, and the hash and seal of its record."""
+class VerifiedJob:
+    """A stored job whose files are all intact, and the hash of its record."""
 
-    origin: str
-    target: Path
-    folder: Path
+    job: StoredJob
     sha256: str
-    seal: str
-    files: tuple[str, ...]
-    inputs: tuple[Path, ...]
 
+    @property
+    def target(self) -> Path:
+        """The job's folder below its origin's."""
+        return reader.cell_path(self.job.result.spec.cell) / self.job.result.key
 
-def named(texts: Iterable[str]) -> tuple[Source, ...]:
-    """Parse sources (``FOLDER`` or ``NAME=FOLDER``); a folder given twice counts once.
-
-    Raises:
-        UsageError: an origin cannot have such a name.
-    """
-    found: dict[tuple[Path, str | None], Source] = {}
-    for text in texts:
-        name, mark, rest = text.partition("=")
-        # A folder may have such a sign in its own name.
-        source = Source(Path(rest), name) if mark and not Path(text).is_dir() else Source(Path(text))
-        if source.name is not None and not origins.valid(source.name):
-            raise UsageError(f"{text!r}: {name!r} is no name of an origin; write letters, digits, '.', '_' and '-'")
-        found.setdefault((source.folder.resolve(), source.name), source)
-    return tuple(found.values())
-
-
-def gather(sources: Sequence[Source], progress: Progress) -> list[Part]:
-    """Return every job of every source, verified to the last byte.
-
-    Raises:
-        FileError: a folder cannot be read, or something in it is damaged.
-        UsageError: a folder holds no job, or several origins and is to have one name.
-    """
-    found = [(source, tuple(reader.result_paths(_folder(source)))) for source in sources]
-    total, done = sum(len(paths) for _, paths in found), 0
-    taken = {source.name for source in sources if source.name is not None}
-    looked: list[tuple[Source, list[integrity.CheckedJob]]] = []
-    for source, paths in found:
-        if not paths:
-            raise UsageError(
-                f"{source.folder}: no stored job in it; leave it out, or give the folder that holds results"
-            )
-        known, whole = origins.Known(), []
-        for path in sorted(paths):
-            whole.append(_intact(path.parent, known))
-            done += 1
-            progress(done, total)
-        _all_there(source.folder, whole)
-        looked.append((source, whole))
-        taken |= {each.job.origin for each in whole if each.job is not None and each.job.origin is not None}
-    parts: list[Part] = []
-    for source, whole in looked:
-        parts += _parts(source, whole, taken)
-    return parts
-
-
-def _folder(source: Source) -> Path:
-    if not source.folder.is_dir():
-        raise FileError(f"{source.folder}: no such folder; give one that holds results, or NAME=FOLDER")
-    return source.folder
-
-
-def _intact(folder: Path, known: origins.Known) -> integrity.CheckedJob:
-    looked = integrity.check_jobs(folder, known, str(folder))
-    if looked.mismatches:
-        raise FileError(
-            f"{looked.mismatches[0]}; nothing was written: `harness verify` names all that is wrong there, bring it "
-            "back or leave it out"
-        )
-    return looked
-
-
-def _all_there(root: Path, whole: Sequence[integrity.CheckedJob]) -> None:
-    """Raise FileError where a manifest and the jobs that lie there differ; a part of a suite may come without one."""
-    by_folder = {each.folder.absolute(): each for each in whole}
-    for suite in sorted({folder.parents[4] for folder in by_folder}):
-        for mismatch in integrity.manifest(suite, root, by_folder) if (suite / seals.MANIFEST).exists() else ():
-            raise FileError(f"{mismatch}; nothing was written: `harness verify {root}` names all")
-
-
-def _parts(source: Source, whole: Sequence[integrity.CheckedJob], taken: set[str]) -> Iterator[Part]:
-    """Return a source's jobs under the names of their origins, which are added to ``taken``."""
-    before = {each.job.origin for each in whole if each.job is not None}
-    if source.name is not None and len(before) > 1:
-        listed = ", ".join(sorted(name or "jobs of no origin" for name in before))
-        raise UsageError(
-            f"{source.name}={source.folder}: holds several origins ({listed}), which keep their names; give it without "
-            "a name, or one of its folders with one"
-        )
-    name = source.name
-    if name is None and None in before:
-        name = _free(source.folder, taken)
-        taken.add(name)
-    for each in whole:
-        assert each.job is not None and each.sha256 is not None and each.seal is not None, "it is intact"
-        origin = source.name or each.job.origin or name
-        assert origin is not None
-        spec = each.job.result.spec
-        yield Part(
-            origin=origin,
-            target=reader.cell_path(spec.cell) / each.job.result.key,
-            folder=each.folder,
-            sha256=each.sha256,
-            seal=each.seal,
-            files=(reader.RESULT, *sorted(each.job.result.files)),
-            inputs=tuple(_inputs(each.folder.absolute().parents[4], (spec.qrels_sha256, spec.sample_sha256))),
-        )
-
-
-def _inputs(suite: Path, hashes: Sequence[str]) -> Iterator[Path]:
-    """Return the qrels and sample files of a job that exist."""
-    return (path for path, _ in integrity.files(suite) if path.name.partition(".")[0] in hashes)
-
-
-def _free(folder: Path, taken: set[str]) -> str:
-    """Return a free name, made from the folder's."""
-    base = re.sub(r"[^A-Za-z0-9._-]+", "-", folder.resolve().name).strip("-._")[:50] or "results"
-    names = (base if number == 1 else f"{base}-{number}" for number in range(1, len(taken) + 2))
-    return next(name for name in names if name not in taken)
+    @cached_property
+    def inputs(self) -> tuple[Path, ...]:
+        """The qrels and sample files of the job that exist."""
+        spec = self.job.result.spec
+        names = (spec.qrels_sha256, spec.sample_sha256)
+        files = integrity.input_files(self.job.suite_folder)
+        return tuple(path for path, _ in files if path.name.partition(".")[0] in names)
 
 
 # Target below an origin's folder -> the job that goes there.
-_Jobs = dict[Path, Part]
+_Jobs = dict[Path, VerifiedJob]
 
 
 @dataclass(frozen=True)
@@ -161,6 +58,23 @@ class Merged:
 
     origins: tuple[Origin, ...]
     new: bool
+
+
+def parse_sources(texts: Iterable[str]) -> tuple[Source, ...]:
+    """Parse sources (``FOLDER`` or ``NAME=FOLDER``); a folder given twice counts once.
+
+    Raises:
+        UsageError: an origin cannot have such a name.
+    """
+    sources: dict[tuple[Path, str | None], Source] = {}
+    for text in texts:
+        name, mark, rest = text.partition("=")
+        # A folder may have such a sign in its own name.
+        source = Source(Path(rest), name) if mark and not Path(text).is_dir() else Source(Path(text))
+        if source.name is not None and not origins.is_valid_name(source.name):
+            raise UsageError(f"{text!r}: {name!r} {origins.NAME_FAULT}")
+        sources.setdefault((source.folder.resolve(), source.name), source)
+    return tuple(sources.values())
 
 
 def merge(sources: Sequence[Source], out: Path, *, progress: Progress = silent) -> Merged:
@@ -172,10 +86,11 @@ def merge(sources: Sequence[Source], out: Path, *, progress: Progress = silent) 
     Args:
         sources: where from; folders that were merged before keep their origins.
         out: the folder to make.  One that holds this very merge is left as it is.
-        progress: told of each job that is verified.
+        progress: gets the numbers of verified jobs and of all.
 
     Raises:
-        UsageError: two sources have different jobs of one key under one name, or ``out`` lies within a source.
+        UsageError: a folder has no job; two sources have different jobs of one key under one name; a source with a name
+            has several origins; or ``out`` lies within a source.
         FileError: something is damaged, or ``out`` holds something else.
         StoreError: it cannot be written.
     """
@@ -183,8 +98,14 @@ def merge(sources: Sequence[Source], out: Path, *, progress: Progress = silent) 
         if out.resolve().is_relative_to(source.folder.resolve()) and out.resolve() != source.folder.resolve():
             raise UsageError(f"{out}: lies within {source.folder}, which is to be merged; name another -o")
     by_origin: dict[str, _Jobs] = {}
-    for part in gather(sources, progress):
-        _add(by_origin.setdefault(part.origin, {}), part)
+    for name, verified in _read_sources(sources, progress):
+        jobs = by_origin.setdefault(name, {})
+        other = jobs.setdefault(verified.target, verified)
+        if other.sha256 != verified.sha256:
+            raise UsageError(
+                f"{verified.target}: {other.job.folder} and {verified.job.folder} are different jobs of one key under "
+                f"the origin {name!r}; keep them apart: give one of the two folders another NAME=FOLDER"
+            )
     wanted = tuple(_origin(name, jobs) for name, jobs in sorted(by_origin.items()))
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         _check_is(out, wanted)
@@ -201,30 +122,78 @@ def merge(sources: Sequence[Source], out: Path, *, progress: Progress = silent) 
     return Merged(wanted, new=True)
 
 
-def _add(jobs: _Jobs, part: Part) -> None:
-    """Add a job once; refuse another job of its key."""
-    there = jobs.setdefault(part.target, part)
-    if there.sha256 != part.sha256:
-        raise UsageError(
-            f"{part.target}: {there.folder} and {part.folder} are different jobs of one key under the origin "
-            f"{part.origin!r}; keep them apart: give one of the two folders another NAME=FOLDER"
-        )
+def _read_sources(sources: Sequence[Source], progress: Progress) -> Iterator[tuple[str, VerifiedJob]]:
+    """Yield every job of every source, verified to the last byte, with the name of its origin."""
+    paths = {source: sorted(reader.result_paths(_folder(source))) for source in sources}
+    total, done = sum(map(len, paths.values())), 0
+    by_source: dict[Source, list[VerifiedJob]] = {}
+    for source in sources:
+        if not paths[source]:
+            raise UsageError(
+                f"{source.folder}: no stored job in it; leave it out, or give the folder that holds results"
+            )
+        known, checked = origins.Known(), []
+        for path in paths[source]:
+            checked.append(integrity.check_job(path.parent, known, str(path.parent)))
+            for mismatch in checked[-1].mismatches:
+                raise FileError(
+                    f"{mismatch}; nothing was written: `harness verify` names all that is wrong there, bring it back or"
+                    " leave it out"
+                )
+            done += 1
+            progress(done, total)
+        _check_manifests(source.folder, checked)
+        by_source[source] = [VerifiedJob(item.job, item.sha256) for item in checked if item.job and item.sha256]
+    taken = {source.name for source in sources if source.name is not None}
+    taken |= {verified.job.origin for jobs in by_source.values() for verified in jobs if verified.job.origin}
+    for source, jobs in by_source.items():
+        earlier = {verified.job.origin for verified in jobs}
+        if source.name is not None and len(earlier) > 1:
+            listed = ", ".join(sorted(name or "jobs of no origin" for name in earlier))
+            raise UsageError(
+                f"{source.name}={source.folder}: holds several origins ({listed}), which keep their names; give it "
+                "without a name, or one of its folders with one"
+            )
+        name = source.name or _free_name(source.folder, taken)
+        if None in earlier:
+            taken.add(name)
+        yield from ((source.name or verified.job.origin or name, verified) for verified in jobs)
 
 
-def _origin(name: str, jobs: Mapping[Path, Part]) -> Origin:
-    return Origin(
-        name=name, jobs=len(jobs), sha256=origins.digest({str(target): part.sha256 for target, part in jobs.items()})
-    )
+def _folder(source: Source) -> Path:
+    if not source.folder.is_dir():
+        raise FileError(f"{source.folder}: no such folder; give one that holds results, or NAME=FOLDER")
+    return source.folder
+
+
+def _check_manifests(root: Path, checked: Sequence[integrity.CheckedJob]) -> None:
+    """Raise FileError where a manifest and the present jobs differ; a part of a suite may come without one."""
+    by_folder = {item.folder.absolute(): item for item in checked}
+    for suite in sorted({folder.parents[4] for folder in by_folder}):
+        for mismatch in integrity.check_manifest(suite, root, by_folder) if (suite / seals.MANIFEST).exists() else ():
+            raise FileError(f"{mismatch}; nothing was written: `harness verify {root}` names all")
+
+
+def _free_name(folder: Path, taken: set[str]) -> str:
+    """Return a free name, made from the folder's."""
+    base = re.sub(r"[^A-Za-z0-9._-]+", "-", folder.resolve().name).strip("-._")[:50] or "results"
+    names = (base if number == 1 else f"{base}-{number}" for number in range(1, len(taken) + 2))
+    return next(name for name in names if name not in taken)
+
+
+def _origin(name: str, jobs: Mapping[Path, VerifiedJob]) -> Origin:
+    digest = origins.digest({str(target): verified.sha256 for target, verified in jobs.items()})
+    return Origin(name=name, jobs=len(jobs), sha256=digest)
 
 
 def _check_is(out: Path, wanted: Sequence[Origin]) -> None:
     """Raise FileError unless a folder holds exactly this merge."""
-    found = []
+    present = []
     if out.is_dir():
         for folder in sorted(out.iterdir()):
             with suppress(HarnessError):
-                found.append(origins.read(folder))
-    if found != list(wanted):
+                present.append(origins.read(folder))
+    if present != list(wanted):
         raise FileError(
             f"{out}: is there already and is not what these sources make; name another -o (a merged folder can be "
             "merged again, its origins keep their names)"
@@ -233,7 +202,7 @@ def _check_is(out: Path, wanted: Sequence[Origin]) -> None:
 
 def _check_inputs(by_origin: Mapping[str, _Jobs]) -> None:
     """Raise FileError unless qrels and samples have the hashes in their names."""
-    needed = {path for jobs in by_origin.values() for part in jobs.values() for path in part.inputs}
+    needed = {path for jobs in by_origin.values() for verified in jobs.values() for path in verified.inputs}
     for suite in sorted({path.parent.parent for path in needed}):
         for mismatch in integrity.check_inputs(suite, str(suite)):
             if Path(mismatch.place) in needed:
@@ -241,22 +210,20 @@ def _check_inputs(by_origin: Mapping[str, _Jobs]) -> None:
 
 
 def _write(folder: Path, jobs: _Jobs, origin: Origin) -> None:
-    for target, part in jobs.items():
+    listed: dict[str, dict[str, str]] = {}
+    for target, verified in sorted(jobs.items()):
+        result, suite = verified.job.result, target.parts[0]
+        listed.setdefault(suite, {})[str(target.relative_to(suite))] = str(result.seal)
         (folder / target).mkdir(parents=True)
-        for name in part.files:
-            _take(part.folder / name, folder / target / name)
-        for path in part.inputs:
-            kept = folder / target.parts[0] / path.parent.name / path.name
+        for name in (reader.RESULT, *result.files):
+            _take(verified.job.folder / name, folder / target / name)
+        for path in verified.inputs:
+            kept = folder / suite / path.parent.name / path.name
             if not kept.exists():
                 kept.parent.mkdir(exist_ok=True)
                 _take(path, kept)
-    for suite in sorted({target.parts[0] for target in jobs}):
-        listed = {
-            str(target.relative_to(suite)): part.seal
-            for target, part in sorted(jobs.items())
-            if target.parts[0] == suite
-        }
-        (folder / suite / seals.MANIFEST).write_text(seals.text(listed), encoding="utf-8")
+    for suite, sealed in listed.items():
+        (folder / suite / seals.MANIFEST).write_text(seals.text(sealed), encoding="utf-8")
     (folder / origins.FILE).write_text(origins.text(origin), encoding="utf-8")
 
 
@@ -267,5 +234,5 @@ def _take(source: Path, target: Path) -> None:
     except OSError:
         content = read_whole(source, MAX_FILE_BYTES)
         target.write_bytes(content)
-        if hashlib.sha256(target.read_bytes()).digest() != hashlib.sha256(content).digest():
+        if target.read_bytes() != content:
             raise StoreError(f"{target}: does not read back as it was written; see to the disk") from None

@@ -17,6 +17,7 @@ from harness.config import ConfigModel, read_toml, validate
 from harness.errors import FileError
 
 FILE = "origin.toml"
+NAME_FAULT = "is no name of an origin; write letters, digits, '.', '_' and '-'"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
@@ -28,13 +29,13 @@ class Origin(ConfigModel):
     sha256: str
 
 
-def valid(name: str) -> bool:
+def is_valid_name(name: str) -> bool:
     """Return whether an origin may have this name, which also names a folder."""
     return _NAME.fullmatch(name) is not None
 
 
 def read(folder: Path) -> Origin | None:
-    """The origin whose folder this is; ``None``: it is none's.
+    """Return the origin whose folder this is; ``None``: no origin's.
 
     Raises:
         FileError: its ``origin.toml`` is damaged or gives a name that an origin cannot have.
@@ -42,14 +43,14 @@ def read(folder: Path) -> Origin | None:
     path = folder / FILE
     if not os.path.lexists(path):
         return None
-    found = validate(Origin, read_toml(path, untrusted=True), path)
-    if not valid(found.name):
-        raise FileError(f"{path}: {found.name!r} is no name of an origin; write letters, digits, '.', '_' and '-'")
-    return found
+    origin = validate(Origin, read_toml(path, untrusted=True), path)
+    if not is_valid_name(origin.name):
+        raise FileError(f"{path}: {origin.name!r} {NAME_FAULT}")
+    return origin
 
 
 def text(origin: Origin) -> str:
-    """The content of ``origin.toml``."""
+    """Return the content of ``origin.toml``."""
     return (
         "# Written by `harness merge`: whose results lie here.  Measure into other folders, and merge again.\n"
         f'name = "{origin.name}"\njobs = {origin.jobs}\nsha256 = "{origin.sha256}"\n'
@@ -64,30 +65,30 @@ class Known:
     _folders: dict[str, Path] = field(default_factory=dict)
 
     def of_job(self, folder: Path) -> str | None:
-        """The origin of the job that lies there; FileError as :func:`read`, and where two folders have one name."""
-        place = home(folder)
-        if place is None:
+        """Return the origin of a job's folder; raise FileError as :func:`read`, or if two folders have one name."""
+        parent = origin_folder(folder)
+        if parent is None:
             return None
-        if place not in self._names:
-            found = read(place)
-            self._names[place] = found.name if found else None
-            if found and self._folders.setdefault(found.name, place) != place:
+        if parent not in self._names:
+            origin = read(parent)
+            self._names[parent] = origin.name if origin else None
+            if origin and self._folders.setdefault(origin.name, parent) != parent:
                 raise FileError(
-                    f"{place / FILE}: {found.name!r} is also the name of {self._folders[found.name]}; "
+                    f"{parent / FILE}: {origin.name!r} is also the name of {self._folders[origin.name]}; "
                     "give one of the two another name, or read them one by one"
                 )
-        return self._names[place]
+        return self._names[parent]
 
 
-def home(job: Path) -> Path | None:
-    """The folder that holds a job's suite: an origin's, where results were merged."""
+def origin_folder(job: Path) -> Path | None:
+    """Return the folder that holds a job's suite: an origin's, where results were merged."""
     # <origin>/<suite>/<system>/<dataset>/<scenario>/<profile>/<key>
     above = job.absolute().parents
     return above[5] if len(above) > 5 else None
 
 
 def digest(records: Mapping[str, str]) -> str:
-    """Names what was merged: the hash of the jobs' records, each of which names its files by theirs.
+    """Return the hash of merged jobs' records, each of which names its files by their hashes.
 
     Args:
         records: sha256 of each ``result.json``, by its job's folder below the origin's.

@@ -1,8 +1,8 @@
-"""Stored jobs, as they are read: whole folders that nobody changes.
+"""Read stored jobs: whole folders that nobody changes.
 
 ``results/<suite>/<system>/<dataset>/<scenario>/<profile>/<job key>/`` holds ``result.json``, ``samples.parquet``,
-``run.trec.gz`` and ``log.txt.gz``; and ``judged-hits.trec.gz`` and
-``answer-depths.tsv.gz`` where documents are judged by answers in their texts.
+``run.trec.gz`` and ``log.txt.gz``; and ``judged-hits.trec.gz`` and ``answer-depths.tsv.gz`` where documents are judged
+by answers in their texts.
 ``results/<suite>/qrels/`` and ``results/<suite>/samples/`` hold, by hash, what is needed to judge the runs anywhere;
 ``results/<suite>/manifest.txt`` lists the jobs (:mod:`harness.results.seals`).
 """
@@ -12,28 +12,23 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from harness.errors import FileError
+from harness.errors import FileError, StoreError
+from harness.evaluation import answer_recall, trec
+from harness.evaluation.trec import Run
 from harness.results import origins
-from harness.results.attempts import Job
 from harness.results.samples import load_samples, no_samples
 from harness.results.schema import ANSWER_DEPTHS, JUDGED_HITS, SCHEMA_VERSION, Cell, Result, ResultSpec
 from harness.untrusted import parse_json, read_whole
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-from dataclasses import replace
-
-from harness.errors import StoreError
-from harness.evaluation import answer_recall, trec
-from harness.evaluation.trec import Run
 
 RESULT = "result.json"
 SAMPLES = "samples.parquet"
@@ -52,73 +47,72 @@ _MOST = {"trials": 1000, "jobs": 1000, "k": 10_000, "sample_size": 100_000}
 
 @cache
 def result_adapter() -> TypeAdapter[Result]:
-    """Validates and describes (JSON Schema) what ``result.json`` holds."""
+    """Return the validator of ``result.json``, which also describes it as JSON Schema."""
     return TypeAdapter(Result)
 
 
 @dataclass(frozen=True)
 class StoredJob:
-    """One stored job: its folder, its result as read, and whose it is, where results were merged."""
+    """Stored job: its folder, its record, and its origin if results were merged."""
 
     folder: Path
     result: Result
     origin: str | None = None
 
     def samples(self) -> pa.Table:
-        """Raw latencies: query_id, trial (0-based; warm-up -1), warmup, latency_ns, stage_<name>_ns.
+        """Read raw latencies: query_id, trial (0-based; warm-up -1), warmup, latency_ns, stage_<name>_ns.
 
-        No rows where the job finished no query.
+        There are no rows if the job finished no query.
 
         Raises:
             FileError: the file is damaged, or holds something else or more than samples.
         """
-
         path = self.folder / SAMPLES
         return load_samples(path) if os.path.lexists(path) else no_samples()
 
     @property
     def run_path(self) -> Path | None:
-        """The TREC run of the first timed trial, where there is one."""
+        """The TREC run of the first timed trial, if there is one."""
         path = self.folder / RUN
         return path if os.path.lexists(path) else None
 
     def qrels_path(self) -> Path:
-        """The judgements that the run is judged by: its own hits', where there are some, else its dataset's."""
+        """Return the file of the run's judgements: its own hits', if there is one, else its dataset's."""
         hits = self.folder / JUDGED_HITS
         if os.path.lexists(hits):
             return hits
-        return self._suite_folder() / "qrels" / f"{self._hash('qrels_sha256')}.trec.gz"
+        return self.suite_folder / "qrels" / f"{self._hash('qrels_sha256')}.trec.gz"
 
     def sample_ids(self) -> tuple[str, ...]:
-        """Query ids of the fixed sample."""
+        """Read the query ids of the fixed sample."""
         return tuple(self.sample_texts())
 
     def sample_texts(self) -> dict[str, str]:
-        """The queries of the fixed sample: their texts by id, in their order."""
-        path = self._suite_folder() / "samples" / f"{self._hash('sample_sha256')}.json"
+        """Read the texts of the fixed sample by query id, in their order; raise FileError if it is damaged."""
+        path = self.suite_folder / "samples" / f"{self._hash('sample_sha256')}.json"
         try:
             queries = parse_json(read_whole(path, MOST_SAMPLE_BYTES))
             return {str(query["query_id"]): str(query.get("text", "")) for query in queries}
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             what = error.strerror if isinstance(error, OSError) else error
-            raise FileError(
-                f"{path}: the query sample cannot be read: {what}; bring it from where it was made"
-            ) from error
+            raise FileError(f"{path}: query sample cannot be read: {what}; bring it from where it was made") from error
 
     def _hash(self, name: str) -> str:
-        """A hash of the spec that names a file: another text could name any file of this machine."""
-        found: str = getattr(self.result.spec, name)
-        if not _SHA256.fullmatch(found):
-            raise FileError(f"{self.folder / RESULT}: {name} {found[:80]!r} is no SHA-256; bring it back as it was")
-        return found
+        """Return a hash of the spec that names a file: another text could name any file of this machine."""
+        sha256: str = getattr(self.result.spec, name)
+        if not _SHA256.fullmatch(sha256):
+            raise FileError(f"{self.folder / RESULT}: {name} {sha256[:80]!r} is no SHA-256; bring it back as it was")
+        return sha256
 
-    def _suite_folder(self) -> Path:
+    @property
+    def suite_folder(self) -> Path:
+        """The folder of the job's suite."""
         # <suite>/<system>/<dataset>/<scenario>/<profile>/<key>
         return self.folder.absolute().parents[4]
 
 
 def read_jobs(root: Path) -> tuple[StoredJob, ...]:
-    """Every stored job below ``root``, in the order of their paths.
+    """Read every stored job below ``root``, in the order of their paths.
 
     Raises:
         FileError: ``root`` is no folder, or a ``result.json`` or ``origin.toml`` is damaged.
@@ -131,7 +125,7 @@ def read_jobs(root: Path) -> tuple[StoredJob, ...]:
 
 
 def of_key(root: Path, key: str) -> StoredJob | None:
-    """A stored job by its key, found without reading the others; of several origins that have it, any.
+    """Read the job of a key, and no other; any of several origins' jobs.
 
     Raises:
         FileError: its ``result.json`` is damaged.
@@ -217,7 +211,7 @@ def _parsed(content: bytes) -> Result:
 
 
 def check_facts(found: Any, name: str) -> None:
-    """Refuse negative facts, but where the kernel or the system's parameters have some.
+    """Refuse negative facts, except the kernel's and the system's parameters.
 
     Raises:
         ValueError: names the key and the number.
@@ -254,12 +248,12 @@ def judges_hits_alone(path: Path) -> bool:
 
 
 def most_hits(spec: ResultSpec) -> int:
-    """Lines of a job's run beyond which it is not worth reading; a run somewhat too long is judged and named."""
+    """Return the most lines of a job's run that are read; a run somewhat too long is judged and named."""
     return 1000 + 2 * spec.sample_size * spec.k
 
 
-def read_job_run(job: Job) -> Run:
-    """Read a stored job's run, with what was stored beside it.
+def read_job_run(job: StoredJob) -> Run:
+    """Read a stored job's run, with the depths of answers stored beside it.
 
     Raises:
         StoreError: the job has none.

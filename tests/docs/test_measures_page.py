@@ -23,7 +23,7 @@ def test_worked_example_equals_computed_measures() -> None:
 
 
 def test_every_measure_on_the_page_exists() -> None:
-    first = PAGE.partition("## What each is")[2].partition("## Three")[0]
+    first = PAGE.partition("## Definitions")[2].partition("## Three")[0]
     named = [name for line in first.splitlines() if line.startswith("| `") for name in re.findall(r"`([^`]+)`", line)]
     assert len(named) > 20
     assert [str(each).replace('"', "'") for each in measure_names.parse(named)] == named

@@ -248,7 +248,7 @@ def test_judgements_and_sample_are_stored_once_beside_the_runs(tmp_path: Path, s
     assert gzip.decompress(job.qrels_path().read_bytes()) == b"q0 0 d0 1\n"
     assert job.sample_ids() == ("q0",)
     (tmp_path / "demo" / "samples" / f"{'b' * 64}.json").unlink()
-    with pytest.raises(FileError, match=r"b.json: the query sample cannot be read"):
+    with pytest.raises(FileError, match=r"b.json: query sample cannot be read"):
         job.sample_ids()
 
 

@@ -18,7 +18,7 @@ from harness.analysis.table import Row, Table
 from harness.evaluation import measure_names
 from harness.pricing.prices import Snapshot
 from harness.records import Envelope, Outcome
-from harness.results.attempts import Job
+from harness.results.reader import StoredJob
 from harness.results.schema import Cell, Environment, IndexFacts, Memory, Result
 from tests.support import sample_records
 from tests.support.sample_records import FakeJob
@@ -96,7 +96,7 @@ class Maker:
 
 
 def build_table(
-    jobs: Iterable[Job],
+    jobs: Iterable[StoredJob],
     *,
     snapshot: Snapshot,
     measures: Sequence[str] = measure_names.DEFAULT,

@@ -43,7 +43,7 @@ def two(results: Path) -> tuple[Path, Path]:
 
 
 def merge(*texts: str, out: str = "out") -> merge_results.Merged:
-    return merge_results.merge(merge_results.named(texts), Path(out))
+    return merge_results.merge(merge_results.parse_sources(texts), Path(out))
 
 
 def tree(root: Path) -> dict[str, bytes]:

@@ -408,7 +408,7 @@ def test_report_of_published_tables_verifies(tmp_path: Path) -> None:
 
 def test_merged_results_verify_against_their_sources(results: Path) -> None:
     shutil.copytree(results, "theirs")
-    merge_results.merge(merge_results.named([str(results), "theirs"]), Path("out"))
+    merge_results.merge(merge_results.parse_sources([str(results), "theirs"]), Path("out"))
     assert verify(Path("out").absolute()) == ()
     assert verify(Path("out").absolute() / "theirs" / "test-suite") == (), "a part says nothing of the whole"
     gone = str(job(Path("out/theirs")).relative_to("out"))
