@@ -23,9 +23,10 @@ from harness.evaluation import judged_runs, measure_names, trec_lines
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.per_query import PerQuery
 from harness.progress import Progress, bar
-from harness.report.page import PageSource, PublishedRates, page_content, ranking_data, render_page
+from harness.report.page import PageSource, PublishedRates, answer_html, page_content, ranking_data, render_page
 from harness.report.plots import KINDS, album
-from harness.untrusted import one_line
+from harness.report.summary import summary_section
+from harness.untrusted import MAX_TEXT, one_line
 
 measures_option = click.option(
     "--measures", default=" ".join(measure_names.DEFAULT), show_default=True, help="As ir_measures writes them."
@@ -118,7 +119,8 @@ class StoredResults:
             notes=table.notes,
             view=view,
         )
-        return render_page(page_content(content))
+        answer = summary_section(table, per_query, lambda text: one_line(text, MAX_TEXT))
+        return render_page(page_content(content), answer_html(answer))
 
 
 def draw(

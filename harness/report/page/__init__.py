@@ -14,7 +14,7 @@ import base64
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from harness.analysis.row_pricing import Tariff
 from harness.analysis.table import Machine, Overhead, Row, Table
 from harness.errors import UsageError
 from harness.pricing import cost
+from harness.report.document import Grid, Section
 from harness.report.page.groups import (
     DRAWS,
     AccuracyRelation,
@@ -162,6 +163,37 @@ def page_content(source: PageSource) -> dict[str, Any]:
     return {**content, "texts": texts.all()}
 
 
+def answer_html(section: Section) -> str:
+    """Return a summary as HTML, which is readable without JavaScript."""
+    sentences = [f"<p>{_text(line)}</p>" for line in section.after]
+    about = [f'<p class="quiet">{_text(line)}</p>' for line in section.lead]
+    return "\n".join([*sentences, '<div class="grids">', *map(_table, section.grids), "</div>", *about])
+
+
+def _table(grid: Grid) -> str:
+    head = "".join(_cell("th", text, right) for text, right in zip(grid.headers, grid.numeric, strict=True))
+    caption = f"<caption>{_text(grid.caption)}</caption>" if grid.caption else ""
+    body = "".join(
+        f'<tr class="{tone}">{_row(cells, grid.numeric)}</tr>'
+        for cells, tone in zip(grid.cells, grid.tones or [""] * len(grid.cells), strict=True)
+    )
+    table = f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<div class="scroll">{table}</div>'
+
+
+def _row(cells: Sequence[str], numeric: Sequence[bool]) -> str:
+    """Return a row's cells; a message spans the empty cells behind it."""
+    last = max((place for place, cell in enumerate(cells) if cell), default=0)
+    if len(cells) - last < 3:
+        return "".join(_cell("td", cell, right) for cell, right in zip(cells, numeric, strict=True))
+    shown = "".join(_cell("td", cell, right) for cell, right in zip(cells[:last], numeric, strict=False))
+    return f'{shown}<td colspan="{len(cells) - last}">{_text(cells[last])}</td>'
+
+
+def _cell(tag: str, text: str, right: bool) -> str:
+    return f'<{tag} class="number">{_text(text)}</{tag}>' if right else f"<{tag}>{_text(text)}</{tag}>"
+
+
 def _order(row: Row) -> tuple[str, str, str]:
     return row.system, row.profile, row.per_query_key
 
@@ -195,8 +227,8 @@ def _overhead(null: Overhead, texts: SharedTexts) -> dict[str, Any]:
     }
 
 
-def render_page(content: dict[str, Any]) -> str:
-    """Return the HTML file of a page's data; the same data always give the same bytes."""
+def render_page(content: dict[str, Any], answer: str = "") -> str:
+    """Return the HTML file of a page's data and its answer; the same data always give the same bytes."""
     scripts = [_script(name) for name in SCRIPTS]
     policy = "; ".join(
         (
@@ -211,6 +243,7 @@ def render_page(content: dict[str, Any]) -> str:
     parts = {
         "policy": policy,
         "title": _text(str(content["title"])),
+        "answer": answer,
         "style": _read("page.css"),
         "data": in_script(content),
         "licence": _text(_read("vendor/NOTICE").strip()),
@@ -226,14 +259,18 @@ def in_script(content: Any) -> str:
     text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for character, escape in _ESCAPED.items():
         text = text.replace(character, escape)
-    # Half of a surrogate pair is no character, and UTF-8 has no bytes for it.
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+    return _encodable(text)
 
 
 def _text(text: str) -> str:
     for character, escape in {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"}.items():
         text = text.replace(character, escape)
-    return text
+    return _encodable(text)
+
+
+def _encodable(text: str) -> str:
+    """Escape halves of surrogate pairs, which are no characters: UTF-8 has no bytes for them."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _script(name: str) -> str:

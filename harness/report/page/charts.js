@@ -61,9 +61,10 @@
     waiting = window.requestAnimationFrame(() => drawNext(view, styles(view)));
   }
 
-  // One picture a frame, so that a slider is never held up by all of them, and none that nobody sees.
+  // One picture a frame, so that a slider is never held up by all of them; those in sight first.
   function drawNext(view, style) {
-    const next = known.find((each) => made.get(each.id).seen && made.get(each.id).key !== each.key(view));
+    const changed = known.filter((each) => made.get(each.id).key !== each.key(view));
+    const next = changed.find((each) => made.get(each.id).seen) || changed[0];
     if (!next) return;
     drawChanged(next, view, style);
     waiting = window.requestAnimationFrame(() => drawNext(view, style));

@@ -10,7 +10,6 @@ from typing import Literal
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from harness.report import page as pages
 from harness.report.page import PageSource
 from tests.report.page import made
 
@@ -94,14 +93,13 @@ def open_file(browser: Browser, tabs: list[Tab]) -> Iterator[Open]:
 @pytest.fixture(scope="session")
 def results() -> PageSource:
     """Two datasets, 60 rows each: ok, noisy, invalid and failed ones."""
-    rows, found = made.rows(120, datasets=("scifact", "nfcorpus"))
-    return made.page_of(rows, found)
+    return made.page_of(*made.rows(120, datasets=("scifact", "nfcorpus")))
 
 
 @pytest.fixture(scope="session")
-def file(results: PageSource, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("page") / "report.html"
-    path.write_text(pages.render_page(pages.page_content(results)), encoding="utf-8")
+    path.write_text(made.html(*made.rows(120, datasets=("scifact", "nfcorpus"))), encoding="utf-8")
     return path
 
 

@@ -13,7 +13,9 @@ from harness.evaluation.per_query import SHARES, PerQuery
 from harness.pricing import prices
 from harness.records import Envelope, Isolation, Outcome
 from harness.report import page
+from harness.report.summary import summary_section
 from harness.stats import Estimate
+from harness.untrusted import MAX_TEXT, one_line
 from tests.support import sample_records
 
 MEASURES = ("RR@10", "Success@10", "nDCG@10")
@@ -192,7 +194,10 @@ def page_of(
 
 def html(made: Sequence[Row], found: dict[str, PerQuery] | None = None) -> str:
     """The file."""
-    return page.render_page(page.page_content(page_of(made, found)))
+    source = page_of(made, found)
+    priced = row_pricing.price(source.measured, source.tariff)
+    answer = summary_section(priced, found or {}, lambda text: one_line(text, MAX_TEXT))
+    return page.render_page(page.page_content(source), page.answer_html(answer))
 
 
 PRESETS = leaderboard.PRESETS

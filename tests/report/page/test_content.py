@@ -12,6 +12,7 @@ import pytest
 
 import harness
 from harness.report import page as pages
+from harness.report.document import Grid, Section
 from harness.report.page import PageSource
 from harness.report.page.rows import SharedTexts, rounded, short_estimate
 from harness.stats import Estimate
@@ -23,6 +24,9 @@ FOLDER = Path(harness.__file__).parent / "report" / "page"
 @pytest.fixture(scope="module")
 def text() -> str:
     return made.html(made.hostile())
+
+
+_ANSWER_TAGS = {"section", "p", "div", "table", "caption", "thead", "tbody", "tr", "th", "td"}
 
 
 def test_the_charting_library_is_the_pinned_one() -> None:
@@ -75,6 +79,20 @@ def test_hostile_title_is_escaped() -> None:
     content = pages.page_content(made.page_of(made.rows(3)[0], title='</title><script>alert(1)</script>"&'))
     text = pages.render_page(content)
     assert text.count("<title>&lt;/title&gt;&lt;script&gt;alert(1)&lt;/script&gt;&quot;&amp;</title>") == 1
+
+
+def test_answer_of_hostile_rows_is_escaped() -> None:
+    text = made.html(made.hostile())
+    answer = text[text.index('<section id="answer"') : text.index("</section>")]
+    assert "&lt;" in answer and set(re.findall(r"</?(\w+)", answer)) <= _ANSWER_TAGS
+
+
+def test_message_of_a_failed_row_spans_the_empty_cells() -> None:
+    grid = Grid(
+        "", ("system", "a", "b", ""), (False, True, True, False), (("x", "out of memory", "", ""),), 1, ("bad",)
+    )
+    text = pages.answer_html(Section(grids=(grid,)))
+    assert '<tr class="bad"><td>x</td><td colspan="3">out of memory</td></tr>' in text
 
 
 def test_the_same_results_give_the_same_bytes(results: PageSource) -> None:

@@ -38,6 +38,20 @@ def test_a_page_opens_with_the_ranking_of_the_largest_group(page: Page) -> None:
     expect(page.locator("#summary")).to_contain_text("One point of accuracy is worth")
 
 
+@pytest.mark.parametrize("width", [390, 1280])
+def test_answer_is_the_first_screen(open_file: Open, file: Path, width: int) -> None:
+    page = open_file(file, "", width=width, height=800)
+    answer, controls = (page.locator(f"#{name}").bounding_box() for name in ("answer", "controls"))
+    assert answer is not None and controls is not None and answer["y"] < 200
+    assert answer["y"] + answer["height"] <= controls["y"]
+    assert page.locator("#answer table").first.is_visible()
+
+
+def test_every_picture_is_drawn_without_scrolling(page: Page) -> None:
+    for box in page.locator("figure .chart:visible").all():
+        expect(box.locator("svg")).to_have_count(1)
+
+
 @pytest.mark.parametrize("name", ["accuracy", "latency", "cost", "memory", "index", "score"])
 def test_header_sorts_by_its_column_and_then_in_reverse(page: Page, name: str) -> None:
     header = page.locator(f'th[data-column="{name}"]')
@@ -288,6 +302,7 @@ def test_pictures_follow_the_selection(page: Page) -> None:
 
 def test_a_click_on_the_map_chooses_weights(page: Page) -> None:
     page.wait_for_selector("#chart-winners svg path", state="attached")
+    page.locator("#chart-winners").scroll_into_view_if_needed()
     box = page.locator("#chart-winners").bounding_box()
     assert box is not None
     page.mouse.click(box["x"] + box["width"] / 2, box["y"] + 60)
