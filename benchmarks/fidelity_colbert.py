@@ -33,7 +33,7 @@ def main(documents: int) -> int:
     client = docker.from_env()
     image = builder.ensure_engine(client, catalog.system("colbertv2-s"), cache=CACHE)
     minilm = catalog.system("minilm")
-    start = assets.fetch("minilm", minilm.system_assets, CACHE, None) / minilm.system_assets[0].folder
+    start = assets.fetch("minilm", minilm.assets, CACHE, None) / minilm.assets[0].folder
     with tempfile.TemporaryDirectory() as place:
         Path(place).chmod(0o755)  # the image's user is nobody of this host
         scifact = ROOT / "datasets" / "scifact"

@@ -115,7 +115,7 @@ def make(
         if _made(models, kind) != key:
             log.info(f"training {kind.name} for {', '.join(kind.systems)}: about a minute on two CPUs")
             image = builder.ensure_engine(client, engine, cache=cache)
-            origin = assets.fetch(_START, known[_START].system_assets, cache, None)
+            origin = assets.fetch(_START, known[_START].assets, cache, None)
             _train(client, image, kind, origin, corpus, models, known[kind.systems[0]].params, heard, steps)
             _note(models, kind, key, known[kind.systems[0]].params)
     return [
@@ -194,7 +194,7 @@ def _key(kind: Kind, engine: catalog.System, start: catalog.System, corpus: Path
             "steps": steps,
             "scripts": {path.name: filesystem.sha256(path) for path in scripts},
             "packages": [filesystem.sha256(lock) for lock in (engine.lock, *engine.shared_locks.values())],
-            "start": {name: sha for asset in start.system_assets for name, sha in asset.sha256.items()},
+            "start": {name: sha for asset in start.assets for name, sha in asset.sha256.items()},
             "corpus": filesystem.sha256(corpus),
         }
     )

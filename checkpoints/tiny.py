@@ -56,7 +56,7 @@ def _dense(system: System, folder: str, side: str) -> str:
         return "dpr-question" if side == "query_model" else "dpr-context"
     if pooling == "ance":
         return "ance"
-    hubs = [asset.hub or "" for asset in system.system_assets if asset.folder == folder]
+    hubs = [asset.hub or "" for asset in system.assets if asset.folder == folder]
     return "distilbert" if any("distilbert" in hub for hub in hubs) else "bert"
 
 
@@ -78,9 +78,9 @@ def make(
         ImageError: the engine's image cannot be had, or a checkpoint not be made.
         EngineError: the Docker engine does not answer.
     """
-    chosen = [system for system in systems if system.system_assets or system.components]
+    chosen = [system for system in systems if system.assets or system.components]
     plain = sorted((system for system in chosen if not system.components), key=lambda system: system.name)
-    asked = {asset.folder: recipe(system, asset.folder) for system in plain for asset in system.system_assets}
+    asked = {asset.folder: recipe(system, asset.folder) for system in plain for asset in system.assets}
     models, images, job = out / "models", out / "images", out / "job"
     for folder in (models, images, job):
         folder.mkdir(parents=True)

@@ -215,5 +215,5 @@ def _check_proves(suite: Suite, dataset: str, queries: int) -> None:
 def not_pinned(inputs: Inputs) -> list[str]:
     """Return a line for each system whose weights are not pinned yet."""
     systems = [part for system in inputs.systems.values() for part in (system, *system.components)]
-    lines = [assets.not_pinned(system.name, system.system_assets) for system in systems]
+    lines = [assets.not_pinned(system.name, system.assets) for system in systems]
     return list(dict.fromkeys(filter(None, lines)))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
 
+from harness.launch import host
 from harness.launch.images.catalog import System
 from harness.launch.monitor.traces import CounterTrace, GpuTrace, MemoryTrace
 from harness.progress import Progress
@@ -105,14 +106,14 @@ class LaunchEnd:
     ``canary`` holds the machine's readings before, between and after the trials; ``handed`` the trials.
     """
 
-    exit_code: int | None
-    oom_killed: bool
-    oom_kills: int | None
-    throttled_periods: int | None
-    stopped: StopReason | None
-    memory: MemoryTrace
-    wall_s: float
-    log: bytes
+    exit_code: int | None = None
+    oom_killed: bool = False
+    oom_kills: int | None = None
+    throttled_periods: int | None = None
+    stopped: StopReason | None = None
+    memory: MemoryTrace = field(default_factory=MemoryTrace)
+    wall_s: float = 0.0
+    log: bytes = b""
     counters: CounterTrace = field(default_factory=CounterTrace)
     gpus: GpuTrace | None = None
     canary: tuple[CanaryReading, ...] = ()
@@ -120,8 +121,8 @@ class LaunchEnd:
     handed: tuple[TrialTimes, ...] = ()
 
 
-class Launcher(Protocol):
-    """Protocol of a launcher of jobs."""
+class Launcher(ABC):
+    """Base of the launchers of jobs; by default one without a container engine."""
 
     isolation: Isolation
 
@@ -130,21 +131,27 @@ class Launcher(Protocol):
 
     def engine_version(self) -> str | None:
         """Return the version of the container engine, if any."""
+        return None
 
     def cannot(self, envelope: Envelope) -> str | None:
         """Return why this host lacks the envelope (no GPU), or None."""
+        return host.cannot_provide(envelope)
 
+    @abstractmethod
     def find(self, system: System) -> Prepared | None:
         """Return the system if it is ready already; quick, and changes nothing."""
 
+    @abstractmethod
     def prepare(self, system: System) -> Prepared:
         """Prepare the system, however long that takes; raise ImageError when it fails."""
 
+    @abstractmethod
     def launch(self, job: LaunchRequest, progress: Progress) -> LaunchEnd:
         """Run one job to its end; on KeyboardInterrupt leave nothing running."""
 
     def sweep(self) -> int:
         """Remove the containers of dead harness processes; return their number."""
+        return 0
 
     def close(self) -> None:
         """Close connections."""

@@ -21,7 +21,7 @@ from harness.driver.procfs import OpenFiles, read_text
 from harness.errors import EngineError, ImageError
 from harness.filesystem import has_died
 from harness.launch import cpu_placement, host
-from harness.launch.base import LaunchEnd, LaunchRequest, Prepared, StopReason
+from harness.launch.base import LaunchEnd, Launcher, LaunchRequest, Prepared, StopReason
 from harness.launch.container import (
     LABEL,
     LOG_BYTES,
@@ -42,7 +42,7 @@ from harness.launch.monitor.sources import CgroupCounters, CgroupMemory
 from harness.launch.monitor.traces import CounterTrace, MemoryTrace
 from harness.launch.watch import CanaryLog, JobWatch, follow
 from harness.progress import Progress
-from harness.records import Envelope, Isolation, Outcome
+from harness.records import Isolation, Outcome
 from harness.results.schema import Placement
 
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
@@ -50,7 +50,7 @@ _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _NO_START = ("OCI runtime", "executable file not found", "no such file or directory", "permission denied", "No command")
 
 
-class DockerLauncher:
+class DockerLauncher(Launcher):
     """Launches jobs on the engine that the environment names (``DOCKER_HOST``, else the local socket).
 
     Args:
@@ -88,10 +88,6 @@ class DockerLauncher:
         """Return the engine's version."""
         with engine_errors():
             return str(self.client.version()["Version"])
-
-    def cannot(self, envelope: Envelope) -> str | None:
-        """Return why this host lacks the envelope, or None."""
-        return host.cannot_provide(envelope)
 
     def find(self, system: System) -> Prepared | None:
         """Return the image, if it was built from exactly this recipe."""
@@ -140,7 +136,7 @@ class DockerLauncher:
             started = time.monotonic()
             refused = _start(container)
             if refused:
-                return LaunchEnd(None, False, None, None, refused, MemoryTrace(), 0.0, b"", placement=placement)
+                return LaunchEnd(stopped=refused, placement=placement)
             waiting = ContainerWait(container)
             group = _group(container)
             with _sampling(group, placement, gpus) as sampler:

@@ -14,7 +14,7 @@ from harness.driver.cgroup import UNLIMITED
 from harness.driver.output import REPEAT_TRIAL, WARMUP_TRIAL, Output
 from harness.driver.rate_search import ServedQuery, Unreachable, arrivals_ns, highest_rate, judge_probe, out_of_reach
 from harness.driver.scenarios import repeat_queries, trial_order
-from harness.launch.base import LaunchEnd, LaunchRequest, Prepared, StopReason, TrialTimes
+from harness.launch.base import LaunchEnd, Launcher, LaunchRequest, Prepared, StopReason, TrialTimes
 from harness.launch.images.catalog import System
 from harness.launch.monitor.traces import MemoryTrace
 from harness.progress import Progress
@@ -38,7 +38,7 @@ def _always_ok(_job: LaunchRequest) -> Outcome:
     return Outcome.OK
 
 
-class FakeLauncher:
+class FakeLauncher(Launcher):
     """Launcher whose jobs take no time and claim some; ``script`` decides their outcomes."""
 
     isolation = Isolation.FAKE
@@ -46,13 +46,6 @@ class FakeLauncher:
     def __init__(self, script: Script = _always_ok) -> None:
         self._script = script
         self.launched: list[LaunchRequest] = []
-
-    def check(self) -> None:
-        """Do nothing: it is always available."""
-
-    def engine_version(self) -> str | None:
-        """Return None: there is no engine."""
-        return None
 
     def cannot(self, envelope: Envelope) -> str | None:
         """Refuse only GPUs."""
@@ -97,13 +90,6 @@ class FakeLauncher:
             log=b"fake log\n",
             handed=handed,
         )
-
-    def sweep(self) -> int:
-        """Return 0: nothing is ever left."""
-        return 0
-
-    def close(self) -> None:
-        """Do nothing: no connection is open."""
 
     def _write(self, job: LaunchRequest) -> tuple[TrialTimes, ...]:
         spec = job.spec

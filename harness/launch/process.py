@@ -21,17 +21,16 @@ from pathlib import Path
 from harness import filesystem
 from harness.errors import ImageError
 from harness.launch import cpu_placement, host
-from harness.launch.base import LaunchEnd, LaunchRequest, Prepared, StopReason, thread_environment
+from harness.launch.base import LaunchEnd, Launcher, LaunchRequest, Prepared, StopReason, thread_environment
 from harness.launch.images import assets, platforms, recipes
 from harness.launch.images.catalog import System
-from harness.launch.images.recipes import driver_files, engine_files, recipe, shared_files
 from harness.launch.monitor import gpu
 from harness.launch.monitor.canary import Canary
 from harness.launch.monitor.sampler import Sampler
 from harness.launch.monitor.sources import ProcessCounters, ProcessMemory
 from harness.launch.watch import CanaryLog, JobWatch, follow
 from harness.progress import Progress
-from harness.records import Envelope, Isolation, Outcome
+from harness.records import Isolation, Outcome
 from harness.results.schema import Placement
 from harness.untrusted import MAX_TEXT, one_line
 
@@ -69,7 +68,7 @@ read_only(os.fsencode(os.environ["HARNESS_INDEX"]), os.getuid(), os.getgid())
 """
 
 
-class ProcessLauncher:
+class ProcessLauncher(Launcher):
     """Launcher of the in-image driver without an engine."""
 
     isolation = Isolation.PROCESS
@@ -79,17 +78,6 @@ class ProcessLauncher:
         self._models = models
         self._python = os.environ.get(PYTHON_VARIABLE)
         self._canary = Canary()
-
-    def check(self) -> None:
-        """Do nothing: this host is enough."""
-
-    def engine_version(self) -> str | None:
-        """Return None: there is no engine."""
-        return None
-
-    def cannot(self, envelope: Envelope) -> str | None:
-        """Return why this host cannot give that envelope."""
-        return host.cannot_provide(envelope)
 
     def find(self, system: System) -> Prepared | None:
         """Return the system's environment, if it was made from exactly this recipe."""
@@ -104,15 +92,13 @@ class ProcessLauncher:
             return prepared
         if system.lacking:
             raise ImageError(f"system {system.name!r}: {system.lacking}; take another host (docs/guides/platforms.md)")
-        assets.check_pinned(system.name, system.system_assets)  # before the packages, which take their time
+        assets.check_pinned(system.name, system.assets)  # before the packages, which take their time
         partial = filesystem.staging_path(folder)
         partial.mkdir(parents=True)
         joined = [self.prepare(each) for each in system.components]
-        for part, files in ((".", engine_files(system)), ("driver", driver_files()), ("shared", shared_files(system))):
-            for name, path in files.items():
-                target = partial / part / name
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(path, target)
+        for name, path in recipes.code_files(system).items():
+            (partial / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(path, partial / name)
         locks = [lock for lock in (*system.shared_locks.values(), system.lock) if assets.names_packages(lock)]
         if locks and not self._python:
             self._install(system, locks, partial / "packages")
@@ -162,9 +148,6 @@ class ProcessLauncher:
             text = log.read(_LOG_BYTES)
         return LaunchEnd(
             exit_code=child.returncode,
-            oom_killed=False,
-            oom_kills=None,
-            throttled_periods=None,
             stopped=stopped,
             memory=sampler.memory(),
             wall_s=wall_s,
@@ -176,18 +159,11 @@ class ProcessLauncher:
             handed=tuple(watch.handed),
         )
 
-    def sweep(self) -> int:
-        """Return 0: children die with their harness process."""
-        return 0
-
-    def close(self) -> None:
-        """Do nothing: no connection is open."""
-
     def _prepared(self, system: System) -> Prepared:
         """Return the system for this platform, with the path of its environment."""
         system = system.made_for(platforms.host())
         interpreter = self._python or f"{sys.executable} {sys.version}"
-        made_of = hashlib.sha256(f"{recipe(system)} {interpreter}".encode()).hexdigest()
+        made_of = hashlib.sha256(f"{recipes.recipe(system)} {interpreter}".encode()).hexdigest()
         return Prepared(
             system, f"process:{made_of}", str((self._cache / "process").resolve() / f"{system.name}-{made_of[:12]}")
         )
@@ -203,23 +179,15 @@ class ProcessLauncher:
             wheels = assets.wheels(lock, system.extra_indexes, self._cache, system.platform)
             sources += ["--find-links", str(wheels), "-r", str(lock)]
         log.info(f"{system.name}: installing the engine's packages")
-        command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--require-hashes"]
-        done = subprocess.run(
-            [*command, *sources, "--target", str(target)],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            filesystem.raise_if_disk_full(f"{target}: pip cannot install", done.stderr)
-            last = " ".join(done.stderr.split())[-500:]
-            raise ImageError(f"system {system.name}: its packages could not be installed: {last}")
+        options = ("--quiet", "--no-index", "--no-deps", "--require-hashes", "--target", str(target))
+        if failure := assets.run_pip("install", *options, *sources):
+            raise ImageError(f"system {system.name}: its packages could not be installed: {failure}")
 
     def _bring_assets(self, system: System, folder: Path) -> None:
         """Copy the assets of system and engine, prepared by the engine's code as in an image."""
         place = folder / "assets"
-        shutil.copytree(assets.fetch(system.name, system.system_assets, self._cache, self._models), place)
-        if system.prepare and system.system_assets:
+        shutil.copytree(assets.fetch(system.name, system.assets, self._cache, self._models), place)
+        if system.prepare and system.assets:
             self._make_ready(system, folder)
         shared = assets.fetch(system.engine, system.engine_assets, self._cache, self._models)
         shutil.copytree(shared, place, dirs_exist_ok=True)

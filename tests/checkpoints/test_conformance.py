@@ -27,9 +27,7 @@ pytestmark = pytest.mark.docker
 
 SHIPPED = catalog.systems(catalog.images_dir())
 WITH_WEIGHTS = sorted(
-    system.name
-    for system in SHIPPED.values()
-    if system.system_assets or any(each.system_assets for each in system.components)
+    system.name for system in SHIPPED.values() if system.assets or any(each.assets for each in system.components)
 )
 NOW = {
     chance("contract").choice([name for name in WITH_WEIGHTS if SHIPPED[name].engine == engine])

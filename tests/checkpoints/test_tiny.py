@@ -11,7 +11,7 @@ from harness.launch.images import catalog
 
 def recipes(name: str) -> dict[str, tuple[str, str]]:
     system = catalog.system(name)
-    return {asset.folder: tiny.recipe(system, asset.folder) for asset in system.system_assets}
+    return {asset.folder: tiny.recipe(system, asset.folder) for asset in system.assets}
 
 
 def test_every_asset_of_every_shipped_system_can_be_made() -> None:

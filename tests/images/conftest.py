@@ -141,9 +141,9 @@ def colbert_models(
     engine: docker.DockerClient, colbert_image: builder.Image, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     minilm = catalog.system("minilm")
-    tree = assets.fetch("minilm", minilm.system_assets, CACHE, None)
+    tree = assets.fetch("minilm", minilm.assets, CACHE, None)
     folder = tmp_path_factory.mktemp("models")
-    return make_models(engine, colbert_image.digest, folder, tree / minilm.system_assets[0].folder)
+    return make_models(engine, colbert_image.digest, folder, tree / minilm.assets[0].folder)
 
 
 @pytest.fixture

@@ -46,7 +46,11 @@ def test_image_of_the_other_platform_meets_the_contract_and_is_not_measured(
 
     null = catalog.system("null")
     image = builder.find(engine, null, platform=foreign)
-    assert image is not None and image.platform == foreign and image.reference != builder._Target.system(null).reference
+    assert (
+        image is not None
+        and image.platform == foreign
+        and image.reference != builder.ImageTarget.of_system(null).reference
+    )
     assert engine.images.get(image.digest).attrs["Architecture"] == platforms.debian(foreign)
     machine = engine.containers.run(
         image.digest, ["-c", "import os; print(os.uname().machine)"], entrypoint="python3", remove=True

@@ -70,6 +70,7 @@ def system(name: str = "bm25", **changes: Any) -> System:
     """Return a system that is in no catalogue."""
     plain = System(
         name=name,
+        file=Path(),
         engine="lucene",
         engine_dir=Path(),
         description="",
@@ -77,7 +78,7 @@ def system(name: str = "bm25", **changes: Any) -> System:
         build_params={},
         search_params={},
         engine_assets=(),
-        system_assets=(),
+        assets=(),
     )
     return plain.model_copy(update=changes)
 

@@ -30,4 +30,4 @@ def make(folder: Path) -> System:
 def with_asset(system: System, sha: str, folder: str = "model") -> System:
     """Add an asset of one file to a system."""
     asset = Asset.model_validate({"folder": folder, "licence": "MIT", "sha256": {"file": sha}})
-    return system.model_copy(update={"system_assets": (asset,)})
+    return system.model_copy(update={"assets": (asset,)})

@@ -103,7 +103,7 @@ def _system(case: Case, base: System) -> System:
     return base.model_copy(update={"name": case.name, "search_params": case.params, "build_params": case.build_params})
 
 
-class InjectingLauncher:
+class InjectingLauncher(Launcher):
     """A launcher that runs every case in one image, and injects quotas and busy processes.
 
     Args:

@@ -229,11 +229,20 @@ def _members(path: Path) -> Iterator[Callable[[str], IO[bytes] | None]]:
 
 def _pip_download(options: list[str], target: Path) -> str | None:
     """Run ``pip download`` without dependencies; return ``None``, or pip's error."""
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-input", "--disable-pip-version-check"]
-    done = subprocess.run([*command, "--dest", str(target), *options], capture_output=True, text=True, check=False)
+    return run_pip("download", "--no-deps", "--no-input", "--dest", str(target), *options)
+
+
+def run_pip(*arguments: str) -> str | None:
+    """Run this Python's pip; return ``None``, or its error in one line.
+
+    Raises:
+        StoreError: the disk is full.
+    """
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return None
-    filesystem.raise_if_disk_full(f"{target}: pip cannot download", done.stderr)
+    filesystem.raise_if_disk_full(f"pip {arguments[0]}", done.stderr)
     lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
     # For an internal error pip prints "Exception:" and a traceback, whose last line has the cause.
     errors = [line for line in lines if line.startswith("ERROR:") and line != "ERROR: Exception:"]

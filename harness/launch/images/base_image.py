@@ -10,9 +10,10 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import docker
-from docker.errors import APIError, ImageNotFound, NotFound
+from docker.errors import APIError
 
 from harness import filesystem
 from harness.config import ConfigModel, read_toml, validate
@@ -39,16 +40,15 @@ class BaseFile(ConfigModel):
     packages: tuple[str, ...]
 
 
-def recipe(name: str = "base", images: Path | None = None) -> str:
+def recipe(name: str = "base") -> str:
     """Hash all inputs of a base: its folder and the bootstrap script."""
-    home = images or images_dir()
-    files = [*sorted((home / name).iterdir()), home / "base" / _SCRIPT]
+    files = [*sorted((images_dir() / name).iterdir()), images_dir() / "base" / _SCRIPT]
     return digest({path.name: path.read_text(encoding="utf-8") for path in files if path.is_file()})
 
 
-def reference(name: str = "base", images: Path | None = None, platform: str = platforms.AMD64) -> str:
+def reference(name: str = "base", platform: str = platforms.AMD64) -> str:
     """Return a base's tag."""
-    return f"harness-{name}:{platforms.with_platform(recipe(name, images)[:12], platform)}"
+    return f"harness-{name}:{platforms.with_platform(recipe(name)[:12], platform)}"
 
 
 def lock(name: str, platform: str) -> Path:
@@ -56,12 +56,7 @@ def lock(name: str, platform: str) -> Path:
     return images_dir() / name / f"packages-{platforms.debian(platform)}.lock"
 
 
-def ensure(
-    client: docker.DockerClient,
-    cache: Path,
-    name: str = "base",
-    platform: str | None = None,
-) -> str:
+def ensure(client: docker.DockerClient, cache: Path, name: str = "base", platform: str | None = None) -> str:
     """Return the tag of a base image, after making it if missing.
 
     Args:
@@ -71,63 +66,44 @@ def ensure(
         ImageError: it can neither be pulled nor bootstrapped here; says what to install.
     """
     platform = platform or emulation.native(client)
-    tag = reference(name, platform=platform)
-    if not _is_there(client, tag):
+    tag = reference(name, platform)
+    if not client.images.list(tag):
         with filesystem.cache_lock(cache, tag.replace(":", "-")):  # an emulated one takes long, and holds up no other
-            if not _is_there(client, tag):
+            if not client.images.list(tag):
                 folder = images_dir() / name
                 base = validate(BaseFile, read_toml(folder / "base.toml"), folder / "base.toml")
-                with filesystem.cache_lock(
-                    cache, "base-images"
-                ):  # one digest is all platforms': the last pulled has its name
-                    remark = _pull(client, base, folder, tag, platform=platform)
-                if remark:
-                    _bootstrap(client, base, name, tag, platform=platform, cache=cache, remark=remark)
+                # One digest is all platforms': the last pulled has its name.
+                with filesystem.cache_lock(cache, "base-images"):
+                    failure = _pull(client, base, folder, tag, platform)
+                if failure:
+                    _bootstrap(client, base, lock(name, platform), tag, platform, cache, failure)
     return tag
 
 
-def _is_there(client: docker.DockerClient, tag: str) -> bool:
-    try:
-        client.images.get(tag)
-    except ImageNotFound:
-        return False
-    return True
-
-
-def _pull(client: docker.DockerClient, base: BaseFile, folder: Path, tag: str, *, platform: str) -> str | None:
+def _pull(client: docker.DockerClient, base: BaseFile, folder: Path, tag: str, platform: str) -> str | None:
     """Pull the official image and tag it; return ``None``, or the reason of a failure."""
     log.info(f"pulling the base image {base.image}:{base.tag} for {platform}")
     official = f"{base.image}@{base.digest}"
     try:
         client.images.pull(official, platform=platform)
-    except (APIError, NotFound) as error:
+    except APIError as error:
         return " ".join(str(error.explanation or error).split())[:200]
-    # The legacy builder takes a folder; it runs one command, so that the packages can be seen in both kinds of base.
-    client.images.build(
-        path=str(folder),
-        tag=tag,
-        buildargs={"IMAGE": official},
-        labels={ORIGIN_LABEL: official},
-        platform=platform,
-        network_mode="none",
-        rm=True,
-        forcerm=True,
-    )
+    # The build runs one command, so that the packages can be seen in both kinds of base.
+    _build(client, folder, tag, platform, official, buildargs={"IMAGE": official}, network_mode="none")
     return None
 
 
+def _build(client: docker.DockerClient, folder: Path, tag: str, platform: str, origin: str, **options: Any) -> None:
+    # The legacy builder takes a folder.
+    labels = {ORIGIN_LABEL: origin}
+    client.images.build(path=str(folder), tag=tag, labels=labels, platform=platform, rm=True, forcerm=True, **options)
+
+
 def _bootstrap(
-    client: docker.DockerClient,
-    base: BaseFile,
-    name: str,
-    tag: str,
-    *,
-    platform: str,
-    cache: Path,
-    remark: str,
+    client: docker.DockerClient, base: BaseFile, pinned: Path, tag: str, platform: str, cache: Path, failure: str
 ) -> None:
     """Bootstrap a base from its pinned packages with mmdebstrap, which needs root."""
-    cannot = f"the base image cannot be pulled ({remark})"
+    cannot = f"the base image cannot be pulled ({failure})"
     if os.geteuid() != 0:
         raise ImageError(f"{cannot}, and only root can bootstrap one: connect to a registry, or run as root")
     if not emulation.host_runs(platform):  # it runs the new root's own programs
@@ -137,21 +113,17 @@ def _bootstrap(
             _install_mmdebstrap(cannot)
     took = "about a minute" if platform == platforms.host() else "some minutes, emulated"
     log.info(f"bootstrapping Debian {base.suite} as {tag.partition(':')[0]} for {platform} ({took})")
-    (cache / "logs").mkdir(parents=True, exist_ok=True)
     log_file = cache / "logs" / f"{tag.replace(':', '-')}.log"
+    log_file.parent.mkdir(parents=True, exist_ok=True)
     # Device nodes and foreign owners: a plain temporary folder of root's, outside a cache that may be on NFS.
     with filesystem.temporary_folder("base") as work, log_file.open("wb") as sink:
-        tar = work / "rootfs.tar"
-        script = images_dir() / "base" / _SCRIPT
-        pinned = lock(name, platform)
-        wanted = [base.suite, platforms.debian(platform), str(pinned)]
-        command = [*_namespaces(), "bash", str(script), *wanted, str(work), str(tar)]
-        done = subprocess.run(command, stdout=sink, stderr=subprocess.STDOUT, check=False)
+        tar, script = work / "rootfs.tar", images_dir() / "base" / _SCRIPT
+        arguments = [base.suite, platforms.debian(platform), *map(str, (pinned, work, tar))]
+        done = subprocess.run([*_namespaces(), "bash", str(script), *arguments], stdout=sink, stderr=sink, check=False)
         if done.returncode != 0:
             filesystem.raise_if_disk_full(f"{work}: mmdebstrap failed", _tail(log_file))
             raise ImageError(f"{cannot}, and mmdebstrap failed: {_tail(log_file)}; the whole log is {log_file}")
-        sha256 = filesystem.sha256(pinned)
-        _import(client, tar, tag, platform, f"mmdebstrap-{base.suite}-{sha256[:12]}")
+        _import(client, tar, tag, platform, f"mmdebstrap-{base.suite}-{filesystem.sha256(pinned)[:12]}")
 
 
 def _import(client: docker.DockerClient, tar: Path, tag: str, platform: str, origin: str) -> None:
@@ -163,9 +135,7 @@ def _import(client: docker.DockerClient, tar: Path, tag: str, platform: str, ori
         return
     (tar.parent / "Dockerfile").write_text(f"FROM scratch\nADD {tar.name} /\n", encoding="utf-8")
     (tar.parent / ".dockerignore").write_text(f"*\n!{tar.name}\n!Dockerfile\n", encoding="utf-8")
-    client.images.build(
-        path=str(tar.parent), tag=tag, labels={ORIGIN_LABEL: origin}, platform=platform, rm=True, forcerm=True
-    )
+    _build(client, tar.parent, tag, platform, origin)
 
 
 def _namespaces() -> list[str]:

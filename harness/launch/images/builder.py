@@ -9,24 +9,25 @@ emulation.
 from __future__ import annotations
 
 import logging
-import os
 import re
 import shutil
 import tempfile
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
 
 import docker
+import psutil
 from docker.errors import ImageNotFound
 
 from harness import filesystem
 from harness.errors import ImageError
 from harness.launch.docker_errors import engine_errors
 from harness.launch.images import assets, base_image, emulation, platforms, recipes
-from harness.launch.images.catalog import System
+from harness.launch.images.catalog import Asset, System
 from harness.launch.images.recipes import engine_recipe, recipe
 from harness.untrusted import MAX_TEXT, one_line
 
@@ -34,9 +35,6 @@ log = logging.getLogger(__name__)
 
 RECIPE_LABEL = "harness.recipe"
 ENGINE_LABEL = "harness.engine"
-
-# Engines and systems share files: what one process downloads, another waits for.
-_ASSETS_LOCK = "assets"
 
 # Bounds the log of a step that prints without end.
 _LOG_CHARS = 16 << 20
@@ -69,7 +67,7 @@ def find(client: docker.DockerClient, system: System, *, platform: str | None = 
     Raises:
         EngineError: the Docker engine does not answer.
     """
-    return _find(client, _Target.system(_on_platform(client, system, platform)))
+    return _find(client, ImageTarget.of_system(_on_platform(client, system, platform)))
 
 
 def ensure(
@@ -90,13 +88,7 @@ def ensure(
             and the log.
         EngineError: the Docker engine does not answer.
     """
-    system = _on_platform(client, system, platform)
-    present = _find(client, _Target.system(system))
-    if present is not None:
-        return present
-    _check_made_for(system)
-    emulation.ensure(client, system.platform, cache)
-    return _Builder(client, cache, models).system(system)
+    return _Builder(client, cache, models).system(_on_platform(client, system, platform))
 
 
 def ensure_engine(
@@ -107,13 +99,7 @@ def ensure_engine(
     platform: str | None = None,
 ) -> Image:
     """Return the image of a system's engine, without weights; otherwise like :func:`ensure`."""
-    system = _on_platform(client, system, platform)
-    present = _find(client, _Target.engine(system))
-    if present is not None:
-        return present
-    _check_made_for(system)
-    emulation.ensure(client, system.platform, cache)
-    return _Builder(client, cache, None).engine(system)
+    return _Builder(client, cache, None).engine(_on_platform(client, system, platform))
 
 
 def _on_platform(client: docker.DockerClient, system: System, platform: str | None) -> System:
@@ -130,24 +116,37 @@ def _check_made_for(system: System) -> None:
 
 
 @dataclass(frozen=True)
-class _Target:
-    """An image to find or build: its name in the engine's store and its recipe."""
+class ImageTarget:
+    """An image to find or build, and its names in the engine's store and in messages."""
 
+    system: System
+    hash_inputs: Callable[[System], str]
     repository: str
-    recipe: str
-    platform: str
+    owner: str
+    image: str
+
+    @cached_property
+    def recipe(self) -> str:
+        """Return the hash of all inputs."""
+        return self.hash_inputs(self.system)
 
     @property
     def reference(self) -> str:
-        return f"{self.repository}:{platforms.with_platform(self.recipe[:12], self.platform)}"
+        """Return its tag."""
+        return f"{self.repository}:{platforms.with_platform(self.recipe[:12], self.system.platform)}"
 
     @staticmethod
-    def system(system: System) -> _Target:
-        return _Target(f"harness-{system.image}", recipe(system), system.platform)
+    def of_system(system: System) -> ImageTarget:
+        """Name a system's image."""
+        return ImageTarget(system, recipe, f"harness-{system.image}", f"system {system.name!r}", system.image)
 
     @staticmethod
-    def engine(system: System) -> _Target:
-        return _Target(f"harness-engine-{system.engine_image}", engine_recipe(system), system.platform)
+    def of_engine(system: System) -> ImageTarget:
+        """Name the image of a system's engine."""
+        name = system.engine_image
+        return ImageTarget(
+            system, engine_recipe, f"harness-engine-{name}", f"engine {system.engine!r}", f"the engine {name}"
+        )
 
 
 class _Builder:
@@ -159,77 +158,63 @@ class _Builder:
         self._models = models
 
     def system(self, system: System) -> Image:
-        target = _Target.system(system)
-        # Check again under the lock: a second build would move the tag to another digest.
-        with filesystem.cache_lock(self._cache, target.repository):
-            return _find(self._client, target) or self._new_system(system, target)
+        return self._ensure(ImageTarget.of_system(system), self._new_system)
 
     def engine(self, system: System) -> Image:
-        target = _Target.engine(system)
+        return self._ensure(ImageTarget.of_engine(system), self._new_engine)
+
+    def _ensure(self, target: ImageTarget, build: Callable[[ImageTarget], Image]) -> Image:
         present = _find(self._client, target)
         if present is not None:  # without the lock, which a build of another recipe may hold
             return present
+        _check_made_for(target.system)
+        emulation.ensure(self._client, target.system.platform, self._cache)
+        # Check again under the lock: a second build would move the tag to another digest.
         with filesystem.cache_lock(self._cache, target.repository):
-            return _find(self._client, target) or self._new_engine(system, target)
+            return _find(self._client, target) or build(target)
 
-    def _new_system(self, system: System, target: _Target) -> Image:
-        with filesystem.cache_lock(self._cache, _ASSETS_LOCK):
-            files = assets.fetch(system.name, system.system_assets, self._cache, self._models)
+    def _new_system(self, target: ImageTarget) -> Image:
+        system = target.system
+        files = self._assets(system.name, system.assets)
         images = [self.system(component) for component in system.components]
         arguments = {"ENGINE": self.engine(system).reference}
         arguments |= {name: image.reference for name, image in zip(("FIRST", "SECOND"), images, strict=False)}
-        if system.prepare and system.system_assets:
+        if system.prepare and system.assets:
             arguments["PREPARE"] = system.prepare
         if images:
             arguments["NAME"] = system.engine
         components = recipes.components_json(system, [self._environment(image) for image in images])
-        log.info(f"building the image of {system.image} for {system.platform}")
-        with tempfile.TemporaryFile() as packed:
-            recipes.write_system_context(packed, system, files, components)
-            self._check_same(f"system {system.name!r}", recipe(system), target)
-            packed.seek(0)
-            build_image(
-                self._client,
-                f"system {system.name!r}",
-                target.reference,
-                context=packed,
-                arguments=arguments,
-                # Without the system's name, so that equal content is an equal image.
-                labels={RECIPE_LABEL: target.recipe},
-                cache=self._cache,
-                platform=system.platform,
-            )
-        return self._image(f"system {system.name!r}", target)
+        # No label has the system's name, so that equal content is an equal image.
+        return self._build(
+            target,
+            lambda packed: recipes.write_system_context(packed, system, files, components),
+            arguments,
+            {},
+        )
 
-    def _new_engine(self, system: System, target: _Target) -> Image:
-        what, platform = f"engine {system.engine!r}", system.platform
+    def _new_engine(self, target: ImageTarget) -> Image:
+        system = target.system
         wheels = {
-            lock: assets.wheels(lock, system.extra_indexes, self._cache, platform)
+            lock: assets.wheels(lock, system.extra_indexes, self._cache, system.platform)
             for lock in (*system.shared_locks.values(), system.lock)
         }
-        with filesystem.cache_lock(self._cache, _ASSETS_LOCK):
-            files = assets.fetch(system.engine, system.engine_assets, self._cache, self._models)
+        files = self._assets(system.engine, system.engine_assets)
         with engine_errors():
             bases = {"BASE": "base", **({"TOOLCHAIN": "toolchain"} if system.toolchain else {})}
             arguments = {
-                key: base_image.ensure(self._client, self._cache, name, platform) for key, name in bases.items()
+                key: base_image.ensure(self._client, self._cache, name, system.platform) for key, name in bases.items()
             }
-        log.info(f"building the image of the engine {system.engine_image} for {platform}")
-        with tempfile.TemporaryFile() as packed:
-            recipes.write_engine_context(packed, system, wheels, files)
-            self._check_same(what, engine_recipe(system), target)
-            packed.seek(0)
-            build_image(
-                self._client,
-                what,
-                target.reference,
-                context=packed,
-                arguments=arguments,
-                labels={RECIPE_LABEL: target.recipe, ENGINE_LABEL: system.engine},
-                cache=self._cache,
-                platform=platform,
-            )
-        return self._image(what, target)
+        return self._build(
+            target,
+            lambda packed: recipes.write_engine_context(packed, system, wheels, files),
+            arguments,
+            {ENGINE_LABEL: system.engine},
+        )
+
+    def _assets(self, owner: str, files: tuple[Asset, ...]) -> Path:
+        # Engines and systems share files: what one process downloads, another waits for.
+        with filesystem.cache_lock(self._cache, "assets"):
+            return assets.fetch(owner, files, self._cache, self._models)
 
     def _environment(self, image: Image) -> dict[str, str]:
         """Return the environment of an image's processes."""
@@ -237,18 +222,27 @@ class _Builder:
             declared = self._client.images.get(image.reference).attrs["Config"]["Env"] or []
         return dict(variable.partition("=")[::2] for variable in declared)
 
-    def _check_same(self, what: str, now: str, target: _Target) -> None:
-        if now != target.recipe:
-            raise ImageError(f"{what}: its files were edited while they were packed; run this again")
-
-    def _image(self, what: str, target: _Target) -> Image:
+    def _build(
+        self,
+        target: ImageTarget,
+        write_context: Callable[[IO[bytes]], None],
+        arguments: dict[str, str],
+        labels: dict[str, str],
+    ) -> Image:
+        log.info(f"building the image of {target.image} for {target.system.platform}")
+        with tempfile.TemporaryFile() as packed:
+            write_context(packed)
+            if target.hash_inputs(target.system) != target.recipe:
+                raise ImageError(f"{target.owner}: its files were edited while they were packed; run this again")
+            packed.seek(0)
+            build_image(self._client, target, packed, arguments, labels, self._cache)
         made = _find(self._client, target)
         if made is None:
-            raise ImageError(f"{what}: the image that was just built is gone; run this again")
+            raise ImageError(f"{target.owner}: the image that was just built is gone; run this again")
         return made
 
 
-def _find(client: docker.DockerClient, target: _Target) -> Image | None:
+def _find(client: docker.DockerClient, target: ImageTarget) -> Image | None:
     with engine_errors():
         try:
             found = client.images.get(target.reference)
@@ -257,47 +251,40 @@ def _find(client: docker.DockerClient, target: _Target) -> Image | None:
     # The tag holds only a part of the recipe, and any process may tag.
     if found.labels.get(RECIPE_LABEL) != target.recipe:
         return None
-    return Image(target.reference, str(found.id), int(found.attrs["Size"]), target.platform)
+    return Image(target.reference, str(found.id), int(found.attrs["Size"]), target.system.platform)
 
 
 def build_image(
     client: docker.DockerClient,
-    what: str,
-    tag: str,
-    *,
+    target: ImageTarget,
     context: IO[bytes],
     arguments: dict[str, str],
     labels: dict[str, str],
     cache: Path,
-    platform: str | None = None,
 ) -> None:
-    """Build ``tag`` from a context.
-
-    Args:
-        what: names the image in messages (``system 'bm25'``).
-        cache: its folder ``logs/`` takes the log.
-        platform: by default the engine's own.
+    """Build an image from a context; the cache's folder ``logs/`` takes the log.
 
     Raises:
         ImageError: a step failed; quotes its last lines and names the log.
         EngineError: the Docker engine does not answer.
         StoreError: the engine's disk is full.
     """
-    log_file = cache / "logs" / f"{tag.replace(':', '-')}.log"
+    log_file = cache / "logs" / f"{target.reference.replace(':', '-')}.log"
     log_file.parent.mkdir(parents=True, exist_ok=True)
+    most_bytes = psutil.virtual_memory().total // 2  # as of an index build
     step, last, room, failed = "the start", deque[str](maxlen=10), _LOG_CHARS, False
     with engine_errors(), log_file.open("w", encoding="utf-8") as sink:
         events = client.api.build(
             fileobj=context,
             custom_context=True,
             decode=True,
-            tag=tag,
+            tag=target.reference,
             buildargs=arguments,
-            labels=labels,
-            platform=platform,
+            labels={RECIPE_LABEL: target.recipe, **labels},
+            platform=target.system.platform,
             network_mode="none",
             # Untrusted weights may claim any size: do not let them take the host's memory.
-            container_limits={"memory": _half_of_memory(), "memswap": _half_of_memory()},
+            container_limits={"memory": most_bytes, "memswap": most_bytes},
             rm=True,
             forcerm=True,
         )
@@ -314,21 +301,12 @@ def build_image(
     if failed:
         words = "\n".join(last)
         if filesystem.reports_full_disk(words):
-            filesystem.raise_if_disk_full(what, words if _little_room(client) else last[-1])
+            with engine_errors():
+                root = Path(client.info()["DockerRootDir"])
+            full = root.is_dir() and shutil.disk_usage(root).free < _ROOMY_BYTES
+            filesystem.raise_if_disk_full(target.owner, words if full else last[-1])
         output = " | ".join(last)[-2000:]
-        raise ImageError(f"{what}: its image failed at {step[:80]!r}: {output}; its log is {log_file}")
-
-
-def _little_room(client: docker.DockerClient) -> bool:
-    """Check whether the engine's disk is this host's and nearly full."""
-    with engine_errors():
-        root = Path(client.info()["DockerRootDir"])
-    return root.is_dir() and shutil.disk_usage(root).free < _ROOMY_BYTES
-
-
-def _half_of_memory() -> int:
-    """Return half of the host's memory in bytes, the limit of index builds too."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+        raise ImageError(f"{target.owner}: its image failed at {step[:80]!r}: {output}; its log is {log_file}")
 
 
 def _log_lines(events: Iterator[dict[str, Any]]) -> Iterator[str]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Container, Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -14,6 +14,10 @@ from harness.config import NAME_PATTERN, ConfigModel, data_root, read_toml, vali
 from harness.errors import FileError, UnknownName, did_you_mean
 from harness.launch.images.platforms import AMD64, debian
 from harness.records import Scalar
+
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+# The two tables of a system's parameters.
+PARAMETERS = ("build_params", "search_params")
 
 
 class Asset(ConfigModel):
@@ -29,11 +33,9 @@ class Asset(ConfigModel):
     hub: str | None = Field(default=None, description="model id on the hub")
     revision: str | None = Field(default=None, pattern=r"^[0-9a-f]{40}$", description="commit on the hub")
     package: str | None = Field(default=None, description="PyPI requirement, pinned with ==, that carries the files")
-    package_sha256: str | None = Field(
-        default=None, pattern=r"^[0-9a-f]{64}$", description="of the distribution's file: pip checks it first"
-    )
+    package_sha256: Sha256 | None = Field(default=None, description="of the distribution's file: pip checks it first")
     package_folder: str | None = Field(default=None, description="where in the distribution the files lie")
-    sha256: dict[str, str] = Field(default={}, description="file name -> sha256")
+    sha256: dict[str, Sha256] = Field(default={}, description="file name -> sha256")
     files: tuple[str, ...] = Field(
         default=(), description="names of files without a checksum yet; while there are any, the system is not pinned"
     )
@@ -51,14 +53,6 @@ class Asset(ConfigModel):
     def pinned(self, revision: str | None, sha256: dict[str, str]) -> Asset:
         """Return the asset with checksums, and the hub's commit if known."""
         return Asset.model_validate({**self.model_dump(), "revision": revision, "sha256": sha256, "files": ()})
-
-    @field_validator("sha256")
-    @classmethod
-    def _checksums(cls, value: dict[str, str]) -> dict[str, str]:
-        for name, checksum in value.items():
-            if len(checksum) != 64:
-                raise ValueError(f"{name!r}: a sha256 has 64 hex digits, this has {len(checksum)}")
-        return value
 
     @field_validator("sha256", "files")
     @classmethod
@@ -92,18 +86,12 @@ class NotFor(ConfigModel):
     reason: str = Field(min_length=1, description="why, in a few words: users read it when they ask for that image")
 
 
-class EngineFile(ConfigModel):
-    """``images/<engine>/engine.toml``."""
+class EngineSettings(ConfigModel):
+    """The settings of ``engine.toml`` that each system of the engine has."""
 
     description: str = Field(description="one line for people")
-    assets: tuple[Asset, ...] = Field(default=(), description="files that all systems of the engine share")
     extra_indexes: tuple[str, ...] = Field(
         default=(), description="package indexes that are asked as well when the plain download of the lock fails"
-    )
-    shared: tuple[str, ...] = Field(
-        default=(),
-        description="code that engines share: folders of `images/shared/`, put into /opt/shared; the PyPI packages that"
-        " a folder pins in its own `requirements.lock` come into the build as `packages/<folder>`",
     )
     prepare: str | None = Field(
         default=None,
@@ -119,9 +107,19 @@ class EngineFile(ConfigModel):
     resumable_builds: bool = Field(
         default=False, description="a build that ended early goes on from what it left in the index folder"
     )
-
     not_for: tuple[NotFor, ...] = Field(
         default=(), description="platforms that it has no image for; it has one for every other"
+    )
+
+
+class EngineFile(EngineSettings):
+    """``images/<engine>/engine.toml``."""
+
+    assets: tuple[Asset, ...] = Field(default=(), description="files that all systems of the engine share")
+    shared: tuple[str, ...] = Field(
+        default=(),
+        description="code that engines share: folders of `images/shared/`, put into /opt/shared; the PyPI packages that"
+        " a folder pins in its own `requirements.lock` come into the build as `packages/<folder>`",
     )
 
     @field_validator("assets")
@@ -132,8 +130,8 @@ class EngineFile(ConfigModel):
         return value
 
 
-class SystemFile(ConfigModel):
-    """``images/<engine>/systems/<system>.toml``."""
+class SystemSettings(ConfigModel):
+    """The settings of a system's file that hold for its components too."""
 
     description: str = Field(description="one line for people")
     fewer_hits_ok: bool = Field(
@@ -150,6 +148,11 @@ class SystemFile(ConfigModel):
         default=None,
         description="what the checkpoint is, where it is not the published one; tables mark the system",
     )
+
+
+class SystemFile(SystemSettings):
+    """``images/<engine>/systems/<system>.toml``."""
+
     components: tuple[str, ...] = Field(
         default=(),
         description="the two systems that this one joins in one envelope, for an engine that fuses rankings; their"
@@ -166,33 +169,26 @@ class SystemFile(ConfigModel):
         )
 
 
-class System(ConfigModel):
+class System(SystemSettings, EngineSettings):
     """A system that can be measured: its engine's folder, parameters, assets and components.
 
-    ``platform`` is that of its image; launchers set theirs.
+    ``file`` declares it; ``platform`` is that of its image; launchers set theirs.
     """
 
     name: str
+    file: Path
     engine: str
     engine_dir: Path
-    description: str
-    fewer_hits_ok: bool
-    result_cache: bool = False
-    build_params: dict[str, Scalar]
-    search_params: dict[str, Scalar]
-    extra_indexes: tuple[str, ...] = ()
     engine_assets: tuple[Asset, ...]
-    system_assets: tuple[Asset, ...]
     shared: tuple[Path, ...] = ()
-    prepare: str | None = None
-    prepare_params: tuple[str, ...] = ()
-    toolchain: bool = False
-    resumable_builds: bool = False
-    stand_in: str | None = None
     components: tuple[System, ...] = ()
     accelerator: Literal["cuda"] | None = None
     platform: str = AMD64
-    not_for: tuple[NotFor, ...] = ()
+
+    @property
+    def parts(self) -> tuple[System, ...]:
+        """The system itself and its components."""
+        return (self, *self.components)
 
     @property
     def lock(self) -> Path:
@@ -213,7 +209,7 @@ class System(ConfigModel):
     @property
     def image(self) -> str:
         """The name of its image; one for an accelerator, its own or a component's, has its own name."""
-        able = next((system.accelerator for system in (self, *self.components) if system.accelerator), None)
+        able = next((part.accelerator for part in self.parts if part.accelerator), None)
         return f"{self.name}-{able}" if able else self.name
 
     @property
@@ -237,11 +233,11 @@ class System(ConfigModel):
     @property
     def lacking(self) -> str | None:
         """The reason, in one line, why it or a component has no image for its platform, or None."""
-        for system in (self, *self.components):
-            for missing in system.not_for:
-                if missing.platform == system.platform and missing.accelerator in (None, system.accelerator):
+        for part in self.parts:
+            for missing in part.not_for:
+                if missing.platform == part.platform and missing.accelerator in (None, part.accelerator):
                     kind = " for GPUs" if missing.accelerator else ""
-                    return f"engine {system.engine!r} has no {system.platform} image{kind}: {missing.reason}"
+                    return f"engine {part.engine!r} has no {part.platform} image{kind}: {missing.reason}"
         return None
 
     @property
@@ -252,9 +248,7 @@ class System(ConfigModel):
     @property
     def unpinned(self) -> tuple[str, ...]:
         """The names of itself and its components with files without a checksum."""
-        return tuple(
-            system.name for system in (self, *self.components) if any(asset.unpinned for asset in system.system_assets)
-        )
+        return tuple(part.name for part in self.parts if any(asset.unpinned for asset in part.assets))
 
     @property
     def summary(self) -> str:
@@ -263,12 +257,8 @@ class System(ConfigModel):
         lacks = "; ".join(
             f"not for {missing.platform}: {missing.reason}" for missing in self.not_for if not missing.accelerator
         )
-        marks = [
-            *([pin] if pin else []),
-            *([lacks] if lacks else []),
-            *([f"† {self.stand_in}"] if self.stand_in else []),
-        ]
-        return self.description + "".join(f" [{mark}]" for mark in marks)
+        marks = (pin, lacks, f"† {self.stand_in}" if self.stand_in else "")
+        return self.description + "".join(f" [{mark}]" for mark in marks if mark)
 
     @property
     def prepared_with(self) -> dict[str, Scalar]:
@@ -299,7 +289,7 @@ def systems(*folders: Path) -> dict[str, System]:
     searched = folders or (images_dir(), *([own] if own else []))
     by_name: dict[str, System] = {}
     files: dict[str, SystemFile] = {}
-    joined: dict[str, tuple[Path, SystemFile]] = {}
+    paths: dict[str, Path] = {}
     for path in (path for folder in searched for path in sorted(folder.glob("*/systems/*.toml"))):
         if not re.fullmatch(NAME_PATTERN, path.stem):
             raise FileError(f"{path}: system names are lower-case letters, digits, '.', '_' or '-'; rename the file")
@@ -307,12 +297,15 @@ def systems(*folders: Path) -> dict[str, System]:
         earlier = by_name.get(path.stem)
         if earlier and not (earlier.engine == path.parent.parent.name and declared.pins(files[path.stem])):
             raise FileError(f"{path}: the engine {earlier.engine!r} has a system of this name; rename one")
-        files[path.stem] = declared
+        files[path.stem], paths[path.stem] = declared, path
         by_name[path.stem] = _system(path, declared)
-        if declared.components:
-            joined[path.stem] = path, declared
-    for name, (path, declared) in joined.items():
-        by_name[name] = _joined(by_name[name], path, declared, by_name, joined)
+    composite = {name: declared for name, declared in files.items() if declared.components}
+    for name, declared in composite.items():
+        try:
+            components = _components(declared, by_name, composite)
+        except ValueError as error:
+            raise FileError(f"{paths[name]}: {error}") from None
+        by_name[name] = _joined(by_name[name], components)
     return by_name
 
 
@@ -333,26 +326,10 @@ def _engine_dir(path: Path) -> Path:
 def _system(path: Path, declared: SystemFile) -> System:
     folder = _engine_dir(path)
     engine = validate(EngineFile, read_toml(folder / "engine.toml"), folder / "engine.toml")
-    return System(
-        name=path.stem,
-        engine=folder.name,
-        engine_dir=folder,
-        description=declared.description,
-        fewer_hits_ok=declared.fewer_hits_ok,
-        result_cache=declared.result_cache,
-        build_params=declared.build_params,
-        search_params=declared.search_params,
-        extra_indexes=engine.extra_indexes,
-        engine_assets=engine.assets,
-        system_assets=declared.assets,
-        shared=tuple(_shared(folder, name) for name in engine.shared),
-        prepare=engine.prepare,
-        prepare_params=engine.prepare_params,
-        toolchain=engine.toolchain,
-        resumable_builds=engine.resumable_builds,
-        stand_in=declared.stand_in,
-        not_for=engine.not_for,
-    )
+    settings = {**dict(engine), **dict(declared), "components": ()}
+    shared = tuple(_shared(folder, name) for name in engine.shared)
+    place = {"name": path.stem, "file": path, "engine": folder.name, "engine_dir": folder}
+    return System.model_validate({**settings, **place, "engine_assets": engine.assets, "shared": shared})
 
 
 def _shared(engine_dir: Path, name: str) -> Path:
@@ -364,64 +341,52 @@ def _shared(engine_dir: Path, name: str) -> Path:
     )
 
 
-def _joined(
-    system: System, path: Path, declared: SystemFile, known: dict[str, System], composite: Container[str]
-) -> System:
-    """Add components and their parameters to a system.
+def _components(declared: SystemFile, known: dict[str, System], composite: Collection[str]) -> list[System]:
+    """Return the components of a system, with the parameters that it sets; their images may depend on them.
 
     Raises:
-        FileError: they are not two systems that fit into one image, or a parameter is unknown to them.
+        ValueError: they are not two systems that fit into one image, or a parameter is unknown to them.
     """
     if len(declared.components) != 2 or len(set(declared.components)) != 2:
-        raise FileError(f"{path}: key 'components': {len(declared.components)} names, must be two different systems")
+        raise ValueError(f"key 'components': {len(declared.components)} names, must be two different systems")
     components = []
     for name in declared.components:
         if name not in known:
-            raise FileError(f"{path}: key 'components': unknown system {name!r}{did_you_mean(name, set(known))}")
+            raise ValueError(f"key 'components': unknown system {name!r}{did_you_mean(name, set(known))}")
         if name in composite:
-            raise FileError(f"{path}: key 'components': {name!r} has components itself; name those")
-        components.append(_adjusted(known[name], path, declared))
-    clash = _clash(*components)
-    if clash:
-        raise FileError(f"{path}: key 'components': {clash}")
+            raise ValueError(f"key 'components': {name!r} has components itself; name those")
+        changed = {}
+        for kind in PARAMETERS:
+            own, given = getattr(known[name], kind), getattr(declared, kind)
+            changes = {key.removeprefix(f"{name}."): given[key] for key in given if key.startswith(f"{name}.")}
+            if unknown := next((key for key in changes if key not in own), None):
+                hint = did_you_mean(unknown, set(own))
+                raise ValueError(f"key '{kind}': {name!r} has no parameter {unknown!r} there{hint}")
+            changed[kind] = {**own, **changes}
+        components.append(known[name].model_copy(update=changed))
+    if clash := _clash(*components):
+        raise ValueError(f"key 'components': {clash}")
+    return components
 
-    def with_theirs(kind: str) -> dict[str, Scalar]:
-        theirs = {
-            f"{component.name}.{key}": value
-            for component in components
-            for key, value in getattr(component, kind).items()
+
+def _joined(system: System, components: list[System]) -> System:
+    """Add components and their parameters to a system."""
+    joined: dict[str, object] = {
+        kind: {
+            **getattr(system, kind),
+            **{f"{part.name}.{key}": value for part in components for key, value in getattr(part, kind).items()},
         }
-        return {**getattr(system, kind), **theirs}
-
+        for kind in PARAMETERS
+    }
+    stand_ins = "; ".join(part.stand_in for part in components if part.stand_in)
     return system.model_copy(
         update={
+            **joined,
             "components": tuple(components),
-            "build_params": with_theirs("build_params"),
-            "search_params": with_theirs("search_params"),
-            "result_cache": system.result_cache or any(component.result_cache for component in components),
-            "stand_in": system.stand_in
-            or "; ".join(filter(None, (component.stand_in for component in components)))
-            or None,
+            "result_cache": system.result_cache or any(part.result_cache for part in components),
+            "stand_in": system.stand_in or stand_ins or None,
         }
     )
-
-
-def _adjusted(part: System, path: Path, declared: SystemFile) -> System:
-    """Set the parameters that the joining system gives a component; its image may depend on them."""
-    changed = {}
-    for kind in ("build_params", "search_params"):
-        before = getattr(part, kind)
-        own = {
-            key.removeprefix(f"{part.name}."): value
-            for key, value in getattr(declared, kind).items()
-            if key.startswith(f"{part.name}.")
-        }
-        for key in own:
-            if key not in before:
-                hint = did_you_mean(key, set(before))
-                raise FileError(f"{path}: key '{kind}': {part.name!r} has no parameter {key!r} there{hint}")
-        changed[kind] = {**before, **own}
-    return part.model_copy(update=changed)
 
 
 def _clash(first: System, second: System) -> str | None:
@@ -429,25 +394,20 @@ def _clash(first: System, second: System) -> str | None:
 
     def contents(system: System) -> dict[str, tuple[object, str]]:
         """Map each path below /opt to a value that is equal if the files are, and to its description."""
-        paths: dict[str, tuple[object, str]] = {
-            f"/opt/{system.engine}": (system.engine_dir, f"an engine {system.engine!r}, in two folders"),
-            **{
-                f"/opt/shared/{folder.name}": (folder, f"shared code {folder.name!r}, in two folders")
-                for folder in system.shared
-            },
-        }
-        for asset in (*system.engine_assets, *system.system_assets):
-            is_prepared = system.prepare is not None and asset in system.system_assets
+        code = (system.engine_dir, f"an engine {system.engine!r}, in two folders")
+        paths: dict[str, tuple[object, str]] = {f"/opt/{system.engine}": code}
+        for folder in system.shared:
+            paths[f"/opt/shared/{folder.name}"] = (folder, f"shared code {folder.name!r}, in two folders")
+        for asset in (*system.engine_assets, *system.assets):
+            is_prepared = system.prepare is not None and asset in system.assets
             prepared = (system.prepare, system.prepared_with) if is_prepared else None
             description = f"assets in {asset.folder!r}, and not the same"
             paths[f"/opt/assets/{asset.folder}"] = ((asset.sha256, asset.files, prepared), description)
         return paths
 
     ours, theirs = contents(first), contents(second)
-    for path in sorted(ours.keys() & theirs.keys()):
-        if ours[path][0] != theirs[path][0]:
-            return f"both have {ours[path][1]}; rename one"
-    return None
+    path = next((path for path in sorted(ours.keys() & theirs.keys()) if ours[path][0] != theirs[path][0]), None)
+    return f"both have {ours[path][1]}; rename one" if path else None
 
 
 def named(names: Iterable[str], *folders: Path) -> dict[str, System]:
@@ -456,8 +416,13 @@ def named(names: Iterable[str], *folders: Path) -> dict[str, System]:
     Raises:
         UnknownName: no system has one of the names.
     """
-    known = systems(*folders)
-    return {name: _one(name, known, shipped=not folders) for name in names}
+    known, names = systems(*folders), list(names)
+    for name in names:
+        if name not in known:
+            unset = not folders and not os.environ.get("HARNESS_IMAGES")
+            hint = "systems of your own are found once HARNESS_IMAGES names their folder" if unset else ""
+            raise UnknownName("system", name, known, hint)
+    return {name: known[name] for name in names}
 
 
 def system(name: str, *folders: Path) -> System:
@@ -466,12 +431,4 @@ def system(name: str, *folders: Path) -> System:
     Raises:
         UnknownName: no system has the name.
     """
-    return _one(name, systems(*folders), shipped=not folders)
-
-
-def _one(name: str, known: dict[str, System], *, shipped: bool) -> System:
-    if name not in known:
-        unset = shipped and not os.environ.get("HARNESS_IMAGES")
-        hint = "systems of your own are found once HARNESS_IMAGES names their folder" if unset else ""
-        raise UnknownName("system", name, known, hint)
-    return known[name]
+    return named([name], *folders)[name]

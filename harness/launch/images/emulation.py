@@ -5,17 +5,17 @@ Only builds and checks of images use it; nothing is measured under emulation.
 
 from __future__ import annotations
 
-import io
 import logging
 import os
 import shutil
 import struct
 import subprocess
-import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import docker
-from docker.errors import APIError, ContainerError
+from docker.errors import APIError, BuildError, ContainerError
 
 from harness import filesystem
 from harness.errors import ImageError
@@ -96,18 +96,13 @@ def ensure(client: docker.DockerClient, platform: str, cache: Path) -> None:
 def engine_runs(client: docker.DockerClient, platform: str) -> bool:
     """Check by a trial that a container of a platform runs."""
     tag = f"{_PROBE}:{platforms.debian(platform)}-{os.getpid()}"
-    with engine_errors():
-        built = client.api.build(
-            fileobj=io.BytesIO(_context(platform)),
-            custom_context=True,
-            decode=True,
-            tag=tag,
-            platform=platform,
-            rm=True,
-        )
-        failures = [str(event["error"]) for event in built if "error" in event]
-        if failures:
-            raise ImageError(f"the engine makes no images for {platform}: {failures[0][:200]}")
+    with engine_errors(), _probe(platform) as program:
+        recipe = f'FROM scratch\nCOPY {program.name} /probe\nENTRYPOINT ["/probe"]\n'
+        (program.parent / "Dockerfile").write_text(recipe, encoding="ascii")
+        try:
+            client.images.build(path=str(program.parent), tag=tag, platform=platform, rm=True)
+        except BuildError as error:
+            raise ImageError(f"the engine makes no images for {platform}: {str(error)[:200]}") from error
         try:
             client.containers.run(tag, remove=True, network_mode="none", platform=platform)
         except (ContainerError, APIError):
@@ -119,14 +114,21 @@ def engine_runs(client: docker.DockerClient, platform: str) -> bool:
 
 def host_runs(platform: str) -> bool:
     """Check by a trial that this host runs programs of a platform."""
-    with filesystem.temporary_folder("probe") as folder:
-        program = folder / "probe"
-        program.write_bytes(_program(platform))
-        program.chmod(0o755)
+    with _probe(platform) as program:
         try:
             return subprocess.run([program], check=False).returncode == 0
         except OSError:
             return False
+
+
+@contextmanager
+def _probe(platform: str) -> Iterator[Path]:
+    """Write a program of a platform into a temporary folder."""
+    with filesystem.temporary_folder("probe") as folder:
+        program = folder / "probe"
+        program.write_bytes(_program(platform))
+        program.chmod(0o755)
+        yield program
 
 
 def _program(platform: str) -> bytes:
@@ -136,17 +138,6 @@ def _program(platform: str) -> bytes:
     header = b"\x7fELF\x02\x01\x01" + bytes(9)
     header += struct.pack("<HHIQQQIHHHHHH", 2, machine, 1, start + 120, 64, 0, 0, 64, 56, 1, 0, 0, 0)
     return header + struct.pack("<IIQQQQQQ", 1, 5, 0, start, start, size, size, 0x10000) + code
-
-
-def _context(platform: str) -> bytes:
-    packed = io.BytesIO()
-    files = {"Dockerfile": b'FROM scratch\nCOPY probe /probe\nENTRYPOINT ["/probe"]\n', "probe": _program(platform)}
-    with tarfile.open(fileobj=packed, mode="w") as tar:
-        for name, content in files.items():
-            entry = tarfile.TarInfo(name)
-            entry.size, entry.mode = len(content), 0o755
-            tar.addfile(entry, io.BytesIO(content))
-    return packed.getvalue()
 
 
 def _install_emulator(platform: str) -> str | None:

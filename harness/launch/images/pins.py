@@ -6,20 +6,17 @@ import contextlib
 import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
+import huggingface_hub
 import tomlkit
 from tomlkit.items import AoT, Item, KeyType, SingleKey, Table
 
 from harness import filesystem
 from harness.errors import FileError, ImageError, UsageError
-from harness.launch.images.catalog import Asset, System, images_dir, own_images_dir
+from harness.launch.images.catalog import Asset, System, own_images_dir
 from harness.untrusted import one_line
 
 log = logging.getLogger(__name__)
-
-if TYPE_CHECKING:
-    from huggingface_hub.hf_api import ModelInfo, RepoSibling
 
 _HUB_TIMEOUT_S = 15.0
 
@@ -31,14 +28,14 @@ def look_up(system: System, models: Path | None, *, newest: bool) -> list[Asset]
         UsageError: the system has no files of its own, or they are missing.
         ImageError: the hub does not answer, or lacks the model, revision or file.
     """
-    if not system.system_assets:
+    if not system.assets:
         others = ", ".join(component.name for component in system.components)
         raise UsageError(
             f"system {system.name!r} has no files to pin; " + (f"pin {others}" if others else "it needs none")
         )
     if models is not None:
-        return [from_folder(asset, models) for asset in system.system_assets]
-    return [from_hub(asset, newest=newest) for asset in system.system_assets]
+        return [from_folder(asset, models) for asset in system.assets]
+    return [from_hub(asset, newest=newest) for asset in system.assets]
 
 
 def from_hub(asset: Asset, *, newest: bool) -> Asset:
@@ -54,7 +51,9 @@ def from_hub(asset: Asset, *, newest: bool) -> Asset:
     if asset.hub is None:
         raise UsageError(f"{asset.folder!r} names no model of the hub; give its files with --models DIR")
     with _hub_errors(asset.hub):
-        info = _model_info(asset.hub, None if newest else asset.revision)
+        revision = None if newest else asset.revision
+        api = huggingface_hub.HfApi()
+        info = api.model_info(asset.hub, revision=revision, files_metadata=True, timeout=_HUB_TIMEOUT_S)
         files = {file.rfilename: file for file in info.siblings or ()}
         missing = [name for name in asset.names if name not in files]
         if missing or info.sha is None:
@@ -63,9 +62,16 @@ def from_hub(asset: Asset, *, newest: bool) -> Asset:
                 f"the hub's {asset.hub} has no {', '.join(missing)} at {(info.sha or 'its newest commit')[:12]}, it"
                 f" has {present}; mend the names of {asset.folder!r}, or choose another revision"
             )
-        _compare_licences(asset, info)
+        licence = getattr(info.card_data, "license", None)
+        if isinstance(licence, str) and licence.casefold() != asset.licence.casefold():
+            declared = f"the file as {asset.licence!r}"
+            log.info(f"{asset.folder}: the hub gives the licence of {asset.hub} as {licence!r}, {declared}")
+        checked = {name: lfs.sha256 for name in asset.names if (lfs := files[name].lfs) is not None}
         with filesystem.temporary_folder("pin") as scratch:
-            checked = {name: _hub_sha256(asset.hub, info.sha, files[name], scratch) for name in asset.names}
+            for name in asset.names:
+                if name not in checked:  # a small file, which the hub keeps by git's hash
+                    path = api.hf_hub_download(asset.hub, name, revision=info.sha, local_dir=scratch)
+                    checked[name] = filesystem.sha256(Path(path))
     for name, changed in _changed(asset, checked).items():
         if not newest:
             raise ImageError(f"the hub's {asset.hub} at {info.sha[:12]}: {changed}; mend {name!r}, or add --newest")
@@ -103,33 +109,10 @@ def _changed(asset: Asset, checked: dict[str, str]) -> dict[str, str]:
     }
 
 
-def _model_info(hub: str, revision: str | None) -> ModelInfo:
-    from huggingface_hub import HfApi
-
-    return HfApi().model_info(hub, revision=revision, files_metadata=True, timeout=_HUB_TIMEOUT_S)
-
-
-def _hub_sha256(hub: str, revision: str, file: RepoSibling, scratch: Path) -> str:
-    """Ask the hub for a large file's hash; download a small one, which the hub keeps by git's hash."""
-    from huggingface_hub import hf_hub_download
-
-    if file.lfs is not None:
-        return file.lfs.sha256
-    return filesystem.sha256(Path(hf_hub_download(hub, file.rfilename, revision=revision, local_dir=scratch)))
-
-
-def _compare_licences(asset: Asset, info: ModelInfo) -> None:
-    licence = getattr(info.card_data, "license", None)
-    if isinstance(licence, str) and licence.casefold() != asset.licence.casefold():
-        log.info(
-            f"{asset.folder}: the hub gives the licence of {asset.hub} as {licence!r}, the file as {asset.licence!r}"
-        )
-
-
 @contextlib.contextmanager
 def _hub_errors(hub: str) -> Iterator[None]:
     """Turn every failure of the hub into an ImageError of one line."""
-    from huggingface_hub import errors
+    from huggingface_hub import errors  # it imports an HTTP client, which takes 0.15 s
 
     # The HTTP client's own errors; the client depends on the hub library's version.
     transport: type[Exception] = errors.HfHubHTTPError.__mro__[1]
@@ -149,7 +132,8 @@ def _hub_errors(hub: str) -> Iterator[None]:
 
 def as_toml(asset: Asset) -> str:
     """Write an asset's tables as in its system's file."""
-    return tomlkit.dumps({"assets": [_declared(asset)]})
+    declared = asset.model_dump(exclude_none=True, exclude={"sha256", "files"})
+    return tomlkit.dumps({"assets": [{**declared, "sha256": _checksums(asset)}]})
 
 
 def edited(system: System, pinned: Sequence[Asset]) -> tuple[Path, str]:
@@ -160,7 +144,7 @@ def edited(system: System, pinned: Sequence[Asset]) -> tuple[Path, str]:
     Raises:
         FileError: neither is writable, or the file has no ``[[assets]]`` tables.
     """
-    path = _source(system)
+    path = system.file
     text = with_pins(path.read_text(encoding="utf-8"), pinned, path)
     if _writable(path):
         return path, text
@@ -217,28 +201,11 @@ def _pop_trailing(table: Table) -> list[Item]:
     return trailing
 
 
-def _declared(asset: Asset) -> dict[str, Any]:
-    return {**asset.model_dump(exclude_none=True, exclude={"sha256", "files"}), "sha256": _checksums(asset)}
-
-
 def _checksums(asset: Asset) -> Table:
     table = tomlkit.table()
     for name, checksum in sorted(asset.sha256.items()):
         table.add(SingleKey(name, KeyType.Basic), checksum)
     return table
-
-
-def _source(system: System) -> Path:
-    """Return the file that declares a system; a user's own comes before the shipped one.
-
-    Raises:
-        FileError: it is missing.
-    """
-    name = f"{system.engine}/systems/{system.name}.toml"
-    for folder in filter(None, (own_images_dir(), images_dir())):
-        if (folder / name).is_file():
-            return folder / name
-    raise FileError(f"{images_dir() / name}: no such file; was it removed just now?")
 
 
 def _writable(path: Path) -> bool:

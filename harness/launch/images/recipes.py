@@ -17,9 +17,9 @@ from typing import IO
 import harness
 from harness import filesystem
 from harness.launch.images import base_image
-from harness.launch.images.catalog import Asset, System, images_dir
+from harness.launch.images.catalog import PARAMETERS, Asset, System, images_dir
 from harness.launch.images.platforms import AMD64
-from harness.records import Scalar, digest
+from harness.records import digest
 
 # Modules that the driver imports from beside its folder.
 _DRIVER_MODULES = ("__init__.py", "records.py")
@@ -52,8 +52,8 @@ def recipe(system: System) -> str:
         {
             "engine": engine_recipe(system),
             "dockerfile": filesystem.sha256(dockerfile(system)),
-            "assets": _declared(system.system_assets),
-            "prepare": [system.prepare, system.prepared_with] if system.system_assets else None,
+            "assets": _declared(system.assets),
+            "prepare": [system.prepare, system.prepared_with] if system.assets else None,
             "components": [
                 [component.name, component.engine, component.resumable_builds, recipe(component)]
                 for component in system.components
@@ -66,7 +66,7 @@ def dockerfile(system: System) -> Path:
     """Return the file of ``images/templates/`` that makes a system's image of its engine's."""
     if system.components:
         kind = "joined"
-    elif not system.system_assets:
+    elif not system.assets:
         kind = "plain"
     else:
         kind = "prepared" if system.prepare else "assets"
@@ -85,8 +85,11 @@ def engine_files(system: System) -> dict[str, Path]:
 
 def shared_files(system: System) -> dict[str, Path]:
     """Return the files of code that the engine shares with others, by their path on the import path."""
-    files = (path for folder in system.shared for path in sorted(folder.rglob("*.py")))
-    return {path.relative_to(_shared_root(path, system)).as_posix(): path for path in files}
+    return {
+        path.relative_to(folder.parent).as_posix(): path
+        for folder in system.shared
+        for path in sorted(folder.rglob("*.py"))
+    }
 
 
 def driver_files() -> dict[str, Path]:
@@ -96,8 +99,11 @@ def driver_files() -> dict[str, Path]:
     return {path.relative_to(package.parent).as_posix(): path for path in files}
 
 
-def _shared_root(path: Path, system: System) -> Path:
-    return next(folder.parent for folder in system.shared if path.is_relative_to(folder))
+def code_files(system: System) -> dict[str, Path]:
+    """Return the files of an engine, its shared code and the driver, by their path in a context."""
+    shared = {f"shared/{name}": path for name, path in shared_files(system).items()}
+    driver = {f"driver/{name}": path for name, path in driver_files().items()}
+    return {**engine_files(system), **shared, **driver}
 
 
 def _hashes(files: dict[str, Path]) -> dict[str, str]:
@@ -135,70 +141,53 @@ def write_engine_context(target: IO[bytes], system: System, wheels: Mapping[Path
         wheels: folder of wheels by the lock that names them, of the engine and of its shared code.
         files: folder of the engine's assets.
     """
-    with tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT) as tar:
-        for folder in ("wheels", "assets", "assets/engine", "shared", "packages", "driver"):
-            _add_entry(tar, folder, None)
-        for name, path in engine_files(system).items():
-            _add_entry(tar, name, path)
-        _add_folder(tar, "wheels", wheels[system.lock])
-        for name, lock in system.shared_locks.items():
-            for folder in (f"packages/{name}", f"packages/{name}/wheels"):
-                _add_entry(tar, folder, None)
-            _add_entry(tar, f"packages/{name}/requirements.lock", lock)
-            _add_folder(tar, f"packages/{name}/wheels", wheels[lock])
-        _add_assets(tar, "assets/engine", system.engine_assets, files)
-        for name, path in shared_files(system).items():
-            _add_entry(tar, f"shared/{name}", path)
-        for name, path in driver_files().items():
-            _add_entry(tar, f"driver/{name}", path)
+    folders = ("wheels", "assets", "assets/engine", "shared", "packages", "driver")
+    entries: dict[str, Path | bytes | None] = {**dict.fromkeys(folders), **code_files(system)}
+    entries |= _files("wheels", wheels[system.lock])
+    for name, lock in system.shared_locks.items():
+        package = f"packages/{name}"
+        entries |= {package: None, f"{package}/wheels": None, f"{package}/requirements.lock": lock}
+        entries |= _files(f"{package}/wheels", wheels[lock])
+    _write(target, entries | _assets("assets/engine", system.engine_assets, files))
 
 
 def write_system_context(target: IO[bytes], system: System, files: Path, components: str) -> None:
     """Write the context of a system's image: its assets, their parameters, and its components."""
-    with tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT) as tar:
-        _add_entry(tar, "Dockerfile", dockerfile(system))
-        _add_entry(tar, "assets", None)
-        _add_assets(tar, "assets", system.system_assets, files)
-        _add_text(tar, "system.json", prepare_parameters(system))
-        _add_text(tar, "components.json", components)
+    entries: dict[str, Path | bytes | None] = {"Dockerfile": dockerfile(system), "assets": None}
+    entries |= {"system.json": prepare_parameters(system).encode(), "components.json": components.encode()}
+    _write(target, entries | _assets("assets", system.assets, files))
 
 
 def prepare_parameters(system: System) -> str:
     """Write the parameters that ``prepare`` declares to read, as JSON."""
-    chosen = set(system.prepared_with)
-
-    def of(params: dict[str, Scalar]) -> dict[str, Scalar]:
-        return {name: value for name, value in params.items() if name in chosen}
-
-    parameters = {"build_params": of(system.build_params), "search_params": of(system.search_params)}
+    parameters = {
+        kind: {name: value for name, value in getattr(system, kind).items() if name in system.prepare_params}
+        for kind in PARAMETERS
+    }
     return json.dumps(parameters, indent=2, sort_keys=True)
 
 
-def _add_assets(tar: tarfile.TarFile, place: str, declared: tuple[Asset, ...], files: Path) -> None:
-    for asset in declared:
-        _add_entry(tar, f"{place}/{asset.folder}", None)
-        for name in sorted(asset.sha256):
-            _add_entry(tar, f"{place}/{asset.folder}/{name}", files / asset.folder / name)
+def _assets(folder: str, declared: tuple[Asset, ...], files: Path) -> dict[str, Path | None]:
+    """Return the entries of assets, each of them in a folder."""
+    folders = dict.fromkeys(f"{folder}/{asset.folder}" for asset in declared)
+    return {**folders, **{f"{folder}/{name}": files / name for name in _declared(declared)}}
 
 
-def _add_folder(tar: tarfile.TarFile, place: str, folder: Path) -> None:
-    for path in sorted(folder.iterdir()):
-        _add_entry(tar, f"{place}/{path.name}", path)
+def _files(name: str, folder: Path) -> dict[str, Path]:
+    return {f"{name}/{path.name}": path for path in sorted(folder.iterdir())}
 
 
-def _add_entry(tar: tarfile.TarFile, name: str, path: Path | None) -> None:
-    """Add a file, or a folder if ``path`` is ``None``."""
-    entry = tarfile.TarInfo(name)
-    if path is None:
-        entry.type, entry.mode = tarfile.DIRTYPE, 0o755
-        tar.addfile(entry)
-        return
-    entry.mode, entry.size = 0o644, path.stat().st_size
-    with path.open("rb") as file:
-        tar.addfile(entry, file)
-
-
-def _add_text(tar: tarfile.TarFile, name: str, text: str) -> None:
-    entry, raw = tarfile.TarInfo(name), text.encode("utf-8")
-    entry.mode, entry.size = 0o644, len(raw)
-    tar.addfile(entry, io.BytesIO(raw))
+def _write(target: IO[bytes], entries: Mapping[str, Path | bytes | None]) -> None:
+    """Write a tar of files and texts; ``None`` is a folder."""
+    with tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for name, content in entries.items():
+            entry = tarfile.TarInfo(name)
+            if content is None:
+                entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+                tar.addfile(entry)
+                continue
+            entry.mode = 0o644
+            with io.BytesIO(content) if isinstance(content, bytes) else content.open("rb") as file:
+                entry.size = file.seek(0, io.SEEK_END)
+                file.seek(0)
+                tar.addfile(entry, file)

@@ -97,5 +97,5 @@ def test_every_promised_case_is_injected() -> None:
 
 def test_image_holds_its_adapter_and_downloads_nothing() -> None:
     system = catalog.system("calibration")
-    assert not system.engine_assets and not system.system_assets
+    assert not system.engine_assets and not system.assets
     assert (Path(system.engine_dir) / "requirements.lock").read_text(encoding="utf-8") == ""

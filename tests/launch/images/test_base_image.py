@@ -30,8 +30,8 @@ class Client:
         self.built: list[dict[str, Any]] = []
         self.images = self
 
-    def get(self, _: str) -> None:
-        raise ImageNotFound("none")
+    def list(self, _: str) -> list[object]:
+        return []
 
     def version(self) -> dict[str, str]:
         return {"Arch": self.architecture}
@@ -164,19 +164,20 @@ def test_each_platform_has_its_own_base() -> None:
     assert arm == f"{x86}-arm64"
 
 
-def test_recipe_of_a_base_hashes_its_folder(tmp_path: Path) -> None:
-    shutil.copytree(catalog.images_dir() / "base", tmp_path / "base")
-    shutil.copytree(catalog.images_dir() / "toolchain", tmp_path / "toolchain")
-    for name in ("base", "toolchain"):
-        assert base_image.recipe(name, tmp_path) == base_image.recipe(name)
+def test_recipe_of_a_base_hashes_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("base", "toolchain")
+    for name in names:
+        shutil.copytree(catalog.images_dir() / name, tmp_path / name)
+    base, toolchain = map(base_image.reference, names)
+    monkeypatch.setattr(base_image, "images_dir", lambda: tmp_path)
+    assert (base, toolchain) == (base_image.reference("base"), base_image.reference("toolchain"))
     with (tmp_path / "base" / "base.toml").open("a") as file:
         file.write("# more\n")
-    assert base_image.reference("base", tmp_path) != base_image.reference()
-    toolchain = base_image.reference("toolchain", tmp_path)
-    assert toolchain == base_image.reference("toolchain"), "how a base is described is not the toolchain's"
+    assert base_image.reference("base") != base
+    assert base_image.reference("toolchain") == toolchain, "how a base is described is not the toolchain's"
     with (tmp_path / "base" / "rootfs.sh").open("a") as file:
         file.write("# more\n")
-    assert base_image.reference("toolchain", tmp_path) != toolchain
+    assert base_image.reference("toolchain") != toolchain
 
 
 @pytest.mark.docker

@@ -21,6 +21,7 @@ from harness.errors import EngineError, ImageError, StoreError
 from harness.launch.images import base_image, builder, emulation
 from harness.launch.images.catalog import NotFor, System
 from harness.launch.images.recipes import recipe
+from tests.support import job_fixtures
 from tests.support.toy_dataset import with_asset
 
 # Replaces what it was given; refuses one word.
@@ -49,15 +50,8 @@ class Scripted:
 
 
 def build(client: Scripted, cache: Path) -> None:
-    builder.build_image(
-        cast(docker.DockerClient, client),
-        "system 'toy'",
-        "harness-toy:0",
-        context=io.BytesIO(),
-        arguments={},
-        labels={},
-        cache=cache,
-    )
+    target = builder.ImageTarget(job_fixtures.system("toy"), lambda _: "0", "harness-toy", "system 'toy'", "toy")
+    builder.build_image(cast(docker.DockerClient, client), target, io.BytesIO(), {}, {}, cache)
 
 
 def test_a_failed_build_is_one_line_with_step_reason_and_log(tmp_path: Path) -> None:

@@ -231,11 +231,10 @@ def test_pins_go_to_the_users_folder_if_the_shipped_file_is_read_only(
     path = plant(shipped, SYSTEM)
     own.mkdir()
     monkeypatch.setattr(catalog, "images_dir", lambda: shipped)
-    monkeypatch.setattr(pins_images, "images_dir", lambda: shipped)
     monkeypatch.setattr(pins_images, "_writable", lambda _: False)  # root may write everywhere
     monkeypatch.delenv("HARNESS_IMAGES", raising=False)
     system = catalog.system("toy")
-    pinned = [system.system_assets[0].pinned(NEW, {"config.json": "0" * 64, "model.safetensors": "1" * 64})]
+    pinned = [system.assets[0].pinned(NEW, {"config.json": "0" * 64, "model.safetensors": "1" * 64})]
     with pytest.raises(FileError, match=r"cannot be written; set HARNESS_IMAGES .* toys/systems/toy.toml"):
         pins_images.edited(system, pinned)
     monkeypatch.setenv("HARNESS_IMAGES", str(own))
