@@ -9,12 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-
-from harness.errors import StoreError
 
 
 @dataclass(frozen=True)
@@ -66,38 +64,27 @@ class LatencySummary:
 
 
 def summarise(
-    query_ids: Sequence[str] | NDArray[np.str_],
+    queries: Sequence[object] | NDArray[Any],
     trials: Sequence[int] | Ints,
     latency_s: Sequence[float] | Floats,
     *,
     jobs: Sequence[int] | Ints | None = None,
     shown: Collection[str] = tuple(MIN_QUERIES),
 ) -> LatencySummary:
-    """Describe the timed samples of one cell (no warm-up rows).
+    """Describe the timed samples of one cell (no warm-up rows), each finite, at most one for each query and trial.
 
     Args:
-        query_ids: shape (samples,).
+        queries: shape (samples,), an id or a number of each query.
         trials: shape (samples,), the number of the trial, unique over the jobs.
         latency_s: shape (samples,), seconds.
         jobs: shape (samples,), the job of each sample; by default one job.
         shown: the percentiles, keys of ``MIN_QUERIES``.
-
-    Raises:
-        StoreError: the columns differ in length, a latency is negative or no number, or a query stands
-            twice in a trial.
     """
     latency = np.asarray(latency_s, dtype=np.float64)
-    if not len(query_ids) == len(trials) == len(latency):
-        raise StoreError(f"samples: columns of {len(query_ids)}, {len(trials)} and {len(latency)} values; must agree")
     if latency.size == 0:
         return nothing("no timed samples", shown)
-    if not np.all(np.isfinite(latency) & (latency >= 0)):
-        raise StoreError("samples: a latency is negative or no number; measure the job again")
-    names, query = np.unique(np.asarray(query_ids, dtype=np.str_), return_inverse=True)
+    names, query = np.unique(np.asarray(queries), return_inverse=True)
     numbers, trial = np.unique(np.asarray(trials, dtype=np.int64), return_inverse=True)
-    taken = np.bincount(query * len(numbers) + trial)
-    if taken.max() > 1:
-        raise StoreError("samples: a query was timed twice in one trial; measure the job again")
     per_query = np.bincount(query, weights=latency) / np.bincount(query)
     whole = np.flatnonzero(np.bincount(trial) == len(names))
     grid = np.full((len(numbers), len(names)), np.nan)

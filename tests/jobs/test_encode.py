@@ -81,7 +81,7 @@ def test_vectors_are_stored_once_and_extended(bench: Bench, launcher: Encoder) -
     assert (more.added, more.path) == (1, first.path)
     assert len(launcher.launched) == 1, "the index is in the cache"
     kept = embeddings.read(more.path)
-    assert kept.vectors[kept.places["d4"]].tolist() == vector("all about the forest")
+    assert kept.vectors[kept.rows["d4"]].tolist() == vector("all about the forest")
     every = encode.encode(SYSTEM, wanted(bench), into, launcher, bench.cache)
     assert every.added == 7 and every.found.source == wanted(bench).corpus.sha256
     assert every.path.name.startswith(f"{'c' * 16}-document-{every.found.source[:16]}-")

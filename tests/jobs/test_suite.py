@@ -185,7 +185,7 @@ def test_paper_suites_have_exactly_the_cells_of_table_3(dataset: str, count: int
     )
     assert (protocol.trials, protocol.sample_size, protocol.k) == (paper.trials, paper.queries, paper.k)
     assert declared.scenarios == (paper.scenario,)
-    assert declared.measures == published_tables.MEASURES
+    assert declared.measures == tuple(published_tables.MEASURES)
     assert len(declared.datasets) == 1
 
 
