@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
+from rich.console import Console
 
 from harness import filesystem
-from harness.cli.options import Decorator
+from harness.cli.options import Command, Decorator
 from harness.errors import UsageError
+from harness.report import writers
+from harness.report.document import Escape, Section
+from harness.untrusted import MAX_TEXT, one_line
 
 FORMATS = ("md", "csv", "json")
 PAGE = "html"
@@ -30,6 +34,30 @@ picture_output_option = click.option(
 def format_option(*formats: str, text: str | None = None) -> Decorator:
     """``--format``; Markdown by default."""
     return click.option("--format", "form", type=click.Choice(formats), default="md", show_default=True, help=text)
+
+
+def answer_options(command: Command) -> Command:
+    """``--wide``, ``--columns`` and ``--sort``, which :func:`show_answer` and :class:`SummaryView` take."""
+    names = "system hardware MEASURE latency p95 throughput memory gpu_memory index cost scenario suite"
+    wide = click.option("--wide", is_flag=True, help="Show every column and note.")
+    columns = click.option("--columns", default="", metavar="NAMES", help=f"Show these columns: {names}.")
+    sort = click.option("--sort", default="", metavar="NAME", help="Sort by this column.")
+    return wide(columns(sort(command)))
+
+
+def show_answer(answer: Callable[[Escape, int | None], Section], output: Path | None) -> None:
+    """Print an answer: in colour and no wider than the terminal there, as Markdown into a pipe or a file."""
+    screen = Console()
+    if output is None and screen.is_terminal:
+        writers.print_answer(answer(lambda text: one_line(text, MAX_TEXT), screen.width), screen)
+    else:
+        show(writers.markdown_section(answer(writers.markdown_escape, None)) + "\n", output)
+
+
+def pointers(results: Path, page: Path | None = None) -> tuple[str, ...]:
+    """Return the line that says where everything else is."""
+    more = f"all columns and notes: harness report {results} --wide"
+    return (f"{f'page: {page}   ' if page else ''}{more}   how a number was made: harness explain",)
 
 
 def show(text: str, output: Path | None) -> None:

@@ -10,11 +10,23 @@ from harness.analysis import published, rejudge
 from harness.analysis.leaderboard import LeaderboardQuery
 from harness.cli.locations import mirrored
 from harness.cli.options import PriceSelection, cache_option, parse_measures, price_options, results_argument
-from harness.cli.output import FORMATS, PAGE, PICTURES, format_option, picture_output_option, show, show_page
+from harness.cli.output import (
+    FORMATS,
+    PAGE,
+    PICTURES,
+    answer_options,
+    format_option,
+    picture_output_option,
+    pointers,
+    show,
+    show_answer,
+    show_page,
+)
 from harness.cli.stored_results import StoredResults, draw, judging_options
 from harness.errors import UsageError
 from harness.evaluation import measure_names
 from harness.report import render, study
+from harness.report.summary import SummaryView, summary_section
 
 # Each layout and its default measures.
 MEASURES = {"rows": " ".join(measure_names.DEFAULT), "santhanam2023": "RR@10 Success@10"}
@@ -42,6 +54,7 @@ MEASURES = {"rows": " ".join(measure_names.DEFAULT), "santhanam2023": "RR@10 Suc
     help="As ir_measures writes them; in tables also FD@10, a Frechet distance by the vectors of harness embed.  "
     f"[default: {MEASURES['rows']}; layout santhanam2023: {MEASURES['santhanam2023']}]",
 )
+@answer_options
 @judging_options
 @price_options
 @cache_option
@@ -50,6 +63,9 @@ def report(
     results: Path,
     form: str,
     layout: str,
+    wide: bool,
+    columns: str,
+    sort: str,
     output: Path | None,
     measures: str | None,
     qrels: Path | None,
@@ -57,7 +73,9 @@ def report(
     selection: PriceSelection,
     cache: Path,
 ) -> None:
-    """Make the table of the stored RESULTS (a folder; default: results).  Runs nothing.
+    """Show the stored RESULTS (a folder; default: results): systems, quality, latency and cost.  Runs nothing.
+
+    --wide has every column and note; csv, json and latex always do.
 
     With png, svg or pdf: pictures of each dataset, into the folder that -o names.
     """
@@ -72,6 +90,10 @@ def report(
         if layout != "rows":
             raise UsageError(f"--layout {layout} is the shape of a table; leave it out to draw pictures")
         draw(stored.table(), stored.per_query(), LeaderboardQuery("", names[0]), form, output)
+    elif form == "md" and layout == "rows" and not wide:
+        view = SummaryView(names if measures else (), tuple(columns.split()), sort, pointers(results))
+        table, per_query = stored.table(distances=True), stored.per_query()
+        show_answer(lambda escape, width: summary_section(table, per_query, escape, view, width), output)
     else:
         text = _published(results, form, selection) if layout == "rows" and override is None else None
         show(text or render(stored.table(distances=True), form, layout=layout), output)

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import click
 from click.core import ParameterSource
-from rich.console import Console
 
 from harness.analysis import pareto_front
 from harness.aws.batch.backend import SERVICE as BATCH
@@ -33,7 +32,7 @@ from harness.cli.options import (
     results_path,
     retry_option,
 )
-from harness.cli.output import columns, write
+from harness.cli.output import columns, pointers, show_answer, write
 from harness.cli.stored_results import StoredResults
 from harness.errors import UsageError
 from harness.evaluation import measure_names
@@ -44,7 +43,9 @@ from harness.jobs.plan import plan_here, states
 from harness.jobs.suite import Suite, load
 from harness.launch.docker import DockerLauncher
 from harness.launch.images import platforms
-from harness.report import render
+from harness.report import writers
+from harness.report.document import Escape, Section
+from harness.report.summary import SummaryView, summary_section
 from harness.results.schema import Cell
 
 SERVICES = {"ec2": EC2, "batch": BATCH}
@@ -222,18 +223,21 @@ def _run_in_cloud(
 
 
 def _finish(location: ResultsLocation, suite: str, measures: tuple[str, ...], summary: RunSummary) -> None:
-    """Print the table, write the report and the page, and print their paths."""
+    """Print the answer; write it, and the page, beside the results."""
     folder = location.folder / suite
     stored = StoredResults(folder, measures, location.cache, keys=summary.keys)
-    table = stored.table()
-    click.echo(render(table, "terminal", width=Console().width), nl=False)
+    table, per_query = stored.table(), stored.per_query()
     markdown, page = folder / "report.md", folder / "report.html"
-    write(markdown, render(table, "md"))
+    view = SummaryView(pointers=pointers(Path(location.display(folder)), page))
+
+    def answer(escape: Escape, width: int | None) -> Section:
+        return summary_section(table, per_query, escape, view, width)
+
+    write(markdown, writers.markdown_section(answer(writers.markdown_escape, None)) + "\n")
     write(page, stored.page())
     location.publish(markdown, page)
-    click.echo(f"\n{len(summary.jobs)} jobs run, {summary.done_before} were done before")
-    click.echo(f"results: {location.display(folder)}\nreport:  {location.display(markdown)}")
-    click.echo(f"page:    {page} (open it in a browser)")
+    click.echo(f"{len(summary.jobs)} jobs run, {summary.done_before} were done before\n", err=True)
+    show_answer(answer, None)
 
 
 def _contested(suite: Path | None, folder: Path, cache: Path) -> tuple[Path | None, frozenset[Cell]]:

@@ -6,6 +6,8 @@ in CSV and JSON.
 
 from __future__ import annotations
 
+import functools
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -46,12 +48,12 @@ _FAILED = {
 class SummaryView:
     """Options of a summary.
 
-    ``measure``: the one shown (empty: the table's first).  ``columns``: names of :data:`COLUMNS` (empty: those that
-    differ).  ``sort``: the column to sort by, smallest first but for measures and throughput.  ``pointers``: lines
-    that say where everything else is.
+    ``measures``: those shown, the first decides (empty: the table's first alone).  ``columns``: names as in
+    :func:`all_columns` (empty: those that differ).  ``sort``: the column to sort by, smallest first but for measures
+    and throughput.  ``pointers``: lines that say where everything else is.
     """
 
-    measure: str = ""
+    measures: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     sort: str = ""
     pointers: tuple[str, ...] = ()
@@ -91,29 +93,24 @@ def summary_section(
     """
     if not table.rows:
         return Section(lead=("No stored results.",))
-    measure = _measure(table, view)
-    columns = _chosen(table, measure, escape, view)
-    rows = _sorted(table.rows, columns, view)
+    measures = view.measures or table.measures[:1]
+    columns = _chosen(table, measures, escape, view)
+    rows = _sorted(table.rows, measures, view)
     datasets = sorted({row.dataset for row in rows})
     if len(datasets) > 1 and not view.columns:
-        heading, grids = _matrices(rows, datasets, measure, escape)
+        heading, grids = _matrices(rows, datasets, measures, escape)
     else:
         heading, grids = _grid(rows, columns, escape, keep=bool(view.columns), width=width)
     lead = ", ".join(part for part in (*heading, *_common(rows, table, escape)) if part)
-    lines = [*(escape(line) for line in answers(table, per_query, measure)), *_doubts(rows, table, escape)]
-    return Section(lead=(lead,), grids=grids, after=(*_at_most(lines, MOST_LINES - len(view.pointers)), *view.pointers))
+    sentences = answers(table, per_query, measures[0] if measures else "")
+    lines = [*map(escape, sentences), *_doubts(rows, table, escape)]
+    return Section(lead=(lead,), grids=grids, notes=(*_at_most(lines, MOST_LINES - len(view.pointers)), *view.pointers))
 
 
 def _at_most(lines: Sequence[str], most: int) -> Sequence[str]:
     if len(lines) <= most:
         return lines
     return (*lines[: most - 1], f"{len(lines) - most + 1} more notes: --wide")
-
-
-def _measure(table: Table, view: SummaryView) -> str:
-    if view.measure and view.measure not in table.measures:
-        raise UnknownName("measure", view.measure, table.measures, "name it in --measures too")
-    return view.measure or (table.measures[0] if table.measures else "")
 
 
 def hardware(row: Row) -> str:
@@ -165,14 +162,21 @@ def _bytes_cell(get: Callable[[Row], int | None]) -> Callable[[Row], str]:
     return lambda row: MISSING if (size := get(row)) is None else _size(size)
 
 
-def all_columns(measure: str, escape: Escape) -> tuple[SummaryColumn, ...]:
-    """Return every column that a summary may show, in its order."""
+def all_columns(measures: Sequence[str], escape: Escape) -> tuple[SummaryColumn, ...]:
+    """Return every column that a summary may show, in its order; that of a measure has its name."""
 
     def text(name: str, get: Callable[[Row], str], heading: Callable[[str], str] | None = str) -> SummaryColumn:
         return SummaryColumn(name, name, lambda row: escape(get(row)), get, numeric=False, heading=heading)
 
-    def measured(row: Row) -> Estimate:
-        return row.measures.get(measure, Estimate(None))
+    def measured(name: str) -> SummaryColumn:
+        return SummaryColumn(
+            name,
+            name,
+            lambda row: MISSING if (value := _value(row, name)) is None else f"{value:.3f}",
+            lambda row: _value(row, name),
+            heading=lambda cell: f"{name} {cell}",
+            descending=True,
+        )
 
     def any_of(get: Callable[[Row], object]) -> Callable[[Sequence[Row]], bool]:
         return lambda rows: any(get(row) is not None for row in rows)
@@ -188,19 +192,9 @@ def all_columns(measure: str, escape: Escape) -> tuple[SummaryColumn, ...]:
         text("suite", lambda row: row.suite, lambda _: ""),
         text("origin", lambda row: row.origin or "", lambda _: ""),
     ]
-    if measure:
-        columns.append(
-            SummaryColumn(
-                "measure",
-                measure,
-                lambda row: MISSING if (value := measured(row).value) is None else f"{value:.3f}",
-                lambda row: measured(row).value,
-                heading=lambda cell: f"{measure} {cell}",
-                descending=True,
-            )
-        )
     return (
         *columns,
+        *map(measured, measures),
         SummaryColumn(
             "latency",
             "latency ms (95 %)",
@@ -248,8 +242,8 @@ def all_columns(measure: str, escape: Escape) -> tuple[SummaryColumn, ...]:
     )
 
 
-def _chosen(table: Table, measure: str, escape: Escape, view: SummaryView) -> tuple[SummaryColumn, ...]:
-    columns = {column.name: column for column in all_columns(measure, escape)}
+def _chosen(table: Table, measures: Sequence[str], escape: Escape, view: SummaryView) -> tuple[SummaryColumn, ...]:
+    columns = {column.name: column for column in all_columns(measures, escape)}
     for name in (*view.columns, *([view.sort] if view.sort else [])):
         if name not in columns:
             raise UnknownName("column", name, tuple(columns), "harness report --format csv has all others")
@@ -259,9 +253,9 @@ def _chosen(table: Table, measure: str, escape: Escape, view: SummaryView) -> tu
     return tuple(column for column in columns.values() if column.shown(table.rows))
 
 
-def _sorted(rows: Sequence[Row], columns: Sequence[SummaryColumn], view: SummaryView) -> tuple[Row, ...]:
+def _sorted(rows: Sequence[Row], measures: Sequence[str], view: SummaryView) -> tuple[Row, ...]:
     """Sort rows by dataset and hardware, or by the chosen column; rows without a value are last."""
-    by_name = {column.name: column for column in all_columns(view.measure, str)} | {c.name: c for c in columns}
+    by_name = {column.name: column for column in all_columns(measures, str)}
     if not view.sort:
         names = ("dataset", "scenario", "hardware")
         return tuple(sorted(rows, key=lambda row: tuple(by_name[name].key(row) for name in names)))
@@ -356,9 +350,9 @@ def _remarks(rows: Sequence[Row]) -> list[tuple[str, str]]:
 
 
 def _matrices(
-    rows: Sequence[Row], datasets: Sequence[str], measure: str, escape: Escape
+    rows: Sequence[Row], datasets: Sequence[str], measures: Sequence[str], escape: Escape
 ) -> tuple[list[str], tuple[Grid, ...]]:
-    """Return a matrix of systems and datasets each for the measure, the mean latency and the cost.
+    """Return a matrix of systems and datasets for each measure, the mean latency and the cost.
 
     On several hardware profiles each cell is of the one where the system costs least there.
     """
@@ -367,7 +361,7 @@ def _matrices(
     held: dict[tuple[str, ...], dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         held[system_name(row, escape), *([escape(row.scenario)] if scenarios else [])][row.dataset].append(row)
-    order = sorted(held, key=lambda key: -_mean_value(held[key], measure))
+    order = sorted(held, key=lambda key: -_mean_value(held[key], measures))
 
     def grid(title: str, cell: Callable[[Row], str], *, smallest: bool = False) -> Grid:
         names = ["system", *(["scenario"] if scenarios else [])]
@@ -381,13 +375,15 @@ def _matrices(
         numeric = (*[False] * len(names), *[True] * len(datasets), *[False] * len(last))
         return Grid(title, (*names, *datasets, *last), numeric, tuple(cells), len(names))
 
-    def measured(row: Row) -> str:
-        value = row.measures.get(measure, Estimate(None)).value
+    def measured(name: str, row: Row) -> str:
+        value = _value(row, name)
         return _or_outcome(row, MISSING if value is None else f"{value:.3f}")
 
     latency = _estimate_cell(lambda row: row.latency_mean_s, 1e3)
     cheapest = ", on the hardware where each system costs least" if several else ""
-    grids = [grid(measure, measured, smallest=True)] if measure else []
+    grids = [
+        grid(name, functools.partial(measured, name), smallest=number == 0) for number, name in enumerate(measures)
+    ]
     grids.append(grid(f"mean latency, ms{cheapest}", lambda row: _or_outcome(row, latency(row) + _doubt_mark(row))))
     if any(cost(row).value is not None for row in rows):
         grids.append(grid(f"US$/1M queries{cheapest}", lambda row: _or_outcome(row, _cost_cell(row))))
@@ -400,10 +396,11 @@ def _cheapest(rows: Sequence[Row]) -> Row:
     return min(rows, key=lambda row: (row.outcome is not Outcome.OK, _spent(row) is None, _spent(row) or 0))
 
 
-def _mean_value(by_dataset: Mapping[str, Sequence[Row]], measure: str) -> float:
-    values = [_value(_cheapest(rows), measure) for rows in by_dataset.values()]
-    known = [value for value in values if value != float("-inf")]
-    return sum(known) / len(known) if known else float("-inf")
+def _mean_value(by_dataset: Mapping[str, Sequence[Row]], measures: Sequence[str]) -> float:
+    """Return a system's mean of the first measure over its datasets; missing ones are last."""
+    values = [_value(_cheapest(rows), measures[0]) for rows in by_dataset.values()] if measures else []
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else -math.inf
 
 
 def _doubt_mark(row: Row) -> str:
@@ -476,7 +473,9 @@ def _answer(rows: Sequence[Row], per_query: Mapping[str, PerQuery], measure: str
     others = [row for row in cheapest.values() if row is not first]
     tested = comparison.corrected([_compared(row, first, per_query, measure) for row in others])
     differences = [(row, made.of(measure)) for row, made in zip(others, tested, strict=True)]
-    other, difference = max(differences, key=lambda pair: (_value(pair[0], measure), -(_spent(pair[0]) or 0)))
+    other, difference = max(
+        differences, key=lambda pair: (_value(pair[0], measure) or -math.inf, -(_spent(pair[0]) or 0))
+    )
     factor = (_spent(other) or 0) / (_spent(first) or 1)
     money = cost(first).value is not None
     start = f"{first.system} {'costs' if money else 'takes'} {_times(factor)} less than {other.system}"
@@ -488,9 +487,8 @@ def _spent(row: Row) -> float | None:
     return row.latency_mean_s.value if value is None else value
 
 
-def _value(row: Row, measure: str) -> float:
-    value = row.measures.get(measure, Estimate(None)).value
-    return float("-inf") if value is None else value
+def _value(row: Row, measure: str) -> float | None:
+    return row.measures.get(measure, Estimate(None)).value
 
 
 def _compared(a: Row, b: Row, per_query: Mapping[str, PerQuery], measure: str) -> Comparison:
@@ -542,12 +540,17 @@ def _doubts(rows: Sequence[Row], table: Table, escape: Escape) -> list[str]:
             if row.outcome is Outcome.OK and finding.validity in (Validity.NOISY, Validity.INVALID):
                 held = by_cause[finding.validity, finding.cause]
                 held += [row] if row not in held else []
-    order = sorted(by_cause, key=lambda key: (key[0] is not Validity.INVALID, -len(by_cause[key])))
-    for validity, cause in order:
-        text = causes.TEXTS[cause]
-        lines.append(
-            escape(f"{validity.value}: {_named(by_cause[validity, cause], rows)} ({text.short}). {text.remedy}")
-        )
+    # Causes of the same rows share a line.
+    shared: dict[tuple[Validity, tuple[str, ...]], list[Cause]] = defaultdict(list)
+    for (validity, cause), held in by_cause.items():
+        shared[validity, tuple(row.per_query_key for row in held)].append(cause)
+    for (validity, _), found in sorted(
+        shared.items(), key=lambda item: (item[0][0] is not Validity.INVALID, -len(item[0][1]))
+    ):
+        who = _named(by_cause[validity, found[0]], rows)
+        why = "; ".join(causes.TEXTS[cause].short for cause in found)
+        remedies = " ".join(dict.fromkeys(causes.TEXTS[cause].remedy for cause in found))
+        lines.append(escape(f"{validity.value}: {who} ({why}). {remedies}"))
     return lines
 
 

@@ -68,6 +68,9 @@ def slow(system: str = "minilm", **changes: object) -> Row:
     return row(system, **(values | changes))
 
 
+_BOTH = ((functools.partial(row, "bm25"), 0.6), (slow, 0.5))
+
+
 def table(*rows: Row) -> Table:
     return Table(rows, ("nDCG@10",), "aws", "us-east-1", "2026-07-20")
 
@@ -156,19 +159,29 @@ def doubtful(system: str, cause: Cause = Cause.PLACEMENT, **changes: object) -> 
 
 def test_finding_of_several_rows_is_said_once() -> None:
     rows = [doubtful(name, cpus=2) for name in ("a", "b")] + [row("c")]
-    lines = [line for line in section(*rows).after if line.startswith("noisy")]
+    lines = [line for line in section(*rows).notes if line.startswith("noisy")]
     assert lines == [
         "noisy: a and b on 2 CPUs, 1 GiB (the harness shared its CPUs). "
         "Measure on a machine with more CPUs, or take a smaller profile."
     ]
 
 
+def test_causes_of_the_same_rows_share_a_line() -> None:
+    findings = tuple(Finding(cause, Validity.NOISY, "x") for cause in (Cause.FOREIGN_CPU, Cause.CANARY))
+    rows = [row(name, validity=Validity.NOISY, findings=findings) for name in ("a", "b")]
+    (line,) = (line for line in section(*rows).notes if line.startswith("noisy"))
+    assert line == (
+        "noisy: all rows (other processes took CPU time; the machine changed its speed). "
+        "Stop other work on this machine, then measure again with --retry-noisy 3."
+    )
+
+
 def test_notes_are_at_most_five_lines_with_the_pointers() -> None:
     causes = (Cause.PLACEMENT, Cause.DRIFT, Cause.STEAL, Cause.WARMUP, Cause.CANARY, Cause.SWAP)
     rows = [doubtful(f"s{number}", cause) for number, cause in enumerate(causes)]
-    after = section(*rows, pointers=("page: report.html",)).after
-    assert len(after) == summary.MOST_LINES
-    assert after[-2:] == ("4 more notes: --wide", "page: report.html")
+    lines = section(*rows, pointers=("page: report.html",)).notes
+    assert len(lines) == summary.MOST_LINES
+    assert lines[-2:] == ("4 more notes: --wide", "page: report.html")
 
 
 def test_several_datasets_are_matrices_of_measure_latency_and_cost() -> None:
@@ -221,7 +234,7 @@ def test_wide_message_does_not_widen_its_column() -> None:
 def test_view_chooses_columns_and_order() -> None:
     made = section(row("bm25"), slow(), columns=("latency", "cost"), sort="latency")
     assert made.grids[0].headers == ("system", "latency ms (95 %)", "US$/1M queries", "")
-    made = section(row("bm25"), slow(), sort="measure")
+    made = section(row("bm25"), slow(), sort="nDCG@10")
     assert [cells[0] for cells in made.grids[0].cells] == ["bm25", "minilm"]
 
 
@@ -230,9 +243,10 @@ def test_unknown_column_is_refused() -> None:
         section(row("bm25"), columns=("latnecy",))
 
 
-def test_unknown_measure_is_refused() -> None:
-    with pytest.raises(UnknownName, match="unknown measure"):
-        section(row("bm25"), measure="RR@10")
+def test_chosen_measures_are_all_shown() -> None:
+    rows = [made(measures={"nDCG@10": Estimate(value), "RR@10": Estimate(value / 2)}) for made, value in _BOTH]
+    headers = section(*rows, measures=("RR@10", "nDCG@10")).grids[0].headers
+    assert headers[:3] == ("system", "RR@10", "nDCG@10")
 
 
 def test_empty_results_say_so() -> None:

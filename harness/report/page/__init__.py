@@ -165,7 +165,7 @@ def page_content(source: PageSource) -> dict[str, Any]:
 
 def answer_html(section: Section) -> str:
     """Return a summary as HTML, which is readable without JavaScript."""
-    sentences = [f"<p>{_text(line)}</p>" for line in section.after]
+    sentences = [f"<p>{_text(line)}</p>" for line in section.notes]
     about = [f'<p class="quiet">{_text(line)}</p>' for line in section.lead]
     return "\n".join([*sentences, '<div class="grids">', *map(_table, section.grids), "</div>", *about])
 
