@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rich.cells import cell_len
@@ -533,7 +533,7 @@ def _quality(difference: Difference | None, measure: str) -> str:
 def _doubts(rows: Sequence[Row], table: Table, escape: Escape) -> list[str]:
     """Return one line for each cause of doubt, and what must not be compared."""
     lines = [escape(note) for note in notes.not_comparable(table.rows)]
-    lines += [*stand_ins(rows)]
+    lines += [*stand_ins(rows), *map(escape, _without_cost(rows))]
     by_cause: dict[tuple[Validity, Cause], list[Row]] = defaultdict(list)
     for row in rows:
         for finding in row.findings:
@@ -552,6 +552,14 @@ def _doubts(rows: Sequence[Row], table: Table, escape: Escape) -> list[str]:
         remedies = " ".join(dict.fromkeys(causes.TEXTS[cause].remedy for cause in found))
         lines.append(escape(f"{validity.value}: {who} ({why}). {remedies}"))
     return lines
+
+
+def _without_cost(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield why no row has a cost, with the most frequent reason."""
+    measured = [row for row in rows if row.outcome is Outcome.OK]
+    if measured and all(cost(row).value is None for row in measured):
+        reasons = Counter(row.price_note or cost(row).reason for row in measured)
+        yield f"no cost: {reasons.most_common(1)[0][0]}"
 
 
 def _named(doubtful: Sequence[Row], rows: Sequence[Row]) -> str:

@@ -261,7 +261,7 @@ BELOW = "2 grades are below 0, the first in below.trec:5: no more relevant than 
         ("leakage", "training.tsv", "one.run", "--qrels", "below.trec", "--queries", "tiny/queries.jsonl"),
         ("frechet", "one.run", "--qrels", "below.trec", "--embeddings", "vectors", "--bootstraps", "0"),
         ("pool", "one.run", "--qrels", "below.trec", "--no-texts"),
-        ("report", "results", "--qrels", "below.trec"),
+        ("report", "results", "--qrels", "below.trec", "--wide"),
         ("compare", "planted", "planted2", "--qrels", "below.trec"),
         ("pool", "results", "--qrels", "below.trec"),
         ("qrels", "add", "new.trec", "--to", "below.trec", "-o", "more.trec"),

@@ -206,7 +206,7 @@ def test_a_type_of_another_provider_has_neither_price_nor_successor(
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path))
     folder = str(Path(__file__).parents[2] / "results" / "published" / "santhanam2023")
     asked = ("--region", "gcp/us-central1")
-    report = CliRunner().invoke(main, ["report", folder, *asked], catch_exceptions=False).stdout
+    report = CliRunner().invoke(main, ["report", folder, "--wide", *asked], catch_exceptions=False).stdout
     assert "a type of another provider, aws" in report
     assert "successor" not in report and "None" not in report
     done = CliRunner().invoke(main, ["reprice", folder, *asked, "--against", "2025-03-06"], catch_exceptions=False)
