@@ -114,7 +114,7 @@ def tariff(snapshot: Snapshot, root: Path | None = None) -> Tariff:
     """
     place = (snapshot.provider, snapshot.region, snapshot.as_of)
     known = instances.read_instances(snapshot.provider, root)
-    return Tariff(snapshot, known, prices.storage_price(prices.read_storage_prices(root), *place), root)
+    return Tariff(snapshot, known, prices.storage_price(*place, root), root)
 
 
 def formulas() -> dict[str, str]:
