@@ -62,6 +62,11 @@ class Offers:
     fitting: tuple[Offer, ...]
     left_out: tuple[UnfitInstance, ...]
 
+    @property
+    def cheapest(self) -> Offer | None:
+        """The cheapest type that provides the envelope, if there is one."""
+        return next(iter(self.fitting), None)
+
 
 def host_reserve(root: Path | None = None) -> HostReserve:
     """Read the host's reserve; raise FileError if ``defaults.toml`` is missing or wrong."""
@@ -97,20 +102,6 @@ def find_offers(
         else:
             left_out.append(UnfitInstance(instance, reason))
     return Offers(tuple(sorted(fitting, key=_order)), tuple(left_out))
-
-
-def cheapest_offer(
-    envelope: Envelope,
-    snapshot: Snapshot,
-    architecture: str | None = None,
-    reserve: HostReserve | None = None,
-    gpu_memory_bytes: int | None = None,
-) -> Offer | None:
-    """Return the cheapest instance type that provides ``envelope``, or ``None``; see :func:`find_offers`."""
-    offers = find_offers(
-        envelope, snapshot, architecture=architecture, reserve=reserve, gpu_memory_bytes=gpu_memory_bytes
-    )
-    return next(iter(offers.fitting), None)
 
 
 def successor(instance: Instance, snapshot: Snapshot) -> Offer | None:
