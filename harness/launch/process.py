@@ -31,7 +31,6 @@ from harness.launch.monitor.sources import ProcessCounters, ProcessMemory
 from harness.launch.watch import CanaryLog, JobWatch, follow
 from harness.progress import Progress
 from harness.records import Isolation, Outcome
-from harness.results.schema import Placement
 from harness.untrusted import MAX_TEXT, one_line
 
 log = logging.getLogger(__name__)
@@ -120,9 +119,10 @@ class ProcessLauncher(Launcher):
             before = _entries(job)
             canary_log = CanaryLog(self._canary, placement, job, gpus)
             canary_log.take("before")
+            code = _START.format(cpus=set(placement.cpus), read_only="" if job.may_write_index else _READ_ONLY)
             started = time.monotonic()
             child = subprocess.Popen(
-                [self._python or sys.executable, "-c", _start(job, placement)],
+                [self._python or sys.executable, "-c", code],
                 env=self._environment(job),
                 cwd=job.out,
                 stdin=subprocess.DEVNULL,
@@ -236,11 +236,6 @@ def _engine_environment(folder: Path) -> dict[str, str]:
         "HF_HUB_OFFLINE": "1",
         "HARNESS_ASSETS": str(folder / "assets"),
     }
-
-
-def _start(job: LaunchRequest, placement: Placement) -> str:
-    """Return the child's Python code."""
-    return _START.format(cpus=set(placement.cpus), read_only="" if job.may_write_index else _READ_ONLY)
 
 
 def _entries(job: LaunchRequest) -> dict[str, tuple[int, int]]:
