@@ -91,18 +91,23 @@ class ProcessLauncher(Launcher):
             return prepared
         if system.lacking:
             raise ImageError(f"system {system.name!r}: {system.lacking}; take another host (docs/guides/platforms.md)")
-        assets.check_pinned(system.name, system.assets)  # before the packages, which take their time
+        # Before the packages, which take their time: it refuses unpinned files.
+        files = assets.fetch(system.name, system.assets, self._cache, self._models)
         partial = filesystem.staging_path(folder)
         partial.mkdir(parents=True)
-        joined = [self.prepare(each) for each in system.components]
+        joined = [self.prepare(component) for component in system.components]
         for name, path in recipes.code_files(system).items():
             (partial / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(path, partial / name)
         locks = [lock for lock in (*system.shared_locks.values(), system.lock) if assets.names_packages(lock)]
         if locks and not self._python:
             self._install(system, locks, partial / "packages")
-        self._bring_assets(system, partial)
-        told = recipes.components_json(system, [_engine_environment(Path(each.reference)) for each in joined])
+        shutil.copytree(files, partial / "assets")
+        if system.prepare and system.assets:
+            self._make_ready(system, partial)
+        shared = assets.fetch(system.engine, system.engine_assets, self._cache, self._models)
+        shutil.copytree(shared, partial / "assets", dirs_exist_ok=True)
+        told = recipes.components_json(system, [_engine_environment(Path(part.reference)) for part in joined])
         (partial / "components.json").write_text(told, encoding="utf-8")
         partial.rename(folder)
         return prepared
@@ -182,15 +187,6 @@ class ProcessLauncher(Launcher):
         options = ("--quiet", "--no-index", "--no-deps", "--require-hashes", "--target", str(target))
         if failure := assets.run_pip("install", *options, *sources):
             raise ImageError(f"system {system.name}: its packages could not be installed: {failure}")
-
-    def _bring_assets(self, system: System, folder: Path) -> None:
-        """Copy the assets of system and engine, prepared by the engine's code as in an image."""
-        place = folder / "assets"
-        shutil.copytree(assets.fetch(system.name, system.assets, self._cache, self._models), place)
-        if system.prepare and system.assets:
-            self._make_ready(system, folder)
-        shared = assets.fetch(system.engine, system.engine_assets, self._cache, self._models)
-        shutil.copytree(shared, place, dirs_exist_ok=True)
 
     def _make_ready(self, system: System, folder: Path) -> None:
         log.info(f"{system.name}: making its files ready")
