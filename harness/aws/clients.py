@@ -22,7 +22,7 @@ CONNECTIONS = 32
 _ATTEMPTS = 8
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _SCHEME = "s3://"
-# Tells apart the users of one role.
+# Distinguishes the users of one role.
 VARIABLE = "HARNESS_OWNER"
 SUITE = "harness:suite"
 RUN = "harness:run"
@@ -32,7 +32,7 @@ EXPIRY = "harness:expiry"
 
 
 class Connections:
-    """boto3 clients of one account, made when first asked for; safe to share between threads.
+    """boto3 clients of one account, made at their first use; safe to share between threads.
 
     Credentials, profile, region and endpoints (``AWS_ENDPOINT_URL``) are found as the AWS command line finds them;
     none of them is ever stored or printed.
@@ -114,7 +114,7 @@ def _timestamp(value: Any) -> datetime.datetime:
     return found
 
 
-def said_at(answer: dict[str, Any]) -> datetime.datetime | None:
+def answered_at(answer: dict[str, Any]) -> datetime.datetime | None:
     """Return the time of an answer by AWS' own clock, because ours may be off."""
     from email.utils import parsedate_to_datetime
 
@@ -162,7 +162,7 @@ def parse_uri(text: str) -> S3Uri:
 def owner(connections: Connections, cache: Path) -> str:
     """Return a hash that tells the users of one account apart, and nothing else.
 
-    Users who share a role are told apart by an id that ``HARNESS_OWNER`` names, or that is drawn once for a cache.
+    Users who share a role differ by the id in ``HARNESS_OWNER``, or by an id that is drawn once for a cache.
     """
     with aws_errors("asking AWS who we are"):
         arn = connections.client("sts").get_caller_identity()["Arn"]

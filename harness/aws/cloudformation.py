@@ -89,12 +89,24 @@ def find(connections: Connections, stack: str) -> Stack | None:
         if error.code == "ValidationError" and "does not exist" in str(error):
             return None
         raise
+    return _stack(found)
+
+
+def find_tagged(connections: Connections, tag: str) -> list[Stack]:
+    """Return a region's stacks with this tag, by name."""
+    with aws_errors("listing stacks"):
+        pages = connections.client("cloudformation").get_paginator("describe_stacks").paginate()
+        stacks = [_stack(shown) for page in pages for shown in page["Stacks"]]
+    return sorted((stack for stack in stacks if tag in stack.tags), key=lambda stack: stack.name)
+
+
+def _stack(shown: Mapping[str, Any]) -> Stack:
     return Stack(
-        found["StackName"],
-        found["StackStatus"],
-        {each["OutputKey"]: each["OutputValue"] for each in found.get("Outputs", ())},
-        {each["ParameterKey"]: each["ParameterValue"] for each in found.get("Parameters", ())},
-        {each["Key"]: each["Value"] for each in found.get("Tags", ())},
+        shown["StackName"],
+        shown["StackStatus"],
+        {each["OutputKey"]: each["OutputValue"] for each in shown.get("Outputs", ())},
+        {each["ParameterKey"]: each["ParameterValue"] for each in shown.get("Parameters", ())},
+        {each["Key"]: each["Value"] for each in shown.get("Tags", ())},
     )
 
 
@@ -112,14 +124,14 @@ def delete(connections: Connections, stack: str) -> bool:
 
 def _settled(connections: Connections, stack: str) -> Stack | None:
     """Wait until CloudFormation is done with a stack; return it, or ``None`` once it is gone."""
-    said = ""
+    shown = ""
     while True:
         found = find(connections, stack)
         if found is None or found.status == _DRAFT or not found.status.endswith("_IN_PROGRESS"):
             return found
-        if found.status != said:
-            said = found.status
-            log.info(f"waiting: stack {stack} is {said}")
+        if found.status != shown:
+            shown = found.status
+            log.info(f"waiting: stack {stack} is {shown}")
         time.sleep(_POLL_S)
 
 

@@ -84,6 +84,16 @@ def aws_errors(what: str) -> Iterator[None]:
         raise AwsError(f"{what}: {concealed(str(error))}", type(error).__name__) from error
 
 
+@contextmanager
+def ignoring(*codes: str) -> Iterator[None]:
+    """Leave the block on an AwsError of one of these codes."""
+    try:
+        yield
+    except AwsError as error:
+        if error.code not in codes:
+            raise
+
+
 def _explained(response: Mapping[str, Any]) -> tuple[str, str]:
     """Return an error answer's explanation, and our code for it."""
     code = str(response.get("Error", {}).get("Code", "unknown"))
@@ -109,19 +119,20 @@ def _back_off(failures: int, _error: AwsError) -> None:
 
 def retry(
     call: Callable[[], Answer],
-    transient: Collection[str],
+    transient: Collection[str] | None,
     attempts: int = _ATTEMPTS,
     between: Callable[[int, AwsError], None] = _back_off,
 ) -> Answer:
-    """Return what ``call`` returns; call again after errors of ``transient`` codes, at most ``attempts`` times.
+    """Return the value of ``call``; call again after errors of ``transient`` codes, at most ``attempts`` times.
 
-    ``between`` is called before each further attempt, with the number of failures so far and the last one.
+    ``transient`` is ``None`` for all codes.  ``between`` is called before each further attempt, with the number of
+    failures so far and the last one.
     """
     for failures in range(1, attempts):
         try:
             return call()
         except AwsError as error:
-            if error.code not in transient:
+            if transient is not None and error.code not in transient:
                 raise
             between(failures, error)
     return call()

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.aws.clients import Connections, S3Uri, said_at
-from harness.aws.errors import PASSING, aws_errors, retry
+from harness.aws.clients import Connections, S3Uri, answered_at
+from harness.aws.errors import PASSING, aws_errors, ignoring, retry
 from harness.errors import AwsError
 
 MISSING = frozenset({"NoSuchKey", "404"})
@@ -43,17 +43,7 @@ class StoredObject:
 def age(answer: dict[str, Any]) -> datetime.timedelta:
     """Return the age by S3's clock of the object that an answer shows."""
     modified: datetime.datetime = answer["LastModified"]
-    return (said_at(answer) or modified) - modified
-
-
-@contextmanager
-def missing_ok() -> Iterator[None]:
-    """Leave the block if S3 has no such object."""
-    try:
-        yield
-    except AwsError as error:
-        if error.code not in MISSING:
-            raise
+    return (answered_at(answer) or modified) - modified
 
 
 class Objects:
@@ -94,7 +84,7 @@ class Objects:
 
     def get(self, name: str, most_bytes: int) -> bytes | None:
         """Return an object's content; ``None``: there is none; AwsError: it is larger."""
-        with missing_ok(), self.reading(name) as answer:
+        with ignoring(*MISSING), self.reading(name) as answer:
             content = bytes(answer["Body"].read(most_bytes + 1))
             if len(content) > most_bytes:
                 text = f"larger than {most_bytes >> 20} MiB; it is none of ours"
@@ -165,7 +155,7 @@ class Objects:
         return self.download(name, Path(os.devnull))  # traffic out of AWS, which costs money
 
     def _head(self, name: str, **more: str) -> dict[str, Any] | None:
-        with missing_ok(), aws_errors(f"looking at {self.place.below(name)}"):
+        with ignoring(*MISSING), aws_errors(f"looking at {self.place.below(name)}"):
             return dict(self.client.head_object(**self._address(name), **more))
         return None
 

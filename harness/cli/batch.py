@@ -134,7 +134,7 @@ def cancel(suite: str, region: str | None) -> None:
 def ls(region: str | None) -> None:
     """Show the stacks of all suites in this region, their instances, and their jobs that wait or run."""
     connections = _connected(region)
-    stacks = suite_stack.stacks(connections)
+    stacks = cloudformation.find_tagged(connections, clients.SUITE)
     for stack in stacks:
         suite = stack.tags[clients.SUITE]
         click.echo(f"{suite}  (stack {stack.name}: {stack.status.lower()})")

@@ -11,7 +11,8 @@ import click
 from harness import config
 from harness.aws import clients
 from harness.aws.clients import Connections, parse_uri
-from harness.aws.cloud_run import journal
+from harness.aws.cloud_run import journal, machines
+from harness.aws.cloud_run.machines import MachineChoice
 from harness.aws.cloud_run.records import CloudRun
 from harness.aws.ec2 import account, instances
 from harness.aws.ec2.instances import OwnedInstance, OwnedResources
@@ -19,8 +20,7 @@ from harness.aws.objects import Objects
 from harness.cli.options import agree
 from harness.cli.output import columns
 from harness.errors import AwsError, UsageError
-from harness.jobs import machines, suite
-from harness.jobs.machines import MachineChoice
+from harness.jobs import suite
 from harness.pricing import instances as types_of_instances
 from harness.pricing import prices
 
@@ -57,7 +57,7 @@ def up(
 ) -> None:
     """Deploy the account stack: bucket, roles, security group, the deadline on AWS's side.
 
-    Boxes may be of the instance types of these suites; of no suite: of all hardware profiles.  Nothing of it costs
+    Workers may be of the instance types of these suites; of no suite: of all hardware profiles.  Nothing of it costs
     money but the bucket's content.  A second call changes only what differs.
     """
     connections, folder = Connections(region), parse_uri(work)
@@ -199,20 +199,20 @@ def _show(found: OwnedResources, owner: str) -> None:
     def mine(of: dict[str, str]) -> str:
         return "ours" if of.get(clients.OWNER) == owner else "another's"
 
-    def row(box: OwnedInstance) -> tuple[str, ...]:
+    def row(instance: OwnedInstance) -> tuple[str, ...]:
         return (
-            box.region,
-            box.instance_id,
-            box.instance_type,
-            box.state,
-            box.tags.get(clients.RUN, ""),
-            box.tags.get(clients.PART, ""),
-            box.tags.get(clients.EXPIRY, ""),
-            mine(box.tags),
+            instance.region,
+            instance.instance_id,
+            instance.instance_type,
+            instance.state,
+            instance.tags.get(clients.RUN, ""),
+            instance.tags.get(clients.PART, ""),
+            instance.tags.get(clients.EXPIRY, ""),
+            mine(instance.tags),
         )
 
     head = ("region", "id", "type", "state", "run", "part", "ends by", "whose")
-    rows = [row(box) for box in sorted(found.instances, key=lambda box: (box.region, box.launched))]
+    rows = [row(each) for each in sorted(found.instances, key=lambda each: (each.region, each.launched))]
     rows += [
         (volume.region, volume.volume_id, f"{volume.gib} GiB disk", "left over", "", "", "", mine(volume.tags))
         for volume in found.volumes

@@ -29,8 +29,8 @@ from harness.experiments.viability import acceptance, render, validation
 from harness.experiments.viability import curve as curves
 from harness.experiments.viability.acceptance import Criteria
 from harness.experiments.viability.probe import SUITE, SubjectJobs, subject
-from harness.experiments.viability.session import Question, Viability
-from harness.experiments.viability.smallest import check_step, smallest
+from harness.experiments.viability.session import Question
+from harness.experiments.viability.smallest import smallest
 from harness.launch.images import catalog
 from harness.untrusted import one_line
 
@@ -49,7 +49,7 @@ class Bench:
     models: Path | None
 
     @contextmanager
-    def ask(self, question: Question) -> Iterator[Viability]:
+    def ask(self, criteria: Criteria, gpus: int, step: int = Question.step) -> Iterator[Question]:
         """Check everything that needs no time, then open the question."""
         system, cache = catalog.system(self.system), absolute(self.cache)
         about = subject(system, datasets.find(self.dataset, Path.cwd()), cache, self.queries)
@@ -59,7 +59,7 @@ class Bench:
         ):
             results = of_suite(self.results, SUITE, cache).absolute()
             jobs = SubjectJobs(about, results, cache, launcher, fresh=self.fresh, shelf=location.shelf)
-            yield Viability(jobs, question)
+            yield Question(jobs, criteria, gpus, step)
 
 
 bench_options = record_options(
@@ -131,20 +131,20 @@ def viable(
     code 1 where no limit could be confirmed.
     """
     counts = acceptance.parse_whole_numbers(cpus, "--cpus")
-    question = Question(criteria, gpus, acceptance.parse_size(step, "--step"))
+    step_bytes = acceptance.parse_size(step, "--step")
     snapshot = selection.snapshot()  # before anything costs time
     limits, errors = [], []
-    with bench.ask(question) as viability:
+    with bench.ask(criteria, gpus, step_bytes) as question:
         for count in counts:
-            check_step(viability, count)
+            question.check(count)
         for count in counts:
             try:
-                limits.append(smallest(viability, count))
+                limits.append(smallest(question, count))
             except HarnessError as error:  # the other CPU counts may do
                 errors.append(error)
     click.echo(render.render_verdicts(limits, snapshot, form), nl=False)
     for refused in errors:
-        text = f"harness: {one_line(str(refused))}; evidence: {viability.jobs.folder}"
+        text = f"harness: {one_line(str(refused))}; evidence: {question.jobs.folder}"
         click.echo(as_given(text, bench.cache), err=True)
     if errors:
         sys.exit(max(refused.exit_code for refused in errors))
@@ -165,8 +165,8 @@ def validate(bench: Bench, instance: str, provider: str | None, gpus: int, crite
     """
     named = validation.find_instance(instance, provider)
     validation.check_host(named, gpus)
-    with bench.ask(Question(criteria, gpus)) as viability:
-        outcome = validation.validate(viability, named)
+    with bench.ask(criteria, gpus) as question:
+        outcome = validation.validate(question, named)
     click.echo(render.render_validation(outcome, form), nl=False)
     sys.exit(0 if outcome.holds else 1)
 
@@ -186,11 +186,11 @@ def validate(bench: Bench, instance: str, provider: str | None, gpus: int, crite
 def curve(bench: Bench, cpus: int, gpus: int, limits: str | None, output: Path | None, form: str) -> None:
     """Measure SYSTEM under a ladder of memory limits: a table and a plot, with the knee marked."""
     rungs = tuple(acceptance.parse_size(limit, "--limits") for limit in limits.split(",")) if limits is not None else ()
-    with bench.ask(Question(gpus=gpus)) as viability:
-        curve_points = curves.measure_curve(viability, cpus, rungs)
-    name = curves.plot_name(cpus, gpus, len(viability.jobs.subject.queries.sample), rungs)
-    paths = curves.draw_curve(curve_points, output or viability.jobs.folder / name)
+    with bench.ask(Criteria(), gpus) as question:
+        curve_points = curves.measure_curve(question, cpus, rungs)
+    name = curves.plot_name(cpus, gpus, len(question.jobs.subject.queries.sample), rungs)
+    paths = curves.draw_curve(curve_points, output or question.jobs.folder / name)
     for path in paths if output is None else ():
-        viability.jobs.publish(path)
+        question.jobs.publish(path)
     click.echo(render.render_curve(curve_points, form), nl=False)
     click.echo(as_given(f"plots: {' '.join(map(str, paths))}", bench.cache), err=True)

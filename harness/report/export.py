@@ -27,11 +27,11 @@ from harness.results.reader import StoredJob
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_DTYPES = {Kind.TEXT: "string", Kind.NUMBER: "Float64", Kind.COUNT: "Int64", Kind.FLAG: "boolean"}
+_DTYPES = {Kind.TEXT: "string", Kind.NUMBER: "Float64", Kind.COUNT: "Int64"}
 FORMATS = ("parquet", "sqlite", "csv", "ir_metadata")
 # A table of the database that documents the others.
 _COLUMNS = "columns"
-_TYPES = {"string": "TEXT", "Float64": "REAL", "Int64": "INTEGER", "boolean": "INTEGER"}
+_TYPES = {"string": "TEXT", "Float64": "REAL", "Int64": "INTEGER"}
 # The first columns of the jobs' table are texts that name a job; samples have them too.
 _NAMES = next(place for place, each in enumerate(JOBS) if each.kind is not Kind.TEXT)
 

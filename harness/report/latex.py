@@ -13,7 +13,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from harness.report.document import MISSING, Grid, Section
+from harness.report.document import MISSING, Grid, Section, panels
 from harness.untrusted import MAX_TEXT, one_line
 
 # Characters that mean something to TeX, or that its fonts turn into others (``<`` into a question mark).
@@ -340,24 +340,11 @@ def _panels(columns: Sequence[_TableColumn], keys: int) -> list[list[int]]:
     if sum(widths) <= _LINE * _WHOLE:
         return [list(range(len(columns)))]
     widest = round(_LINE * _SCALED)
-    fewest = len(_filled(widths, keys, widest))
+    fewest = len(panels(widths, keys, widest))
     # Parts of about the same width look better than full ones and a rest.
     return next(
-        panels for line in range(widest // 2, widest + 1) if len(panels := _filled(widths, keys, line)) <= fewest
+        divided for line in range(widest // 2, widest + 1) if len(divided := panels(widths, keys, line)) <= fewest
     )
-
-
-def _filled(widths: Sequence[int], keys: int, line: int) -> list[list[int]]:
-    """Return the column numbers of each part for a line of ``line`` characters."""
-    panels: list[list[int]] = []
-    left = 0
-    for number in range(keys, len(widths)):
-        if widths[number] > left or not panels:
-            panels.append(list(range(keys)))
-            left = line - sum(widths[:keys])
-        panels[-1].append(number)
-        left -= widths[number]
-    return panels
 
 
 def _pages(rows: Sequence[list[str]], columns: Sequence[_TableColumn]) -> Iterator[list[list[str]]]:

@@ -9,7 +9,17 @@ from typing import Any
 from harness.evaluation.evaluate import INTERVAL_METHOD
 from harness.evaluation.evaluate_runs import count_and_ids
 from harness.evaluation.leakage import Effect, Leak, Leakage
-from harness.report.document import MISSING, Escape, GridColumn, ReportDocument, Section, Value, fixed, grid_of
+from harness.report.document import (
+    MISSING,
+    Escape,
+    GridColumn,
+    ReportDocument,
+    Section,
+    Value,
+    bounded,
+    formatted,
+    grid_of,
+)
 from harness.stats import INTERVAL_MIN_QUERIES
 
 # Version of the JSON.
@@ -35,7 +45,7 @@ def _section(sample: Leakage, escape: Escape) -> Section:
     grids = []
     if sample.leaks:
         pairs: list[GridColumn[Leak]] = [
-            ("cosine", True, lambda leak: MISSING if leak.cosine is None else f"{leak.cosine:.4f}"),
+            ("cosine", True, lambda leak: formatted(leak.cosine, ".4f")),
             ("same text", False, lambda leak: "yes" if leak.same_text else "no"),
             ("query", False, lambda leak: escape(leak.query_id)),
             ("its text", False, lambda leak: escape(sample.queries.get(leak.query_id, ""))),
@@ -47,10 +57,10 @@ def _section(sample: Leakage, escape: Escape) -> Section:
         effects: list[GridColumn[Effect]] = [
             ("system", False, lambda effect: escape(effect.system)),
             ("measure", False, lambda effect: escape(effect.measure)),
-            ("all queries (95 %)", True, lambda effect: fixed(effect.all, 3)),
-            ("without the leaked (95 %)", True, lambda effect: fixed(effect.without, 3)),
+            ("all queries (95 %)", True, lambda effect: bounded(effect.all, decimals=3)),
+            ("without the leaked (95 %)", True, lambda effect: bounded(effect.without, decimals=3)),
             ("change", True, _change),
-            ("leaked alone (95 %)", True, lambda effect: fixed(effect.leaked, 3)),
+            ("leaked alone (95 %)", True, lambda effect: bounded(effect.leaked, decimals=3)),
         ]
         grids.append(grid_of(sample.effects, effects, keys=2))
     return Section(

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from harness.errors import UnknownName
 from harness.report import latex
-from harness.report.document import Grid, ReportDocument, Section, Value
+from harness.report.document import Grid, ReportDocument, Section, Value, panels
 from harness.untrusted import MAX_TEXT, one_line
 
 FORMATS = ("md", "csv", "json", "latex", "terminal")
@@ -155,7 +155,8 @@ def write_terminal(document: ReportDocument, width: int = 80) -> str:
                 console.print(Text(paragraph))
         for grid in section.grids:
             console.print(Text(grid.caption))
-            for columns in _panels(grid, width):
+            widths = [_width(grid, column, width) + _GAP for column in range(len(grid.headers))]
+            for columns in panels(widths, grid.keys, width):
                 console.print()
                 console.print(_panel(grid, columns, width))
             console.print()
@@ -166,22 +167,6 @@ def write_terminal(document: ReportDocument, width: int = 80) -> str:
         for note in section.notes:
             console.print(_hanging("-", note))
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
-
-
-def _panels(grid: Grid, width: int) -> list[list[int]]:
-    """Return the column numbers of each panel: the naming columns, then as many others as fit."""
-    keys = list(range(grid.keys))
-    widths = [_width(grid, column, width) for column in range(len(grid.headers))]
-    room = width - sum(widths[column] + _GAP for column in keys)
-    panels: list[list[int]] = []
-    left = 0
-    for column in range(grid.keys, len(grid.headers)):
-        if widths[column] + _GAP > left or not panels:
-            panels.append(list(keys))
-            left = room
-        panels[-1].append(column)
-        left -= widths[column] + _GAP
-    return panels
 
 
 def _width(grid: Grid, column: int, width: int) -> int:

@@ -9,14 +9,14 @@ And where it is stricter: it reads a bucket's policy without its conditions, so 
 TLS; here it asks no bucket (``tests/aws/rights.py`` does).
 
 And where it is lenient: AWS Batch takes its own service-linked role unless another is named, and does what an update
-asks; EC2 keeps a security group while a network interface has it; STS says who a box is (``/tests/identity``).
+asks; EC2 keeps a security group while a network interface has it; STS says who a worker is (``/tests/identity``).
 CloudFormation is mended in ``moto_stacks.py``.
 
 And where it is slow: of its images it makes those that runs take alone, what never changes it looks up once, what it
 forgets it does not first make anew, it answers many requests on one connection, and it writes no log of them.
 
 What only tests ask is below ``/tests/``: a clock that runs quicker or is put forward, all objects at once, to put many
-objects at once, to be told when an instance comes or goes, and every request with whoever signed it.
+objects at once, to wait until an instance comes or goes, and every request with whoever signed it.
 """
 
 from __future__ import annotations
@@ -71,11 +71,11 @@ _IMAGES = ("al2023-ami-2023", "al2023-ami-ecs-gpu-hvm")
 
 
 # So begin the access keys of ECS tasks.
-TASK_KEY = "AKIAPLANTED7"
+TASK_KEY = "AKIAEXAMPLE7"
 
 
 class Clock:
-    """AWS' clock: the true time until it is told to run quicker, or is put forward."""
+    """AWS' clock: the true time until it runs quicker, or is put forward."""
 
     def __init__(self) -> None:
         self.reset()
@@ -224,10 +224,10 @@ def _linked_role(service: str) -> str:
 
 
 def _changed_environment(self: BatchBackend, compute_environment_name: str, *arguments: Any, **keys: Any) -> Any:
-    asked = keys.get("compute_resources") or {}
+    changes = keys.get("compute_resources") or {}
     found = self.get_compute_environment(compute_environment_name)
     if found is not None and found.compute_resources is not None:
-        found.compute_resources.update(asked)
+        found.compute_resources.update(changes)
     return _change_environment(self, compute_environment_name, *arguments, **keys)
 
 
@@ -269,24 +269,24 @@ def _nothing_made_anew(self: BaseBackend) -> None:
 
 def _answered(environ: dict[str, Any], start_response: Any) -> list[bytes]:
     """What only tests ask."""
-    asked = dict(parse_qsl(environ["QUERY_STRING"]))
+    query = dict(parse_qsl(environ["QUERY_STRING"]))
     answer = b""
     match environ["PATH_INFO"]:
         case "/tests/clock":
-            clock.set(speed=float(asked.get("speed", 0)), forward_s=float(asked.get("forward_s", 0)))
+            clock.set(speed=float(query.get("speed", 0)), forward_s=float(query.get("forward_s", 0)))
         case "/tests/wake":
             comings.add()
         case "/tests/comings":
-            answer = str(comings.after(int(asked["after"]))).encode()
+            answer = str(comings.after(int(query["after"]))).encode()
         case "/tests/identity":
-            identities[asked["key"]] = asked["userid"]
+            identities[query["key"]] = query["userid"]
         case "/tests/pend":
-            found = ec2_backends[DEFAULT_ACCOUNT_ID][asked["region"]].get_instance(asked["instance"])
+            found = ec2_backends[DEFAULT_ACCOUNT_ID][query["region"]].get_instance(query["instance"])
             found._state.name, found._state.code = "pending", 0
         case "/tests/requests":
             answer = json.dumps(requests.seen).encode()
         case "/tests/objects" if environ["REQUEST_METHOD"] == "PUT":
-            _put(asked["bucket"], environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"])))
+            _put(query["bucket"], environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"])))
         case "/tests/objects":
             answer = b"\n".join(_contents())
     start_response("200 OK", [("Content-Type", "application/octet-stream"), ("Content-Length", str(len(answer)))])

@@ -439,9 +439,9 @@ class JobDefinition(Kind):
 
     @classmethod
     def make(cls, order: Order) -> Ids:
-        asked = _batch(order.properties)
+        definition = _batch(order.properties)
         arn = order.client("batch").register_job_definition(
-            **{**asked, "jobDefinitionName": order.name}, tags=order.tags
+            **{**definition, "jobDefinitionName": order.name}, tags=order.tags
         )["jobDefinitionArn"]
         return arn, {"JobDefinitionArn": arn}
 
@@ -746,7 +746,7 @@ def _delete(backend: CloudFormationBackend, name: str) -> None:
 
 
 def _with_capabilities(answer: Callable[[CloudFormationResponse], Any]) -> Callable[[CloudFormationResponse], Any]:
-    """AWS makes nothing of IAM unasked, and nothing of IAM with a name unless that is asked for."""
+    """AWS makes resources of IAM only with the capability, and named ones only with the named one."""
 
     def checked(self: CloudFormationResponse) -> Any:
         url, body = self._get_param("TemplateURL"), self._get_param("TemplateBody")

@@ -71,7 +71,7 @@ _ACCOUNT = {"aws:resourceaccount": server.ACCOUNT, "aws:principalaccount": serve
 
 
 @dataclass(frozen=True)
-class Asked:
+class NeededRight:
     """A right that a request needs: ``who`` is an access key; ``context`` holds condition keys, in lower case.
 
     Keys of several values, as ``aws:TagKeys``, have them in one string, parted by commas.
@@ -86,7 +86,7 @@ class Asked:
         return f"{self.action} on {self.resource}" + (f" with {dict(self.context)}" if self.context else "")
 
 
-def asked(requests: Iterable[Mapping[str, Any]], who: str) -> Iterator[Asked]:
+def needed_rights(requests: Iterable[Mapping[str, Any]], who: str) -> Iterator[NeededRight]:
     """Yield the rights that recorded requests (``tests.aws.server.requests``) of an access key need.
 
     Raises:
@@ -100,10 +100,10 @@ def asked(requests: Iterable[Mapping[str, Any]], who: str) -> Iterator[Asked]:
             yield replace(right, context={**_ACCOUNT, **userid, **right.context})
 
 
-def _of_s3(request: Mapping[str, Any]) -> Iterator[Asked]:
+def _of_s3(request: Mapping[str, Any]) -> Iterator[NeededRight]:
     bucket, _, key = unquote(request["path"]).lstrip("/").partition("/")
     if not bucket:
-        yield Asked(request["who"], "s3:ListAllMyBuckets", "*")
+        yield NeededRight(request["who"], "s3:ListAllMyBuckets", "*")
         return
     query = dict(parse_qsl(request["query"], keep_blank_values=True))
     words = [word for word in query if word in _OF_QUERIES]
@@ -112,29 +112,29 @@ def _of_s3(request: Mapping[str, Any]) -> Iterator[Asked]:
     method, arn = request["method"], f"arn:aws:s3:::{bucket}"
     if method == "POST" and word == "delete":
         for found in re.findall(r"<Key>(.*?)</Key>", request["body"]):
-            yield Asked(request["who"], "s3:DeleteObject", f"{arn}/{found}")
+            yield NeededRight(request["who"], "s3:DeleteObject", f"{arn}/{found}")
         return
     known = _OF_OBJECTS if key else _OF_BUCKETS
-    assert (method, word) in known, (
-        f"S3 was asked what is not known here: {method} {request['path']}?{request['query']}"
-    )
+    assert (method, word) in known, f"unknown request to S3: {method} {request['path']}?{request['query']}"
     context = {
         f"s3:{name}": request["headers"][name] for name in ("if-none-match", "if-match") if name in request["headers"]
     }
     if not key and "prefix" in query:
         context["s3:prefix"] = query["prefix"]
-    yield Asked(request["who"], f"s3:{known[method, word]}", f"{arn}/{key}" if key else arn, context)
+    yield NeededRight(request["who"], f"s3:{known[method, word]}", f"{arn}/{key}" if key else arn, context)
     if source := request["headers"].get("x-amz-copy-source"):
-        yield Asked(request["who"], "s3:GetObject", f"arn:aws:s3:::{unquote(source).lstrip('/').partition('?')[0]}")
+        yield NeededRight(
+            request["who"], "s3:GetObject", f"arn:aws:s3:::{unquote(source).lstrip('/').partition('?')[0]}"
+        )
 
 
-def _of_others(request: Mapping[str, Any]) -> Iterator[Asked]:
+def _of_others(request: Mapping[str, Any]) -> Iterator[NeededRight]:
     action = f"{request['service']}:{_operation(request)}"
     if action != "sts:GetCallerIdentity":  # AWS answers it to everybody
-        yield Asked(request["who"], action, "*")
+        yield NeededRight(request["who"], action, "*")
 
 
-def _of_ec2(request: Mapping[str, Any]) -> Iterator[Asked]:
+def _of_ec2(request: Mapping[str, Any]) -> Iterator[NeededRight]:
     given, operation = dict(parse_qsl(request["body"])), _operation(request)
     if operation.startswith(("Describe", "Get")):
         yield from _of_others(request)
@@ -153,9 +153,11 @@ def _of_ec2(request: Mapping[str, Any]) -> Iterator[Asked]:
         context = _request_tags(tags)
         if kind == "instance":
             context["ec2:instancetype"] = given["InstanceType"]
-        yield Asked(request["who"], f"ec2:{operation}", arn(kind, "*"), context)
+        yield NeededRight(request["who"], f"ec2:{operation}", arn(kind, "*"), context)
         if tags:
-            yield Asked(request["who"], "ec2:CreateTags", arn(kind, "*"), {**context, "ec2:createaction": operation})
+            yield NeededRight(
+                request["who"], "ec2:CreateTags", arn(kind, "*"), {**context, "ec2:createaction": operation}
+            )
     named = {
         value: _KINDS[value.partition("-")[0]]
         for name, value in given.items()
@@ -166,13 +168,13 @@ def _of_ec2(request: Mapping[str, Any]) -> Iterator[Asked]:
     for name, kind in sorted(named.items()):
         tags = request["tags"].get(name, {})
         context = {f"aws:resourcetag/{key.lower()}": value for key, value in tags.items()}
-        yield Asked(request["who"], f"ec2:{operation}", arn(kind, name), {**context, **tagging})
+        yield NeededRight(request["who"], f"ec2:{operation}", arn(kind, name), {**context, **tagging})
     if pair := given.get("KeyName"):
-        yield Asked(request["who"], f"ec2:{operation}", arn("key-pair", pair))
+        yield NeededRight(request["who"], f"ec2:{operation}", arn("key-pair", pair))
     profile = given.get("IamInstanceProfile.Name") or given.get("IamInstanceProfile.Arn", "").rpartition("/")[2]
     if profile:  # ours has the name of its role
         yield _passed(request["who"], f"arn:aws:iam::{server.ACCOUNT}:role/{profile}", "ec2.amazonaws.com")
-    assert made or named, f"EC2 was asked what is not known here: {request['body'][:200]}"
+    assert made or named, f"unknown request to EC2: {request['body'][:200]}"
 
 
 def _tags_asked(given: Mapping[str, str], kind: str) -> dict[str, str]:
@@ -181,8 +183,8 @@ def _tags_asked(given: Mapping[str, str], kind: str) -> dict[str, str]:
     for name, value in given.items():
         if value == kind and (place := re.fullmatch(r"(TagSpecification\.\d+)\.ResourceType", name)):
             start = f"{place[1]}.Tag."
-            keys = {key: said for key, said in given.items() if key.startswith(start) and key.endswith(".Key")}
-            found |= {said: given[f"{key.removesuffix('.Key')}.Value"] for key, said in keys.items()}
+            keys = {key: name for key, name in given.items() if key.startswith(start) and key.endswith(".Key")}
+            found |= {name: given[f"{key.removesuffix('.Key')}.Value"] for key, name in keys.items()}
     return found
 
 
@@ -195,11 +197,11 @@ def _request_tags(tags: Mapping[str, str]) -> dict[str, str]:
     return {**keys, **{f"aws:requesttag/{key.lower()}": value for key, value in tags.items()}}
 
 
-def _passed(who: str, role: str, service: str) -> Asked:
-    return Asked(who, "iam:PassRole", role, {"iam:passedtoservice": service})
+def _passed(who: str, role: str, service: str) -> NeededRight:
+    return NeededRight(who, "iam:PassRole", role, {"iam:passedtoservice": service})
 
 
-def _of_iam(request: Mapping[str, Any]) -> Iterator[Asked]:
+def _of_iam(request: Mapping[str, Any]) -> Iterator[NeededRight]:
     given, operation, who = dict(parse_qsl(request["body"])), _operation(request), request["who"]
     names = {"role": "RoleName", "instance-profile": "InstanceProfileName", "policy": "PolicyName"}
     arns = {
@@ -217,12 +219,12 @@ def _of_iam(request: Mapping[str, Any]) -> Iterator[Asked]:
     context = {"iam:permissionsboundary": boundary} if boundary else {}
     if "PolicyArn" in given and "role" in arns:
         context["iam:policyarn"] = given["PolicyArn"]
-    yield Asked(who, f"iam:{operation}", resource, context)
+    yield NeededRight(who, f"iam:{operation}", resource, context)
     if operation.startswith("Create") and any(name.startswith("Tags.") for name in given):
-        yield Asked(who, f"iam:Tag{operation.removeprefix('Create')}", resource, context)
+        yield NeededRight(who, f"iam:Tag{operation.removeprefix('Create')}", resource, context)
 
 
-def _of_batch(request: Mapping[str, Any]) -> Iterator[Asked]:
+def _of_batch(request: Mapping[str, Any]) -> Iterator[NeededRight]:
     operation, who = _operation(request), request["who"]
     given = json.loads(request["body"] or "{}")
 
@@ -244,10 +246,10 @@ def _of_batch(request: Mapping[str, Any]) -> Iterator[Asked]:
     for name in named or ["*"]:
         tags = request.get("tags", {}).get(name.rpartition("/")[2], {})
         context = {f"aws:resourcetag/{key.lower()}": value for key, value in tags.items()}
-        yield Asked(who, f"batch:{operation}", name, {**context, **tagging})
+        yield NeededRight(who, f"batch:{operation}", name, {**context, **tagging})
         if tagging and operation.startswith(("Create", "Register", "Submit")):
             tagged = arn("job", "*") if operation == "SubmitJob" else name
-            yield Asked(who, "batch:TagResource", tagged, tagging)
+            yield NeededRight(who, "batch:TagResource", tagged, tagging)
     container = given.get("containerProperties", {})
     for role in filter(None, (container.get("jobRoleArn"), container.get("executionRoleArn"))):
         yield _passed(who, role, "ecs-tasks.amazonaws.com")
@@ -258,44 +260,44 @@ def _of_batch(request: Mapping[str, Any]) -> Iterator[Asked]:
         yield _passed(who, role, "batch.amazonaws.com")
 
 
-def _of_stacks(request: Mapping[str, Any]) -> Iterator[Asked]:
+def _of_stacks(request: Mapping[str, Any]) -> Iterator[NeededRight]:
     given, operation = dict(parse_qsl(request["body"])), _operation(request)
     name = given.get("StackName")
     here = f"arn:aws:cloudformation:{request['region']}:{server.ACCOUNT}"
     resource = "*" if name is None else name if name.startswith("arn:") else f"{here}:stack/{name}/*"
-    yield Asked(request["who"], f"cloudformation:{operation}", resource)
+    yield NeededRight(request["who"], f"cloudformation:{operation}", resource)
     if any(key.startswith("Tags.") for key in given):
-        yield Asked(request["who"], "cloudformation:TagResource", resource)
+        yield NeededRight(request["who"], "cloudformation:TagResource", resource)
     if role := given.get("RoleARN"):
         yield _passed(request["who"], role, "cloudformation.amazonaws.com")
 
 
-def _of_events(request: Mapping[str, Any]) -> Iterator[Asked]:
+def _of_events(request: Mapping[str, Any]) -> Iterator[NeededRight]:
     given, operation = json.loads(request["body"] or "{}"), _operation(request)
     name = given.get("Name") or given.get("Rule")
     resource = f"arn:aws:events:{request['region']}:{server.ACCOUNT}:rule/{name}" if name else "*"
-    yield Asked(request["who"], f"events:{operation}", resource)
+    yield NeededRight(request["who"], f"events:{operation}", resource)
     if given.get("Tags"):
-        yield Asked(request["who"], "events:TagResource", resource)
+        yield NeededRight(request["who"], "events:TagResource", resource)
 
 
-def _of_lambda(request: Mapping[str, Any]) -> Iterator[Asked]:
+def _of_lambda(request: Mapping[str, Any]) -> Iterator[NeededRight]:
     given, operation = json.loads(request["body"] or "{}"), _operation(request)
     found = re.search(r"/functions/([^/]+)|/tags/(.+)", unquote(request["path"]))
     name = given.get("FunctionName") or (found and (found[1] or found[2])) or "*"
     here = f"arn:aws:lambda:{request['region']}:{server.ACCOUNT}:function"
     resource = name if name.startswith("arn:") else f"{here}:{name}"
-    yield Asked(request["who"], f"lambda:{operation}", resource)
+    yield NeededRight(request["who"], f"lambda:{operation}", resource)
     if given.get("Tags") and operation == "CreateFunction":
-        yield Asked(request["who"], "lambda:TagResource", resource)
+        yield NeededRight(request["who"], "lambda:TagResource", resource)
     if role := given.get("Role"):
         yield _passed(request["who"], role, "lambda.amazonaws.com")
 
 
-def _of_ssm(request: Mapping[str, Any]) -> Iterator[Asked]:
+def _of_ssm(request: Mapping[str, Any]) -> Iterator[NeededRight]:
     name = json.loads(request["body"])["Name"]
     region, account = request["region"], "" if name.startswith("/aws/") else server.ACCOUNT
-    yield Asked(request["who"], f"ssm:{_operation(request)}", f"arn:aws:ssm:{region}:{account}:parameter{name}")
+    yield NeededRight(request["who"], f"ssm:{_operation(request)}", f"arn:aws:ssm:{region}:{account}:parameter{name}")
 
 
 def _operation(request: Mapping[str, Any]) -> str:
@@ -307,7 +309,7 @@ def _operation(request: Mapping[str, Any]) -> str:
     for (method, uri), name in _paths(request["service"]).items():
         if method == request["method"] and re.fullmatch(re.sub(r"\{.*?\}", ".+", uri), request["path"].rstrip("/")):
             return re.sub(r"\d{8}v?\d*$", "", name)  # of Lambda's the date is no part of the right
-    raise AssertionError(f"{request['service']} was asked what is not known here: {request['path']}")
+    raise AssertionError(f"unknown request to {request['service']}: {request['path']}")
 
 
 @cache
@@ -332,7 +334,7 @@ _READERS = {
 }
 
 
-def allows(policies: Sequence[Policy], right: Asked) -> bool:
+def allows(policies: Sequence[Policy], right: NeededRight) -> bool:
     """Return whether some statement allows it and none denies it."""
     found = {
         statement["Effect"] for policy in policies for statement in policy["Statement"] if _holds(statement, right)
@@ -343,10 +345,10 @@ def allows(policies: Sequence[Policy], right: Asked) -> bool:
 def may(policy: Policy, action: str, resource: str, **context: str) -> bool:
     """As :func:`allows`; condition keys with ``_`` for ``:`` and ``-``."""
     named = {name.replace("_", ":", 1).replace("_", "-").lower(): value for name, value in context.items()}
-    return allows([policy], Asked("", action, resource, {**_ACCOUNT, **named}))
+    return allows([policy], NeededRight("", action, resource, {**_ACCOUNT, **named}))
 
 
-def unused(policies: Sequence[Policy], rights: Iterable[Asked]) -> list[str]:
+def unused(policies: Sequence[Policy], rights: Iterable[NeededRight]) -> list[str]:
     """Return the rights that statements allow and no request used: ``Sid action``."""
     asked_for = list(rights)
     return [
@@ -366,13 +368,13 @@ def differing(
     Raises:
         AssertionError: it made no request.
     """
-    needed = list(asked(requests, who))
-    assert needed, f"{who} asked for nothing"
+    needed = list(needed_rights(requests, who))
+    assert needed, f"{who} sent no request"
     denied = dict.fromkeys(str(each) for each in needed if not allows(policies, each))
     return list(denied), unused(policies, needed)
 
 
-def _holds(statement: Mapping[str, Any], right: Asked) -> bool:
+def _holds(statement: Mapping[str, Any], right: NeededRight) -> bool:
     return (
         any(_like(right.action.lower(), each.lower(), {}) for each in _list(statement["Action"]))
         and any(_like(right.resource, each, right.context) for each in _list(statement["Resource"]))

@@ -19,20 +19,19 @@ from typing import Any
 
 from tests.aws import quick_clients
 
-# Planted: they must turn up in nothing that harness writes.
-ACCESS_KEY = "AKIAPLANTED7KEY7ID7X"
-SECRET_KEY = "planted/secret/Q7xW9zR2mK4vT8bN1cJ5hL3pF6dG0sYa"
-TOKEN = "planted-session-token-Zk83JxQ"
-# Who signs so is a box of EC2, a job of Batch, a user at his commands, one who sets up, or the function that ends late
-# boxes: each may do something else.
-BOX_KEY = "AKIAPLANTED7KEY7BOXX"
-JOB_KEY = "AKIAPLANTED7KEY7JOBX"
-RUNNER_KEY = "AKIAPLANTED7KEY7RUNX"
-KEEPER_KEY = "AKIAPLANTED7KEY7KEEP"
-REAPER_KEY = "AKIAPLANTED7KEY7REAP"
+# Nothing that harness writes may hold one of them.
+ACCESS_KEY = "AKIAEXAMPLE7KEY7ID7X"
+SECRET_KEY = "example/secret/Q7xW9zR2mK4vT8bN1cJ5hL3pF6dG0sYa"
+TOKEN = "example-session-token-Zk83JxQ"
+# Keys of a worker on EC2, a job of Batch, the runner, the keeper and the reaper: each has other rights.
+WORKER_KEY = "AKIAEXAMPLE7KEY7WRKX"
+JOB_KEY = "AKIAEXAMPLE7KEY7JOBX"
+RUNNER_KEY = "AKIAEXAMPLE7KEY7RUNX"
+KEEPER_KEY = "AKIAEXAMPLE7KEY7KEEP"
+REAPER_KEY = "AKIAEXAMPLE7KEY7REAP"
 ACCOUNT = "123456789012"  # moto's
 REGION = "us-east-1"
-SECRETS = (ACCESS_KEY, BOX_KEY, JOB_KEY, RUNNER_KEY, KEEPER_KEY, REAPER_KEY, SECRET_KEY, TOKEN, ACCOUNT)
+SECRETS = (ACCESS_KEY, WORKER_KEY, JOB_KEY, RUNNER_KEY, KEEPER_KEY, REAPER_KEY, SECRET_KEY, TOKEN, ACCOUNT)
 
 
 @contextmanager
@@ -89,15 +88,15 @@ def requests(endpoint: str) -> list[dict[str, Any]]:
     return found
 
 
-def box_key(identity: str, key: str = BOX_KEY) -> str:
-    """Return the access key of one box: it begins with ``key``, and is the same for the same identity."""
+def worker_key(identity: str, key: str = WORKER_KEY) -> str:
+    """Return the access key of one worker: it begins with ``key``, and is the same for the same identity."""
     return key + hashlib.sha256(identity.encode()).hexdigest()[:12].upper()
 
 
 def identify(endpoint: str, key: str, userid: str) -> None:
     """Have STS answer ``userid`` (``<RoleId>:<instance or task id>``) to an access key, until the next reset."""
-    asked = urllib.parse.urlencode({"key": key, "userid": userid})
-    _ask(urllib.request.Request(f"{endpoint}/tests/identity?{asked}", method="POST"))
+    query = urllib.parse.urlencode({"key": key, "userid": userid})
+    _ask(urllib.request.Request(f"{endpoint}/tests/identity?{query}", method="POST"))
 
 
 def pend(endpoint: str, region: str, instance_id: str) -> None:

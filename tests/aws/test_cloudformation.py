@@ -228,10 +228,10 @@ def test_requests_of_a_stack_are_its_deployers(aws: str) -> None:
     assert [(each["who"], each["via"]) for each in made] == [(server.ACCESS_KEY, "cloudformation")]
 
 
-def test_sts_says_who_a_box_is(aws: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    key = server.box_key("i-1")
-    server.identify(aws, key, "AROAPLANTEDWORKER:i-1")
-    assert boto3.client("sts").get_caller_identity()["UserId"] != "AROAPLANTEDWORKER:i-1"
+def test_sts_says_who_a_worker_is(aws: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = server.worker_key("i-1")
+    server.identify(aws, key, "AROAEXAMPLEWORKER:i-1")
+    assert boto3.client("sts").get_caller_identity()["UserId"] != "AROAEXAMPLEWORKER:i-1"
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", key)
-    assert Connections(REGION).client("sts").get_caller_identity()["UserId"] == "AROAPLANTEDWORKER:i-1"
-    assert key.startswith(server.BOX_KEY) and key != server.box_key("i-2")
+    assert Connections(REGION).client("sts").get_caller_identity()["UserId"] == "AROAEXAMPLEWORKER:i-1"
+    assert key.startswith(server.WORKER_KEY) and key != server.worker_key("i-2")

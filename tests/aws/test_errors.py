@@ -1,4 +1,4 @@
-"""What AWS says when it refuses, as one line; and what is asked again."""
+"""What AWS says when it refuses, as one line; and which requests are repeated."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ def test_a_page_in_the_place_of_an_answer_is_passing() -> None:
     assert caught.value.code == "Busy"
 
 
-class Asked:
-    """Answers once it has failed as often as it was told."""
+class FlakyCall:
+    """Call that fails so many times and then answers."""
 
     def __init__(self, failures: int, code: str = "Busy") -> None:
         self.failures, self.code = failures, code
@@ -88,20 +88,20 @@ class Asked:
 
 
 def test_what_passes_is_waited_for_and_said_once(logged: list[str]) -> None:
-    asked = Asked(MOST_FAILURES)
-    assert asked.run() == "answer" and asked.waits == MOST_FAILURES
+    call = FlakyCall(MOST_FAILURES)
+    assert call.run() == "answer" and call.waits == MOST_FAILURES
     assert logged == ["AWS is busy - trying on"]
 
 
 def test_a_failure_that_lasts_is_given_up() -> None:
-    asked = Asked(MOST_FAILURES + 1)
+    call = FlakyCall(MOST_FAILURES + 1)
     with pytest.raises(AwsError, match="AWS is busy"):
-        asked.run()
-    assert asked.waits == MOST_FAILURES
+        call.run()
+    assert call.waits == MOST_FAILURES
 
 
 def test_what_does_not_pass_is_not_waited_for(logged: list[str]) -> None:
-    asked = Asked(1, "AccessDenied")
+    call = FlakyCall(1, "AccessDenied")
     with pytest.raises(AwsError):
-        asked.run()
-    assert asked.waits == 0 and logged == []
+        call.run()
+    assert call.waits == 0 and logged == []

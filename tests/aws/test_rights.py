@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.aws.rights import Asked, asked, may, unused
+from tests.aws.rights import NeededRight, may, needed_rights, unused
 
 PUT = {
     "Sid": "Put",
@@ -153,18 +153,18 @@ def sent(service: str, body: Any, path: str = "/", method: str = "POST", **more:
     ],
 )
 def test_a_request_of_another_service_needs_its_rights(made: dict[str, Any], needed: list[tuple[str, str]]) -> None:
-    found = [(each.action, each.resource) for each in asked([made], "me")]
+    found = [(each.action, each.resource) for each in needed_rights([made], "me")]
     assert [action for action, _ in found] == [action for action, _ in needed]
     assert all(arn.endswith(resource) for (_, arn), (_, resource) in zip(found, needed, strict=True)), found
 
 
 def test_a_request_brings_its_tags_and_its_boundary() -> None:
-    [job] = asked([sent("batch", {"jobId": "j"}, "/v1/terminatejob", tags={"j": {"harness:owner": "o"}})], "me")
+    [job] = needed_rights([sent("batch", {"jobId": "j"}, "/v1/terminatejob", tags={"j": {"harness:owner": "o"}})], "me")
     assert job.context["aws:resourcetag/harness:owner"] == "o"
-    [role] = asked([sent("iam", "Action=PutRolePolicy&RoleName=x", boundary="b")], "me")
+    [role] = needed_rights([sent("iam", "Action=PutRolePolicy&RoleName=x", boundary="b")], "me")
     assert role.context["iam:permissionsboundary"] == "b"
     parameter = {"headers": {"x-amz-target": "AmazonSSM.GetParameter"}, "body": '{"Name": "/aws/x"}'}
-    [own] = asked([sent("ssm", "", userid="A:1") | parameter], "me")
+    [own] = needed_rights([sent("ssm", "", userid="A:1") | parameter], "me")
     assert own.context["aws:userid"] == "A:1"
 
 
@@ -187,18 +187,18 @@ def test_a_request_brings_its_tags_and_its_boundary() -> None:
     ],
 )
 def test_a_request_of_s3_needs_its_right(made: dict[str, Any], needed: list[tuple[str, str]]) -> None:
-    assert [(each.action, each.resource) for each in asked([made], "me")] == [
+    assert [(each.action, each.resource) for each in needed_rights([made], "me")] == [
         (action, f"arn:aws:s3:::{name}") for action, name in needed
     ]
-    assert list(asked([made], "another")) == []
+    assert list(needed_rights([made], "another")) == []
 
 
 def test_a_request_of_another_kind_is_told() -> None:
-    with pytest.raises(AssertionError, match=r"not known here: PATCH /b"):
-        list(asked([request("PATCH", "/b")], "me"))
+    with pytest.raises(AssertionError, match=r"unknown request to S3: PATCH /b"):
+        list(needed_rights([request("PATCH", "/b")], "me"))
 
 
 def test_rights_that_nobody_used_are_listed() -> None:
-    used = Asked("me", "s3:PutObject", "arn:aws:s3:::b/runs/r/jobs/k", {"s3:if-none-match": "*"})
+    used = NeededRight("me", "s3:PutObject", "arn:aws:s3:::b/runs/r/jobs/k", {"s3:if-none-match": "*"})
     assert unused([policy(PUT)], [used]) == ["Put s3:DeleteObject"]
     assert unused([policy(PUT)], []) == ["Put s3:Put*", "Put s3:DeleteObject"]

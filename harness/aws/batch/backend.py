@@ -228,18 +228,20 @@ class BatchBackend:
         container, attempts = shown.get("container", {}), shown.get("attempts", ())
         tasks = [each.get("taskArn") for each in (*(attempt.get("container", {}) for attempt in attempts), container)]
         # An ECS task's id is the name of its role's session.
-        boxes = dict.fromkeys(f"{self._role}:{task.rpartition('/')[2]}" for task in tasks if task)
-        said = [shown.get("statusReason"), container.get("reason")]
+        workers = dict.fromkeys(f"{self._role}:{task.rpartition('/')[2]}" for task in tasks if task)
+        reasons = [shown.get("statusReason"), container.get("reason")]
         if container.get("exitCode"):
-            said.append(f"exit code {container['exitCode']}")
+            reasons.append(f"exit code {container['exitCode']}")
         phase = _PHASES.get(shown["status"], WAITING)
         begun = [each for each in attempts if each.get("startedAt")]
         seconds: float | None = None
         if phase == ENDED and all(each.get("stoppedAt") for each in begun):
             ran_ms = sum(each["stoppedAt"] - each["startedAt"] for each in begun)
             seconds = ran_ms / 1000 + len(begun) * partition.BEYOND_LIMIT_S  # an instance costs before and after, too
-        reason = concealed(" ".join("; ".join(filter(None, said)).split()))[:300]  # it may name the account
-        return PartState(phase, shown["status"].lower(), tuple(boxes), max(len(attempts), len(boxes)), reason, seconds)
+        reason = concealed(" ".join("; ".join(filter(None, reasons)).split()))[:300]  # it may name the account
+        return PartState(
+            phase, shown["status"].lower(), tuple(workers), max(len(attempts), len(workers)), reason, seconds
+        )
 
     def _why_waits(self, job: _LaunchedJob, submission: Submission, open_: Sequence[PartState]) -> str:
         """Return why all open parts have waited for minutes, or nothing."""
@@ -247,8 +249,8 @@ class BatchBackend:
         job.stuck = _since(job.stuck, waits, now)
         if job.stuck is None or now - job.stuck < _PATIENCE_S:
             return ""
-        said = next(filter(None, (state.reason for state in open_)), None)
-        ill = said or self._ill("environment", self._queue(submission.parts[0]))
+        reason = next(filter(None, (state.reason for state in open_)), None)
+        ill = reason or self._ill("environment", self._queue(submission.parts[0]))
         return f"no instance yet: {ill or 'EC2 may have none, or your quota is used up'}"
 
     def last_words(self, state: PartState) -> str:

@@ -18,8 +18,9 @@ from typing import Any
 from harness import records
 from harness.aws import clients, cloudformation
 from harness.aws.clients import Connections, S3Uri
-from harness.aws.cloud_run import bundle, partition
+from harness.aws.cloud_run import bundle, machines, partition
 from harness.aws.cloud_run.bundle import pins
+from harness.aws.cloud_run.machines import MachineChoice
 from harness.aws.cloudformation import Stack
 from harness.aws.ec2 import instances
 from harness.aws.ec2.account import Account, resource
@@ -27,8 +28,6 @@ from harness.aws.errors import aws_errors
 from harness.aws.objects import Objects
 from harness.config import read_toml, validate
 from harness.errors import UsageError
-from harness.jobs import machines
-from harness.jobs.machines import MachineChoice
 from harness.jobs.suite import Suite
 from harness.launch.images import catalog
 from harness.launch.images.base_image import BaseFile
@@ -394,21 +393,10 @@ class BatchJob:
     created: int = 0
 
 
-def stacks(connections: Connections) -> list[Stack]:
-    """Return the stacks of all suites in this region."""
-    with aws_errors("listing stacks"):
-        pages = connections.client("cloudformation").get_paginator("describe_stacks").paginate()
-        shown = [
-            each for page in pages for each in page["Stacks"] if clients.SUITE in clients.as_dict(each.get("Tags"))
-        ]
-    names = sorted(each["StackName"] for each in shown)
-    return [stack for name in names if (stack := cloudformation.find(connections, name))]
-
-
 def alive_machines(connections: Connections, suite: str) -> list[str]:
     """Return a line for each living instance of a suite."""
     found = instances.alive(connections, None, {LAUNCHER_TAG: LAUNCHER, clients.SUITE: suite})
-    return [f"{box.instance_id} ({box.instance_type} {box.state})" for box in found]
+    return [f"{each.instance_id} ({each.instance_type} {each.state})" for each in found]
 
 
 def queues(stack: Stack) -> list[str]:

@@ -83,8 +83,10 @@ class _Bounded:
 def unpack(source: IO[bytes], folder: Path, *, what: str, most_bytes: int, allowed: Allowed | None = None) -> None:
     """Unpack a plain tar below an existing folder.
 
-    An `AwsError` about ``what``: it is damaged, has more than ``most_bytes``, a link, or a name that is not allowed; a
-    folder's name is asked for with "/" at its end.
+    ``allowed`` gets a folder's name with "/" at its end.
+
+    Raises:
+        AwsError: ``what`` is damaged, has more than ``most_bytes``, a link, or a name that is not allowed.
     """
     left, entries, bounded = most_bytes, 0, _Bounded(source)
     try:

@@ -25,6 +25,11 @@ class Submission:
     parts: tuple[PlannedPart, ...]
 
     @property
+    def usd_per_hour(self) -> float:
+        """The price of all its machines together."""
+        return sum(part.usd_per_hour for part in self.parts)
+
+    @property
     def needs(self) -> frozenset[str]:
         """Keys of the indexes that other parts build."""
         return frozenset(key for part in self.parts for key in part.needs)
@@ -75,7 +80,9 @@ class Backend(Protocol):
         """Take note of the run that parts are launched for, and of the harness that workers are to run."""
 
     def launch(self, launch: Launch, submission: Submission, note: Callable[[Launch], None]) -> None:
-        """Launch; asked again while it is unknown whether it was.  ``note`` writes down what must not be forgotten.
+        """Launch; called again while it is unknown whether the last call did.
+
+        ``note`` writes the changed launch to the journal.
 
         Raises:
             Refused: the service does not take it.
@@ -86,7 +93,7 @@ class Backend(Protocol):
         """Return the state of every part of these launches, by name."""
 
     def last_words(self, state: PartState) -> str:
-        """Return what a machine said that never reached S3; empty where nobody knows."""
+        """Return a machine's last output that never reached S3; empty: unknown."""
 
     def end(self, part: str, state: PartState, why: str) -> None:
         """End a part's machine or job."""

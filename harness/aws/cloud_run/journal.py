@@ -11,10 +11,10 @@ from itertools import islice
 from pathlib import PurePosixPath
 from typing import Any, TypeVar
 
-from harness.aws.clients import Connections, said_at
+from harness.aws.clients import Connections, answered_at
 from harness.aws.cloud_run import records
 from harness.aws.cloud_run.records import CloudRun, Heartbeat, Launch, WorkerEnd, WorkerPart, dump, fetch
-from harness.aws.errors import OURS_TO_MEND, PASSING
+from harness.aws.errors import OURS_TO_MEND, PASSING, ignoring
 from harness.aws.objects import Objects, StoredObject
 from harness.errors import AwsError
 
@@ -33,14 +33,14 @@ class AwsTime:
         connections.client("s3").meta.events.register("after-call.s3", self._answered)
 
     def _answered(self, parsed: dict[str, Any], **_others: Any) -> None:
-        at = said_at(parsed)
+        at = answered_at(parsed)
         if at is not None:
             self.now = max(self.now, at.timestamp())
 
 
-def _plain(said: Any) -> Any:
-    """Return what a stranger said without control characters, and short."""
-    return "".join(filter(str.isprintable, said[:_MOST_CHARACTERS])) if isinstance(said, str) else said
+def _plain(value: Any) -> Any:
+    """Return a worker's text without control characters, cut."""
+    return "".join(filter(str.isprintable, value[:_MOST_CHARACTERS])) if isinstance(value, str) else value
 
 
 def run_id(suite: str, now: float) -> str:
@@ -53,33 +53,26 @@ def open_runs(work: Objects) -> list[CloudRun]:
     found = []
     for each in work.list(f"{records.OPEN}/"):
         name = f"{records.run(PurePosixPath(each.name).name)}/{records.RUN}"
-        try:
+        with ignoring("BadRecord"):
             found.append(fetch(CloudRun, work, name))
-        except AwsError as error:
-            if error.code != "BadRecord":
-                raise
     return [run for run in found if run is not None]
 
 
 def find(work: Objects, launcher: str, suite: str, results: str, owner: str) -> CloudRun | None:
     """Return the oldest open run of this launcher, suite, results folder and owner."""
     wanted = (launcher, suite, results, owner)
-    try:
-        runs = open_runs(work)
-    except AwsError as error:
-        if error.code != "NoSuchBucket":
-            raise
-        return None
-    mine = [run for run in runs if (run.launcher, run.suite, run.results, run.owner) == wanted]
-    return min(mine, key=lambda run: run.run_id, default=None)
+    with ignoring("NoSuchBucket"):
+        mine = [run for run in open_runs(work) if (run.launcher, run.suite, run.results, run.owner) == wanted]
+        return min(mine, key=lambda run: run.run_id, default=None)
+    return None
 
 
 @dataclass
 class WorkerRecords:
-    """The records that one worker has written; ``beat_at`` is S3's own time, in seconds since 1970."""
+    """The records that one worker has written; ``heartbeat_at`` is S3's own time, in seconds since 1970."""
 
-    beat: Heartbeat | None = None
-    beat_at: float | None = None
+    heartbeat: Heartbeat | None = None
+    heartbeat_at: float | None = None
     end: WorkerEnd | None = None
     jobs: set[str] = field(default_factory=set)
     indexes: set[str] = field(default_factory=set)
@@ -92,7 +85,7 @@ class Journal:
         self.run = run
         self.objects = work.below(records.run(run.run_id))
         self.launches: dict[str, Launch] = {}
-        self.signs: dict[str, WorkerRecords] = {}
+        self.workers: dict[str, WorkerRecords] = {}
         self._work = work
         self._read: dict[str, str] = {}
 
@@ -108,30 +101,30 @@ class Journal:
             found = pool.map(lambda name: fetch(Launch, self.objects, name), names)
             self.launches = {launch.name: launch for launch in found if launch is not None}
 
-    def look(self, boxes: Iterable[str]) -> None:
+    def look(self, worker_ids: Iterable[str]) -> None:
         """Read what these workers have written since the last look.
 
         Raises:
             AwsError: S3 refuses or is not reached.
         """
         with ThreadPoolExecutor(_READERS) as pool:
-            for box, signs in pool.map(self._looked, dict.fromkeys(boxes)):
-                self.signs[box] = signs
+            for worker_id, written in pool.map(self._read_worker, dict.fromkeys(worker_ids)):
+                self.workers[worker_id] = written
 
-    def _looked(self, box: str) -> tuple[str, WorkerRecords]:
-        folder, signs = self._work.below(records.worker(box)), self.signs.get(box, WorkerRecords())
+    def _read_worker(self, worker_id: str) -> tuple[str, WorkerRecords]:
+        folder, written = self._work.below(records.worker(worker_id)), self.workers.get(worker_id, WorkerRecords())
         for each in islice(folder.list(), _MOST_OBJECTS):
             kind, _, name = each.name.rpartition("/")
             if each.name == records.HEARTBEAT:
-                signs.beat = self._changed(Heartbeat, folder, each) or signs.beat
-                signs.beat_at = each.modified.timestamp()
+                written.heartbeat = self._changed(Heartbeat, folder, each) or written.heartbeat
+                written.heartbeat_at = each.modified.timestamp()
             elif each.name == records.END:
-                signs.end = self._changed(WorkerEnd, folder, each) or signs.end
+                written.end = self._changed(WorkerEnd, folder, each) or written.end
             elif kind == records.JOBS:
-                signs.jobs.add(name.rpartition(".")[0])
+                written.jobs.add(name.rpartition(".")[0])
             elif kind == records.INDEXES and name.endswith(".json"):
-                signs.indexes.add(name.partition(".")[0])
-        return box, signs
+                written.indexes.add(name.partition(".")[0])
+        return worker_id, written
 
     def _changed(self, kind: type[T], folder: Objects, each: StoredObject) -> T | None:
         """Read a record that is new or has changed; one that is none of ours says nothing."""
@@ -152,7 +145,7 @@ class Journal:
         self.objects.put(records.part(part.name), dump(part))
 
     def new_launch(self, launch: Launch) -> Launch:
-        """Write that a machine is about to be asked for; return what another command wrote first."""
+        """Write a launch before AWS gets the request; return the record that was first."""
         self.objects.put_new(records.launch(launch.name), dump(launch))
         launch = fetch(Launch, self.objects, records.launch(launch.name)) or launch
         self.launches[launch.name] = launch
@@ -169,5 +162,5 @@ class Journal:
         del self.launches[name]
 
     def close(self) -> None:
-        """Write that all is home and nothing is alive."""
+        """Close the run: every job is fetched, every machine gone."""
         self._work.delete([records.is_open(self.run.run_id)])

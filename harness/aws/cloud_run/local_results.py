@@ -1,4 +1,4 @@
-"""A run's jobs in the local store: brought home, left, or interrupted.
+"""A run's jobs in the local store: fetched, missing, or interrupted.
 
 A job that arrives is a stranger's until names, sizes, hashes, seal and spec are checked.
 """
@@ -69,10 +69,12 @@ class LocalResults:
         return self.planned(job).spec
 
     def left(self, part: PlannedPart) -> tuple[PartJob, ...]:
-        """Return a part's jobs that are not home."""
+        """Return a part's jobs that are not stored yet."""
         return tuple(job for job in part.jobs if job.key not in self.keys)
 
-    def interrupt(self, job: PartJob, why: str, when: float, box: Ec2Instance | None, machine: Instance | None) -> None:
+    def interrupt(
+        self, job: PartJob, why: str, when: float, instance: Ec2Instance | None, machine: Instance | None
+    ) -> None:
         """Store that a job's machine went away after ``when``."""
         planned = self.planned(job)
         architecture, cpus, memory_bytes = _UNKNOWN, 0, 0
@@ -82,8 +84,8 @@ class LocalResults:
         known = (architecture, cpus, memory_bytes, _UNKNOWN, None, None, harness.__version__, environment.commit())
         about = Environment(_UNKNOWN, *known, instance_type=planned.spec.instance_type)
         at = datetime.fromtimestamp(when, UTC).isoformat(timespec="milliseconds")
-        result = build_result(planned, at, CollectedJob.not_launched(Outcome.INTERRUPTED, why), None, None, about)
-        self.keys.add(self.store.put(replace(result, instance=box), None, None, b"").result.key)
+        result = build_result(planned, at, CollectedJob(Outcome.INTERRUPTED, why), about, instance=instance)
+        self.keys.add(self.store.put(result, None, None, b"").result.key)
 
 
 def pack(folder: Path) -> bytes:
@@ -93,19 +95,19 @@ def pack(folder: Path) -> bytes:
     return target.getvalue()
 
 
-def fetch_job(work: Objects, box_id: str, key: str, expected: ResultSpec, store: Store) -> Result:
+def fetch_job(work: Objects, worker_id: str, key: str, expected: ResultSpec, store: Store) -> Result:
     """Store a worker's uploaded job; this process holds the store.
 
     Raises:
         AwsError: with code ``BadJob``: it is not whole, or not as ``expected``; or S3 refuses.
     """
-    box = work.below(records.worker(box_id))
-    place = box.place.below(records.job(key))
-    content = box.get(records.job(key), MOST_BYTES)
+    folder = work.below(records.worker(worker_id))
+    place = folder.place.below(records.job(key))
+    content = folder.get(records.job(key), MOST_BYTES)
     if content is None:
         raise AwsError(f"{place}: there is no such job", "NoSuchKey")
-    with store.scratch(f"arrived-{key}") as folder:
-        whole = folder / key
+    with store.scratch(f"arrived-{key}") as scratch:
+        whole = scratch / key
         whole.mkdir()
         try:
             archive.unpack(io.BytesIO(content), whole, what="a job", most_bytes=MOST_BYTES, allowed=_FILES.__contains__)

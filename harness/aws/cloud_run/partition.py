@@ -6,9 +6,11 @@ All machines together never cost more than the cap.
 from __future__ import annotations
 
 import itertools
+import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TypeVar
 
 from rich.console import Console
@@ -16,14 +18,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from harness import filesystem
+from harness.aws.cloud_run import estimates
 from harness.aws.cloud_run.backend import Submission
+from harness.aws.cloud_run.estimates import DurationEstimate, DurationModel
+from harness.aws.cloud_run.machines import ChosenMachine
 from harness.aws.cloud_run.records import Launch, PartJob, PlannedPart
-from harness.jobs import estimates
-from harness.jobs.estimates import DurationEstimate, DurationModel
 from harness.jobs.indexes import Index
 from harness.jobs.inputs import IndexBuild, Inputs
-from harness.jobs.machines import ChosenMachine
-from harness.jobs.plan import Planned, index_key, order
+from harness.jobs.plan import Planned, index_key
 from harness.launch.base import Prepared
 from harness.results.schema import Result, job_key
 
@@ -47,6 +49,7 @@ T = TypeVar("T")
 GIB = 1 << 30
 # Operating system, engine, Python and its packages, logs; the AMI for GPUs is that large by itself.
 _SYSTEM_GIB, _GPU_SYSTEM_GIB, _LEAST_GIB = 20, 45, 30
+_UNKNOWN_IMAGE_BYTES = 2 * GIB
 # A worker has an image as the file that was shipped and unpacked in the engine; the like for data.
 _IMAGE_FACTOR, _DATA_FACTOR = 3.0, 2.5
 # More rows than these are joined by instance type.
@@ -58,35 +61,30 @@ def usd_per_hour(instance_usd: float, disk_gib: int, usd_per_gib_month: float) -
     return instance_usd + disk_gib * usd_per_gib_month / HOURS_A_MONTH + ADDRESS_USD_PER_HOUR
 
 
-def part_estimate(part: PlannedPart) -> DurationEstimate:
-    """Return a part's time."""
-    return DurationEstimate(part.expected_s, part.worst_s, part.measured)
-
-
 def expected_usd(parts: Iterable[PlannedPart]) -> float:
     """Return what parts cost at their estimates."""
     return sum(part.usd_per_hour * max(part.expected_s, MINIMUM_BILLED_S) / 3600 for part in parts)
 
 
-def usual_limit_s(estimate: DurationEstimate) -> float:
-    """Return how long a worker may live where no cap says less."""
-    slack = _SLACK_MEASURED if estimate.measured else _SLACK_ASSUMED
-    return min(max(slack * estimate.seconds, _LEAST_LIMIT_S), max(estimate.worst_s, _LEAST_LIMIT_S))
+def usual_limit_s(part: PlannedPart) -> float:
+    """Return how long a part's worker may live where no cap says less."""
+    slack = _SLACK_MEASURED if part.measured else _SLACK_ASSUMED
+    return max(min(slack * part.expected_s, part.worst_s), _LEAST_LIMIT_S)
 
 
-def least_limit_s(estimate: DurationEstimate) -> float:
-    """Return the least time that a worker is launched for."""
-    return min(_NEED * estimate.seconds, usual_limit_s(estimate))
+def least_limit_s(parts: Iterable[PlannedPart]) -> float:
+    """Return the least time that workers of these parts are launched for."""
+    return max(min(_NEED * part.expected_s, usual_limit_s(part)) for part in parts)
 
 
 def most_usd(usd_per_hour: float, limit_s: float) -> float:
-    """Return the most that a worker with that time limit costs, whoever dies."""
+    """Return the most that workers with that time limit cost, whoever dies."""
     return usd_per_hour * (limit_s + BEYOND_LIMIT_S) / 3600
 
 
 def worst_usd(parts: Iterable[PlannedPart], cap_usd: float | None) -> float:
     """Return what parts cost if every worker lives as long as it may."""
-    limits = sum(most_usd(part.usd_per_hour, usual_limit_s(part_estimate(part))) for part in parts)
+    limits = sum(most_usd(part.usd_per_hour, usual_limit_s(part)) for part in parts)
     return limits if cap_usd is None else min(limits, cap_usd)
 
 
@@ -113,19 +111,18 @@ class Budget:
 
         ``others`` wait behind it, and keep what they need at least.
         """
-        parts, usd_per_hour = submission.parts, sum(part.usd_per_hour for part in submission.parts)
-        usual, names = max(usual_limit_s(part_estimate(part)) for part in parts), tuple(part.name for part in parts)
-        if self.cap_usd is None:
-            return Launch(submission.name, names, round(usual), ATTEMPTS, round(now), usd_per_hour)
-        need = _least_limit_s_of(parts)
-        left = self.cap_usd - self.committed_usd
-        kept = sum(_most_usd_of(each.parts, _least_limit_s_of(each.parts)) for each in others)
-        # Rounding must not refuse what is just enough.
-        allowed = max(left - kept, min(left, _most_usd_of(parts, need))) + 1e-9
-        most_s = 3600 * allowed / usd_per_hour - BEYOND_LIMIT_S
-        if most_s < need:
-            return None
-        return Launch(submission.name, names, int(min(usual, most_s)), 1, round(now), usd_per_hour)
+        limit_s, attempts = max(map(usual_limit_s, submission.parts)), ATTEMPTS
+        if self.cap_usd is not None:
+            need, left = least_limit_s(submission.parts), self.cap_usd - self.committed_usd
+            kept = sum(most_usd(each.usd_per_hour, least_limit_s(each.parts)) for each in others)
+            # Rounding must not refuse what is just enough.
+            allowed = max(left - kept, min(left, most_usd(submission.usd_per_hour, need))) + 1e-9
+            most_s = 3600 * allowed / submission.usd_per_hour - BEYOND_LIMIT_S
+            if most_s < need:
+                return None
+            limit_s, attempts = math.floor(min(limit_s, most_s)), 1
+        names = tuple(part.name for part in submission.parts)
+        return Launch(submission.name, names, round(limit_s), attempts, round(now), submission.usd_per_hour)
 
     def promise(self, launch: Launch) -> None:
         """Note the most that a launch can cost."""
@@ -144,46 +141,23 @@ def cost_usd(launch: Launch, parts: Sequence[PlannedPart], seconds: Sequence[flo
     return sum(part.usd_per_hour * each / 3600 for part, each in zip(parts, billed, strict=True))
 
 
-def _least_limit_s_of(parts: Sequence[PlannedPart]) -> float:
-    return max(least_limit_s(part_estimate(part)) for part in parts)
-
-
-def _most_usd_of(parts: Sequence[PlannedPart], limit_s: float) -> float:
-    return sum(most_usd(part.usd_per_hour, limit_s) for part in parts)
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """Bytes of images by system, corpora by dataset, indexes by key; ``image_bytes``: of an unknown image."""
-
-    images: Mapping[str, int] = field(default_factory=dict)
-    corpora: Mapping[str, int] = field(default_factory=dict)
-    indexes: Mapping[str, int] = field(default_factory=dict)
-    image_bytes: int = 2 * GIB
-
-
-@dataclass(frozen=True)
-class MissingIndex:
-    """An index that is nowhere yet, and the time that its build takes."""
-
-    build: IndexBuild
-    estimate: DurationEstimate
-
-
 @dataclass(frozen=True)
 class Grouping:
     """Machines, estimates and sizes by which jobs are grouped into parts.
 
-    ``machines`` by profile; ``build_machine``: where the suite gives builds a profile of their own; ``estimate``: how
-    long a job takes; ``missing``: indexes to build, by key.
+    ``machines`` by profile; ``missing``: indexes to build, by key; ``build_machine``: where the suite gives builds a
+    profile of their own.  Bytes of images by system, of corpora by dataset, of indexes by key, as far as known.
     """
 
     machines: Mapping[str, ChosenMachine]
-    estimate: Callable[[Planned], DurationEstimate]
-    missing: Mapping[str, MissingIndex] = field(default_factory=dict)
+    job_estimate: Callable[[Planned], DurationEstimate]
+    build_estimate: Callable[[IndexBuild], DurationEstimate]
+    missing: Mapping[str, IndexBuild] = field(default_factory=dict)
     build_machine: ChosenMachine | None = None
     build_gpus: int = 0
-    sizes: Sizes = Sizes()
+    image_bytes: Mapping[str, int] = field(default_factory=dict)
+    corpus_bytes: Mapping[str, int] = field(default_factory=dict)
+    index_bytes: Mapping[str, int] = field(default_factory=dict)
     usd_per_gib_month: float = 0.0
 
 
@@ -198,19 +172,17 @@ def parts(
     Where builds have no profile of their own, the first part that needs an index builds it.
     """
     needed = {job.spec.index_key for job in todo}
-    missing = {key: each for key, each in how.missing.items() if key in needed}
+    unbuilt = {key: build for key, build in how.missing.items() if key in needed}
     made: list[PlannedPart] = []
-    built: set[str] = set()
     if how.build_machine is not None:
-        for builds in _grouped(missing.values(), lambda each: build_group(each.build)):
-            made.append(_planned_part(how.build_machine, [], builds, how, missing, how.build_gpus))
-        built = set(missing)
+        for builds in _grouped(unbuilt.values(), build_group):
+            made.append(_planned_part(how.build_machine, [], builds, how, how.build_gpus))
+        unbuilt = {}
     for jobs in _grouped(todo, job_group):
         keys = dict.fromkeys(job.spec.index_key for job in jobs)
-        builds = [missing[key] for key in keys if key in missing and key not in built]
-        built |= {each.build.key for each in builds}
+        builds = [unbuilt.pop(key) for key in keys if key in unbuilt]
         gpus = max(job.spec.envelope.gpus for job in jobs)
-        made.append(_planned_part(how.machines[jobs[0].cell.profile], jobs, builds, how, missing, gpus))
+        made.append(_planned_part(how.machines[jobs[0].cell.profile], jobs, builds, how, gpus))
     return tuple(replace(part, name=f"{number:03}") for number, part in enumerate(made, 1))
 
 
@@ -222,18 +194,12 @@ def _grouped(members: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]
 
 
 def _planned_part(
-    machine: ChosenMachine,
-    jobs: Sequence[Planned],
-    builds: Sequence[MissingIndex],
-    how: Grouping,
-    missing: Mapping[str, MissingIndex],
-    gpus: int,
+    machine: ChosenMachine, jobs: Sequence[Planned], builds: Sequence[IndexBuild], how: Grouping, gpus: int
 ) -> PlannedPart:
-    own = {each.build.key for each in builds}
-    needs = sorted({job.spec.index_key for job in jobs} & missing.keys() - own)
-    shipped, disk_gib = _shipped(jobs, builds, how.sizes, bool(gpus))
+    needs = {job.spec.index_key for job in jobs} & how.missing.keys() - {build.key for build in builds}
+    shipped, disk_gib = _shipped(jobs, builds, how, bool(gpus))
     total = estimates.setup(shipped)
-    for estimate in (*map(how.estimate, jobs), *(each.estimate for each in builds)):
+    for estimate in (*map(how.job_estimate, jobs), *map(how.build_estimate, builds)):
         total += estimate
     return PlannedPart(
         name="",
@@ -241,8 +207,8 @@ def _planned_part(
         usd_per_hour=usd_per_hour(machine.usd_per_hour, disk_gib, how.usd_per_gib_month),
         disk_gib=disk_gib,
         jobs=tuple(PartJob(job.cell, job.spec.job, job.spec.repetition, job_key(job.spec)) for job in jobs),
-        builds=tuple(each.build for each in builds),
-        needs=tuple(needs),
+        builds=tuple(builds),
+        needs=tuple(sorted(needs)),
         expected_s=total.seconds,
         worst_s=total.worst_s,
         measured=total.measured,
@@ -250,15 +216,14 @@ def _planned_part(
     )
 
 
-def _shipped(jobs: Sequence[Planned], builds: Sequence[MissingIndex], sizes: Sizes, gpus: bool) -> tuple[int, int]:
+def _shipped(jobs: Sequence[Planned], builds: Sequence[IndexBuild], how: Grouping, gpus: bool) -> tuple[int, int]:
     """Return bytes to fetch and GiB of disk to give."""
-    systems = {job.cell.system for job in jobs} | {each.build.system for each in builds}
-    of_index = {job.spec.index_key: job.cell.dataset for job in jobs}
-    of_index |= {each.build.key: each.build.dataset for each in builds}
-    images = sum(sizes.images.get(system, sizes.image_bytes) for system in systems)
-    corpora = sum(sizes.corpora.get(dataset, 0) for dataset in set(of_index.values()))
+    systems = {job.cell.system for job in jobs} | {build.system for build in builds}
+    datasets = {job.spec.index_key: job.cell.dataset for job in jobs} | {build.key: build.dataset for build in builds}
+    images = sum(how.image_bytes.get(system, _UNKNOWN_IMAGE_BYTES) for system in systems)
+    corpora = sum(how.corpus_bytes.get(dataset, 0) for dataset in set(datasets.values()))
     # An index that is not built yet counts as large as its corpus.
-    indexes = sum(sizes.indexes.get(key, sizes.corpora.get(dataset, 0)) for key, dataset in of_index.items())
+    indexes = sum(how.index_bytes.get(key, how.corpus_bytes.get(dataset, 0)) for key, dataset in datasets.items())
     need = _IMAGE_FACTOR * images + _DATA_FACTOR * (corpora + indexes)
     system_gib = _GPU_SYSTEM_GIB if gpus else _SYSTEM_GIB
     return images + corpora + indexes, max(_LEAST_GIB, system_gib + -(-int(need) // GIB))
@@ -268,37 +233,34 @@ def grouping(
     inputs: Inputs,
     machines: Mapping[str, ChosenMachine],
     images: Mapping[str, Prepared],
-    planned: Iterable[Planned],
+    todo: Iterable[Planned],
     stored: Iterable[Result],
     local: Mapping[str, Index],
     remote: frozenset[str],
     usd_per_gib_month: float,
-) -> tuple[list[Planned], Grouping]:
-    """Return what is to do, in its order, and what parts are made of.
+) -> Grouping:
+    """Return what parts are made of.
 
     ``local`` are indexes in the cache, ``remote`` those in the work place, by key.
     """
-    protocol = inputs.suite.protocol
-    todo = order(planned, protocol.seed)
+    protocol, build_profile = inputs.suite.protocol, inputs.suite.build_profile
     times = DurationModel(stored, job_timeout_s=protocol.job_timeout_s, build_timeout_s=protocol.build_timeout_s)
-    missing: dict[str, MissingIndex] = {}
+    builds: dict[str, IndexBuild] = {}
     for job in todo:
-        key, cell = job.spec.index_key, job.cell
-        if key not in missing and key not in local and key not in remote:
-            documents = inputs.datasets[cell.dataset].corpus.size
-            estimate = times.build(cell.system, cell.dataset, documents)
-            missing[key] = MissingIndex(IndexBuild(key, cell.system, cell.dataset), estimate)
-    name = inputs.suite.build_profile
-    how = Grouping(
+        builds.setdefault(job.spec.index_key, IndexBuild(job.spec.index_key, job.cell.system, job.cell.dataset))
+    corpora = {name: dataset.corpus for name, dataset in inputs.datasets.items()}
+    return Grouping(
         machines=machines,
-        estimate=lambda job: times.job(job.spec),
-        missing=missing,
-        build_machine=machines[name] if name else None,
+        job_estimate=lambda job: times.job(job.spec),
+        build_estimate=lambda build: times.build(build.system, build.dataset, corpora[build.dataset].size),
+        missing={key: build for key, build in builds.items() if key not in local and key not in remote},
+        build_machine=machines[build_profile] if build_profile else None,
         build_gpus=inputs.build_gpus,
-        sizes=_sizes(inputs, images, local),
+        image_bytes=_image_bytes(inputs, images),
+        corpus_bytes={name: _folder_bytes(corpus.folder) for name, corpus in corpora.items()},
+        index_bytes={key: index.facts.index_bytes for key, index in local.items()},
         usd_per_gib_month=usd_per_gib_month,
     )
-    return todo, how
 
 
 def index_keys(inputs: Inputs, images: Mapping[str, Prepared], planned: Iterable[Planned]) -> set[str]:
@@ -312,18 +274,18 @@ def index_keys(inputs: Inputs, images: Mapping[str, Prepared], planned: Iterable
     return found
 
 
-def _sizes(inputs: Inputs, images: Mapping[str, Prepared], local: Mapping[str, Index]) -> Sizes:
-    found: dict[str, int] = {}
+def _image_bytes(inputs: Inputs, images: Mapping[str, Prepared]) -> dict[str, int]:
+    sizes: dict[str, int] = {}
     for cell in inputs.cells:
         for system in (inputs.system(cell), inputs.builder(cell)):
             prepared = images.get(system.image)
             if prepared is not None and prepared.size_bytes is not None:
-                found[cell.system] = max(found.get(cell.system, 0), prepared.size_bytes)
-    corpora = {
-        name: sum(entry.stat().st_size for entry in filesystem.walk(dataset.corpus.folder))
-        for name, dataset in inputs.datasets.items()
-    }
-    return Sizes(found, corpora, {key: index.facts.index_bytes for key, index in local.items()})
+                sizes[cell.system] = max(sizes.get(cell.system, 0), prepared.size_bytes)
+    return sizes
+
+
+def _folder_bytes(folder: Path) -> int:
+    return sum(entry.stat().st_size for entry in filesystem.walk(folder))
 
 
 def show_quote(

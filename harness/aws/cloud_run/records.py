@@ -50,9 +50,9 @@ def launch(name: str) -> str:
     return f"{LAUNCHES}/{name}.json"
 
 
-def worker(box_id: str) -> str:
+def worker(worker_id: str) -> str:
     """Return a worker's folder."""
-    return f"{WORKERS}/{box_id}"
+    return f"{WORKERS}/{worker_id}"
 
 
 def job(key: str) -> str:
@@ -136,7 +136,7 @@ class Launch:
     """A request for machines, written before AWS gets it.
 
     ``at`` is AWS's time in seconds since 1970; ``usd_per_hour`` the sum over the parts; ``zone``, ``role``
-    and ``machine`` are the zone that EC2 was asked for last, the worker role's id then, and the instance; ``usd`` is
+    and ``machine`` are the zone of the last request to EC2, the worker role's id then, and the instance; ``usd`` is
     its cost once nothing more comes of it.
     """
 

@@ -1,4 +1,4 @@
-"""A suite on EC2 or Batch: quote, agree, ship, launch, watch, bring home; the two differ in their backend alone."""
+"""A suite on EC2 or Batch: quote, agree, ship, launch, watch, fetch; the two differ in their backend alone."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ from functools import partial
 from harness import config
 from harness.aws import clients
 from harness.aws.clients import Connections, S3Uri
-from harness.aws.cloud_run import journal, partition
+from harness.aws.cloud_run import journal, machines, partition
 from harness.aws.cloud_run.backend import Backend
 from harness.aws.cloud_run.journal import AwsTime, Journal
 from harness.aws.cloud_run.local_results import LocalResults
+from harness.aws.cloud_run.machines import MachineChoice
 from harness.aws.cloud_run.partition import Grouping
 from harness.aws.cloud_run.records import CloudRun, PartJob, PlannedPart
 from harness.aws.cloud_run.shipment import Shipper
 from harness.aws.cloud_run.watch import PollInterval, RunDisplay, RunWatch, Timeouts
+from harness.aws.errors import ignoring
 from harness.aws.objects import Objects
 from harness.errors import AwsError, HarnessError, ImageError, UsageError
-from harness.jobs import indexes, machines
+from harness.jobs import indexes
 from harness.jobs.indexes import Index
 from harness.jobs.inputs import RunOptions, gather
-from harness.jobs.machines import MachineChoice
 from harness.jobs.orchestrator import RunSummary, keep_inputs
-from harness.jobs.plan import Planned
+from harness.jobs.plan import Planned, order
 from harness.jobs.plan import plan as plan_jobs
 from harness.jobs.suite import Suite
 from harness.launch.base import Launcher, Prepared
@@ -217,11 +218,12 @@ class SuiteRun:
         jobs = self._plan(images, stored)
         local, remote = self._indexes(images, jobs)
         if found is not None:
-            home = self.home(images, stored)
-            rest = tuple(each for part in found.parts if (each := _rest(part, home)) is not None)
+            known = self.local_results(images, stored)
+            rest = tuple(each for part in found.parts if (each := _rest(part, known)) is not None)
             return Draft(images, jobs, stored, rest, local, found)
-        todo, how = partition.grouping(
-            self.inputs, self.machines, images, jobs, stored, local, remote, self.usd_per_gib_month
+        todo = order(jobs, self.request.suite.protocol.seed)
+        how = partition.grouping(
+            self.inputs, self.machines, images, todo, stored, local, remote, self.usd_per_gib_month
         )
         return Draft(images, jobs, stored, self.service.parts(todo, how), local, None)
 
@@ -233,7 +235,7 @@ class SuiteRun:
         fresh = self.request.options.fresh
         return plan_jobs(self.inputs, isolation, digests, stored, fresh=fresh, instance_types=types)
 
-    def home(self, images: dict[str, Prepared], stored: Iterable[Result]) -> LocalResults:
+    def local_results(self, images: dict[str, Prepared], stored: Iterable[Result]) -> LocalResults:
         """Return the jobs of a run with these images, against the store."""
         return LocalResults(self._plan(images, ()), stored, self.store)
 
@@ -241,12 +243,9 @@ class SuiteRun:
         """Return the indexes that need no build: those in the cache, and keys of those in the work place."""
         keys = partition.index_keys(self.inputs, images, jobs)
         local = {key: found for key in keys if (found := indexes.find(self.request.options.cache, key))}
-        try:
+        with ignoring("NoSuchBucket"):
             return local, frozenset(key for key in keys - local.keys() if self.shipper.find_index(key) is not None)
-        except AwsError as error:
-            if error.code != "NoSuchBucket":
-                raise
-            return local, frozenset()
+        return local, frozenset()
 
     def quote(self, draft: Draft) -> None:
         """Show what would be launched and what it costs.
@@ -282,9 +281,9 @@ class SuiteRun:
         return [part for part in draft.parts if part.name not in launched]
 
     def _cap(self, found: CloudRun | None) -> float | None:
-        """Return what all may cost: a run that is gone on with keeps the cap it began with, unless told otherwise."""
-        asked = self.request.cap_usd
-        return asked if asked is not None or found is None else found.cap_usd
+        """Return the request's cap, else the cap that an open run began with."""
+        cap_usd = self.request.cap_usd
+        return cap_usd if cap_usd is not None or found is None else found.cap_usd
 
     def _agree(self, draft: Draft) -> None:
         count = len({part.name for part in draft.parts})
@@ -309,13 +308,13 @@ class SuiteRun:
         return after
 
     def _watch(self, draft: Draft) -> RunReport:
-        home = self.home(draft.images, draft.stored)
+        local_results = self.local_results(draft.images, draft.stored)
         begun = draft.run or self._begun(draft)
         book, run_id = Journal(self.work, begun), begun.run_id
 
         def put_part(part: PlannedPart, jobs: tuple[PartJob, ...]) -> None:
             inputs, images, local = self.inputs, draft.images, draft.local
-            keys = {job: home.spec(job).index_key for job in jobs}
+            keys = {job: local_results.spec(job).index_key for job in jobs}
             book.put_part(self.shipper.part(part, jobs, inputs, images, local, keys.__getitem__))
 
         self.backend.begin(begun, self.shipper.bundle())
@@ -330,7 +329,7 @@ class SuiteRun:
         board = RunDisplay(run_id, jobs, partition.expected_usd(begun.parts))
         backend, shipper, known, clock = self.backend, self.shipper, self.known, self.clock
         terms = (self.request.most, self._cap(draft.run), self.client.patience, self.client.pace)
-        watch = RunWatch(self.work, book, home, backend, shipper, put_part, known, clock, board, *terms)
+        watch = RunWatch(self.work, book, local_results, backend, shipper, put_part, known, clock, board, *terms)
         with self._going_on(watch):
             alive = watch.run()
         return self._done(draft, begun, watch, alive)
@@ -365,12 +364,12 @@ class SuiteRun:
             raise
 
     def _done(self, draft: Draft, begun: CloudRun, watch: RunWatch, alive: list[str]) -> RunReport:
-        """Return what is to be said of it, from what is stored."""
+        """Return the report of a finished run, from the stored results."""
         results = {job.result.key: job.result for job in read_jobs(self.store.folder)}
         ours = {(job.cell, job.job): job.key for part in begun.parts for job in part.jobs}
         expected = {(job.cell, job.spec.job): job.expected for job in draft.jobs}
         finished = [(results[key], expected.get(place, Outcome.OK)) for place, key in ours.items() if key in results]
-        # What a new plan takes for done, now that all is home.
+        # Jobs that a new plan takes for done, now that all are fetched.
         after = self._plan(draft.images, results.values())
         keys = {job.latest.key for job in after if job.latest and job.latest.outcome is job.expected}
         self.complaints += watch.given_up
@@ -383,9 +382,9 @@ class SuiteRun:
         return RunReport(RunSummary(done_before, tuple(finished), frozenset(keys)), tuple(self.complaints))
 
 
-def _rest(part: PlannedPart, home: LocalResults) -> PlannedPart | None:
+def _rest(part: PlannedPart, local_results: LocalResults) -> PlannedPart | None:
     """Return what of a part is left to do, for the quote."""
-    left = home.left(part)
+    left = local_results.left(part)
     if not left and not (part.builds and not part.jobs):
         return None
     share = len(left) / len(part.jobs) if part.jobs else 1.0

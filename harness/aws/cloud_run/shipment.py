@@ -7,7 +7,6 @@ An input is packed into a temporary file of the cache and uploaded under a name 
 from __future__ import annotations
 
 import gzip
-import hashlib
 import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -85,7 +84,9 @@ class Shipper:
         entries = bundle_entries()
         parts = [
             # As the tar has it: an executable file is another file.
-            [name, _sha256(content), isinstance(content, Path) and bool(content.stat().st_mode & 0o100)]
+            [name, filesystem.sha256(content), bool(content.stat().st_mode & 0o100)]
+            if isinstance(content, Path)
+            else [name, content.decode(), False]
             for name, content in entries
         ]
         name = f"{records.BUNDLES}/{digest([_FORMAT, parts])}{ARCHIVE}"
@@ -124,7 +125,7 @@ class Shipper:
         """Find an index in S3."""
         return _find(self._work, index_name(key))
 
-    def adopt_index(self, box_id: str, key: str, most_bytes: int = 1 << 40) -> ShippedInput | None:
+    def adopt_index(self, worker_id: str, key: str, most_bytes: int = 1 << 40) -> ShippedInput | None:
         """Copy a worker's index to the inputs, unless its key is there.
 
         An `AwsError` of code ``BadInput``: what the worker wrote is no index, whatever is wrong with it.
@@ -132,7 +133,7 @@ class Shipper:
         found = self.find_index(key)
         if found is not None:
             return found
-        name = f"{records.worker(box_id)}/{records.index(key)}"
+        name = f"{records.worker(worker_id)}/{records.index(key)}"
         place = self._work.place.below(f"{name}.json")
         try:
             built = fetch(ShippedInput, self._work, f"{name}.json")
@@ -204,9 +205,9 @@ def index_name(key: str) -> str:
     return f"{records.INPUTS}/{records.index(key)}"
 
 
-def upload_index(work: Objects, box_id: str, key: str, index: Index, cache: Path) -> None:
+def upload_index(work: Objects, worker_id: str, key: str, index: Index, cache: Path) -> None:
     """Upload an index that this worker built to the worker's own folder."""
-    name = f"{records.worker(box_id)}/{records.index(key)}"
+    name = f"{records.worker(worker_id)}/{records.index(key)}"
     made = _upload(work, name, f"the index {key}", lambda path: _pack_index(path, index), cache)
     work.put_new(f"{name}.json", dump(made))
 
@@ -241,8 +242,8 @@ class Fetcher:
         """Unpack and verify an index, unless the cache has it."""
         if indexes.find(self._cache, key):
             return
-        home = indexes.folder(self._cache, key)
-        fresh = filesystem.staging_path(home)
+        cached = indexes.folder(self._cache, key)
+        fresh = filesystem.staging_path(cached)
         fresh.mkdir(parents=True)
         try:
             self._unpack(
@@ -255,8 +256,8 @@ class Fetcher:
                 place = self._work.place.below(shipped.name)
                 raise AwsError(f"{place}: holds another index than its {FACTS} says; delete it, run again", "BadInput")
             fresh.chmod(0o755)
-            filesystem.remove_tree(home)  # damaged, or it had been found
-            fresh.rename(home)
+            filesystem.remove_tree(cached)  # damaged
+            fresh.rename(cached)
         finally:
             filesystem.remove_tree(fresh)
 
@@ -321,7 +322,7 @@ def _upload(work: Objects, name: str, what: str, pack: Callable[[Path], None], c
     with filesystem.scratch_folder(cache / "shipping", "packed") as folder:
         path = folder / "packed"
         pack(path)
-        made = _input(name, _sha256(path), path.stat().st_size)
+        made = _input(name, filesystem.sha256(path), path.stat().st_size)
         log.info(f"uploading {what}, {made.size_bytes / 2**20:.1f} MiB")
         work.upload(made.name, path)
     return made
@@ -340,9 +341,3 @@ def _record(work: Objects, name: str, made: ShippedInput) -> ShippedInput:
 def _input(name: str, sha256: str, size_bytes: int) -> ShippedInput:
     """Describe an input whose bytes lie under its name with their hash."""
     return ShippedInput(f"{name.removesuffix(ARCHIVE)}.{sha256[:12]}{ARCHIVE}", sha256, size_bytes)
-
-
-def _sha256(content: Path | bytes) -> str:
-    if isinstance(content, bytes):
-        return hashlib.sha256(content).hexdigest()
-    return filesystem.sha256(content)

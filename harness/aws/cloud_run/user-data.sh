@@ -5,16 +5,16 @@ umask 022
 
 work=@WORK@ run=@RUN@ part=@PART@ bundle=@BUNDLE@ bundle_sha256=@BUNDLE_SHA256@ limit_s=@LIMIT_S@ gpus=@GPUS@
 export AWS_REGION=@REGION@ AWS_DEFAULT_REGION=@REGION@
-home=${HARNESS_BOX_HOME:-/var/lib/harness} console=${HARNESS_BOX_CONSOLE:-/dev/console} unit=harness-once.service
+root=${HARNESS_WORKER_ROOT:-/var/lib/harness} console=${HARNESS_WORKER_CONSOLE:-/dev/console} unit=harness-once.service
 step="setting the time limit"
 
 off() { # whatever happened
     local code=$?
     trap - EXIT
     set +e
-    # An agent that could begin (its code is not 2) tells its end itself.
-    if [[ $code -ne 0 && ($step != "running the agent" || $code -eq 2) && -x $home/venv/bin/python ]]; then
-        "$home/venv/bin/python" "$home/boot.py" end "$step" "$code"
+    # An agent that could begin (its code is not 2) writes its own end record.
+    if [[ $code -ne 0 && ($step != "running the agent" || $code -eq 2) && -x $root/venv/bin/python ]]; then
+        "$root/venv/bin/python" "$root/boot.py" end "$step" "$code"
     fi
     shutdown -P now
     sleep 60
@@ -27,15 +27,15 @@ shutdown -P "+$(((limit_s + 59) / 60))"
 # Should that be called off or forgotten: on its own, a minute later.
 setsid bash -c "sleep $((limit_s + 60)); shutdown -P now; sleep 60; poweroff -f" </dev/null >/dev/null 2>&1 &
 
-step="making $home"
-mkdir -p "$home"
-exec >>"$home/log.txt" 2>&1 </dev/null
-# As long as nobody can write to S3, EC2's console output is all that is seen of this; nothing is measured yet.
-tail --pid=$$ -n +1 -f "$home/log.txt" >"$console" 2>/dev/null &
-told=$!
+step="making $root"
+mkdir -p "$root"
+exec >>"$root/log.txt" 2>&1 </dev/null
+# Until this script can write to S3, only EC2's console output shows its log; nothing is measured yet.
+tail --pid=$$ -n +1 -f "$root/log.txt" >"$console" 2>/dev/null &
+console_pid=$!
 
 # Both limits die with a reboot, and this script runs once: a machine that boots again does nothing but power off.
-cat >"$home/$unit" <<'END'
+cat >"$root/$unit" <<'END'
 [Unit]
 Description=harness: no second boot
 [Service]
@@ -44,10 +44,10 @@ ExecStart=/bin/sh -c "systemctl poweroff || poweroff -f"
 [Install]
 WantedBy=basic.target
 END
-if command -v systemctl >/dev/null; then systemctl enable "$home/$unit" || echo "boot: a second boot is not prevented"; fi
+if command -v systemctl >/dev/null; then systemctl enable "$root/$unit" || echo "boot: a second boot is not prevented"; fi
 sysctl -q -w kernel.panic=10 || true # seconds, then it boots again
 
-export HOME=/root DEBIAN_FRONTEND=noninteractive HARNESS_BOX_HOME=$home
+export HOME=/root DEBIAN_FRONTEND=noninteractive HARNESS_WORKER_ROOT=$root
 
 again() { # CMD: until it succeeds, five times at most
     local try
@@ -81,23 +81,23 @@ if ! python3.11 -c 'import ensurepip, venv'; then
 fi
 
 step="installing boto3"
-[[ -x $home/venv/bin/python ]] || python3.11 -m venv "$home/venv"
-pip=("$home/venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-input)
+[[ -x $root/venv/bin/python ]] || python3.11 -m venv "$root/venv"
+pip=("$root/venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-input)
 # Only a few modules are ever imported: compiling them all would take most of the time.
 pip+=(--no-deps --require-hashes --only-binary ':all:' --no-compile)
-cat >"$home/boto3.txt" <<'END'
+cat >"$root/boto3.txt" <<'END'
 @PINS@
 END
-again "${pip[@]}" -r "$home/boto3.txt"
+again "${pip[@]}" -r "$root/boto3.txt"
 
-cat >"$home/boot.py" <<'END'
-"""boot.py ask | fetch WHERE SHA256 | end STEP CODE: what must be done before harness is here."""
+cat >"$root/boot.py" <<'END'
+"""boot.py greet | fetch WHERE SHA256 | end STEP CODE: steps before harness is installed."""
 import hashlib, json, os, pathlib, re, sys, tarfile
 import boto3
 
 bucket, _, prefix = os.environ["WORK"].removeprefix("s3://").partition("/")
-home = pathlib.Path(os.environ["HARNESS_BOX_HOME"])
-s3, box = boto3.client("s3"), boto3.client("sts").get_caller_identity()["UserId"]  # ROLE:INSTANCE
+root = pathlib.Path(os.environ["HARNESS_WORKER_ROOT"])
+s3, worker = boto3.client("s3"), boto3.client("sts").get_caller_identity()["UserId"]  # ROLE:INSTANCE
 
 
 def key(*names):
@@ -105,26 +105,26 @@ def key(*names):
 
 
 def put(name, content, **how):
-    s3.put_object(Bucket=bucket, Key=key("workers", box, name), Body=content, **how)
+    s3.put_object(Bucket=bucket, Key=key("workers", worker, name), Body=content, **how)
 
 
 def record(**more):
-    first = {"part": os.environ["PART"], "instance_id": box.partition(":")[2], "version": @VERSION@}
+    first = {"part": os.environ["PART"], "instance_id": worker.partition(":")[2], "version": @VERSION@}
     return json.dumps({**first, **more}).encode()
 
 
-if sys.argv[1] == "ask":
+if sys.argv[1] == "greet":
     put("heartbeat.json", record(phase="installing"))
 elif sys.argv[1] == "fetch":
-    path = home / "bundle.tar.gz"
+    path = root / "bundle.tar.gz"
     s3.download_file(bucket, key(sys.argv[2]), str(path))
     if hashlib.sha256(path.read_bytes()).hexdigest() != sys.argv[3]:
         sys.exit("boot: the bundle is not what was shipped")
     with tarfile.open(path) as tar:
-        tar.extractall(home / "bundle", **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
+        tar.extractall(root / "bundle", **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
 elif sys.argv[1] == "end":
     detail = f"the machine could not be set up: {sys.argv[2]} ended with exit code {sys.argv[3]}; see its log"
-    log = re.sub(rb"\b\d{12}\b|A[KS]IA[A-Z0-9]{12,}", b"<hidden>", (home / "log.txt").read_bytes()[-65536:])
+    log = re.sub(rb"\b\d{12}\b|A[KS]IA[A-Z0-9]{12,}", b"<hidden>", (root / "log.txt").read_bytes()[-65536:])
     try:
         put("end.json", record(ok=False, detail=detail), IfNoneMatch="*")
     finally:
@@ -133,13 +133,13 @@ END
 export WORK=$work PART=$part
 
 step="writing to $work"
-again "$home/venv/bin/python" "$home/boot.py" ask
+again "$root/venv/bin/python" "$root/boot.py" greet
 step="fetching harness"
-again "$home/venv/bin/python" "$home/boot.py" fetch "$bundle" "$bundle_sha256"
+again "$root/venv/bin/python" "$root/boot.py" fetch "$bundle" "$bundle_sha256"
 
 step="installing the engine"
 answers() {
-    "$home/venv/bin/python" -c 'import socket as s; c = s.socket(s.AF_UNIX); c.settimeout(5)
+    "$root/venv/bin/python" -c 'import socket as s; c = s.socket(s.AF_UNIX); c.settimeout(5)
 c.connect("/var/run/docker.sock"); c.sendall(b"GET /_ping HTTP/1.0\r\nHost: d\r\n\r\n"); assert b" 200 " in c.recv(64)' 2>/dev/null
 }
 if ! answers; then
@@ -160,9 +160,9 @@ if [[ $gpus == yes ]]; then
 fi
 
 step="installing harness' packages"
-again "${pip[@]}" -r "$home/bundle/requirements.lock"
+again "${pip[@]}" -r "$root/bundle/requirements.lock"
 
 step="running the agent"
-kill "$told" || true
-cd "$home"
-PYTHONPATH=$home/bundle "$home/venv/bin/python" -m harness.aws.cloud_run.worker "$work" "$run" "$part"
+kill "$console_pid" || true
+cd "$root"
+PYTHONPATH=$root/bundle "$root/venv/bin/python" -m harness.aws.cloud_run.worker "$work" "$run" "$part"

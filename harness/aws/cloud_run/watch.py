@@ -35,13 +35,13 @@ from harness.results.schema import Result
 log = logging.getLogger(__name__)
 
 DisplayLine = tuple[str, str, str, str]
-# They speak of one job; after all others it may still come home.
+# They speak of one job; the others are fetched before it is raised.
 _OF_THE_JOB = frozenset({"BadJob", "TooLarge", "NoSuchKey", "InvalidObjectState"})
 _AT_ONCE = 8
 
 
 class RunDisplay:
-    """One line for each machine, and one for each job that comes home."""
+    """Display of one line for each machine, and one for each fetched job."""
 
     def __init__(self, title: str, jobs: int, expected_usd: float) -> None:
         self._title = title
@@ -49,7 +49,7 @@ class RunDisplay:
         self._expected_usd = expected_usd
         self._live: Live | None = None
         self._shown: dict[str, str] = {}
-        self._home = 0
+        self._fetched = 0
 
     def __enter__(self) -> RunDisplay:
         if console().is_terminal:
@@ -65,9 +65,9 @@ class RunDisplay:
             self._live = None
 
     def came(self, result: Result, expected: Outcome) -> None:
-        """Print that a job is home."""
-        self._home += 1
-        log.info(orchestrator.line(self._home, self._jobs, result, expected))
+        """Print a fetched job."""
+        self._fetched += 1
+        log.info(orchestrator.line(self._fetched, self._jobs, result, expected))
 
     def update(self, lines: list[DisplayLine], committed_usd: float) -> None:
         """Show how it stands; without a terminal only what has changed."""
@@ -88,12 +88,14 @@ class RunDisplay:
 
 @dataclass(frozen=True)
 class Timeouts:
-    """Seconds to wait: ``first_beat_s`` for the first heartbeat after a launch, boot and engine included; ``beat_s``
-    for each further one; ``again_s`` before a machine is told once more to end, ``linger_s`` until it is left so.
+    """Seconds to wait.
+
+    ``first_heartbeat_s``: for the first heartbeat after a launch, boot and engine included; ``heartbeat_s``: for each
+    further one; ``again_s``: between requests to end a machine; ``linger_s``: until the watch gives up on it.
     """
 
-    first_beat_s: float = 1200.0
-    beat_s: float = 300.0
+    first_heartbeat_s: float = 1200.0
+    heartbeat_s: float = 300.0
     again_s: float = 60.0
     linger_s: float = 900.0
 
@@ -115,7 +117,7 @@ class RunWatch:
 
     work: Objects
     journal: Journal
-    home: LocalResults
+    local_results: LocalResults
     backend: Backend
     shipper: Shipper
     put_part: Callable[[PlannedPart, tuple[PartJob, ...]], None]
@@ -135,7 +137,7 @@ class RunWatch:
         self._over: set[str] = set()  # names of submissions
         self._finished: set[str] = set()  # names of parts
         self._attempts: dict[str, int] = {}
-        self._ending: dict[str, tuple[float, float, str]] = {}  # part -> first and last told, and why
+        self._ending: dict[str, tuple[float, float, str]] = {}  # part -> first and last request, and why
         self._indexes: set[str] = set()
         self._damaged: dict[str, str] = {}  # job or index -> what is wrong with it
         self._heard: float | None = None  # since when AWS and S3 answer
@@ -168,7 +170,7 @@ class RunWatch:
                 self._give_up(f"{launch.name}: {count} jobs left undone before")
 
     def _left(self, submission: Submission) -> int:
-        return sum(len(self.home.left(part)) for part in submission.parts)
+        return sum(len(self.local_results.left(part)) for part in submission.parts)
 
     def _wait(self) -> None:
         self.pace.sleep(self.pace.interval_s)
@@ -191,7 +193,8 @@ class RunWatch:
         open_parts = [part for launch in self.launched for part in self._submissions[launch.name].parts]
         live = [part for part in open_parts if part.name not in self._finished]
         states = {part.name: self._states[part.name] for part in live}
-        self.journal.look(box for state in states.values() if state.phase in (RUNNING, ENDED) for box in state.workers)
+        begun = [state for state in states.values() if state.phase in (RUNNING, ENDED)]
+        self.journal.look(worker_id for state in begun for worker_id in state.workers)
         self._heard = heard or self.clock.now
         self._arrivals(live)
         for part in live:
@@ -204,25 +207,25 @@ class RunWatch:
 
     def _last(self, state: PartState) -> WorkerRecords:
         """Return the records of the last worker of a part that wrote any."""
-        written = [self.journal.signs[box] for box in state.workers if box in self.journal.signs]
-        return next((signs for signs in reversed(written) if signs.beat or signs.end), WorkerRecords())
+        workers = (self.journal.workers.get(worker_id, WorkerRecords()) for worker_id in reversed(state.workers))
+        return next((written for written in workers if written.heartbeat or written.end), WorkerRecords())
 
     def _arrivals(self, parts: list[PlannedPart]) -> None:
         """Fetch what workers uploaded: indexes into the shared inputs, jobs into the store."""
         wanted: dict[str, tuple[PartJob, str]] = {}
         for part in parts:
             builds = {build.key for build in part.builds} - self._indexes - self._damaged.keys()
-            jobs = {job.key: job for job in part.jobs if job.key not in self.home.keys | self._damaged.keys()}
-            for box in self._states[part.name].workers:
-                signs = self.journal.signs.get(box, WorkerRecords())
-                for key in builds & signs.indexes:
-                    self._adopt(box, key, part.disk_gib << 30)
-                wanted |= {key: (jobs[key], box) for key in jobs.keys() & signs.jobs}
+            jobs = {job.key: job for job in part.jobs if job.key not in self.local_results.keys | self._damaged.keys()}
+            for worker_id in self._states[part.name].workers:
+                written = self.journal.workers.get(worker_id, WorkerRecords())
+                for key in builds & written.indexes:
+                    self._adopt(worker_id, key, part.disk_gib << 30)
+                wanted |= {key: (jobs[key], worker_id) for key in jobs.keys() & written.jobs}
 
         def one(each: tuple[PartJob, str]) -> Result | HarnessError:
-            job, box = each
+            job, worker_id = each
             try:
-                return fetch_job(self.work, box, job.key, self.home.spec(job), self.home.store)
+                return fetch_job(self.work, worker_id, job.key, self.local_results.spec(job), self.local_results.store)
             except HarnessError as error:
                 return error
 
@@ -231,18 +234,18 @@ class RunWatch:
         failed: HarnessError | None = None
         for key, result in zip(wanted, came, strict=True):
             if isinstance(result, Result):
-                self.home.keys.add(result.key)
-                self.board.came(result, self.home.planned(wanted[key][0]).expected)
+                self.local_results.keys.add(result.key)
+                self.board.came(result, self.local_results.planned(wanted[key][0]).expected)
             elif isinstance(result, AwsError) and result.code in _OF_THE_JOB:
                 self._damage(key, result)
             else:
                 failed = result
-        if failed is not None:  # only now: what else came is home
+        if failed is not None:  # only now: the other jobs are stored
             raise failed
 
-    def _adopt(self, box: str, key: str, most_bytes: int) -> None:
+    def _adopt(self, worker_id: str, key: str, most_bytes: int) -> None:
         try:
-            if self.shipper.adopt_index(box, key, most_bytes) is not None:
+            if self.shipper.adopt_index(worker_id, key, most_bytes) is not None:
                 self._indexes.add(key)
         except AwsError as error:
             if error.code != "BadInput":
@@ -259,9 +262,9 @@ class RunWatch:
             self._finish(part, state)
             return
         if state.attempts > self._attempts.setdefault(part.name, state.attempts):
-            # A lost machine is replaced: the next one does what is not home.
+            # A lost machine is replaced: the next one does the jobs that are missing.
             self._attempts[part.name] = state.attempts
-            self.put_part(part, self.home.left(part))
+            self.put_part(part, self.local_results.left(part))
         done = self._last(state).end is not None
         why = "it has done its part" if done else self._wrong(state)
         if why is None or state.launched is None:
@@ -283,25 +286,25 @@ class RunWatch:
         if state.reason:
             return state.reason
         last, patience = self._last(state), self.patience
-        if last.beat is not None and last.beat.notice:
-            return f"EC2 takes it away: {last.beat.notice}"
-        # Until harness is there, nothing beats.
-        installs = last.beat is None or last.beat.phase == "installing"
+        if last.heartbeat is not None and last.heartbeat.notice:
+            return f"EC2 takes it away: {last.heartbeat.notice}"
+        # Until harness is there, there is no heartbeat.
+        installs = last.heartbeat is None or last.heartbeat.phase == "installing"
         # While S3 did not answer, no worker could write.
-        silent = self.clock.now - max(last.beat_at or state.launched, self._heard or 0.0)
-        most = patience.first_beat_s if installs else patience.beat_s
+        silent = self.clock.now - max(last.heartbeat_at or state.launched, self._heard or 0.0)
+        most = patience.first_heartbeat_s if installs else patience.heartbeat_s
         return f"no sign of life for {silent / 60:.0f} min" if silent > most else None
 
     def _finish(self, part: PlannedPart, state: PartState) -> None:
-        """Close a part whose machine is gone for good: all that it handed over is home."""
+        """Close a part whose machine is gone for good: its uploads are fetched."""
         self._finished.add(part.name)
         last = self._last(state)
-        end, beat = last.end, last.beat
-        missing = self.home.left(part)
+        end, heartbeat = last.end, last.heartbeat
+        missing = self.local_results.left(part)
         unbuilt = {build.key for build in part.builds} - self._indexes
-        told = self._ending.get(part.name)
-        reasons = [end.detail if end else "", told[2] if told and end is None else "", state.reason]
-        if not last.beat and not end:
+        ending = self._ending.get(part.name)
+        reasons = [end.detail if end else "", ending[2] if ending and end is None else "", state.reason]
+        if not last.heartbeat and not end:
             reasons.append(self.backend.last_words(state))
         left = "its worker left it out" if end else "its worker went away"
         why = "; ".join(dict.fromkeys(filter(None, reasons))) or left
@@ -310,13 +313,13 @@ class RunWatch:
         if not missing:
             return
         # A worker that ended by itself interrupted no job, unless its record says so.
-        current = beat.current if beat is not None and (end is None or end.cut_off) else None
+        current = heartbeat.current if heartbeat is not None and (end is None or end.cut_off) else None
         for job in missing:
             reason = self._damaged.get(job.key) or (why if job.key == current else None)
             if reason is not None:
-                when = last.beat_at or self.clock.now
+                when = last.heartbeat_at or self.clock.now
                 machine = self.machines.get(part.instance_type)
-                self.home.interrupt(job, f"interrupted: {reason}", when, state.instance, machine)
+                self.local_results.interrupt(job, f"interrupted: {reason}", when, state.instance, machine)
         begun = f"begun {state.attempts} times; " if state.attempts > 1 else ""
         self._give_up(f"{self._name(part, state)}: {len(missing)} jobs left undone: {begun}{why}")
 
@@ -342,7 +345,7 @@ class RunWatch:
         for submission in waiting:
             launch = self.journal.launches.get(submission.name)
             if launch is not None:
-                # Whoever wrote it down may have died before AWS was asked.
+                # The command that wrote it may have died before its request to AWS.
                 if any(self._states[part.name].phase == UNKNOWN for part in submission.parts):
                     self._launch(launch, submission)
             elif self._all_there(submission):
@@ -361,8 +364,8 @@ class RunWatch:
                 self._over.add(submission.name)
             return
         for part in submission.parts:
-            self.put_part(part, self.home.left(part))
-        # Before it is asked for: money that may be spent is promised first.
+            self.put_part(part, self.local_results.left(part))
+        # Before the request: money that may be spent is promised first.
         launch = self.journal.new_launch(launch)
         self._promise(launch)
         if launch.usd is None:
@@ -380,7 +383,7 @@ class RunWatch:
             self._give_up(f"{submission.name}: {self._left(submission)} jobs left undone: {error}")
 
     def _all_there(self, submission: Submission) -> bool:
-        """Return whether all that it is for is home or in S3."""
+        """Return whether every job is fetched and every index is in S3."""
         return not self._left(submission) and all(map(self._has_index, submission.builds))
 
     def _ready(self, submission: Submission) -> bool:
@@ -394,8 +397,8 @@ class RunWatch:
         return key in self._indexes
 
     def _name(self, part: PlannedPart, state: PartState) -> str:
-        box = f" {state.instance.instance_id}" if state.instance else ""
-        return f"{part.name} ({part.instance_type}{box})"
+        instance = f" {state.instance.instance_id}" if state.instance else ""
+        return f"{part.name} ({part.instance_type}{instance})"
 
     def _lines(self) -> list[tuple[str, str, str, str]]:
         """Return name, machine, state and jobs done of what is under way or still to be launched."""
@@ -405,8 +408,8 @@ class RunWatch:
                 continue
             states = [self._states.get(part.name) for part in submission.parts]
             jobs = [job for part in submission.parts for job in part.jobs]
-            home = sum(job.key in self.home.keys for job in jobs)
-            found.append((name, submission.parts[0].instance_type, self._words(states), f"{home}/{len(jobs)}"))
+            fetched = sum(job.key in self.local_results.keys for job in jobs)
+            found.append((name, submission.parts[0].instance_type, self._words(states), f"{fetched}/{len(jobs)}"))
         return found
 
     def _words(self, states: list[PartState | None]) -> str:
@@ -415,8 +418,8 @@ class RunWatch:
             return "waiting"
         words = []
         for state in known:
-            beat = self._last(state).beat
-            word = beat.phase if beat is not None and state.phase == RUNNING else state.words
+            heartbeat = self._last(state).heartbeat
+            word = heartbeat.phase if heartbeat is not None and state.phase == RUNNING else state.words
             words.append(f"{word}: {state.reason}" if state.reason and state.phase != ENDED else word)
         if len(words) == 1:
             return words[0]

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import docker
 
@@ -31,7 +31,7 @@ from harness.aws.cloud_run import records, shipment
 from harness.aws.cloud_run.bundle import OWN_IMAGES
 from harness.aws.cloud_run.local_results import pack
 from harness.aws.cloud_run.records import Heartbeat, WorkerEnd, WorkerPart, dump, fetch, read
-from harness.aws.errors import aws_errors, concealed
+from harness.aws.errors import aws_errors, concealed, retry
 from harness.aws.objects import Objects
 from harness.errors import AwsError, FileError, HarnessError, JobError, UsageError
 from harness.jobs import environment, indexes, orchestrator, suite
@@ -44,28 +44,27 @@ from harness.results.schema import job_key
 
 log = logging.getLogger("harness.aws.cloud_run.worker")  # the agent runs this module as __main__
 
-FOLDER_VARIABLE = "HARNESS_BOX_HOME"
-INTERVAL_VARIABLE = "HARNESS_BEAT_S"
+ROOT_VARIABLE = "HARNESS_WORKER_ROOT"
+HEARTBEAT_VARIABLE = "HARNESS_HEARTBEAT_S"
 NOT_BEGUN = 2
-_HOME = "/var/lib/harness"
+_ROOT = "/var/lib/harness"
 _MOST_LOG_BYTES = 256 << 10
 _UNKNOWN = "unknown"
 # The engine may be silent for as long while it loads an image.
 _ENGINE_S = 3600
 # So begins harness's message about an engine that it has lost.
 _ENGINE_LOST = "the Docker engine "
-# How long S3 may be out of reach when the agent writes its end.
-_TRIES, _WAIT_S = 60, 10.0
-# How often EC2 is asked for a spot interruption, which it announces two minutes before.
+# Ten minutes without S3 when the agent writes its end.
+_END_ATTEMPTS, _WAIT_S = 61, 10.0
+# How often the agent looks for a spot interruption, which EC2 announces two minutes before.
 _NOTICE_S = 5.0
-# The log goes along with every tenth beat.
+# The log goes along with every tenth heartbeat.
 _LOG_EVERY = 10
 _NICE = 10
-# In the agent's home, beside the assignment.
+# In the worker's root folder, beside the assignment.
 _DATASETS = "datasets"
-# How long S3 may be out of reach at the end of a part; the jobs are safe on disk until the worker's time limit.
-_PATIENCE_S = 4 * 3600.0
-_FIRST_WAIT_S, _LONGEST_WAIT_S = 2.0, 60.0
+# Four hours without S3 at the end of a part: the jobs are safe on disk until the worker's time limit.
+_UPLOAD_ATTEMPTS, _LONGEST_WAIT_S = 245, 60.0
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ class Assignment:
     """A part for ``harness run --part``; ``status``: the file for its progress."""
 
     work: str
-    box_id: str
+    worker_id: str
     part: WorkerPart
     status: str
 
@@ -88,21 +87,11 @@ class WorkerStatus:
     troubles: tuple[str, ...] = ()
 
 
-class _WorkerLog(logging.Handler):
-    """Log handler that writes to the worker's log."""
-
-    def __init__(self, log_file: IO[bytes]) -> None:
-        super().__init__()
-        self._file = log_file
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._file.write(f"worker: {record.getMessage()}\n".encode("utf-8", "replace"))
-        self._file.flush()
-
-
 @contextlib.contextmanager
-def _messages_to(log_file: IO[bytes]) -> Iterator[None]:
-    logger, handler = logging.getLogger("harness"), _WorkerLog(log_file)
+def _logged_to(path: Path) -> Iterator[None]:
+    """Write the messages of harness to the worker's log."""
+    logger, handler = logging.getLogger("harness"), logging.FileHandler(path, encoding="utf-8", errors="replace")
+    handler.setFormatter(logging.Formatter("worker: %(message)s"))
     level = logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
@@ -111,52 +100,53 @@ def _messages_to(log_file: IO[bytes]) -> Iterator[None]:
     finally:
         logger.setLevel(level)
         logger.removeHandler(handler)
+        handler.close()
 
 
 class Worker:
     """One worker, which does one part."""
 
     def __init__(
-        self, work: Objects, box_id: str, run_id: str, part: str, home: Path, log: IO[bytes], launcher: str = "docker"
+        self, work: Objects, worker_id: str, run_id: str, part: str, root: Path, launcher: str = "docker"
     ) -> None:
-        self._work, self._box_id, self._part, self._launcher = work, box_id, part, launcher
-        self._run, self._box = work.below(records.run(run_id)), work.below(records.worker(box_id))
-        self._home, self._log = home, log
-        self._log_file, self._status_file, self._cache = home / "log.txt", home / "status.json", home / "cache"
-        self._beat = Heartbeat(part, _UNKNOWN, "fetching")
-        self._interval_s = float(os.environ.get(INTERVAL_VARIABLE) or 30.0)
+        self._work, self._worker_id, self._part, self._launcher = work, worker_id, part, launcher
+        self._run, self._folder = work.below(records.run(run_id)), work.below(records.worker(worker_id))
+        self._root, self._cache = root, root / "cache"
+        self._log_file, self._status_file = root / "log.txt", root / "status.json"
+        self._heartbeat = Heartbeat(part, _UNKNOWN, "fetching")
+        self._interval_s = float(os.environ.get(HEARTBEAT_VARIABLE) or 30.0)
         self._stop = threading.Event()
 
     def live(self) -> bool:
         """Do the part, report every failure, return whether all is done."""
-        with _messages_to(self._log):
+        with _logged_to(self._log_file):
             return self._live()
 
     def _live(self) -> bool:
         self._status_file.unlink(missing_ok=True)
         found = environment.ec2_instance()
-        self._beat = replace(self._beat, instance_id=found.instance_id if found else _UNKNOWN)
-        detail, asked = "the agent was ended", False
-        pulse = threading.Thread(target=self._beats, name="pulse", daemon=True)
+        self._heartbeat = replace(self._heartbeat, instance_id=found.instance_id if found else _UNKNOWN)
+        detail, stopped = "the agent was ended", False
+        heartbeats = threading.Thread(target=self._send_heartbeats, name="heartbeats", daemon=True)
         try:
-            pulse.start()
+            heartbeats.start()
             detail = self._do(found.instance_type if found else None)
         except HarnessError as error:
             detail = str(error)
         except KeyboardInterrupt:
-            detail, asked = "a signal ended the agent", True
+            detail, stopped = "a signal ended the agent", True
         except Exception as error:
             detail = f"the agent failed: {type(error).__name__}: {error}"
             raise
         finally:
             self._stop.set()
-            if pulse.is_alive():
-                pulse.join()
-            self._write_beat()  # the state at the end
-            if detail and self._beat.notice:
-                detail = f"{detail}; EC2 announced: {self._beat.notice}"
+            if heartbeats.is_alive():
+                heartbeats.join()
+            self._write_heartbeat()  # the state at the end
+            if detail and self._heartbeat.notice:
+                detail = f"{detail}; EC2 announced: {self._heartbeat.notice}"
             log.info(f"end: {detail or 'all is done'}")
-            self._end(detail, cut_off=asked or self._beat.notice is not None or _ENGINE_LOST in detail)
+            self._end(detail, cut_off=stopped or self._heartbeat.notice is not None or _ENGINE_LOST in detail)
         return not detail
 
     def _do(self, instance_type: str | None) -> str:
@@ -179,30 +169,33 @@ class Worker:
             with engine_errors(), contextlib.closing(docker.from_env(timeout=_ENGINE_S)) as engine:
                 for image in part.images:
                     fetcher.image(engine, image)
-        datasets = self._home / _DATASETS
+        datasets = self._root / _DATASETS
         filesystem.remove_tree(datasets)
         for name, each in part.datasets.items():
             fetcher.dataset(each, datasets / name)
         for key, each in part.indexes.items():
             fetcher.index(key, each)
-        assignment = Assignment(str(self._work.place), self._box_id, part, str(self._status_file))
-        (self._home / "part.json").write_bytes(dump(assignment))
+        assignment = Assignment(str(self._work.place), self._worker_id, part, str(self._status_file))
+        (self._root / "part.json").write_bytes(dump(assignment))
 
     def _harness(self, part: WorkerPart) -> str:
         """Run harness on the part; return its complaint, or nothing."""
         command = [sys.executable, "-m", "harness", "run", "--launcher", self._launcher, "--cache", str(self._cache)]
-        command += ["--part", str(self._home / "part.json"), "--results", str(self._home / "results")]
+        command += ["--part", str(self._root / "part.json"), "--results", str(self._root / "results")]
         root = Path(harness.__file__).resolve().parent.parent
         variables = {**os.environ, "PYTHONPATH": str(root), "PYTHONUNBUFFERED": "1"}
         if (root / OWN_IMAGES).is_dir():
             variables["HARNESS_IMAGES"] = str(root / OWN_IMAGES)
-        before, none = self._log_file.stat().st_size, subprocess.DEVNULL
-        with subprocess.Popen(command, env=variables, stdin=none, stdout=self._log, stderr=self._log) as child:
-            try:
-                code = child.wait()
-            except BaseException:
-                child.terminate()
-                raise
+        with self._log_file.open("ab") as output:
+            before = output.tell()
+            with subprocess.Popen(
+                command, env=variables, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+            ) as child:
+                try:
+                    code = child.wait()
+                except BaseException:
+                    child.terminate()
+                    raise
         status = self._status()
         if status and status.troubles:
             return "; ".join(status.troubles)
@@ -222,50 +215,49 @@ class Worker:
             return read(WorkerStatus, "status", self._status_file.read_bytes())
         return None
 
-    def _beats(self) -> None:
-        """Write beats, some with the log, until the part is over."""
+    def _send_heartbeats(self) -> None:
+        """Write heartbeats, some with the log, until the part is over."""
         with contextlib.suppress(OSError):  # the measured system comes first
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
-        count, until_beat = 0, 0.0
+        count, until_next_s = 0, 0.0
         while True:
             notice = environment.spot_notice()
-            noticed = notice is not None and notice != self._beat.notice
-            if noticed or until_beat <= 0:
-                self._beat = replace(self._beat, notice=notice or self._beat.notice)
-                self._write_beat()
+            noticed = notice is not None and notice != self._heartbeat.notice
+            if noticed or until_next_s <= 0:
+                self._heartbeat = replace(self._heartbeat, notice=notice or self._heartbeat.notice)
+                self._write_heartbeat()
                 if noticed or count % _LOG_EVERY == 0:
                     self._upload_log()
-                count, until_beat = count + 1, self._interval_s
-            pause = min(until_beat, _NOTICE_S)
+                count, until_next_s = count + 1, self._interval_s
+            pause = min(until_next_s, _NOTICE_S)
             if self._stop.wait(pause):
                 return
-            until_beat -= pause
+            until_next_s -= pause
 
-    def _write_beat(self) -> None:
+    def _write_heartbeat(self) -> None:
         if now := self._status():
-            self._beat = replace(self._beat, phase=now.phase, current=now.current)
-        with contextlib.suppress(AwsError):  # a beat that S3 does not take is left out
-            self._box.put(records.HEARTBEAT, dump(self._beat))
+            self._heartbeat = replace(self._heartbeat, phase=now.phase, current=now.current)
+        with contextlib.suppress(AwsError):  # S3 gets the next one
+            self._folder.put(records.HEARTBEAT, dump(self._heartbeat))
 
     def _upload_log(self) -> None:
         with contextlib.suppress(AwsError, OSError):  # a log that cannot be uploaded stops nothing
-            self._box.put(records.LOG, concealed(self._log_tail()).encode())
+            self._folder.put(records.LOG, concealed(self._log_tail()).encode())
 
     def _end(self, detail: str, *, cut_off: bool) -> None:
         """Write the end; give up after ten minutes of a paid machine."""
         line = " ".join(concealed(detail).split())[:1000]
-        end = WorkerEnd(self._part, self._beat.instance_id, not detail, line, bool(detail) and cut_off)
-        for _ in range(_TRIES):
-            try:
-                self._upload_log()
-                self._box.put_new(records.END, dump(end))
-                return
-            except AwsError as error:
-                log.info(f"the end could not be reported: {error}")
-                time.sleep(_WAIT_S)
+        end = WorkerEnd(self._part, self._heartbeat.instance_id, not detail, line, bool(detail) and cut_off)
+
+        def report() -> None:
+            self._upload_log()
+            self._folder.put_new(records.END, dump(end))
+
+        with contextlib.suppress(AwsError):
+            retry(report, None, _END_ATTEMPTS, lambda _failures, _error: time.sleep(_WAIT_S))
 
 
-def box_id(connections: Connections) -> str:
+def worker_id(connections: Connections) -> str:
     """Return this worker's ``aws:userid``: IAM lets it write to that folder."""
     with aws_errors("asking AWS for this worker's id"):
         return str(connections.client("sts").get_caller_identity()["UserId"])
@@ -310,13 +302,13 @@ def options(usual: RunOptions, suite: Suite, part: WorkerPart, callbacks: RunCal
 class Uploader(RunCallbacks):
     """Uploader of stored jobs and of the part's indexes to the worker's folder.
 
-    A failed upload is tried again after the next job, and at the end for ``patience_s``.
+    A failed upload is tried again after the next job, and up to ``attempts`` times at the end.
     """
 
-    def __init__(self, assignment: Assignment, work: Objects, cache: Path, *, patience_s: float = _PATIENCE_S) -> None:
-        self._work, self._box_id, self._cache = work, assignment.box_id, cache
-        self._box = work.below(records.worker(assignment.box_id))
-        self._patience_s, self._sleep, self._file = patience_s, time.sleep, Path(assignment.status)
+    def __init__(self, assignment: Assignment, work: Objects, cache: Path, *, attempts: int = _UPLOAD_ATTEMPTS) -> None:
+        self._work, self._worker_id, self._cache = work, assignment.worker_id, cache
+        self._folder = work.below(records.worker(assignment.worker_id))
+        self._attempts, self._sleep, self._file = attempts, time.sleep, Path(assignment.status)
         self._waiting: list[tuple[str, Callable[[], None]]] = []
         # Index key -> how errors name the index.
         self._unbuilt = {each.key: f"the index of {each.system} on {each.dataset}" for each in assignment.part.builds}
@@ -332,7 +324,8 @@ class Uploader(RunCallbacks):
         # Packed when it is tried, so that jobs wait on disk, not in memory.
         self._waiting.append((f"the job {key}", lambda: self._upload_job(key, job.folder)))
         self._note(current=None)
-        self._try()
+        with contextlib.suppress(AwsError):
+            self._upload_waiting()
 
     def builds(self) -> None:
         """Note that an index is being built."""
@@ -345,43 +338,45 @@ class Uploader(RunCallbacks):
             self._trouble(f"{name} was not built: {error}")
         elif name is not None:
             self._waiting.append((name, lambda: self._upload_index(key)))
-            self._try()
+            with contextlib.suppress(AwsError):
+                self._upload_waiting()
 
     def finish(self) -> None:
-        """Upload the rest; after ``patience_s`` raise S3's error."""
+        """Upload the rest; after the last attempt raise S3's error."""
         self._note(phase="finishing")
         for name in self._unbuilt.values():
             self._trouble(f"{name} was not built; see the log")
-        waited, wait = 0.0, _FIRST_WAIT_S
-        while (error := self._try()) is not None:
-            if waited >= self._patience_s:
-                for name, _ in self._waiting:
-                    self._trouble(f"{name} could not be handed over: {error}")
-                raise error
-            self._sleep(wait)
-            waited, wait = waited + wait, min(2 * wait, _LONGEST_WAIT_S)
 
-    def _try(self) -> AwsError | None:
-        """Upload all that waits, in order; return the error that stops it."""
+        def wait(failures: int, _error: AwsError) -> None:
+            self._sleep(min(2.0**failures, _LONGEST_WAIT_S))
+
+        try:
+            retry(self._upload_waiting, None, self._attempts, wait)
+        except AwsError as error:
+            for name, _ in self._waiting:
+                self._trouble(f"{name} could not be handed over: {error}")
+            raise
+
+    def _upload_waiting(self) -> None:
+        """Upload all that waits, in order, up to the first error."""
         while self._waiting:
             name, upload = self._waiting[0]
             try:
                 upload()
             except AwsError as error:
                 log.info(f"{name} waits for its upload: {error}")
-                return error
+                raise
             del self._waiting[0]
-        return None
 
     def _upload_job(self, key: str, folder: Path) -> None:
         # Refused where it is there already: only an earlier try of this worker can have written it.
-        self._box.put_new(records.job(key), pack(folder))
+        self._folder.put_new(records.job(key), pack(folder))
         self._note(uploaded=self.status.uploaded + 1)
 
     def _upload_index(self, key: str) -> None:
         found = indexes.find(self._cache, key)
         if found is not None:
-            shipment.upload_index(self._work, self._box_id, key, found, self._cache)
+            shipment.upload_index(self._work, self._worker_id, key, found, self._cache)
 
     def _trouble(self, text: str) -> None:
         log.info(text)
@@ -400,14 +395,13 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write("harness: python -m harness.aws.cloud_run.worker s3://WORK RUN PART\n")
         return NOT_BEGUN
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    home = Path(os.environ.get(FOLDER_VARIABLE) or _HOME).absolute()
+    root = Path(os.environ.get(ROOT_VARIABLE) or _ROOT).absolute()
     try:
-        home.mkdir(parents=True, exist_ok=True)
+        root.mkdir(parents=True, exist_ok=True)
         connections = Connections()
         work = Objects(connections, parse_uri(arguments[0]))
-        with (home / "log.txt").open("ab") as log_file:
-            worker = Worker(work, box_id(connections), arguments[1], arguments[2], home, log_file)
-            return 0 if worker.live() else 1
+        worker = Worker(work, worker_id(connections), arguments[1], arguments[2], root)
+        return 0 if worker.live() else 1
     except HarnessError as error:
         sys.stderr.write(f"harness: {error}\n")
         return NOT_BEGUN

@@ -6,8 +6,7 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
@@ -17,7 +16,7 @@ from harness.aws import clients, cloudformation
 from harness.aws.clients import Connections, S3Uri
 from harness.aws.cloud_run import bundle, records
 from harness.aws.ec2 import instances
-from harness.aws.errors import aws_errors
+from harness.aws.errors import aws_errors, ignoring
 from harness.aws.objects import Objects
 from harness.errors import AwsError, UsageError
 
@@ -70,24 +69,13 @@ def find(connections: Connections, work: S3Uri, region: str) -> Account | None:
 def check_reaper(connections: Connections, region: str, account: Account) -> None:
     """Refuse to launch where AWS would not end late workers."""
     rule, state = account.reaper_rule, "missing"
-    with _errors_but(f"looking at the rule {rule}", "ResourceNotFoundException"):
+    with ignoring("ResourceNotFoundException"), aws_errors(f"looking at the rule {rule}"):
         state = connections.client("events", region).describe_rule(Name=rule)["State"].lower()
     if state != "enabled":
         raise UsageError(
             f"the rule {rule}, by which AWS ends late workers, is {state};"
             " enable it, or put it back as `harness ec2 template` prints it"
         )
-
-
-@contextmanager
-def _errors_but(what: str, *codes: str) -> Iterator[None]:
-    """Turn what botocore raises into an :class:`AwsError`, but let these codes pass."""
-    try:
-        with aws_errors(what):
-            yield
-    except AwsError as error:
-        if error.code not in codes:
-            raise
 
 
 def up(
@@ -267,20 +255,18 @@ def _at(connections: Connections, region: str) -> Connections:
 
 def _is_ours(connections: Connections, bucket: str) -> bool | None:
     """Return whether harness made a bucket; ``None``: it does not exist."""
-    try:
-        with aws_errors(f"looking at the bucket {bucket}"):
-            found = clients.as_dict(connections.client("s3").get_bucket_tagging(Bucket=bucket)["TagSet"])
-    except AwsError as error:
-        if error.code not in ("NoSuchBucket", "NoSuchTagSet"):
-            raise
-        return None if error.code == "NoSuchBucket" else False
-    return _MADE in found
+    with ignoring("NoSuchBucket"):
+        tags: dict[str, str] = {}
+        with ignoring("NoSuchTagSet"), aws_errors(f"looking at the bucket {bucket}"):
+            tags = clients.as_dict(connections.client("s3").get_bucket_tagging(Bucket=bucket)["TagSet"])
+        return _MADE in tags
+    return None
 
 
 def _linked_roles(connections: Connections) -> None:
     """Make the services' own roles: who runs has no right to."""
     for service in LINKED:
-        with _errors_but(f"making the role of {service}", "InvalidInput", "EntityAlreadyExists"):  # it exists
+        with ignoring("InvalidInput", "EntityAlreadyExists"), aws_errors(f"making the role of {service}"):  # it exists
             connections.client("iam").create_service_linked_role(AWSServiceName=service)
             log.info(f"made: the role of {service}")
 
@@ -291,7 +277,7 @@ def _boundary(connections: Connections, work: S3Uri, region: str) -> None:
     with aws_errors("asking AWS which account this is"):
         caller = connections.client("sts").get_caller_identity()
     partition, account = caller["Arn"].split(":")[1], caller["Account"]
-    with _errors_but(f"looking for the policy {name}", "NoSuchEntity"):
+    with ignoring("NoSuchEntity"), aws_errors(f"looking for the policy {name}"):
         client.get_policy(PolicyArn=f"arn:{partition}:iam::{account}:policy/{name}")
         return
     document = resolve_policy(boundary_policy(work, stack_name(work, region)), partition, region, account)
@@ -307,10 +293,10 @@ def _refuse_alive(connections: Connections, work: S3Uri, owner: str, region: str
     for unseen in failed:
         if not unseen.denied or unseen.region == region:
             raise AwsError(f"whether instances are alive in {unseen}; nothing was removed", "Unseen")
-    mine = [box for box in found if box.tags.get(clients.OWNER) == owner]
-    users = [box for box in found if box in mine or box.profile == f"{stack_name(work, box.region)}-worker"]
+    mine = [each for each in found if each.tags.get(clients.OWNER) == owner]
+    users = [each for each in found if each in mine or each.profile == f"{stack_name(work, each.region)}-worker"]
     if users:
-        where = ", ".join(sorted({box.region for box in users}))
+        where = ", ".join(sorted({each.region for each in users}))
         whose = "" if users == mine else " --all-owners"
         raise UsageError(
             f"{len(users)} instances are alive in {where}; `harness ec2 reap{whose}` ends them, then try again"
@@ -329,7 +315,7 @@ def _remove_objects(connections: Connections, work: S3Uri, results_too: bool) ->
         log.info(f"removed: {objects.delete(names)} objects below {work}")
     if not ours:
         return
-    with _errors_but(f"removing the bucket {work.bucket}", "BucketNotEmpty"):
+    with ignoring("BucketNotEmpty"), aws_errors(f"removing the bucket {work.bucket}"):
         connections.client("s3").delete_bucket(Bucket=work.bucket)
         log.info(f"removed: bucket {work.bucket}")
         return
@@ -381,8 +367,8 @@ def reaper_policy(name: str) -> Policy:
     """Let the reaper see instances, end those of harness, write its log."""
     log = _arn("logs", f"log-group:/aws/lambda/{name}-reaper")
     return _document(
-        _allow("FindBoxes", "ec2", "DescribeInstances"),
-        _allow("EndBoxes", "ec2", "TerminateInstances", _ec2("instance"), _OURS),
+        _allow("FindWorkers", "ec2", "DescribeInstances"),
+        _allow("EndWorkers", "ec2", "TerminateInstances", _ec2("instance"), _OURS),
         _allow("Log", "logs", "CreateLogGroup CreateLogStream PutLogEvents", [log, f"{log}:*"]),
     )
 
@@ -431,12 +417,12 @@ def runner_policy(work: S3Uri, name: str, instance_types: Any, security_group: s
         _allow("LookAtTheReaper", "events", "DescribeRule", _arn("events", f"rule/{name}-reaper")),
         # Without a name, as `harness batch ls` asks, CloudFormation takes no resource.
         _allow("LookAtStacks", "cloudformation", "DescribeStacks"),
-        _allow("LaunchBoxes", "ec2", "RunInstances", _ec2("instance"), planned),
+        _allow("LaunchWorkers", "ec2", "RunInstances", _ec2("instance"), planned),
         _allow("LaunchTheirDisks", "ec2", "RunInstances", _ec2("volume"), owned),
         _allow("LaunchWith", "ec2", "RunInstances", beside),
         _allow_tags("RunInstances", "CreateLaunchTemplate"),
-        _allow("EndBoxes", "ec2", "DeleteVolume TerminateInstances", "*", _OURS),
-        _allow_pass_role("BoxesRole", f"{name}-worker", "ec2.amazonaws.com", "ecs-tasks.amazonaws.com"),
+        _allow("EndWorkers", "ec2", "DeleteVolume TerminateInstances", "*", _OURS),
+        _allow_pass_role("WorkersRole", f"{name}-worker", "ec2.amazonaws.com", "ecs-tasks.amazonaws.com"),
         _allow_pass_role("HostsRole", f"{name}-host", "batch.amazonaws.com", "ec2.amazonaws.com"),
         _allow("WorkPlace", "s3", "ListBucket", _s3(work), _OWN_ACCOUNT),
         _allow("WorkPlaceObjects", "s3", "DeleteObject GetObject PutObject", objects, _OWN_ACCOUNT),

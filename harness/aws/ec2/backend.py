@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from harness.aws import clients
-from harness.aws.clients import said_at
+from harness.aws.clients import answered_at
 from harness.aws.cloud_run import bundle as bundles
 from harness.aws.cloud_run import partition
 from harness.aws.cloud_run.backend import ENDED, RUNNING, UNKNOWN, WAITING, LaunchRefused, PartState, Submission
@@ -25,11 +26,11 @@ from harness.errors import AwsError, UsageError
 from harness.jobs.plan import Planned
 from harness.results.schema import Ec2Instance
 
-# Until EC2 shows an instance that it said was launched.
+# Until EC2 shows an instance that it has launched.
 SHOWN_S = 300.0
 # The deadline that the rule on AWS's side keeps, beyond the worker's own limit.
 _GRACE_S = 60.0
-# A launch that was noted longer ago, and not asked for, gets its whole time anew.
+# A launch that was noted longer ago, and not requested, gets its whole time anew.
 _FRESH_S = 60.0
 # No machine of that type there just now ("InsufficientInstanceCapacity"): another zone may have one.
 _NO_ROOM, _NOT_HERE = "Insufficient", ("SpotMaxPriceTooLow", "Unsupported")
@@ -60,7 +61,7 @@ class Ec2Backend:
         self._connections, self._region = context.connections, context.region
         self._known, self._clock = context.known, context.clock
         self._gone: set[str] = set()  # parts whose instance EC2 says has ended
-        self._answered: dict[str, float] = {}  # part -> when EC2 was last asked for it
+        self._answered: dict[str, float] = {}  # part -> time of the last request
         self.ending = f"`harness ec2 reap --region {self._region}`"
 
     def split(self, parts: tuple[PlannedPart, ...]) -> tuple[Submission, ...]:
@@ -112,23 +113,23 @@ class Ec2Backend:
     def launch(self, launch: Launch, submission: Submission, note: Callable[[Launch], None]) -> None:
         """Ask zone after zone for an instance.
 
-        Whoever goes on after a death asks first where the dead one asked last: with the same token EC2 then answers
-        with the instance that it made, though it may not show it yet.
+        A resumed command asks first in the zone of the last request: with the same token EC2 then answers with the
+        instance that it made, though it may not show it yet.
         """
         part = submission.parts[0]
         offered = self._zones[part.instance_type]
-        asked = [subnet for subnet in self._subnets if subnet.zone == launch.zone]
-        if launch.zone is not None and not asked:
-            raise UsageError(f"{part.name} was asked for in {launch.zone}; give a --subnet there, as before")
-        others = [each for each in self._subnets if each.zone in offered and each.free_addresses and each not in asked]
-        if not asked + others:
+        first = [subnet for subnet in self._subnets if subnet.zone == launch.zone]
+        if launch.zone is not None and not first:
+            raise UsageError(f"{part.name} was requested in {launch.zone}; give a --subnet there, as before")
+        others = [each for each in self._subnets if each.zone in offered and each.free_addresses and each not in first]
+        if not first + others:
             raise LaunchRefused(f"no subnet with free addresses is in a zone that offers {part.instance_type}")
         if launch.zone is None:
             account.check_reaper(self._connections, self._region, self._account)
-            if self._clock.now - launch.at > _FRESH_S:  # who noted it died before it asked
+            if self._clock.now - launch.at > _FRESH_S:  # the command that noted it died before its request
                 launch = replace(launch, at=round(self._clock.now))
         refusals: list[AwsError] = []
-        for subnet in asked + others:  # a lost worker may have taken the last address of where it was asked for
+        for subnet in first + others:  # a lost worker may have taken the first subnet's last address
             if launch.zone != subnet.zone:
                 launch = replace(launch, zone=subnet.zone, role=self._account.worker_role_id)
                 note(launch)
@@ -156,7 +157,7 @@ class Ec2Backend:
         client = self._connections.client("ec2", self._region, attempts=ATTEMPTS)
         with aws_errors(f"launching {part.instance_type} for part {part.name}"):
             answer = client.run_instances(**request)
-        at = said_at(answer)
+        at = answered_at(answer)
         self._answered[part.name] = max(self._clock.now, at.timestamp() if at else 0.0)
         return str(answer["Instances"][0]["InstanceId"])
 
@@ -203,67 +204,69 @@ class Ec2Backend:
             ],
         }
         if self._known[part.instance_type].burstable and not part.instance_type.startswith("t1."):
-            # Unlimited, as newer ones are unless told otherwise, costs more than the price by the hour.
+            # Unlimited, the default of newer types, costs more than the price by the hour.
             request["CreditSpecification"] = {"CpuCredits": "standard"}
         if run.spot:
             once = {"SpotInstanceType": "one-time", "InstanceInterruptionBehavior": "terminate"}
             request["InstanceMarketOptions"] = {"MarketType": "spot", "SpotOptions": once}
         return request
 
-    def _boxes(self) -> list[OwnedInstance]:
+    def _instances(self) -> list[OwnedInstance]:
         return instances.find(self._connections, self._region, {clients.RUN: self._run.run_id})
 
     def look(self, launches: Sequence[Launch], submissions: Mapping[str, Submission]) -> dict[str, PartState]:
         """Return the state of each launched part."""
         del submissions
         # A living one goes before one that has ended, should there ever be two.
-        shown = {box.tags.get(clients.PART): box for box in sorted(self._boxes(), key=lambda box: box.alive)}
+        shown = {
+            instance.tags.get(clients.PART): instance for instance in sorted(self._instances(), key=attrgetter("alive"))
+        }
         return {
             launch.name: self._running(launch, shown[launch.name]) if launch.name in shown else self._not_shown(launch)
             for launch in launches
         }
 
-    def _running(self, launch: Launch, box: OwnedInstance) -> PartState:
-        lived, most = self._clock.now - box.launched, launch.limit_s + partition.BEYOND_LIMIT_S
+    def _running(self, launch: Launch, instance: OwnedInstance) -> PartState:
+        lived, most = self._clock.now - instance.launched, launch.limit_s + partition.BEYOND_LIMIT_S
         reason = ""
-        if not box.alive:
-            reason = f"its instance went away{f' ({box.reason})' if box.reason else ''}"
-        elif box.state in ("stopping", "stopped"):
-            reason = f"it is {box.state}"
+        if not instance.alive:
+            reason = f"its instance went away{f' ({instance.reason})' if instance.reason else ''}"
+        elif instance.state in ("stopping", "stopped"):
+            reason = f"it is {instance.state}"
         elif lived > most:
             reason = f"its time limit of {launch.limit_s / 3600:.1f} h has passed and it is still there"
-        market = "spot" if box.spot else "on-demand"
+        market = "spot" if instance.spot else "on-demand"
         return PartState(
-            RUNNING if box.alive else ENDED,
-            "booting" if box.state in ("pending", "running") else box.state,
-            workers=(self._box_id(launch, box.instance_id),),
+            RUNNING if instance.alive else ENDED,
+            "booting" if instance.state in ("pending", "running") else instance.state,
+            workers=(self._worker_id(launch, instance.instance_id),),
             attempts=1,
             reason=reason,
             seconds=min(lived, most),
-            launched=box.launched,
-            instance=Ec2Instance(box.instance_id, box.instance_type, box.zone, box.ami_id, market),
+            launched=instance.launched,
+            instance=Ec2Instance(instance.instance_id, instance.instance_type, instance.zone, instance.ami_id, market),
         )
 
     def _not_shown(self, launch: Launch) -> PartState:
         if launch.zone is None:
-            return PartState(UNKNOWN, "launching", seconds=0.0)  # EC2 was never asked
+            return PartState(UNKNOWN, "launching", seconds=0.0)  # never requested
         now = self._clock.now
-        boxes: tuple[str, ...] = ()
+        workers: tuple[str, ...] = ()
         instance: Ec2Instance | None = None
         if launch.machine is not None:
             [type_] = [part.instance_type for part in self._run.parts if part.name == launch.name]
-            boxes, instance = (self._box_id(launch, launch.machine),), Ec2Instance(launch.machine, type_)
+            workers, instance = (self._worker_id(launch, launch.machine),), Ec2Instance(launch.machine, type_)
         late = now > launch.at + launch.limit_s + partition.BEYOND_LIMIT_S
         unseen = now - max(launch.at, self._answered.get(launch.name, 0.0)) > SHOWN_S
         if launch.name in self._gone or late or (instance and unseen):
-            return PartState(ENDED, "gone", boxes, 1, "EC2 does not show its instance any more", instance=instance)
+            return PartState(ENDED, "gone", workers, 1, "EC2 does not show its instance any more", instance=instance)
         return (
-            PartState(WAITING, "launching", boxes, 1, instance=instance)
+            PartState(WAITING, "launching", workers, 1, instance=instance)
             if instance
             else PartState(UNKNOWN, "launching")
         )
 
-    def _box_id(self, launch: Launch, machine: str) -> str:
+    def _worker_id(self, launch: Launch, machine: str) -> str:
         return f"{launch.role or self._account.worker_role_id}:{machine}"
 
     def last_words(self, state: PartState) -> str:
@@ -282,15 +285,15 @@ class Ec2Backend:
     def alive(self) -> list[str]:
         """End what is alive; return a line for each that stays."""
         alive = partial(instances.alive, self._connections, self._region, {clients.RUN: self._run.run_id})
-        instances.end(self._connections, self._region, [box.instance_id for box in alive()])
-        return [f"{box.instance_id} ({box.state}, {box.region})" for box in instances.wait(alive)]
+        instances.end(self._connections, self._region, [instance.instance_id for instance in alive()])
+        return [f"{instance.instance_id} ({instance.state}, {instance.region})" for instance in instances.wait(alive)]
 
 
 def _named(error: AwsError) -> Exception:
     """Return an error to try again, for the user, or a refusal."""
     if error.code in PASSING | OURS_TO_MEND:
         return error
-    if error.code == "IdempotentParameterMismatch":  # asked for before, otherwise: it will be shown
+    if error.code == "IdempotentParameterMismatch":  # another request had this token: EC2 will show its instance
         return AwsError(str(error), "Busy")
     if error.code == "InvalidParameterValue" and "iaminstanceprofile" in str(error).lower():
         # What IAM has made, EC2 knows some minutes later.

@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 
 from harness.aws import clients
 from harness.aws.clients import Connections
-from harness.aws.errors import aws_errors, concealed
+from harness.aws.errors import aws_errors, concealed, ignoring
 from harness.errors import AwsError, UsageError
 
 log = logging.getLogger(__name__)
 
-# An instance that was told to end may take this long.
+# An instance may take this long to end.
 WAIT_S, POLL_S = 900.0, 5.0
 _LIVE = frozenset({"pending", "running", "shutting-down", "stopping", "stopped"})
 _ENDED_AT_ONCE, _REGIONS_AT_ONCE = 100, 12
@@ -113,7 +113,7 @@ def alive(
     connections: Connections, region: str | None = None, marks: Mapping[str, str] | None = None
 ) -> list[OwnedInstance]:
     """Return a region's living instances with these tags."""
-    return [box for box in find(connections, region, marks) if box.alive]
+    return [instance for instance in find(connections, region, marks) if instance.alive]
 
 
 def _owned_instance(shown: dict[str, Any], region: str) -> OwnedInstance:
@@ -175,10 +175,10 @@ def look(connections: Connections, region: str | None, owner: str | None) -> Own
         connections, lambda name: [*alive(connections, name), *_volumes(connections, name)], region
     )
     mine = [each for each in found if owner in (None, each.tags.get(clients.OWNER))]
-    boxes = tuple(each for each in mine if isinstance(each, OwnedInstance))
+    living = tuple(each for each in mine if isinstance(each, OwnedInstance))
     disks = tuple(each for each in mine if isinstance(each, OwnedVolume))
     return OwnedResources(
-        boxes, disks, tuple(failed), sum(isinstance(each, OwnedInstance) for each in found) - len(boxes)
+        living, disks, tuple(failed), sum(isinstance(each, OwnedInstance) for each in found) - len(living)
     )
 
 
@@ -187,15 +187,12 @@ def end(connections: Connections, region: str | None, ids: Sequence[str]) -> Non
     client = connections.client("ec2", region)
     for start in range(0, len(ids), _ENDED_AT_ONCE):
         some = list(ids[start : start + _ENDED_AT_ONCE])
-        try:
-            with aws_errors(f"ending {len(some)} instances"):
-                client.terminate_instances(InstanceIds=some)
-        except AwsError as error:
-            if error.code != "InvalidInstanceID.NotFound":
-                raise
-            # One that EC2 has forgotten makes the whole request fail.
-            for each in some if len(some) > 1 else ():
-                end(connections, region, [each])
+        with ignoring("InvalidInstanceID.NotFound"), aws_errors(f"ending {len(some)} instances"):
+            client.terminate_instances(InstanceIds=some)
+            continue
+        # One that EC2 has forgotten makes the whole request fail.
+        for each in some if len(some) > 1 else ():
+            end(connections, region, [each])
 
 
 def wait(
@@ -213,10 +210,10 @@ def wait(
 def end_all(connections: Connections, found: OwnedResources) -> list[str]:
     """End all of it and wait; return a line for each rest."""
     left: list[str] = []
-    ids = {box.instance_id for box in found.instances}
-    places = sorted({box.region for box in found.instances} | {volume.region for volume in found.volumes})
+    ids = {instance.instance_id for instance in found.instances}
+    places = sorted({instance.region for instance in found.instances} | {volume.region for volume in found.volumes})
     for region in places:
-        if here := sorted(box.instance_id for box in found.instances if box.region == region):
+        if here := sorted(instance.instance_id for instance in found.instances if instance.region == region):
             log.info(f"ending {len(here)} instances in {region}")
             try:
                 end(connections, region, here)
@@ -224,9 +221,9 @@ def end_all(connections: Connections, found: OwnedResources) -> list[str]:
                 left.append(str(error))
 
     def staying() -> list[OwnedInstance]:
-        return [box for region in places for box in alive(connections, region) if box.instance_id in ids]
+        return [each for region in places for each in alive(connections, region) if each.instance_id in ids]
 
-    left += [f"{box.instance_id} in {box.region} is still {box.state}" for box in wait(staying)]
+    left += [f"{each.instance_id} in {each.region} is still {each.state}" for each in wait(staying)]
     for volume in found.volumes:
         left += _delete(connections, volume)
     return left
@@ -248,7 +245,7 @@ def last_line(connections: Connections, region: str | None, instance_id: str) ->
         with aws_errors(f"reading the console of {instance_id}"):
             shown = connections.client("ec2", region).get_console_output(InstanceId=instance_id).get("Output")
     except AwsError:
-        return ""  # it is gone, whatever it said
+        return ""  # it is gone
     text = str(shown or "").encode("latin-1", "replace").decode("utf-8", "replace")  # boto3 takes it for Latin-1
     lines = ("".join(filter(str.isprintable, line)).strip() for line in reversed(text.split("\n")))
     return concealed(next(filter(None, lines), ""))

@@ -23,13 +23,13 @@ def handler(event: dict[str, str], _context: object) -> None:
     filters = [{"Name": "tag-key", "Values": ["harness:owner"]}, {"Name": "instance-state-name", "Values": states}]
     try:
         for page in ec2.get_paginator("describe_instances").paginate(Filters=filters):
-            for box in (box for reservation in page["Reservations"] for box in reservation["Instances"]):
-                expiry = {tag["Key"]: tag["Value"] for tag in box["Tags"]}.get("harness:expiry")
+            for instance in (each for reservation in page["Reservations"] for each in reservation["Instances"]):
+                expiry = {tag["Key"]: tag["Value"] for tag in instance["Tags"]}.get("harness:expiry")
                 try:
                     if expiry is not None and datetime.datetime.fromisoformat(expiry) <= now:
-                        late.append(box["InstanceId"])
+                        late.append(instance["InstanceId"])
                 except (TypeError, ValueError):
-                    late.append(box["InstanceId"])
+                    late.append(instance["InstanceId"])
     finally:  # those of the pages that came
         for name in late:
             try:

@@ -265,9 +265,9 @@ class _Round:
         for suite in {suite_of(job) for job in listing.jobs}:
             if not f"{suite}/".startswith(prefix):
                 above |= {f"{suite}/{seals.MANIFEST}", *(f"{suite}/{name}/" for name in INPUTS)}
-            home = suite.rpartition("/")[0]
-            if not f"{home}/".startswith(prefix):
-                above.add(f"{home}/{origins.FILE}".removeprefix("/"))
+            folder = suite.rpartition("/")[0]
+            if not f"{folder}/".startswith(prefix):
+                above.add(f"{folder}/{origins.FILE}".removeprefix("/"))
         for found in self.pool.map(self._list_above, sorted(above)):
             listing.add(found)
         return listing

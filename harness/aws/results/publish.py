@@ -8,7 +8,7 @@ import logging
 import platform
 import secrets
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,7 +17,8 @@ from typing import Any
 
 from harness import filesystem
 from harness.aws.clients import Connections, S3Uri, random_id
-from harness.aws.objects import Objects, age, missing_ok
+from harness.aws.errors import ignoring
+from harness.aws.objects import MISSING, Objects, age
 from harness.aws.results.mirror import JOB_FILES, LOCK, FileSelection, MirroredFolder, sync
 from harness.errors import AwsError, StoreError
 from harness.results import reader
@@ -54,7 +55,7 @@ class SuiteLock:
         self._folder = folder
         # The holder is of this process alone: a clone of this machine has the same owner.
         self._record = {"owner": owner, "holder": secrets.token_hex(8), "since": _format_time(datetime.now(UTC))}
-        self._etag = ""
+        self._etag: str | None = None
         self._lost = False
         self._turn = threading.Lock()
 
@@ -72,7 +73,7 @@ class SuiteLock:
             renewing.join()
             with suppress(AwsError), self._turn:  # it expires by itself
                 if not self._lost:
-                    self._write(self._etag, released=True)
+                    self._write(released=True)
 
     def confirm(self) -> None:
         """Renew it; StoreError: another run took it over."""
@@ -80,22 +81,31 @@ class SuiteLock:
             self._renew()
 
     def _acquire(self) -> None:
-        for _ in range(_TRIES):
-            if self._write(None):
-                return
-            found = self._look()
+        def is_free(found: _StoredLock | None) -> bool:
             if found is None:
-                continue
+                return True
             mine, released = found.record.get("owner") == self._record["owner"], found.record.get("released") is True
-            if not (mine or released or found.age_s > LEASE_S):
-                since = str(found.record.get("since") or found.modified)[:40]
-                raise StoreError(
-                    f"{self._folder.place}: another run holds it since {since}; wait for its end (of a run that died: "
-                    f"{LEASE_S // 60} minutes) or choose another --results"
-                )
-            if self._write(found.etag):
-                return
-        raise StoreError(f"{self._folder.place}: other runs take it again and again; try again when they are done")
+            if mine or released or found.age_s > LEASE_S:
+                return True
+            since = str(found.record.get("since") or found.modified)[:40]
+            raise StoreError(
+                f"{self._folder.place}: another run holds it since {since}; wait for its end (of a run that died: "
+                f"{LEASE_S // 60} minutes) or choose another --results"
+            )
+
+        if not self._take(is_free):
+            raise StoreError(f"{self._folder.place}: other runs take it again and again; try again when they are done")
+
+    def _take(self, may_take: Callable[[_StoredLock | None], bool]) -> bool:
+        """Write over the lock that was read last, and read again while S3 has another one that may be taken."""
+        for _ in range(_TRIES):
+            if self._write():
+                return True
+            found = self._look()
+            if not may_take(found):
+                return False
+            self._etag = found.etag if found else None
+        return False
 
     def _renew_until(self, ended: threading.Event) -> None:
         while not ended.wait(_RENEW_S):
@@ -103,29 +113,25 @@ class SuiteLock:
                 self.confirm()
 
     def _renew(self) -> None:
-        for _ in range(0 if self._lost else _TRIES):
-            if self._write(self._etag):
-                return
-            # Our own write may have arrived without its answer.
-            found = self._look()
-            if found is None or found.record.get("holder") != self._record["holder"]:
-                break
-            self._etag = found.etag
-        self._lost = True
-        raise StoreError(
-            f"{self._folder.place}: another run took it over, as this one gave no sign for {LEASE_S // 60} minutes; "
-            "what was measured is kept here, and the same command goes on from there"
-        )
+        def is_ours(found: _StoredLock | None) -> bool:  # our own write may have arrived without its answer
+            return found is not None and found.record.get("holder") == self._record["holder"]
 
-    def _write(self, etag: str | None, *, released: bool = False) -> bool:
+        self._lost = self._lost or not self._take(is_ours)
+        if self._lost:
+            raise StoreError(
+                f"{self._folder.place}: another run took it over, as this one gave no sign for {LEASE_S // 60} minutes;"
+                " what was measured is kept here, and the same command goes on from there"
+            )
+
+    def _write(self, *, released: bool = False) -> bool:
         # The sign makes the content, and so the ETag, another one each time.
         record = {**self._record, "released": released, "sign": secrets.token_hex(8)}
-        written = self._folder.put_if(LOCK, json.dumps(record).encode(), etag)
+        written = self._folder.put_if(LOCK, json.dumps(record).encode(), self._etag)
         self._etag = written or self._etag
         return written is not None
 
     def _look(self) -> _StoredLock | None:
-        with missing_ok(), self._folder.reading(LOCK) as answer:
+        with ignoring(*MISSING), self._folder.reading(LOCK) as answer:
             try:
                 record = json.loads(answer["Body"].read(_MAXIMUM_BYTES))
             except (ValueError, RecursionError):

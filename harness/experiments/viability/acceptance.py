@@ -25,9 +25,6 @@ class Target:
     figure: str
     at_most_s: float
 
-    def __str__(self) -> str:
-        return f"{self.figure} <= {self.at_most_s * 1e3:.4g} ms"
-
 
 @dataclass(frozen=True)
 class MinimumMeasure:
@@ -35,9 +32,6 @@ class MinimumMeasure:
 
     measure: str
     at_least: float
-
-    def __str__(self) -> str:
-        return f"{self.measure} >= {self.at_least:g}"
 
 
 @dataclass(frozen=True)

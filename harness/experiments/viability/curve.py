@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.errors import UsageError
-from harness.experiments.viability.acceptance import MEAN, SLOWER
-from harness.experiments.viability.judge import Observation, Reference
+from harness.experiments.viability.acceptance import SLOWER
+from harness.experiments.viability.judge import Observation
 from harness.experiments.viability.probe import LEAST_BYTES, MIB
 from harness.experiments.viability.search import TRIES, ProbeFinding, Purpose
-from harness.experiments.viability.session import MAXIMUM_JOBS, Session, Viability
-from harness.experiments.viability.smallest import architecture
-from harness.records import Outcome, digest
+from harness.experiments.viability.session import MAXIMUM_JOBS, Question, Session
+from harness.records import digest
 from harness.report.plots import style
 from harness.report.plots.style import plain_text
 
@@ -79,11 +79,11 @@ def ladder(anonymous: int, cgroup_peak: int, most: int) -> tuple[int, ...]:
     return tuple(sorted({min(round(rung / _GRAIN) * _GRAIN, most) for rung in rungs} - {most}))
 
 
-def measure_curve(viability: Viability, cpus: int, limits: Sequence[int] = ()) -> Curve:
+def measure_curve(question: Question, cpus: int, limits: Sequence[int] = ()) -> Curve:
     """Measure each limit once, or take its stored jobs.
 
     Args:
-        viability: of a subject without criteria of its own.
+        question: without criteria.
         cpus: how many.
         limits: in bytes; by default :func:`ladder`.
 
@@ -94,27 +94,27 @@ def measure_curve(viability: Viability, cpus: int, limits: Sequence[int] = ()) -
     for limit in limits:
         if limit < LEAST_BYTES:
             raise UsageError(f"--limits: {limit // MIB} MiB start no container; name {LEAST_BYTES // MIB} MiB or more")
-    session = Session(viability, cpus, MAXIMUM_JOBS + 2 * TRIES * len(limits))
-    base = session.base
+    session = Session(question, cpus, MAXIMUM_JOBS + 2 * TRIES * len(limits))
+    base, free = session.base, session.base.summary
     for limit in limits:
-        if limit >= base.limit:
+        if limit >= free.limit_bytes:
             raise UsageError(
-                f"--limits: {limit // MIB:,} MiB constrain nothing here: this host leaves {base.limit // MIB:,} MiB"
-                " to a job; name smaller ones"
+                f"--limits: {limit // MIB:,} MiB constrain nothing here: this host leaves {free.limit_bytes // MIB:,}"
+                " MiB to a job; name smaller ones"
             )
-    rungs = sorted(set(limits)) or ladder(base.anonymous, base.cgroup_peak, base.limit)
+    rungs = sorted(set(limits)) or ladder(free.peak_anon_bytes, free.peak_cgroup_bytes, free.limit_bytes)
     points = [_curve_point(_rung(session, limit)) for limit in rungs]
-    points.append(_unconstrained(base))
+    # The unconstrained container with the median mean.
+    points.append(_curve_point(_by_mean(base.jobs)[(len(base.jobs) - 1) // 2], unconstrained=True))
     knee, why = find_knee(points)
-    spec = base.jobs[0].result.spec
     return Curve(
-        system=spec.cell.system,
-        dataset=spec.cell.dataset,
-        architecture=architecture(base),
+        system=base.spec.cell.system,
+        dataset=base.spec.cell.dataset,
+        architecture=base.architecture,
         cpus=cpus,
-        gpus=spec.envelope.gpus,
+        gpus=question.gpus,
         points=tuple(points),
-        peak_anon_bytes=base.anonymous,
+        peak_anon_bytes=free.peak_anon_bytes,
         bar_s=SLOWER * (points[-1].mean_s or 0.0),
         knee_bytes=knee,
         why_no_knee=why,
@@ -154,23 +154,15 @@ def _rung(session: Session, limit: int) -> Observation:
         jobs.append(judgement.observation)
         if judgement.finding is not ProbeFinding.DOUBT:
             break
-    return min(jobs, key=_mean)
+    return _by_mean(jobs)[0]
 
 
-def _mean(job: Observation) -> float:
-    mean = job.latency_s[MEAN].value if MEAN in job.latency_s else None
-    return float("inf") if mean is None else mean
-
-
-def _unconstrained(base: Reference) -> CurvePoint:
-    """Return the point of the container with the median mean."""
-    ordered = sorted(base.jobs, key=_mean)
-    return _curve_point(ordered[(len(ordered) - 1) // 2], unconstrained=True)
+def _by_mean(jobs: Iterable[Observation]) -> list[Observation]:
+    return sorted(jobs, key=lambda job: math.inf if job.mean.value is None else job.mean.value)
 
 
 def _curve_point(job: Observation, *, unconstrained: bool = False) -> CurvePoint:
     result, memory = job.result, job.result.memory
-    mean, p95 = job.latency_s.get(MEAN), job.latency_s.get("p95")
     faults, queries = result.counters.major_faults, result.spec.timed_queries * result.trials_finished
     measured = memory.peak_cgroup_bytes is not None and memory.peak_anon_bytes is not None
     return CurvePoint(
@@ -178,10 +170,10 @@ def _curve_point(job: Observation, *, unconstrained: bool = False) -> CurvePoint
         unconstrained=unconstrained,
         outcome=result.outcome.value,
         detail=result.detail,
-        mean_s=mean.value if mean and result.outcome is Outcome.OK else None,
-        mean_low_s=mean.low if mean else None,
-        mean_high_s=mean.high if mean else None,
-        p95_s=p95.value if p95 else None,
+        mean_s=job.mean.value,
+        mean_low_s=job.mean.low,
+        mean_high_s=job.mean.high,
+        p95_s=job.latency_s["p95"].value if "p95" in job.latency_s else None,
         faults_per_query=None if faults is None or not queries else faults / queries,
         peak_anon_bytes=memory.peak_anon_bytes,
         page_cache_bytes=(memory.peak_cgroup_bytes or 0) - (memory.peak_anon_bytes or 0) if measured else None,

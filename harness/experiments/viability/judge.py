@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from harness.analysis import cell_summary, pooling
+from harness.analysis import cell_summary, pooling, row_pricing
 from harness.analysis.validity import machine_speed
 from harness.errors import JobError, StoreError, UsageError
 from harness.evaluation import evaluate, trec
-from harness.experiments.viability.acceptance import MEAN, SLOWER, Criteria, Target
-from harness.experiments.viability.search import ProbeFinding
+from harness.experiments.viability.acceptance import MEAN, SLOWER, Criteria
+from harness.experiments.viability.search import ProbeFinding, Purpose
 from harness.records import Outcome
 from harness.results.reader import StoredJob, judges_hits_alone, read_job_run
-from harness.results.schema import Result
+from harness.results.schema import Result, ResultSpec
 from harness.stats import MIN_QUERIES, Estimate, percentile
 
 # Fresh containers without a limit that are not disturbed, and attempts at them: a disturbed one is measured again.
@@ -53,6 +53,11 @@ class Observation:
     def limit(self) -> int:
         """Return the memory limit in bytes."""
         return self.result.spec.envelope.memory_bytes
+
+    @property
+    def mean(self) -> Estimate:
+        """Return the mean latency in seconds; without a value where the job did not end ``ok``."""
+        return self.latency_s.get(MEAN, Estimate(None))
 
     @property
     def folder(self) -> str:
@@ -99,34 +104,59 @@ def inspect(job: StoredJob, measures: Sequence[Any], levels: machine_speed.Level
 
 
 @dataclass(frozen=True)
+class Unconstrained:
+    """The system with all the memory that this host has left: medians over its containers, largest peaks.
+
+    ``jobs`` are the folders of these containers, ``left_out`` those of disturbed ones, which count for peaks and
+    rankings only.  ``unstable_queries`` counts those that the containers ranked differently.
+    """
+
+    limit_bytes: int
+    containers: int
+    disturbed: int
+    peak_anon_bytes: int
+    peak_cgroup_bytes: int
+    peak_gpu_bytes: int | None
+    latency_s: dict[str, float]
+    measures: dict[str, float]
+    unstable_queries: int
+    jobs: tuple[str, ...]
+    left_out: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Reference:
     """The unconstrained system, which limits are judged against.
 
-    Sizes in bytes, the largest of all containers.  ``latency_s`` and ``measures`` are medians over ``jobs``: the
-    undisturbed containers, or the fastest of the others where there are too few; ``left_out`` are the rest, which
-    count for peaks and rankings only.  ``rankings`` holds the queries that all containers ranked alike; ``unstable``
-    counts the others, for which no limit can be blamed.  ``wall_s`` is the longest job.
+    ``jobs`` are the undisturbed containers, or the fastest of the others where there are too few.  ``rankings`` holds
+    the queries that all containers ranked alike, as no limit can be blamed for the others.  ``wall_s`` is the longest
+    job.
     """
 
+    summary: Unconstrained
     jobs: tuple[Observation, ...]
-    left_out: tuple[Observation, ...]
-    limit: int
-    anonymous: int
-    cgroup_peak: int
-    latency_s: dict[str, float]
-    measures: dict[str, float]
     rankings: Rankings
-    unstable: int
     wall_s: float
+
+    @property
+    def spec(self) -> ResultSpec:
+        """Return the spec of the first container."""
+        return self.jobs[0].result.spec
+
+    @property
+    def architecture(self) -> str:
+        """Return the architecture of the host, as instance types name it."""
+        return row_pricing.architecture(self.jobs[0].result.environment.architecture)
 
     @property
     def levels(self) -> machine_speed.Levels:
         """Return the canary's levels, to compare with those of later jobs."""
         return machine_speed.levels(observation.result for observation in self.jobs)
 
-    def targets(self, criteria: Criteria) -> tuple[Target, ...]:
-        """Return the latency targets: those of the criteria, else the mean and 25 %."""
-        return criteria.targets or (Target(MEAN, SLOWER * self.latency_s[MEAN]),)
+    def targets(self, criteria: Criteria) -> dict[str, float]:
+        """Return the latency targets in seconds by figure: those of the criteria, else the mean and 25 %."""
+        targets = {target.figure: target.at_most_s for target in criteria.targets}
+        return targets or {MEAN: SLOWER * self.summary.latency_s[MEAN]}
 
 
 def enough(attempts: Sequence[Observation]) -> bool:
@@ -151,21 +181,23 @@ def reference(attempts: Sequence[Observation]) -> Reference:
         if len({observation.rankings.get(query, ()) for observation in attempts}) == 1
     }
     # Where not enough are undisturbed, the fastest of the others: noise only ever slows.
-    ordered = sorted(attempts, key=lambda job: (job.disturbed is not None, job.latency_s[MEAN].value or 0.0))
+    ordered = sorted(attempts, key=lambda job: (job.disturbed is not None, job.mean.value or 0.0))
     used = ordered[:CONTAINERS]
     figures = set.intersection(*(set(job.latency_s) for job in used))
-    return Reference(
-        jobs=tuple(used),
-        left_out=tuple(ordered[CONTAINERS:]),
-        limit=attempts[0].limit,
-        anonymous=max(peaks.peak_anon_bytes or 0 for peaks in memory),
-        cgroup_peak=max(peaks.peak_cgroup_bytes or peaks.peak_anon_bytes or 0 for peaks in memory),
+    summary = Unconstrained(
+        limit_bytes=attempts[0].limit,
+        containers=len(used),
+        disturbed=sum(job.disturbed is not None for job in used),
+        peak_anon_bytes=max(peaks.peak_anon_bytes or 0 for peaks in memory),
+        peak_cgroup_bytes=max(peaks.peak_cgroup_bytes or peaks.peak_anon_bytes or 0 for peaks in memory),
+        peak_gpu_bytes=max((peak for job in used if (peak := job.result.memory.peak_gpu_bytes)), default=None),
         latency_s={name: _median([job.latency_s[name].value for job in used]) for name in sorted(figures)},
         measures={name: _median([job.measures[name] for job in used]) for name in used[0].measures},
-        rankings=alike,
-        unstable=len(queries) - len(alike),
-        wall_s=max(observation.result.wall_s for observation in attempts),
+        unstable_queries=len(queries) - len(alike),
+        jobs=tuple(job.folder for job in used),
+        left_out=tuple(job.folder for job in ordered[CONTAINERS:]),
     )
+    return Reference(summary, tuple(used), alike, max(job.result.wall_s for job in attempts))
 
 
 def check_reachable(reference: Reference, criteria: Criteria, where: str) -> None:
@@ -177,14 +209,14 @@ def check_reachable(reference: Reference, criteria: Criteria, where: str) -> Non
         where: names system and CPUs, for the message.
     """
     for target in criteria.targets:
-        latency_s = reference.latency_s[target.figure]
+        latency_s = reference.summary.latency_s[target.figure]
         if latency_s > target.at_most_s:
             raise UsageError(
                 f"{where}: {target.figure} is {latency_s * 1e3:.4g} ms with all the memory of this host, the target is"
                 f" {target.at_most_s * 1e3:.4g} ms: no limit can keep it; raise --max-latency or take more --cpus"
             )
     for bound in criteria.least:
-        value = reference.measures.get(bound.measure)
+        value = reference.summary.measures.get(bound.measure)
         if value is None or value < bound.at_least:
             text = "not known" if value is None else f"{value:.4g}"
             raise UsageError(
@@ -219,7 +251,7 @@ class Judgement:
     """The judgement of a job under its limit.
 
     ``causes`` names all that failed, ``why`` gives the figures.  ``slack`` is the worst latency over its target: above
-    1, a target is missed.
+    1, a target is missed.  ``purpose``: why the job ran.
     """
 
     observation: Observation
@@ -227,6 +259,12 @@ class Judgement:
     causes: tuple[str, ...] = ()
     why: str = ""
     slack: float = 0.0
+    purpose: Purpose = Purpose.OTHER
+
+    @property
+    def limit(self) -> int:
+        """Return the memory limit in bytes."""
+        return self.observation.limit
 
 
 def judge(observation: Observation, reference: Reference, criteria: Criteria) -> Judgement:
@@ -234,22 +272,32 @@ def judge(observation: Observation, reference: Reference, criteria: Criteria) ->
 
     Only latency can be in doubt: a busy machine changes neither memory, rankings nor measures.
     """
-    result = observation.result
+    result, rankings = observation.result, reference.rankings
     if result.outcome is not Outcome.OK:
         why = result.detail or result.outcome.value
-        return Judgement(observation, ProbeFinding.FAIL, (_cause(observation),), why)
-    wrong = dict(_rankings(observation, reference) + _measures(observation, criteria))
-    slow, slack = _latencies(observation, reference, criteria)
-    if slow:
-        wrong[LATENCY] = slow
-    if not wrong:
-        return Judgement(observation, ProbeFinding.PASS, slack=slack)
-    why = "; ".join(wrong.values())
-    if list(wrong) == [LATENCY] and (slack < DOUBTFUL or observation.disturbed):
-        if observation.disturbed:
-            why += f"; {observation.disturbed}"
-        return Judgement(observation, ProbeFinding.DOUBT, (LATENCY,), why, slack)
-    return Judgement(observation, ProbeFinding.FAIL, tuple(wrong), why, slack)
+        return Judgement(observation, ProbeFinding.FAIL, (_cause(result),), why)
+    missed: dict[str, list[str]] = {}
+    other = [query for query, ids in rankings.items() if observation.rankings.get(query, ()) != ids]
+    if other:
+        missed[RANKING] = [f"{len(other):,} of {len(rankings):,} queries are ranked otherwise, e.g. {other[0]}"]
+    for bound in criteria.least:
+        value = observation.measures.get(bound.measure, 0.0)
+        if value < bound.at_least:
+            missed.setdefault(MEASURE, []).append(f"{bound.measure} is {value:.4g}, at least {bound.at_least:g}")
+    slack = 0.0
+    for figure, at_most_s in reference.targets(criteria).items():
+        latency_s = observation.latency_s[figure].value
+        assert latency_s is not None, "a figure without a value is not kept"
+        slack = max(slack, latency_s / at_most_s)
+        if latency_s > at_most_s:
+            text = f"{figure} {latency_s * 1e3:.4g} ms, target {at_most_s * 1e3:.4g} ms"
+            missed.setdefault(LATENCY, []).append(text)
+    finding = ProbeFinding.FAIL if missed else ProbeFinding.PASS
+    reasons = [", ".join(texts) for texts in missed.values()]
+    if list(missed) == [LATENCY] and (slack < DOUBTFUL or observation.disturbed):
+        finding = ProbeFinding.DOUBT
+        reasons += [observation.disturbed] if observation.disturbed else []
+    return Judgement(observation, finding, tuple(missed), "; ".join(reasons), slack)
 
 
 def against_control(judgement: Judgement, control: Judgement) -> Judgement | None:
@@ -259,38 +307,9 @@ def against_control(judgement: Judgement, control: Judgement) -> Judgement | Non
     return judgement if control.slack <= 1 else None
 
 
-def _cause(observation: Observation) -> str:
-    """Name what failed in a job that did not end well."""
-    result = observation.result
+def _cause(result: Result) -> str:
+    """Name the cause of an end that is not ``ok``."""
     if result.outcome is Outcome.TIMEOUT:
         # Before the warm-up ends, only a query's own time-out shows that a query was slow.
         return LATENCY if result.warmup_done or (result.detail or "").startswith("a query") else LOAD
     return OOM if result.outcome is Outcome.OOM else result.outcome.value
-
-
-def _rankings(observation: Observation, reference: Reference) -> list[tuple[str, str]]:
-    other = [query for query, ids in reference.rankings.items() if observation.rankings.get(query, ()) != ids]
-    if not other:
-        return []
-    return [(RANKING, f"{len(other):,} of {len(reference.rankings):,} queries are ranked otherwise, e.g. {other[0]}")]
-
-
-def _measures(observation: Observation, criteria: Criteria) -> list[tuple[str, str]]:
-    missed = [
-        f"{bound.measure} is {observation.measures.get(bound.measure, 0.0):.4g}, at least {bound.at_least:g}"
-        for bound in criteria.least
-        if observation.measures.get(bound.measure, 0.0) < bound.at_least
-    ]
-    return [(MEASURE, ", ".join(missed))] if missed else []
-
-
-def _latencies(observation: Observation, reference: Reference, criteria: Criteria) -> tuple[str, float]:
-    """Return the missed targets, and the worst latency over its target."""
-    missed, worst = [], 0.0
-    for target in reference.targets(criteria):
-        latency_s = observation.latency_s[target.figure].value
-        assert latency_s is not None, "a figure without a value is not kept"
-        worst = max(worst, latency_s / target.at_most_s)
-        if latency_s > target.at_most_s:
-            missed.append(f"{target.figure} {latency_s * 1e3:.4g} ms, target {target.at_most_s * 1e3:.4g} ms")
-    return ", ".join(missed), worst

@@ -7,25 +7,24 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from harness import datasets
+from harness import datasets, filesystem
 from harness.datasets import Dataset, QuerySample
 from harness.errors import JobError, StoreError, UsageError
 from harness.jobs import environment, orchestrator
 from harness.jobs.inputs import Inputs, RunOptions
 from harness.jobs.plan import NO_IMAGE, plan
-from harness.jobs.suite import Suite
+from harness.jobs.suite import Suite, SuiteProtocol
 from harness.launch.base import Launcher, Prepared
 from harness.launch.images.catalog import System
 from harness.progress import filtering, task
 from harness.records import Envelope, Isolation, Outcome, digest
 from harness.results.attempts import started
 from harness.results.reader import StoredJob, cell_path, read_jobs
-from harness.results.schema import Cell, Environment, Result, ResultSpec
+from harness.results.schema import Environment, Result, ResultSpec
 from harness.results.store import ResultPublisher
 from harness.untrusted import read_start
 
 SUITE = "viable"
-SCENARIO = "single_stream"
 MIB = 1 << 20
 # A JVM on one CPU compiles for hundreds of queries: warm up until steady, then three passes in the same container.
 WARMUP, WARMUP_CAP, TRIALS = 100, 20_000, 3
@@ -55,10 +54,8 @@ def subject(system: System, place: datasets.DatasetLocation, cache: Path, querie
         FileError: the dataset is wrong, or too small to warm up with.
     """
     dataset = datasets.load(place, cache)
-    fixed = Subject(system, dataset, QuerySample((), ()))
-    return replace(
-        fixed, queries=datasets.draw_sample(dataset, queries, min(WARMUP, max(dataset.corpus.size // 2, 1)), fixed.seed)
-    )
+    warmup = min(WARMUP, max(dataset.corpus.size // 2, 1))
+    return Subject(system, dataset, datasets.draw_sample(dataset, queries, warmup, Subject.seed))
 
 
 def envelope(cpus: int, memory_bytes: int, gpus: int = 0) -> Envelope:
@@ -68,7 +65,7 @@ def envelope(cpus: int, memory_bytes: int, gpus: int = 0) -> Envelope:
 
 
 class SubjectJobs:
-    """All jobs of one subject.
+    """All jobs of one subject, in ``folder``.
 
     Args:
         subject: what is measured.
@@ -104,42 +101,41 @@ class SubjectJobs:
         self._launcher = launcher
         self._images: dict[str, Prepared] = {}
         self._ready(subject.system)
-        self._folder = results / SUITE / subject.system.name / subject.dataset.name
+        self.folder = results / SUITE / subject.system.name / subject.dataset.name
         # Written with the first job: a search that never began outdates nothing.
         self._unmarked = datetime.now(UTC) if fresh else None
         since, here = self._unmarked or self._since(), machine(environment.read(launcher.engine_version()))
-        stored = read_jobs(self._folder) if self._folder.is_dir() else ()
+        stored = read_jobs(self.folder) if self.folder.is_dir() else ()
         # Another machine's jobs are no evidence for this one.
         self._stored: dict[str, list[StoredJob]] = defaultdict(list)
         for job in stored:
             if _counts(job.result) and started(job) >= since and machine(job.result.environment) == here:
                 self._stored[identity(job.result.spec)].append(job)
 
-    @property
-    def folder(self) -> Path:
-        """Return the folder of this subject's jobs."""
-        return self._folder
-
     def publish(self, path: Path) -> None:
         """Publish a file made beside the jobs where the jobs are published."""
         if self._options.shelf:
             self._options.shelf.write(path.absolute(), path.read_bytes())
 
-    def cannot(self, envelope: Envelope) -> str | None:
-        """Return why this host cannot provide an envelope, or None."""
-        return self._launcher.cannot(envelope)
+    def check(self, envelope: Envelope) -> None:
+        """Raise UsageError if this host cannot provide an envelope."""
+        if reason := self._launcher.cannot(envelope):
+            raise UsageError(f"{reason}; ask for less, or run this on a larger machine")
 
     def attempts(self, envelope: Envelope) -> list[StoredJob]:
         """Return the stored jobs under an envelope, oldest first."""
         jobs = self._stored.get(identity(self._spec(envelope)), [])
         return sorted(jobs, key=lambda job: job.result.spec.repetition)
 
-    def limited(self, cpus: int, gpus: int) -> list[StoredJob]:
-        """Return the stored jobs with these CPUs and GPUs under any limit, by limit, then oldest first."""
-        stored = {jobs[0].result.spec.envelope for jobs in self._stored.values()}
-        envelopes = [envelope for envelope in stored if (envelope.cpus, envelope.gpus) == (cpus, gpus)]
-        envelopes.sort(key=lambda envelope: envelope.memory_bytes)
-        return [job for envelope in envelopes for job in self.attempts(envelope)]
+    def limited(self, whole: Envelope) -> list[StoredJob]:
+        """Return the stored jobs with an envelope's CPUs and GPUs and less memory, by limit, then oldest first."""
+        smaller = {
+            stored
+            for stored in (jobs[0].result.spec.envelope for jobs in self._stored.values())
+            if (stored.cpus, stored.gpus) == (whole.cpus, whole.gpus) and stored.memory_bytes < whole.memory_bytes
+        }
+        ordered = sorted(smaller, key=lambda envelope: envelope.memory_bytes)
+        return [job for envelope in ordered for job in self.attempts(envelope)]
 
     def next_after(self, job: StoredJob) -> StoredJob | None:
         """Return the stored job that began next, under any envelope."""
@@ -204,19 +200,17 @@ class SubjectJobs:
         }
         if unconstrained_s is not None:
             protocol["job_timeout_s"] = protocol["load_timeout_s"] = _GRACE_S + _SLOWEST * unconstrained_s
-        suite = Suite.model_validate(
-            {
-                "name": SUITE,
-                "systems": [subject.system.name],
-                "datasets": [subject.dataset.name],
-                "profiles": [envelope.name],
-                "overhead": False,
-                "protocol": protocol,
-            }
+        suite = Suite(
+            name=SUITE,
+            systems=(subject.system.name,),
+            datasets=(subject.dataset.name,),
+            profiles=(envelope.name,),
+            overhead=False,
+            protocol=SuiteProtocol.model_validate(protocol),
         )
         return Inputs(
             suite=suite,
-            cells=[Cell(SUITE, subject.system.name, subject.dataset.name, SCENARIO, envelope.name)],
+            cells=suite.cells(),
             systems={subject.system.name: subject.system},
             profiles={envelope.name: envelope},
             datasets={subject.dataset.name: subject.dataset},
@@ -234,18 +228,12 @@ class SubjectJobs:
         """Record that older jobs do not count, even if this search is interrupted and resumed."""
         content = (since.isoformat(timespec="milliseconds") + "\n").encode("ascii")
         if self._options.shelf:
-            self._options.shelf.write(self._folder / _SINCE, content)
-        try:
-            partial = self._folder / f"{_SINCE}.partial"
+            self._options.shelf.write(self.folder / _SINCE, content)
+        with filesystem.atomic_write(self.folder / _SINCE) as partial:
             partial.write_bytes(content)
-            partial.replace(self._folder / _SINCE)
-        except OSError as error:
-            raise StoreError(
-                f"{self._folder}: cannot be written: {error.strerror}; choose another --results"
-            ) from error
 
     def _since(self) -> datetime:
-        path = self._folder / _SINCE
+        path = self.folder / _SINCE
         try:
             return datetime.fromisoformat(read_start(path, 100).decode("ascii").strip())
         except FileNotFoundError:

@@ -4,141 +4,99 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from harness.experiments.viability.curve import Curve, CurvePoint
+from harness.experiments.viability.judge import Unconstrained
 from harness.experiments.viability.probe import MIB, envelope
 from harness.experiments.viability.search import MOVES, ProbeFinding
-from harness.experiments.viability.smallest import Evidence, Unconstrained, ViabilityVerdict, against_edge
+from harness.experiments.viability.smallest import Evidence, ViabilityVerdict, against_edge
 from harness.experiments.viability.validation import InstanceVerdict
 from harness.pricing import offers
-from harness.pricing.offers import HostReserve, Offer
+from harness.pricing.offers import Offer
 from harness.pricing.prices import Snapshot
-from harness.report.writers import markdown_escape, markdown_grid
+from harness.report.document import Grid, GridColumn, Section, grid_of
+from harness.report.writers import markdown_escape, markdown_section
 
-# Columns that hold numbers.
-_NUMBERS = ("mean, ms", "anonymous", "mean, ms (95 %)", "p95, ms", "major faults a query", "page cache")
-
-
-@dataclass(frozen=True)
-class RentalOffers:
-    """The cheapest instances that provide a verdict's limit: on the measured architecture, and on any.
-
-    ``current`` is the cheapest of the provider's current generation on the measured architecture.
-    """
-
-    snapshot: Snapshot
-    reserve: HostReserve
-    measured: Offer | None
-    current: Offer | None
-    anywhere: Offer | None
+# The cheapest instance of the measured architecture, of its current generation, and of any architecture.
+RentalOffers = dict[str, Offer | None]
 
 
 def rental_offers(verdict: ViabilityVerdict, snapshot: Snapshot) -> RentalOffers | None:
     """Find the cheapest types that provide a verdict's limit beside the reserve; ``None`` without a limit."""
     if verdict.limit_bytes is None:
         return None
-    reserve, needed = offers.host_reserve(), envelope(verdict.cpus, verdict.limit_bytes, verdict.gpus)
     peak = verdict.unconstrained.peak_gpu_bytes
-    memory = None if peak is None or not verdict.gpus else -(-peak // verdict.gpus)  # of each GPU
-    same = offers.find_offers(
-        needed, snapshot, architecture=verdict.architecture, reserve=reserve, gpu_memory_bytes=memory
-    ).fitting
-    return RentalOffers(
+    fitting = offers.find_offers(
+        envelope(verdict.cpus, verdict.limit_bytes, verdict.gpus),
         snapshot,
-        reserve,
-        measured=next(iter(same), None),
-        current=next((offer for offer in same if offer.instance.current_generation), None),
-        anywhere=offers.cheapest_offer(needed, snapshot, None, reserve, gpu_memory_bytes=memory),
-    )
+        reserve=offers.host_reserve(),
+        gpu_memory_bytes=None if peak is None or not verdict.gpus else -(-peak // verdict.gpus),  # of each GPU
+    ).fitting
+    same = [offer for offer in fitting if offer.instance.architecture == verdict.architecture]
+    current = [offer for offer in same if offer.instance.current_generation]
+    choices = {"same_architecture": same, "current_generation": current, "any_architecture": fitting}
+    return {name: next(iter(cheapest_first), None) for name, cheapest_first in choices.items()}
 
 
 def render_verdicts(verdicts: Sequence[ViabilityVerdict], snapshot: Snapshot, form: str) -> str:
     """Render verdicts with the instances to rent for them."""
     rented = [(verdict, rental_offers(verdict, snapshot)) for verdict in verdicts]
     if form == "json":
-        return _json([{**asdict(verdict), "rent": rent and _rent_json(rent)} for verdict, rent in rented])
-    return "\n".join(_verdict_markdown(verdict, rent) for verdict, rent in rented)
+        return _json([{**asdict(verdict), "rent": rent and _rent_json(rent, snapshot)} for verdict, rent in rented])
+    return "\n".join(
+        _markdown(
+            f"{verdict.system} on {verdict.dataset}, {_cpus(verdict.cpus, verdict.gpus)}",
+            grid_of(verdict.evidence, _EVIDENCE),
+            _headline(verdict),
+            *_unconstrained_lines(verdict.unconstrained),
+            _criteria_line(verdict),
+            *_edge_lines(verdict),
+            *_rent_lines(rent, verdict, snapshot),
+        )
+        for verdict, rent in rented
+    )
 
 
 def render_validation(verdict: InstanceVerdict, form: str) -> str:
-    """Render the verdict on an instance type."""
-    return _json(asdict(verdict)) if form == "json" else _validation_markdown(verdict)
+    """Render the verdict on an instance type, with the evidence."""
+    if form == "json":
+        return _json(asdict(verdict))
+    instance, does = verdict.instance, "does its work"
+    if not verdict.holds:
+        does = f"**does not do its work** ({', '.join(verdict.causes)}: {markdown_escape(verdict.why)})"
+    return _markdown(
+        f"{verdict.system} on {verdict.dataset}: {instance.instance_type}",
+        grid_of(verdict.evidence, _EVIDENCE),
+        f"With {_cpus(instance.vcpus, 0)} and {_mib(verdict.limit_bytes)}, which is what {instance.instance_type}"
+        f" ({_mib(instance.memory_bytes)}, {instance.architecture}) leaves beside its host's own need, it {does}.",
+        *_unconstrained_lines(verdict.unconstrained),
+        _criteria_line(verdict),
+        *(f"Not shown: {text}." for text in verdict.not_shown),
+    )
 
 
 def render_curve(curve: Curve, form: str) -> str:
-    """Render a curve."""
-    return _json(asdict(curve)) if form == "json" else _curve_markdown(curve)
-
-
-def _verdict_markdown(verdict: ViabilityVerdict, rent: RentalOffers | None) -> str:
-    """Render a verdict with its evidence; ``rent`` where there is a limit to rent for."""
-    return "\n".join(
-        [
-            f"## {verdict.system} on {verdict.dataset}, {_cpus(verdict.cpus, verdict.gpus)}",
-            "",
-            _headline(verdict),
-            "",
-            *_unconstrained_lines(verdict.unconstrained),
-            _criteria_line(verdict.targets, verdict.least),
-            *_margin_lines(verdict),
-            *_unsharp_lines(verdict),
-            *_rent_lines(rent, verdict),
-            "",
-            *_evidence_table(verdict.evidence),
-            "",
-        ]
-    )
-
-
-def _validation_markdown(verdict: InstanceVerdict) -> str:
-    """Render the verdict on an instance type, with the evidence."""
-    instance = verdict.instance
-    says = (
-        "does its work"
-        if verdict.holds
-        else f"**does not do its work** ({', '.join(verdict.causes)}: {markdown_escape(verdict.why)})"
-    )
-    return "\n".join(
-        [
-            f"## {verdict.system} on {verdict.dataset}: {instance.instance_type}",
-            "",
-            f"With {_cpus(instance.vcpus, 0)} and {_mib(verdict.limit_bytes)}, which is what {instance.instance_type}"
-            f" ({_mib(instance.memory_bytes)}, {instance.architecture}) leaves beside its host's own need, it {says}.",
-            "",
-            *_unconstrained_lines(verdict.unconstrained),
-            _criteria_line(verdict.targets, verdict.least),
-            *(f"- Not shown: {each}." for each in verdict.not_shown),
-            "",
-            *_evidence_table(verdict.evidence),
-            "",
-        ]
-    )
-
-
-def _curve_markdown(curve: Curve) -> str:
     """Render a curve's points and its knee."""
-    knee = (
-        f"Knee: {_mib(curve.knee_bytes)}: from there on every mean is within 25 % of the unconstrained one."
-        if curve.knee_bytes
-        else f"No knee: {(curve.why_no_knee or '')}."
+    if form == "json":
+        return _json(asdict(curve))
+    knee = f"No knee: {curve.why_no_knee or ''}."
+    if curve.knee_bytes:
+        knee = f"Knee: {_mib(curve.knee_bytes)}: from there on every mean is within 25 % of the unconstrained one."
+    title = f"{curve.system} on {curve.dataset}, {_cpus(curve.cpus, curve.gpus)}: latency by memory limit"
+    notes = tuple(
+        f"{_mib(point.limit_bytes)}: {markdown_escape(point.disturbed)}." for point in curve.points if point.disturbed
     )
-    head = ("limit", "outcome", "mean, ms (95 %)", "p95, ms", "major faults a query", "anonymous", "page cache", "job")
-    notes = [
-        f"- {_mib(each.limit_bytes)}: {markdown_escape(each.disturbed)}." for each in curve.points if each.disturbed
-    ]
-    return "\n".join(
-        [
-            f"## {curve.system} on {curve.dataset}, {_cpus(curve.cpus, curve.gpus)}: latency by memory limit",
-            "",
-            *_table(head, [_curve_row(point) for point in curve.points]),
-            "",
-            knee,
-            *(["", "Measured on a disturbed machine:", "", *notes] if notes else []),
-            "",
-        ]
-    )
+    after = (knee, "Measured on a disturbed machine:") if notes else (knee,)
+    section = Section(title, (), (grid_of(curve.points, _POINTS),), after, notes=notes)
+    return markdown_section(section, heading="## {}") + "\n"
+
+
+def _markdown(title: str, jobs: Grid, headline: str, *lines: str) -> str:
+    """Return a verdict as Markdown: its headline, a list of lines and the grid of its jobs."""
+    section = Section(title, (headline, "\n".join(f"- {line}" for line in lines)), (jobs,))
+    return markdown_section(section, heading="## {}") + "\n"
 
 
 def _headline(verdict: ViabilityVerdict) -> str:
@@ -147,84 +105,82 @@ def _headline(verdict: ViabilityVerdict) -> str:
             f"**No limit was confirmed**: the last that was tried is {_mib(verdict.below_bytes)}; quieten the machine"
             " (harness doctor shows its load) and try again with --fresh, or take a larger --step."
         )
+    limit, below = f"**{_mib(verdict.limit_bytes)}**", _mib(verdict.below_bytes)
     if verdict.below_bytes is None:
         less = "less than that starts no container"
         if verdict.lowest and not verdict.sharp:
             less += ", but not all jobs passed there"
         elif not verdict.lowest:
             less = f"less may be: none of {verdict.probes} probes failed; take a larger --step"
-        return f"**{_mib(verdict.limit_bytes)}** is enough, and {less}."
+        return f"{limit} is enough, and {less}."
     if not verdict.binding:
         return (
-            f"**{_mib(verdict.limit_bytes)}** is the smallest limit that was confirmed; {_mib(verdict.below_bytes)}"
-            f" passed as well, and after {MOVES} moves the search ended: the edge is not sharp."
+            f"{limit} is the smallest limit that was confirmed; {below} passed as well, and after {MOVES} moves the"
+            " search ended: the edge is not sharp."
         )
-    fails = " and ".join(verdict.binding)
-    said = f"**{_mib(verdict.limit_bytes)}** is the smallest limit that passes; what binds is **{fails}**: "
     passed = any(
-        each.counts and each.limit_bytes == verdict.below_bytes and each.finding == ProbeFinding.PASS.value
-        for each in verdict.evidence
+        job.counts and job.limit_bytes == verdict.below_bytes and job.finding == ProbeFinding.PASS.value
+        for job in verdict.evidence
     )
-    edge = f"{_mib(verdict.below_bytes)} fails{' at times' if passed else ''}"
-    edge += "" if verdict.sharp else ", but the edge is not sharp"
-    resolution = verdict.resolution_bytes
-    coarse = f" The {verdict.probes} probes leave the edge between these two" if resolution > verdict.step_bytes else ""
-    return f"{said}{edge}.{coarse}{', coarser than --step.' if coarse else ''}"
+    text = (
+        f"{limit} is the smallest limit that passes; what binds is **{' and '.join(verdict.binding)}**: {below} fails"
+    )
+    text += f"{' at times' if passed else ''}{'' if verdict.sharp else ', but the edge is not sharp'}."
+    if verdict.resolution_bytes > verdict.step_bytes:
+        text += f" The {verdict.probes} probes leave the edge between these two, coarser than --step."
+    return text
 
 
-def _unconstrained_lines(free: Unconstrained) -> list[str]:
-    latency = ", ".join(f"{name} {seconds * 1e3:.4g} ms" for name, seconds in free.latency_s.items())
+def _unconstrained_lines(free: Unconstrained) -> Iterable[str]:
+    latency = ", ".join(f"{name} {_ms(seconds)} ms" for name, seconds in free.latency_s.items())
     disturbed = f", {free.disturbed} of them disturbed" if free.disturbed else ""
-    lines = [
-        f"- Unconstrained ({_mib(free.limit_bytes)}; {free.containers} containers{disturbed}): anonymous peak"
+    yield (
+        f"Unconstrained ({_mib(free.limit_bytes)}; {free.containers} containers{disturbed}): anonymous peak"
         f" {_mib(free.peak_anon_bytes)}, cgroup peak {_mib(free.peak_cgroup_bytes)}; {latency}."
-    ]
-    lines.append(f"- Its jobs: {', '.join(_key(job) for job in (*free.jobs, *free.left_out))}.")
+    )
+    yield f"Its jobs: {', '.join(_key(job) for job in (*free.jobs, *free.left_out))}."
     if free.unstable_queries:
-        lines.append(
-            f"- {free.unstable_queries:,} queries are ranked differently from container to container even so, and"
-            " their rankings were not compared."
+        yield (
+            f"{free.unstable_queries:,} queries are ranked differently from container to container even so, and their"
+            " rankings were not compared."
         )
-    return lines
 
 
-def _criteria_line(targets: dict[str, float], least: dict[str, float]) -> str:
-    latencies = [f"{name} <= {seconds * 1e3:.4g} ms" for name, seconds in targets.items()]
-    criteria = ", ".join(latencies + [f"{name} >= {value:g}" for name, value in least.items()])
-    return f"- Asked: every query answered and ranked as unconstrained, {criteria}."
+def _criteria_line(verdict: ViabilityVerdict | InstanceVerdict) -> str:
+    latencies = [f"{name} <= {_ms(seconds)} ms" for name, seconds in verdict.targets.items()]
+    criteria = ", ".join(latencies + [f"{name} >= {value:g}" for name, value in verdict.least.items()])
+    return f"Asked: every query answered and ranked as unconstrained, {criteria}."
 
 
-def _unsharp_lines(verdict: ViabilityVerdict) -> Iterable[str]:
-    """Yield the passes and failures on the wrong side of the edge, by limit."""
+def _edge_lines(verdict: ViabilityVerdict) -> Iterable[str]:
+    """Yield the margin of a confirmed limit, and the passes and failures on the wrong side of the edge, by limit."""
+    if verdict.margin_bytes is not None:
+        left = ", ".join(f"{share:.0%} of the {name} target" for name, share in verdict.headroom.items())
+        margin = _mib(verdict.margin_bytes)
+        yield f"Margin: {margin} beside the anonymous peak; the slowest confirmation leaves {left}."
     if verdict.limit_bytes is None:
         return
     for limit in against_edge(verdict.evidence, verdict.limit_bytes, verdict.below_bytes):
-        here = [each for each in verdict.evidence if each.counts and each.limit_bytes == limit]
-        passed = sum(each.finding == ProbeFinding.PASS.value for each in here)
-        why = ", ".join(sorted({cause for each in here for cause in each.causes}))
-        others = f"; the others: {why}" if why else ""
-        yield f"- Not sharp: {passed} of {len(here)} jobs with {_mib(limit)} passed{others}."
+        jobs = [job for job in verdict.evidence if job.counts and job.limit_bytes == limit]
+        passed = sum(job.finding == ProbeFinding.PASS.value for job in jobs)
+        causes = ", ".join(sorted({cause for job in jobs for cause in job.causes}))
+        others = f"; the others: {causes}" if causes else ""
+        yield f"Not sharp: {passed} of {len(jobs)} jobs with {_mib(limit)} passed{others}."
 
 
-def _margin_lines(verdict: ViabilityVerdict) -> Iterable[str]:
-    if verdict.margin_bytes is None:
-        return
-    left = ", ".join(f"{share:.0%} of the {name} target" for name, share in verdict.headroom.items())
-    yield (f"- Margin: {_mib(verdict.margin_bytes)} beside the anonymous peak; the slowest confirmation leaves {left}.")
-
-
-def _rent_lines(rent: RentalOffers | None, verdict: ViabilityVerdict) -> Iterable[str]:
+def _rent_lines(rent: RentalOffers | None, verdict: ViabilityVerdict, snapshot: Snapshot) -> Iterable[str]:
     if rent is None:
         return
-    beside = f"beside the host's own {rent.reserve}"
-    if rent.measured is None:
-        yield f"- To rent: no {verdict.architecture} type in the prices of {rent.snapshot} provides it {beside}."
+    same, current, anywhere = rent.values()
+    beside = f"beside the host's own {offers.host_reserve()}"
+    if same is None:
+        yield f"To rent: no {verdict.architecture} type in the prices of {snapshot} provides it {beside}."
     else:
-        yield f"- To rent ({rent.snapshot}, {beside}): {_offer_text(rent.measured)}."
-    if rent.current is not None and rent.current != rent.measured:
-        yield f"- Of the current generation: {_offer_text(rent.current)}."
-    if rent.anywhere is not None and rent.anywhere != rent.measured:
-        yield (f"- On any architecture: {_offer_text(rent.anywhere)}; not measured: this was {verdict.architecture}.")
+        yield f"To rent ({snapshot}, {beside}): {_offer_text(same)}."
+    if current is not None and current != same:
+        yield f"Of the current generation: {_offer_text(current)}."
+    if anywhere is not None and anywhere != same:
+        yield f"On any architecture: {_offer_text(anywhere)}; not measured: this was {verdict.architecture}."
 
 
 def _offer_text(offer: Offer) -> str:
@@ -235,53 +191,14 @@ def _offer_text(offer: Offer) -> str:
     )
 
 
-def _evidence_table(evidence: Sequence[Evidence]) -> list[str]:
-    head = ("limit", "for", "outcome", "finding", "mean, ms", "anonymous", "why", "job")
-    rows = [
-        (
-            _mib(each.limit_bytes),
-            each.purpose,
-            each.outcome,
-            f"{each.finding}{f' ({chr(44).join(each.causes)})' if each.causes else ''}",
-            "-" if each.mean_s is None else f"{each.mean_s * 1e3:.4g}",
-            _mib(each.peak_anon_bytes),
-            markdown_escape(each.why) or "-",
-            _key(each.job),
-        )
-        for each in evidence
-    ]
-    return _table(head, rows)
+def _mean_and_interval(point: CurvePoint) -> str:
+    if point.mean_s is None or point.mean_low_s is None or point.mean_high_s is None:
+        return _ms(point.mean_s)
+    return f"{_ms(point.mean_s)} ({_ms(point.mean_low_s)} to {_ms(point.mean_high_s)})"
 
 
-def _curve_row(point: CurvePoint) -> tuple[str, ...]:
-    mean = "-"
-    if point.mean_s is not None:
-        mean = f"{point.mean_s * 1e3:.4g}"
-        if point.mean_low_s is not None and point.mean_high_s is not None:
-            mean += f" ({point.mean_low_s * 1e3:.4g} to {point.mean_high_s * 1e3:.4g})"
-    return (
-        _mib(point.limit_bytes) + (" (unconstrained)" if point.unconstrained else ""),
-        point.outcome,
-        mean,
-        "-" if point.p95_s is None else f"{point.p95_s * 1e3:.4g}",
-        "-" if point.faults_per_query is None else f"{point.faults_per_query:.3g}",
-        _mib(point.peak_anon_bytes),
-        _mib(point.page_cache_bytes),
-        _key(point.job),
-    )
-
-
-def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
-    return markdown_grid(head, tuple(name in _NUMBERS for name in head), rows, padded=True)
-
-
-def _key(job: str) -> str:
-    return job.rpartition("/")[2]
-
-
-def _cpus(cpus: int, gpus: int) -> str:
-    said = f"{cpus} CPU{'s' if cpus > 1 else ''}"
-    return f"{said}, {gpus} GPU{'s' if gpus > 1 else ''}" if gpus else said
+def _ms(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds * 1e3:.4g}"
 
 
 def _mib(size: int | None) -> str:
@@ -291,29 +208,49 @@ def _mib(size: int | None) -> str:
     return f"{mib:,.0f} MiB" if mib == int(mib) else f"{mib:,.1f} MiB"
 
 
-def _rent_json(rent: RentalOffers) -> dict[str, Any]:
-    snapshot = rent.snapshot
+def _key(job: str) -> str:
+    return job.rpartition("/")[2]
+
+
+def _cpus(cpus: int, gpus: int) -> str:
+    text = f"{cpus} CPU{'s' if cpus > 1 else ''}"
+    return f"{text}, {gpus} GPU{'s' if gpus > 1 else ''}" if gpus else text
+
+
+_EVIDENCE: tuple[GridColumn[Evidence], ...] = (
+    ("limit", False, lambda job: _mib(job.limit_bytes)),
+    ("for", False, lambda job: job.purpose),
+    ("outcome", False, lambda job: job.outcome),
+    ("finding", False, lambda job: job.finding + (f" ({','.join(job.causes)})" if job.causes else "")),
+    ("mean, ms", True, lambda job: _ms(job.mean_s)),
+    ("anonymous", True, lambda job: _mib(job.peak_anon_bytes)),
+    ("why", False, lambda job: markdown_escape(job.why) or "-"),
+    ("job", False, lambda job: _key(job.job)),
+)
+_POINTS: tuple[GridColumn[CurvePoint], ...] = (
+    ("limit", False, lambda point: _mib(point.limit_bytes) + (" (unconstrained)" if point.unconstrained else "")),
+    ("outcome", False, lambda point: point.outcome),
+    ("mean, ms (95 %)", True, _mean_and_interval),
+    ("p95, ms", True, lambda point: _ms(point.p95_s)),
+    ("major faults a query", True, lambda p: "-" if p.faults_per_query is None else f"{p.faults_per_query:.3g}"),
+    ("anonymous", True, lambda point: _mib(point.peak_anon_bytes)),
+    ("page cache", True, lambda point: _mib(point.page_cache_bytes)),
+    ("job", False, lambda point: _key(point.job)),
+)
+
+
+def _rent_json(rent: RentalOffers, snapshot: Snapshot) -> dict[str, Any]:
+    about = {"region": snapshot.region, "term": snapshot.term, "as_of": str(snapshot.as_of)}
     return {
-        "region": snapshot.region,
-        "term": snapshot.term,
-        "as_of": str(snapshot.as_of),
-        "reserve": str(rent.reserve),
-        "same_architecture": _offer_json(rent.measured),
-        "current_generation": _offer_json(rent.current),
-        "any_architecture": _offer_json(rent.anywhere),
+        **about,
+        "reserve": str(offers.host_reserve()),
+        **{name: offer and _offer_json(offer) for name, offer in rent.items()},
     }
 
 
-def _offer_json(offer: Offer | None) -> dict[str, Any] | None:
-    if offer is None:
-        return None
-    return {
-        "instance_type": offer.instance.instance_type,
-        "architecture": offer.instance.architecture,
-        "vcpus": offer.instance.vcpus,
-        "memory_bytes": offer.instance.memory_bytes,
-        "usd_per_hour": offer.usd_per_hour,
-    }
+def _offer_json(offer: Offer) -> dict[str, Any]:
+    names = ("instance_type", "architecture", "vcpus", "memory_bytes")
+    return {**{name: getattr(offer.instance, name) for name in names}, "usd_per_hour": offer.usd_per_hour}
 
 
 def _json(value: Any) -> str:

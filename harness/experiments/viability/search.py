@@ -113,17 +113,9 @@ def _up(size: int, step: int) -> int:
     return -(-size // step)
 
 
-def search(bounds: Bounds) -> Search:
-    """Search from the first limit: bracket, bisect, confirm."""
-    return _Search(bounds).run()
+class LimitSearch:
+    """A search within bounds, begun anew by :meth:`run` or :meth:`above`."""
 
-
-def above(bounds: Bounds, failed: int) -> Search:
-    """Confirm the next whole step above a limit (bytes) under which some container was killed, or one higher."""
-    return _Search(bounds).above(failed)
-
-
-class _Search:
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
         self._probes = 0
@@ -133,6 +125,7 @@ class _Search:
         self._refused: set[int] = set()  # not confirmed
 
     def run(self) -> Search:
+        """Search from the first limit: bracket, bisect, confirm."""
         while self._probes < PROBES and (limit := self._next()) is not None:
             finding = yield from self._probe(limit)
             if finding is ProbeFinding.PASS:
@@ -142,6 +135,7 @@ class _Search:
         return (yield from self._confirm(self._candidate()))
 
     def above(self, failed: int) -> Search:
+        """Confirm the next whole step above a limit (bytes) under which some container was killed, or one higher."""
         step = self._bounds.step
         candidate, below = (failed // step + 1) * step, failed
         for _ in range(MOVES + 1):

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from harness.errors import UsageError, did_you_mean
-from harness.experiments.viability.judge import Judgement
+from harness.experiments.viability.judge import Judgement, Unconstrained
 from harness.experiments.viability.probe import MIB, envelope
 from harness.experiments.viability.search import CONFIRMATIONS, TRIES, ProbeFinding, Purpose
-from harness.experiments.viability.session import Session, Viability
-from harness.experiments.viability.smallest import Evidence, Unconstrained, architecture, evidence, unconstrained
+from harness.experiments.viability.session import Question, Session
+from harness.experiments.viability.smallest import Evidence, evidence
 from harness.launch import host
 from harness.pricing import instances, offers, prices
 from harness.pricing.instances import Instance
@@ -61,38 +61,35 @@ def job_memory_bytes(instance: Instance) -> int:
     return left
 
 
-def validate(viability: Viability, instance: Instance) -> InstanceVerdict:
+def validate(question: Question, instance: Instance) -> InstanceVerdict:
     """Emulate a type's CPUs and memory here, and confirm that the system passes in them.
 
     Raises:
         UsageError: this host is too small for the type, or even the unconstrained system misses the criteria.
         JobError, EngineError, StoreError: as from a search.
     """
-    cpus, limit = instance.vcpus, job_memory_bytes(instance)
-    check_host(instance, viability.question.gpus)
-    viability.check(envelope(cpus, limit, viability.question.gpus))
-    session = Session(viability, cpus)
-    base, judgements = session.base, list[Judgement]()
+    limit = job_memory_bytes(instance)
+    question.jobs.check(envelope(instance.vcpus, limit, question.gpus))
+    session = Session(question, instance.vcpus)
+    base, criteria, judgements = session.base, question.criteria, list[Judgement]()
     while (holds := _holds(judgements)) is None:
         label = f"{instance.instance_type}, job {len(judgements) + 1}"
         judgements.append(session.try_once(limit, Purpose.CONFIRMATION, label))
     failed = [judgement for judgement in judgements if judgement.finding is not ProbeFinding.PASS]
-    measured_on = architecture(base)
-    spec = base.jobs[0].result.spec
     return InstanceVerdict(
         instance=instance,
-        system=spec.cell.system,
-        dataset=spec.cell.dataset,
-        architecture=measured_on,
+        system=base.spec.cell.system,
+        dataset=base.spec.cell.dataset,
+        architecture=base.architecture,
         limit_bytes=limit,
         holds=holds,
         causes=() if holds else failed[-1].causes,
         why="" if holds else failed[-1].why,
-        targets={target.figure: target.at_most_s for target in base.targets(session.criteria)},
-        least={bound.measure: bound.at_least for bound in session.criteria.least},
-        not_shown=tuple(_not_shown(instance, measured_on)),
-        unconstrained=unconstrained(base),
-        evidence=tuple(evidence(job) for job in session.tried),
+        targets=base.targets(criteria),
+        least={bound.measure: bound.at_least for bound in criteria.least},
+        not_shown=tuple(_not_shown(instance, base.architecture)),
+        unconstrained=base.summary,
+        evidence=tuple(map(evidence, session.tried)),
     )
 
 

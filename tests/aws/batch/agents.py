@@ -74,23 +74,23 @@ def packages() -> Iterator[Path]:
 _CREDENTIALS = """
 import hashlib, json, os
 task = f"{{os.environ['AWS_BATCH_JOB_ID']}} {{os.environ.get('AWS_BATCH_JOB_ATTEMPT', '1')}}"
-key = "AKIAPLANTED7" + hashlib.sha256(task.encode()).hexdigest()[:8].upper()
+key = "AKIAEXAMPLE7" + hashlib.sha256(task.encode()).hexdigest()[:8].upper()
 print(json.dumps({{"Version": 1, "AccessKeyId": key, "SecretAccessKey": {secret!r}, "SessionToken": {token!r}}}))
 """
 _CONFIG = "[default]\ncredential_process = python3 /opt/credentials.py\n"
 
 
 @contextmanager
-def image(engine: docker.DockerClient, told: dict[str, str]) -> Iterator[str]:
+def image(engine: docker.DockerClient, variables: dict[str, str]) -> Iterator[str]:
     """An image whose containers have this environment, but for credentials; its name."""
     base = base_image.ensure(engine, config.default_cache_folder().expanduser())
     own_keys = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
-    told = {name: value for name, value in told.items() if name not in own_keys}
-    told |= {"AWS_CONFIG_FILE": "/opt/aws-config", "HARNESS_BOX_HOME": str(HOST)}
+    variables = {name: value for name, value in variables.items() if name not in own_keys}
+    variables |= {"AWS_CONFIG_FILE": "/opt/aws-config", "HARNESS_WORKER_ROOT": str(HOST)}
     with packages() as own:
         lines = [f"FROM {base}", "COPY pip.py /usr/lib/python3/dist-packages/pip.py"]
         lines += ["COPY credentials.py aws-config /opt/"]
-        lines += [f'ENV {name}="{value}"' for name, value in told.items()]
+        lines += [f'ENV {name}="{value}"' for name, value in variables.items()]
         files = {
             "Dockerfile": "\n".join(lines),
             "pip.py": _PIP.format(site=str(own)),

@@ -15,7 +15,7 @@ from harness.pricing import instances
 from tests.aws import server
 
 AGENT = "python@sha256:" + "a" * 64
-ROLE_ID = "AROAPLANTEDWORKER"
+ROLE_ID = "AROAEXAMPLEWORKER"
 Make = Callable[..., StackRequirements]
 
 

@@ -28,20 +28,21 @@ from tests.aws.batch import agents
 pytestmark = pytest.mark.docker
 
 WORK = S3Uri("harness-work", "a/place")
-_BOX = """
+_WORKER = """
 import json, os, pathlib, signal, sys, time
 import boto3
 work, run, part = sys.argv[1:]
 def stopped(*_):
-    print("box: stopping", flush=True)
+    print("worker: stopping", flush=True)
     sys.exit(3)
 signal.signal(signal.SIGTERM, stopped)
 namespaces = {name: os.readlink(f"/proc/self/ns/{name}") for name in ("pid", "cgroup", "net")}
-home = os.environ["HARNESS_BOX_HOME"]
-assert pathlib.Path.cwd() == pathlib.Path(home), home
+root = os.environ["HARNESS_WORKER_ROOT"]
+assert pathlib.Path.cwd() == pathlib.Path(root), root
 # One folder for all jobs of a host, under the name that the launchers read.
-assert pathlib.Path(os.environ["{leases}"]) == pathlib.Path(home).parent.parent / "cpus", os.environ
-print("box:", json.dumps([work, run, part, boto3.__name__, os.environ["HARNESS_SHARED_HOST"], namespaces]), flush=True)
+assert pathlib.Path(os.environ["{leases}"]) == pathlib.Path(root).parent.parent / "cpus", os.environ
+shared = os.environ["HARNESS_SHARED_HOST"]
+print("worker:", json.dumps([work, run, part, boto3.__name__, shared, namespaces]), flush=True)
 if part == "waits":
     time.sleep(600)
 sys.exit(int(part) if part.isdecimal() else 0)
@@ -112,7 +113,7 @@ def bundle() -> bytes:
         for name, text in {
             "harness/__init__.py": "",
             "harness/aws/cloud_run/__init__.py": "",
-            "harness/aws/cloud_run/worker.py": _BOX.replace("{leases}", cpu_placement.VARIABLE),
+            "harness/aws/cloud_run/worker.py": _WORKER.replace("{leases}", cpu_placement.VARIABLE),
             "requirements.lock": "boto3==1 --hash=sha256:0\n",
         }.items():
             entry = tarfile.TarInfo(name)
@@ -128,7 +129,7 @@ def wait(done: Callable[[], Any]) -> None:
         time.sleep(0.1)
 
 
-def said(container: Container) -> str:
+def output(container: Container) -> str:
     return str(container.logs().decode())
 
 
@@ -136,9 +137,9 @@ def test_an_agent_runs_its_part_beside_the_engine(
     started: Callable[..., Container], engine: docker.DockerClient
 ) -> None:
     job = started("0", "7")
-    assert job.wait()["StatusCode"] == 0, said(job)
-    [line] = [line for line in said(job).splitlines() if line.startswith("box: ")]
-    work, run, part, _, shared, namespaces = json.loads(line.removeprefix("box: "))
+    assert job.wait()["StatusCode"] == 0, output(job)
+    [line] = [line for line in output(job).splitlines() if line.startswith("worker: ")]
+    work, run, part, _, shared, namespaces = json.loads(line.removeprefix("worker: "))
     assert (work, run, part, shared) == (str(WORK), "run", "0", "0")
     # The host's own, though the container that Batch starts has none of them.
     assert namespaces == {name: str(Path(f"/proc/self/ns/{name}").readlink()) for name in ("pid", "cgroup", "net")}
@@ -151,21 +152,21 @@ def test_a_child_of_an_array_does_its_own_part_and_its_code_is_the_jobs(
     variables: dict[str, str], started: Callable[..., Container]
 ) -> None:
     job = started("0", "7", **variables)
-    assert job.wait()["StatusCode"] == 7, said(job)
+    assert job.wait()["StatusCode"] == 7, output(job)
 
 
 def test_asked_to_stop_it_stops_its_sibling(started: Callable[..., Container], engine: docker.DockerClient) -> None:
     job = started("waits")
-    wait(lambda: "box: [" in said(job))
+    wait(lambda: "worker: [" in output(job))
     job.stop(timeout=60)
-    assert "box: stopping" in said(job)
+    assert "worker: stopping" in output(job)
     assert job.wait()["StatusCode"] == 1
     assert not agents.siblings(engine)
 
 
 def test_killed_it_takes_its_sibling_with_it(started: Callable[..., Container], engine: docker.DockerClient) -> None:
     job = started("waits")
-    wait(lambda: "box: [" in said(job))
+    wait(lambda: "worker: [" in output(job))
     [sibling] = agents.siblings(engine)
     words = engine.containers.get(sibling).logs(stream=True, follow=True)
     job.kill()
@@ -173,21 +174,21 @@ def test_killed_it_takes_its_sibling_with_it(started: Callable[..., Container], 
     heard = b"".join(words).decode()
     words.close()
     assert "the agent that followed this job is gone" in heard
-    assert "box: stopping" in heard
+    assert "worker: stopping" in heard
 
 
 def test_a_further_attempt_does_the_part_again(started: Callable[..., Container]) -> None:
     for attempt in ("1", "2"):
         job = started("0", AWS_BATCH_JOB_ID="one", AWS_BATCH_JOB_ATTEMPT=attempt)
-        assert job.wait()["StatusCode"] == 0, said(job)
-        assert "box: [" in said(job)
+        assert job.wait()["StatusCode"] == 0, output(job)
+        assert "worker: [" in output(job)
 
 
 def test_another_bundle_is_not_run(started: Callable[..., Container]) -> None:
     job = started("0", checksum="0" * 64)
     assert job.wait()["StatusCode"] == 1
-    assert "the bundle is not the one that was sent" in said(job)
-    assert "box:" not in said(job)
+    assert "the bundle is not the one that was sent" in output(job)
+    assert "worker:" not in output(job)
 
 
 def test_what_a_dead_follower_left_is_swept(
@@ -201,6 +202,6 @@ def test_what_a_dead_follower_left_is_swept(
         agent, ["sleep", "600"], detach=True, labels={"harness.aws.batch": str(lock)}, network_mode="none"
     )
     job = started("0")
-    assert job.wait()["StatusCode"] == 0, said(job)
+    assert job.wait()["StatusCode"] == 0, output(job)
     lock.unlink()
     assert left.id not in agents.siblings(engine)

@@ -19,15 +19,15 @@ from harness.aws.batch.backend import BatchBackend, parts
 from harness.aws.clients import Connections, parse_uri
 from harness.aws.cloud_run import partition
 from harness.aws.cloud_run.backend import Backend, PartState, Submission
-from harness.aws.cloud_run.partition import Grouping, MissingIndex
+from harness.aws.cloud_run.estimates import DurationEstimate
+from harness.aws.cloud_run.machines import ChosenMachine
+from harness.aws.cloud_run.partition import Grouping
 from harness.aws.cloud_run.records import CloudRun, Launch, PartJob, PlannedPart, ShippedInput
 from harness.aws.cloud_run.run import BackendContext
 from harness.aws.ec2 import account as accounts
 from harness.aws.ec2.account import Account
 from harness.errors import AwsError, UsageError
-from harness.jobs.estimates import DurationEstimate
 from harness.jobs.inputs import IndexBuild
-from harness.jobs.machines import ChosenMachine
 from harness.jobs.plan import Planned
 from harness.pricing import instances
 from harness.results.schema import Cell
@@ -107,9 +107,10 @@ def how(*missing: str, build_machine: ChosenMachine | None = XLARGE) -> Grouping
     found = {}
     for key in missing:
         system, _, dataset = key.partition("-")
-        found[key] = MissingIndex(IndexBuild(key, system, dataset), DurationEstimate(60, 7200, False))
+        found[key] = IndexBuild(key, system, dataset)
     machines = {"small": LARGE, "big": XLARGE, "builds": XLARGE}
-    return Grouping(machines, lambda _: DurationEstimate(60, 7200, True), found, build_machine)
+    measured, assumed = DurationEstimate(60, 7200, True), DurationEstimate(60, 7200, False)
+    return Grouping(machines, lambda _job: measured, lambda _build: assumed, found, build_machine)
 
 
 def test_a_part_is_a_system_on_a_profile_and_a_dataset() -> None:
@@ -147,7 +148,7 @@ def test_five_thousand_jobs_are_a_few_arrays(backend: BatchBackend) -> None:
         return DurationEstimate(60, 7200, True)
 
     todo = [planned(s, p, f"d{d}", n) for s in "ab" for p in ("small", "big") for d in range(250) for n in range(5)]
-    found = backend.split(parts(todo, replace(how(), estimate=estimate)))
+    found = backend.split(parts(todo, replace(how(), job_estimate=estimate)))
     assert len(todo) == looked.total() == 5000
     assert [len(each.parts) for each in found] == [250] * 4
     assert sum(len(each.jobs) for submission in found for each in submission.parts) == 5000
@@ -246,13 +247,13 @@ def test_with_a_cap_a_lost_host_is_not_replaced(
     assert requests[0]["timeout"] == {"attemptDurationSeconds": 60}, "Batch takes no less"
 
 
-def test_each_child_of_a_large_array_has_its_state_and_its_box(made: Connections, backend: BatchBackend) -> None:
+def test_each_child_of_a_large_array_has_its_state_and_its_worker(made: Connections, backend: BatchBackend) -> None:
     large = Submission("large", tuple(part(f"{number:03}") for number in range(130)))  # two requests describe it
     launch(backend, large)
     states = ended(backend, large)
     assert {state.words for state in states.values()} == {"succeeded"}
-    boxes = {box for state in states.values() for box in state.workers}
-    assert len(boxes) == 130 and all(box.startswith(f"{ROLE_ID}:") for box in boxes)
+    workers = {worker for state in states.values() for worker in state.workers}
+    assert len(workers) == 130 and all(worker.startswith(f"{ROLE_ID}:") for worker in workers)
 
 
 def test_a_later_command_finds_the_job_and_submits_nothing(
@@ -281,7 +282,7 @@ def test_killed_between_writing_down_and_submitting_it_is_submitted_after_a_minu
 def test_an_answer_that_was_lost_is_looked_for(
     made: Connections, backend: BatchBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The request was heard: the job is there, though nobody said so."""
+    """The request was heard: the job is there, though its answer was lost."""
     client = made.client("batch", attempts=1)
     submit = client.submit_job
 
@@ -339,7 +340,7 @@ def test_of_twins_the_younger_ends_however_late_batch_lists_the_elder(
 
 @pytest.fixture
 def shown(connections: Connections, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """The jobs that Batch describes, whatever is asked; ``run-...`` is found as job ``j``."""
+    """The jobs that Batch describes, whatever the request; ``run-...`` is found as job ``j``."""
     described: list[dict[str, Any]] = []
 
     def describe(**given: list[str]) -> dict[str, Any]:
@@ -365,7 +366,7 @@ def test_children_that_batch_has_not_made_yet_are_as_their_array_is(
     assert (states["002"].phase, states["003"].phase) == (phase, "running")
 
 
-def test_every_attempt_has_its_box_and_the_reason_is_the_last_ones(
+def test_every_attempt_has_its_worker_and_the_reason_is_the_last_ones(
     backend: BatchBackend, shown: list[dict[str, Any]]
 ) -> None:
     def task(name: str) -> str:

@@ -43,8 +43,8 @@ def test_up_ls_and_down(set_up: None, suite: str) -> None:
     gone = harness("batch", "down", "test-suite")
     assert gone.exit_code == 0 and "removed: stack harness-batch-test-suite" in gone.output
     assert "no suite is in AWS Batch in us-east-1" in harness("batch", "ls").output
-    for said in (first, gone):
-        assert not [secret for secret in server.SECRETS if secret in said.output]
+    for done in (first, gone):
+        assert not [secret for secret in server.SECRETS if secret in done.output]
 
 
 def test_up_before_the_account_is_set_up_names_the_command(aws: str, suite: str) -> None:
@@ -64,18 +64,18 @@ def test_an_instance_that_stays_is_said_loudly(set_up: None, suite: str) -> None
             {"Key": f"harness:{key}", "Value": value}
             for key, value in {"suite": "test-suite", "owner": "o", **more}.items()
         ]
-        asked = [{"ResourceType": "instance", "Tags": tags}]
-        started = client.run_instances(ImageId="ami-1", MinCount=1, MaxCount=1, TagSpecifications=asked)
+        specifications = [{"ResourceType": "instance", "Tags": tags}]
+        started = client.run_instances(ImageId="ami-1", MinCount=1, MaxCount=1, TagSpecifications=specifications)
         return str(started["Instances"][0]["InstanceId"])
 
-    instance, box = start(launcher="batch"), start()
+    of_batch, of_ec2 = start(launcher="batch"), start()
     shown = harness("batch", "ls").output
-    assert instance in shown
-    assert box not in shown, "a box of EC2, of the same suite"
+    assert of_batch in shown
+    assert of_ec2 not in shown, "a worker of EC2, of the same suite"
     done = harness("batch", "down", suite)
     assert done.exit_code == 1
-    assert f"STILL ALIVE AND COSTING MONEY: {instance}" in done.output
-    client.terminate_instances(InstanceIds=[instance])
+    assert f"STILL ALIVE AND COSTING MONEY: {of_batch}" in done.output
+    client.terminate_instances(InstanceIds=[of_batch])
     assert harness("batch", "down", suite).exit_code == 0
 
 
@@ -111,7 +111,7 @@ def test_by_default_agents_are_the_official_python_by_digest(suite: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("up", "{suite}", "--instance", "c5.lage"), "unknown instance type 'c5.lage'"),
         (("up", "{suite}", "--instance", "t3.large"), "t3.large is burstable"),
@@ -121,8 +121,8 @@ def test_by_default_agents_are_the_official_python_by_digest(suite: str) -> None
         (("up", "nowhere.toml"), "nowhere.toml: no such file"),
     ],
 )
-def test_what_cannot_be_is_one_line(set_up: None, suite: str, words: tuple[str, ...], said: str) -> None:
+def test_what_cannot_be_is_one_line(set_up: None, suite: str, words: tuple[str, ...], message: str) -> None:
     done = harness("batch", *(word.format(suite=suite) for word in words))
-    assert done.exit_code == (2 if said else 0), done.output
-    assert said in done.output
+    assert done.exit_code == (2 if message else 0), done.output
+    assert message in done.output
     assert "Traceback" not in done.output

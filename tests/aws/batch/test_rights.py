@@ -63,6 +63,6 @@ def test_a_user_may_do_all_of_it_and_needs_each_right(as_runner: str, bench: Ben
         "MakeLaunchTemplates",
         "LaunchTemplates",
     )
-    # Asked where a deployment fails, and by CloudFormation where a tag goes.
+    # Used where a deployment fails, and by CloudFormation where a tag goes.
     rare = ["SuiteStacks cloudformation:DescribeStackEvents", "Batch batch:UntagResource"]
     assert [each for each in unused if each.startswith(statements)] == rare

@@ -35,8 +35,8 @@ def of(kind: str, made: StackRequirements) -> dict[str, dict[str, Any]]:
 
 
 def required(properties: dict[str, Any]) -> dict[str, str]:
-    asked = properties["ContainerProperties"]["ResourceRequirements"]
-    return {each["Type"]: each["Value"] for each in asked}
+    required = properties["ContainerProperties"]["ResourceRequirements"]
+    return {each["Type"]: each["Value"] for each in required}
 
 
 def test_each_profile_has_a_definition_and_each_type_a_queue(wanted: Make) -> None:
@@ -141,10 +141,10 @@ def test_only_a_hosts_failure_is_tried_again(wanted: Make) -> None:
 
 def ends_as(retries: dict[str, Any], *, status_reason: str = "", reason: str = "") -> str:
     """As Batch reads the rules: the first whose conditions all hold; else it tries again."""
-    said = {"OnStatusReason": status_reason, "OnReason": reason}
+    reasons = {"OnStatusReason": status_reason, "OnReason": reason}
     for rule in retries["EvaluateOnExit"]:
         conditions = {key: value for key, value in rule.items() if key != "Action"}
-        if all(fits(pattern, said[key]) for key, pattern in conditions.items()):
+        if all(fits(pattern, reasons[key]) for key, pattern in conditions.items()):
             return str(rule["Action"])
     return "RETRY"
 
@@ -162,7 +162,7 @@ def test_environments_are_changed_in_place(wanted: Make) -> None:
 
 
 @pytest.mark.slow
-def test_cloudformations_own_linter_finds_no_mistake_but_a_planted_one(wanted: Make, tmp_path: Path) -> None:
+def test_cloudformations_own_linter_finds_only_the_injected_mistake(wanted: Make, tmp_path: Path) -> None:
     """All in one call: it takes seconds to start."""
     gpu = (instances.hardware_profile("gpu1-cpu1-mem4"), KNOWN["g4dn.xlarge"])
     paths = []
@@ -188,7 +188,7 @@ def everything(connections: Connections) -> dict[str, Any]:
         "queues": batch.describe_job_queues()["jobQueues"],
         "definitions": batch.describe_job_definitions(status="ACTIVE")["jobDefinitions"],
         "templates": ec2.describe_launch_templates()["LaunchTemplates"],
-        "stacks": suite_stack.stacks(connections),
+        "stacks": cloudformation.find_tagged(connections, "harness:suite"),
         "instances": ec2.describe_instances()["Reservations"],
     }
 
@@ -298,5 +298,7 @@ def test_two_suites_keep_apart(connections: Connections, wanted: Make, account: 
     up(connections, wanted(), account)
     up(connections, wanted(suite="other"), account)
     suite_stack.down(connections, "quick")
-    assert [each.tags["harness:suite"] for each in suite_stack.stacks(connections)] == ["other"]
+    assert [each.tags["harness:suite"] for each in cloudformation.find_tagged(connections, "harness:suite")] == [
+        "other"
+    ]
     assert "unchanged" in up(connections, wanted(suite="other"), account)[-1]

@@ -36,7 +36,7 @@ pytestmark = pytest.mark.docker
 TYPE = "c5.large"
 WORK = "s3://harness-work/a/place"
 # The keys of ECS tasks begin so (tests/aws/moto_server.py).
-SECRETS = (*server.SECRETS, "AKIAPLANTED7")
+SECRETS = (*server.SECRETS, "AKIAEXAMPLE7")
 
 
 @pytest.fixture(scope="module")
@@ -44,10 +44,10 @@ def cloud(tmp_path_factory: pytest.TempPathFactory, engine: docker.DockerClient)
     """An AWS whose Batch starts containers, and the image that its agents are made of."""
     folder = tmp_path_factory.mktemp("aws")
     with server.running(folder / "moto.log") as endpoint, imds.running(imds.of(instance_type=TYPE)) as metadata:
-        told = server.environment(endpoint)
-        del told["AWS_EC2_METADATA_DISABLED"]
-        told["AWS_EC2_METADATA_SERVICE_ENDPOINT"] = metadata.endpoint
-        with agents.image(engine, told) as image:
+        variables = server.environment(endpoint)
+        del variables["AWS_EC2_METADATA_DISABLED"]
+        variables["AWS_EC2_METADATA_SERVICE_ENDPOINT"] = metadata.endpoint
+        with agents.image(engine, variables) as image:
             yield endpoint, image
 
 
@@ -81,10 +81,10 @@ def harness(bench: Bench, *arguments: str, code: int = 0) -> str:
     environment["AWS_ACCESS_KEY_ID"] = server.KEEPER_KEY if keeper else server.RUNNER_KEY
     with chdir(bench.folder):
         done = CliRunner(env=environment).invoke(main, arguments, catch_exceptions=False)
-    said = done.stdout + done.stderr
-    assert done.exit_code == code, said
-    assert not [secret for secret in SECRETS if secret in said], said
-    return said
+    output = done.stdout + done.stderr
+    assert done.exit_code == code, output
+    assert not [secret for secret in SECRETS if secret in output], output
+    return output
 
 
 def up(bench: Bench, cloud: tuple[str, str], *more: str) -> str:
@@ -108,7 +108,7 @@ def no_secrets(folder: Path) -> None:
 
 
 def stored_in_s3(connections: Connections, bucket: str) -> dict[str, bytes]:
-    """Return what runs and boxes have left in a bucket, by object name."""
+    """Return what runs and workers have left in a bucket, by object name."""
     s3 = connections.client("s3")
     listed = s3.list_objects_v2(Bucket=bucket).get("Contents", [])
     names = [each["Key"] for each in listed if each["Key"].startswith(("runs/", "workers/"))]
@@ -134,13 +134,13 @@ def check_measured(bench: Bench, connections: Connections, bucket: str) -> None:
     assert sorted(each.get("arrayProperties", {}).get("size", 1) for each in submitted(connections)) == [1, 2]
     no_secrets(bench.results)
     left = stored_in_s3(connections, bucket)
-    boxes = {name.split("/")[1] for name in left if name.startswith("workers/")}
-    assert len(boxes) == 3, "an index build, and two parts"
+    workers = {name.split("/")[1] for name in left if name.startswith("workers/")}
+    assert len(workers) == 3, "an index build, and two parts"
     for name, content in left.items():
         assert not [secret for secret in SECRETS if secret.encode() in content], name
     requests = server.requests(os.environ["AWS_ENDPOINT_URL"])
     role = f"{account.stack_name(parse_uri(f's3://{bucket}'), server.REGION)}-worker"
-    keys = {each["who"] for each in requests if each["userid"] in boxes}
+    keys = {each["who"] for each in requests if each["userid"] in workers}
     assert len(keys) == 3
     for key in keys:
         assert rights.differing(requests, key, rights.of_role(role))[0] == []
@@ -165,7 +165,7 @@ def test_the_page_takes_a_user_from_nothing_to_a_table_and_back(
     made.rename(bench.folder / "suites" / "quickstart.toml")
     page = (Path(__file__).parents[3] / "docs" / "guides" / "batch.md").read_text()
     commands = [line[2:] for block in re.findall(r"```console\n(.*?)```", page, re.S) for line in block.splitlines()]
-    said: dict[str, str] = {}
+    output: dict[str, str] = {}
     for command in commands:
         if command.startswith("export "):
             name, _, value = command.removeprefix("export ").partition("=")
@@ -178,18 +178,18 @@ def test_the_page_takes_a_user_from_nothing_to_a_table_and_back(
         if words[:2] == ["batch", "up"]:
             too_early = harness(bench, "run", words[2], "--launcher", "batch", "--yes", code=2)
             assert "quickstart is not in AWS Batch in us-east-1; make it: `harness batch up" in too_early
-        said[command] = harness(bench, *words)
+        output[command] = harness(bench, *words)
         if "--max-usd" in words:
             check_measured(bench, connections, "my-harness")
             harness(bench, *words)
             assert len(submitted(connections)) == 2, "nothing was left to do, and nothing more is submitted"
         if target:
-            (bench.folder / target).write_text(said[command])
-    assert "made: stack harness-batch-quickstart" in said["harness batch up suites/quickstart.toml"]
-    ran = next(text for command, text in said.items() if "--max-usd" in command)
+            (bench.folder / target).write_text(output[command])
+    assert "made: stack harness-batch-quickstart" in output["harness batch up suites/quickstart.toml"]
+    ran = next(text for command, text in output.items() if "--max-usd" in command)
     assert "planted" in ran and "c5.large" in ran and "tiny" in ran and "other" in ran
     assert "AWSTemplateFormatVersion" in (bench.folder / "harness-batch.json").read_text()
-    assert "no suite is in AWS Batch" in said["harness batch ls"]
+    assert "no suite is in AWS Batch" in output["harness batch ls"]
     assert not connections.client("s3").list_buckets()["Buckets"]
     left = everything(connections)
     assert not any(left.values()), left
@@ -227,8 +227,8 @@ def test_what_lies_about_its_envelope_is_refused_once_whoever_watches(
     up(bench, cloud, "--shared")
     with started(bench) as child:
         wait(lambda: submitted(connections), child)
-    said = run(bench, code=1)
-    assert "goes on with the open run" in said
+    output = run(bench, code=1)
+    assert "goes on with the open run" in output
     [job] = stored(bench)
     assert job.result.outcome is Outcome.ENVELOPE_MISMATCH
     assert "99 threads" in (job.result.detail or "")
@@ -258,9 +258,9 @@ def test_cancelled_it_ends_everywhere_and_says_what_was_interrupted(
             "slow-search" not in " ".join(each.name for each in engine.containers.list(all=True, ignore_removed=True))
         )
     )
-    said = run(bench, code=1)
+    output = run(bench, code=1)
     [job] = stored(bench)
-    assert job.result.outcome is Outcome.INTERRUPTED, said
+    assert job.result.outcome is Outcome.INTERRUPTED, output
     assert "cancelled by harness batch cancel" in (job.result.detail or ""), job.result.detail
     harness(bench, "batch", "down", "test-suite")
     assert not any(everything(connections).values())

@@ -17,9 +17,3 @@ def work(aws: str) -> Objects:
     connections = Connections(REGION)
     connections.client("s3").create_bucket(Bucket=WORK.bucket)
     return Objects(connections, WORK)
-
-
-@pytest.fixture
-def said() -> list[str]:
-    """What was told."""
-    return []

@@ -26,7 +26,7 @@ class Fleet:
     """The instances of one test, by their ids."""
 
     def __init__(self, ground: standin.Ground, folder: Path, regions: tuple[str, ...]) -> None:
-        self.boxes: dict[str, standin.StandIn] = {}
+        self.instances: dict[str, standin.StandIn] = {}
         self.failures: list[BaseException] = []
         self._endpoint = os.environ["AWS_ENDPOINT_URL"]
         self._ground = ground
@@ -38,7 +38,7 @@ class Fleet:
         self._lock = threading.Lock()
 
     def watch(self) -> None:
-        """Do what AWS says until told to stop; it is looked at whenever an instance comes or goes."""
+        """Do what AWS says until it is stopped; it is looked at whenever an instance comes or goes."""
         count = -1
         with ThreadPoolExecutor(8) as pool:
             while not self._stop.is_set():
@@ -46,7 +46,7 @@ class Fleet:
                     count = server.comings(self._endpoint, count)
                     for region, client in self._clients.items():
                         self._look(pool, region, client)
-                except Exception as error:  # noqa: BLE001 # told at the end
+                except Exception as error:  # noqa: BLE001 # raised at the end
                     self.failures.append(error)
                     self._stop.wait(1)
 
@@ -62,8 +62,8 @@ class Fleet:
                 if lives and name not in self._known:
                     self._known.add(name)
                     pool.submit(self._boot, region, client, each)
-                elif not lives and name in self.boxes and not self.boxes[name].ended.is_set():
-                    pool.submit(self.boxes[name].kill)
+                elif not lives and name in self.instances and not self.instances[name].ended.is_set():
+                    pool.submit(self.instances[name].kill)
 
     def _boot(self, region: str, client: Any, instance: dict[str, Any]) -> None:
         name = instance["InstanceId"]
@@ -84,8 +84,8 @@ class Fleet:
                 role_id=_role_id(instance),
             )
             with self._lock:
-                self.boxes[name] = self._stack.enter_context(booting)
-        except Exception as error:  # noqa: BLE001 # told at the end
+                self.instances[name] = self._stack.enter_context(booting)
+        except Exception as error:  # noqa: BLE001 # raised at the end
             self.failures.append(error)
 
 
@@ -121,7 +121,7 @@ def watching(ground: standin.Ground, folder: Path, *regions: str) -> Iterator[Fl
 def wait_for(fleet: Fleet, count: int, timeout_s: float = 60) -> list[standin.StandIn]:
     """Wait until so many have booted."""
     deadline = time.monotonic() + timeout_s
-    while len(fleet.boxes) < count:
-        assert time.monotonic() < deadline and not fleet.failures, (fleet.boxes, fleet.failures)
+    while len(fleet.instances) < count:
+        assert time.monotonic() < deadline and not fleet.failures, (fleet.instances, fleet.failures)
         time.sleep(0.1)
-    return list(fleet.boxes.values())
+    return list(fleet.instances.values())

@@ -12,8 +12,8 @@ from threading import Thread
 
 from tests.aws import server
 
-# The id of the boxes' role, where no role was made.
-ROLE_ID = "AROAPLANTED7ROLE7BOXX"
+# The id of the workers' role, where no role was made.
+ROLE_ID = "AROAEXAMPLE7ROLE7WRKX"
 
 
 @dataclass
@@ -22,7 +22,7 @@ class Metadata:
 
     endpoint: str = ""
     paths: dict[str, str] = field(default_factory=dict)
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
     tokens: set[str] = field(default_factory=set)
 
     def announce(self, action: str = "terminate", time: str = "2026-01-01T00:02:00Z") -> None:
@@ -40,12 +40,12 @@ def of(
         "placement/availability-zone": f"{server.REGION}a",
         "ami-id": "ami-0123456789abcdef0",
         "instance-life-cycle": lifecycle,
-        **credentials(server.BOX_KEY),
+        **credentials(server.WORKER_KEY),
     }
 
 
 def credentials(key: str) -> dict[str, str]:
-    """The paths of the role's credentials, which are planted."""
+    """The paths of the role's credentials, which are made up."""
     found = {
         "Code": "Success",
         "Type": "AWS-HMAC",
@@ -55,7 +55,7 @@ def credentials(key: str) -> dict[str, str]:
         "LastUpdated": "2026-01-01T00:00:00Z",
         "Expiration": "2099-01-01T00:00:00Z",
     }
-    return {"iam/security-credentials/": "box", "iam/security-credentials/box": json.dumps(found)}
+    return {"iam/security-credentials/": "worker", "iam/security-credentials/worker": json.dumps(found)}
 
 
 @contextmanager
@@ -73,7 +73,7 @@ def running(paths: dict[str, str]) -> Iterator[Metadata]:
             return self._say(200, token)
 
         def do_GET(self) -> None:
-            metadata.asked.append(self.path)
+            metadata.requests.append(self.path)
             if self.headers.get("X-aws-ec2-metadata-token") not in metadata.tokens:
                 return self._say(401, "")
             found = metadata.paths.get(self.path.removeprefix("/latest/meta-data/"))

@@ -22,8 +22,8 @@ from tests.conftest import Bench
 
 TYPE = "c7g.large"
 RUN = "test-suite-20260101T000000-abcdef"
-# A box's id: its aws:userid.
-BOX = f"{imds.ROLE_ID}:i-0123456789abcdef0"
+# A worker's id: its aws:userid.
+WORKER_ID = f"{imds.ROLE_ID}:i-0123456789abcdef0"
 
 
 class Engine:
@@ -34,17 +34,17 @@ class Engine:
         self.client: Any = SimpleNamespace(info=lambda: {"DriverStatus": status})
 
 
-def uploaded(work: Objects, box_id: str = BOX) -> list[str]:
-    """Return the keys of the jobs that a box has uploaded, sorted."""
-    listed = work.below(records.worker(box_id)).list(f"{records.JOBS}/")
+def uploaded(work: Objects, worker_id: str = WORKER_ID) -> list[str]:
+    """Return the keys of the jobs that a worker has uploaded, sorted."""
+    listed = work.below(records.worker(worker_id)).list(f"{records.JOBS}/")
     return [Path(each.name).stem for each in listed]
 
 
-def rights_of(box_id: str) -> dict[str, Any]:
-    """Return the rights that a box needs, as a policy."""
+def rights_of(worker_id: str) -> dict[str, Any]:
+    """Return the rights that a worker needs, as a policy."""
     arn = f"arn:aws:s3:::{WORK.bucket}"
     inputs, runs, own = (
-        f"{arn}/{WORK.key(name, '*')}" for name in (records.INPUTS, records.RUNS, records.worker(box_id))
+        f"{arn}/{WORK.key(name, '*')}" for name in (records.INPUTS, records.RUNS, records.worker(worker_id))
     )
     statements = [
         {"Sid": "Inputs", "Action": "s3:GetObject", "Resource": inputs},
@@ -59,7 +59,7 @@ class Planning:
 
     def __init__(self, bench: Bench, path: Path, launcher: Launcher, work: Objects) -> None:
         self.bench, self.work, self.run = bench, work, work.below(records.run(RUN))
-        self.box_id = BOX
+        self.worker_id = WORKER_ID
         self.shipper = Shipper(work, Engine().client, bench.cache)
         loaded = suite.load(path)
         self.raw = {"name": loaded.name, **read_toml(path)}
@@ -71,21 +71,21 @@ class Planning:
         self.specs: dict[str, ResultSpec] = {job_key(job.spec): job.spec for job in self.planned}
 
     @property
-    def box(self) -> Objects:
-        """The box's own folder."""
-        return self.work.below(records.worker(self.box_id))
+    def folder(self) -> Objects:
+        """The worker's own folder."""
+        return self.work.below(records.worker(self.worker_id))
 
     def part(
         self, name: str = "0001", builds: bool = False, images: tuple[ShippedImage, ...] = (), **changes: object
     ) -> WorkerPart:
         """Ship the datasets, and write the part of all jobs."""
-        asked = {
+        builds_ = {
             job.spec.index_key: IndexBuild(job.spec.index_key, job.cell.system, job.cell.dataset)
             for job in self.planned
         }
         fields = {
             "jobs": tuple(PartJob(job.cell, job.spec.job, 0, job_key(job.spec)) for job in self.planned),
-            "builds": tuple(asked.values()) if builds else (),
+            "builds": tuple(builds_.values()) if builds else (),
             "images": images,
             "datasets": {name: self.shipper.dataset(each) for name, each in self.inputs.datasets.items()},
             **changes,

@@ -25,7 +25,7 @@ import pytest
 
 from harness import config, filesystem
 from harness.aws.cloud_run.bundle import lock
-from harness.aws.cloud_run.worker import FOLDER_VARIABLE, INTERVAL_VARIABLE
+from harness.aws.cloud_run.worker import HEARTBEAT_VARIABLE, ROOT_VARIABLE
 from harness.launch.images import base_image
 from tests.aws import server
 from tests.aws.cloud_run import imds
@@ -39,18 +39,18 @@ touch /power/off
 # Arguments: folder of the instance, shared roots (the upper first), pip's cache, the engine's socket, a virtual
 # environment that was made before (or nothing), of which it has a view of its own and no copy.
 _MOUNTS = """set -eu
-root=$1/root home=$1/home
+root=$1/root worker=$1/worker
 mount -t overlay overlay -o "lowerdir=$2,upperdir=$1/own,workdir=$1/work" "$root" ||
     cp -a "${2##*:}/." "$1/own/." "$root" # as where the folder is on an overlay itself
 for each in proc sys dev; do mount --rbind "/$each" "$root/$each"; done
 # The kernel is this machine's.
 mount --bind "$root/proc/sys" "$root/proc/sys" && mount -o remount,bind,ro "$root/proc/sys"
-for each in "$home" /root/.cache/pip; do mkdir -p "$root$each"; done
-mount --bind "$home" "$root$home"
+for each in "$worker" /root/.cache/pip; do mkdir -p "$root$each"; done
+mount --bind "$worker" "$root$worker"
 if [ -n "$5" ]; then
-    mkdir -p "$home/venv"
-    mount -t overlay overlay -o "lowerdir=$5,upperdir=$1/venv,workdir=$1/venv-work" "$root$home/venv" ||
-        cp -al "$5/." "$root$home/venv/" || cp -a "$5/." "$root$home/venv/"
+    mkdir -p "$worker/venv"
+    mount -t overlay overlay -o "lowerdir=$5,upperdir=$1/venv,workdir=$1/venv-work" "$root$worker/venv" ||
+        cp -al "$5/." "$root$worker/venv/" || cp -a "$5/." "$root$worker/venv/"
 fi
 mount --bind "$1/power" "$root/power"
 mount --bind "$3" "$root/root/.cache/pip"
@@ -64,7 +64,7 @@ _HOST_FILES = (
     *("/etc/apt/apt.conf.d", "/etc/apt/auth.conf.d", "/etc/apt/keyrings", "/etc/apt/trusted.gpg.d"),
     *("/etc/ssl/certs", "/usr/share/keyrings", "/usr/local/share/ca-certificates", "/usr/share/ca-certificates"),
 )
-# What an instance leaves is of use to nobody, but for its home.
+# What an instance leaves is of use to nobody, but for its worker's root folder.
 _OWN = ("root", "own", "work", "venv", "venv-work")
 _HOST_VARIABLES = ("PIP_", "SSL_", "REQUESTS_", "CURL_", "HTTP_", "HTTPS_", "NO_PROXY", "http_", "https_", "no_proxy")
 
@@ -128,22 +128,22 @@ class StandIn:
         metadata: imds.Metadata,
         *,
         fresh: bool = False,
-        beat_s: float = 0.5,
+        heartbeat_s: float = 0.5,
         on_end: Callable[[], None] = lambda: None,
     ) -> None:
         """``folder`` is its own; ``fresh``: install all packages anew; ``on_end`` is called once it has ended."""
         self.metadata = metadata
-        self.home = folder / "home"
+        self.root = folder / "worker"
         self.ended = threading.Event()
         self._ground = ground
         self._on_end = on_end
         self._killing = threading.Lock()
         self._folder = folder
-        for name in (*_OWN, "home", "power"):
+        for name in (*_OWN, "worker", "power"):
             (folder / name).mkdir(parents=True, exist_ok=True)
         self._furnish(folder / "own", user_data)
         kept = ground.packages if not fresh and ground.packages.is_dir() else None
-        self._process = self._boot([kept / "own"] if kept else [], kept / "venv" if kept else None, beat_s)
+        self._process = self._boot([kept / "own"] if kept else [], kept / "venv" if kept else None, heartbeat_s)
         # Held open: the kernel gives the number of one that is gone to the next, such as that of a new container.
         self._held = _held(self._process.pid)
         self._namespace = str(Path(f"/proc/self/fd/{self._held}").readlink()) if self._held else None
@@ -152,8 +152,8 @@ class StandIn:
 
     @property
     def log(self) -> str:
-        """What user data and agent said."""
-        path = self.home / "log.txt"
+        """The log of user data and agent."""
+        path = self.root / "log.txt"
         return path.read_text(errors="replace") if path.exists() else ""
 
     @property
@@ -170,10 +170,10 @@ class StandIn:
         return [pid for pid in _pids() if _namespace(pid) == self._namespace]
 
     def containers(self) -> list[docker.models.containers.Container]:
-        """Those that it started: whatever of its home they see."""
+        """Those that it started: they mount folders of its root."""
         found = []
         for each in self._ground.engine.containers.list(all=True, ignore_removed=True):
-            if any(str(mount.get("Source", "")).startswith(f"{self.home}/") for mount in each.attrs["Mounts"]):
+            if any(str(mount.get("Source", "")).startswith(f"{self.root}/") for mount in each.attrs["Mounts"]):
                 found.append(each)
         return found
 
@@ -208,7 +208,7 @@ class StandIn:
                 partial = self._ground.packages.with_suffix(".partial")
                 shutil.rmtree(partial, ignore_errors=True)
                 partial.mkdir()
-                _linked(self.home / "venv", partial / "venv")
+                _linked(self.root / "venv", partial / "venv")
                 subprocess.run(["cp", "-a", str(self._folder / "own"), str(partial / "own")], check=True)
                 partial.rename(self._ground.packages)
 
@@ -232,7 +232,7 @@ class StandIn:
             (own / name).mkdir(exist_ok=True)
         (own / "user-data").write_text(user_data)
 
-    def _boot(self, roots: list[Path], venv: Path | None, beat_s: float) -> subprocess.Popen[bytes]:
+    def _boot(self, roots: list[Path], venv: Path | None, heartbeat_s: float) -> subprocess.Popen[bytes]:
         socket = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock").removeprefix("unix://")
         # Nothing of our own environment, credentials above all.
         variables = {name: value for name, value in os.environ.items() if name.startswith(_HOST_VARIABLES)}
@@ -241,9 +241,9 @@ class StandIn:
             "LANG": "C.UTF-8",
             "AWS_ENDPOINT_URL": os.environ["AWS_ENDPOINT_URL"],
             "AWS_EC2_METADATA_SERVICE_ENDPOINT": self.metadata.endpoint,
-            FOLDER_VARIABLE: str(self.home),
-            "HARNESS_BOX_CONSOLE": "/power/console",
-            INTERVAL_VARIABLE: str(beat_s),
+            ROOT_VARIABLE: str(self.root),
+            "HARNESS_WORKER_CONSOLE": "/power/console",
+            HEARTBEAT_VARIABLE: str(heartbeat_s),
         }
         lower = ":".join(map(str, [*roots, self._ground.root]))
         shared = (lower, self._ground.downloads, Path(socket).resolve(), venv or "")
@@ -280,9 +280,9 @@ def booted(
     on_end: Callable[[], None] = lambda: None,
     role_id: str = imds.ROLE_ID,
 ) -> Iterator[StandIn]:
-    """An instance that runs and signs with a key of its own; nothing of it is left afterwards but its home."""
+    """A running instance with its own key; only its worker's root folder is left afterwards."""
     identity = f"{role_id}:{paths['instance-id']}"
-    key = server.box_key(identity)
+    key = server.worker_key(identity)
     server.identify(os.environ["AWS_ENDPOINT_URL"], key, identity)
     with imds.running({**paths, **imds.credentials(key)}) as metadata:
         instance = StandIn(ground, folder, user_data, metadata, fresh=fresh, on_end=on_end)

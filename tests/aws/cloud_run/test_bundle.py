@@ -1,4 +1,4 @@
-"""The script that makes a machine a box: small, without secrets, and whole."""
+"""The script that makes a machine a worker: small, without secrets, and whole."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from harness.aws.objects import Objects
 from harness.errors import UsageError
 from tests.aws import server
 from tests.aws.cloud_run.conftest import WORK
-from tests.aws.cloud_run.planning import BOX
+from tests.aws.cloud_run.planning import WORKER_ID
 from tests.aws.server import ACCESS_KEY, ACCOUNT
 
 BOOT = BootOptions(
@@ -105,11 +105,11 @@ STUB = """#!/bin/bash
 echo "{name} $*" >>"$CALLS"
 {body}
 """
-# A virtual environment's Python: what it is asked to do fails where the test wants it to.
+# A virtual environment's Python: its commands fail where the test wants it.
 PYTHON = r"""
 case "$*" in
     *pip*boto3.txt*) what=boto3 ;; *pip*requirements.lock*) what=packages ;; *docker.sock*) what=engine ;;
-    *boot.py\ ask*) what=ask ;; *boot.py\ fetch*) what=fetch ;; *boot.py\ end*) what=end ;;
+    *boot.py\ greet*) what=greet ;; *boot.py\ fetch*) what=fetch ;; *boot.py\ end*) what=end ;;
     *cloud_run.worker*) what=agent ;;
 esac
 [[ $FAILS != "$what" ]] || exit "${CODE:-1}"
@@ -120,7 +120,7 @@ class Machine:
     """A machine of stubs: Amazon Linux's package manager, or Debian's."""
 
     def __init__(self, folder: Path, manager: str, fails: str = "", code: int = 1) -> None:
-        self.folder, self.home, self.fails, self.code = folder, folder / "home", fails, code
+        self.folder, self.root, self.fails, self.code = folder, folder / "root", fails, code
         (folder / "bin").mkdir()
         venv = f'mkdir -p "$3/bin"; cp {folder}/python "$3/bin/python"; [[ $FAILS != venv ]]'
         self.stub(
@@ -147,7 +147,11 @@ class Machine:
         script.write_text(render_user_data(boot))
         subprocess.run(
             ["/bin/bash", str(script)],
-            env={**variables, "HARNESS_BOX_HOME": str(self.home), "HARNESS_BOX_CONSOLE": str(self.folder / "console")},
+            env={
+                **variables,
+                "HARNESS_WORKER_ROOT": str(self.root),
+                "HARNESS_WORKER_CONSOLE": str(self.folder / "console"),
+            },
             check=False,
             timeout=120,
             capture_output=True,
@@ -165,14 +169,14 @@ class Machine:
         ),
     ],
 )
-def test_a_machine_of_either_kind_becomes_a_box_and_powers_off(tmp_path: Path, manager: str, installs: str) -> None:
+def test_a_machine_of_either_kind_becomes_a_worker_and_powers_off(tmp_path: Path, manager: str, installs: str) -> None:
     calls = Machine(tmp_path, manager).boot()
     assert calls[0] == "shutdown -P +60"
     assert calls[-3:] == ["shutdown -P now", "sleep 60", "poweroff -f"]
     assert any(line.startswith(installs) for line in calls)
     order = [
         "boto3.txt",
-        "boot.py ask",
+        "boot.py greet",
         "boot.py fetch",
         "requirements.lock",
         "harness.aws.cloud_run.worker s3://a-bucket/it's/here",
@@ -189,7 +193,7 @@ def test_a_machine_of_either_kind_becomes_a_box_and_powers_off(tmp_path: Path, m
         ("packages-of-the-system", None),
         ("venv", "installing boto3"),
         ("boto3", "installing boto3"),
-        ("ask", "writing to s3://a-bucket/it's/here"),
+        ("greet", "writing to s3://a-bucket/it's/here"),
         ("fetch", "fetching harness"),
         ("engine", "installing the engine"),
         ("packages", "installing harness' packages"),
@@ -205,11 +209,11 @@ def test_whatever_fails_it_powers_off_and_says_at_which_step(tmp_path: Path, fai
     calls = Machine(tmp_path, "dnf", fails).boot(replace(BOOT, gpus=True))
     assert calls[0] == "shutdown -P +60"
     assert calls[-3:] == ["shutdown -P now", "sleep 60", "poweroff -f"]
-    told = [line.partition("boot.py end ")[2] for line in calls if "boot.py end" in line]
+    ends = [line.partition("boot.py end ")[2] for line in calls if "boot.py end" in line]
     if step is not None and not step.startswith("none"):
-        assert told == [f"{step} 1"]
+        assert ends == [f"{step} 1"]
     else:
-        assert not told, "there is nothing to tell it with, or the agent tells it"
+        assert not ends, "Python is missing, or the agent writes its end"
     assert [line for line in calls if "harness.aws.cloud_run.worker" in line] or fails not in (
         "agent",
         "setsid",
@@ -218,11 +222,11 @@ def test_whatever_fails_it_powers_off_and_says_at_which_step(tmp_path: Path, fai
     )
 
 
-@pytest.mark.parametrize(("code", "told"), [(1, False), (2, True), (137, False), (143, False)])
-def test_an_agent_that_could_not_begin_has_its_end_told(tmp_path: Path, code: int, told: bool) -> None:
+@pytest.mark.parametrize(("code", "written"), [(1, False), (2, True), (137, False), (143, False)])
+def test_an_agent_that_could_not_begin_has_its_end_written(tmp_path: Path, code: int, written: bool) -> None:
     calls = Machine(tmp_path, "dnf", "agent", code).boot()
     ends = [line.partition("boot.py end ")[2] for line in calls if "boot.py end" in line]
-    assert ends == ([f"running the agent {code}"] if told else [])
+    assert ends == ([f"running the agent {code}"] if written else [])
     assert calls[-3:] == ["shutdown -P now", "sleep 60", "poweroff -f"]
 
 
@@ -232,7 +236,7 @@ def boot_script(folder: Path, *arguments: str) -> subprocess.CompletedProcess[st
     assert found
     folder.mkdir(exist_ok=True)
     (folder / "boot.py").write_text(found[1])
-    variables = {"WORK": str(WORK), "PART": "0001", "HARNESS_BOX_HOME": str(folder)}
+    variables = {"WORK": str(WORK), "PART": "0001", "HARNESS_WORKER_ROOT": str(folder)}
     return subprocess.run(
         [sys.executable, str(folder / "boot.py"), *arguments],
         env={**os.environ, **variables},
@@ -243,20 +247,24 @@ def boot_script(folder: Path, *arguments: str) -> subprocess.CompletedProcess[st
 
 
 def test_a_machine_that_is_being_set_up_writes_to_its_own_folder(work: Objects, tmp_path: Path, aws: str) -> None:
-    server.identify(aws, ACCESS_KEY, BOX)
-    assert worker.box_id(Connections(server.REGION)) == BOX
-    box = work.below(records.worker(BOX))
-    assert boot_script(tmp_path, "ask").returncode == 0
-    beat = read(Heartbeat, "beat", box.get(records.HEARTBEAT, MOST_BYTES) or b"")
-    assert (beat.part, beat.instance_id, beat.phase) == ("0001", BOX.partition(":")[2], "installing")
+    server.identify(aws, ACCESS_KEY, WORKER_ID)
+    assert worker.worker_id(Connections(server.REGION)) == WORKER_ID
+    folder = work.below(records.worker(WORKER_ID))
+    assert boot_script(tmp_path, "greet").returncode == 0
+    heartbeat = read(Heartbeat, "heartbeat", folder.get(records.HEARTBEAT, MOST_BYTES) or b"")
+    assert (heartbeat.part, heartbeat.instance_id, heartbeat.phase) == (
+        "0001",
+        WORKER_ID.partition(":")[2],
+        "installing",
+    )
     (tmp_path / "log.txt").write_text(f"of {ACCOUNT} with {ACCESS_KEY}\n")
     assert boot_script(tmp_path, "end", "installing boto3", "7").returncode == 0
-    end = read(WorkerEnd, "end", box.get(records.END, MOST_BYTES) or b"")
-    assert (end.part, end.instance_id, end.ok) == ("0001", beat.instance_id, False)
+    end = read(WorkerEnd, "end", folder.get(records.END, MOST_BYTES) or b"")
+    assert (end.part, end.instance_id, end.ok) == ("0001", heartbeat.instance_id, False)
     assert end.detail == "the machine could not be set up: installing boto3 ended with exit code 7; see its log"
-    assert box.get(records.LOG, 100) == b"of <hidden> with <hidden>\n"
+    assert folder.get(records.LOG, 100) == b"of <hidden> with <hidden>\n"
     assert boot_script(tmp_path, "end", "another", "8").returncode != 0
-    assert read(WorkerEnd, "end", box.get(records.END, MOST_BYTES) or b"") == end, "the first end stays"
+    assert read(WorkerEnd, "end", folder.get(records.END, MOST_BYTES) or b"") == end, "the first end stays"
     assert len(list(work.list())) == 3
 
 
@@ -279,7 +287,7 @@ def test_a_second_boot_does_nothing_but_power_off(tmp_path: Path) -> None:
     """Its limits died with the first, and user data runs once."""
     machine = Machine(tmp_path, "dnf")
     calls = machine.boot()
-    unit = machine.home / "harness-once.service"
+    unit = machine.root / "harness-once.service"
     text = unit.read_text()
     assert "poweroff" in text and "WantedBy=basic.target" in text
     assert calls.index(f"systemctl enable {unit}") < next(i for i, line in enumerate(calls) if "install" in line)
@@ -289,9 +297,9 @@ def test_a_second_boot_does_nothing_but_power_off(tmp_path: Path) -> None:
 
 def test_what_fails_before_s3_is_reached_is_on_the_console(tmp_path: Path) -> None:
     machine = Machine(tmp_path, "dnf", "packages-of-the-system")
-    # Powering off takes a while; what was said is on the console by then.
-    said = f"until /bin/grep -q 'try 5 of 5' {tmp_path}/console; do /bin/sleep 0.02; done"
-    machine.stub("sleep", f"[[ $1 != 60 ]] || {said}")
+    # Powering off takes a while; its output is on the console by then.
+    wait = f"until /bin/grep -q 'try 5 of 5' {tmp_path}/console; do /bin/sleep 0.02; done"
+    machine.stub("sleep", f"[[ $1 != 60 ]] || {wait}")
     machine.boot()
     assert "boot: failed (try 5 of 5): install_packages" in (tmp_path / "console").read_text()
 

@@ -21,7 +21,7 @@ from harness.results import seals
 from harness.results.reader import read_jobs
 from harness.results.schema import Ec2Instance, Result
 from harness.results.store import Store
-from tests.aws.cloud_run.planning import BOX, uploaded
+from tests.aws.cloud_run.planning import WORKER_ID, uploaded
 from tests.support import sample_records
 
 INSTANCE = Ec2Instance("i-0123456789abcdef0", "c7g.large", "us-east-1a", "ami-1", "on-demand")
@@ -34,16 +34,16 @@ def result(**spec: object) -> Result:
 
 @pytest.fixture
 def job(tmp_path: Path) -> Path:
-    """A stored job's folder, on the box."""
-    store = Store(tmp_path / "box", "s")
+    """A stored job's folder, on the worker."""
+    store = Store(tmp_path / "worker", "s")
     with store.held():
         return store.put(result(), sample_records.samples(np.array([[0.1, 0.2]])), b"q0 Q0 d 1 1.0 x\n", b"log").folder
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    """The store at home."""
-    made = Store(tmp_path / "home", "s")
+    """The local store."""
+    made = Store(tmp_path / "store", "s")
     with made.held():
         yield made
 
@@ -53,16 +53,16 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def test_a_job_arrives_as_it_left(job: Path, work: Objects, store: Store) -> None:
-    box, key = work.below(records.worker(BOX)), job.name
-    assert box.put_new(records.job(key), pack(job))
+    folder, key = work.below(records.worker(WORKER_ID)), job.name
+    assert folder.put_new(records.job(key), pack(job))
     assert uploaded(work) == [key]
-    brought = local_results.fetch_job(work, BOX, key, result().spec, store)
+    brought = local_results.fetch_job(work, WORKER_ID, key, result().spec, store)
     (stored,) = read_jobs(store.folder)
     assert contents(stored.folder) == contents(job) and stored.result == brought
     assert brought.instance == INSTANCE
     assert not list(store.staging.iterdir())
     with pytest.raises(StoreError, match="nothing is ever overwritten"):
-        local_results.fetch_job(work, BOX, key, result().spec, store)
+        local_results.fetch_job(work, WORKER_ID, key, result().spec, store)
     assert contents(stored.folder) == contents(job)
 
 
@@ -72,7 +72,7 @@ def test_packing_again_gives_the_same(job: Path) -> None:
 
 def test_a_job_that_is_not_there_is_one_line(work: Objects) -> None:
     with pytest.raises(AwsError, match="there is no such job"):
-        local_results.fetch_job(work, BOX, "0123456789abcdef", result().spec, Store(Path(), "s"))
+        local_results.fetch_job(work, WORKER_ID, "0123456789abcdef", result().spec, Store(Path(), "s"))
 
 
 def retar(content: bytes, change: Callable[[dict[str, bytes]], object]) -> bytes:
@@ -118,12 +118,12 @@ LIES = {
 @pytest.mark.parametrize("lie", LIES)
 def test_a_lie_is_named_and_not_stored(job: Path, work: Objects, store: Store, lie: str) -> None:
     change, says = LIES[lie]
-    box = work.below(records.worker(BOX))
-    box.put(records.job(job.name), retar(pack(job), change))
+    folder = work.below(records.worker(WORKER_ID))
+    folder.put(records.job(job.name), retar(pack(job), change))
     with pytest.raises(AwsError, match=says) as caught:
-        local_results.fetch_job(work, BOX, job.name, result().spec, store)
+        local_results.fetch_job(work, WORKER_ID, job.name, result().spec, store)
     assert caught.value.code == "BadJob" and "\n" not in str(caught.value)
-    assert f"workers/{BOX}/jobs/{job.name}.tar" in str(caught.value)
+    assert f"workers/{WORKER_ID}/jobs/{job.name}.tar" in str(caught.value)
     assert read_jobs(store.folder) == () and not list(store.staging.iterdir())
 
 
@@ -134,23 +134,23 @@ def test_a_folder_in_a_files_place_is_not_stored(job: Path, work: Objects, store
             entry = tarfile.TarInfo(path.name)
             entry.type, entry.size = (tarfile.DIRTYPE, 0) if path.name == "log.txt.gz" else (tarfile.REGTYPE, 1)
             tar.addfile(entry, io.BytesIO(b"x"))
-    work.below(records.worker(BOX)).put(records.job(job.name), target.getvalue())
+    work.below(records.worker(WORKER_ID)).put(records.job(job.name), target.getvalue())
     with pytest.raises(AwsError, match=r"'log\.txt\.gz' has no place") as caught:
-        local_results.fetch_job(work, BOX, job.name, result().spec, store)
+        local_results.fetch_job(work, WORKER_ID, job.name, result().spec, store)
     assert caught.value.code == "BadJob" and read_jobs(store.folder) == ()
 
 
 def test_a_job_of_another_plan_is_not_stored(job: Path, work: Objects, store: Store) -> None:
-    box = work.below(records.worker(BOX))
-    box.put(records.job(job.name), pack(job))
+    folder = work.below(records.worker(WORKER_ID))
+    folder.put(records.job(job.name), pack(job))
     with pytest.raises(AwsError, match="holds the job") as caught:
-        local_results.fetch_job(work, BOX, job.name, replace(result().spec, repetition=1), store)
+        local_results.fetch_job(work, WORKER_ID, job.name, replace(result().spec, repetition=1), store)
     assert caught.value.code == "BadJob" and read_jobs(store.folder) == ()
 
 
 def test_a_job_under_anothers_name_is_not_stored(job: Path, work: Objects, store: Store) -> None:
-    box, other = work.below(records.worker(BOX)), result(repetition=1)
-    box.put(records.job(other.key), pack(job))
+    folder, other = work.below(records.worker(WORKER_ID)), result(repetition=1)
+    folder.put(records.job(other.key), pack(job))
     with pytest.raises(AwsError, match=f"holds the job {job.name}"):
-        local_results.fetch_job(work, BOX, other.key, other.spec, store)
+        local_results.fetch_job(work, WORKER_ID, other.key, other.spec, store)
     assert read_jobs(store.folder) == ()

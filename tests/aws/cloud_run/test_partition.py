@@ -10,13 +10,12 @@ from hypothesis import strategies as st
 
 from harness.aws.cloud_run import partition
 from harness.aws.cloud_run.backend import Submission
-from harness.aws.cloud_run.partition import Budget, Grouping, MissingIndex, Sizes
+from harness.aws.cloud_run.estimates import DurationEstimate, DurationModel
+from harness.aws.cloud_run.machines import ChosenMachine
+from harness.aws.cloud_run.partition import Budget, Grouping
 from harness.aws.cloud_run.records import Launch, PlannedPart
 from harness.aws.ec2 import backend as ec2
-from harness.jobs import estimates
-from harness.jobs.estimates import DurationEstimate, DurationModel
 from harness.jobs.inputs import IndexBuild
-from harness.jobs.machines import ChosenMachine
 from harness.pricing import instances
 from harness.records import Outcome
 from tests.support import sample_records
@@ -29,17 +28,18 @@ MACHINES = {"small": LARGE, "big": XLARGE}
 
 
 def hours(seconds: dict[str, float]) -> Grouping:
-    return Grouping(MACHINES, lambda job: DurationEstimate(seconds.get(job.cell.system, 60.0), 7200, True))
+    return Grouping(
+        MACHINES,
+        lambda job: DurationEstimate(seconds.get(job.cell.system, 60.0), 7200, True),
+        lambda _build: DurationEstimate(600, 7200, False),
+    )
 
 
-def missing(*systems: str) -> dict[str, MissingIndex]:
-    return {
-        f"{system}-d": MissingIndex(IndexBuild(f"{system}-d", system, "d"), DurationEstimate(600, 7200, False))
-        for system in systems
-    }
+def missing(*systems: str) -> dict[str, IndexBuild]:
+    return {f"{system}-d": IndexBuild(f"{system}-d", system, "d") for system in systems}
 
 
-def test_each_profile_has_one_box() -> None:
+def test_each_profile_has_one_worker() -> None:
     jobs = [planned(system, profile, job=job) for system in "ab" for profile in ("small", "big") for job in range(3)]
     made = ec2.parts(jobs, hours({}))
     assert [(part.name, part.instance_type, len(part.jobs)) for part in made] == [
@@ -55,7 +55,7 @@ def test_every_job_is_in_one_part(cells: list[tuple[str, str]]) -> None:
     assert len(keys) == len(set(keys)) == len(jobs)
 
 
-def test_builds_are_one_box_that_comes_first() -> None:
+def test_builds_are_one_worker_that_comes_first() -> None:
     jobs = [planned("a"), planned("b"), planned("c")]
     made = ec2.parts(jobs, replace(hours({}), missing=missing("a", "b", "z"), build_machine=XLARGE))
     assert [(part.name, part.instance_type, len(part.builds), len(part.jobs)) for part in made] == [
@@ -74,10 +74,11 @@ def test_without_a_build_profile_the_first_who_needs_an_index_builds_it() -> Non
 
 
 def test_disks_hold_what_is_shipped() -> None:
-    sizes = Sizes({"a": 10 * GIB}, {"d": 20 * GIB}, {"a-d": 40 * GIB})
-    (part,) = ec2.parts([planned("a")], replace(hours({}), sizes=sizes))
+    large = {"image_bytes": {"a": 10 * GIB}, "corpus_bytes": {"d": 20 * GIB}, "index_bytes": {"a-d": 40 * GIB}}
+    (part,) = ec2.parts([planned("a")], replace(hours({}), **large))
     assert part.disk_gib >= 20 + 10 + 2 * (20 + 40)
-    (small,) = ec2.parts([planned("a")], replace(hours({}), sizes=Sizes({"a": 1}, {"d": 1}, {"a-d": 1})))
+    tiny = {"image_bytes": {"a": 1}, "corpus_bytes": {"d": 1}, "index_bytes": {"a-d": 1}}
+    (small,) = ec2.parts([planned("a")], replace(hours({}), **tiny))
     assert small.disk_gib == 30 and small.expected_s < part.expected_s
 
 
@@ -113,16 +114,17 @@ def test_disk_and_address_are_billed_too() -> None:
 
 
 def test_a_limit_is_above_the_estimate_and_below_the_time_outs() -> None:
-    sure, assumed = DurationEstimate(10_000, 10**6, True), DurationEstimate(10_000, 10**6, False)
+    sure = replace(PART, expected_s=10_000, worst_s=10**6, measured=True)
+    assumed = replace(sure, measured=False)
     assert (
-        sure.seconds
-        < partition.least_limit_s(sure)
+        sure.expected_s
+        < partition.least_limit_s([sure])
         < partition.usual_limit_s(sure)
         < partition.usual_limit_s(assumed)
         < 10**6
     )
     assert partition.usual_limit_s(replace(assumed, worst_s=20_000)) == 20_000
-    assert partition.usual_limit_s(estimates.NOTHING) >= 3600
+    assert partition.usual_limit_s(replace(sure, expected_s=0.0, worst_s=0.0)) >= 3600
 
 
 PART = PlannedPart("p", "m6i.large", 0.36, 30, expected_s=3600, worst_s=40_000, measured=True)
@@ -160,11 +162,11 @@ def test_promised_and_spent_never_exceed_the_cap(cap: float, rates: list[float],
 
 
 def test_those_that_wait_keep_what_they_need() -> None:
-    need = partition.most_usd(0.36, partition.least_limit_s(partition.part_estimate(PART)))
+    need = partition.most_usd(0.36, partition.least_limit_s([PART]))
     budget, waiting = Budget(2 * need + 0.01), [Submission(name, (replace(PART, name=name),)) for name in "ab"]
     for number, submission in enumerate(waiting):
         limits = budget.launch(submission, waiting[number + 1 :], 0.0)
-        assert limits is not None and limits.limit_s >= partition.least_limit_s(partition.part_estimate(PART)) - 1
+        assert limits is not None and limits.limit_s >= partition.least_limit_s([PART]) - 1
         budget.promise(launch(submission.name, limits.limit_s))
 
 

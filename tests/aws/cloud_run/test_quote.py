@@ -9,9 +9,9 @@ import pytest
 from rich.console import Console
 
 from harness.aws.cloud_run import partition
+from harness.aws.cloud_run.machines import ChosenMachine
 from harness.aws.cloud_run.records import PartJob, PlannedPart
 from harness.jobs.inputs import IndexBuild
-from harness.jobs.machines import ChosenMachine
 from harness.pricing import instances
 from harness.results.schema import Cell
 
@@ -39,7 +39,7 @@ def test_a_quote_is_as_reckoned_by_hand() -> None:
     _, build, work, *notes = (line.split() for line in shown())
     assert build == ["001", "c6i.large", "1", "0", "30", "GiB", "0.50", "assumed", "0.1000", "0.05"]
     assert work == ["002", "m6i.large", "0", "3", "40", "GiB", "1.00", "measured", "0.2000", "0.20"]
-    limits = [partition.usual_limit_s(partition.part_estimate(part)) for part in PARTS]
+    limits = [partition.usual_limit_s(part) for part in PARTS]
     worst = (0.1 * (limits[0] + 420) + 0.2 * (limits[1] + 420)) / 3600
     last = " ".join(notes[-1])
     assert last == f"about US$ 0.25; never more than US$ {worst:.2f}, by the time limit of each"

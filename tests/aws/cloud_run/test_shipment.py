@@ -39,7 +39,7 @@ from harness.launch.images import catalog
 from harness.launch.images.catalog import System
 from harness.records import Envelope, to_json
 from harness.results.schema import IndexFacts
-from tests.aws.cloud_run.planning import BOX, TYPE, Engine, Planning
+from tests.aws.cloud_run.planning import TYPE, WORKER_ID, Engine, Planning
 from tests.conftest import Bench, protocol, write_dataset
 from tests.datasets import examples
 
@@ -59,8 +59,8 @@ def find(work: Objects, key: str) -> ShippedInput | None:
     return shipper(work, Path("nowhere")).find_index(key)
 
 
-def adopt(work: Objects, box_id: str, key: str) -> ShippedInput | None:
-    return shipper(work, Path("nowhere")).adopt_index(box_id, key)
+def adopt(work: Objects, worker_id: str, key: str) -> ShippedInput | None:
+    return shipper(work, Path("nowhere")).adopt_index(worker_id, key)
 
 
 def names(objects: Objects) -> list[str]:
@@ -168,14 +168,14 @@ def test_the_runtime_lock_agrees_with_the_main_one() -> None:
     assert hashes and all(line.rstrip(" \\") in whole for line in hashes)
 
 
-def test_a_box_installs_packages_of_the_lock_and_leaves_out_those_for_home() -> None:
+def test_a_worker_installs_packages_of_the_lock_and_leaves_out_those_for_home() -> None:
     def packages(text: str) -> set[str]:
         return set(re.split(r"^(?=[a-z])", text, flags=re.MULTILINE))
 
     here = packages((ROOT / "harness/aws/cloud_run/requirements.lock").read_text())
     # pytrec_eval has no wheel for arm64.
-    box = packages(lock().replace(" ; platform_machine == 'x86_64' \\", " \\"))
-    assert box < here and {each.partition("==")[0] for each in here - box} == LOCAL_ONLY
+    on_workers = packages(lock().replace(" ; platform_machine == 'x86_64' \\", " \\"))
+    assert on_workers < here and {each.partition("==")[0] for each in here - on_workers} == LOCAL_ONLY
     assert re.search(r"^pytrec-eval-terrier==\S+ ; platform_machine == 'x86_64' \\\n    --hash", lock(), re.MULTILINE)
 
 
@@ -214,7 +214,7 @@ def hashes(dataset: Dataset) -> list[object]:
 
 
 def there_and_back(dataset: Dataset, work: Objects, tmp_path: Path) -> Dataset:
-    """The dataset as a box loads it."""
+    """The dataset as a worker loads it."""
     shipped = shipper(work, tmp_path / "cache").dataset(dataset)
     assert shipper(work, tmp_path / "cache").dataset(dataset) == shipped
     folder = tmp_path / "elsewhere" / dataset.name
@@ -300,7 +300,7 @@ def test_another_dataset_under_the_name_is_refused(
         with pytest.raises(AwsError) as caught:
             fetcher(work, tmp_path / "other").dataset(shipped, tmp_path / f"out{len(spoiled)}" / "data")
         assert caught.value.code == "BadInput" and shipped.name in str(caught.value)
-    for code in ("NoSuchKey", "AccessDenied"):  # boxes may not list: to them S3 does not say what is missing
+    for code in ("NoSuchKey", "AccessDenied"):  # workers may not list: to them S3 does not say what is missing
         with monkeypatch.context() as patch, pytest.raises(AwsError, match="or is not there; run again") as caught:
             patch.setattr(Objects, "download", _refusing(code))
             fetcher(work, tmp_path / "other").dataset(shipped, tmp_path / code / "data")
@@ -371,13 +371,13 @@ def test_an_image_with_another_id_is_refused(
 
 
 def made_index(cache: Path, text: str = "postings") -> Index:
-    home = indexes.folder(cache, KEY)
-    (home / "data" / "sub" / "empty").mkdir(parents=True)
-    (home / "data" / "sub" / "part").write_text(text)
-    (home / "data" / "x").write_text("more")
-    size, checksum = indexes.content(home / "data")
+    cached = indexes.folder(cache, KEY)
+    (cached / "data" / "sub" / "empty").mkdir(parents=True)
+    (cached / "data" / "sub" / "part").write_text(text)
+    (cached / "data" / "x").write_text("more")
+    size, checksum = indexes.content(cached / "data")
     facts = IndexFacts(1.5, size, 7, None, checksum, Envelope("build", 1, 1 << 30))
-    (home / "facts.json").write_text(to_json(facts))
+    (cached / "facts.json").write_text(to_json(facts))
     found = indexes.find(cache, KEY)
     assert found
     return found
@@ -463,12 +463,12 @@ def test_a_record_whose_bytes_are_gone_makes_way(work: Objects, tmp_path: Path) 
     assert ships._stored_input(shipment.index_name(KEY)) == made
     work.delete([made.name])
     assert ships.find_index(KEY) is None and ships._stored_input(shipment.index_name(KEY)) is None
-    shipment.upload_index(work, BOX, KEY, made_index(tmp_path / "cache"), tmp_path)
-    adopted = ships.adopt_index(BOX, KEY)
+    shipment.upload_index(work, WORKER_ID, KEY, made_index(tmp_path / "cache"), tmp_path)
+    adopted = ships.adopt_index(WORKER_ID, KEY)
     assert adopted not in (None, made) and ships.find_index(KEY) == adopted
 
 
-def test_an_engine_whose_images_boxes_would_not_find_is_refused_before_anything_is_asked(
+def test_an_engine_whose_images_workers_would_not_find_is_refused_before_anything_is_asked(
     work: Objects, tmp_path: Path
 ) -> None:
     with pytest.raises(UsageError, match=r"containerd image store.*daemon\.json") as caught:
@@ -476,15 +476,15 @@ def test_an_engine_whose_images_boxes_would_not_find_is_refused_before_anything_
     assert "\n" not in str(caught.value)
 
 
-# ---- indexes that boxes built
+# ---- indexes that workers built
 
 
-def test_an_index_of_a_box_is_adopted_once(work: Objects, tmp_path: Path, logged: list[str]) -> None:
+def test_an_index_of_a_worker_is_adopted_once(work: Objects, tmp_path: Path, logged: list[str]) -> None:
     built = made_index(tmp_path / "cache")
-    assert adopt(work, BOX, KEY) is None, "the box has none yet"
-    shipment.upload_index(work, BOX, KEY, built, tmp_path)
-    assert all(name.startswith(f"workers/{BOX}/indexes/{KEY}.") for name in names(work)) and len(names(work)) == 2
-    adopted = shipper(work, tmp_path).adopt_index(BOX, KEY)
+    assert adopt(work, WORKER_ID, KEY) is None, "the worker has none yet"
+    shipment.upload_index(work, WORKER_ID, KEY, built, tmp_path)
+    assert all(name.startswith(f"workers/{WORKER_ID}/indexes/{KEY}.") for name in names(work)) and len(names(work)) == 2
+    adopted = shipper(work, tmp_path).adopt_index(WORKER_ID, KEY)
     assert adopted is not None and adopted.name.startswith(f"inputs/indexes/{KEY}.")
     assert find(work, KEY) == adopted
     content(work, adopted)
@@ -492,66 +492,66 @@ def test_an_index_of_a_box_is_adopted_once(work: Objects, tmp_path: Path, logged
     fetched = indexes.find(tmp_path / "other", KEY)
     assert fetched and fetched.facts == built.facts and indexes.content(fetched.folder) == indexes.content(built.folder)
     other = made_index(tmp_path / "another", "others")
-    shipment.upload_index(work, f"{BOX}-2", KEY, other, tmp_path)
-    assert adopt(work, f"{BOX}-2", KEY) == adopted, "the first one stays"
+    shipment.upload_index(work, f"{WORKER_ID}-2", KEY, other, tmp_path)
+    assert adopt(work, f"{WORKER_ID}-2", KEY) == adopted, "the first one stays"
 
 
-def test_an_index_that_is_shipped_from_home_is_what_a_boxs_would_be(work: Objects, tmp_path: Path) -> None:
+def test_an_index_that_is_shipped_from_home_is_what_a_workers_would_be(work: Objects, tmp_path: Path) -> None:
     built = made_index(tmp_path / "cache")
-    shipment.upload_index(work, BOX, KEY, built, tmp_path)
-    adopted = adopt(work, BOX, KEY)
+    shipment.upload_index(work, WORKER_ID, KEY, built, tmp_path)
+    adopted = adopt(work, WORKER_ID, KEY)
     work.delete([f"{shipment.index_name(KEY)}.json"])
     assert shipper(work, tmp_path).index(KEY, built) == adopted
 
 
 LIES = {
-    "another box's": f"workers/{BOX}-2/indexes/{KEY}.{{hash}}.tar.gz",
+    "another worker's": f"workers/{WORKER_ID}-2/indexes/{KEY}.{{hash}}.tar.gz",
     "an input": f"inputs/indexes/{KEY}.{{hash}}.tar.gz",
-    "another file of the box": f"workers/{BOX}/jobs/0123456789abcdef.tar",
-    "a way out": f"workers/{BOX}/indexes/../../../inputs/images/{{hash}}.tar.gz",
-    "another key": f"workers/{BOX}/indexes/{KEY[:-1]}0.{{hash}}.tar.gz",
+    "another file of the worker": f"workers/{WORKER_ID}/jobs/0123456789abcdef.tar",
+    "a way out": f"workers/{WORKER_ID}/indexes/../../../inputs/images/{{hash}}.tar.gz",
+    "another key": f"workers/{WORKER_ID}/indexes/{KEY[:-1]}0.{{hash}}.tar.gz",
 }
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_a_record_that_names_no_index_of_its_box_is_refused(work: Objects, lie: str) -> None:
+def test_a_record_that_names_no_index_of_its_worker_is_refused(work: Objects, lie: str) -> None:
     sha256 = hashlib.sha256(b"abc").hexdigest()
     name = LIES[lie].format(hash=sha256[:12])
     work.put(name, b"abc")
-    work.put(f"{records.worker(BOX)}/{records.index(KEY)}.json", dump(ShippedInput(name, sha256, 3)))
+    work.put(f"{records.worker(WORKER_ID)}/{records.index(KEY)}.json", dump(ShippedInput(name, sha256, 3)))
     before = names(work)
     with pytest.raises(AwsError, match="names no index of this worker") as caught:
-        adopt(work, BOX, KEY)
+        adopt(work, WORKER_ID, KEY)
     assert caught.value.code == "BadInput" and "\n" not in str(caught.value) and names(work) == before
 
 
 @pytest.mark.parametrize("sha256", ["", "../x", "A" * 64, "0" * 63])
 def test_a_record_with_no_hash_is_refused(work: Objects, sha256: str) -> None:
-    name = f"{records.worker(BOX)}/{records.index(KEY)}"
+    name = f"{records.worker(WORKER_ID)}/{records.index(KEY)}"
     made = ShippedInput(f"{name.removesuffix('.tar.gz')}.{sha256[:12]}.tar.gz", sha256, 3)
     work.put(made.name, b"abc")
     work.put(f"{name}.json", dump(made))
     with pytest.raises(AwsError, match="names no index of this worker"):
-        adopt(work, BOX, KEY)
+        adopt(work, WORKER_ID, KEY)
 
 
 @pytest.mark.parametrize("record", [b"junk", b" " * (17 << 20)], ids=["junk", "large"])
 def test_a_record_that_is_none_is_refused(work: Objects, record: bytes) -> None:
-    work.put(f"{records.worker(BOX)}/{records.index(KEY)}.json", record)
+    work.put(f"{records.worker(WORKER_ID)}/{records.index(KEY)}.json", record)
     with pytest.raises(AwsError, match="left there, and not used") as caught:
-        adopt(work, BOX, KEY)
+        adopt(work, WORKER_ID, KEY)
     assert caught.value.code == "BadInput" and find(work, KEY) is None
 
 
 @pytest.mark.parametrize("ending", ["json", "tar.gz"])
 def test_an_index_in_an_archive_is_refused(work: Objects, tmp_path: Path, ending: str) -> None:
-    """A box that puts an object chooses its storage class: then nobody reads it."""
-    shipment.upload_index(work, BOX, KEY, made_index(tmp_path / "cache"), tmp_path)
+    """A worker that puts an object chooses its storage class: then nobody reads it."""
+    shipment.upload_index(work, WORKER_ID, KEY, made_index(tmp_path / "cache"), tmp_path)
     (name,) = [name for name in names(work) if name.endswith(ending)]
     body, key = work.get(name, 1 << 20), work.place.key(name)
     work.client.put_object(Bucket=work.place.bucket, Key=key, Body=body, StorageClass="GLACIER")
     with pytest.raises(AwsError, match="left there, and not used") as caught:
-        adopt(work, BOX, KEY)
+        adopt(work, WORKER_ID, KEY)
     assert caught.value.code == "BadInput"
 
 
@@ -559,40 +559,40 @@ def test_an_outage_says_nothing_about_an_index(work: Objects, tmp_path: Path, mo
     def away(*_: object) -> None:
         raise AwsError("AWS is busy", "Busy")
 
-    shipment.upload_index(work, BOX, KEY, made_index(tmp_path / "cache"), tmp_path)
+    shipment.upload_index(work, WORKER_ID, KEY, made_index(tmp_path / "cache"), tmp_path)
     with monkeypatch.context() as patch, pytest.raises(AwsError, match="AWS is busy") as caught:
         patch.setattr(Objects, "copy", away)
-        adopt(work, BOX, KEY)
-    assert caught.value.code == "Busy" and adopt(work, BOX, KEY)
+        adopt(work, WORKER_ID, KEY)
+    assert caught.value.code == "Busy" and adopt(work, WORKER_ID, KEY)
 
 
 def test_an_index_is_adopted_only_with_the_content_that_its_record_names(work: Objects) -> None:
-    """Else no box of any later run can use that index, and none builds it anew."""
-    sha256, folder = hashlib.sha256(b"index").hexdigest(), f"{records.worker(BOX)}/indexes"
+    """Else no worker of any later run can use that index, and none builds it anew."""
+    sha256, folder = hashlib.sha256(b"index").hexdigest(), f"{records.worker(WORKER_ID)}/indexes"
     name = f"{folder}/{KEY}.{sha256[:12]}.tar.gz"
     work.put(name, b"other")
     work.put(f"{folder}/{KEY}.tar.gz.json", dump(ShippedInput(name, sha256, 5)))
     before = names(work)
     with pytest.raises(AwsError, match="another content") as caught:
-        adopt(work, BOX, KEY)
+        adopt(work, WORKER_ID, KEY)
     assert caught.value.code == "BadInput" and names(work) == before and find(work, KEY) is None
 
 
-def test_an_index_that_is_larger_than_its_boxs_disk_is_refused(work: Objects, tmp_path: Path) -> None:
-    shipment.upload_index(work, BOX, KEY, made_index(tmp_path / "cache"), tmp_path)
+def test_an_index_that_is_larger_than_its_workers_disk_is_refused(work: Objects, tmp_path: Path) -> None:
+    shipment.upload_index(work, WORKER_ID, KEY, made_index(tmp_path / "cache"), tmp_path)
     before = names(work)
     with pytest.raises(AwsError, match="too large") as caught:
-        shipper(work, tmp_path).adopt_index(BOX, KEY, most_bytes=99)
+        shipper(work, tmp_path).adopt_index(WORKER_ID, KEY, most_bytes=99)
     assert caught.value.code == "BadInput" and names(work) == before
 
 
 def test_an_index_whose_bytes_are_cut_or_gone_is_not_adopted(work: Objects, tmp_path: Path) -> None:
-    shipment.upload_index(work, BOX, KEY, made_index(tmp_path / "cache"), tmp_path)
+    shipment.upload_index(work, WORKER_ID, KEY, made_index(tmp_path / "cache"), tmp_path)
     (packed,) = [name for name in names(work) if name.endswith(".tar.gz")]
     for spoil in (lambda: work.put(packed, b"cut"), lambda: work.delete([packed])):
         spoil()
         with pytest.raises(AwsError, match="cut or too large") as caught:
-            adopt(work, BOX, KEY)
+            adopt(work, WORKER_ID, KEY)
         assert caught.value.code == "BadInput" and find(work, KEY) is None
 
 
@@ -636,9 +636,9 @@ def test_a_part_names_all_that_its_jobs_need(bench: Bench, work: Objects, tmp_pa
     assert [image.image for image in first.images] == [system.image] and list(first.datasets) == ["tiny"]
     assert first.suite == planning.inputs.suite.model_dump(mode="json")
     assert read_record(WorkerPart, "part", dump(first)) == first
-    built = made_index(tmp_path / "box")
-    shipment.upload_index(work, BOX, build.key, built, tmp_path)
-    adopted = ships.adopt_index(BOX, build.key)
+    built = made_index(tmp_path / "worker")
+    shipment.upload_index(work, WORKER_ID, build.key, built, tmp_path)
+    adopted = ships.adopt_index(WORKER_ID, build.key)
     second = part({}, jobs[1:])
     assert (second.jobs, second.builds, second.indexes) == (jobs[1:], (), {build.key: adopted})
     assert part({}, ()).images == (), "nothing is left to do, and the index is built"

@@ -1,4 +1,4 @@
-"""The stand-in instances themselves: what tests of boxes rely on."""
+"""The stand-in instances themselves: what tests of workers rely on."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.docker
 
 # Sleeps in a session of its own outlive the script that began them.
 LINGERING = """#!/bin/bash
-echo "$HARNESS_BOX_HOME" >"$HARNESS_BOX_HOME/log.txt"
+echo "$HARNESS_WORKER_ROOT" >"$HARNESS_WORKER_ROOT/log.txt"
 setsid sleep 1000 &
 {}
 sleep 1000
@@ -48,17 +48,17 @@ def test_two_at_once_have_nothing_in_common_and_leave_nothing(ground: standin.Gr
         assert not two.processes and two.power_log.endswith("shutdown -P now\n")
         assert one.processes and not one.ended.is_set()
         assert one.metadata.endpoint != two.metadata.endpoint
-        assert (one.log, two.log) == (f"{one.home}\n", f"{two.home}\n")
+        assert (one.log, two.log) == (f"{one.root}\n", f"{two.root}\n")
     assert not one.processes and not (tmp_path / "one" / "root").exists() and not (tmp_path / "two" / "own").exists()
 
 
 def test_what_comes_after_a_dead_one_is_not_taken_for_it(ground: standin.Ground, tmp_path: Path, aws: str) -> None:
     # The kernel gives the number of a namespace that is gone to the next one: it may be a container's.
     with (
-        standin.booted(ground, tmp_path / "one", LINGERING.format(""), imds.of()) as box,
+        standin.booted(ground, tmp_path / "one", LINGERING.format(""), imds.of()) as instance,
         contextlib.ExitStack() as more,
     ):
-        while living := box.processes:
+        while living := instance.processes:
             for pid in living:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
@@ -68,24 +68,24 @@ def test_what_comes_after_a_dead_one_is_not_taken_for_it(ground: standin.Ground,
             more.callback(stranger.kill)
             while stranger.poll() is None and Path(f"/proc/{stranger.pid}/comm").read_text() != "sleep\n":
                 time.sleep(0.01)
-            assert not box.processes
-        box.kill()
+            assert not instance.processes
+        instance.kill()
         assert stranger.poll() is None
 
 
 def test_a_time_limit_alone_powers_nothing_off(ground: standin.Ground, tmp_path: Path, aws: str) -> None:
-    script = LINGERING.format("shutdown -P +30; touch $HARNESS_BOX_HOME/there")
-    with standin.booted(ground, tmp_path / "one", script, imds.of()) as box:
-        while not (box.home / "there").exists():
-            assert box.processes
-        assert not box.wait(0.5) and box.power_log.endswith("shutdown -P +30\n")
+    script = LINGERING.format("shutdown -P +30; touch $HARNESS_WORKER_ROOT/there")
+    with standin.booted(ground, tmp_path / "one", script, imds.of()) as instance:
+        while not (instance.root / "there").exists():
+            assert instance.processes
+        assert not instance.wait(0.5) and instance.power_log.endswith("shutdown -P +30\n")
 
 
 def test_no_credential_of_ours_gets_in(ground: standin.Ground, tmp_path: Path, aws: str) -> None:
-    script = "#!/bin/bash\nenv >$HARNESS_BOX_HOME/log.txt\nshutdown -P now\n"
-    with standin.booted(ground, tmp_path / "one", script, imds.of()) as box:
-        assert box.wait(60) and f"AWS_ENDPOINT_URL={aws}" in box.log
-        assert not [secret for secret in server.SECRETS if secret in box.log]
+    script = "#!/bin/bash\nenv >$HARNESS_WORKER_ROOT/log.txt\nshutdown -P now\n"
+    with standin.booted(ground, tmp_path / "one", script, imds.of()) as instance:
+        assert instance.wait(60) and f"AWS_ENDPOINT_URL={aws}" in instance.log
+        assert not [secret for secret in server.SECRETS if secret in instance.log]
 
 
 def test_the_fleet_does_what_aws_says(ground: standin.Ground, tmp_path: Path, ec2: Any) -> None:
@@ -99,11 +99,11 @@ def test_the_fleet_does_what_aws_says(ground: standin.Ground, tmp_path: Path, ec
         found = ec2.describe_instances(InstanceIds=[name])["Reservations"][0]["Instances"][0]
         return str(found["State"]["Name"])
 
-    with fleet.watching(ground, tmp_path) as boxes:
+    with fleet.watching(ground, tmp_path) as machines:
         ends, stays = launch(LINGERING.format("poweroff")), launch(LINGERING.format(""))
-        fleet.wait_for(boxes, 2)
-        assert boxes.boxes[ends].wait(60) and state(ends) == "terminated"
-        assert state(stays) == "running" and boxes.boxes[stays].processes
-        assert boxes.boxes[stays].metadata.paths["instance-type"] == "c5.large"
+        fleet.wait_for(machines, 2)
+        assert machines.instances[ends].wait(60) and state(ends) == "terminated"
+        assert state(stays) == "running" and machines.instances[stays].processes
+        assert machines.instances[stays].metadata.paths["instance-type"] == "c5.large"
         ec2.terminate_instances(InstanceIds=[stays])
-        assert boxes.boxes[stays].wait(60) and not boxes.boxes[stays].processes
+        assert machines.instances[stays].wait(60) and not machines.instances[stays].processes

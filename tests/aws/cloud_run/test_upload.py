@@ -25,7 +25,7 @@ from harness.launch.fake import FakeLauncher
 from harness.results.reader import StoredJob, read_jobs
 from harness.results.schema import job_key
 from harness.results.store import Store
-from tests.aws.cloud_run.planning import BOX, TYPE, Planning, uploaded
+from tests.aws.cloud_run.planning import TYPE, WORKER_ID, Planning, uploaded
 from tests.conftest import Bench, protocol
 
 
@@ -36,18 +36,18 @@ def planning(bench: Bench, work: Objects) -> Planning:
     )
 
 
-class OneBox:
+class PartRun:
     """Does a part in this process, with results and a cache of its own."""
 
     def __init__(self, planning: Planning, part: WorkerPart, folder: Path) -> None:
         self.folder, self.planning = folder, planning
-        self.assignment = Assignment(str(planning.work.place), BOX, part, str(folder / "status.json"))
+        self.assignment = Assignment(str(planning.work.place), WORKER_ID, part, str(folder / "status.json"))
         self.waited: list[float] = []
         folder.mkdir()
 
-    def follower(self, work: Objects | None = None, patience_s: float = 1000.0) -> Uploader:
+    def follower(self, work: Objects | None = None, attempts: int = 20) -> Uploader:
         where = work or self.planning.work
-        made = Uploader(self.assignment, where, self.folder / "cache", patience_s=patience_s)
+        made = Uploader(self.assignment, where, self.folder / "cache", attempts=attempts)
         made._sleep = self.waited.append
         return made
 
@@ -73,62 +73,64 @@ def arrived(planning: Planning) -> list[str]:
 
 
 def test_each_job_is_handed_over_before_the_next_one_starts(planning: Planning, tmp_path: Path) -> None:
-    box, seen = OneBox(planning, planning.part(), tmp_path / "box"), []
+    runner, seen = PartRun(planning, planning.part(), tmp_path / "worker"), []
 
     class Watching(Uploader):
         def starts(self, key: str) -> None:
             super().starts(key)
-            seen.append((len(box.stored), len(arrived(planning)), box.status.uploaded, box.status.current == key))
+            seen.append(
+                (len(runner.stored), len(arrived(planning)), runner.status.uploaded, runner.status.current == key)
+            )
 
-    box.run(Watching(box.assignment, planning.work, tmp_path / "cache"))
+    runner.run(Watching(runner.assignment, planning.work, tmp_path / "cache"))
     assert seen == [(0, 0, 0, True), (1, 1, 1, True), (2, 2, 2, True)]
     assert arrived(planning) == sorted(planning.specs)
-    assert (box.status.phase, box.status.uploaded, box.status.troubles) == ("finishing", 3, ())
+    assert (runner.status.phase, runner.status.uploaded, runner.status.troubles) == ("finishing", 3, ())
 
 
 def test_what_was_handed_over_comes_home_as_it_was_stored(planning: Planning, tmp_path: Path) -> None:
-    box = OneBox(planning, planning.part(), tmp_path / "box")
-    box.run(box.follower())
-    store = Store(tmp_path / "home", "test-suite")
+    runner = PartRun(planning, planning.part(), tmp_path / "worker")
+    runner.run(runner.follower())
+    store = Store(tmp_path / "store", "test-suite")
     with store.held():
         for key, spec in planning.specs.items():
             with pytest.raises(AwsError, match=r"planned for c7g\.large, it was measured on None"):
-                local_results.fetch_job(planning.work, BOX, key, spec, store)  # this is no machine of EC2
-    packed = {key: local_results.pack(job.folder) for key, job in box.stored.items()}
-    assert {key: planning.box.get(records.job(key), 1 << 20) for key in packed} == packed
+                local_results.fetch_job(planning.work, WORKER_ID, key, spec, store)  # this is no machine of EC2
+    packed = {key: local_results.pack(job.folder) for key, job in runner.stored.items()}
+    assert {key: planning.folder.get(records.job(key), 1 << 20) for key in packed} == packed
 
 
 def test_only_the_parts_jobs_are_done(planning: Planning, tmp_path: Path) -> None:
     whole = planning.part()
-    box = OneBox(planning, replace(whole, jobs=whole.jobs[1:2]), tmp_path / "box")
-    box.run(box.follower())
-    assert list(box.stored) == arrived(planning) == [whole.jobs[1].key]
+    runner = PartRun(planning, replace(whole, jobs=whole.jobs[1:2]), tmp_path / "worker")
+    runner.run(runner.follower())
+    assert list(runner.stored) == arrived(planning) == [whole.jobs[1].key]
 
 
 def test_a_later_attempt_has_its_own_number(planning: Planning, tmp_path: Path) -> None:
     whole = planning.part()
     job = whole.jobs[0]
     key = job_key(replace(planning.specs[job.key], repetition=5))
-    box = OneBox(planning, replace(whole, jobs=(replace(job, repetition=5, key=key),)), tmp_path / "box")
-    box.run(box.follower())
-    assert {key: found.result.spec.repetition for key, found in box.stored.items()} == {key: 5}
+    runner = PartRun(planning, replace(whole, jobs=(replace(job, repetition=5, key=key),)), tmp_path / "worker")
+    runner.run(runner.follower())
+    assert {key: found.result.spec.repetition for key, found in runner.stored.items()} == {key: 5}
 
 
 def test_an_index_that_is_asked_for_is_handed_over_before_the_first_job(planning: Planning, tmp_path: Path) -> None:
     part = planning.part(builds=True)
-    box, there = OneBox(planning, part, tmp_path / "box"), []
+    runner, there = PartRun(planning, part, tmp_path / "worker"), []
 
     class Watching(Uploader):
         def starts(self, key: str) -> None:
-            there.append(planning.box.size(f"{records.index(part.builds[0].key)}.json"))
+            there.append(planning.folder.size(f"{records.index(part.builds[0].key)}.json"))
 
-    box.run(Watching(box.assignment, planning.work, box.folder / "cache"))
+    runner.run(Watching(runner.assignment, planning.work, runner.folder / "cache"))
     assert len(part.builds) == 1 and len(there) == 3 and None not in there
 
 
-def test_every_write_is_to_the_boxs_own_folder(planning: Planning, tmp_path: Path) -> None:
+def test_every_write_is_to_the_workers_own_folder(planning: Planning, tmp_path: Path) -> None:
     """IAM allows no other; jobs and records are written where nothing is."""
-    box, written = OneBox(planning, planning.part(builds=True), tmp_path / "box"), dict[str, bool]()
+    runner, written = PartRun(planning, planning.part(builds=True), tmp_path / "worker"), dict[str, bool]()
 
     def look(params: dict[str, str], **_: object) -> None:
         written[params["Key"]] = params.get("IfNoneMatch") == "*"
@@ -136,25 +138,25 @@ def test_every_write_is_to_the_boxs_own_folder(planning: Planning, tmp_path: Pat
     client = planning.work.client
     client.meta.events.register("provide-client-params.s3.PutObject", look)
     client.meta.events.register("provide-client-params.s3.CreateMultipartUpload", look)
-    box.run(box.follower())
-    folder = planning.work.place.key(records.worker(BOX), "")
+    runner.run(runner.follower())
+    folder = planning.work.place.key(records.worker(WORKER_ID), "")
     assert len(written) == 3 + 2 and all(key.startswith(folder) for key in written)
     assert [key for key, new in written.items() if not new] == [key for key in written if key.endswith(".tar.gz")]
 
 
 def test_indexes_alone_are_built_and_handed_over(planning: Planning, tmp_path: Path) -> None:
     part = planning.part(builds=True, jobs=())
-    box = OneBox(planning, part, tmp_path / "box")
-    box.run(box.follower())
-    assert not arrived(planning) and box.status.troubles == ()
+    runner = PartRun(planning, part, tmp_path / "worker")
+    runner.run(runner.follower())
+    assert not arrived(planning) and runner.status.troubles == ()
     assert not list(planning.work.list(f"{records.INPUTS}/{records.INDEXES}/"))
-    adopted = planning.shipper.adopt_index(BOX, part.builds[0].key)
+    adopted = planning.shipper.adopt_index(WORKER_ID, part.builds[0].key)
     assert adopted and planning.shipper.find_index(part.builds[0].key) == adopted
 
 
 def test_an_index_that_is_not_asked_for_stays(planning: Planning, tmp_path: Path) -> None:
-    box = OneBox(planning, planning.part(), tmp_path / "box")
-    box.run(box.follower())
+    runner = PartRun(planning, planning.part(), tmp_path / "worker")
+    runner.run(runner.follower())
     assert not [each.name for each in planning.work.list() if records.INDEXES in each.name]
 
 
@@ -183,60 +185,60 @@ def flaky(work: Objects, writes: int) -> Objects:
 def test_s3_that_does_not_answer_stops_no_job_and_loses_none(
     logged: list[str], planning: Planning, tmp_path: Path, failing: int
 ) -> None:
-    box = OneBox(planning, planning.part(), tmp_path / "box")
-    box.run(box.follower(flaky(planning.work, failing)))
-    assert arrived(planning) == sorted(planning.specs) and box.status.troubles == ()
+    runner = PartRun(planning, planning.part(), tmp_path / "worker")
+    runner.run(runner.follower(flaky(planning.work, failing)))
+    assert arrived(planning) == sorted(planning.specs) and runner.status.troubles == ()
     assert any("waits for its upload: S3 is busy" in line for line in logged)
     # Each of three jobs tries once, then the end as often as it takes, waiting longer each time.
-    assert box.waited == [2.0, 4.0, 8.0, 16.0, 32.0, 60.0][: max(0, failing - 3)]
+    assert runner.waited == [2.0, 4.0, 8.0, 16.0, 32.0, 60.0][: max(0, failing - 3)]
 
 
 def test_s3_that_never_answers_is_told_and_the_jobs_stay_on_disk(planning: Planning, tmp_path: Path) -> None:
-    box = OneBox(planning, planning.part(), tmp_path / "box")
+    runner = PartRun(planning, planning.part(), tmp_path / "worker")
     with pytest.raises(AwsError, match="S3 is busy"):
-        box.run(box.follower(flaky(planning.work, 10_000), patience_s=100))
-    assert len(box.stored) == 3 and sum(box.waited) >= 100 and not arrived(planning)
-    assert len(box.status.troubles) == 3 and box.status.uploaded == 0
+        runner.run(runner.follower(flaky(planning.work, 10_000), attempts=7))
+    assert len(runner.stored) == 3 and sum(runner.waited) >= 100 and not arrived(planning)
+    assert len(runner.status.troubles) == 3 and runner.status.uploaded == 0
 
 
 def test_the_same_job_is_there_already(planning: Planning, tmp_path: Path) -> None:
-    box = OneBox(planning, planning.part(), tmp_path / "box")
-    box.run(box.follower())
-    job = next(iter(box.stored.values()))
-    again = box.follower()
+    runner = PartRun(planning, planning.part(), tmp_path / "worker")
+    runner.run(runner.follower())
+    job = next(iter(runner.stored.values()))
+    again = runner.follower()
     again.stored(job)
     assert again.status.uploaded == 1 and again.status.troubles == ()
 
 
-# Without the packages that a box does not install.
-_AS_ON_A_BOX = """
+# Without the packages that a worker does not install.
+_AS_ON_A_WORKER = """
 import sys
 absent = sys.argv.pop(1).split(",")
 class Absent:
     def find_spec(name, path, target=None):
         if name in absent:
-            raise ModuleNotFoundError(f"a box has no {name}")
+            raise ModuleNotFoundError(f"a worker has no {name}")
 sys.meta_path.insert(0, Absent)
 from harness.cli import main
 main()
 """
 
 
-def command(box: OneBox, launcher: str = "fake") -> subprocess.CompletedProcess[str]:
-    file = box.folder / "part.json"
-    file.write_bytes(dump(box.assignment))
-    (box.folder / worker._DATASETS).mkdir()
-    for name in box.assignment.part.datasets:
-        (box.folder / worker._DATASETS / name).symlink_to(box.planning.bench.folder / name)
+def command(runner: PartRun, launcher: str = "fake") -> subprocess.CompletedProcess[str]:
+    file = runner.folder / "part.json"
+    file.write_bytes(dump(runner.assignment))
+    (runner.folder / worker._DATASETS).mkdir()
+    for name in runner.assignment.part.datasets:
+        (runner.folder / worker._DATASETS / name).symlink_to(runner.planning.bench.folder / name)
     arguments = ["run", "--launcher", launcher, "--part", str(file)]
-    arguments += ["--results", str(box.folder / "results"), "--cache", str(box.folder / "cache")]
+    arguments += ["--results", str(runner.folder / "results"), "--cache", str(runner.folder / "cache")]
     absent = [
         module
         for module, packages in importlib.metadata.packages_distributions().items()
         if LOCAL_ONLY.issuperset(name.lower().replace("_", "-") for name in packages)
     ]
     return subprocess.run(
-        [sys.executable, "-c", _AS_ON_A_BOX, ",".join(absent), *arguments],
+        [sys.executable, "-c", _AS_ON_A_WORKER, ",".join(absent), *arguments],
         capture_output=True,
         text=True,
         check=False,
@@ -245,8 +247,8 @@ def command(box: OneBox, launcher: str = "fake") -> subprocess.CompletedProcess[
 
 
 def test_the_command_does_the_part(planning: Planning, tmp_path: Path) -> None:
-    box = OneBox(planning, planning.part(), tmp_path / "box")
-    done = command(box)
+    runner = PartRun(planning, planning.part(), tmp_path / "worker")
+    done = command(runner)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     assert arrived(planning) == sorted(planning.specs)
 
@@ -275,10 +277,10 @@ def _other_suite(part: WorkerPart) -> WorkerPart:
 def test_a_job_that_is_another_one_here_is_refused_before_anything_runs(
     planning: Planning, tmp_path: Path, change: Callable[[WorkerPart], WorkerPart], says: str
 ) -> None:
-    box = OneBox(planning, change(planning.part()), tmp_path / "box")
-    done = command(box)
+    runner = PartRun(planning, change(planning.part()), tmp_path / "worker")
+    done = command(runner)
     assert done.returncode == 2 and re.search(rf"^harness: .*{says}.*$", done.stderr, re.M), done.stderr
-    assert not arrived(planning) and not (box.folder / "results" / "test-suite" / "planted").exists()
+    assert not arrived(planning) and not (runner.folder / "results" / "test-suite" / "planted").exists()
 
 
 def test_a_file_that_is_no_part_is_one_line(tmp_path: Path) -> None:

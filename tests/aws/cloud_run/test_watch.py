@@ -1,4 +1,4 @@
-"""The watch loop over a scripted backend: when it launches, ends, gives up, and what it brings home."""
+"""The watch loop over a scripted backend: when it launches, ends, gives up, and which jobs it fetches."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from tests.support.job_fixtures import planned
 
 ROLE = "AROAEXAMPLE"
 JOBS = [planned("a", job=number) for number in range(3)]
-# S3 stamps signs of life with the true time.
+# S3 stamps heartbeats with the true time.
 NOW = time.time()
 
 
@@ -72,7 +72,7 @@ def packed(spec: ResultSpec) -> bytes:
 
 @dataclass
 class FakeBackend:
-    """Shows the states that a test sets; a part that is launched runs on the box ``ROLE:<part>``."""
+    """Shows the states that a test sets; a part that is launched runs on the worker ``ROLE:<part>``."""
 
     states: dict[str, PartState] = field(default_factory=dict)
     launched: list[Launch] = field(default_factory=list)
@@ -99,10 +99,10 @@ class FakeBackend:
         for each in submission.parts:
             self.run(each.name)
 
-    def run(self, name: str, box: str = "", **changes: Any) -> None:
-        boxes = (*self.states.get(name, PartState(WAITING, "")).workers, f"{ROLE}:{box or name}")
+    def run(self, name: str, worker: str = "", **changes: Any) -> None:
+        workers = (*self.states.get(name, PartState(WAITING, "")).workers, f"{ROLE}:{worker or name}")
         instance = Ec2Instance(f"i-{name}", "m6i.large")
-        state = PartState(RUNNING, "running", boxes, len(boxes), launched=NOW, instance=instance)
+        state = PartState(RUNNING, "running", workers, len(workers), launched=NOW, instance=instance)
         self.states[name] = replace(state, **changes)
 
     def over(self, name: str, reason: str = "", seconds: float | None = 600.0) -> None:
@@ -145,11 +145,11 @@ class Scene:
         self.journal = Journal(self.work, run)
         folder = self.store.folder
         stored = [job.result for job in read_jobs(folder)] if folder.is_dir() else []
-        self.home = LocalResults(JOBS, stored, self.store)
+        self.local_results = LocalResults(JOBS, stored, self.store)
         made = RunWatch(
             self.work,
             self.journal,
-            self.home,
+            self.local_results,
             self.backend,
             Indexes(self.work),
             lambda part, jobs: self.written.append((part.name, tuple(job.key for job in jobs))),
@@ -164,25 +164,25 @@ class Scene:
         self.journal.recall()
         return made
 
-    def box(self, name: str) -> Objects:
+    def folder(self, name: str) -> Objects:
         return self.work.below(records.worker(f"{ROLE}:{name}"))
 
-    def beat(self, name: str, **changes: Any) -> None:
-        self.box(name).put(records.HEARTBEAT, dump(replace(Heartbeat("p", f"i-{name}", "measuring"), **changes)))
+    def heartbeat(self, name: str, **changes: Any) -> None:
+        self.folder(name).put(records.HEARTBEAT, dump(replace(Heartbeat("p", f"i-{name}", "measuring"), **changes)))
 
     def hand_over(self, name: str, *numbers: int) -> None:
         for number in numbers:
-            self.box(name).put_new(records.job(part_job(number).key), packed(JOBS[number].spec))
+            self.folder(name).put_new(records.job(part_job(number).key), packed(JOBS[number].spec))
 
     def end(self, name: str, **changes: Any) -> None:
-        self.box(name).put_new(records.END, dump(replace(WorkerEnd("p", f"i-{name}", True), **changes)))
+        self.folder(name).put_new(records.END, dump(replace(WorkerEnd("p", f"i-{name}", True), **changes)))
 
     @property
     def stored(self) -> list[Result]:
         return [job.result for job in read_jobs(self.store.folder)]
 
     @property
-    def said(self) -> str:
+    def output(self) -> str:
         return self.screen.getvalue()
 
 
@@ -195,7 +195,7 @@ def scene(work: Objects, tmp_path: Path) -> Iterator[Scene]:
             yield scene
 
 
-def test_jobs_come_home_while_the_box_lives_and_it_is_ended_once_done(scene: Scene) -> None:
+def test_jobs_come_home_while_the_worker_lives_and_it_is_ended_once_done(scene: Scene) -> None:
     watch = scene.watch(part())
     assert not watch._tick() and len(scene.backend.launched) == 1
     scene.hand_over("p", 0)
@@ -247,7 +247,7 @@ def test_a_part_waits_for_the_index_that_another_builds(scene: Scene) -> None:
     content, folder = b"index", f"workers/{ROLE}:builds/indexes"
     sha256 = hashlib.sha256(content).hexdigest()
     scene.work.put(f"{folder}/{key}.{sha256[:12]}.tar.gz", content)
-    scene.box("builds").put_new(
+    scene.folder("builds").put_new(
         f"{records.index(key)}.json", dump(ShippedInput(f"{folder}/{key}.{sha256[:12]}.tar.gz", sha256, len(content)))
     )
     watch._tick()
@@ -261,11 +261,11 @@ def test_an_index_that_nobody_builds_any_more_keeps_nobody_waiting(scene: Scene)
     scene.backend.over("builds", "it was cancelled")
     watch._tick()
     assert [launch.name for launch in scene.backend.launched] == ["builds", "p"]
-    assert "1 indexes are not built (it was cancelled)" in scene.said
+    assert "1 indexes are not built (it was cancelled)" in scene.output
 
 
 @pytest.mark.parametrize(
-    ("beat", "silent_s", "says"),
+    ("heartbeat", "silent_s", "says"),
     [
         (None, 1201, "no sign of life for 20 min"),
         ({"phase": "installing"}, 1201, "no sign of life for"),
@@ -273,15 +273,15 @@ def test_an_index_that_nobody_builds_any_more_keeps_nobody_waiting(scene: Scene)
         ({"notice": "terminate at noon"}, 0, "EC2 takes it away: terminate at noon"),
     ],
 )
-def test_a_box_that_is_silent_or_taken_away_is_ended(
-    scene: Scene, beat: dict[str, Any] | None, silent_s: float, says: str
+def test_a_worker_that_is_silent_or_taken_away_is_ended(
+    scene: Scene, heartbeat: dict[str, Any] | None, silent_s: float, says: str
 ) -> None:
     watch = scene.watch(part())
     watch._tick()
     at = NOW
-    if beat is not None:
-        scene.beat("p", **beat)
-        (stored,) = scene.box("p").list()
+    if heartbeat is not None:
+        scene.heartbeat("p", **heartbeat)
+        (stored,) = scene.folder("p").list()
         at = stored.modified.timestamp()
         scene.backend.states["p"] = replace(scene.backend.states["p"], launched=at)
     scene.clock.now = at + silent_s - 2 if silent_s else at
@@ -291,13 +291,13 @@ def test_a_box_that_is_silent_or_taken_away_is_ended(
     watch._tick()
     assert [why for _, why in scene.backend.ended] and says in scene.backend.ended[0][1]
     watch._tick()
-    assert len(scene.backend.ended) == 1, "it is told again only after a while"
+    assert len(scene.backend.ended) == 1, "the next request follows after a while"
     scene.clock.now += 61
     watch._tick()
     assert len(scene.backend.ended) == 2
 
 
-def test_a_box_that_does_not_go_is_left_at_last(scene: Scene) -> None:
+def test_a_worker_that_does_not_go_is_left_at_last(scene: Scene) -> None:
     scene.backend.left = ["i-p (shutting-down)"]
     watch = scene.watch(part())
     watch._tick()
@@ -308,11 +308,11 @@ def test_a_box_that_does_not_go_is_left_at_last(scene: Scene) -> None:
     assert watch._tick(), "nobody waits for ever"
 
 
-def test_a_lost_box_interrupts_the_job_that_ran(scene: Scene) -> None:
+def test_a_lost_worker_interrupts_the_job_that_ran(scene: Scene) -> None:
     watch = scene.watch(part())
     watch._tick()
     scene.hand_over("p", 0)
-    scene.beat("p", current=part_job(1).key)
+    scene.heartbeat("p", current=part_job(1).key)
     scene.backend.over("p", "its instance went away")
     assert watch._tick()
     outcomes = {result.spec.job: result.outcome for result in scene.stored}
@@ -322,12 +322,12 @@ def test_a_lost_box_interrupts_the_job_that_ran(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize(("cut_off", "interrupted"), [(False, 0), (True, 1)])
-def test_a_box_that_says_its_end_tells_whether_a_job_was_interrupted(
+def test_a_worker_that_says_its_end_tells_whether_a_job_was_interrupted(
     scene: Scene, cut_off: bool, interrupted: int
 ) -> None:
     watch = scene.watch(part())
     watch._tick()
-    scene.beat("p", current=part_job(0).key)
+    scene.heartbeat("p", current=part_job(0).key)
     scene.end("p", ok=False, detail="the disk is full", cut_off=cut_off)
     scene.backend.over("p")
     assert watch._tick()
@@ -361,11 +361,11 @@ def test_a_job_that_two_attempts_hand_over_is_stored_once(scene: Scene) -> None:
     assert watch._tick() and len(scene.stored) == 3 and watch.given_up == []
 
 
-def test_only_folders_of_the_runs_own_boxes_are_read(scene: Scene) -> None:
+def test_only_folders_of_the_runs_own_workers_are_read(scene: Scene) -> None:
     watch = scene.watch(part())
     watch._tick()
     for number in range(3):
-        scene.box("stranger").put_new(records.job(part_job(number).key), b"forged")
+        scene.folder("stranger").put_new(records.job(part_job(number).key), b"forged")
     watch._tick()
     assert scene.stored == [] and watch._damaged == {}
 
@@ -373,7 +373,7 @@ def test_only_folders_of_the_runs_own_boxes_are_read(scene: Scene) -> None:
 def test_a_damaged_job_is_told_and_the_others_come_home(scene: Scene) -> None:
     watch = scene.watch(part())
     watch._tick()
-    scene.box("p").put_new(records.job(part_job(0).key), b"no tar")
+    scene.folder("p").put_new(records.job(part_job(0).key), b"no tar")
     scene.hand_over("p", 1, 2)
     scene.end("p")
     scene.backend.over("p")
@@ -444,28 +444,28 @@ def tick_over(scene: Scene, watch: RunWatch) -> bool:
 def test_a_record_that_is_too_large_stops_nobody(scene: Scene, name: str) -> None:
     watch = scene.watch(part("p", 0), part("q", 1))
     watch._tick()
-    scene.box("p").put(name, b" " * (17 << 20))
+    scene.folder("p").put(name, b" " * (17 << 20))
     scene.hand_over("q", 1)
     watch._tick()
     assert len(scene.stored) == 1
 
 
-def test_what_a_box_says_is_short_enough_for_the_store(scene: Scene) -> None:
+def test_what_a_worker_says_is_short_enough_for_the_store(scene: Scene) -> None:
     """A result of more than 2 MiB is refused by every later command that reads the folder."""
     watch = scene.watch(part("p"))
     watch._tick()
-    scene.beat("p", current=part_job(0).key)
+    scene.heartbeat("p", current=part_job(0).key)
     scene.end("p", ok=False, detail="x" * (3 << 20), cut_off=True)
     tick_over(scene, watch)
     assert [job.result.outcome for job in read_jobs(scene.store.folder)] == [Outcome.INTERRUPTED]
 
 
-def test_what_a_box_says_moves_no_cursor(scene: Scene) -> None:
+def test_what_a_worker_says_moves_no_cursor(scene: Scene) -> None:
     watch = scene.watch(part("p"))
     watch._tick()
     scene.end("p", ok=False, detail="\x1b]0;owned\x07\x1b[2Jall is well")
     tick_over(scene, watch)
-    assert "\x1b" not in scene.said and not any("\x1b" in line for line in watch.given_up)
+    assert "\x1b" not in scene.output and not any("\x1b" in line for line in watch.given_up)
 
 
 @pytest.mark.parametrize("code", ["AccessDenied", "IncompleteReadError", "FlexibleChecksumError", "NoSuchBucket"])
@@ -492,11 +492,11 @@ def test_a_job_that_could_not_be_read_is_not_taken_for_damaged(
     assert [result.outcome for result in scene.stored] == [Outcome.OK] * 3
 
 
-def test_boxes_survive_an_outage_of_s3(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody could write or read a sign of life; the first look after it must not end boxes that work."""
+def test_workers_survive_an_outage_of_s3(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody could write or read a heartbeat; the first look after it must not end workers that work."""
     watch = scene.watch(part("p"))
     watch._tick()
-    scene.beat("p")
+    scene.heartbeat("p")
     watch._tick()
 
     def away(*_: object) -> None:
@@ -551,7 +551,7 @@ def test_what_an_earlier_command_left_undone_is_told_by_the_last(scene: Scene) -
     assert any("p: 1 jobs left undone" in line or line.startswith("p") for line in again.given_up)
 
 
-def test_a_box_that_does_not_go_is_still_owed_for(scene: Scene) -> None:
+def test_a_worker_that_does_not_go_is_still_owed_for(scene: Scene) -> None:
     """It goes on to cost money: what is left of its promise must not be given to another launch."""
     watch = scene.watch(part("p", 0))
     watch._tick()
@@ -565,7 +565,7 @@ def test_a_box_that_does_not_go_is_still_owed_for(scene: Scene) -> None:
     assert watch.budget.committed_usd == pytest.approx(promised)
 
 
-def test_aws_time_goes_on_although_no_box_is_shown(scene: Scene) -> None:
+def test_aws_time_goes_on_although_no_worker_is_shown(scene: Scene) -> None:
     """Else an instance that EC2 never shows is waited for without end: nothing asks S3, whose answers are the clock."""
     scene.clock = journal.AwsTime(scene.work._connections)
     scene.work.size("runs")
@@ -578,7 +578,9 @@ def test_aws_time_goes_on_although_no_box_is_shown(scene: Scene) -> None:
     assert scene.clock.now > before
 
 
-def test_a_box_that_writes_without_end_is_not_listed_without_end(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_writes_without_end_is_not_listed_without_end(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A thousand names are a request and hundreds of milliseconds, at each look."""
     watch = scene.watch(part("p", 0))
     watch._tick()
@@ -592,7 +594,7 @@ def test_a_box_that_writes_without_end_is_not_listed_without_end(scene: Scene, m
     with monkeypatch.context() as patch:
         patch.setattr(Objects, "list", endless)
         watch._tick()
-    assert count[0] < 200_000 and len(scene.journal.signs[f"{ROLE}:p"].jobs) < 200_000
+    assert count[0] < 200_000 and len(scene.journal.workers[f"{ROLE}:p"].jobs) < 200_000
 
 
 @pytest.mark.parametrize(
@@ -603,7 +605,7 @@ def test_a_box_that_writes_without_end_is_not_listed_without_end(scene: Scene, m
 def test_a_forged_record_of_an_index_stops_nobody(scene: Scene, record: bytes) -> None:
     watch = scene.watch(part("p", 0, builds=(IndexBuild("ab-d", "a", "d"),)), part("q", 1))
     watch._tick()
-    scene.box("p").put(f"{records.index('ab-d')}.json", record)
+    scene.folder("p").put(f"{records.index('ab-d')}.json", record)
     scene.hand_over("q", 1)
     watch._tick()
     assert len(scene.stored) == 1
@@ -614,7 +616,7 @@ def test_an_object_in_an_archive_stops_nobody(scene: Scene, name: str) -> None:
     """Whoever may put an object chooses its storage class, and a key of its own: then nobody reads it."""
     watch = scene.watch(part("p", 0, builds=(IndexBuild("ab-d", "a", "d"),)), part("q", 1))
     watch._tick()
-    place = scene.box("p").place
+    place = scene.folder("p").place
     scene.work.client.put_object(Bucket=place.bucket, Key=place.key(name), Body=b"{}", StorageClass="GLACIER")
     scene.hand_over("q", 1)
     watch._tick()

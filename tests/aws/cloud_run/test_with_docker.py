@@ -39,7 +39,7 @@ def ground(engine: docker.DockerClient) -> standin.Ground:
 
 
 class Shipped:
-    """A suite of one planted system, planned and shipped; ``whole``: with its image, which most boxes need."""
+    """A suite of one planted system, planned and shipped; ``whole``: with its image, which most workers need."""
 
     def __init__(self, bench: Bench, work: Objects, trials: int, whole: bool, **params: float) -> None:
         self.image: ShippedImage | None = None
@@ -85,14 +85,14 @@ def ship(bench: Bench, work: Objects, engine: docker.DockerClient) -> Iterator[C
         engine.images.remove(image.reference, force=True)
 
 
-def box_id(number: int) -> str:
-    """Return the id of a numbered instance's box."""
+def worker_id(number: int) -> str:
+    """Return the id of a numbered instance's machine."""
     return f"{imds.ROLE_ID}:{INSTANCE.format(number)}"
 
 
 def written(work: Objects, number: int, name: str) -> bytes:
-    """Return what a box wrote, or nothing."""
-    return work.below(records.worker(box_id(number))).get(name, MOST_BYTES) or b""
+    """Return what a worker wrote, or nothing."""
+    return work.below(records.worker(worker_id(number))).get(name, MOST_BYTES) or b""
 
 
 def end(work: Objects, number: int) -> WorkerEnd:
@@ -114,15 +114,15 @@ def check_no_secrets(work: Objects, *texts: str) -> None:
 
 
 def check_rights(endpoint: str, number: int) -> None:
-    """Hold what a box asked of AWS against the few rights that it needs, and each of these against what it asked."""
-    identity = box_id(number)
+    """Compare a worker's requests with its few rights, and each right with the requests."""
+    identity = worker_id(number)
     seen = server.requests(endpoint)
-    assert rights.differing(seen, server.box_key(identity), [rights_of(identity)]) == ([], [])
+    assert rights.differing(seen, server.worker_key(identity), [rights_of(identity)]) == ([], [])
 
 
 # A first boot installs all packages; so does any where none has been kept.
 @pytest.mark.parametrize("fresh", [False, pytest.param(True, marks=pytest.mark.soak)])
-def test_user_data_makes_a_box_whose_jobs_come_home(
+def test_user_data_makes_a_worker_whose_jobs_come_home(
     ground: standin.Ground,
     ship: Callable[..., Shipped],
     work: Objects,
@@ -135,26 +135,26 @@ def test_user_data_makes_a_box_whose_jobs_come_home(
     planning, terminated = shipped.planning, []
     (image,) = shipped.images
     part = planning.part(builds=True, images=(image,))
-    engine.images.remove(image.reference, force=True)  # the box has only what was shipped
+    engine.images.remove(image.reference, force=True)  # the worker has only what was shipped
     user_data = shipped.user_data()
     folder, id_ = tmp_path / "instance", INSTANCE.format(1)
     with standin.booted(
         ground, folder, user_data, imds.of(id_), fresh=fresh, on_end=lambda: terminated.append(id_)
-    ) as box:
-        assert box.wait(BOOT_S), box.log
-        told = end(work, 1)
-        assert told.ok and told.instance_id == id_, (told, box.log)
-        assert terminated == [id_] and not box.processes and not box.containers()
-        assert "shutdown -P +30" in box.power_log and "shutdown -P now" in box.power_log
-        box.keep_packages()
-        assert "IMDSv1" not in box.log and not [path for path in box.metadata.asked if "identity" in path]
-        log = box.log
-    assert uploaded(work, box_id(1)) == sorted(planning.specs)
-    assert len(part.jobs) == 2 and planning.shipper.adopt_index(box_id(1), part.builds[0].key)
+    ) as machine:
+        assert machine.wait(BOOT_S), machine.log
+        ended = end(work, 1)
+        assert ended.ok and ended.instance_id == id_, (ended, machine.log)
+        assert terminated == [id_] and not machine.processes and not machine.containers()
+        assert "shutdown -P +30" in machine.power_log and "shutdown -P now" in machine.power_log
+        machine.keep_packages()
+        assert "IMDSv1" not in machine.log and not [path for path in machine.metadata.requests if "identity" in path]
+        log = machine.log
+    assert uploaded(work, worker_id(1)) == sorted(planning.specs)
+    assert len(part.jobs) == 2 and planning.shipper.adopt_index(worker_id(1), part.builds[0].key)
     store = Store(tmp_path / "here", "test-suite")
     with store.held():
         for key, spec in planning.specs.items():
-            result = local_results.fetch_job(work, box_id(1), key, spec, store)
+            result = local_results.fetch_job(work, worker_id(1), key, spec, store)
             assert result.outcome is Outcome.OK, result.detail
             instance = result.instance
             assert instance and (instance.instance_id, instance.instance_type) == (id_, TYPE)
@@ -162,27 +162,27 @@ def test_user_data_makes_a_box_whose_jobs_come_home(
             assert instance.ami_id and instance.availability_zone == f"{server.REGION}a" and instance.cpu_platform
             assert result.environment.docker_version
     assert {job.run_path is not None for job in read_jobs(store.folder)} == {True}
-    beat = read(Heartbeat, "beat", written(work, 1, records.HEARTBEAT))
-    assert (beat.phase, beat.current, beat.instance_id) == ("finishing", None, id_)
-    said = written(work, 1, records.LOG).decode()
-    assert "fetching the image of shipped" in said and "worker: end: all is done" in said
+    heartbeat = read(Heartbeat, "heartbeat", written(work, 1, records.HEARTBEAT))
+    assert (heartbeat.phase, heartbeat.current, heartbeat.instance_id) == ("finishing", None, id_)
+    log_text = written(work, 1, records.LOG).decode()
+    assert "fetching the image of shipped" in log_text and "worker: end: all is done" in log_text
     check_rights(aws, 1)
     check_no_secrets(work, user_data, log, json.dumps(engine.images.get(image.digest).attrs))
 
 
-def test_a_box_that_dies_leaves_whole_jobs_and_another_goes_on(
+def test_a_worker_that_dies_leaves_whole_jobs_and_another_goes_on(
     ground: standin.Ground, ship: Callable[..., Shipped], work: Objects, tmp_path: Path
 ) -> None:
     shipped = ship(trials=4, service_s=0.2)
     planning = shipped.planning
     part = planning.part(images=shipped.images)
     with standin.booted(ground, tmp_path / "first", shipped.user_data(), imds.of(INSTANCE.format(1))) as first:
-        wait_until(lambda: uploaded(work, box_id(1)) and first.containers())
+        wait_until(lambda: uploaded(work, worker_id(1)) and first.containers())
         first.kill()
         assert not first.processes and not first.containers()
-        beat = read(Heartbeat, "beat", written(work, 1, records.HEARTBEAT))
-    there = uploaded(work, box_id(1))
-    assert 1 <= len(there) < 4 and beat.phase == "measuring"
+        heartbeat = read(Heartbeat, "heartbeat", written(work, 1, records.HEARTBEAT))
+    there = uploaded(work, worker_id(1))
+    assert 1 <= len(there) < 4 and heartbeat.phase == "measuring"
     assert not written(work, 1, records.END)
     left = tuple(job for job in part.jobs if job.key not in there)
     planning.part("0002", images=shipped.images, jobs=left)
@@ -192,31 +192,31 @@ def test_a_box_that_dies_leaves_whole_jobs_and_another_goes_on(
     store = Store(tmp_path / "here", "test-suite")
     with store.held():
         found = {
-            key: local_results.fetch_job(work, box_id(number), key, planning.specs[key], store)
+            key: local_results.fetch_job(work, worker_id(number), key, planning.specs[key], store)
             for number in (1, 2)
-            for key in uploaded(work, box_id(number))
+            for key in uploaded(work, worker_id(number))
         }
     assert found.keys() == planning.specs.keys()
     by_instance = {key: result.instance.instance_id for key, result in found.items() if result.instance}
     assert by_instance == {key: INSTANCE.format(1 if key in there else 2) for key in found}
 
 
-def test_a_box_that_cannot_be_set_up_says_so_and_powers_off(
+def test_a_worker_that_cannot_be_set_up_says_so_and_powers_off(
     ground: standin.Ground, ship: Callable[..., Shipped], work: Objects, tmp_path: Path
 ) -> None:
     shipped = ship(whole=False)
     planning = shipped.planning
     planning.part()
     work.put(shipped.bundle.name, b"another bundle")
-    (tmp_path / "instance" / "home").mkdir(parents=True)
-    said = f"role {server.ACCOUNT} with {server.ACCESS_KEY}\n"
-    (tmp_path / "instance" / "home" / "log.txt").write_text(said)
+    (tmp_path / "instance" / "worker").mkdir(parents=True)
+    text = f"role {server.ACCOUNT} with {server.ACCESS_KEY}\n"
+    (tmp_path / "instance" / "worker" / "log.txt").write_text(text)
     user_data = re.sub(r"for try in 1 2 3 4 5|sleep \$\(\(try \* 5\)\)", _sooner, shipped.user_data())
-    with standin.booted(ground, tmp_path / "instance", user_data, imds.of(INSTANCE.format(1))) as box:
-        assert box.wait(BOOT_S), box.log
-        told = end(work, 1)
-    assert not told.ok and told.instance_id == INSTANCE.format(1)
-    assert told.detail == ("the machine could not be set up: fetching harness ended with exit code 1; see its log")
+    with standin.booted(ground, tmp_path / "instance", user_data, imds.of(INSTANCE.format(1))) as machine:
+        assert machine.wait(BOOT_S), machine.log
+        ended = end(work, 1)
+    assert not ended.ok and ended.instance_id == INSTANCE.format(1)
+    assert ended.detail == ("the machine could not be set up: fetching harness ended with exit code 1; see its log")
     assert "the bundle is not what was shipped" in written(work, 1, records.LOG).decode()
     check_no_secrets(work)
 

@@ -16,14 +16,14 @@ import pytest
 from harness.aws.cloud_run import local_results as homes
 from harness.aws.cloud_run import records, worker
 from harness.aws.cloud_run.records import MOST_BYTES, Heartbeat, ShippedInput, WorkerEnd, WorkerPart, read
-from harness.aws.cloud_run.worker import INTERVAL_VARIABLE, Worker
+from harness.aws.cloud_run.worker import HEARTBEAT_VARIABLE, Worker
 from harness.aws.objects import Objects
 from harness.errors import AwsError
 from harness.launch.fake import FakeLauncher
 from harness.results.store import Store
 from tests.aws import rights, server
 from tests.aws.cloud_run import imds
-from tests.aws.cloud_run.planning import BOX, RUN, TYPE, Planning, rights_of, uploaded
+from tests.aws.cloud_run.planning import RUN, TYPE, WORKER_ID, Planning, rights_of, uploaded
 from tests.conftest import Bench, protocol
 
 
@@ -31,7 +31,7 @@ from tests.conftest import Bench, protocol
 def service(monkeypatch: pytest.MonkeyPatch, aws: str) -> Iterator[imds.Metadata]:
     """This machine is one of EC2."""
     monkeypatch.delenv("AWS_EC2_METADATA_DISABLED")
-    monkeypatch.setenv(INTERVAL_VARIABLE, "0.2")
+    monkeypatch.setenv(HEARTBEAT_VARIABLE, "0.2")
     with imds.running(imds.of()) as running:
         monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", running.endpoint)
         yield running
@@ -42,135 +42,140 @@ def planning(bench: Bench, work: Objects) -> Planning:
     return Planning(bench, bench.suite(protocol(2), overhead=True), FakeLauncher(), work)
 
 
-def live(planning: Planning, home: Path, part: str = "0001") -> bool:
-    home.mkdir(exist_ok=True)
-    with (home / "log.txt").open("ab") as log:
-        return Worker(planning.work, planning.box_id, RUN, part, home, log, launcher="fake").live()
+def live(planning: Planning, root: Path, part: str = "0001") -> bool:
+    root.mkdir(exist_ok=True)
+    return Worker(planning.work, planning.worker_id, RUN, part, root, launcher="fake").live()
 
 
 def end(planning: Planning) -> WorkerEnd:
-    return read(WorkerEnd, "end", planning.box.get(records.END, MOST_BYTES) or b"")
+    return read(WorkerEnd, "end", planning.folder.get(records.END, MOST_BYTES) or b"")
 
 
-def beat(planning: Planning) -> Heartbeat:
-    return read(Heartbeat, "beat", planning.box.get(records.HEARTBEAT, MOST_BYTES) or b"")
+def heartbeat(planning: Planning) -> Heartbeat:
+    return read(Heartbeat, "heartbeat", planning.folder.get(records.HEARTBEAT, MOST_BYTES) or b"")
 
 
 def log(planning: Planning) -> str:
-    return (planning.box.get(records.LOG, MOST_BYTES) or b"").decode()
+    return (planning.folder.get(records.LOG, MOST_BYTES) or b"").decode()
 
 
-def test_a_box_does_its_part_and_its_jobs_come_home(planning: Planning, service: imds.Metadata, tmp_path: Path) -> None:
+def test_a_worker_does_its_part_and_its_jobs_come_home(
+    planning: Planning, service: imds.Metadata, tmp_path: Path
+) -> None:
     part = planning.part(builds=True)
     assert len(part.jobs) == 3, "two trials, and what a query costs on the system that does nothing"
-    assert live(planning, tmp_path / "home"), log(planning)
+    assert live(planning, tmp_path / "worker"), log(planning)
     assert end(planning) == WorkerEnd("0001", "i-0123456789abcdef0", True)
     assert uploaded(planning.work) == sorted(planning.specs)
-    last = beat(planning)
+    last = heartbeat(planning)
     assert (last.instance_id, last.part) == ("i-0123456789abcdef0", "0001")
     assert (last.phase, last.current, last.notice) == ("finishing", None, None)
     store = Store(tmp_path / "here", "test-suite")
     with store.held():
         for key in uploaded(planning.work):
-            result = homes.fetch_job(planning.work, BOX, key, planning.specs[key], store)
+            result = homes.fetch_job(planning.work, WORKER_ID, key, planning.specs[key], store)
             assert result.instance and result.instance.instance_type == TYPE == result.environment.instance_type
             assert result.instance.availability_zone == f"{server.REGION}a" and result.instance.cpu_platform
-    said = log(planning)
-    assert "fetching the dataset tiny" in said and "worker: end: all is done" in said
+    text = log(planning)
+    assert "fetching the dataset tiny" in text and "worker: end: all is done" in text
 
 
 def test_a_part_without_work_ends_well(planning: Planning, service: imds.Metadata, tmp_path: Path) -> None:
-    """As where AWS Batch tries a part again whose jobs are all home."""
+    """As where AWS Batch tries a part again whose jobs are all fetched."""
     planning.part(jobs=())
-    assert live(planning, tmp_path / "home") and end(planning).ok
-    assert not [each.name for each in planning.box.list(f"{records.JOBS}/")]
+    assert live(planning, tmp_path / "worker") and end(planning).ok
+    assert not [each.name for each in planning.folder.list(f"{records.JOBS}/")]
 
 
-def test_a_box_writes_to_its_own_folder_alone(planning: Planning, service: imds.Metadata, tmp_path: Path) -> None:
+def test_a_worker_writes_to_its_own_folder_alone(planning: Planning, service: imds.Metadata, tmp_path: Path) -> None:
     planning.part(builds=True)
     before = {each.name for each in planning.work.list()}
-    assert live(planning, tmp_path / "home"), log(planning)
+    assert live(planning, tmp_path / "worker"), log(planning)
     written = {each.name for each in planning.work.list()} - before
-    assert len(written) == 3 + 3 + 2 * 2 and all(name.startswith(f"{records.worker(BOX)}/") for name in written)
+    assert len(written) == 3 + 3 + 2 * 2 and all(name.startswith(f"{records.worker(WORKER_ID)}/") for name in written)
 
 
-def test_a_box_asks_for_what_it_may_and_no_more(
+def test_a_worker_asks_for_what_it_may_and_no_more(
     planning: Planning, service: imds.Metadata, tmp_path: Path, aws: str
 ) -> None:
     planning.part(builds=True)
-    key = server.box_key(BOX)
-    server.identify(aws, key, BOX)
+    key = server.worker_key(WORKER_ID)
+    server.identify(aws, key, WORKER_ID)
     code = "import sys; from harness.aws.cloud_run import worker; worker.Worker.__init__.__defaults__ = ('fake',)\n"
     code += "sys.exit(worker.main(sys.argv[1:]))"
     child = [sys.executable, "-c", code, str(planning.work.place), RUN, "0001"]
-    variables = {**os.environ, **server.environment(aws, key), worker.FOLDER_VARIABLE: str(tmp_path / "home")}
+    variables = {**os.environ, **server.environment(aws, key), worker.ROOT_VARIABLE: str(tmp_path / "worker")}
     del variables["AWS_EC2_METADATA_DISABLED"]
     assert subprocess.run(child, env=variables, check=False).returncode == 0, log(planning)
     assert end(planning).ok and uploaded(planning.work) == sorted(planning.specs)
-    assert rights.differing(server.requests(aws), key, [rights_of(BOX)]) == ([], [])
+    assert rights.differing(server.requests(aws), key, [rights_of(WORKER_ID)]) == ([], [])
 
 
 def test_two_attempts_at_a_part_do_not_meet(planning: Planning, service: imds.Metadata, tmp_path: Path) -> None:
-    """AWS Batch begins a part again whose host was lost: the orchestrator rewrites it, and its box has another id."""
+    """AWS Batch begins a part again after its host was lost; the new worker has another id."""
     part = planning.part()
     assert live(planning, tmp_path / "first") and len(uploaded(planning.work)) == 3
     planning.part(jobs=part.jobs[:1])
-    planning.box_id = f"{BOX}-2"
+    planning.worker_id = f"{WORKER_ID}-2"
     assert live(planning, tmp_path / "second"), log(planning)
     assert end(planning).ok
-    assert uploaded(planning.work, f"{BOX}-2") == [part.jobs[0].key]
+    assert uploaded(planning.work, f"{WORKER_ID}-2") == [part.jobs[0].key]
     assert uploaded(planning.work) == sorted(planning.specs)
 
 
-def test_nothing_that_a_box_writes_holds_a_secret(planning: Planning, service: imds.Metadata, tmp_path: Path) -> None:
+def test_nothing_that_a_worker_writes_holds_a_secret(
+    planning: Planning, service: imds.Metadata, tmp_path: Path
+) -> None:
     planning.part()
-    (tmp_path / "home").mkdir()
-    (tmp_path / "home" / "log.txt").write_text(f"said {server.ACCESS_KEY} of arn:aws:iam::{server.ACCOUNT}:role/x\n")
-    assert live(planning, tmp_path / "home")
-    assert "said <access key> of arn:aws:iam::<account>:role/x" in log(planning)
+    (tmp_path / "worker").mkdir()
+    (tmp_path / "worker" / "log.txt").write_text(
+        f"log of {server.ACCESS_KEY} of arn:aws:iam::{server.ACCOUNT}:role/x\n"
+    )
+    assert live(planning, tmp_path / "worker")
+    assert "log of <access key> of arn:aws:iam::<account>:role/x" in log(planning)
     for each in planning.work.list():
         content = planning.work.get(each.name, 1 << 30) or b""
         assert not [secret for secret in server.SECRETS if secret.encode() in content], each.name
 
 
-def wrong(planning: Planning, home: Path) -> str:
+def wrong(planning: Planning, root: Path) -> str:
     """Return the end's error for a part that cannot be done."""
-    assert not live(planning, home)
+    assert not live(planning, root)
     found = end(planning)
     assert not found.ok and found.detail and "\n" not in found.detail
     assert f"worker: end: {found.detail}"[:60] in log(planning)
     return found.detail
 
 
-def test_a_box_ends_when_its_part_is_missing(planning: Planning, service: imds.Metadata, tmp_path: Path) -> None:
-    assert "there is no such part" in wrong(planning, tmp_path / "home")
+def test_a_worker_ends_when_its_part_is_missing(planning: Planning, service: imds.Metadata, tmp_path: Path) -> None:
+    assert "there is no such part" in wrong(planning, tmp_path / "worker")
 
 
 def test_another_machine_than_was_planned(planning: Planning, service: imds.Metadata, tmp_path: Path) -> None:
     planning.part()
     service.paths["instance-type"] = "t3.micro"
-    assert "this machine is t3.micro, the part 0001 is for c7g.large" in wrong(planning, tmp_path / "home")
+    assert "this machine is t3.micro, the part 0001 is for c7g.large" in wrong(planning, tmp_path / "worker")
 
 
-def test_a_box_that_is_no_ec2_instance_ends(
+def test_a_worker_that_is_no_ec2_instance_ends(
     planning: Planning, service: imds.Metadata, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planning.part()
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    assert "of no type that it knows" in wrong(planning, tmp_path / "home")
+    assert "of no type that it knows" in wrong(planning, tmp_path / "worker")
     assert end(planning).instance_id == "unknown"
 
 
 def test_an_input_that_is_not_there(planning: Planning, service: imds.Metadata, tmp_path: Path) -> None:
     planning.part(indexes={"k": ShippedInput("inputs/indexes/k.x.tar.gz", "0" * 64, 7)})
-    assert "inputs/indexes/k.x.tar.gz: cannot be read, or is not there" in wrong(planning, tmp_path / "home")
+    assert "inputs/indexes/k.x.tar.gz: cannot be read, or is not there" in wrong(planning, tmp_path / "worker")
 
 
 def test_a_job_that_is_another_one_here(planning: Planning, service: imds.Metadata, tmp_path: Path) -> None:
     part = planning.part()
     planning.part(jobs=(replace(part.jobs[0], key="0" * 16),))
-    said = wrong(planning, tmp_path / "home")
-    assert said.startswith("harness ended with exit code 2: harness: planted tiny") and "another job here" in said
+    text = wrong(planning, tmp_path / "worker")
+    assert text.startswith("harness ended with exit code 2: harness: planted tiny") and "another job here" in text
 
 
 def test_an_error_of_our_own_is_told_as_well(
@@ -179,7 +184,7 @@ def test_an_error_of_our_own_is_told_as_well(
     planning.part()
     monkeypatch.setattr(Worker, "_fetch", lambda *_: int("x"))
     with pytest.raises(ValueError, match="invalid literal"):
-        live(planning, tmp_path / "home")
+        live(planning, tmp_path / "worker")
     assert end(planning).detail == "the agent failed: ValueError: invalid literal for int() with base 10: 'x'"
 
 
@@ -196,7 +201,7 @@ def test_s3_that_takes_no_end_is_asked_again(
         return put_new(self, name, content)
 
     monkeypatch.setattr(Objects, "put_new", put)
-    assert "no such part" in wrong(planning, tmp_path / "home") and not refusals
+    assert "no such part" in wrong(planning, tmp_path / "worker") and not refusals
 
 
 def test_a_notice_is_told_at_once_and_at_the_end(
@@ -208,32 +213,32 @@ def test_a_notice_is_told_at_once_and_at_the_end(
     def fetch(self: Worker, part: WorkerPart) -> None:
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
-            content = planning.box.get(records.HEARTBEAT, MOST_BYTES)
-            seen.append(read(Heartbeat, "beat", content).notice if content else None)
+            content = planning.folder.get(records.HEARTBEAT, MOST_BYTES)
+            seen.append(read(Heartbeat, "heartbeat", content).notice if content else None)
             if seen[-1]:
                 raise AwsError("enough")
 
     planning.part()
     monkeypatch.setattr(Worker, "_fetch", fetch)
-    assert wrong(planning, tmp_path / "home") == "enough; EC2 announced: terminate at 2026-05-05T10:00:00Z"
+    assert wrong(planning, tmp_path / "worker") == "enough; EC2 announced: terminate at 2026-05-05T10:00:00Z"
     assert seen[-1] == "terminate at 2026-05-05T10:00:00Z"
 
 
-def test_a_box_that_is_told_to_end_says_so(
+def test_a_worker_that_is_told_to_end_says_so(
     planning: Planning, service: imds.Metadata, tmp_path: Path, aws: str
 ) -> None:
     planning.part()
-    server.identify(aws, server.ACCESS_KEY, BOX)
+    server.identify(aws, server.ACCESS_KEY, WORKER_ID)
     code = (
         "import sys, time; from harness.aws.cloud_run import worker; worker.Worker._fetch = lambda *_: time.sleep(60)\n"
     )
     code += "sys.exit(worker.main(sys.argv[1:]))"
     child = subprocess.Popen(
         [sys.executable, "-c", code, str(planning.work.place), RUN, "0001"],
-        env={**os.environ, worker.FOLDER_VARIABLE: str(tmp_path / "home")},
+        env={**os.environ, worker.ROOT_VARIABLE: str(tmp_path / "worker")},
     )
     deadline = time.monotonic() + 60
-    while planning.box.get(records.HEARTBEAT, MOST_BYTES) is None and time.monotonic() < deadline:
+    while planning.folder.get(records.HEARTBEAT, MOST_BYTES) is None and time.monotonic() < deadline:
         time.sleep(0.05)
     child.send_signal(signal.SIGTERM)
     assert child.wait(timeout=60) == 1
@@ -245,16 +250,16 @@ def test_wrong_arguments_are_one_line(capsys: pytest.CaptureFixture[str]) -> Non
     assert capsys.readouterr().err.startswith("harness: python -m harness.aws.cloud_run.worker")
 
 
-def test_a_box_that_does_not_know_itself_ends_with_a_line(
+def test_a_worker_that_does_not_know_itself_ends_with_a_line(
     planning: Planning, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """User data tells the end then: the agent knows no folder where it may."""
     before = len(list(planning.work.list()))
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
         monkeypatch.delenv(name)
-    monkeypatch.setenv(worker.FOLDER_VARIABLE, str(tmp_path / "home"))
+    monkeypatch.setenv(worker.ROOT_VARIABLE, str(tmp_path / "worker"))
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     assert worker.main([str(planning.work.place), RUN, "0001"]) == worker.NOT_BEGUN == 2
-    said = capsys.readouterr().err
-    assert said.startswith("harness: asking AWS for this worker's id: no AWS credentials") and said.count("\n") == 1
+    text = capsys.readouterr().err
+    assert text.startswith("harness: asking AWS for this worker's id: no AWS credentials") and text.count("\n") == 1
     assert len(list(planning.work.list())) == before

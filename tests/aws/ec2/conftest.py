@@ -1,4 +1,4 @@
-"""A suite that is run on moto's EC2: its command in this process, its boxes in threads."""
+"""A suite that is run on moto's EC2: its command in this process, its workers in threads."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from harness.progress import show_progress
 from harness.results.reader import read_jobs
 from harness.results.schema import Result
 from tests.aws import server
-from tests.aws.ec2.boxes import Boxes
+from tests.aws.ec2.fake_workers import FakeWorkers
 from tests.aws.server import REGION, SECRETS
 from tests.conftest import Bench, protocol
 
 WORK = S3Uri("harness-work", "some/prefix")
 # How much quicker AWS' clock runs here: its seconds are whole ones.
 SPEED = 20
-QUICK = Timeouts(first_beat_s=120 * SPEED, beat_s=60 * SPEED, again_s=SPEED, linger_s=600 * SPEED)
-# That boxes may be of.
+QUICK = Timeouts(first_heartbeat_s=120 * SPEED, heartbeat_s=60 * SPEED, again_s=SPEED, linger_s=600 * SPEED)
+# Instance types of workers.
 TYPES = ("c6a.large", "m6i.large", "m6i.xlarge")
 PROTOCOL = protocol(3)
 PROFILES = ("cpu1-mem256m", "cpu1-mem1")
@@ -108,23 +108,23 @@ class Field:
         """Return a command that was not run yet."""
         return SuiteRun(self.request(**changes), self.client(), SERVICE)
 
-    def home(self) -> LocalResults:
+    def local_results(self) -> LocalResults:
         """Return the user's side of a run, planned."""
         made = self.suite_run()
-        return made.home(made.found_images(), ())
+        return made.local_results(made.found_images(), ())
 
     def queries(self) -> tuple[str, ...]:
         """Ids of the sample."""
         gathered = inputs.gather(self.request().suite, self.request().options)
         return tuple(query.query_id for query in gathered.samples["tiny"].sample)
 
-    def boxes(self, **changes: Any) -> Boxes:
+    def workers(self, **changes: Any) -> FakeWorkers:
         found = account.find(Connections(REGION), WORK, REGION)
         assert found is not None
-        return Boxes(self.endpoint, WORK, found.worker_role_id, self.home().spec, **changes)
+        return FakeWorkers(self.endpoint, WORK, found.worker_role_id, self.local_results().spec, **changes)
 
     @property
-    def said(self) -> str:
+    def output(self) -> str:
         return self.screen.getvalue()
 
     @property
@@ -159,7 +159,7 @@ def plain(bench: Bench, aws: str, ground: None) -> Iterator[Field]:
     yield made
     launched, terminated = launched_and_terminated()
     assert launched == terminated
-    texts = [made.said, *(path.read_text() for path in bench.results.rglob("result.json"))]
+    texts = [made.output, *(path.read_text() for path in bench.results.rglob("result.json"))]
     texts.append(server.everything_stored(aws))
     assert not [secret for secret in SECRETS for text in texts if secret in text]
 

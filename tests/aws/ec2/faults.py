@@ -20,7 +20,7 @@ _ABOVE_500 = ("Insufficient", "Internal", "ServiceUnavailable", "SlowDown", "Req
 class Injected:
     """Errors of some calls.
 
-    ``event`` is botocore's, e.g. ``s3`` or ``ec2.RunInstances``; ``when`` is told the number of the call (from 0) and
+    ``event`` is botocore's, e.g. ``s3`` or ``ec2.RunInstances``; ``when`` gets the number of the call (from 0) and
     its parameters, and gives the error's code, and after a blank more of its message, or nothing.
     """
 
@@ -48,10 +48,10 @@ class Injected:
         if code is None:
             return None
         code, _, more = code.partition(" ")
-        said = f"injected {code} of account 123456789012 {more}"
+        message = f"injected {code} of account 123456789012 {more}"
         status = 500 if code.startswith(_ABOVE_500) else 400
         return SimpleNamespace(status_code=status, headers={}), {
-            "Error": {"Code": code, "Message": said},
+            "Error": {"Code": code, "Message": message},
             "ResponseMetadata": {"HTTPHeaders": {}, "HTTPStatusCode": status},
         }
 

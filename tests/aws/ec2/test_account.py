@@ -24,7 +24,7 @@ from harness.errors import AwsError
 from tests.aws import rights, server
 from tests.aws.ec2.conftest import launched_and_terminated
 from tests.aws.linter import lint
-from tests.aws.rights import Asked, allows
+from tests.aws.rights import NeededRight, allows
 from tests.aws.server import REGION, SECRETS
 from tests.conftest import Bench
 
@@ -34,7 +34,7 @@ NAME = account.stack_name(WORK, REGION)
 
 @pytest.fixture(autouse=True)
 def cache(aws: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
-    """moto makes each region with all of its machine images when it is first asked about it, which takes seconds.
+    """moto makes each region with all of its machine images at the first request, which takes seconds.
 
     After every test as many instances were terminated as were launched.
     """
@@ -124,7 +124,7 @@ def test_a_bucket_that_harness_made_refuses_plain_text(aws: str) -> None:
     tls = json.loads(boto3.client("s3").get_bucket_policy(Bucket=WORK.bucket)["Policy"])
     allowed = {"Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}, *tls["Statement"]]}
     for name in (WORK.bucket, f"{WORK.bucket}/some/prefix/runs/r/run.json"):
-        plainly = Asked("", "s3:GetObject", f"arn:aws:s3:::{name}", {"aws:securetransport": "false"})
+        plainly = NeededRight("", "s3:GetObject", f"arn:aws:s3:::{name}", {"aws:securetransport": "false"})
         assert not allows([allowed], plainly)
         assert allows([allowed], replace(plainly, context={"aws:securetransport": "true"}))
 
@@ -167,9 +167,9 @@ def test_the_template_is_clean_and_names_no_account(aws: str, tmp_path: Path) ->
     document = json.loads(plain)
     document["Resources"]["WorkerRole"]["Properties"]["Polices"] = []
     paths[2].write_text(json.dumps(document))
-    said = lint(*paths)
-    assert "Polices" in said and str(paths[2]) in said
-    assert not [path for path in paths[:2] if str(path) in said], said
+    output = lint(*paths)
+    assert "Polices" in output and str(paths[2]) in output
+    assert not [path for path in paths[:2] if str(path) in output], output
     assert "arn:aws:" not in plain and len(plain.encode()) < 51_200
 
 
@@ -181,7 +181,7 @@ def test_up_deploys_the_printed_template(aws: str) -> None:
     assert deployed == printed
 
 
-def test_boxes_may_be_of_the_types_that_suites_are_priced_on(aws: str, bench: Bench) -> None:
+def test_workers_may_be_of_the_types_that_suites_are_priced_on(aws: str, bench: Bench) -> None:
     suite = str(bench.suite())
     harness("up", str(WORK), suite)
     priced = launchable()
@@ -254,8 +254,8 @@ def test_a_bucket_that_somebody_removed_is_not_taken_for_unchanged(aws: str) -> 
     """CloudFormation compares templates, not what is there: it would make no second bucket."""
     up()
     boto3.client("s3", REGION).delete_bucket(Bucket=WORK.bucket)
-    said = up(code=2)
-    assert f"the bucket {WORK.bucket} is gone" in said and "harness ec2 down" in said
+    output = up(code=2)
+    assert f"the bucket {WORK.bucket} is gone" in output and "harness ec2 down" in output
     harness("down", str(WORK))
     up()
     boto3.client("s3", REGION).head_bucket(Bucket=WORK.bucket)
@@ -332,8 +332,8 @@ def test_a_group_that_something_holds_is_named(aws: str) -> None:
     client = boto3.client("ec2")
     subnet = client.describe_subnets()["Subnets"][0]["SubnetId"]
     held = client.create_network_interface(SubnetId=subnet, Groups=[find().security_group])["NetworkInterface"]
-    said = harness("down", str(WORK), code=1).output
-    assert "SecurityGroup (AWS::EC2::SecurityGroup)" in said and "DependencyViolation" in said
+    output = harness("down", str(WORK), code=1).output
+    assert "SecurityGroup (AWS::EC2::SecurityGroup)" in output and "DependencyViolation" in output
     client.delete_network_interface(NetworkInterfaceId=held["NetworkInterfaceId"])
     assert f"removed: stack {NAME}" in harness("down", str(WORK)).output
 
@@ -420,8 +420,8 @@ def test_a_region_that_a_policy_closes_is_a_note_unless_something_of_ours_is_kno
 
     def look(connections: Connections, region: str, marks: Any = None) -> list[instances.OwnedInstance]:
         if region in closed:
-            said = "listing instances: not permitted (User: x is not authorized to perform: ec2:DescribeInstances"
-            raise AwsError(f"{said} with an explicit deny in a service control policy)", "AccessDenied")
+            output = "listing instances: not permitted (User: x is not authorized to perform: ec2:DescribeInstances"
+            raise AwsError(f"{output} with an explicit deny in a service control policy)", "AccessDenied")
         return really(connections, region, marks)
 
     monkeypatch.setattr(instances, "find", look)

@@ -30,19 +30,19 @@ def dearer(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
 
 
 def test_what_has_grown_is_shown_and_asked_again(plain: Field, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
+    questions: list[str] = []
     dearer(monkeypatch, 3)
-    with plain.boxes():
-        plain.run(plain.client(agree=asked.append))
-    assert len(asked) == 2 and "now that the images are made, it is more" in plain.said
-    assert plain.said.count("about US$ ") == 2
+    with plain.workers():
+        plain.run(plain.client(agree=questions.append))
+    assert len(questions) == 2 and "now that the images are made, it is more" in plain.output
+    assert plain.output.count("about US$ ") == 2
 
 
 def test_what_has_not_grown_is_asked_once(plain: Field) -> None:
-    asked: list[str] = []
-    with plain.boxes():
-        plain.run(plain.client(agree=asked.append))
-    assert len(asked) == 1
+    questions: list[str] = []
+    with plain.workers():
+        plain.run(plain.client(agree=questions.append))
+    assert len(questions) == 1
 
 
 def test_what_has_grown_beyond_the_cap_is_refused(plain: Field, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,11 +53,11 @@ def test_what_has_grown_beyond_the_cap_is_refused(plain: Field, monkeypatch: pyt
 
 
 def test_a_no_to_the_second_question_launches_nothing(plain: Field, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
+    questions: list[str] = []
 
     def agree(question: str) -> None:
-        asked.append(question)
-        if len(asked) == 2:
+        questions.append(question)
+        if len(questions) == 2:
             raise UsageError("no")
 
     dearer(monkeypatch, 3)
@@ -81,7 +81,7 @@ def test_who_goes_on_without_a_cap_keeps_that_of_the_beginning(
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(RunWatch, "run", _interrupted)
         plain.run(cap_usd=1.5)
-    with plain.boxes():
+    with plain.workers():
         plain.run(cap_usd=again)
     assert caps == [1.5, holds]
 

@@ -1,4 +1,4 @@
-"""One instance: asked for safely, once, and only when all agrees."""
+"""Launches of one instance: safe, once, and only where everything fits."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def launched(plain: Field) -> Iterator[Launched]:
     context = BackendContext(made.request, connections, REGION, KNOWN, made.clock, made.owner)
     made.work.size("runs")  # any answer says the time
     yield Launched(plain, connections, Ec2Backend(context), at=round(made.clock.now))
-    ids = [box.instance_id for box in ec2_instances.find(connections, REGION) if box.alive]
+    ids = [each.instance_id for each in ec2_instances.find(connections, REGION) if each.alive]
     ec2_instances.end(connections, REGION, ids)
 
 
@@ -188,12 +188,12 @@ def test_no_capacity_is_not_asked_for_again_and_again(launched: Launched) -> Non
 
     def answer(request: Any, **_: object) -> AWSResponse:
         sent.append(request.url)
-        said = (
+        output = (
             b"<Response><Errors><Error><Code>InsufficientInstanceCapacity</Code><Message>none</Message></Error></Errors>"
             b"<RequestID>x</RequestID></Response>"
         )
-        raw = BytesIO(said)
-        raw.stream = lambda *_, **__: iter([said])  # type: ignore[attr-defined]
+        raw = BytesIO(output)
+        raw.stream = lambda *_, **__: iter([output])  # type: ignore[attr-defined]
         return AWSResponse(request.url, 500, {}, raw)
 
     client = launched.connections.client("ec2", REGION, attempts=backend.ATTEMPTS)
@@ -277,7 +277,7 @@ def test_a_launched_instance_runs_until_it_is_terminated(launched: Launched) -> 
 def test_an_instance_past_its_limit_is_to_be_ended(launched: Launched) -> None:
     noted = launched.begin()()[-1]
     server.forward(launched.field.endpoint, 3600 + 421)
-    launched.backend._boxes()
+    launched.backend._instances()
     boto3.client("s3", region_name=REGION).list_buckets()
     made = launched.field.suite_run()
     made.work.size("runs")
@@ -293,7 +293,7 @@ def test_an_instance_that_is_not_shown_is_waited_for_a_while(
     noted = launched.begin()()[-1]
     now = launched.backend._clock.now + after_s
     monkeypatch.setattr(launched.backend, "_clock", SimpleNamespace(now=now))
-    monkeypatch.setattr(launched.backend, "_boxes", list)
+    monkeypatch.setattr(launched.backend, "_instances", list)
     assert launched.state(noted).phase == phase
     assert launched.state(noted).workers[0].endswith(f":{noted.machine}")
 
@@ -308,13 +308,13 @@ def test_a_launch_that_was_never_asked_for_has_all_its_time(launched: Launched) 
     """Killed between the note and the request; an hour later nothing must be launched that is due to end."""
     launched.begin()
     launched(replace(launched.launch, at=launched.at - 3500))
-    [box] = ec2_instances.find(launched.connections, REGION)
-    left_s = datetime.datetime.fromisoformat(box.tags[clients.EXPIRY]).timestamp() - box.launched
+    [instance] = ec2_instances.find(launched.connections, REGION)
+    left_s = datetime.datetime.fromisoformat(instance.tags[clients.EXPIRY]).timestamp() - instance.launched
     assert left_s > 1800, f"the rule ends it {left_s:.0f} s after its launch"
 
 
 def test_a_launch_that_was_never_asked_for_costs_nothing(launched: Launched, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever has passed since its note: it is asked for now."""
+    """The request is sent now, however old its note is."""
     launched.begin()
     monkeypatch.setattr(launched.backend, "_clock", SimpleNamespace(now=launched.at + 3600 + 421))
     state = launched.state(launched.launch)
@@ -322,7 +322,7 @@ def test_a_launch_that_was_never_asked_for_costs_nothing(launched: Launched, mon
 
 
 def test_a_lost_answer_is_asked_for_again_in_a_full_subnet(launched: Launched) -> None:
-    """The box whose answer was lost may have its last address."""
+    """The worker whose answer was lost may have its last address."""
     first = launched.begin()()[0]
     assert first.machine is None and first.zone is not None
     launched.backend._subnets = [
@@ -339,7 +339,7 @@ def test_a_lost_answer_is_asked_for_nowhere_else(launched: Launched) -> None:
     assert launched_and_terminated() == (0, 0)
 
 
-def test_the_folder_is_that_of_the_role_that_a_box_was_launched_with(launched: Launched) -> None:
+def test_the_folder_is_that_of_the_role_that_a_worker_was_launched_with(launched: Launched) -> None:
     """An account stack that is made anew has a role of another id."""
     noted = launched.begin()()[-1]
     launched.backend._account = replace(launched.backend._account, worker_role_id="AROAANOTHER")

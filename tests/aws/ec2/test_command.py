@@ -59,7 +59,7 @@ def test_from_the_question_to_the_table(plain: Field) -> None:
     assert list(Objects(Connections(REGION), WORK).list()) == []
     nobody = harness_run(plain, *place, code=2)
     assert "pass --yes" in nobody.output and launched_and_terminated() == (0, 0)
-    with plain.boxes(queries=plain.queries()):
+    with plain.workers(queries=plain.queries()):
         done = harness_run(plain, *place, "--max-usd", "5", "--yes")
     assert "18 jobs run, 0 were done before" in done.output
     for system in plain.systems:
@@ -92,7 +92,7 @@ def test_options_of_ec2_are_refused_elsewhere(plain: Field) -> None:
 
 def test_this_machines_clock_is_never_asked() -> None:
     """Clock skew cannot matter to who does not look: all times are AWS' own."""
-    asked = []
+    clocks = []
     # The worker's own times are its machine's: nobody compares them with AWS'.
     folders = [Path(each.__path__[0]) for each in (harness.aws.ec2, harness.aws.cloud_run)]
     for path in (path for folder in folders for path in folder.glob("*.py") if path.name != "worker.py"):
@@ -100,13 +100,13 @@ def test_this_machines_clock_is_never_asked() -> None:
             if isinstance(node, ast.Attribute) and node.attr in ("now", "utcnow", "today", "time", "localtime"):
                 owner = ast.unparse(node.value)
                 if owner in ("datetime", "datetime.datetime", "date", "datetime.date", "time"):
-                    asked.append(f"{path.name}: {ast.unparse(node)}")
-    assert asked == []
+                    clocks.append(f"{path.name}: {ast.unparse(node)}")
+    assert clocks == []
 
 
 def test_a_clock_that_is_off_changes_nothing(plain: Field, monkeypatch: pytest.MonkeyPatch) -> None:
     really = time.time
-    with plain.boxes(), monkeypatch.context() as patch:
+    with plain.workers(), monkeypatch.context() as patch:
         patch.setattr(time, "time", lambda: really() + 86_400)
         done = plain.run()
     assert done.complaints == () and len(plain.stored) == 18

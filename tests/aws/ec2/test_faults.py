@@ -33,8 +33,8 @@ from harness.pricing.prices import snapshot
 from harness.progress import show_progress
 from harness.records import Outcome
 from tests.aws import reaper, server
-from tests.aws.ec2.boxes import Boxes, Fate
 from tests.aws.ec2.conftest import PROFILES, QUICK, SPEED, TYPES, WORK, Field, launched_and_terminated, lines
+from tests.aws.ec2.fake_workers import FakeWorkers, Fate
 from tests.aws.ec2.faults import Injected
 from tests.aws.server import REGION
 
@@ -50,19 +50,19 @@ def whole(plain: Field, *, interrupted: int = 0) -> None:
     assert len(set(done)) == JOBS
 
 
-def test_a_box_whose_heartbeat_stops_is_ended(plain: Field) -> None:
+def test_a_worker_whose_heartbeat_stops_is_ended(plain: Field) -> None:
     """AWS' clock goes on by more than is waited for a sign, once all others are done."""
     waited: list[float] = []
 
     def nap(seconds: float) -> None:
         time.sleep(seconds)
-        if not waited and boxes.silent and SMALL in boxes.worked and len(boxes.alive) == 1:
-            waited.append(QUICK.beat_s + 1)
+        if not waited and workers.silent and SMALL in workers.worked and len(workers.alive) == 1:
+            waited.append(QUICK.heartbeat_s + 1)
             server.forward(plain.endpoint, *waited)
 
-    with plain.boxes(fates={LARGE: Fate(after=1, silent=True, once=True)}) as boxes:
+    with plain.workers(fates={LARGE: Fate(after=1, silent=True, once=True)}) as workers:
         done = plain.run(plain.client(pace=PollInterval(0.03, nap)))
-        (line,) = lines(plain.said, "ended, because")
+        (line,) = lines(plain.output, "ended, because")
         assert "no sign of life" in line and LARGE in line
         assert len(done.complaints) == 1 and "no sign of life" in done.complaints[0]
         plain.run()
@@ -71,9 +71,9 @@ def test_a_box_whose_heartbeat_stops_is_ended(plain: Field) -> None:
 
 def test_a_spot_notice_interrupts_one_job_alone(plain: Field) -> None:
     notice = "terminate at 2026-11-22T10:00:00Z"
-    with plain.boxes(fates={LARGE: Fate(after=1, notice=notice, once=True)}):
+    with plain.workers(fates={LARGE: Fate(after=1, notice=notice, once=True)}):
         plain.run(spot=True)
-        (line,) = lines(plain.said, "ended, because")
+        (line,) = lines(plain.output, "ended, because")
         assert f"EC2 takes it away: {notice}" in line
         plain.run(spot=True)
     whole(plain, interrupted=1)
@@ -82,13 +82,13 @@ def test_a_spot_notice_interrupts_one_job_alone(plain: Field) -> None:
     assert notice in (interrupted.detail or "")
 
 
-def test_a_box_that_is_cut_off_says_which_job_was_interrupted(plain: Field) -> None:
-    """The job that ran says nothing about its system; of a box that fails by itself, none is interrupted."""
+def test_a_worker_that_is_cut_off_says_which_job_was_interrupted(plain: Field) -> None:
+    """The job that ran says nothing about its system; of a worker that fails by itself, none is interrupted."""
     fates = {
         SMALL: Fate(after=1, error="the disk is full", once=True),
         LARGE: Fate(after=1, error="a signal ended the agent", cut_off=True, once=True),
     }
-    with plain.boxes(fates=fates):
+    with plain.workers(fates=fates):
         done = plain.run()
         assert [("the disk is full" in line, "a signal ended" in line) for line in sorted(done.complaints)] in (
             [(True, False), (False, True)],
@@ -100,14 +100,14 @@ def test_a_box_that_is_cut_off_says_which_job_was_interrupted(plain: Field) -> N
     assert "a signal ended the agent" in (interrupted.detail or "")
 
 
-def test_a_box_that_dies_without_a_word_leaves_its_reason_and_its_console(plain: Field) -> None:
+def test_a_worker_that_dies_without_a_word_leaves_its_reason_and_its_console(plain: Field) -> None:
     connections = Connections(REGION)
 
     def shows(parsed: dict[str, Any], **_: object) -> None:
         parsed["Output"] = "\x1b[0mboot: failed\r\nno space left on device of 123456789012\r\n"
 
     connections.client("ec2", REGION).meta.events.register("after-call.ec2.GetConsoleOutput", shows)
-    with plain.boxes(fates={LARGE: Fate(mute=True, once=True)}):
+    with plain.workers(fates={LARGE: Fate(mute=True, once=True)}):
         done = plain.run(plain.client(connections))
         (complaint,) = done.complaints
         assert "its instance went away (Client.UserInitiatedShutdown: User initiated shutdown)" in complaint
@@ -117,7 +117,7 @@ def test_a_box_that_dies_without_a_word_leaves_its_reason_and_its_console(plain:
 
 
 def test_a_job_that_arrives_damaged_is_not_taken(plain: Field) -> None:
-    with plain.boxes(fates={LARGE: Fate(damages=True, once=True)}):
+    with plain.workers(fates={LARGE: Fate(damages=True, once=True)}):
         done = plain.run()
         assert len(done.complaints) == 1
         plain.run()
@@ -126,12 +126,12 @@ def test_a_job_that_arrives_damaged_is_not_taken(plain: Field) -> None:
     assert "it is left there, and not stored" in (interrupted.detail or "")
 
 
-def test_another_runs_box_cannot_hand_a_job_over(plain: Field) -> None:
+def test_another_runs_worker_cannot_hand_a_job_over(plain: Field) -> None:
     """What lies below workers/ under another id is never read."""
-    with plain.boxes() as boxes:
+    with plain.workers() as workers:
         made = plain.suite_run()
         draft = made.draft(made.found_images(), None)
-        stranger = Objects(Connections(REGION), WORK).below("workers", f"{boxes.role_id}:i-stranger", "jobs")
+        stranger = Objects(Connections(REGION), WORK).below("workers", f"{workers.role_id}:i-stranger", "jobs")
         for part in draft.parts:
             for job in part.jobs:
                 stranger.put(f"{job.key}.tar", b"forged")
@@ -140,10 +140,10 @@ def test_another_runs_box_cannot_hand_a_job_over(plain: Field) -> None:
 
 
 def test_an_index_that_cannot_be_built_keeps_nobody_waiting(plain: Field) -> None:
-    with plain.boxes(fates={"builds": Fate(no_index=True)}):
+    with plain.workers(fates={"builds": Fate(no_index=True)}):
         done = plain.run()
     whole(plain)
-    assert done.complaints == () and "indexes are not built" in plain.said
+    assert done.complaints == () and "indexes are not built" in plain.output
 
 
 def test_killed_between_storing_what_was_interrupted_and_settling(
@@ -156,7 +156,7 @@ def test_killed_between_storing_what_was_interrupted_and_settling(
             raise KeyboardInterrupt
         put(book, launch)
 
-    with plain.boxes(fates={LARGE: Fate(after=2, dies=True, once=True)}):
+    with plain.workers(fates={LARGE: Fate(after=2, dies=True, once=True)}):
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(Journal, "put_launch", dies)
             plain.run()
@@ -175,11 +175,11 @@ def test_a_run_ends_whole_although_s3_throttles(plain: Field) -> None:
         "s3",
         lambda number, _what: chance.choice(codes) if number > 40 and chance.random() < 0.1 else None,
     )
-    with plain.boxes():
+    with plain.workers():
         done = plain.run(plain.client(connections))
     whole(plain)
     assert hook.raised > 0 and done.complaints == ()
-    assert "trying on" in plain.said and "AWS is busy" in plain.said
+    assert "trying on" in plain.output and "AWS is busy" in plain.output
 
 
 def test_ec2_is_not_reached_for_a_while(plain: Field) -> None:
@@ -187,7 +187,7 @@ def test_ec2_is_not_reached_for_a_while(plain: Field) -> None:
     Injected(
         connections, "ec2.DescribeInstances", lambda number, _what: "RequestLimitExceeded" if 3 < number < 9 else None
     )
-    with plain.boxes():
+    with plain.workers():
         done = plain.run(plain.client(connections))
     whole(plain)
     assert done.complaints == ()
@@ -205,61 +205,61 @@ def test_a_launch_whose_answer_is_lost_is_asked_for_again_and_makes_one_instance
 
     client = connections.client("ec2", REGION, attempts=backend.ATTEMPTS)
     client.meta.events.register("after-call.ec2.RunInstances", lose)
-    with plain.boxes() as boxes:
+    with plain.workers() as workers:
         done = plain.run(plain.client(connections))
     whole(plain)
-    assert lost and len(boxes.worked) == len(set(boxes.worked)) == 3
+    assert lost and len(workers.worked) == len(set(workers.worked)) == 3
     assert launched_and_terminated() == (3, 3) and done.complaints == ()
 
 
 def test_credentials_expire_and_the_same_command_goes_on(plain: Field) -> None:
     connections = Connections(REGION)
-    with plain.boxes(pause_s=0.1) as boxes:
+    with plain.workers(pause_s=0.1) as workers:
         # Once a job is measured others are still to come, however seldom a slow machine looks.
-        Injected(connections, "ec2", lambda *_: "ExpiredToken" if boxes.measured else None)
+        Injected(connections, "ec2", lambda *_: "ExpiredToken" if workers.measured else None)
         with pytest.raises(AwsError, match="credentials have expired; log in again") as raised:
             plain.run(plain.client(connections))
         assert raised.value.exit_code == 1
-        assert lines(plain.said, "launches go on, and end by themselves by")
+        assert lines(plain.output, "launches go on, and end by themselves by")
         done = plain.run()
     whole(plain)
-    assert len(boxes.worked) == len(set(boxes.worked))
-    assert done.complaints == () and "goes on with the open run" in plain.said
+    assert len(workers.worked) == len(set(workers.worked))
+    assert done.complaints == () and "goes on with the open run" in plain.output
 
 
 @contextmanager
-def interrupted(plain: Field) -> Iterator[Boxes]:
-    """The user stops the command while its boxes work; they are held, and go on."""
+def interrupted(plain: Field) -> Iterator[FakeWorkers]:
+    """The user stops the command while its workers work; they are held, and go on."""
 
     def nap(seconds: float) -> None:
         time.sleep(seconds)
-        if len(boxes.worked) > 1:
+        if len(workers.worked) > 1:
             raise KeyboardInterrupt
 
-    with plain.boxes(held=threading.Event()) as boxes:
+    with plain.workers(held=threading.Event()) as workers:
         with pytest.raises(KeyboardInterrupt):
             plain.run(plain.client(pace=PollInterval(0.05, nap)))
-        yield boxes
+        yield workers
 
 
-def released(boxes: Boxes) -> None:
-    assert boxes.held is not None
-    boxes.held.set()
+def released(workers: FakeWorkers) -> None:
+    assert workers.held is not None
+    workers.held.set()
 
 
 def test_ctrl_c_says_what_goes_on_and_the_same_command_does(plain: Field) -> None:
-    with interrupted(plain) as boxes:
-        (line,) = lines(plain.said, "launches go on, and end by themselves by")
+    with interrupted(plain) as workers:
+        (line,) = lines(plain.output, "launches go on, and end by themselves by")
         assert "the same command goes on" in line and "harness ec2 reap" in line
-        released(boxes)
+        released(workers)
         plain.run()
     whole(plain)
-    assert len(boxes.worked) == len(set(boxes.worked))
+    assert len(workers.worked) == len(set(workers.worked))
 
 
 def test_the_same_command_in_another_region_is_sent_to_the_run_s_own(plain: Field) -> None:
-    """Elsewhere EC2 shows none of its boxes, and all would be given up while they work."""
-    with interrupted(plain) as boxes:
+    """Elsewhere EC2 shows none of its workers, and all would be given up while they work."""
+    with interrupted(plain) as workers:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(run.prices, "snapshot", lambda **_: snapshot(region=f"aws/{REGION}", term="on-demand"))
             patch.setattr(run.prices, "storage_price", lambda *_: SimpleNamespace(usd_per_gib_month=0.08))
@@ -267,22 +267,22 @@ def test_the_same_command_in_another_region_is_sent_to_the_run_s_own(plain: Fiel
                 request = replace(plain.request(), region="us-west-2", dry_run=dry_run)
                 with pytest.raises(UsageError, match=f"is open in {REGION}; give --region {REGION}"):
                     run.run(request, plain.client(Connections("us-west-2")), SERVICE)
-        released(boxes)
+        released(workers)
         plain.run()
     whole(plain)
 
 
 def test_an_open_run_comes_home_though_the_cap_is_lower_now(plain: Field) -> None:
-    with interrupted(plain) as boxes:
-        released(boxes)
+    with interrupted(plain) as workers:
+        released(workers)
         done = plain.run(cap_usd=0.01)
     assert plain.stored and not any("nothing was launched" in line for line in done.complaints)
     assert plain.closed()
 
 
 def test_other_options_do_not_go_on_with_an_open_run(plain: Field) -> None:
-    with interrupted(plain) as boxes:
-        released(boxes)
+    with interrupted(plain) as workers:
+        released(workers)
         request = plain.request()
         some = replace(request, options=replace(request.options, only="planted/*"))
         with pytest.raises(UsageError, match="--only"):
@@ -297,13 +297,13 @@ def test_something_alive_at_the_end_is_said_loudly(plain: Field, monkeypatch: py
     def undying(*arguments: object, **keys: object) -> list[instances.OwnedInstance]:
         found = really(*arguments, **keys)  # type: ignore[arg-type]
         return [
-            replace(box, state="shutting-down") if box.tags[clients.PART] == "builds" and not box.alive else box
-            for box in found
+            replace(each, state="shutting-down") if each.tags[clients.PART] == "builds" and not each.alive else each
+            for each in found
         ]
 
     monkeypatch.setattr("harness.aws.ec2.instances.find", undying)
     monkeypatch.setattr(instances, "WAIT_S", 0.0)
-    with plain.boxes():
+    with plain.workers():
         done = plain.run(plain.client(patience=replace(QUICK, linger_s=5 * SPEED)))
     (complaint,) = done.complaints
     assert "STILL ALIVE AND COSTING MONEY: i-" in complaint and "harness ec2 reap" in complaint
@@ -326,7 +326,7 @@ def test_what_is_promised_and_spent_never_exceeds_the_cap(plain: Field) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Budget, "promise", watched)
-        with plain.boxes():
+        with plain.workers():
             assert plain.run(cap_usd=cap).complaints == ()
     whole(plain)
     assert len(most) == 3 and max(most) <= cap
@@ -343,8 +343,8 @@ def test_the_cap_holds_when_the_command_is_dead_and_no_user_data_ever_ran(plain:
     with pytest.raises(KeyboardInterrupt):
         plain.run(plain.client(pace=PollInterval(0.05, nap)), cap_usd=cap)
     ec2 = boto3.client("ec2", region_name=REGION)
-    (box,) = [each for one in ec2.describe_instances()["Reservations"] for each in one["Instances"]]
-    tags = {tag["Key"]: tag["Value"] for tag in box["Tags"]}
+    (instance,) = [each for one in ec2.describe_instances()["Reservations"] for each in one["Instances"]]
+    tags = {tag["Key"]: tag["Value"] for tag in instance["Tags"]}
     left_s = datetime.fromisoformat(tags["harness:expiry"]).timestamp() - aws_now()
     server.forward(plain.endpoint, left_s - 2 * SPEED)
     assert reaper.tick(plain.endpoint, WORK)
@@ -352,7 +352,7 @@ def test_the_cap_holds_when_the_command_is_dead_and_no_user_data_ever_ran(plain:
     # The rule calls every five minutes: at worst just before the deadline, and so late after it.
     server.forward(plain.endpoint, partition.REAPER_EVERY_S)
     assert reaper.tick(plain.endpoint, WORK)
-    lived_s = aws_now() - box["LaunchTime"].timestamp()
+    lived_s = aws_now() - instance["LaunchTime"].timestamp()
     assert launched_and_terminated() == (1, 1)
     (launch,) = journal_of(plain).launches.values()
     assert lived_s <= launch.limit_s + partition.BEYOND_LIMIT_S
@@ -396,16 +396,16 @@ def test_a_dry_run_launches_and_uploads_nothing(plain: Field) -> None:
     assert launched_and_terminated() == (0, 0)
     assert list(Objects(Connections(REGION), WORK).list()) == []
     for word in (LARGE, "assumed", "us-east-1", "al2023-ami", "US$"):
-        assert word in plain.said, word
+        assert word in plain.output, word
 
 
 def handed_over(plain: Field) -> None:
-    """All boxes are done and gone, and the command was stopped before it brought a job home."""
-    with plain.boxes() as boxes:
+    """All workers are done and gone, and the command was stopped before it fetched a job."""
+    with plain.workers() as workers:
 
         def nap(seconds: float) -> None:
             time.sleep(seconds)
-            if len(boxes.worked) == 3 and not boxes.alive:
+            if len(workers.worked) == 3 and not workers.alive:
                 raise KeyboardInterrupt
 
         with pytest.MonkeyPatch.context() as patch:
@@ -420,10 +420,10 @@ def handed_over(plain: Field) -> None:
 
 def _indexes_alone(watch: Any, parts: Any) -> None:
     for part in parts:
-        for box in watch._states[part.name].workers:
+        for worker_id in watch._states[part.name].workers:
             for key in {build.key for build in part.builds}:
-                if key in getattr(watch.journal.signs.get(box), "indexes", ()):
-                    watch.shipper.adopt_index(box, key)
+                if key in getattr(watch.journal.workers.get(worker_id), "indexes", ()):
+                    watch.shipper.adopt_index(worker_id, key)
                     watch._indexes.add(key)
 
 
@@ -443,7 +443,7 @@ def test_a_disabled_rule_keeps_no_finished_job_from_coming_home(plain: Field) ->
 
 
 def test_an_account_stack_that_is_made_anew_loses_no_finished_job(plain: Field) -> None:
-    """The new role has another id, and boxes' folders the old one."""
+    """The new role has another id, and workers' folders the old one."""
     handed_over(plain)
     account.down(Connections(REGION), WORK, REGION, "0123456789ab", results_too=False)
     account.up(Connections(REGION), WORK, REGION, "0123456789ab", TYPES)

@@ -31,12 +31,12 @@ LARGE, WIDE = KNOWN["m6i.large"], KNOWN["m6i.8xlarge"]
 def test_an_image_is_found_by_a_public_parameter(
     aws: str, system: str, architecture: str, gpus: bool, name: str
 ) -> None:
-    connections, asked = Connections(REGION), list[Any]()
+    connections, names = Connections(REGION), list[Any]()
     events = connections.client("ssm", REGION).meta.events
-    events.register("provide-client-params.ssm.GetParameter", lambda params, **_: asked.append(params["Name"]))
+    events.register("provide-client-params.ssm.GetParameter", lambda params, **_: names.append(params["Name"]))
     with suppress(UsageError):  # moto has none of Debian's
         ec2_instances.ami(connections, REGION, system, architecture, gpus)
-    assert asked == [name]
+    assert names == [name]
 
 
 def test_there_is_no_image_with_gpus_for_arm64() -> None:

@@ -23,11 +23,11 @@ def test_killed_some_times_nothing_is_lost_or_doubled(plain: Field, kills: int) 
     plain.request()  # the suite's file
     command = [sys.executable, "-m", "tests.aws.ec2.orchestrator", str(plain.bench.folder)]
     killed = 0
-    with plain.boxes(pause_s=0.4) as boxes:
+    with plain.workers(pause_s=0.4) as workers:
         for number in range(kills):
             with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
                 try:
-                    # From before it has read anything until it watches; the first cannot end before its boxes do.
+                    # From before it has read anything until it watches; the first cannot end before its workers do.
                     child.wait(timeout=chance.uniform(0.5, 7 if number else 4))
                 except subprocess.TimeoutExpired:
                     child.kill()
@@ -36,6 +36,6 @@ def test_killed_some_times_nothing_is_lost_or_doubled(plain: Field, kills: int) 
     assert last.returncode == 0, (seed, last.stdout[-1500:], last.stderr[-1500:])
     assert killed > 0
     assert Counter(result.outcome for result in plain.stored) == {Outcome.OK: 18}, seed
-    assert len(boxes.worked) == len(set(boxes.worked)), (seed, boxes.worked)
-    assert len(boxes.measured) == len(set(boxes.measured)) == 18, seed
+    assert len(workers.worked) == len(set(workers.worked)), (seed, workers.worked)
+    assert len(workers.measured) == len(set(workers.measured)) == 18, seed
     assert plain.closed()

@@ -32,7 +32,7 @@ def _block(title: str) -> object:
     return json.loads(found[1])
 
 
-def test_the_boxes_policy_is_the_one_that_is_made() -> None:
+def test_the_workers_policy_is_the_one_that_is_made() -> None:
     assert _block("policy of the workers") == account.resolve_policy(account.worker_policy(WORK), "aws", REGION)
 
 
@@ -45,7 +45,7 @@ def _commands() -> list[list[str]]:
 def test_each_command_from_nothing_to_the_table_and_back(
     bench: Bench, aws: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The paper's suite is a small one here; boxes are threads that do what boxes do."""
+    """The page's suite is a small one here; workers are threads."""
     monkeypatch.setattr("harness.cli.run.DockerLauncher", _Engine)
     monkeypatch.setattr("harness.cli.run.Shipper", lambda work, *_: FakeShipper(work))
     monkeypatch.setattr(PollInterval.__init__, "__defaults__", (0.1, time.sleep))
@@ -56,22 +56,22 @@ def test_each_command_from_nothing_to_the_table_and_back(
     path = field.bench.suite(field.text, systems=list(field.systems), profiles=list(PROFILES))
     commands = [[str(path) if word == PAPER else word for word in command] for command in _commands()]
     assert len(commands) == 7
-    said = []
+    outputs = []
     for command in commands:
         before = launched_and_terminated()
         if command[0] == "run" and "--dry-run" not in command:
-            with field.boxes(queries=field.queries()):
+            with field.workers(queries=field.queries()):
                 result = CliRunner().invoke(main, command)
         else:
             result = CliRunner().invoke(main, command)
             assert launched_and_terminated() == before
         assert result.exit_code == 0, (command, result.output, result.exception)
-        said.append(result.output)
-    assert "never more than US$" in said[1]
-    assert "18 jobs run" in said[2] and (bench.folder / "results" / "test-suite" / "report.html").exists()
+        outputs.append(result.output)
+    assert "never more than US$" in outputs[1]
+    assert "18 jobs run" in outputs[2] and (bench.folder / "results" / "test-suite" / "report.html").exists()
     assert launched_and_terminated()[0] == launched_and_terminated()[1] > 0
-    assert "nothing of ours is alive" in said[4]
-    assert "no instance" in said[-1]
+    assert "nothing of ours is alive" in outputs[4]
+    assert "no instance" in outputs[-1]
     assert boto3.client("s3", REGION).list_buckets()["Buckets"] == []
     groups = boto3.client("ec2", REGION).describe_security_groups()["SecurityGroups"]
     assert [group["GroupName"] for group in groups] == ["default"]

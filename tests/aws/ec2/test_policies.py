@@ -50,7 +50,7 @@ class Account:
         with contextlib.suppress(ClientError, AwsError):
             do()
         made = server.requests(self.endpoint)[before:]
-        return [right.action for right in rights.asked(made, key) if not rights.allows(given, right)]
+        return [right.action for right in rights.needed_rights(made, key) if not rights.allows(given, right)]
 
 
 @pytest.fixture
@@ -71,12 +71,12 @@ def keeper(there: Account) -> Callable[[Callable[[], Any]], list[str]]:
 
 
 def launch(there: Account, **changes: Any) -> Callable[[], Any]:
-    """Ask for a box as a run does, with these changes; ``tagged`` are its tags, ``None``: none."""
+    """Ask for a worker as a run does, with these changes; ``tagged`` are its tags, ``None``: none."""
     marks = changes.pop("tagged", TAGGED)
     specifications = [
         {"ResourceType": kind, "Tags": clients.as_list(marks)} for kind in ("instance", "volume") if marks is not None
     ]
-    asked = {
+    request = {
         "ImageId": there.image,
         "InstanceType": "m6i.large",
         "MinCount": 1,
@@ -86,13 +86,13 @@ def launch(there: Account, **changes: Any) -> Callable[[], Any]:
         "TagSpecifications": specifications,
         **changes,
     }
-    return lambda: there.client("ec2", server.RUNNER_KEY).run_instances(**asked)
+    return lambda: there.client("ec2", server.RUNNER_KEY).run_instances(**request)
 
 
-def test_who_runs_launches_a_box_as_planned_and_ends_it(there: Account, runner: Any) -> None:
-    boxes = []
-    assert runner(lambda: boxes.append(launch(there)()["Instances"][0]["InstanceId"])) == []
-    assert runner(lambda: there.client("ec2", server.RUNNER_KEY).terminate_instances(InstanceIds=boxes)) == []
+def test_who_runs_launches_a_worker_as_planned_and_ends_it(there: Account, runner: Any) -> None:
+    ids: list[str] = []
+    assert runner(lambda: ids.append(launch(there)()["Instances"][0]["InstanceId"])) == []
+    assert runner(lambda: there.client("ec2", server.RUNNER_KEY).terminate_instances(InstanceIds=ids)) == []
 
 
 @pytest.mark.parametrize(
@@ -108,8 +108,10 @@ def test_who_runs_launches_a_box_as_planned_and_ends_it(there: Account, runner: 
         ({"KeyName": "mine"}, {"ec2:RunInstances"}),
     ],
 )
-def test_who_runs_launches_no_other_box(there: Account, runner: Any, changes: dict[str, Any], denied: set[str]) -> None:
-    """A box without an expiry would outlive its cap, one without an owner could not be ended."""
+def test_who_runs_launches_no_other_worker(
+    there: Account, runner: Any, changes: dict[str, Any], denied: set[str]
+) -> None:
+    """A worker without an expiry would outlive its cap, one without an owner could not be ended."""
     assert set(runner(launch(there, **changes))) == denied
 
 
@@ -244,7 +246,9 @@ def test_who_runs_makes_no_role_by_a_stack_either(there: Account, runner: Any, m
 def test_who_runs_ends_only_jobs_of_harness(there: Account, runner: Any) -> None:
     given = rights.of_policy(f"{NAME}-runner")
     job = f"arn:aws:batch:{REGION}:{ACCOUNT}:job/x"
-    assert rights.allows([given], rights.Asked("", "batch:TerminateJob", job, {"aws:resourcetag/harness:owner": "0"}))
+    assert rights.allows(
+        [given], rights.NeededRight("", "batch:TerminateJob", job, {"aws:resourcetag/harness:owner": "0"})
+    )
     assert not rights.may(given, "batch:TerminateJob", job)
     assert not rights.may(given, "batch:CancelJob", job)
     assert not rights.may(given, "batch:TagResource", job), "only with our tag"
@@ -328,36 +332,36 @@ def test_the_boundary_allows_what_the_roles_may() -> None:
     assert all(rights.may(wide, action, arn) for action in fetch["Action"])
 
 
-def box(action: str, name: str, **context: str) -> bool:
+def worker_may(action: str, name: str, **context: str) -> bool:
     [given] = [account.resolve_policy(account.worker_policy(WORK), "aws", REGION, ACCOUNT)]
     userid = {"aws_userid": "AROAROLE:i-1"}
     return rights.may(given, action, f"arn:aws:s3:::harness-work{name}", **{**userid, **context})
 
 
-def test_a_box_writes_its_own_folder_alone() -> None:
-    assert box("s3:PutObject", "/some/prefix/workers/AROAROLE:i-1/jobs/k.tar")
+def test_a_worker_writes_its_own_folder_alone() -> None:
+    assert worker_may("s3:PutObject", "/some/prefix/workers/AROAROLE:i-1/jobs/k.tar")
     others = ("workers/AROAROLE:i-2/heartbeat.json", "workers/AROAROLE:i-11/x", "workers/x", "runs/r/run.json")
     for name in (*others, "inputs/indexes/k.tar.gz", "inputs/bundles/b.tar.gz", "workers/AROAROLE:i-1"):
-        assert not box("s3:PutObject", f"/some/prefix/{name}"), name
-    assert not box("s3:PutObject", "/other/workers/AROAROLE:i-1/x")
-    assert not box("s3:DeleteObject", "/some/prefix/workers/AROAROLE:i-1/x")
+        assert not worker_may("s3:PutObject", f"/some/prefix/{name}"), name
+    assert not worker_may("s3:PutObject", "/other/workers/AROAROLE:i-1/x")
+    assert not worker_may("s3:DeleteObject", "/some/prefix/workers/AROAROLE:i-1/x")
 
 
-def test_a_box_reads_inputs_and_runs_and_lists_nothing() -> None:
-    assert box("s3:GetObject", "/some/prefix/inputs/images/i.tar.gz") and box(
+def test_a_worker_reads_inputs_and_runs_and_lists_nothing() -> None:
+    assert worker_may("s3:GetObject", "/some/prefix/inputs/images/i.tar.gz") and worker_may(
         "s3:GetObject", "/some/prefix/runs/r/run.json"
     )
-    assert not box("s3:GetObject", "/some/prefix/workers/AROAROLE:i-2/log.txt")
-    assert not box("s3:GetObject", "/elsewhere/inputs/x")
+    assert not worker_may("s3:GetObject", "/some/prefix/workers/AROAROLE:i-2/log.txt")
+    assert not worker_may("s3:GetObject", "/elsewhere/inputs/x")
     for prefix in ("", "some/prefix/runs/", "some/prefix/workers/", "some/prefix/inputs/"):
-        assert not box("s3:ListBucket", "", s3_prefix=prefix)
+        assert not worker_may("s3:ListBucket", "", s3_prefix=prefix)
 
 
 def test_a_bucket_of_another_account_gets_and_gives_nothing() -> None:
     """Somebody may have taken a bucket's name after it was deleted."""
     away = {"aws_resourceaccount": "210987654321"}
-    assert not box("s3:PutObject", "/some/prefix/workers/AROAROLE:i-1/x", **away)
-    assert not box("s3:GetObject", "/some/prefix/inputs/x", **away)
+    assert not worker_may("s3:PutObject", "/some/prefix/workers/AROAROLE:i-1/x", **away)
+    assert not worker_may("s3:GetObject", "/some/prefix/inputs/x", **away)
     given = account.resolve_policy(account.runner_policy(WORK, NAME, []), "aws", REGION, ACCOUNT)
     key = "arn:aws:s3:::harness-work/some/prefix/inputs/x"
     assert rights.may(given, "s3:PutObject", key) and not rights.may(given, "s3:PutObject", key, **away)

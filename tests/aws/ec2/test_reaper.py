@@ -1,4 +1,4 @@
-"""The deadline on AWS's side: deployed code ends late boxes when nothing of ours is alive."""
+"""The deadline on AWS's side: deployed code ends late workers when nothing of ours is alive."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def made(aws: str) -> account.Account:
 
 
 def start(count: int = 1, *, after_s: float | str | None = 600, owner: str | None = "0123456789ab") -> list[str]:
-    """Launch boxes whose user data never runs; ``after_s``: until their expiry, or its text."""
+    """Launch workers whose user data never runs; ``after_s``: until their expiry, or its text."""
     client = boto3.client("ec2", region_name=REGION)
     expiry = after_s
     if isinstance(expiry, (int, float)):
@@ -52,24 +52,24 @@ def start(count: int = 1, *, after_s: float | str | None = 600, owner: str | Non
 
 def states() -> dict[str, str]:
     pages = boto3.client("ec2", region_name=REGION).get_paginator("describe_instances").paginate()
-    boxes = [each for page in pages for one in page["Reservations"] for each in one["Instances"]]
-    return {each["InstanceId"]: each["State"]["Name"] for each in boxes}
+    found = [each for page in pages for one in page["Reservations"] for each in one["Instances"]]
+    return {each["InstanceId"]: each["State"]["Name"] for each in found}
 
 
 def alive() -> set[str]:
     return {name for name, state in states().items() if state not in ("terminated", "shutting-down")}
 
 
-def test_a_box_is_ended_after_its_expiry_when_nothing_else_is_alive(aws: str, made: account.Account) -> None:
+def test_a_worker_is_ended_after_its_expiry_when_nothing_else_is_alive(aws: str, made: account.Account) -> None:
     """Its user data never ran, and there is no orchestrator."""
-    boxes = set(start(after_s=600))
-    assert reaper.tick(aws, WORK) and alive() == boxes
+    started = set(start(after_s=600))
+    assert reaper.tick(aws, WORK) and alive() == started
     server.forward(aws, 601)
     assert reaper.tick(aws, WORK) and alive() == set()
-    assert reaper.tick(aws, WORK), "a box that is gone is no failure"
+    assert reaper.tick(aws, WORK), "a worker that is gone is no failure"
 
 
-def test_a_stopped_and_a_pending_box_are_ended(aws: str, made: account.Account) -> None:
+def test_a_stopped_and_a_pending_worker_are_ended(aws: str, made: account.Account) -> None:
     stopped, pending = start(2, after_s=-1)
     boto3.client("ec2", region_name=REGION).stop_instances(InstanceIds=[stopped])
     server.pend(aws, REGION, pending)
@@ -77,14 +77,14 @@ def test_a_stopped_and_a_pending_box_are_ended(aws: str, made: account.Account) 
     assert reaper.tick(aws, WORK) and alive() == set()
 
 
-def test_boxes_of_others_and_boxes_in_time_are_left(aws: str, made: account.Account) -> None:
+def test_workers_of_others_and_workers_in_time_are_left(aws: str, made: account.Account) -> None:
     left = {*start(after_s=3600), *start(after_s=-1, owner=None), *start(after_s=None)}
     late = set(start(after_s=-1, owner="ffffffffffff"))
     assert reaper.tick(aws, WORK) and alive() == left and not late & left
 
 
 def test_an_expiry_that_cannot_be_read_is_over(aws: str, made: account.Account) -> None:
-    """A box must not outlive its cap because of a tag that nobody reads; nor one whose tag has no time zone."""
+    """A worker must not outlive its cap because of a tag that nobody reads; nor one whose tag has no time zone."""
     start(after_s="never")
     start(after_s="2999-01-01T00:00:00")
     assert reaper.tick(aws, WORK) and alive() == set()
@@ -98,7 +98,7 @@ def test_all_pages_are_read(aws: str, made: account.Account) -> None:
     assert len([each for each in shown if each["who"] == server.REAPER_KEY]) > 2
 
 
-def test_a_box_that_cannot_be_ended_spares_no_other(aws: str, made: account.Account) -> None:
+def test_a_worker_that_cannot_be_ended_spares_no_other(aws: str, made: account.Account) -> None:
     held, _ = start(after_s=-1)[0], start(after_s=-1)
     client = boto3.client("ec2", region_name=REGION)
     client.modify_instance_attribute(InstanceId=held, DisableApiTermination={"Value": True})
@@ -121,7 +121,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, operation: str, fails: Callable[[di
     monkeypatch.setattr(BaseClient, "_make_api_call", answer)
 
 
-def test_a_network_that_fails_for_one_box_spares_no_other(
+def test_a_network_that_fails_for_one_worker_spares_no_other(
     aws: str, made: account.Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held, _ = start(after_s=-1)[0], start(after_s=-1)
@@ -133,7 +133,7 @@ def test_a_network_that_fails_for_one_box_spares_no_other(
     assert reaper.tick(aws, WORK) and alive() == set()
 
 
-def test_a_page_that_does_not_come_spares_no_box_of_another(
+def test_a_page_that_does_not_come_spares_no_worker_of_another(
     aws: str, made: account.Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for _ in range(6):

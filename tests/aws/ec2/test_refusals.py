@@ -1,4 +1,4 @@
-"""EC2 refuses to launch: the next zone is asked, the part is given up with a reason, and nothing is launched twice."""
+"""EC2 refuses to launch: the next zone is tried, the part is given up with a reason, and nothing is launched twice."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_no_capacity_in_a_zone_means_the_next(plain: Field) -> None:
     connections = Connections(REGION)
     codes = ("InsufficientInstanceCapacity", "Unsupported", "InsufficientAddressCapacity")
     hook = Injected(connections, "ec2.RunInstances", lambda number, _what: codes[number] if number < 3 else None)
-    with plain.boxes():
+    with plain.workers():
         done = plain.run(plain.client(connections))
     whole(plain)
     assert hook.raised == 3 and done.complaints == ()
@@ -36,12 +36,12 @@ def test_no_capacity_in_any_zone_gives_up_the_part_alone(plain: Field) -> None:
         return "InsufficientInstanceCapacity" if params["body"]["InstanceType"] == "m6i.large" else None
 
     Injected(connections, "ec2.RunInstances", refuse)
-    with plain.boxes() as boxes:
+    with plain.workers() as workers:
         # Builds have the same machine here; who needs their indexes builds them.
         complaints = plain.run(plain.client(connections)).complaints
         assert complaints and all("no zone has a m6i.large now" in line for line in complaints)
         assert all("--launcher batch waits" in line for line in complaints)
-        assert plain.closed() and boxes.worked == [PROFILES[0]]
+        assert plain.closed() and workers.worked == [PROFILES[0]]
         assert plain.run().complaints == ()
     whole(plain)
 
@@ -52,7 +52,7 @@ def test_a_quota_says_where_to_ask_for_more(plain: Field) -> None:
     done = plain.run(plain.client(connections))
     assert len(done.complaints) == PARTS and all("Service Quotas" in line for line in done.complaints)
     assert launched_and_terminated() == (0, 0) and plain.closed()
-    with plain.boxes():
+    with plain.workers():
         assert plain.run().complaints == ()
     whole(plain)
 
@@ -74,12 +74,12 @@ def test_unsupported_in_all_zones_asks_for_another_type(plain: Field) -> None:
 
 
 def test_a_token_that_was_used_for_another_request_is_waited_for(plain: Field) -> None:
-    """Asked for with an older image, and gone on with by another process: EC2 will show the instance."""
+    """Requested with an older image, and resumed by another process: EC2 will show the instance."""
     connections = Connections(REGION)
     hook = Injected(
         connections, "ec2.RunInstances", lambda number, _what: "IdempotentParameterMismatch" if number < 4 else None
     )
-    with plain.boxes():
+    with plain.workers():
         done = plain.run(plain.client(connections))
     whole(plain)
     assert hook.raised == 4 and done.complaints == () and launched_and_terminated() == (PARTS, PARTS)
@@ -90,19 +90,19 @@ def test_an_instance_that_ended_before_it_was_shown_is_given_up(plain: Field) ->
     Injected(
         connections, "ec2.RunInstances", lambda number, _what: "IdempotentInstanceTerminated" if number == 1 else None
     )
-    with plain.boxes() as boxes:
+    with plain.workers() as workers:
         done = plain.run(plain.client(connections))
         assert len(done.complaints) == 1 and "does not show its instance" in done.complaints[0]
-        assert len(boxes.worked) == 2
+        assert len(workers.worked) == 2
         plain.run()
     whole(plain)
 
 
 def test_a_role_that_ec2_does_not_know_yet_is_waited_for(plain: Field) -> None:
     connections = Connections(REGION)
-    said = "InvalidParameterValue Value (ir-harness) for parameter iamInstanceProfile.name is invalid."
-    hook = Injected(connections, "ec2.RunInstances", lambda number, _what: said if number < 2 else None)
-    with plain.boxes():
+    output = "InvalidParameterValue Value (ir-harness) for parameter iamInstanceProfile.name is invalid."
+    hook = Injected(connections, "ec2.RunInstances", lambda number, _what: output if number < 2 else None)
+    with plain.workers():
         done = plain.run(plain.client(connections))
     whole(plain)
     assert hook.raised == 2 and done.complaints == ()
@@ -111,7 +111,7 @@ def test_a_role_that_ec2_does_not_know_yet_is_waited_for(plain: Field) -> None:
 def test_every_request_for_one_part_has_one_token_a_zone(plain: Field) -> None:
     connections, tokens = Connections(REGION), Tokens(lambda number: number < 3)
     hook = Injected(connections, "ec2.RunInstances", tokens)
-    with plain.boxes():
+    with plain.workers():
         done = plain.run(plain.client(connections))
     whole(plain)
     assert tokens.mismatched == 0 and hook.raised == 3
@@ -124,12 +124,12 @@ def test_an_instance_that_ec2_shows_late_is_waited_for(plain: Field, monkeypatch
     def lags(*arguments: object, **keys: object) -> list[instances.OwnedInstance]:
         found = really(*arguments, **keys)  # type: ignore[arg-type]
         if len(arguments) < 3:
-            return found  # the boxes' own look
-        looks.update(box.instance_id for box in found)
-        return [box for box in found if looks[box.instance_id] > 3]
+            return found  # the workers' own look
+        looks.update(each.instance_id for each in found)
+        return [each for each in found if looks[each.instance_id] > 3]
 
     monkeypatch.setattr(instances, "find", lags)
-    with plain.boxes(pause_s=0.1) as boxes:
+    with plain.workers(pause_s=0.1) as workers:
         done = plain.run()
     whole(plain)
-    assert sorted(boxes.worked) == ["builds", *sorted(PROFILES)] and done.complaints == ()
+    assert sorted(workers.worked) == ["builds", *sorted(PROFILES)] and done.complaints == ()

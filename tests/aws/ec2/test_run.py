@@ -1,23 +1,23 @@
-"""Whole runs: the command here, boxes in threads, EC2 and S3 as moto has them."""
+"""Whole runs: the command here, workers in threads, EC2 and S3 as moto has them."""
 
 from __future__ import annotations
 
 from collections import Counter
 
 from harness.records import Outcome
-from tests.aws.ec2.boxes import Fate
 from tests.aws.ec2.conftest import PROFILES, Field, launched_and_terminated, lines
+from tests.aws.ec2.fake_workers import Fate
 
 JOBS = 18  # three systems on two profiles, three trials
 SMALL, LARGE = PROFILES
 
 
-def test_each_profile_has_one_box_and_all_jobs_come_home_once(plain: Field) -> None:
-    with plain.boxes() as boxes:
+def test_each_profile_has_one_worker_and_all_jobs_come_home_once(plain: Field) -> None:
+    with plain.workers() as workers:
         done = plain.run()
     assert [result.outcome for result in plain.stored] == [Outcome.OK] * JOBS
-    assert Counter(boxes.measured).most_common(1)[0][1] == 1
-    assert boxes.worked[0] == "builds" and sorted(boxes.worked[1:]) == sorted(PROFILES)
+    assert Counter(workers.measured).most_common(1)[0][1] == 1
+    assert workers.worked[0] == "builds" and sorted(workers.worked[1:]) == sorted(PROFILES)
     assert launched_and_terminated() == (3, 3)
     assert done.complaints == () and done.summary.complaints == []
     assert done.summary.keys == {result.key for result in plain.stored}
@@ -25,14 +25,14 @@ def test_each_profile_has_one_box_and_all_jobs_come_home_once(plain: Field) -> N
     assert {result.spec.instance_type for result in plain.stored} == {
         result.instance.instance_type for result in plain.stored if result.instance
     }
-    assert len(lines(plain.said, ": ok")) == JOBS
-    assert "spent, at the dated price" in plain.said
+    assert len(lines(plain.output, ": ok")) == JOBS
+    assert "spent, at the dated price" in plain.output
 
 
-def test_boxes_run_one_after_the_other_where_one_may_live_at_once(plain: Field) -> None:
+def test_workers_run_one_after_the_other_where_one_may_live_at_once(plain: Field) -> None:
     alive: list[int] = []
-    with plain.boxes() as boxes:
-        launched = boxes.launched
+    with plain.workers() as workers:
+        launched = workers.launched
 
         def look() -> None:
             total, terminated = launched_and_terminated()
@@ -40,12 +40,12 @@ def test_boxes_run_one_after_the_other_where_one_may_live_at_once(plain: Field) 
 
         launched.append(look)
         plain.run(most=1)
-    assert len(boxes.worked) == 3 and max(alive) == 1
+    assert len(workers.worked) == 3 and max(alive) == 1
     assert plain.closed()
 
 
 def test_a_second_command_finds_nothing_to_do(plain: Field) -> None:
-    with plain.boxes():
+    with plain.workers():
         plain.run()
         first = launched_and_terminated()
         done = plain.run()
@@ -54,13 +54,13 @@ def test_a_second_command_finds_nothing_to_do(plain: Field) -> None:
 
 
 def test_an_instance_that_dies_is_said_and_the_same_command_does_the_rest(plain: Field) -> None:
-    with plain.boxes(fates={LARGE: Fate(after=2, dies=True, once=True)}) as boxes:
+    with plain.workers(fates={LARGE: Fate(after=2, dies=True, once=True)}) as workers:
         done = plain.run()
         assert Counter(result.outcome for result in plain.stored) == {Outcome.OK: 11, Outcome.INTERRUPTED: 1}
         (complaint,) = done.complaints
         assert LARGE in complaint and "its instance went away" in complaint
         assert "7 jobs left undone" in complaint and "the same command plans them anew" in complaint
-        assert plain.closed() and boxes.worked.count(LARGE) == 1
+        assert plain.closed() and workers.worked.count(LARGE) == 1
         again = plain.run()
     assert again.complaints == () and again.summary.complaints == []
     assert Counter(result.outcome for result in plain.stored) == {Outcome.OK: JOBS, Outcome.INTERRUPTED: 1}

@@ -36,14 +36,14 @@ SYSTEMS = ("first", "second")
 PROFILES = ("cpu1-mem256m", "cpu1-mem1")
 PROTOCOL = protocol(2)
 # Rights of who runs that this path leaves unused: other regions, launch templates and all that is Batch's, consoles
-# of boxes that said nothing, left-over disks, jobs that are cancelled.
+# of workers without records, left-over disks, jobs that are cancelled.
 UNUSED = {
     "Look ec2:DescribeRegions",
     "Look ec2:GetConsoleOutput",
     "Look ec2:DescribeLaunchTemplateVersions",
     "Look ec2:DescribeLaunchTemplates",
-    "EndBoxes ec2:DeleteVolume",
-    "EndBoxes ec2:TerminateInstances",  # where every box ends by itself before the command looks
+    "EndWorkers ec2:DeleteVolume",
+    "EndWorkers ec2:TerminateInstances",  # where every worker ends by itself before the command looks
 }
 # A first boot downloads packages.
 LONG_S = 1200
@@ -55,7 +55,7 @@ class Typed:
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
         self.path = bench.suite(PROTOCOL, systems=list(SYSTEMS), profiles=list(PROFILES))
-        self.said: list[str] = []
+        self.outputs: list[str] = []
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
@@ -69,16 +69,16 @@ class Typed:
         )
 
     def end(self, process: subprocess.Popen[str], code: int) -> str:
-        said, _ = process.communicate(timeout=LONG_S)
-        self.said.append(said)
-        assert process.returncode == code, said
-        return said
+        output, _ = process.communicate(timeout=LONG_S)
+        self.outputs.append(output)
+        assert process.returncode == code, output
+        return output
 
     def __call__(self, *arguments: str) -> str:
         environment = self._environment(arguments)
         with contextlib.chdir(self.bench.folder):
             done = CliRunner(env=environment).invoke(main, arguments, catch_exceptions=False)
-        self.said.append(done.output)
+        self.outputs.append(done.output)
         assert done.exit_code == 0, done.output
         return done.output
 
@@ -153,27 +153,29 @@ def test_a_table_from_two_instances_at_once_one_of_which_dies(
     def arrived() -> list[str]:
         return [each.name for each in work.list(f"{records.WORKERS}/") if f"/{records.JOBS}/" in each.name]
 
-    with fleet.watching(ground, tmp_path / "instances") as boxes:
+    with fleet.watching(ground, tmp_path / "instances") as machines:
         running = typed.start(*typed.run)
 
         found: list[standin.StandIn] = []
 
         def at_work() -> list[standin.StandIn]:
-            found[:] = [box for box in list(boxes.boxes.values()) if not box.ended.is_set() and box.containers()]
+            found[:] = [
+                each for each in list(machines.instances.values()) if not each.ended.is_set() and each.containers()
+            ]
             return found
 
-        # The index is built by one box before; then each profile's box measures, both at once.
+        # The index is built by one worker before; then each profile's worker measures, both at once.
         wait_until(lambda: running.poll() is not None or (arrived() and len(at_work()) == 2))
         assert running.poll() is None, running.communicate()
         found[0].kill()
-        said = typed.end(running, 1)
-        assert "its instance went away" in said and "the same command plans them anew" in said
-        said = typed.end(typed.start(*typed.run), 0)
-        logs = [box.log for box in boxes.boxes.values()]
-        assert all(box.ended.is_set() and not box.containers() for box in boxes.boxes.values())
+        output = typed.end(running, 1)
+        assert "its instance went away" in output and "the same command plans them anew" in output
+        output = typed.end(typed.start(*typed.run), 0)
+        logs = [each.log for each in machines.instances.values()]
+        assert all(each.ended.is_set() and not each.containers() for each in machines.instances.values())
         again = typed(*typed.run)
     # The builder, two that measured at once, and the one that did the rest.
-    assert len(logs) == 4, said
+    assert len(logs) == 4, output
     assert launched_and_terminated() == (4, 4)
     assert "0 jobs run, 8 were done before" in again
     good = [job for job in typed.stored if job.result.outcome is Outcome.OK]
@@ -185,29 +187,29 @@ def test_a_table_from_two_instances_at_once_one_of_which_dies(
         assert re.fullmatch(r"i-[0-9a-f]+", instance.instance_id) and instance.availability_zone and instance.ami_id
         assert job.run_path is not None and len(job.samples()) > 0
     for system in SYSTEMS:
-        assert re.search(rf"{system} .*cpu1-mem256m", said), said
+        assert re.search(rf"{system} .*cpu1-mem256m", output), output
     assert (typed.bench.results / "test-suite" / "report.html").exists()
     assert "no instance and no left-over disk of ours" in typed("ec2", "ls", "--region", server.REGION)
-    check_rights(place, name, list(boxes.boxes))
-    texts = [*typed.said, *logs, *(path.read_text() for path in typed.bench.results.rglob("result.json"))]
+    check_rights(place, name, list(machines.instances))
+    texts = [*typed.outputs, *logs, *(path.read_text() for path in typed.bench.results.rglob("result.json"))]
     assert not [secret for secret in server.SECRETS for text in texts if secret in text]
 
 
 def check_rights(place: S3Uri, name: str, instances: Sequence[str]) -> None:
-    """Hold each request of boxes, user and keeper against the policy of whoever made it: none is denied."""
+    """Hold each request of workers, user and keeper against the policy of whoever made it: none is denied."""
     found = account.find(Connections(server.REGION), place, server.REGION)
     assert found is not None
     worker, runner = rights.of_role(f"{name}-worker"), rights.of_policy(f"{name}-runner")
-    asked = server.requests(os.environ["AWS_ENDPOINT_URL"])
+    requests = server.requests(os.environ["AWS_ENDPOINT_URL"])
     unused_by_all = set(rights.unused(worker, []))
     for instance in instances:
-        denied, unused = rights.differing(asked, server.box_key(f"{found.worker_role_id}:{instance}"), worker)
+        denied, unused = rights.differing(requests, server.worker_key(f"{found.worker_role_id}:{instance}"), worker)
         assert denied == []
         unused_by_all &= set(unused)
     assert unused_by_all == set()
-    denied, unused = rights.differing(asked, server.RUNNER_KEY, [runner])
+    denied, unused = rights.differing(requests, server.RUNNER_KEY, [runner])
     batch = ("LookAtBatch", "SuiteStacks", "Batch ", "TagJobs", "EndJobs", "MakeLaunch", "LaunchTemplates", "HostsRole")
     assert denied == []
     assert {each for each in unused if not each.startswith(batch)} <= UNUSED, unused
     keeper = account.resolve_policy(account.keeper_policy(place, name), "aws", server.REGION, server.ACCOUNT)
-    assert rights.differing(asked, server.KEEPER_KEY, [keeper])[0] == []
+    assert rights.differing(requests, server.KEEPER_KEY, [keeper])[0] == []

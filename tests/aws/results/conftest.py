@@ -45,7 +45,7 @@ class Bucket:
     def sync(
         self, prefix: str = "results", wants: FileSelection = FileSelection.ALL, *, thorough: bool = False
     ) -> None:
-        with messages() as self.said:
+        with messages() as self.messages:
             sync(self.place(prefix), self.connections, wants, thorough=thorough)
 
 

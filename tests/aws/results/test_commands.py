@@ -41,11 +41,11 @@ _SAME = {
 }
 
 
-@pytest.mark.parametrize("asked", _SAME.values(), ids=_SAME)
-def test_what_is_printed_is_the_same(asked: tuple[str, ...], results: Path, bucket: Bucket, harness: Call) -> None:
+@pytest.mark.parametrize("words", _SAME.values(), ids=_SAME)
+def test_what_is_printed_is_the_same(words: tuple[str, ...], results: Path, bucket: Bucket, harness: Call) -> None:
     bucket.fill(results)
-    local = harness(*(each.replace("RESULTS", "results") for each in asked))
-    there = harness(*(each.replace("RESULTS", HERE) for each in asked))
+    local = harness(*(each.replace("RESULTS", "results") for each in words))
+    there = harness(*(each.replace("RESULTS", HERE) for each in words))
     assert there.exit_code == local.exit_code
     assert there.stdout_bytes == local.stdout_bytes
     assert there.stderr.replace(HERE, "results") == local.stderr
@@ -71,9 +71,9 @@ def test_what_is_merged_is_the_same(results: Path, bucket: Bucket, harness: Call
     assert tree(tmp_path / "local") == tree(tmp_path / "there")
     # And what was merged is read from S3 with its origins.
     bucket.fill(tmp_path / "local", "merged")
-    for asked in (("report", "MERGED"), ("verify", "MERGED"), ("report", "MERGED/b/test-suite/planted")):
-        local = harness(*(each.replace("MERGED", "local") for each in asked))
-        there = harness(*(each.replace("MERGED", "s3://bucket/merged") for each in asked))
+    for words in (("report", "MERGED"), ("verify", "MERGED"), ("report", "MERGED/b/test-suite/planted")):
+        local = harness(*(each.replace("MERGED", "local") for each in words))
+        there = harness(*(each.replace("MERGED", "s3://bucket/merged") for each in words))
         assert (there.exit_code, there.stdout) == (local.exit_code, local.stdout)
         assert local.exit_code == 0
 
@@ -126,7 +126,7 @@ def test_what_changed_here_is_brought_back_by_verify(results: Path, bucket: Buck
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "words",
     [
         ("report", "s3://no-such-bucket/x"),
         ("verify", "s3://no-such-bucket"),
@@ -134,8 +134,8 @@ def test_what_changed_here_is_brought_back_by_verify(results: Path, bucket: Buck
         ("compare", "a", "b", "--results", "s3://no-such-bucket/x"),
     ],
 )
-def test_no_such_bucket_is_one_line(asked: tuple[str, ...], bucket: Bucket, harness: Call) -> None:
-    done = harness(*asked)
+def test_no_such_bucket_is_one_line(words: tuple[str, ...], bucket: Bucket, harness: Call) -> None:
+    done = harness(*words)
     assert done.exit_code == 1 and done.stdout == ""
     assert done.stderr.startswith("harness: listing s3://no-such-bucket") and done.stderr.count("\n") == 1
 
@@ -147,8 +147,8 @@ def test_a_wrong_name_is_one_line(place: str, harness: Call) -> None:
 
 
 def test_no_place_in_the_mirror_is_shown(bucket: Bucket, harness: Call) -> None:
-    for asked in (("report", HERE), ("verify", HERE), ("export", HERE, "--format", "csv", "-o", "x")):
-        done = harness(*asked)
+    for words in (("report", HERE), ("verify", HERE), ("export", HERE, "--format", "csv", "-o", "x")):
+        done = harness(*words)
         assert done.exit_code == 2 and str(bucket.cache) not in done.output and "s3://bucket/results:" in done.stderr
 
 

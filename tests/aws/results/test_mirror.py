@@ -253,8 +253,8 @@ def test_what_is_refused_is_said_and_the_rest_is_read(made: Path, bucket: Bucket
     bucket.objects.put("results/result.json", b"{}")
     bucket.sync()
     assert tree(bucket.place().folder) == tree(made)
-    (said,) = bucket.said
-    assert "left out 1 objects" in said and "'results/result.json'" in said
+    (message,) = bucket.messages
+    assert "left out 1 objects" in message and "'results/result.json'" in message
 
 
 @pytest.mark.parametrize("prefix", ["a/.hidden", "x" * 300, "a/\x07"])
@@ -281,11 +281,11 @@ def _listed(name: str, size: int = 2) -> Any:
 
 
 def test_busy_answers_are_asked_again(made: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
-    usual, asked = URLLib3Session.send, Counter[tuple[str, str]]()
+    usual, requests = URLLib3Session.send, Counter[tuple[str, str]]()
 
     def send(self: URLLib3Session, request: Any) -> Any:
-        asked[request.method, request.url] += 1
-        tries = asked[request.method, request.url]
+        requests[request.method, request.url] += 1
+        tries = requests[request.method, request.url]
         if tries > 2:
             return usual(self, request)
         status, code = ((503, "SlowDown"), (500, "InternalError"))[tries - 1]
@@ -298,7 +298,7 @@ def test_busy_answers_are_asked_again(made: Path, bucket: Bucket, monkeypatch: p
 
     monkeypatch.setattr(URLLib3Session, "send", send)
     bucket.sync()
-    assert len(asked) == 1 + 4 * 4 + 3 and set(asked.values()) == {3}
+    assert len(requests) == 1 + 4 * 4 + 3 and set(requests.values()) == {3}
     monkeypatch.undo()
     assert tree(bucket.place().folder) == tree(made)
 
@@ -469,7 +469,7 @@ def test_what_lies_above_and_may_not_be_read_is_left_out(
     monkeypatch.setattr(BaseClient, "_make_api_call", call)
     bucket.sync("results/quick")
     assert tree(bucket.place().folder) == tree(made)
-    assert bucket.said == [
+    assert bucket.messages == [
         "s3://bucket/results/quick: read without s3://bucket/results/origin.toml, which is not permitted"
     ]
     with pytest.raises(AwsError, match="not permitted"):

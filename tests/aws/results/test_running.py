@@ -43,8 +43,8 @@ def run(bench: Bench, bucket: Bucket, harness: Call) -> Call:
     path = bench.suite(profiles=["cpu1-mem256m", "cpu2-mem4"])
 
     def call(*arguments: str, cache: Path = bucket.cache, command: str = "run") -> Result:
-        asked = (command, path, "--results", HERE, "--launcher", "fake", "--cache", cache)
-        return harness(*asked, *arguments)
+        words = (command, path, "--results", HERE, "--launcher", "fake", "--cache", cache)
+        return harness(*words, *arguments)
 
     return call
 
@@ -214,8 +214,8 @@ def test_killed_for_good_while_it_publishes(run: Call, bench: Bench, bucket: Buc
         "    return usual(*a)\n"
         "Objects.put_if = put\nmain(sys.argv[1:])\n"
     )
-    asked = ["run", str(path), "--results", HERE, "--launcher", "fake", "--cache", str(bucket.cache)]
-    dead = subprocess.run([sys.executable, "-c", code, *asked], check=False, capture_output=True, env=os.environ)
+    words = ["run", str(path), "--results", HERE, "--launcher", "fake", "--cache", str(bucket.cache)]
+    dead = subprocess.run([sys.executable, "-c", code, *words], check=False, capture_output=True, env=os.environ)
     assert dead.returncode == -signal.SIGKILL, dead.stderr
     assert len(records(bucket)) == 1
     left_out = harness("report", HERE, "--cache", bucket.cache)
@@ -284,11 +284,11 @@ def test_a_job_that_is_there_under_the_same_key_is_not_overwritten_while_running
     run: Call, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usual = Objects.put_if
-    planted = []
+    foreign: list[Objects] = []
 
     def put(objects: Objects, name: str, content: bytes, over: str | None) -> str | None:
-        if name == "result.json" and not planted:
-            planted.append(objects)
+        if name == "result.json" and not foreign:
+            foreign.append(objects)
             objects.put(name, b"somebody else's")
         return usual(objects, name, content, over)
 
@@ -296,17 +296,17 @@ def test_a_job_that_is_there_under_the_same_key_is_not_overwritten_while_running
     done = run()
     assert done.exit_code == 1
     assert "result.json: exists already; nothing is ever overwritten" in done.stderr.splitlines()[-1]
-    assert planted[0].get("result.json", 100) == b"somebody else's"
+    assert foreign[0].get("result.json", 100) == b"somebody else's"
 
 
 def test_a_file_whose_answer_got_lost_is_no_conflict_and_a_strangers_is(
     run: Call, bucket: Bucket, harness: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usual = Objects.put_if
-    planted = b"a stranger's"
+    foreign = b"a stranger's"
 
     def put(objects: Objects, name: str, content: bytes, over: str | None) -> str | None:
-        written = usual(objects, name, planted if name == "run.trec.gz" and planted else content, over)
+        written = usual(objects, name, foreign if name == "run.trec.gz" and foreign else content, over)
         return written if name == ".lock" else usual(objects, name, content, over)  # botocore's own retry
 
     with monkeypatch.context() as patch:
@@ -314,7 +314,7 @@ def test_a_file_whose_answer_got_lost_is_no_conflict_and_a_strangers_is(
         refused = run()
         assert refused.exit_code == 1 and "run.trec.gz: another run writes it" in refused.stderr.splitlines()[-1]
         assert records(bucket) == []
-        planted = b""
+        foreign = b""
         assert run().exit_code == 0
     check_whole(bucket, harness, 2)
 
@@ -390,7 +390,7 @@ def test_who_was_taken_for_dead_publishes_no_job(
     with slow.held():
         monkeypatch.setattr(publish, "LEASE_S", -1)
         with SuiteLock(folder, "quick").held():
-            monkeypatch.setattr(publish, "_RENEW_S", -1)  # it is long ago that S3 was asked
+            monkeypatch.setattr(publish, "_RENEW_S", -1)  # it is long the last request
             with pytest.raises(StoreError, match="another run took it over"):
                 publish.publish(tmp_path, job, slow)
     assert job.get("result.json", 10) is None
@@ -438,7 +438,8 @@ def test_of_many_who_take_over_at_once_one_succeeds(folder: Objects, monkeypatch
         found = mine._look()
         assert found is not None
         ready.wait()
-        got = mine._write(found.etag)
+        mine._etag = found.etag
+        got = mine._write()
         held.wait()
         return got
 
@@ -464,7 +465,7 @@ def test_a_lock_is_renewed_while_it_is_held(folder: Objects, monkeypatch: pytest
 
 
 def test_a_viability_search_goes_on_from_s3(bench: Bench, bucket: Bucket, harness: Call) -> None:
-    asked = (
+    words = (
         "curve",
         "planted",
         "--dataset",
@@ -478,18 +479,18 @@ def test_a_viability_search_goes_on_from_s3(bench: Bench, bucket: Bucket, harnes
         "--results",
         HERE,
     )
-    first = harness(*asked, "--cache", bucket.cache)
+    first = harness(*words, "--cache", bucket.cache)
     assert first.exit_code == 0, first.output
     before = records(bucket)
     assert before and any(name.endswith(".png") for name in bucket.names())
     assert "plots: s3://bucket/results/viable/planted/tiny/" in first.stderr
-    second = harness(*asked, "--cache", other(bench))
+    second = harness(*words, "--cache", other(bench))
     assert second.exit_code == 0 and records(bucket) == before
     assert second.stdout == first.stdout
-    harness(*asked, "--cache", other(bench), "--fresh")
+    harness(*words, "--cache", other(bench), "--fresh")
     assert len(records(bucket)) == 2 * len(before)
     assert any(name.endswith("/fresh-since") for name in bucket.names())
-    third = harness(*asked, "--cache", bucket.cache)  # knows that nothing before counts
+    third = harness(*words, "--cache", bucket.cache)  # knows that nothing before counts
     assert third.exit_code == 0 and len(records(bucket)) == 2 * len(before)
 
 

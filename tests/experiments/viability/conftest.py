@@ -10,8 +10,9 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from harness.experiments.viability.acceptance import Criteria
 from harness.experiments.viability.probe import MIB, SubjectJobs, subject
-from harness.experiments.viability.session import Question, Viability
+from harness.experiments.viability.session import Question
 from harness.launch import fake
 from harness.launch.base import LaunchEnd, LaunchRequest
 from harness.launch.fake import FakeLauncher
@@ -87,15 +88,21 @@ class Asker:
     stack: ExitStack = field(default_factory=ExitStack)
 
     def __call__(
-        self, script: Script, question: Question | None = None, *, fresh: bool = False, **facts: int
-    ) -> tuple[Viability, Scripted]:
+        self,
+        script: Script,
+        criteria: Criteria | None = None,
+        *,
+        step: int = Question.step,
+        fresh: bool = False,
+        **facts: int,
+    ) -> tuple[Question, Scripted]:
         launcher = Scripted(script, **facts)
         self.said = StringIO()
         about = subject(catalog.system("planted"), self.bench.folder / "tiny", self.bench.cache, 4)
         self.stack.close()
         self.stack.enter_context(show_progress(Console(file=self.said, width=300)))
-        probing = SubjectJobs(about, self.bench.results, self.bench.cache, launcher, fresh=fresh)
-        return Viability(probing, question or Question()), launcher
+        jobs = SubjectJobs(about, self.bench.results, self.bench.cache, launcher, fresh=fresh)
+        return Question(jobs, criteria or Criteria(), step=step), launcher
 
 
 @pytest.fixture

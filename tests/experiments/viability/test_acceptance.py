@@ -14,7 +14,6 @@ def test_targets_and_measures_are_read() -> None:
     assert found == Criteria(
         (Target("p95", 0.2), Target("mean", 0.05)), (MinimumMeasure("RR@10", 0.3), MinimumMeasure("AP(rel=2)@100", 0.0))
     )
-    assert list(map(str, (*found.targets, *found.least)))[:3] == ["p95 <= 200 ms", "mean <= 50 ms", "RR@10 >= 0.3"]
     assert acceptance.parse_criteria([], []) == Criteria()
 
 

@@ -114,25 +114,27 @@ def test_the_reference_takes_medians_and_the_largest_peaks() -> None:
     found = reference(
         [seen(10), seen(11, memory=Memory(peak_anon_bytes=95 << 20, peak_cgroup_bytes=99 << 20)), seen(30)]
     )
-    assert found.latency_s == {"mean": pytest.approx(0.011), "p95": pytest.approx(0.022)}
-    assert (found.anonymous, found.cgroup_peak) == (95 << 20, 99 << 20)
-    assert found.rankings == RANKED and found.unstable == 0 and found.measures == {"RR@10": 0.5}
+    assert found.summary.latency_s == {"mean": pytest.approx(0.011), "p95": pytest.approx(0.022)}
+    assert (found.summary.peak_anon_bytes, found.summary.peak_cgroup_bytes) == (95 << 20, 99 << 20)
+    assert found.rankings == RANKED and found.summary.unstable_queries == 0 and found.summary.measures == {"RR@10": 0.5}
 
 
 def test_disturbed_containers_are_left_out_unless_too_many() -> None:
     noisy = seen(30, disturbed="steal")
     assert not enough([seen(), noisy, seen()]) and enough([seen(), noisy, seen(), seen()]) and enough([noisy] * 5)
-    assert reference([noisy, seen(), seen(), seen()]).latency_s["mean"] == pytest.approx(0.010)
-    assert reference([noisy] * 5).latency_s["mean"] == pytest.approx(0.030)
+    assert reference([noisy, seen(), seen(), seen()]).summary.latency_s["mean"] == pytest.approx(0.010)
+    assert reference([noisy] * 5).summary.latency_s["mean"] == pytest.approx(0.030)
     mixed = [replace(noisy, latency_s=seen(mean).latency_s) for mean in (90, 20, 80, 12)]
-    assert reference([*mixed, seen()]).latency_s["mean"] == pytest.approx(0.012), "the calm one, and the two fastest"
+    assert reference([*mixed, seen()]).summary.latency_s["mean"] == pytest.approx(0.012), (
+        "the calm one, and the two fastest"
+    )
 
 
 def test_queries_ranked_differently_by_the_references_are_not_compared() -> None:
     other = seen(30, rankings={"q1": ("d2",), "q2": ("d3",)}, disturbed="steal")
     base = reference([seen(), other, seen(), seen()])
     assert len(base.jobs) == 3
-    assert base.unstable == 1 and base.rankings == {"q2": ("d3",)}
+    assert base.summary.unstable_queries == 1 and base.rankings == {"q2": ("d3",)}
     assert judge(seen(rankings={"q1": ("d9",), "q2": ("d3",)}), base, DEFAULT).finding is ProbeFinding.PASS
 
 

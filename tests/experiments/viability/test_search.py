@@ -15,6 +15,7 @@ from harness.experiments.viability.search import (
     PROBES,
     TRIES,
     Bounds,
+    LimitSearch,
     ProbeFinding,
     ProbeRequest,
     Purpose,
@@ -47,7 +48,7 @@ class Driven:
 
 
 def drive(bounds: Bounds, answers: Answers) -> Driven:
-    return drive_on(search.search(bounds), answers)
+    return drive_on(LimitSearch(bounds).run(), answers)
 
 
 def drive_on(asking: Search, answers: Answers) -> Driven:
@@ -235,14 +236,14 @@ def test_passes_far_below_and_failures_at_the_limit_contradict_it() -> None:
 
 def test_search_above_a_failed_limit_tries_nothing_smaller() -> None:
     at = Bounds(16, 96, 112, 16, 192)
-    assert drive_on(search.above(at, 116), needs(0)).asks == [
+    assert drive_on(LimitSearch(at).above(116), needs(0)).asks == [
         ProbeRequest(128, Purpose.CONFIRMATION, number, CONFIRMATIONS) for number in (1, 2, 3)
     ]
-    climbed = drive_on(search.above(at, 128), needs(160))
+    climbed = drive_on(LimitSearch(at).above(128), needs(160))
     assert climbed.settled == SearchResult(160, 144, 0)
-    assert drive_on(search.above(at, 128), needs(999)).settled == SearchResult(None, 192, 0), "not beyond the host"
+    assert drive_on(LimitSearch(at).above(128), needs(999)).settled == SearchResult(None, 192, 0), "not beyond the host"
     with pytest.raises(StopIteration) as end:
-        next(search.above(at, 199))
+        next(LimitSearch(at).above(199))
     assert end.value.value == SearchResult(None, 199, 0)
 
 

@@ -13,7 +13,7 @@ from harness.experiments.viability import curve, render, session, validation
 from harness.experiments.viability.acceptance import Criteria, MinimumMeasure
 from harness.experiments.viability.probe import MIB, SUITE
 from harness.experiments.viability.search import PROBES
-from harness.experiments.viability.session import MAXIMUM_JOBS, Question
+from harness.experiments.viability.session import MAXIMUM_JOBS
 from harness.experiments.viability.smallest import ViabilityVerdict, smallest
 from harness.pricing import instances
 from harness.records import Outcome, to_json
@@ -209,7 +209,7 @@ def test_a_control_belongs_to_the_job_right_before_it(ask: Asker) -> None:
 
 
 def test_step_larger_than_the_host_is_refused_before_any_job(ask: Asker) -> None:
-    asked, launcher = ask(needs(1), Question(step=20_000 * MIB))
+    asked, launcher = ask(needs(1), step=20_000 * MIB)
     with pytest.raises(UsageError, match="--step 20,000 MiB: this host leaves 15,616 MiB to a job"):
         smallest(asked, 1)
     assert launcher.limits == []
@@ -228,8 +228,8 @@ def test_other_sample_has_its_own_verdict(ask: Asker) -> None:
 
 
 def test_claim_keeps_its_criteria(ask: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.experiments.viability.validation.architecture", lambda _: "x86_64")
-    asked, _ = ask(needs(1), Question(Criteria(least=(MinimumMeasure("RR@10", 0.1),))))
+    monkeypatch.setattr("harness.experiments.viability.judge.Reference.architecture", "x86_64")
+    asked, _ = ask(needs(1), Criteria(least=(MinimumMeasure("RR@10", 0.1),)))
     found = validation.validate(asked, instances.read_instances("aws")["m6g.medium"])
     assert found.least == {"RR@10": 0.1} and "RR@10 >= 0.1" in render.render_validation(found, "md")
 

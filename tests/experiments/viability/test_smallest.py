@@ -12,7 +12,6 @@ from harness.experiments.viability import curve, render
 from harness.experiments.viability.acceptance import Criteria, MinimumMeasure, Target
 from harness.experiments.viability.probe import MIB, SUITE
 from harness.experiments.viability.search import CONFIRMATIONS, PROBES
-from harness.experiments.viability.session import Question
 from harness.experiments.viability.smallest import ViabilityVerdict, smallest
 from harness.launch.base import LaunchEnd, LaunchRequest
 from harness.pricing import prices
@@ -133,8 +132,8 @@ def test_every_failed_criterion_is_named(ask: Asker) -> None:
 
 
 def test_falling_ranking_is_the_binding_criterion(ask: Asker) -> None:
-    question = Question(Criteria(least=(MinimumMeasure("RR@10", 0.1),)))
-    asked, _ = ask(lambda limit, _: Life(first="d9") if limit is not None and limit < 140 else Life(), question)
+    criteria = Criteria(least=(MinimumMeasure("RR@10", 0.1),))
+    asked, _ = ask(lambda limit, _: Life(first="d9") if limit is not None and limit < 140 else Life(), criteria)
     assert smallest(asked, 1).binding == ("ranking",), "RR@10 does not fall below 0.1 by that"
 
 
@@ -233,11 +232,11 @@ def test_fastest_jobs_count_with_a_note_if_all_are_disturbed(ask: Asker) -> None
 
 
 def test_target_missed_without_a_limit_is_one_line_and_jobs_are_kept(ask: Asker) -> None:
-    asked, _ = ask(needs(1), Question(Criteria((Target("mean", 0.005),))))
+    asked, _ = ask(needs(1), Criteria((Target("mean", 0.005),)))
     with pytest.raises(UsageError, match=r"planted on 1 CPU: mean is 10 ms with all the memory.*target is 5 ms"):
         smallest(asked, 1)
     assert len(read_jobs(ask.bench.results / SUITE)) == 3
-    asked, launcher = ask(needs(1), Question(Criteria(least=(MinimumMeasure("RR@10", 0.9),))))
+    asked, launcher = ask(needs(1), Criteria(least=(MinimumMeasure("RR@10", 0.9),)))
     with pytest.raises(UsageError, match=r"RR@10 is 0\.\d+ with all the memory.*at least 0\.9 is asked"):
         smallest(asked, 1)
     assert launcher.limits == [], "the same jobs"
@@ -293,7 +292,7 @@ def test_stored_verdict_holds_no_prices(ask: Asker) -> None:
     smallest(ask(needs(129))[0], 1)
     assert len(list(folder.iterdir())) == 1
     for at_most in (0.1, 0.2):
-        smallest(ask(needs(129), Question(Criteria((Target("mean", at_most),))))[0], 1)
+        smallest(ask(needs(129), Criteria((Target("mean", at_most),)))[0], 1)
     assert len(list(folder.iterdir())) == 3, "each question has its own"
 
 

@@ -10,6 +10,7 @@ from harness.errors import UsageError
 from harness.experiments.viability import render, validation
 from harness.experiments.viability.probe import MIB
 from harness.experiments.viability.search import CONFIRMATIONS
+from harness.experiments.viability.session import Session
 from harness.experiments.viability.smallest import smallest
 from harness.pricing import instances
 from harness.records import Outcome
@@ -22,7 +23,7 @@ LEFT = 4 * 1024 - 512 - 64  # MiB: the reserve's 512 MiB and 1/64
 
 @pytest.fixture(autouse=True)
 def _x86(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.experiments.viability.validation.architecture", lambda _: "x86_64")
+    monkeypatch.setattr("harness.experiments.viability.judge.Reference.architecture", "x86_64")
 
 
 def test_true_claim_is_confirmed_in_fresh_containers(ask: Asker) -> None:
@@ -85,5 +86,5 @@ def test_jobs_are_shared_with_the_search(ask: Asker) -> None:
     asked, _ = ask(needs(129))
     smallest(asked, 1)
     asked, launcher = ask(lambda *_: Life(Outcome.CRASH))
-    base = asked.unconstrained(1)
-    assert base.anonymous == 100 * MIB and launcher.limits == []
+    base = Session(asked, 1).base
+    assert base.summary.peak_anon_bytes == 100 * MIB and launcher.limits == []

@@ -17,7 +17,7 @@ from harness.experiments.viability.acceptance import MEAN, Criteria, Target
 from harness.experiments.viability.judge import LATENCY, OOM
 from harness.experiments.viability.probe import MIB, Subject, SubjectJobs
 from harness.experiments.viability.search import PROBES
-from harness.experiments.viability.session import Question, Viability
+from harness.experiments.viability.session import Question
 from harness.experiments.viability.smallest import ViabilityVerdict, smallest
 from harness.launch.docker import DockerLauncher
 from harness.launch.images import catalog
@@ -29,13 +29,13 @@ pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("real_looks")]
 
 QUERIES, WARMUP = 4, 2
 # Where memory alone is planted, no busy machine shall play a part.
-ANY_TIME = Question(Criteria((Target(MEAN, 10.0),)))
+ANY_TIME = Criteria((Target(MEAN, 10.0),))
 FILE_MIB, PAGES = 64, 3000
 # Limits of which one leaves next to nothing of the file in memory, and the other all of it: whole steps of the search,
 # whose jobs the curve then shows.
 STEP_MIB, TIGHT_MIB, ROOMY_MIB = 32, 32, 128
 # Where a file is mapped, a query takes 2 ms, and hundreds once its pages come from the disk: no machine is so busy.
-BETWEEN = Question(Criteria((Target(MEAN, 0.05),)), step=STEP_MIB * MIB)
+BETWEEN = Criteria((Target(MEAN, 0.05),))
 SIZES_MIB = (100, 300, 900)
 
 
@@ -45,8 +45,9 @@ def planted(
     name: str,
     params: dict[str, Scalar],
     build: dict[str, Scalar] | None = None,
-    question: Question | None = None,
-) -> Iterator[Viability]:
+    criteria: Criteria | None = None,
+    step: int = Question.step,
+) -> Iterator[Question]:
     """A system that does what its parameters say, ready to be asked."""
     base = catalog.system("calibration")
     system = base.model_copy(update={"name": name, "search_params": params, "build_params": build or {}})
@@ -55,7 +56,7 @@ def planted(
     launcher = InjectingLauncher(DockerLauncher(CACHE), base, fixtures.throttle_container, {}, lambda _: None)
     subject = Subject(system, dataset, sample, trials=1, warmup_cap=WARMUP)
     try:
-        yield Viability(SubjectJobs(subject, folder / "results", CACHE, launcher), question or Question())
+        yield Question(SubjectJobs(subject, folder / "results", CACHE, launcher), criteria or Criteria(), step=step)
     finally:
         launcher.close()
 
@@ -63,11 +64,11 @@ def planted(
 def _check_anonymous(folder: Path, sizes_mib: tuple[int, ...]) -> None:
     """Check the limit: injected memory plus interpreter, within the larger of 5 % and 32 MiB."""
     with planted(folder, "planted-0", {"service_ms": 2}) as asked:
-        job, _ = asked.jobs.attempt(asked.everything(1), 0)
+        job, _ = asked.jobs.attempt(asked.check(1), 0)
     interpreter = job.result.memory.peak_anon_bytes
     assert interpreter is not None and 0 < interpreter < 64 * MIB
     for mib in sizes_mib:
-        with planted(folder, f"planted-{mib}", {"service_ms": 2, "hold_mib": mib}, question=ANY_TIME) as asked:
+        with planted(folder, f"planted-{mib}", {"service_ms": 2, "hold_mib": mib}, criteria=ANY_TIME) as asked:
             found = smallest(asked, 1)
         truth = mib * MIB + interpreter
         print(f"{mib} MiB + {interpreter / MIB:.1f}: {_said(found)}")
@@ -89,7 +90,7 @@ def test_verdict_finds_each_injected_anonymous_memory(engine: docker.DockerClien
 def test_evicted_mapped_file_makes_latency_the_binding_criterion(engine: docker.DockerClient, tmp_path: Path) -> None:
     """A file, little else: it never dies of a small limit, it slows."""
     params: dict[str, Scalar] = {"service_ms": 2, "touch_file": True, "touch_per_query": PAGES}
-    with planted(tmp_path, "mapped", params, {"file_mib": FILE_MIB}, BETWEEN) as asked:
+    with planted(tmp_path, "mapped", params, {"file_mib": FILE_MIB}, BETWEEN, STEP_MIB * MIB) as asked:
         found = smallest(asked, 1)
         print(f"mapped: {_said(found)}")
         assert found.unconstrained.peak_anon_bytes < 64 * MIB

@@ -19,8 +19,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-HOME = Path(os.environ.get("HARNESS_BOX_HOME", "/var/lib/harness"))
-# The engine kills this container 20 s after it has asked it to stop.
+ROOT = Path(os.environ.get("HARNESS_WORKER_ROOT", "/var/lib/harness"))
+# The engine kills this container 20 s after its request to stop.
 STOP_S = 15
 
 
@@ -65,7 +65,7 @@ def install(requirements: str, folder: Path) -> None:
     pins = folder / "pins.txt"
     pins.write_text(requirements)
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check"]
-    pip += ["--root-user-action=ignore", "--cache-dir", f"{HOME}/pip", "--no-deps", "--require-hashes"]
+    pip += ["--root-user-action=ignore", "--cache-dir", f"{ROOT}/pip", "--no-deps", "--require-hashes"]
     # Few modules are ever imported: compiling them all would take most of the time.
     if run(*pip, "--only-binary", ":all:", "--no-compile", "--target", str(folder), "-r", str(pins)):
         raise SystemExit("harness: the pinned packages cannot be installed; see above")
@@ -86,7 +86,7 @@ def checkout(s3: Any, bucket: str, key: str, sha256: str) -> Path:
         packed.unlink()
         install((folder / "requirements.lock").read_text(), folder)
 
-    return once(HOME / "bundles" / sha256, fetch)
+    return once(ROOT / "bundles" / sha256, fetch)
 
 
 def main(*given: str) -> int:
@@ -97,17 +97,17 @@ def main(*given: str) -> int:
     bucket, _, prefix = work.removeprefix("s3://").partition("/")
     place = f"{prefix}/" if prefix else ""
     packages = hashlib.sha256(f"{sys.version} {pins}".encode()).hexdigest()[:16]
-    sys.path.insert(0, str(once(HOME / "packages" / packages, lambda folder: install(pins, folder))))
+    sys.path.insert(0, str(once(ROOT / "packages" / packages, lambda folder: install(pins, folder))))
     import boto3
 
     s3 = boto3.client("s3", region_name=region)
     launch = json.load(s3.get_object(Bucket=bucket, Key=f"{place}runs/{run_id}/launches/{submission}.json")["Body"])
-    home = checkout(s3, bucket, place + key, sha256)
-    own = HOME / "jobs" / Path(lock).stem
+    bundle = checkout(s3, bucket, place + key, sha256)
+    own = ROOT / "jobs" / Path(lock).stem
     shutil.rmtree(own, ignore_errors=True)
     own.mkdir(parents=True)
     # Jobs that share a host must not share CPUs.
-    paths = {"PYTHONPATH": home, "HARNESS_BOX_HOME": own, "HOME": own, "HARNESS_CPU_LEASES": HOME / "cpus"}
+    paths = {"PYTHONPATH": bundle, "HARNESS_WORKER_ROOT": own, "HOME": own, "HARNESS_CPU_LEASES": ROOT / "cpus"}
     variables = {**os.environ, "AWS_REGION": region, **{name: str(path) for name, path in paths.items()}}
     part = launch["parts"][int(index)]
     try:

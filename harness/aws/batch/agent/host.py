@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import IO, Any
 
 SOCKET = "/var/run/docker.sock"
-HOME = Path(os.environ.get("HARNESS_BOX_HOME", "/var/lib/harness"))
+ROOT = Path(os.environ.get("HARNESS_WORKER_ROOT", "/var/lib/harness"))
 LABEL = "harness.aws.batch"
-# ECS kills this container 30 s after it has asked it to stop.
+# ECS kills this container 30 s after its request to stop.
 STOP_S = 20
 
 
@@ -57,7 +57,7 @@ def sweep() -> None:
     """Remove siblings whose agent is gone."""
     for each in json.load(ask("GET", f"/containers/json?all=1&filters=%7B%22label%22:%5B%22{LABEL}%22%5D%7D")):
         path = Path(each["Labels"][LABEL])
-        lock = held(path) if path.parent == HOME / "batch" else None
+        lock = held(path) if path.parent == ROOT / "batch" else None
         if lock is not None:
             ask("DELETE", f"/containers/{each['Id']}?force=1&v=1", allowed=(404, 409)).read()
             lock.close()
@@ -71,7 +71,7 @@ def create(image: str, command: list[str], name: str, lock: Path) -> str:
         "PidMode": "host",
         "CgroupnsMode": "host",
         "NetworkMode": "host",
-        "Binds": [f"{path}:{path}" for path in (SOCKET, HOME, "/sys/fs/cgroup")],
+        "Binds": [f"{path}:{path}" for path in (SOCKET, ROOT, "/sys/fs/cgroup")],
         "AutoRemove": True,
     }
     if os.environ.get("HARNESS_GPUS", "0") != "0":
@@ -87,7 +87,7 @@ def main(image: str, script: str, *rest: str) -> int:
     # The ids of an array's children end in their number.
     index = os.environ.get("AWS_BATCH_JOB_ARRAY_INDEX") or job.partition(":")[2] or "0"
     name = re.sub("[^A-Za-z0-9]", "-", f"harness-batch-{job}-{os.environ.get('AWS_BATCH_JOB_ATTEMPT', '1')}")
-    path = HOME / "batch" / f"{name}.lock"
+    path = ROOT / "batch" / f"{name}.lock"
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = held(path)
     if lock is None:

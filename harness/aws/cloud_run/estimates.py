@@ -40,46 +40,41 @@ class DurationEstimate:
         )
 
 
-NOTHING = DurationEstimate(0.0, 0.0, True)
-
-
 class DurationModel:
     """Estimates by job and by build, from earlier results."""
 
     def __init__(self, stored: Iterable[Result], *, job_timeout_s: float, build_timeout_s: float) -> None:
-        self._job_timeout_s = job_timeout_s
-        self._build_timeout_s = build_timeout_s
+        self._job_timeout_s, self._build_timeout_s = job_timeout_s, build_timeout_s
         self._by_cell: dict[Cell, list[float]] = defaultdict(list)
         # Seconds by query, of other profiles.
         self._by_system: dict[tuple[str, str, str], list[float]] = defaultdict(list)
         self._builds: dict[tuple[str, str], list[float]] = defaultdict(list)
         for result in stored:
-            self._take(result)
-
-    def _take(self, result: Result) -> None:
-        cell = result.spec.cell
-        if result.outcome is Outcome.INTERRUPTED or result.wall_s <= 0:
-            return
-        self._by_cell[cell].append(result.wall_s / _queries(result.spec))
-        if result.outcome is Outcome.OK:
-            self._by_system[cell.system, cell.dataset, cell.scenario].append(result.wall_s / _queries(result.spec))
-        if result.index is not None:
-            self._builds[cell.system, cell.dataset].append(result.index.build_s)
+            if result.outcome is Outcome.INTERRUPTED or result.wall_s <= 0:
+                continue
+            cell, seconds = result.spec.cell, result.wall_s / _queries(result.spec)
+            self._by_cell[cell].append(seconds)
+            if result.outcome is Outcome.OK:
+                self._by_system[cell.system, cell.dataset, cell.scenario].append(seconds)
+            if result.index is not None:
+                self._builds[cell.system, cell.dataset].append(result.index.build_s)
 
     def job(self, spec: ResultSpec) -> DurationEstimate:
-        """One job of that spec."""
-        cell, worst = spec.cell, self._job_timeout_s
+        """Estimate one job of that spec."""
+        cell, queries = spec.cell, _queries(spec)
         known = self._by_cell.get(cell) or self._by_system.get((cell.system, cell.dataset, cell.scenario))
-        if known:
-            return DurationEstimate(min(worst, statistics.median(known) * _queries(spec)), worst, True)
-        return DurationEstimate(min(worst, JOB_S + QUERY_S * _queries(spec)), worst, False)
+        return _estimate(known, queries, JOB_S + QUERY_S * queries, self._job_timeout_s)
 
     def build(self, system: str, dataset: str, documents: int) -> DurationEstimate:
-        """One index."""
-        known, worst = self._builds.get((system, dataset)), self._build_timeout_s
-        if known:
-            return DurationEstimate(min(worst, statistics.median(known)), worst, True)
-        return DurationEstimate(min(worst, BUILD_S + DOCUMENT_S * documents), worst, False)
+        """Estimate one index build."""
+        return _estimate(
+            self._builds.get((system, dataset)), 1, BUILD_S + DOCUMENT_S * documents, self._build_timeout_s
+        )
+
+
+def _estimate(known: list[float] | None, factor: int, assumed_s: float, worst_s: float) -> DurationEstimate:
+    seconds = factor * statistics.median(known) if known else assumed_s
+    return DurationEstimate(min(worst_s, seconds), worst_s, bool(known))
 
 
 def setup(shipped_bytes: int) -> DurationEstimate:

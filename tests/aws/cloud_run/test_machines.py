@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from harness.aws.cloud_run.machines import ChosenMachine, MachineChoice, choose
 from harness.errors import UsageError
-from harness.jobs.machines import ChosenMachine, MachineChoice, choose
 from harness.pricing import offers
 from harness.pricing.prices import Snapshot
 from harness.records import Envelope

@@ -1,4 +1,4 @@
-"""Boxes without machines: threads that watch moto for launched instances and do in S3 what a box would."""
+"""Workers without machines: threads that watch moto for launched instances and do in S3 what a worker would."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Specs = Callable[[PartJob], ResultSpec]
 
 @dataclass(frozen=True)
 class Fate:
-    """What befalls a box: after so many jobs it dies, falls silent, gets a spot notice, or ends with an error."""
+    """What befalls a worker: after so many jobs it dies, falls silent, gets a spot notice, or ends with an error."""
 
     after: int = 10**9
     dies: bool = False
@@ -54,18 +54,18 @@ class Fate:
     cut_off: bool = False
     damages: bool = False
     no_index: bool = False
-    # A later box of the same part fares well.
+    # A later worker of the same part fares well.
     once: bool = False
     # It dies before it has written anything.
     mute: bool = False
 
 
 @dataclass
-class Boxes:
-    """All of a test's boxes.
+class FakeWorkers:
+    """All of a test's workers.
 
     ``fates`` by part name; ``pause_s`` is what a job takes; ``poll_s`` is waited between looks at EC2, beside that for
-    an instance to come or go; ``worked`` the parts that boxes began, ``silent`` those that are not heard of again.
+    an instance to come or go; ``worked`` the parts that workers began, ``silent`` those that are not heard of again.
     """
 
     endpoint: str
@@ -83,12 +83,12 @@ class Boxes:
     worked: list[str] = field(default_factory=list)
     measured: list[str] = field(default_factory=list)
     silent: list[str] = field(default_factory=list)
-    # Called whenever a box begins.
+    # Called whenever a worker begins.
     launched: list[Callable[[], None]] = field(default_factory=list)
     errors: list[BaseException] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        # Clients of their own: what tests inject into the orchestrator's must not reach boxes.
+        # Clients of their own: what tests inject into the orchestrator's must not reach workers.
         self.connections = Connections(self.region)
         self.objects = Objects(self.connections, self.work)
         self.ec2 = boto3.client("ec2", region_name=self.region)
@@ -97,7 +97,7 @@ class Boxes:
         self._stop = threading.Event()
         self._watcher = threading.Thread(target=self._guarded, args=(self._watch,), daemon=True)
 
-    def __enter__(self) -> Boxes:
+    def __enter__(self) -> FakeWorkers:
         self._watcher.start()
         return self
 
@@ -112,7 +112,7 @@ class Boxes:
     def _guarded(self, what: Callable[..., None], *arguments: object) -> None:
         try:
             what(*arguments)
-        except BaseException as error:  # noqa: BLE001 - told by __exit__
+        except BaseException as error:  # noqa: BLE001 - raised by __exit__
             self.errors.append(error)
 
     def _watch(self) -> None:
@@ -120,82 +120,84 @@ class Boxes:
         while not self._stop.is_set():
             count = server.comings(self.endpoint, count)
             shown = instances.find(self.connections, self.region)
-            self.alive = {box.instance_id for box in shown if box.alive}
-            for box in shown:
-                if box.alive and box.instance_id not in begun:
-                    begun.add(box.instance_id)
-                    self._threads.append(threading.Thread(target=self._guarded, args=(self._box, box), daemon=True))
+            self.alive = {instance.instance_id for instance in shown if instance.alive}
+            for instance in shown:
+                if instance.alive and instance.instance_id not in begun:
+                    begun.add(instance.instance_id)
+                    self._threads.append(
+                        threading.Thread(target=self._guarded, args=(self._work_part, instance), daemon=True)
+                    )
                     self._threads[-1].start()
             self._stop.wait(self.poll_s)
 
-    def _lives(self, box: OwnedInstance) -> bool:
-        return box.instance_id in self.alive and not self._stop.is_set()
+    def _lives(self, instance: OwnedInstance) -> bool:
+        return instance.instance_id in self.alive and not self._stop.is_set()
 
-    def _box(self, box: OwnedInstance) -> None:
-        run, part_name = self._told(box)
-        assert (run, part_name) == (box.tags["harness:run"], box.tags["harness:part"])
+    def _work_part(self, instance: OwnedInstance) -> None:
+        run, part_name = self._read_user_data(instance)
+        assert (run, part_name) == (instance.tags["harness:run"], instance.tags["harness:part"])
         self.worked.append(part_name)
         for call in self.launched:
             call()
         content = self.objects.below(records.run(run)).get(records.part(part_name), MOST_BYTES)
-        place = self.objects.below(records.worker(f"{self.role_id}:{box.instance_id}"))
+        place = self.objects.below(records.worker(f"{self.role_id}:{instance.instance_id}"))
         assert content is not None, f"launched before its part {part_name} was written"
         part = read(WorkerPart, part_name, content)
         fate = self.fates.get(part_name, Fate())
         if fate.once and self.worked.count(part_name) > 1:
             fate = Fate()
         if fate.mute:
-            self._off(box)
+            self._off(instance)
             return
-        beat = Heartbeat(part_name, box.instance_id, "fetching")
-        place.put(records.HEARTBEAT, dump(beat))
+        heartbeat = Heartbeat(part_name, instance.instance_id, "fetching")
+        place.put(records.HEARTBEAT, dump(heartbeat))
         for build_ in part.builds if not fate.no_index else ():
             self._hand_over_index(place, build_.key)
         for number, job in enumerate(part.jobs):
-            beat = replace(beat, phase="measuring", current=job.key)
-            if not self._lives(box):
+            heartbeat = replace(heartbeat, phase="measuring", current=job.key)
+            if not self._lives(instance):
                 return
-            if number >= fate.after and self._befallen(fate, box, place, beat):
+            if number >= fate.after and self._befallen(fate, instance, place, heartbeat):
                 return
-            place.put(records.HEARTBEAT, dump(beat))
+            place.put(records.HEARTBEAT, dump(heartbeat))
             if self.held is not None:
                 self.held.wait(60)
             if self.pause_s:
                 time.sleep(self.pause_s)
-            if not self._lives(box):
+            if not self._lives(instance):
                 return
-            packed = b"nothing" if fate.damages and number == 0 else packed_job(self.specs(job), box, self.queries)
+            packed = b"nothing" if fate.damages and number == 0 else packed_job(self.specs(job), instance, self.queries)
             assert place.put_new(records.job(job.key), packed), f"{job.key} was measured twice"
             self.measured.append(job.key)
-        if len(part.jobs) <= fate.after < 10**9 and self._befallen(fate, box, place, beat):
+        if len(part.jobs) <= fate.after < 10**9 and self._befallen(fate, instance, place, heartbeat):
             return
-        place.put_new(records.END, dump(WorkerEnd(part_name, box.instance_id, True)))
-        self._off(box)
+        place.put_new(records.END, dump(WorkerEnd(part_name, instance.instance_id, True)))
+        self._off(instance)
 
-    def _befallen(self, fate: Fate, box: OwnedInstance, place: Objects, beat: Heartbeat) -> bool:
-        place.put(records.HEARTBEAT, dump(replace(beat, notice=fate.notice)))
+    def _befallen(self, fate: Fate, instance: OwnedInstance, place: Objects, heartbeat: Heartbeat) -> bool:
+        place.put(records.HEARTBEAT, dump(replace(heartbeat, notice=fate.notice)))
         if fate.dies:
-            self._off(box)
+            self._off(instance)
         elif fate.error is not None:
             place.put_new(
                 records.END,
-                dump(WorkerEnd(beat.part, box.instance_id, False, fate.error, fate.cut_off)),
+                dump(WorkerEnd(heartbeat.part, instance.instance_id, False, fate.error, fate.cut_off)),
             )
-            self._off(box)
+            self._off(instance)
         else:
             assert fate.silent or fate.notice
-            self.silent.append(beat.part)
+            self.silent.append(heartbeat.part)
         return True
 
-    def _off(self, box: OwnedInstance) -> None:
+    def _off(self, instance: OwnedInstance) -> None:
         """Power off: shutdown behaviour terminate."""
-        self.ec2.terminate_instances(InstanceIds=[box.instance_id])
+        self.ec2.terminate_instances(InstanceIds=[instance.instance_id])
 
-    def _told(self, box: OwnedInstance) -> tuple[str, str]:
-        """What its user data says."""
+    def _read_user_data(self, instance: OwnedInstance) -> tuple[str, str]:
+        """Return the run and the part in its user data."""
         import base64
 
-        answer = self.ec2.describe_instance_attribute(InstanceId=box.instance_id, Attribute="userData")
+        answer = self.ec2.describe_instance_attribute(InstanceId=instance.instance_id, Attribute="userData")
         text = base64.b64decode(answer["UserData"]["Value"]).decode()
         found = re.search(r"\brun=(\S+) part=(\S+) ", text)
         assert found, text[:500]
@@ -209,16 +211,16 @@ class Boxes:
         place.put_new(f"{records.index(key)}.json", dump(ShippedInput(f"{folder}/{name}", sha256, 5)))
 
 
-def packed_job(spec: ResultSpec, box: OwnedInstance, queries: tuple[str, ...] = ()) -> bytes:
-    """A finished job as a box hands it over."""
+def packed_job(spec: ResultSpec, instance: OwnedInstance, queries: tuple[str, ...] = ()) -> bytes:
+    """A finished job as a worker hands it over."""
     made = sample_records.result(Outcome.OK, minute=1)
-    assert spec.instance_type == box.instance_type, "planned for another type"
+    assert spec.instance_type == instance.instance_type, "planned for another type"
     result = replace(
         made,
         key=job_key(spec),
         spec=spec,
-        environment=replace(made.environment, instance_type=box.instance_type),
-        instance=Ec2Instance(box.instance_id, box.instance_type, box.zone),
+        environment=replace(made.environment, instance_type=instance.instance_type),
+        instance=Ec2Instance(instance.instance_id, instance.instance_type, instance.zone),
     )
     with tempfile.TemporaryDirectory(dir=_MEMORY) as folder:
         store = Store(Path(folder), spec.cell.suite)
@@ -226,4 +228,4 @@ def packed_job(spec: ResultSpec, box: OwnedInstance, queries: tuple[str, ...] = 
             samples = sample_records.samples(np.full((1, len(queries)), 0.002), first_trial=spec.job, names=queries)
             run = "".join(f"{query} Q0 d{number} 1 1.0 x\n" for number, query in enumerate(queries)).encode()
             table = (samples, run) if queries else (None, None)
-            return pack(store.put(result, *table, b"said").folder)
+            return pack(store.put(result, *table, b"log").folder)
