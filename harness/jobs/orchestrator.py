@@ -13,12 +13,12 @@ from harness.analysis import rows
 from harness.datasets import Dataset
 from harness.errors import ImageError, JobError
 from harness.jobs import environment, indexes
-from harness.jobs.collect import CollectedJob, build_result, collect
+from harness.jobs.collect import NOT_LAUNCHED, CollectedJob, build_result, collect
 from harness.jobs.indexes import Index
 from harness.jobs.inputs import Inputs, RunCallbacks, RunOptions
 from harness.jobs.plan import Planned, assigned, index_key, order, plan_here
 from harness.launch import host
-from harness.launch.base import LaunchEnd, Launcher, LaunchRequest, Prepared
+from harness.launch.base import Launcher, LaunchRequest, Prepared
 from harness.launch.images.catalog import System
 from harness.progress import duration, task
 from harness.records import MAX_PROBES, JobSpec, Outcome, to_json
@@ -122,16 +122,16 @@ def run_job(run: _RunState, job: Planned, part: str) -> Result:
     started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
     dataset, sample = inputs.datasets[cell.dataset], inputs.samples[cell.dataset]
     prepared, builder = (run.prepared.get(system.image) for system in (inputs.system(cell), inputs.builder(cell)))
-    ended: LaunchEnd | None = None
+    ended = NOT_LAUNCHED
     index: Index | JobError | None = None
     page_cache: str | None = None
     if job.cannot:
-        collected = CollectedJob.not_launched(Outcome.NOT_APPLICABLE, job.cannot)
+        collected = CollectedJob(Outcome.NOT_APPLICABLE, job.cannot)
     elif not isinstance(prepared, Prepared) or not isinstance(builder, Prepared):
         error = builder if isinstance(prepared, Prepared) else prepared
-        collected = CollectedJob.not_launched(Outcome.CRASH, f"no image: {error}")
+        collected = CollectedJob(Outcome.CRASH, f"no image: {error}")
     elif isinstance(index := _index(run, cell, builder), JobError):
-        collected = CollectedJob.not_launched(index.outcome, index.detail)
+        collected = CollectedJob(index.outcome, index.detail)
     else:
         with run.store.scratch(job_key(job.spec)) as folder:
             (folder / "out").mkdir()
@@ -147,10 +147,14 @@ def run_job(run: _RunState, job: Planned, part: str) -> Result:
         unexpected = collected.failed_to_load and not ended.stopped and job.expected is not Outcome.CRASH
         if unexpected and _rebuild(run, cell, builder, index):
             return run_job(run, job, part)
-    facts = index.facts if isinstance(index, Index) else None
-    result = build_result(job, started_at, collected, ended, facts, run.environment, dataset.corpus.size)
-    result = replace(
-        result,
+    result = build_result(
+        job,
+        started_at,
+        collected,
+        run.environment,
+        ended,
+        index=index.facts if isinstance(index, Index) else None,
+        corpus_documents=dataset.corpus.size,
         page_cache=page_cache,
         stand_in=inputs.system(cell).stand_in,
         instance=run.instance,
@@ -159,7 +163,7 @@ def run_job(run: _RunState, job: Planned, part: str) -> Result:
     )
     trec_run = collected.run(cell.system, sample.held_out)
     judged = dataset.judge(trec_run) if trec_run is not None else None
-    stored = run.store.put(result, collected.table(), trec_run, ended.log if ended else b"", judged)
+    stored = run.store.put(result, collected.table(), trec_run, ended.log, judged)
     run.callbacks.stored(stored)
     if collected.outcome is Outcome.OK and isinstance(index, Index):
         index.has_loaded()
@@ -294,22 +298,17 @@ def _build_index(run: _RunState, prepared: Prepared, dataset: Dataset, key: str,
     run.callbacks.builds()
     run.built.add(key)
     profile = run.inputs.suite.build_profile
-    envelope = run.inputs.profiles[profile] if profile else indexes.build_envelope(host.cpus(), host.memory_bytes())
-    cannot = run.launcher.cannot(envelope)
-    if cannot:
-        raise JobError(Outcome.NOT_APPLICABLE, f"index build: {cannot}")
-    with task(f"{prepared.system.name}: index of {dataset.name}") as watcher:
-        index = indexes.build(
-            run.launcher,
-            prepared,
-            dataset.corpus,
-            key,
-            envelope=envelope,
-            limits=run.inputs.limits,
-            cache=run.options.cache,
-            progress=watcher,
-            replacing=replacing,
-        )
+    index = indexes.build(
+        run.launcher,
+        prepared,
+        dataset.corpus,
+        key,
+        f"index of {dataset.name}",
+        run.options.cache,
+        envelope=run.inputs.profiles[profile] if profile else indexes.build_envelope(),
+        limits=run.inputs.limits,
+        replacing=replacing,
+    )
     facts = index.facts
     earlier = f" ({duration(facts.resumed_s)} of it by an earlier attempt)" if facts.resumed_s else ""
     log.info(
