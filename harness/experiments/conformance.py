@@ -50,17 +50,16 @@ def examine(launcher: Launcher, system: System, envelope: Envelope, folder: Path
         prepared = launcher.prepare(system.on(envelope.gpus)) if envelope.gpus else builder
     yield Check(True, "the system is ready", prepared.digest)
     try:
-        with task(f"{system.name}: index of ten documents") as watcher:
-            index = indexes.build(
-                launcher,
-                builder,
-                corpus,
-                "conformance",
-                envelope=replace(envelope, gpus=0),
-                limits=_LIMITS,
-                cache=folder,
-                progress=watcher,
-            )
+        index = indexes.build(
+            launcher,
+            builder,
+            corpus,
+            "conformance",
+            "index of ten documents",
+            folder,
+            envelope=replace(envelope, gpus=0),
+            limits=_LIMITS,
+        )
     except JobError as error:
         yield Check(False, "builds an index", f"{error.outcome.value}: {error.detail}")
         return
