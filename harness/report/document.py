@@ -167,7 +167,7 @@ def stand_ins(rows: Iterable[Row]) -> tuple[str, ...]:
     )
 
 
-def formatted(value: float | None, form: str) -> str:
+def digits(value: float | None, form: str) -> str:
     """Return a number in a format such as ``.3f``, or the mark of a missing one."""
     return MISSING if value is None else format(value, form)
 
