@@ -27,6 +27,7 @@ COMMANDS = {
     "compare": "harness.cli.compare:compare",
     "conformance": "harness.cli.systems:conformance",
     "curve": "harness.cli.viability:curve",
+    "demo": "harness.cli.run:demo",
     "doctor": "harness.cli.systems:doctor",
     "ec2": "harness.cli.ec2:ec2",
     "embed": "harness.cli.embed:embed",

@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
+from harness import config
 from harness.analysis import pareto_front
 from harness.aws.batch.backend import SERVICE as BATCH
 from harness.aws.clients import Connections, parse_uri
@@ -175,6 +176,21 @@ def run(
     for error in errors:
         click.echo(f"harness: {error}", err=True)
     sys.exit(1 if errors else 0)
+
+
+@click.command()
+@results_option
+@launcher_option
+@cache_option
+@models_option
+@click.pass_context
+def demo(context: click.Context, results: Path | str, launcher: str, cache: Path, models: Path | None) -> None:
+    """Measure BM25 and a dense retriever on SciFact, and print the answer: the main job in a few minutes.
+
+    Runs the suite `quickstart`, which comes with harness; images and the corpus are made once.
+    """
+    suite = config.data_root() / "suites" / "quickstart.toml"
+    context.invoke(run, suite=suite, results=results, launcher=launcher, cache=cache, models=models)
 
 
 def _refuse_cloud_options(launcher: str, *understood: str) -> None:
