@@ -110,9 +110,8 @@ class InjectingLauncher(Launcher):
         inner: launches.
         base: the system whose image all cases share.
         throttle: sets a quota on a running job of ``inner``.
-        quotas: case name -> quota.
+        cases: by name.
         started: called with the name of each case whose job begins.
-        rivals: case name -> trial whose job has busy processes beside it.
     """
 
     def __init__(
@@ -120,22 +119,16 @@ class InjectingLauncher(Launcher):
         inner: Launcher,
         base: System,
         throttle: Throttle,
-        quotas: Mapping[str, tuple[int, int]],
+        cases: Mapping[str, Case],
         started: Callable[[str], None],
-        rivals: Mapping[str, int] | None = None,
     ) -> None:
         self.isolation: Isolation = inner.isolation
         self._inner = inner
         self._base = base
         self._throttle = throttle
-        self._quotas = quotas
+        self._cases = cases
         self._started = started
-        self._rivals = rivals or {}
         self._image: Prepared | None = None
-
-    def check(self) -> None:
-        """Forward to the inner launcher."""
-        self._inner.check()
 
     def engine_version(self) -> str | None:
         """Forward to the inner launcher."""
@@ -160,23 +153,20 @@ class InjectingLauncher(Launcher):
         if job.spec.kind != "search":
             return self._inner.launch(job, progress)
         self._started(job.spec.system)
-        pending = [self._quotas[job.spec.system]] if job.spec.system in self._quotas else []
+        case = self._cases[job.spec.system]
+        pending = [case.quota] if case.quota else []
 
         def watched(done: int, total: int = 0, phase: str = "", /) -> None:
             progress(done, total, phase)
             if pending and phase.startswith("trial-"):
                 self._throttle(job, pending.pop())
 
-        with busy_cpus() if self._rivals.get(job.spec.system) == job.spec.first_trial else nullcontext():
+        with busy_cpus() if case.rival == job.spec.first_trial else nullcontext():
             return self._inner.launch(job, watched)
 
     def sweep(self) -> int:
         """Forward to the inner launcher."""
         return self._inner.sweep()
-
-    def close(self) -> None:
-        """Forward to the inner launcher."""
-        self._inner.close()
 
 
 def throttle_container(job: LaunchRequest, quota: tuple[int, int]) -> None:

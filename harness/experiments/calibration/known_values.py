@@ -131,8 +131,10 @@ def time_verdict(figure: str, truth_s: float, measured_s: float) -> FigureVerdic
     return FigureVerdict(figure, ms(truth_s), ms(measured_s), error, allowed, severity <= 1, severity)
 
 
-def memory_verdict(figure: str, truth: int, measured: int) -> FigureVerdict:
+def memory_verdict(figure: str, truth: int, measured: int | None, reason: str | None) -> FigureVerdict:
     """Compare two sizes in bytes, within the larger of 3 % and 8 MiB."""
+    if measured is None:
+        return missing_verdict(figure, mib(truth), reason)
     allowed = max(MEMORY_SHARE * truth, MEMORY_BYTES)
     severity = abs(measured - truth) / allowed
     error = f"{(measured - truth) / MIB:+.1f} MiB"
@@ -164,26 +166,21 @@ class MeanLatency:
             injected = "by its own clock" if self.service_s is None else ms(self.service_s)
             yield missing_verdict("mean", injected, mean.reason or report.row.detail)
             return
-        truth_s = self.service_s if self.service_s is not None else float(report.injected_s.mean())
-        yield time_verdict("mean", truth_s, mean.value)
+        yield self._compare(float(report.injected_s.mean()) if self.service_s is None else self.service_s, mean.value)
+
+    def _compare(self, truth_s: float, mean_s: float) -> FigureVerdict:
+        return time_verdict("mean", truth_s, mean_s)
 
 
 @dataclass(frozen=True)
-class NotFaster:
+class NotFaster(MeanLatency):
     """A mean latency in seconds that a lie must not lower; a busy machine can only raise it."""
 
-    service_s: float
     timed: bool = False
 
-    def verdicts(self, report: CaseReport) -> Iterator[FigureVerdict]:
-        """Compare the row's mean with the lower bound."""
-        mean, injected = report.row.latency_mean_s, ms(self.service_s)
-        if mean.value is None:
-            yield missing_verdict("mean", injected, mean.reason or report.row.detail)
-            return
-        least_s = self.service_s - allowed_error_s(self.service_s)
-        error = percent(mean.value - self.service_s, self.service_s)
-        yield FigureVerdict("mean", injected, ms(mean.value), error, f"at least {ms(least_s)}", mean.value >= least_s)
+    def _compare(self, truth_s: float, mean_s: float) -> FigureVerdict:
+        least_s, error = truth_s - allowed_error_s(truth_s), percent(mean_s - truth_s, truth_s)
+        return FigureVerdict("mean", ms(truth_s), ms(mean_s), error, f"at least {ms(least_s)}", mean_s >= least_s)
 
 
 @dataclass(frozen=True)
@@ -206,14 +203,9 @@ class LognormalLatency:
             if figure.value is None or interval.low is None or interval.high is None:
                 yield missing_verdict(name, ms(truth_s), figure.reason or interval.reason)
                 continue
-            yield FigureVerdict(
-                name,
-                ms(truth_s),
-                ms(figure.value),
-                percent(figure.value - truth_s, truth_s),
-                f"within {ms(interval.low)} .. {ms(interval.high)}",
-                interval.low <= truth_s <= interval.high,
-            )
+            allowed, ok = f"within {ms(interval.low)} .. {ms(interval.high)}", interval.low <= truth_s <= interval.high
+            error = percent(figure.value - truth_s, truth_s)
+            yield FigureVerdict(name, ms(truth_s), ms(figure.value), error, allowed, ok)
 
 
 @dataclass(frozen=True)
@@ -231,17 +223,11 @@ class PeakMemory:
 
     def verdicts(self, report: CaseReport) -> Iterator[FigureVerdict]:
         """Compare peak anonymous memory less the bare system's, and the peak of mapped file pages."""
-        peak = report.row.peak_anon_bytes
-        if peak is None or report.bare_bytes is None:
-            yield missing_verdict("anonymous", mib(self.anonymous_bytes), report.row.detail)
-        else:
-            yield memory_verdict("anonymous", self.anonymous_bytes, peak - report.bare_bytes)
+        row, bare = report.row, report.bare_bytes
+        held = None if row.peak_anon_bytes is None or bare is None else row.peak_anon_bytes - bare
+        yield memory_verdict("anonymous", self.anonymous_bytes, held, row.detail)
         if self.mapped_bytes is not None:
-            mapped = report.row.peak_mapped_bytes
-            if mapped is None:
-                yield missing_verdict("mapped file", mib(self.mapped_bytes), report.row.detail)
-            else:
-                yield memory_verdict("mapped file", self.mapped_bytes, mapped)
+            yield memory_verdict("mapped file", self.mapped_bytes, row.peak_mapped_bytes, row.detail)
 
 
 @dataclass(frozen=True)
@@ -327,16 +313,10 @@ class Throughput:
         if throughput.value is None:
             yield missing_verdict("throughput", injected, throughput.reason or report.row.detail)
             return
-        error = abs(throughput.value / self.queries_per_s - 1)
-        yield FigureVerdict(
-            "throughput",
-            injected,
-            f"{throughput.value:,.1f} q/s",
-            f"{throughput.value / self.queries_per_s - 1:+.2%}",
-            f"{TIME_SHARE:.0%}",
-            error <= TIME_SHARE,
-            error / TIME_SHARE,
-        )
+        share = throughput.value / self.queries_per_s - 1
+        measured, severity = f"{throughput.value:,.1f} q/s", abs(share) / TIME_SHARE
+        allowed = f"{TIME_SHARE:.0%}"
+        yield FigureVerdict("throughput", injected, measured, f"{share:+.2%}", allowed, severity <= 1, severity)
 
 
 @dataclass(frozen=True)

@@ -118,6 +118,7 @@ class _Calibration:
         self._inner = launcher
         self._dataset = dataset
         self._groups = groups
+        self._cases = {case.name: case for group in groups for case in group.cases}
         self._selection = selection
         self._base = catalog.system(SYSTEM)
 
@@ -144,22 +145,19 @@ class _Calibration:
             watcher(begun, max(jobs, begun), case)
             begun += 1
 
-        quotas = {case.name: case.quota for group in self._groups for case in group.cases if case.quota}
-        rivals = {case.name: case.rival for group in self._groups for case in group.cases if case.rival is not None}
-        return InjectingLauncher(self._inner, self._base, fixtures.throttle_container, quotas, started, rivals)
+        return InjectingLauncher(self._inner, self._base, fixtures.throttle_container, self._cases, started)
 
     def _repeat(self) -> dict[str, CaseVerdicts]:
         """Measure and judge each case once, and again where a timed one is off."""
-        cases = {case.name: case for group in self._groups for case in group.cases}
         reports = self._measure(self._groups)
-        judged = {name: _judge(case, reports, 1) for name, case in cases.items()}
+        judged = {name: _judge(case, reports, 1) for name, case in self._cases.items()}
         for attempt in range(2, self._selection.retries + 2):
             off = {name for name, verdicts in judged.items() if not all(verdict.ok for verdict in verdicts.verdicts)}
-            again = {name for name in off if cases[name].known_value.timed}
+            again = {name for name in off if self._cases[name].known_value.timed}
             if not again:
                 break
             reports |= self._measure(tuple(part for group in self._groups if (part := group.limited(again)).cases))
-            judged |= {name: _judge(cases[name], reports, attempt) for name in again}
+            judged |= {name: _judge(self._cases[name], reports, attempt) for name in again}
         return judged
 
     def _measure(self, groups: Sequence[Group]) -> dict[str, CaseReport]:

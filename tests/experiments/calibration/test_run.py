@@ -96,16 +96,15 @@ def test_second_calibration_measures_again(tmp_path: Path, groups: Callable[...,
 def test_a_quota_is_set_once_when_the_first_trial_runs(tmp_path: Path) -> None:
     throttled: list[tuple[str, tuple[int, int]]] = []
     begun: list[str] = []
+    cases = (Case("throttled", JobEnd(Outcome.OK), quota=(50_000, 100_000)), Case("free", JobEnd(Outcome.OK)))
     launcher = fixtures.InjectingLauncher(
         ScriptedLauncher(),
         run.catalog.system("calibration"),
         lambda job, quota: throttled.append((job.spec.system, quota)),
-        {"throttled": (50_000, 100_000)},
+        {case.name: case for case in cases},
         begun.append,
     )
-    group = Group(
-        "made-up", (Case("throttled", JobEnd(Outcome.OK)), Case("free", JobEnd(Outcome.OK))), 20, {"trials": 1}
-    )
+    group = Group("made-up", cases, 20, {"trials": 1})
     inputs = fixtures.inputs(
         group, run.catalog.system("calibration"), fixtures.dataset(tmp_path / "data", tmp_path / "cache")
     )
