@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,6 +21,7 @@ from harness.jobs.inputs import RunOptions
 from harness.jobs.suite import SuiteProtocol
 from harness.launch.base import Launcher
 from harness.launch.images import catalog
+from harness.launch.images.catalog import System
 from harness.progress import Progress, hidden, task
 from harness.records import Isolation, Outcome
 from harness.results.reader import read_jobs
@@ -100,75 +102,73 @@ def calibrate(options: RunOptions, selection: CaseSelection, launcher: Launcher)
     groups = select(selection.only)
     with filesystem.temporary_folder(SYSTEM) as folder:
         dataset = fixtures.dataset(folder, options.cache)
-        return _Calibration(options, launcher, dataset, groups, selection).run()
+        options = replace(options, results=options.results / SYSTEM, only=None, fresh=True)
+        return _Calibration(options, launcher, dataset, groups, selection, catalog.system(SYSTEM)).run()
 
 
+@dataclass(frozen=True)
 class _Calibration:
     """One calibration."""
 
-    def __init__(
-        self,
-        options: RunOptions,
-        launcher: Launcher,
-        dataset: Dataset,
-        groups: tuple[Group, ...],
-        selection: CaseSelection,
-    ) -> None:
-        self._options = replace(options, results=options.results / SYSTEM, only=None, fresh=True)
-        self._inner = launcher
-        self._dataset = dataset
-        self._groups = groups
-        self._cases = {case.name: case for group in groups for case in group.cases}
-        self._selection = selection
-        self._base = catalog.system(SYSTEM)
+    options: RunOptions
+    inner: Launcher
+    dataset: Dataset
+    groups: tuple[Group, ...]
+    selection: CaseSelection
+    base: System
+
+    @property
+    def cases(self) -> dict[str, Case]:
+        return {case.name: case for group in self.groups for case in group.cases}
 
     def run(self) -> list[CalibrationLine]:
         """Run all repeats, and return one line for each figure."""
-        self._inner.check()
+        self.inner.check()
         with task(f"{SYSTEM}: image"):
-            self._inner.prepare(self._base)
+            self.inner.prepare(self.base)
         figures: dict[tuple[str, str], list[tuple[FigureVerdict, int, str | None]]] = defaultdict(list)
         with task(SYSTEM) as watcher:
-            self._launcher = self._injecting_launcher(watcher)
-            for _ in range(self._selection.repeats):
-                for case, judged in self._repeat().items():
+            launcher = self._injecting_launcher(watcher)
+            for _ in range(self.selection.repeats):
+                for case, judged in self._repeat(launcher).items():
                     for verdict in judged.verdicts:
                         figures[case, verdict.figure].append((verdict, judged.tries, judged.disturbance))
         return [CalibrationLine(case, *zip(*repeats, strict=True)) for (case, _), repeats in figures.items()]
 
     def _injecting_launcher(self, watcher: Progress) -> InjectingLauncher:
         """Return the launcher of this calibration; its progress counts containers."""
-        jobs, begun = sum(_containers(group) for group in self._groups) * self._selection.repeats, 0
+        jobs = sum(_containers(group) for group in self.groups) * self.selection.repeats
+        numbers = itertools.count()
 
         def started(case: str) -> None:
-            nonlocal begun
+            begun = next(numbers)
             watcher(begun, max(jobs, begun), case)
-            begun += 1
 
-        return InjectingLauncher(self._inner, self._base, fixtures.throttle_container, self._cases, started)
+        return InjectingLauncher(self.inner, self.base, fixtures.throttle_container, self.cases, started)
 
-    def _repeat(self) -> dict[str, CaseVerdicts]:
+    def _repeat(self, launcher: Launcher) -> dict[str, CaseVerdicts]:
         """Measure and judge each case once, and again where a timed one is off."""
-        reports = self._measure(self._groups)
-        judged = {name: _judge(case, reports, 1) for name, case in self._cases.items()}
-        for attempt in range(2, self._selection.retries + 2):
+        reports = self._measure(launcher, self.groups)
+        judged = {name: _judge(case, reports, 1) for name, case in self.cases.items()}
+        for attempt in range(2, self.selection.retries + 2):
             off = {name for name, verdicts in judged.items() if not all(verdict.ok for verdict in verdicts.verdicts)}
-            again = {name for name in off if self._cases[name].known_value.timed}
+            again = {name for name in off if self.cases[name].known_value.timed}
             if not again:
                 break
-            reports |= self._measure(tuple(part for group in self._groups if (part := group.limited(again)).cases))
-            judged |= {name: _judge(self._cases[name], reports, attempt) for name in again}
+            parts = [part for group in self.groups if (part := group.limited(again)).cases]
+            reports |= self._measure(launcher, parts)
+            judged |= {name: _judge(self.cases[name], reports, attempt) for name in again}
         return judged
 
-    def _measure(self, groups: Sequence[Group]) -> dict[str, CaseReport]:
+    def _measure(self, launcher: Launcher, groups: Sequence[Group]) -> dict[str, CaseReport]:
         """Run these groups and report these jobs alone."""
         reports: dict[str, CaseReport] = {}
         for group in groups:
-            inputs = fixtures.inputs(group, self._base, self._dataset)
+            inputs = fixtures.inputs(group, self.base, self.dataset)
             with hidden():
-                summary = orchestrator.run_suite(inputs, self._options, self._launcher)
+                summary = orchestrator.run_suite(inputs, self.options, launcher)
             keys = {result.key for result, _ in summary.jobs}
-            jobs = [job for job in read_jobs(self._options.results / group.name) if job.result.key in keys]
+            jobs = [job for job in read_jobs(self.options.results / group.name) if job.result.key in keys]
             for row in build_rows(jobs, JobEvaluator(("RR@10",))).table.rows:
                 own = tuple(job for job in jobs if job.result.spec.cell.system == row.system)
                 reports[row.system] = CaseReport(row, own)
