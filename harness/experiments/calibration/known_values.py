@@ -6,9 +6,9 @@ The bounds are the instrument's promise; they are written in ``docs/method/measu
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,8 +78,8 @@ class CaseReport:
 class FigureVerdict:
     """One figure: the injected value, the reported one, and whether they agree.
 
-    All but ``ok`` is text for people.  ``severity`` is the error as a share of the allowed one: of many repeats the
-    worst is shown.
+    The first five are text for people.  ``severity`` is the error as a share of the allowed one: of many repeats the
+    worst is shown.  ``tries`` counts the measurements; ``disturbance`` is what disturbed the machine in the last.
     """
 
     figure: str
@@ -89,6 +89,8 @@ class FigureVerdict:
     allowed: str
     ok: bool
     severity: float = 0.0
+    tries: int = 1
+    disturbance: str | None = None
 
 
 def ms(seconds: float) -> str:
@@ -141,23 +143,22 @@ def memory_verdict(figure: str, truth: int, measured: int | None, reason: str | 
     return FigureVerdict(figure, mib(truth), mib(measured), error, mib(allowed), severity <= 1, severity)
 
 
-class KnownValue(Protocol):
-    """A truth that a case injects."""
+@dataclass(frozen=True, kw_only=True)
+class KnownValue(ABC):
+    """A truth that a case injects; ``timed``: a disturbed machine spoils it, so that a second try is fair."""
 
-    @property
-    def timed(self) -> bool:
-        """Return whether a disturbed machine spoils it, so that a second try is fair."""
+    timed: bool = True
 
+    @abstractmethod
     def verdicts(self, report: CaseReport) -> Iterator[FigureVerdict]:
         """Yield one verdict for each promised figure."""
 
 
 @dataclass(frozen=True)
-class MeanLatency:
+class MeanLatency(KnownValue):
     """A mean latency in seconds; ``None``: the time inside ``search`` by the adapter's own clock."""
 
     service_s: float | None
-    timed: bool = True
 
     def verdicts(self, report: CaseReport) -> Iterator[FigureVerdict]:
         """Compare the row's mean."""
@@ -176,7 +177,7 @@ class MeanLatency:
 class NotFaster(MeanLatency):
     """A mean latency in seconds that a lie must not lower; a busy machine can only raise it."""
 
-    timed: bool = False
+    timed: bool = field(default=False, kw_only=True)
 
     def _compare(self, truth_s: float, mean_s: float) -> FigureVerdict:
         least_s, error = truth_s - allowed_error_s(truth_s), percent(mean_s - truth_s, truth_s)
@@ -184,12 +185,11 @@ class NotFaster(MeanLatency):
 
 
 @dataclass(frozen=True)
-class LognormalLatency:
+class LognormalLatency(KnownValue):
     """Latencies drawn from a lognormal distribution."""
 
     median_s: float
     sigma: float
-    timed: bool = True
 
     def verdicts(self, report: CaseReport) -> Iterator[FigureVerdict]:
         """Check that the reported intervals hold the distribution's percentiles."""
@@ -209,7 +209,7 @@ class LognormalLatency:
 
 
 @dataclass(frozen=True)
-class PeakMemory:
+class PeakMemory(KnownValue):
     """Anonymous bytes on top of the interpreter's own, and touched bytes of a mapped file.
 
     ``bare`` names the case to subtract: the same processes, holding nothing.  ``mapped_bytes`` is ``None`` where no
@@ -219,7 +219,7 @@ class PeakMemory:
     bare: str
     anonymous_bytes: int
     mapped_bytes: int | None = None
-    timed: bool = False
+    timed: bool = field(default=False, kw_only=True)
 
     def verdicts(self, report: CaseReport) -> Iterator[FigureVerdict]:
         """Compare peak anonymous memory less the bare system's, and the peak of mapped file pages."""
@@ -231,11 +231,11 @@ class PeakMemory:
 
 
 @dataclass(frozen=True)
-class BareMemory:
+class BareMemory(KnownValue):
     """Processes that hold nothing: only the interpreter, which the other memory cases subtract."""
 
     maximum_bytes: int = 64 * MIB
-    timed: bool = False
+    timed: bool = field(default=False, kw_only=True)
 
     def verdicts(self, report: CaseReport) -> Iterator[FigureVerdict]:
         """Check that a peak was reported, and that an interpreter explains it."""
@@ -248,13 +248,12 @@ class BareMemory:
 
 
 @dataclass(frozen=True)
-class NamedReason:
+class NamedReason(KnownValue):
     """A fault that must make the row ``noisy`` or ``invalid``, for this cause."""
 
     fault: str
     cause: Cause
     validity: Validity = Validity.NOISY
-    timed: bool = True
 
     def verdicts(self, report: CaseReport) -> Iterator[FigureVerdict]:
         """Check that the cause is named, and has the right weight."""
@@ -265,10 +264,8 @@ class NamedReason:
 
 
 @dataclass(frozen=True)
-class Clean:
+class Clean(KnownValue):
     """A system without any fault."""
-
-    timed: bool = True
 
     def verdicts(self, report: CaseReport) -> Iterator[FigureVerdict]:
         """Fail on a false alarm; an alarm is true where counters or canary show a disturbed machine."""
@@ -284,12 +281,12 @@ class Clean:
 
 
 @dataclass(frozen=True)
-class JobEnd:
+class JobEnd(KnownValue):
     """An outcome, and words of its detail."""
 
     outcome: Outcome
     words: str = ""
-    timed: bool = False
+    timed: bool = field(default=False, kw_only=True)
 
     def verdicts(self, report: CaseReport) -> Iterator[FigureVerdict]:
         """Compare the outcome."""
@@ -301,11 +298,10 @@ class JobEnd:
 
 
 @dataclass(frozen=True)
-class Throughput:
+class Throughput(KnownValue):
     """Queries a second of the ``offline`` scenario."""
 
     queries_per_s: float
-    timed: bool = True
 
     def verdicts(self, report: CaseReport) -> Iterator[FigureVerdict]:
         """Compare the row's throughput, within the bound of a batch's time."""
@@ -320,7 +316,7 @@ class Throughput:
 
 
 @dataclass(frozen=True)
-class ServerQueue:
+class ServerQueue(KnownValue):
     """A ``server`` that answers one query after the other, each in ``service_s``.
 
     A seed sets the arrivals, so the latencies of an undisturbed queue are known at any rate, and so are the two rates
@@ -329,7 +325,6 @@ class ServerQueue:
 
     service_s: float
     shares: tuple[float, float]
-    timed: bool = True
 
     def verdicts(self, report: CaseReport) -> Iterator[FigureVerdict]:
         """Compare the row's rate, and its p95 at that rate."""
@@ -348,7 +343,7 @@ class ServerQueue:
 
 
 @dataclass(frozen=True)
-class StalledQuery:
+class StalledQuery(KnownValue):
     """A system that stands still for ``stall_s`` in the timed query number ``at``.
 
     Queries that arrive meanwhile wait, so an open loop's p99 is nearly the whole stall; a closed loop asks nobody, and
@@ -359,7 +354,6 @@ class StalledQuery:
     stall_s: float
     at: int
     open_loop: bool
-    timed: bool = True
 
     def verdicts(self, report: CaseReport) -> Iterator[FigureVerdict]:
         """Compare the p99 of the stored samples: a row shows none for a rate that failed."""

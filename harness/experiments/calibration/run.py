@@ -40,22 +40,11 @@ class CaseSelection:
 
 
 @dataclass(frozen=True)
-class CaseVerdicts:
-    """One case in one repeat: the last try's verdicts, the number of tries, what disturbed the machine then."""
-
-    verdicts: tuple[FigureVerdict, ...]
-    tries: int
-    disturbance: str | None
-
-
-@dataclass(frozen=True)
 class CalibrationLine:
-    """One figure of one case over all repeats: verdict, number of tries and disturbance of each repeat."""
+    """One figure of one case, with its verdict in each repeat."""
 
     case: str
     verdicts: tuple[FigureVerdict, ...]
-    tries: tuple[int, ...]
-    disturbances: tuple[str | None, ...]
 
     @property
     def ok(self) -> bool:
@@ -65,7 +54,7 @@ class CalibrationLine:
     @property
     def disturbance(self) -> str | None:
         """Return a disturbance that excuses the line; None if a repeat is off on a quiet machine."""
-        off = [reason for verdict, reason in zip(self.verdicts, self.disturbances, strict=True) if not verdict.ok]
+        off = [verdict.disturbance for verdict in self.verdicts if not verdict.ok]
         return off[0] if off and all(off) else None
 
     @property
@@ -80,9 +69,9 @@ class CalibrationLine:
         text = "ok" if self.ok else "OFF"
         if count > 1:
             text += f", {right} of {count}"
-        again = sum(tries > 1 for tries in self.tries)
+        again = sum(verdict.tries > 1 for verdict in self.verdicts)
         if count == 1:
-            return f"{text}, {_ordinal(self.tries[0])} try" if again else text
+            return f"{text}, {_ordinal(self.verdicts[0].tries)} try" if again else text
         return f"{text}, {again} at a later try" if again else text
 
 
@@ -126,14 +115,14 @@ class _Calibration:
         self.inner.check()
         with task(f"{SYSTEM}: image"):
             self.inner.prepare(self.base)
-        figures: dict[tuple[str, str], list[tuple[FigureVerdict, int, str | None]]] = defaultdict(list)
+        figures: dict[tuple[str, str], list[FigureVerdict]] = defaultdict(list)
         with task(SYSTEM) as watcher:
             launcher = self._injecting_launcher(watcher)
             for _ in range(self.selection.repeats):
-                for case, judged in self._repeat(launcher).items():
-                    for verdict in judged.verdicts:
-                        figures[case, verdict.figure].append((verdict, judged.tries, judged.disturbance))
-        return [CalibrationLine(case, *zip(*repeats, strict=True)) for (case, _), repeats in figures.items()]
+                for case, verdicts in self._repeat(launcher).items():
+                    for verdict in verdicts:
+                        figures[case, verdict.figure].append(verdict)
+        return [CalibrationLine(case, tuple(repeats)) for (case, _), repeats in figures.items()]
 
     def _injecting_launcher(self, watcher: Progress) -> InjectingLauncher:
         """Return the launcher of this calibration; its progress counts containers."""
@@ -146,12 +135,12 @@ class _Calibration:
 
         return InjectingLauncher(self.inner, self.base, fixtures.throttle_container, self.cases, started)
 
-    def _repeat(self, launcher: Launcher) -> dict[str, CaseVerdicts]:
+    def _repeat(self, launcher: Launcher) -> dict[str, list[FigureVerdict]]:
         """Measure and judge each case once, and again where a timed one is off."""
         reports = self._measure(launcher, self.groups)
         judged = {name: _judge(case, reports, 1) for name, case in self.cases.items()}
         for attempt in range(2, self.selection.retries + 2):
-            off = {name for name, verdicts in judged.items() if not all(verdict.ok for verdict in verdicts.verdicts)}
+            off = {name for name, verdicts in judged.items() if not all(verdict.ok for verdict in verdicts)}
             again = {name for name in off if self.cases[name].known_value.timed}
             if not again:
                 break
@@ -175,14 +164,14 @@ class _Calibration:
         return reports
 
 
-def _judge(case: Case, reports: Mapping[str, CaseReport], tries: int) -> CaseVerdicts:
+def _judge(case: Case, reports: Mapping[str, CaseReport], tries: int) -> list[FigureVerdict]:
     report = reports[case.name]
     if report.row.outcome is Outcome.NOT_APPLICABLE:  # a host too small for a case proves nothing against us
-        verdict = FigureVerdict("outcome", "", f"not here: {report.row.detail}", "", "", True)
-        return CaseVerdicts((verdict,), tries, None)
+        return [FigureVerdict("outcome", "", f"not here: {report.row.detail}", "", "", True, tries=tries)]
     if isinstance(case.known_value, PeakMemory):
         report = replace(report, bare_bytes=reports[case.known_value.bare].row.peak_anon_bytes)
-    return CaseVerdicts(tuple(case.known_value.verdicts(report)), tries, report.disturbance)
+    verdicts = case.known_value.verdicts(report)
+    return [replace(verdict, tries=tries, disturbance=report.disturbance) for verdict in verdicts]
 
 
 def _containers(group: Group) -> int:
