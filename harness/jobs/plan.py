@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -161,15 +161,16 @@ def _planned(spec: ResultSpec, stored: list[Result], expected: Outcome, cannot: 
 
 def states(planned: Iterable[Planned]) -> list[tuple[Cell, str]]:
     """Return each cell with the state that its jobs share, else with counts of states."""
-    by_cell: dict[Cell, list[str]] = defaultdict(list)
+    by_cell: dict[Cell, Counter[str]] = defaultdict(Counter)
     for job in planned:
-        by_cell[job.cell].append(job.why)
-    return [
-        (cell, next(iter(whys)))
-        if len(set(whys)) == 1
-        else (cell, "; ".join(f"{whys.count(why)} of {len(whys)} {why}" for why in dict.fromkeys(whys)))
-        for cell, whys in by_cell.items()
-    ]
+        by_cell[job.cell][job.why] += 1
+    return [(cell, _state(counts)) for cell, counts in by_cell.items()]
+
+
+def _state(counts: Counter[str]) -> str:
+    if len(counts) == 1:
+        return next(iter(counts))
+    return "; ".join(f"{count} of {counts.total()} {why}" for why, count in counts.items())
 
 
 def order(planned: Iterable[Planned], seed: int) -> list[Planned]:
