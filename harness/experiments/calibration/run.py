@@ -20,7 +20,7 @@ from harness.jobs.inputs import RunOptions
 from harness.jobs.suite import SuiteProtocol
 from harness.launch.base import Launcher
 from harness.launch.images import catalog
-from harness.progress import Progress, hidden, task
+from harness.progress import NOWHERE, Progress, show_progress, task
 from harness.records import Isolation, Outcome
 from harness.results.reader import read_jobs
 
@@ -167,7 +167,7 @@ class _Calibration:
         reports: dict[str, CaseReport] = {}
         for group in groups:
             inputs = fixtures.inputs(group, self._base, self._dataset)
-            with hidden():
+            with show_progress(NOWHERE):
                 summary = orchestrator.run_suite(inputs, self._options, self._launcher)
             keys = {result.key for result, _ in summary.jobs}
             jobs = [job for job in read_jobs(self._options.results / group.name) if job.result.key in keys]
