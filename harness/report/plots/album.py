@@ -17,14 +17,23 @@ from harness.analysis.table import Table
 from harness.errors import UnknownName
 from harness.evaluation.per_query import PerQuery
 from harness.records import digest
-from harness.report.plots import KINDS, order_flips, select, style
-from harness.report.plots.select import NoPlot, PlotRows
+from harness.report.plots import KINDS, order_flips, ranking, style
+from harness.report.plots import rows as row_plots
+from harness.report.plots.select import Drawing, NoPlot, PlotRows
 from harness.report.plots.style import file_name
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_MAKERS = {**select.MAKERS, "flips": order_flips.make_flips}
+_MAKERS: dict[str, Callable[[PlotRows], Drawing]] = {
+    "cost": row_plots.make_cost,
+    "winners": ranking.make_winners,
+    "ranks": ranking.make_ranks,
+    "distributions": row_plots.make_distributions,
+    "memory": row_plots.make_memory,
+    "instances": row_plots.make_instances,
+    "flips": order_flips.make_flips,
+}
 
 
 @dataclass(frozen=True)
