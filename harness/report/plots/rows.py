@@ -68,7 +68,16 @@ def draw_cost(points: Sequence[RankedRow], frame: Frame, cost_label: str, accura
     states = {point.state for point in points}
     entries = [
         *style.system_entries((point.row.system for point in points), frame),
-        *((_state_handle(state, drawn), name) for state, (name, drawn) in _STATES.items() if state in states),
+        *(
+            (
+                style.handle(
+                    linestyle="-" if state is FrontState.FRONT else "none", color=style.GREY, marker="o", **drawn
+                ),
+                name,
+            )
+            for state, (name, drawn) in _STATES.items()
+            if state in states
+        ),
     ]
     figure = style.framed_figure(frame, 3.6, entries)
     axes = figure.add_subplot()
@@ -106,11 +115,6 @@ def _bars(numbers: Sequence[Estimate]) -> tuple[list[float], list[float]] | None
     below = [0.0 if number.low is None else max(0.0, _known(number) - number.low) for number in numbers]
     above = [0.0 if number.high is None else max(0.0, number.high - _known(number)) for number in numbers]
     return (below, above) if any((*below, *above)) else None
-
-
-def _state_handle(state: FrontState, drawn: dict[str, Any]) -> Any:
-    line = "-" if state is FrontState.FRONT else "none"
-    return style.handle(linestyle=line, color=style.GREY, marker="o", **drawn)
 
 
 def _cost_points(axes: Axes, points: Sequence[RankedRow], look: style.SystemStyle, state: FrontState) -> None:

@@ -172,16 +172,10 @@ def short_names(names: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def first_of(items: Iterable[str]) -> str:
-    """Return the first of many items, with the number of the others."""
-    every = list(items)
-    more = f" and {len(every) - _LISTED} more" if len(every) > _LISTED else ""
-    return "; ".join(every[:_LISTED]) + more
-
-
 def listed(label: str, items: Sequence[str]) -> list[str]:
-    """Return a sentence that lists the first of some items; none where there are no items."""
-    return [f"{label}: {first_of(items)}."] if items else []
+    """Return a sentence with the first of some items and the number of the others; none without items."""
+    more = f" and {len(items) - _LISTED} more" if len(items) > _LISTED else ""
+    return [f"{label}: {'; '.join(items[:_LISTED])}{more}."] if items else []
 
 
 def small_print(sentences: Iterable[str]) -> list[str]:
