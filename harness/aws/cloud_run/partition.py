@@ -19,7 +19,6 @@ from rich.table import Table
 
 from harness import filesystem
 from harness.aws.cloud_run import estimates
-from harness.aws.cloud_run.backend import Submission
 from harness.aws.cloud_run.estimates import DurationEstimate, DurationModel
 from harness.aws.cloud_run.machines import ChosenMachine
 from harness.aws.cloud_run.records import Launch, PartJob, PlannedPart
@@ -86,6 +85,29 @@ def worst_usd(parts: Iterable[PlannedPart], cap_usd: float | None) -> float:
     """Return what parts cost if every worker lives as long as it may."""
     limits = sum(most_usd(part.usd_per_hour, usual_limit_s(part)) for part in parts)
     return limits if cap_usd is None else min(limits, cap_usd)
+
+
+@dataclass(frozen=True)
+class Submission:
+    """Parts that are launched with one request: one on EC2, the children of one array in Batch."""
+
+    name: str
+    parts: tuple[PlannedPart, ...]
+
+    @property
+    def usd_per_hour(self) -> float:
+        """The price of all its machines together."""
+        return sum(part.usd_per_hour for part in self.parts)
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Keys of the indexes that other parts build."""
+        return frozenset(key for part in self.parts for key in part.needs)
+
+    @property
+    def builds(self) -> frozenset[str]:
+        """Keys of the indexes that its parts build."""
+        return frozenset(build.key for part in self.parts for build in part.builds)
 
 
 @dataclass

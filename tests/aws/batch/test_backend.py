@@ -15,13 +15,13 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 
 from harness.aws.batch import suite_stack
-from harness.aws.batch.backend import BatchBackend, parts
+from harness.aws.batch.backend import BatchBackend
 from harness.aws.clients import Connections, parse_uri
 from harness.aws.cloud_run import partition
-from harness.aws.cloud_run.backend import Backend, PartState, Submission
+from harness.aws.cloud_run.backend import Backend, PartState
 from harness.aws.cloud_run.estimates import DurationEstimate
 from harness.aws.cloud_run.machines import ChosenMachine
-from harness.aws.cloud_run.partition import Grouping
+from harness.aws.cloud_run.partition import Grouping, Submission
 from harness.aws.cloud_run.records import CloudRun, Launch, PartJob, PlannedPart, ShippedInput
 from harness.aws.cloud_run.run import BackendContext
 from harness.aws.ec2 import account as accounts
@@ -115,7 +115,7 @@ def how(*missing: str, build_machine: ChosenMachine | None = XLARGE) -> Grouping
 
 def test_a_part_is_a_system_on_a_profile_and_a_dataset() -> None:
     todo = [planned(s, p, d, n) for n in range(3) for s in "ab" for p in ("small", "big") for d in ("d", "e")]
-    made = parts(todo, how())
+    made = BatchBackend.parts(todo, how())
     assert len(made) == 8
     assert all(len(each.jobs) == 3 and len({job.cell for job in each.jobs}) == 1 for each in made)
     assert len({job.key for each in made for job in each.jobs}) == len(todo)
@@ -123,7 +123,7 @@ def test_a_part_is_a_system_on_a_profile_and_a_dataset() -> None:
 
 
 def test_an_index_is_built_once_by_a_job_of_its_own_that_others_wait_for(backend: BatchBackend) -> None:
-    made = parts([planned("a", "small"), planned("a", "big"), planned("c", "small")], how("a-d"))
+    made = BatchBackend.parts([planned("a", "small"), planned("a", "big"), planned("c", "small")], how("a-d"))
     assert [(len(each.builds), len(each.jobs), each.needs) for each in made] == [
         (1, 0, ()),
         (0, 1, ("a-d",)),
@@ -134,7 +134,7 @@ def test_an_index_is_built_once_by_a_job_of_its_own_that_others_wait_for(backend
 
 
 def test_without_a_build_profile_the_first_that_needs_an_index_builds_it(backend: BatchBackend) -> None:
-    made = parts([planned("a", "small"), planned("a", "big")], how("a-d", build_machine=None))
+    made = BatchBackend.parts([planned("a", "small"), planned("a", "big")], how("a-d", build_machine=None))
     assert [(len(each.builds), each.needs) for each in made] == [(1, ()), (0, ("a-d",))]
     assert sorted((len(each.builds), len(each.needs)) for each in backend.split(made)) == [(0, 1), (1, 0)]
 
@@ -148,11 +148,11 @@ def test_five_thousand_jobs_are_a_few_arrays(backend: BatchBackend) -> None:
         return DurationEstimate(60, 7200, True)
 
     todo = [planned(s, p, f"d{d}", n) for s in "ab" for p in ("small", "big") for d in range(250) for n in range(5)]
-    found = backend.split(parts(todo, replace(how(), job_estimate=estimate)))
+    found = backend.split(BatchBackend.parts(todo, replace(how(), job_estimate=estimate)))
     assert len(todo) == looked.total() == 5000
     assert [len(each.parts) for each in found] == [250] * 4
     assert sum(len(each.jobs) for submission in found for each in submission.parts) == 5000
-    assert found == backend.split(parts(todo, how()))
+    assert found == backend.split(BatchBackend.parts(todo, how()))
 
 
 def test_parts_of_a_system_and_profile_are_one_array(backend: BatchBackend) -> None:

@@ -8,7 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from harness.aws.clients import Connections, parse_uri
-from harness.aws.cloud_run.backend import PartState, Submission
+from harness.aws.cloud_run.backend import PartState
+from harness.aws.cloud_run.partition import Submission
 from harness.aws.ec2 import account
 from harness.cli import main
 from tests.aws import rights, server

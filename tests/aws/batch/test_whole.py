@@ -20,7 +20,7 @@ from click.testing import CliRunner
 from harness.aws import cloudformation
 from harness.aws.batch import suite_stack
 from harness.aws.clients import Connections, parse_uri
-from harness.aws.cloud_run.watch import PollInterval
+from harness.aws.cloud_run.watch import Timeouts
 from harness.aws.ec2 import account, instances
 from harness.cli import main
 from harness.records import Outcome
@@ -54,7 +54,7 @@ def cloud(tmp_path_factory: pytest.TempPathFactory, engine: docker.DockerClient)
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
     """AWS is looked at more often than users look at it."""
-    monkeypatch.setattr(PollInterval.__init__, "__defaults__", (1.0, *(PollInterval.__init__.__defaults__ or ())[1:]))
+    monkeypatch.setattr(Timeouts.__init__, "__defaults__", (1.0, *(Timeouts.__init__.__defaults__ or ())[1:]))
     for module, name in ((instances, "POLL_S"), (suite_stack, "_GRACE_S")):
         monkeypatch.setattr(module, name, 0.3)
     monkeypatch.setattr(cloudformation, "_POLL_S", 0.3)

@@ -9,12 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.aws.cloud_run import partition
-from harness.aws.cloud_run.backend import Submission
 from harness.aws.cloud_run.estimates import DurationEstimate, DurationModel
 from harness.aws.cloud_run.machines import ChosenMachine
-from harness.aws.cloud_run.partition import Budget, Grouping
+from harness.aws.cloud_run.partition import Budget, Grouping, Submission
 from harness.aws.cloud_run.records import Launch, PlannedPart
-from harness.aws.ec2 import backend as ec2
+from harness.aws.ec2.backend import Ec2Backend
 from harness.jobs.inputs import IndexBuild
 from harness.pricing import instances
 from harness.records import Outcome
@@ -41,7 +40,7 @@ def missing(*systems: str) -> dict[str, IndexBuild]:
 
 def test_each_profile_has_one_worker() -> None:
     jobs = [planned(system, profile, job=job) for system in "ab" for profile in ("small", "big") for job in range(3)]
-    made = ec2.parts(jobs, hours({}))
+    made = Ec2Backend.parts(jobs, hours({}))
     assert [(part.name, part.instance_type, len(part.jobs)) for part in made] == [
         ("small", "m6i.large", 6),
         ("big", "m6i.xlarge", 6),
@@ -51,13 +50,13 @@ def test_each_profile_has_one_worker() -> None:
 @given(st.lists(st.tuples(st.sampled_from("abcdefghij"), st.sampled_from(["small", "big"])), min_size=1, max_size=40))
 def test_every_job_is_in_one_part(cells: list[tuple[str, str]]) -> None:
     jobs = [planned(system, profile, job=number) for number, (system, profile) in enumerate(cells)]
-    keys = [job.key for part in ec2.parts(jobs, hours({})) for job in part.jobs]
+    keys = [job.key for part in Ec2Backend.parts(jobs, hours({})) for job in part.jobs]
     assert len(keys) == len(set(keys)) == len(jobs)
 
 
 def test_builds_are_one_worker_that_comes_first() -> None:
     jobs = [planned("a"), planned("b"), planned("c")]
-    made = ec2.parts(jobs, replace(hours({}), missing=missing("a", "b", "z"), build_machine=XLARGE))
+    made = Ec2Backend.parts(jobs, replace(hours({}), missing=missing("a", "b", "z"), build_machine=XLARGE))
     assert [(part.name, part.instance_type, len(part.builds), len(part.jobs)) for part in made] == [
         ("builds", "m6i.xlarge", 2, 0),
         ("small", "m6i.large", 0, 3),
@@ -68,17 +67,17 @@ def test_builds_are_one_worker_that_comes_first() -> None:
 
 def test_without_a_build_profile_the_first_who_needs_an_index_builds_it() -> None:
     jobs = [planned("a"), planned("a", "big")]
-    made = ec2.parts(jobs, replace(hours({}), missing=missing("a")))
+    made = Ec2Backend.parts(jobs, replace(hours({}), missing=missing("a")))
     assert [len(part.builds) for part in made] == [1, 0]
     assert [part.needs for part in made] == [(), ("a-d",)]
 
 
 def test_disks_hold_what_is_shipped() -> None:
     large = {"image_bytes": {"a": 10 * GIB}, "corpus_bytes": {"d": 20 * GIB}, "index_bytes": {"a-d": 40 * GIB}}
-    (part,) = ec2.parts([planned("a")], replace(hours({}), **large))
+    (part,) = Ec2Backend.parts([planned("a")], replace(hours({}), **large))
     assert part.disk_gib >= 20 + 10 + 2 * (20 + 40)
     tiny = {"image_bytes": {"a": 1}, "corpus_bytes": {"d": 1}, "index_bytes": {"a-d": 1}}
-    (small,) = ec2.parts([planned("a")], replace(hours({}), **tiny))
+    (small,) = Ec2Backend.parts([planned("a")], replace(hours({}), **tiny))
     assert small.disk_gib == 30 and small.expected_s < part.expected_s
 
 

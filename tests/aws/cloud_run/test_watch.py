@@ -18,9 +18,10 @@ import pytest
 from rich.console import Console
 
 from harness.aws.cloud_run import journal, records, shipment
-from harness.aws.cloud_run.backend import ENDED, RUNNING, UNKNOWN, WAITING, LaunchRefused, PartState, Submission
+from harness.aws.cloud_run.backend import ENDED, RUNNING, UNKNOWN, WAITING, LaunchRefused, PartState
 from harness.aws.cloud_run.journal import Journal
 from harness.aws.cloud_run.local_results import LocalResults, pack
+from harness.aws.cloud_run.partition import Submission
 from harness.aws.cloud_run.records import (
     CloudRun,
     Heartbeat,
@@ -31,7 +32,7 @@ from harness.aws.cloud_run.records import (
     WorkerEnd,
     dump,
 )
-from harness.aws.cloud_run.watch import PollInterval, RunDisplay, RunWatch, Timeouts
+from harness.aws.cloud_run.watch import RunDisplay, RunWatch, Timeouts
 from harness.aws.objects import Objects, StoredObject
 from harness.errors import AwsError
 from harness.jobs.inputs import IndexBuild
@@ -158,8 +159,7 @@ class Scene:
             RunDisplay("s-1", 3, 1.0),
             terms.pop("most", 8),
             terms.pop("cap_usd", None),
-            Timeouts(**terms),
-            PollInterval(0.0, lambda _s: None),
+            Timeouts(poll_s=0.0, sleep=lambda _s: None, **terms),
         )
         self.journal.recall()
         return made

@@ -12,7 +12,7 @@ import docker
 import pytest
 
 from harness.aws.cloud_run import local_results, records
-from harness.aws.cloud_run.bundle import BootOptions, render_user_data
+from harness.aws.cloud_run.bundle import render_user_data
 from harness.aws.cloud_run.records import MOST_BYTES, Heartbeat, ShippedImage, WorkerEnd, read
 from harness.aws.cloud_run.shipment import Shipper
 from harness.aws.objects import Objects
@@ -67,8 +67,8 @@ class Shipped:
         return (self.image,) if self.image else ()
 
     def user_data(self, part: str = "0001", limit_s: int = 1800) -> str:
-        boot = BootOptions(self.planning.work.place, RUN, part, self.bundle, server.REGION, limit_s, gpus=False)
-        return render_user_data(boot)
+        place = self.planning.work.place
+        return render_user_data(place, RUN, part, self.bundle, server.REGION, limit_s, gpus=False)
 
 
 @pytest.fixture

@@ -11,14 +11,14 @@ import pytest
 from harness.aws.cloud_run import run
 from harness.aws.cloud_run.records import PlannedPart
 from harness.aws.cloud_run.watch import RunWatch
+from harness.aws.ec2.backend import Ec2Backend
 from harness.errors import UsageError
-from tests.aws.ec2 import conftest
-from tests.aws.ec2.conftest import SERVICE, Field, launched_and_terminated
+from tests.aws.ec2.conftest import Field, launched_and_terminated
 
 
 def dearer(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
     """With the images made, all takes longer than was thought."""
-    really: Callable[..., tuple[PlannedPart, ...]] = SERVICE.parts
+    really: Callable[..., tuple[PlannedPart, ...]] = Ec2Backend.parts
     drafts = []
 
     def parts(*arguments: Any) -> tuple[PlannedPart, ...]:
@@ -26,7 +26,7 @@ def dearer(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
         found = really(*arguments)
         return tuple(replace(each, expected_s=factor * each.expected_s) for each in found) if drafts[1:] else found
 
-    monkeypatch.setattr(conftest, "SERVICE", replace(SERVICE, parts=parts))
+    monkeypatch.setattr(Ec2Backend, "parts", staticmethod(parts))
 
 
 def test_what_has_grown_is_shown_and_asked_again(plain: Field, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,8 @@ from botocore.awsrequest import AWSResponse
 from harness.aws import clients
 from harness.aws.clients import Connections
 from harness.aws.cloud_run import bundle
-from harness.aws.cloud_run.backend import ENDED, RUNNING, UNKNOWN, WAITING, LaunchRefused, Submission
+from harness.aws.cloud_run.backend import ENDED, RUNNING, UNKNOWN, WAITING, LaunchRefused
+from harness.aws.cloud_run.partition import Submission
 from harness.aws.cloud_run.records import CloudRun, Launch, PlannedPart, ShippedInput
 from harness.aws.cloud_run.run import BackendContext
 from harness.aws.ec2 import backend

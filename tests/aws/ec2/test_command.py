@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 import harness.aws.cloud_run
 import harness.aws.ec2
 from harness.aws.clients import Connections
-from harness.aws.cloud_run.watch import PollInterval
+from harness.aws.cloud_run.watch import Timeouts
 from harness.aws.objects import Objects
 from harness.cli import main
 from harness.launch.fake import FakeLauncher
@@ -36,7 +36,7 @@ class _Engine(FakeLauncher):
 def engine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.cli.run.DockerLauncher", _Engine)
     monkeypatch.setattr("harness.cli.run.Shipper", lambda work, *_: FakeShipper(work))
-    monkeypatch.setattr(PollInterval.__init__, "__defaults__", (0.1, time.sleep))
+    monkeypatch.setattr(Timeouts.__init__, "__defaults__", (0.1, *(Timeouts.__init__.__defaults__ or ())[1:]))
 
 
 def harness_run(plain: Field, *arguments: str, code: int = 0) -> Result:

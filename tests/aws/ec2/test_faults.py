@@ -24,9 +24,8 @@ from harness.aws.cloud_run import partition, run
 from harness.aws.cloud_run.journal import Journal
 from harness.aws.cloud_run.partition import Budget
 from harness.aws.cloud_run.records import PlannedPart
-from harness.aws.cloud_run.watch import PollInterval
 from harness.aws.ec2 import account, backend, instances
-from harness.aws.ec2.backend import SERVICE
+from harness.aws.ec2.backend import Ec2Backend
 from harness.aws.objects import Objects
 from harness.errors import AwsError, UsageError
 from harness.pricing.prices import snapshot
@@ -61,7 +60,7 @@ def test_a_worker_whose_heartbeat_stops_is_ended(plain: Field) -> None:
             server.forward(plain.endpoint, *waited)
 
     with plain.workers(fates={LARGE: Fate(after=1, silent=True, once=True)}) as workers:
-        done = plain.run(plain.client(pace=PollInterval(0.03, nap)))
+        done = plain.run(plain.client(timeouts=replace(QUICK, poll_s=0.03, sleep=nap)))
         (line,) = lines(plain.output, "ended, because")
         assert "no sign of life" in line and LARGE in line
         assert len(done.complaints) == 1 and "no sign of life" in done.complaints[0]
@@ -238,7 +237,7 @@ def interrupted(plain: Field) -> Iterator[FakeWorkers]:
 
     with plain.workers(held=threading.Event()) as workers:
         with pytest.raises(KeyboardInterrupt):
-            plain.run(plain.client(pace=PollInterval(0.05, nap)))
+            plain.run(plain.client(timeouts=replace(QUICK, poll_s=0.05, sleep=nap)))
         yield workers
 
 
@@ -266,7 +265,7 @@ def test_the_same_command_in_another_region_is_sent_to_the_run_s_own(plain: Fiel
             for dry_run in (True, False):
                 request = replace(plain.request(), region="us-west-2", dry_run=dry_run)
                 with pytest.raises(UsageError, match=f"is open in {REGION}; give --region {REGION}"):
-                    run.run(request, plain.client(Connections("us-west-2")), SERVICE)
+                    run.run(request, plain.client(Connections("us-west-2")), Ec2Backend)
         released(workers)
         plain.run()
     whole(plain)
@@ -286,7 +285,7 @@ def test_other_options_do_not_go_on_with_an_open_run(plain: Field) -> None:
         request = plain.request()
         some = replace(request, options=replace(request.options, only="planted/*"))
         with pytest.raises(UsageError, match="--only"):
-            run.run(some, plain.client(), SERVICE)
+            run.run(some, plain.client(), Ec2Backend)
         plain.run()
     whole(plain)
 
@@ -304,7 +303,7 @@ def test_something_alive_at_the_end_is_said_loudly(plain: Field, monkeypatch: py
     monkeypatch.setattr("harness.aws.ec2.instances.find", undying)
     monkeypatch.setattr(instances, "WAIT_S", 0.0)
     with plain.workers():
-        done = plain.run(plain.client(patience=replace(QUICK, linger_s=5 * SPEED)))
+        done = plain.run(plain.client(timeouts=replace(QUICK, linger_s=5 * SPEED)))
     (complaint,) = done.complaints
     assert "STILL ALIVE AND COSTING MONEY: i-" in complaint and "harness ec2 reap" in complaint
     assert not plain.closed()
@@ -341,7 +340,7 @@ def test_the_cap_holds_when_the_command_is_dead_and_no_user_data_ever_ran(plain:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        plain.run(plain.client(pace=PollInterval(0.05, nap)), cap_usd=cap)
+        plain.run(plain.client(timeouts=replace(QUICK, poll_s=0.05, sleep=nap)), cap_usd=cap)
     ec2 = boto3.client("ec2", region_name=REGION)
     (instance,) = [each for one in ec2.describe_instances()["Reservations"] for each in one["Instances"]]
     tags = {tag["Key"]: tag["Value"] for tag in instance["Tags"]}
@@ -386,13 +385,13 @@ def test_a_rule_that_is_disabled_is_no_deadline_and_nothing_is_launched(plain: F
 def test_a_run_is_refused_before_up(plain: Field) -> None:
     request = plain.request()
     with pytest.raises(UsageError, match=r"not there yet: .*`harness ec2 up s3://harness-work/other"):
-        run.run(replace(request, work=S3Uri("harness-work", "other")), plain.client(), SERVICE)
+        run.run(replace(request, work=S3Uri("harness-work", "other")), plain.client(), Ec2Backend)
     assert launched_and_terminated() == (0, 0)
 
 
 def test_a_dry_run_launches_and_uploads_nothing(plain: Field) -> None:
     with show_progress(Console(file=plain.screen, width=200)):
-        assert run.run(plain.request(dry_run=True), plain.client(), SERVICE) is None
+        assert run.run(plain.request(dry_run=True), plain.client(), Ec2Backend) is None
     assert launched_and_terminated() == (0, 0)
     assert list(Objects(Connections(REGION), WORK).list()) == []
     for word in (LARGE, "assumed", "us-east-1", "al2023-ami", "US$"):
@@ -414,7 +413,7 @@ def handed_over(plain: Field) -> None:
                 "harness.aws.cloud_run.watch.RunWatch._finish", lambda self, part, state: _finish_builds(self, part)
             )
             with pytest.raises(KeyboardInterrupt):
-                plain.run(plain.client(pace=PollInterval(0.05, nap)))
+                plain.run(plain.client(timeouts=replace(QUICK, poll_s=0.05, sleep=nap)))
     assert plain.stored == []
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import time
 from pathlib import Path
 
 import boto3
@@ -13,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from harness.aws.clients import S3Uri
-from harness.aws.cloud_run.watch import PollInterval
+from harness.aws.cloud_run.watch import Timeouts
 from harness.aws.ec2 import account
 from harness.cli import main
 from tests.aws.ec2.conftest import PROFILES, FakeShipper, Field, launched_and_terminated
@@ -48,7 +47,7 @@ def test_each_command_from_nothing_to_the_table_and_back(
     """The page's suite is a small one here; workers are threads."""
     monkeypatch.setattr("harness.cli.run.DockerLauncher", _Engine)
     monkeypatch.setattr("harness.cli.run.Shipper", lambda work, *_: FakeShipper(work))
-    monkeypatch.setattr(PollInterval.__init__, "__defaults__", (0.1, time.sleep))
+    monkeypatch.setattr(Timeouts.__init__, "__defaults__", (0.1, *(Timeouts.__init__.__defaults__ or ())[1:]))
     monkeypatch.setattr("tests.aws.ec2.conftest.WORK", WORK)
     monkeypatch.setenv("HARNESS_CACHE", str(bench.cache))
     monkeypatch.chdir(bench.folder)

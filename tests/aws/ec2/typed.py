@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from harness.aws.cloud_run.watch import PollInterval
+from harness.aws.cloud_run.watch import Timeouts
 from harness.cli import main
 
 if __name__ == "__main__":
-    PollInterval.__init__.__defaults__ = (0.5, *PollInterval.__init__.__defaults__[1:])  # type: ignore[misc,index]
+    Timeouts.__init__.__defaults__ = (0.5, *Timeouts.__init__.__defaults__[1:])  # type: ignore[misc,index]
     main(sys.argv[1:])
