@@ -36,7 +36,7 @@ def harness(*words: str) -> str:
     return done.output
 
 
-def test_a_user_may_do_all_of_it_and_needs_each_right(as_runner: str, bench: Bench) -> None:
+def test_runner_policy_permits_exactly_the_requests(as_runner: str, bench: Bench) -> None:
     suite = str(bench.suite().rename(bench.folder / "quick.toml"))
     up = ("batch", "up", suite, "--architecture", "arm64", "--instance", "c7g.xlarge")
     harness(*up)

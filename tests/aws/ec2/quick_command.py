@@ -1,4 +1,4 @@
-"""Run the command line with a short poll interval for EC2: ``python -m tests.aws.ec2.typed ARGUMENT...``."""
+"""Run the command line with a short poll interval for EC2: ``python -m tests.aws.ec2.quick_command ARGUMENT...``."""
 
 from __future__ import annotations
 

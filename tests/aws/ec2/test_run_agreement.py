@@ -29,7 +29,7 @@ def dearer(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
     monkeypatch.setattr(Ec2Backend, "parts", staticmethod(parts))
 
 
-def test_what_has_grown_is_shown_and_asked_again(plain: Field, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_larger_cost_is_shown_and_agreed_again(plain: Field, monkeypatch: pytest.MonkeyPatch) -> None:
     questions: list[str] = []
     dearer(monkeypatch, 3)
     with plain.workers():
@@ -38,21 +38,21 @@ def test_what_has_grown_is_shown_and_asked_again(plain: Field, monkeypatch: pyte
     assert plain.output.count("about US$ ") == 2
 
 
-def test_what_has_not_grown_is_asked_once(plain: Field) -> None:
+def test_equal_cost_is_agreed_once(plain: Field) -> None:
     questions: list[str] = []
     with plain.workers():
         plain.run(plain.client(agree=questions.append))
     assert len(questions) == 1
 
 
-def test_what_has_grown_beyond_the_cap_is_refused(plain: Field, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_larger_cost_above_the_cap_is_refused(plain: Field, monkeypatch: pytest.MonkeyPatch) -> None:
     dearer(monkeypatch, 100)
     with pytest.raises(UsageError, match="more than --max-usd"):
         plain.run(cap_usd=1.0)
     assert launched_and_terminated() == (0, 0)
 
 
-def test_a_no_to_the_second_question_launches_nothing(plain: Field, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refused_larger_cost_launches_nothing(plain: Field, monkeypatch: pytest.MonkeyPatch) -> None:
     questions: list[str] = []
 
     def agree(question: str) -> None:
@@ -67,7 +67,7 @@ def test_a_no_to_the_second_question_launches_nothing(plain: Field, monkeypatch:
 
 
 @pytest.mark.parametrize(("again", "holds"), [(None, 1.5), (2.5, 2.5)])
-def test_who_goes_on_without_a_cap_keeps_that_of_the_beginning(
+def test_resumed_run_without_a_cap_keeps_its_first_cap(
     plain: Field, monkeypatch: pytest.MonkeyPatch, again: float | None, holds: float
 ) -> None:
     caps: list[float | None] = []
