@@ -155,7 +155,7 @@ def _against(
     gpu_memory_bytes: int | None,
 ) -> Iterator[str]:
     """Yield reasons not to offer a type, the plainest first."""
-    yield from _too_small(instance, envelope, architecture, reserve)
+    yield from find_shortages(instance, envelope, architecture, reserve)
     yield from _wrong_gpus(instance, envelope, gpu_memory_bytes)
     if instance.burstable:
         yield "burstable: its price buys a share of the CPU time"
@@ -163,9 +163,10 @@ def _against(
         yield "bare metal: its prices cannot be trusted"
 
 
-def _too_small(
+def find_shortages(
     instance: Instance, envelope: Envelope, architecture: str | None, reserve: HostReserve | None
 ) -> Iterator[str]:
+    """Yield reasons why a type cannot run an envelope at all."""
     if architecture not in (None, instance.architecture):
         yield f"{instance.architecture}, asked for {architecture}"
     if instance.vcpus < envelope.cpus:
@@ -174,11 +175,11 @@ def _too_small(
     if left < envelope.memory_bytes:
         beside = f" beside the host's own {reserve}" if reserve else ""
         yield f"less than {envelope.memory_bytes / GIB:g} GiB of memory{beside}"
+    if instance.gpus < envelope.gpus:
+        yield f"fewer than {envelope.gpus} NVIDIA GPUs"
 
 
 def _wrong_gpus(instance: Instance, envelope: Envelope, gpu_memory_bytes: int | None) -> Iterator[str]:
-    if instance.gpus < envelope.gpus:
-        yield f"fewer than {envelope.gpus} NVIDIA GPUs"
     if not envelope.gpus and (instance.gpus or instance.accelerators):
         yield "has GPUs or other accelerators, which the price includes and no system uses"
     if envelope.gpus and gpu_memory_bytes is not None:

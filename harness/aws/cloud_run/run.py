@@ -22,7 +22,7 @@ from harness.aws.cloud_run.shipment import Shipper
 from harness.aws.cloud_run.watch import RunDisplay, RunWatch, Timeouts
 from harness.aws.errors import ignoring
 from harness.aws.objects import Objects
-from harness.errors import AwsError, HarnessError, ImageError, UsageError
+from harness.errors import HarnessError, ImageError, UsageError
 from harness.jobs import indexes
 from harness.jobs.indexes import Index
 from harness.jobs.inputs import RunOptions, gather
@@ -137,10 +137,7 @@ class SuiteRun:
 
     def __init__(self, request: CloudRequest, client: ClientContext, backend: BackendClass) -> None:
         self.request, self.client = request, client
-        region = request.region or client.connections.region
-        if region is None:
-            raise AwsError("no AWS region; set AWS_REGION or give --region", "NoRegion")
-        self.region = region
+        self.region = region = request.region or client.connections.known_region
         self.known = instances.read_instances("aws")
         self.snapshot = prices.snapshot(region=f"aws/{region}", term="on-demand")
         disk = prices.storage_price(prices.read_storage_prices(), "aws", region, self.snapshot.as_of)
