@@ -362,7 +362,7 @@ class SuiteRun:
         after = self._plan(draft.images, results.values())
         keys = {job.latest.key for job in after if job.latest and job.latest.outcome is job.expected}
         self.complaints += watch.given_up
-        log.info(f"at most US$ {watch.budget.committed_usd:.2f} spent, at the dated price")
+        log.info(f"at most US$ {watch.committed_usd:.2f} spent, at the dated price")
         if alive:
             self.complaints.append(
                 f"STILL ALIVE AND COSTING MONEY: {', '.join(alive)}; end them with {self.backend.ending}"

@@ -20,7 +20,7 @@ from harness.aws.cloud_run import partition, records
 from harness.aws.cloud_run.backend import ENDED, RUNNING, UNKNOWN, Backend, LaunchRefused, PartState
 from harness.aws.cloud_run.journal import AwsTime, Journal, WorkerRecords
 from harness.aws.cloud_run.local_results import LocalResults, fetch_job
-from harness.aws.cloud_run.partition import Budget, Submission
+from harness.aws.cloud_run.partition import Submission
 from harness.aws.cloud_run.records import Launch, PartJob, PlannedPart
 from harness.aws.cloud_run.shipment import Shipper
 from harness.aws.errors import until_answered
@@ -121,7 +121,6 @@ class RunWatch:
     given_up: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.budget = Budget(self.cap_usd)
         self._submissions = {each.name: each for each in self.backend.split(self.journal.run.parts)}
         self._states: dict[str, PartState] = {}
         self._over: set[str] = set()  # names of submissions
@@ -141,7 +140,8 @@ class RunWatch:
         """
         self.journal.recall()
         for launch in self.journal.launches.values():
-            self._promise(launch)
+            if launch.usd is not None:
+                self._close(launch)
         with self.board.shown():
             while not until_answered(self._tick, self._wait):
                 self._wait()
@@ -150,14 +150,16 @@ class RunWatch:
             until_answered(self.journal.close, self._wait)
         return alive
 
-    def _promise(self, launch: Launch) -> None:
-        """Count what a launch may cost, or has cost."""
-        self.budget.promise(launch)
-        if launch.usd is not None:
-            self.budget.settle(launch.name, launch.usd)
-            self._over.add(launch.name)
-            if count := self._left(self._submissions[launch.name]):
-                self._give_up(f"{launch.name}: {count} jobs left undone before")
+    @property
+    def committed_usd(self) -> float:
+        """What was spent, and the most that the rest can cost."""
+        return partition.committed_usd(self.journal.launches.values())
+
+    def _close(self, launch: Launch) -> None:
+        """Note a launch that another command settled."""
+        self._over.add(launch.name)
+        if count := self._left(self._submissions[launch.name]):
+            self._give_up(f"{launch.name}: {count} jobs left undone before")
 
     def _left(self, submission: Submission) -> int:
         return sum(len(self.local_results.left(part)) for part in submission.parts)
@@ -192,7 +194,7 @@ class RunWatch:
         for launch in self.launched:
             self._settle(launch)
         self._launches()
-        self.board.update(self._lines(), self.budget.committed_usd)
+        self.board.update(self._lines(), self.committed_usd)
         return self._over >= self._submissions.keys()
 
     def _last(self, state: PartState) -> WorkerRecords:
@@ -328,7 +330,6 @@ class RunWatch:
         # What does not go costs all that it may.
         usd = partition.cost_usd(launch, parts, [state.seconds if state.phase == ENDED else None for state in states])
         self.journal.put_launch(replace(launch, usd=usd))
-        self.budget.settle(launch.name, usd)
         self._over.add(launch.name)
 
     def _launches(self) -> None:
@@ -347,11 +348,12 @@ class RunWatch:
 
     def _new_launch(self, submission: Submission, waiting: list[Submission]) -> None:
         begun = {submission.name, *self.journal.launches, *self._over}
-        launch = self.budget.launch(submission, [each for each in waiting if each.name not in begun], self.clock.now)
+        others = [each for each in waiting if each.name not in begun]
+        left_usd = None if self.cap_usd is None else self.cap_usd - self.committed_usd
+        launch = partition.plan_launch(submission, others, self.clock.now, left_usd)
         if launch is None:
-            if not self.budget.outstanding:  # nothing is promised that could come back
-                left = max(self.cap_usd or 0.0, 0.0) - self.budget.committed_usd
-                reason = f"what is left of --max-usd, US$ {max(left, 0.0):.2f}, does not reach for it"
+            if not self.launched:  # nothing is promised that could come back
+                reason = f"what is left of --max-usd, US$ {max(left_usd or 0.0, 0.0):.2f}, does not reach for it"
                 self._give_up(f"{submission.name}: {self._left(submission)} jobs left undone: {reason}")
                 self._over.add(submission.name)
             return
@@ -359,9 +361,10 @@ class RunWatch:
             self.put_part(part, self.local_results.left(part))
         # Before the request: money that may be spent is promised first.
         launch = self.journal.new_launch(launch)
-        self._promise(launch)
         if launch.usd is None:
             self._launch(launch, submission)
+        else:
+            self._close(launch)
 
     def _launch(self, launch: Launch, submission: Submission) -> None:
         for part in submission.parts:
@@ -370,7 +373,6 @@ class RunWatch:
             self.backend.launch(launch, submission, self.journal.put_launch)
         except LaunchRefused as error:
             self.journal.drop_launch(launch.name)
-            self.budget.settle(launch.name, 0.0)
             self._over.add(launch.name)
             self._give_up(f"{submission.name}: {self._left(submission)} jobs left undone: {error}")
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from harness.aws.cloud_run import partition
 from harness.aws.cloud_run.estimates import DurationEstimate, DurationModel
 from harness.aws.cloud_run.machines import ChosenMachine
-from harness.aws.cloud_run.partition import Budget, Grouping, Submission
+from harness.aws.cloud_run.partition import Grouping, Submission, committed_usd, plan_launch
 from harness.aws.cloud_run.records import Launch, PartJob, PlannedPart
 from harness.aws.ec2.backend import Ec2Backend
 from harness.jobs.inputs import IndexBuild
@@ -137,7 +137,7 @@ def launch(name: str, limit_s: int, attempts: int = 1, usd_per_hour: float = 0.3
 
 
 def test_without_a_cap_a_part_has_the_usual_limit_and_is_begun_again() -> None:
-    limits = Budget().launch(Submission("p", (PART,)), [], 0.0)
+    limits = plan_launch(Submission("p", (PART,)), [], 0.0)
     assert limits is not None
     assert (limits.limit_s, limits.attempts) == (3 * 3600, partition.ATTEMPTS)
 
@@ -148,28 +148,28 @@ def test_without_a_cap_a_part_has_the_usual_limit_and_is_begun_again() -> None:
     lived=st.lists(st.floats(0.0, 1.0), min_size=8, max_size=8),
 )
 def test_promised_and_spent_never_exceed_the_cap(cap: float, rates: list[float], lived: list[float]) -> None:
-    budget = Budget(cap)
+    launches: dict[str, Launch] = {}
     waiting = [Submission(f"{n}", (replace(PART, name=f"{n}", usd_per_hour=rate),)) for n, rate in enumerate(rates)]
     for number, submission in enumerate(waiting):
-        limits = budget.launch(submission, waiting[number + 1 :], 0.0)
-        if limits is None:
+        made = plan_launch(submission, waiting[number + 1 :], 0.0, cap - committed_usd(launches.values()))
+        if made is None:
             continue
-        made = launch(submission.name, limits.limit_s, limits.attempts, submission.parts[0].usd_per_hour)
-        budget.promise(made)
-        assert budget.committed_usd <= cap + 1e-6
+        launches[made.name] = made
+        assert committed_usd(launches.values()) <= cap + 1e-6
         if number % 2:
-            used = lived[number] * (limits.limit_s + partition.BEYOND_LIMIT_S)
-            budget.settle(made.name, partition.cost_usd(made, submission.parts, [used]))
-            assert budget.committed_usd <= cap + 1e-6
+            used = lived[number] * (made.limit_s + partition.BEYOND_LIMIT_S)
+            launches[made.name] = replace(made, usd=partition.cost_usd(made, submission.parts, [used]))
+            assert committed_usd(launches.values()) <= cap + 1e-6
 
 
 def test_launch_leaves_the_waiting_parts_their_least_money() -> None:
     need = partition.most_usd(0.36, partition.least_limit_s([PART]))
-    budget, waiting = Budget(2 * need + 0.01), [Submission(name, (replace(PART, name=name),)) for name in "ab"]
+    cap, waiting = 2 * need + 0.01, [Submission(name, (replace(PART, name=name),)) for name in "ab"]
+    launches: list[Launch] = []
     for number, submission in enumerate(waiting):
-        limits = budget.launch(submission, waiting[number + 1 :], 0.0)
-        assert limits is not None and limits.limit_s >= partition.least_limit_s([PART]) - 1
-        budget.promise(launch(submission.name, limits.limit_s))
+        made = plan_launch(submission, waiting[number + 1 :], 0.0, cap - committed_usd(launches))
+        assert made is not None and made.limit_s >= partition.least_limit_s([PART]) - 1
+        launches.append(made)
 
 
 def test_unknown_time_costs_the_whole_limit() -> None:

@@ -225,7 +225,7 @@ def test_refused_launch_gives_up_the_part_and_costs_nothing(scene: Scene) -> Non
     watch = scene.watch(part())
     assert watch._tick()
     assert watch.given_up == ["p: 3 jobs left undone: no zone has one; the same command plans them anew"]
-    assert watch.budget.committed_usd == 0.0 and scene.journal.launches == {}
+    assert watch.committed_usd == 0.0 and scene.journal.launches == {}
 
 
 def test_workers_never_exceed_the_maximum(scene: Scene) -> None:
@@ -408,7 +408,7 @@ def test_launch_waits_for_promised_money(scene: Scene) -> None:
     watch._tick()
     assert [launch.name for launch in scene.backend.launched] == ["p", "q"]
     assert all(launch.attempts == 1 for launch in scene.backend.launched)
-    assert watch.budget.committed_usd <= 1.5 * need
+    assert watch.committed_usd <= 1.5 * need
 
 
 def test_parts_beyond_the_cap_are_given_up(scene: Scene) -> None:
@@ -427,10 +427,8 @@ def test_resumed_run_counts_earlier_promises(scene: Scene) -> None:
     watch = scene.watch(part("p", 0), part("q", 1), cap_usd=5.0)
     watch._tick()
     again = scene.watch(part("p", 0), part("q", 1), cap_usd=5.0)
-    for launch in scene.journal.launches.values():
-        again.budget.promise(launch)
-    assert again.budget.committed_usd == pytest.approx(watch.budget.committed_usd)
-    assert watch.budget.committed_usd > 0
+    assert again.committed_usd == pytest.approx(watch.committed_usd)
+    assert watch.committed_usd > 0
 
 
 def tick_over(scene: Scene, watch: RunWatch) -> bool:
@@ -551,14 +549,14 @@ def test_worker_that_does_not_end_costs_its_whole_limit(scene: Scene) -> None:
     """It goes on to cost money: what is left of its promise must not be given to another launch."""
     watch = scene.watch(part("p", 0))
     watch._tick()
-    promised = watch.budget.committed_usd
+    promised = watch.committed_usd
     scene.backend.states["p"] = replace(scene.backend.states["p"], seconds=900.0)
     scene.end("p")
     scene.hand_over("p", 0)
     watch._tick()
     scene.clock.now += 901
     assert watch._tick()
-    assert watch.budget.committed_usd == pytest.approx(promised)
+    assert watch.committed_usd == pytest.approx(promised)
 
 
 def test_clock_advances_without_a_worker(scene: Scene) -> None:

@@ -22,8 +22,7 @@ from harness.aws import clients
 from harness.aws.clients import Connections, S3Uri
 from harness.aws.cloud_run import partition, run
 from harness.aws.cloud_run.journal import Journal
-from harness.aws.cloud_run.partition import Budget
-from harness.aws.cloud_run.records import PlannedPart
+from harness.aws.cloud_run.records import Launch, PlannedPart
 from harness.aws.ec2 import account, backend, instances
 from harness.aws.ec2.backend import Ec2Backend
 from harness.aws.objects import Objects
@@ -317,14 +316,15 @@ def test_parts_above_the_cap_are_given_up_with_a_reason(plain: Field) -> None:
 
 def test_committed_cost_never_exceeds_the_cap(plain: Field) -> None:
     cap, most = 0.25, list[float]()
-    promise = Budget.promise
+    new_launch = Journal.new_launch
 
-    def watched(budget: Budget, launch: Any) -> None:
-        promise(budget, launch)
-        most.append(budget.committed_usd)
+    def watched(journal: Journal, launch: Launch) -> Launch:
+        written = new_launch(journal, launch)
+        most.append(partition.committed_usd(journal.launches.values()))
+        return written
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Budget, "promise", watched)
+        patch.setattr(Journal, "new_launch", watched)
         with plain.workers():
             assert plain.run(cap_usd=cap).complaints == ()
     whole(plain)
