@@ -1,7 +1,7 @@
 """Raw samples -> mean and percentiles with one interval each, bounds, spread between trials.
 
 The unit of inference is the query: five trials of 1,000 queries are not 5,000 independent latencies
-(measuring rule 10).  So a query's value is its mean over trials, and every interval counts queries.
+(measuring rule 15).  So a query's value is its mean over trials, and every interval counts queries.
 """
 
 from __future__ import annotations
@@ -9,12 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-
-from harness.errors import StoreError
 
 
 @dataclass(frozen=True)
@@ -39,7 +37,7 @@ BOUND_CONFIDENCE = 0.99
 INTERVAL_MIN_QUERIES = 11
 LATENCY_MIN_QUERIES = 30
 
-# Fewest queries for each percentile (measuring rule 11).  LoadGen's rule: the least n at which seeing at most one
+# Fewest queries for each percentile (measuring rule 16).  LoadGen's rule: the least n at which seeing at most one
 # slower query proves "at most 1 - p are slower" at confidence 0.99: P(Binomial(n, 1 - p) <= 1) <= 0.01.
 MIN_QUERIES = {"p50": 11, "p90": 64, "p95": 130, "p99": 662, "p99.9": 6636}
 
@@ -66,38 +64,27 @@ class LatencySummary:
 
 
 def summarise(
-    query_ids: Sequence[str] | NDArray[np.str_],
+    queries: Sequence[object] | NDArray[Any],
     trials: Sequence[int] | Ints,
     latency_s: Sequence[float] | Floats,
     *,
     jobs: Sequence[int] | Ints | None = None,
     shown: Collection[str] = tuple(MIN_QUERIES),
 ) -> LatencySummary:
-    """Describe the timed samples of one cell (no warm-up rows).
+    """Describe the timed samples of one cell (no warm-up rows), each finite, at most one for each query and trial.
 
     Args:
-        query_ids: shape (samples,).
+        queries: shape (samples,), an id or a number of each query.
         trials: shape (samples,), the number of the trial, unique over the jobs.
         latency_s: shape (samples,), seconds.
         jobs: shape (samples,), the job of each sample; by default one job.
         shown: the percentiles, keys of ``MIN_QUERIES``.
-
-    Raises:
-        StoreError: the columns differ in length, a latency is negative or no number, or a query stands
-            twice in a trial.
     """
     latency = np.asarray(latency_s, dtype=np.float64)
-    if not len(query_ids) == len(trials) == len(latency):
-        raise StoreError(f"samples: columns of {len(query_ids)}, {len(trials)} and {len(latency)} values; must agree")
     if latency.size == 0:
         return nothing("no timed samples", shown)
-    if not np.all(np.isfinite(latency) & (latency >= 0)):
-        raise StoreError("samples: a latency is negative or no number; measure the job again")
-    names, query = np.unique(np.asarray(query_ids, dtype=np.str_), return_inverse=True)
+    names, query = np.unique(np.asarray(queries), return_inverse=True)
     numbers, trial = np.unique(np.asarray(trials, dtype=np.int64), return_inverse=True)
-    taken = np.bincount(query * len(numbers) + trial)
-    if taken.max() > 1:
-        raise StoreError("samples: a query was timed twice in one trial; measure the job again")
     per_query = np.bincount(query, weights=latency) / np.bincount(query)
     whole = np.flatnonzero(np.bincount(trial) == len(names))
     grid = np.full((len(numbers), len(names)), np.nan)

@@ -8,7 +8,6 @@ import scipy.stats
 from numpy.typing import NDArray
 
 from harness import stats
-from harness.errors import StoreError
 from harness.stats import Estimate
 
 
@@ -282,21 +281,6 @@ def test_no_samples_is_missing_not_zero() -> None:
     assert summary.mean_s.value is None
     assert summary.mean_s.reason == "no timed samples"
     assert all(figure.value is None for figure in summary.percentiles_s.values())
-
-
-@pytest.mark.parametrize(
-    ("ids", "trials", "latency", "message"),
-    [
-        (["a"], [0], [math.nan], "negative or no number"),
-        (["a"], [0], [math.inf], "negative or no number"),
-        (["a"], [0], [-1.0], "negative or no number"),
-        (["a", "a"], [0, 0], [1.0, 2.0], "timed twice in one trial"),
-        (["a", "b"], [0], [1.0, 2.0], "columns of 2, 1 and 2 values"),
-    ],
-)
-def test_impossible_samples_are_refused(ids: list[str], trials: list[int], latency: list[float], message: str) -> None:
-    with pytest.raises(StoreError, match=message):
-        stats.summarise(ids, trials, latency)
 
 
 @pytest.mark.parametrize(

@@ -113,10 +113,8 @@ def _within(mean: Estimate) -> float | None:
 
 
 def _with_latency(timed: Timings, throughput_qps: Estimate = _MISSING, service_s: Timing | None = None) -> CellSummary:
-    names = np.asarray(timed.queries, dtype=np.str_)[timed.query]
-    jobs = timed.job if timed.trials else np.zeros(0, dtype=np.int64)
     return CellSummary(
-        stats.summarise(names, timed.trial, timed.latency_s, jobs=jobs, shown=SHOWN),
+        stats.summarise(timed.query, timed.trial, timed.latency_s, jobs=timed.job, shown=SHOWN),
         throughput_qps=throughput_qps,
         service_s=service_s,
         stages_s={name: _timing(timed, seconds) for name, seconds in timed.stages_s.items()},
@@ -143,14 +141,15 @@ def _by_query(timed: Timings) -> dict[str, float]:
 def _timing(timed: Timings, seconds: NDArray[np.float64]) -> Timing:
     """Return mean and median of one more clock, over the samples that have it."""
     known = np.isfinite(seconds)
-    if not known.any():
-        missing = Estimate(None, reason="no sample has it")
-        return Timing(missing, missing)
+    reason = "" if known.any() else "no sample has it"
     if (seconds[known] < 0).any():
-        missing = Estimate(None, reason="a sample has less than 0 s; let the adapter say seconds since a start")
+        reason = "a sample has less than 0 s; let the adapter say seconds since a start"
+    if reason:
+        missing = Estimate(None, reason=reason)
         return Timing(missing, missing)
-    names = np.asarray(timed.queries, dtype=np.str_)[timed.query[known]]
-    latency = stats.summarise(names, timed.trial[known], seconds[known], jobs=timed.job[known], shown=("p50",))
+    latency = stats.summarise(
+        timed.query[known], timed.trial[known], seconds[known], jobs=timed.job[known], shown=("p50",)
+    )
     return Timing(latency.mean_s, latency.percentiles_s["p50"])
 
 
@@ -198,7 +197,7 @@ def _disagreements(jobs: Sequence[StoredJob]) -> int | None:
     return sum(any(other.get(query) != first.get(query) for other in rankings[1:]) for query in queries)
 
 
-# Queries per second are never 1 / latency (measuring rule 12).
+# Queries per second are never 1 / latency (measuring rule 10).
 def batches(timed: Timings) -> list[tuple[tuple[int, int], int, float]]:
     """Return each batch once: its trial, how many queries it held, and its seconds."""
     if timed.batch is None:

@@ -10,11 +10,11 @@ import datetime
 import os
 import re
 from collections import defaultdict
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -34,7 +34,8 @@ NAME = "published.toml"
 ERRATA = "errata.csv"
 NO_SAMPLES = "no samples: the paper prints the mean alone"
 NOT_JUDGED = "published, not measured here: the paper prints no samples, so nothing of the run can be judged"
-MEASURES = ("RR@10", "Success@10")
+# Measures, each with its column.
+MEASURES = {"RR@10": "mrr_at_10", "Success@10": "success_at_10"}
 _MAX_BYTES = 8 << 20
 _PRINTED = re.compile(r"[0-9]{1,9}(\.([0-9]{1,6}))?", flags=re.ASCII)
 
@@ -141,52 +142,33 @@ class Printed:
         return Fraction(self.text)
 
 
-def _printed(text: str | None) -> Printed:
-    if text is None:
-        raise ValueError("is empty; write the figure as the paper prints it")
-    return Printed(text)
-
-
-def _count(text: str | None) -> int:
-    if text is None or not re.fullmatch("[0-9]{1,6}", text, flags=re.ASCII):
-        raise ValueError(f"{text or ''!r} is no whole number; write one")
+def _count(text: str) -> int:
+    if not re.fullmatch("[0-9]{1,6}", text, flags=re.ASCII):
+        raise ValueError(f"{text!r} is no whole number; write one")
     return int(text)
 
 
-def _text(text: str | None) -> str:
-    if text is None:
-        raise ValueError("is empty; write the name")
-    return text
-
-
-def _or_none(check: Callable[[str | None], Any]) -> Callable[[str | None], Any]:
-    return lambda text: None if text is None else check(text)
-
-
-Figure = Annotated[Printed, BeforeValidator(_printed)]
-MaybeFigure = Annotated[Printed | None, BeforeValidator(_or_none(_printed))]
+Figure = Annotated[Printed, BeforeValidator(Printed)]
 Count = Annotated[int, BeforeValidator(_count)]
-MaybeCount = Annotated[int | None, BeforeValidator(_or_none(_count))]
-Name = Annotated[str, BeforeValidator(_text)]
 
 
 class TableLine(BaseModel):
-    """Base of a table's rows; its fields are the columns, in their order."""
+    """Base of a table's rows; its fields are the columns, in their order, and empty cells are ``None``."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
 
 
 class Reported(TableLine):
     """Row of Table 1: a figure from another paper, measured on its own machine."""
 
-    system: Name
-    reference: Name
-    gpu: MaybeCount
-    cpu: MaybeCount
-    ram_gib: MaybeFigure
+    system: str
+    reference: str
+    gpu: Count | None = None
+    cpu: Count | None = None
+    ram_gib: Figure | None = None
     mrr_at_10: Figure
-    latency_ms: MaybeFigure
-    index_gib: MaybeFigure
+    latency_ms: Figure | None = None
+    index_gib: Figure | None = None
 
 
 @dataclass(frozen=True)
@@ -219,11 +201,11 @@ class Hardware:
 class MachineLine(TableLine):
     """Base of a row that puts a system on a machine."""
 
-    system: Name
+    system: str
     gpu: Count
     cpu: Count
     ram_gib: Figure
-    instance_type: Name
+    instance_type: str
 
     @property
     def hardware(self) -> Hardware:
@@ -247,8 +229,8 @@ class TimedSystem(MachineLine):
 class Accuracy(TableLine):
     """Row of Table 3c: a system's accuracy on a dataset, per cent."""
 
-    system: Name
-    dataset: Name
+    system: str
+    dataset: str
     mrr_at_10: Figure
     success_at_10: Figure
 
@@ -257,8 +239,8 @@ class Scored(TableLine):
     """Row of Table 4: a Dynascore with its rank."""
 
     rank: Count
-    system: Name
-    hardware: Name
+    system: str
+    hardware: str
     dynascore: Figure
 
 
@@ -268,13 +250,13 @@ class Erratum(TableLine):
     ``number`` counts the rows of the table from 1; ``row`` names it.
     """
 
-    kind: Name
-    table: Name
+    kind: str
+    table: str
     number: Count
-    row: Name
-    printed: Name
-    follows: Name
-    evidence: Name
+    row: str
+    printed: str
+    follows: str
+    evidence: str
 
 
 @dataclass(frozen=True)
@@ -381,29 +363,30 @@ def _lines(model: type[Model], path: Path, decimals: dict[str, int]) -> tuple[Mo
     lines = []
     for place, cells in config.csv_rows(path, ",".join(model.model_fields), content):
         try:
-            line = model.model_validate({column: text or None for column, text in cells.items()})
+            line = model.model_validate({column: text for column, text in cells.items() if text})
         except ValidationError as error:
             first = error.errors()[0]
             message = first["msg"].removeprefix("Value error, ")
+            if first["type"] == "missing":
+                message = "is empty; write it as the paper prints it"
             raise FileError(f"{place}: {first['loc'][0]}: {message}") from error
-        for column in model.model_fields:
-            _check_digits(place, column, getattr(line, column), decimals)
+        for column, cell in line:
+            if isinstance(cell, Printed):
+                _check_digits(f"{place}: {column}", cell, decimals.get(column))
         lines.append(line)
     if not lines:
         raise FileError(f"{path}: holds no row; bring the file back")
     return tuple(lines)
 
 
-def _check_digits(place: str, column: str, cell: object, decimals: dict[str, int]) -> None:
+def _check_digits(cell: str, figure: Printed, decimals: int | None) -> None:
     """Raise FileError if a figure lacks printed digits or has more."""
-    if not isinstance(cell, Printed):
-        return
-    if column not in decimals:
-        raise FileError(f"{place}: {column}: [decimals] of {NAME} does not say how it is rounded; add it there")
-    if cell.decimals != decimals[column]:
+    if decimals is None:
+        raise FileError(f"{cell}: [decimals] of {NAME} does not say how it is rounded; add it there")
+    if figure.decimals != decimals:
         raise FileError(
-            f"{place}: {column}: {cell.text!r} has {cell.decimals} digits behind the point, but the paper prints"
-            f" {decimals[column]}; write it as printed"
+            f"{cell}: {figure.text!r} has {figure.decimals} digits behind the point, but the paper prints"
+            f" {decimals}; write it as printed"
         )
 
 
@@ -424,117 +407,59 @@ def published_table(published: Published, follows: Snapshot) -> Table:
     for erratum in published.errata:
         text = f"erratum ({erratum.kind}): {erratum.printed}; {erratum.follows}; {erratum.evidence}"
         notes[erratum.table, erratum.number].append(text)
-    datasets = {dataset.table3: dataset for dataset in published.about.datasets}
-    rows = []
-    for table, number, line in published.lines():
-        if isinstance(line, Viable):
-            row = _viable(published, number, line, follows)
-        else:
-            row = _timed(published, datasets[table], number, line, follows)
-        rows.append(replace(row, notes=(*row.notes, *notes[table, number])))
-    decimals = published.about.decimals
-    steps = {"RR@10": decimals["mrr_at_10"], "Success@10": decimals["success_at_10"]}  # of a per cent
-    rounded_to = {name: float(Fraction(1, 100 * 10**digits)) for name, digits in steps.items()}
-    return Table(tuple(rows), MEASURES, rounded_to=rounded_to)
-
-
-def _timed(published: Published, dataset: PaperDataset, number: int, line: TimedSystem, follows: Snapshot) -> Row:
-    """Build the row of a line of Table 3."""
-    accuracy, protocol = published.accuracy(line.system, dataset), published.about.protocol
-    missing = Estimate(None, reason="Table 3c does not have it")
-    return _row(
-        published,
-        line,
-        follows,
-        suite=published.about.name,
-        key=f"{published.about.name}/table{dataset.table3}/{number}",
-        dataset=dataset,
-        latency=line.latency_ms,
-        measures={
-            "RR@10": _fraction(accuracy.mrr_at_10) if accuracy else missing,
-            "Success@10": _fraction(accuracy.success_at_10) if accuracy else missing,
-        },
-        queries=protocol.queries,
-        trials=protocol.trials,
-    )
-
-
-def _viable(published: Published, number: int, line: Viable, follows: Snapshot) -> Row:
-    """Build the row of a line of Table 2, with its figures of Table 1."""
-    latency, reported = published.latency_of(line)
-    assert reported is not None, "every latency of Table 2 is from Table 1"
-    return _row(
-        published,
-        line,
-        follows,
-        suite=f"{published.about.name}-table2",
-        key=f"{published.about.name}/table2/{number}",
-        dataset=published.about.datasets[0],
-        latency=latency,
-        measures={
-            "RR@10": _fraction(reported.mrr_at_10),
-            "Success@10": Estimate(None, reason="Table 1 does not have it"),
-        },
-        reported=reported,
-    )
+    rows = [
+        _row(published, table, number, line, follows, notes[table, number]) for table, number, line in published.lines()
+    ]
+    digits = {name: published.about.decimals[column] for name, column in MEASURES.items()}  # of a per cent
+    rounded_to = {name: float(Fraction(1, 100 * 10**places)) for name, places in digits.items()}
+    return Table(tuple(rows), tuple(MEASURES), rounded_to=rounded_to)
 
 
 def _row(
-    published: Published,
-    line: Viable | TimedSystem,
-    follows: Snapshot,
-    *,
-    suite: str,
-    key: str,
-    dataset: PaperDataset,
-    latency: Printed,
-    measures: dict[str, Estimate],
-    reported: Reported | None = None,
-    queries: int | None = None,
-    trials: int | None = None,
+    published: Published, table: str, number: int, line: Viable | TimedSystem, follows: Snapshot, errata: Sequence[str]
 ) -> Row:
-    instance, unknown = published.instance(line, follows), Estimate(None, reason=NO_SAMPLES)
+    """Build the row of a line of Table 3, or of Table 2 with its figures of Table 1."""
+    about, instance = published.about, published.instance(line, follows)
+    latency, reported = published.latency_of(line)
+    dataset = next((dataset for dataset in about.datasets if dataset.table3 == table), about.datasets[0])
+    accuracy = reported or published.accuracy(line.system, dataset)
+    printed = {name: getattr(accuracy, column, None) for name, column in MEASURES.items()}
+    absent = Estimate(None, reason=f"Table {'1' if reported else '3c'} does not have it")
+    unknown = Estimate(None, reason=NO_SAMPLES)
+    key = f"{about.name}/table{table}/{number}"
+    index_gib = reported.index_gib if reported else None
     return Row(
-        suite=suite,
+        suite=f"{about.name}-table2" if reported else about.name,
         system=line.system,
         dataset=dataset.name,
-        scenario=published.about.protocol.scenario,
+        scenario=about.protocol.scenario,
         profile=line.hardware.profile,
         isolation=Isolation.PUBLISHED,
         outcome=Outcome.OK,
-        detail=None,
         validity=Validity.UNKNOWN,
         key=key,
-        started_at=None,
-        machine=None,
         cpus=line.cpu,
         memory_limit_bytes=line.hardware.memory_bytes,
         gpus=line.gpu,
-        price=None,
-        price_note=None,
-        k=published.about.protocol.k,
-        sample_sha256=None,
-        corpus_sha256=None,
-        qrels_sha256=None,
+        k=about.protocol.k,
         published_type=line.instance_type,
         gpu_memory_bytes=instance.gpu_memory_bytes if line.gpu else None,
-        queries=queries,
-        trials=trials,
-        measures=measures,
+        queries=None if reported else about.protocol.queries,
+        trials=None if reported else about.protocol.trials,
+        measures={
+            name: Estimate(float(Fraction(percent.value, 100))) if percent else absent
+            for name, percent in printed.items()
+        },
         latency_mean_s=Estimate(float(latency.value / 1000)),
         p50_s=unknown,
         p95_s=unknown,
         p99_s=unknown,
         at_most_s=dict.fromkeys(("p50", "p95", "p99"), unknown),
         throughput_qps=unknown,
-        index_bytes=None if reported is None or reported.index_gib is None else int(reported.index_gib.value) * GIB,
+        index_bytes=int(index_gib.value) * GIB if index_gib else None,
         keys=(key,),
-        notes=(NOT_JUDGED,) if reported is None else (NOT_JUDGED, _other_machine(reported)),
+        notes=(NOT_JUDGED, *([_other_machine(reported)] if reported else []), *errata),
     )
-
-
-def _fraction(percent: Printed) -> Estimate:
-    return Estimate(float(Fraction(percent.value, 100)))
 
 
 def _other_machine(reported: Reported) -> str:

@@ -176,8 +176,6 @@ def _outline(pool: Pool, tries: int) -> Row:
         cpus=spec.envelope.cpus,
         memory_limit_bytes=spec.envelope.memory_bytes,
         gpus=spec.envelope.gpus,
-        price=None,
-        price_note=None,
         k=spec.k,
         sample_sha256=spec.sample_sha256,
         corpus_sha256=spec.corpus_sha256,
@@ -224,8 +222,7 @@ def _with_latency(row: Row, summary: CellSummary) -> Row:
     latency = summary.latency
     if latency is None:
         missing = Estimate(None, reason=summary.reason)
-        names = ("latency_mean_s", "p50_s", "p95_s", "p99_s")
-        return replace(row, **dict.fromkeys(names, missing))  # type: ignore[arg-type]
+        return replace(row, latency_mean_s=missing, p50_s=missing, p95_s=missing, p99_s=missing)
     return replace(
         row,
         queries=latency.queries,
@@ -286,21 +283,10 @@ def _with_evaluation(row: Row, evaluation: JobEvaluation, measures: Sequence[Any
 
 def _overhead(pool: Pool, levels: machine_speed.Levels) -> Overhead:
     """Return what the null system takes: the harness's own share of every latency."""
-    summary = cell_summary.summarise(pool.jobs) if pool.outcome is Outcome.OK else CellSummary()
-    verdict = cell_summary.assess(pool, summary.facts, summary.disagreements, levels)
-    result, latency = pool.lead.result, summary.latency
-    overhead = Overhead(
-        suite=result.spec.cell.suite,
-        profile=result.spec.cell.profile,
-        isolation=result.spec.isolation,
-        outcome=pool.outcome,
-        detail=pool.detail,
-        validity=verdict.validity,
-        reasons=verdict.reasons,
-        key=result.key,
-        origin=pool.lead.origin,
-    )
-    if latency is None:
-        return replace(overhead, latency_mean_s=Estimate(None, reason=summary.reason))
-    percentiles = latency.percentiles_s
-    return replace(overhead, latency_mean_s=latency.mean_s, p50_s=percentiles["p50"], p99_s=percentiles["p99"])
+    cell = CellRow(_outline(pool, 1))
+    if pool.outcome is Outcome.OK:
+        summary = cell_summary.summarise(pool.jobs)
+        cell = CellRow(_with_latency(cell.row, summary), facts=summary.facts, disagreements=summary.disagreements)
+    row = _with_verdict(cell, pool, levels)
+    shared = {item.name: getattr(row, item.name) for item in fields(Overhead) if item.name != "reasons"}
+    return Overhead(**shared, reasons=tuple(finding.text for finding in row.findings))

@@ -112,7 +112,7 @@ class Timing:
     p50_s: Estimate
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Row:
     """One cell measured in one kind of isolation, from the jobs that could be pooled (``jobs``, ``keys``).
 
@@ -151,20 +151,20 @@ class Row:
     profile: str
     isolation: Isolation
     outcome: Outcome
-    detail: str | None
+    detail: str | None = None
     validity: Validity
     key: str
-    started_at: str | None
-    machine: Machine | None
+    started_at: str | None = None
+    machine: Machine | None = None
     cpus: int
     memory_limit_bytes: int
     gpus: int
-    price: Price | None
-    price_note: str | None
+    price: Price | None = None
+    price_note: str | None = None
     k: int
-    sample_sha256: str | None
-    corpus_sha256: str | None
-    qrels_sha256: str | None
+    sample_sha256: str | None = None
+    corpus_sha256: str | None = None
+    qrels_sha256: str | None = None
     published_type: str | None = None
     gpu_memory_bytes: int | None = None
     stand_in: str | None = None
@@ -226,7 +226,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Overhead:
-    """Time that harness itself adds to a query: the null system, measured in the same envelope (measuring rule 15)."""
+    """Time that harness itself adds to a query: the null system, measured in the same envelope (measuring rule 23).
+
+    Its fields are those of the null system's row, and the texts of the row's findings.
+    """
 
     suite: str
     profile: str

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -66,18 +68,29 @@ class Timings:
             stages_s={name: values[mask] for name, values in self.stages_s.items()},
         )
 
-    def whole(self) -> Floats:
-        """Return seconds of the trials that timed every query, shape (queries, whole trials)."""
-        counts = np.bincount(self.trial, minlength=len(self.trials))
-        kept = np.flatnonzero(counts == len(self.queries))
+    @cached_property
+    def grid(self) -> Floats:
+        """Seconds of each query in each trial, shape (queries, trials); ``nan``: not timed."""
         grid = np.full((len(self.queries), len(self.trials)), np.nan)
         grid[self.query, self.trial] = self.latency_s
-        return np.asarray(grid[:, kept], dtype=np.float64)
+        return grid
+
+    @property
+    def first_trials(self) -> dict[int, int]:
+        """The index of each job's first trial."""
+        return {job: trial for trial, (job, _) in reversed(list(enumerate(self.trials)))}
+
+    def whole(self) -> Floats:
+        """Return seconds of the trials that timed every query, shape (queries, whole trials)."""
+        return self.grid[:, self._is_whole]
 
     def whole_trials(self) -> list[tuple[int, int]]:
         """Return the trials that timed every query."""
-        counts = np.bincount(self.trial, minlength=len(self.trials))
-        return [pair for pair, count in zip(self.trials, counts, strict=True) if count == len(self.queries)]
+        return list(itertools.compress(self.trials, self._is_whole))
+
+    @property
+    def _is_whole(self) -> NDArray[np.bool_]:
+        return np.asarray(np.isfinite(self.grid).all(axis=0))
 
 
 def read(tables: Iterable[tuple[int, pa.Table]]) -> Timings:

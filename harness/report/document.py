@@ -5,11 +5,11 @@ Each report module builds a :class:`Document`; :mod:`harness.report.writers` wri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from harness.analysis.table import Row
+from harness.analysis.table import Price, Row
 from harness.stats import Estimate
 
 MISSING = "—"
@@ -40,6 +40,13 @@ class Grid:
     cells: tuple[tuple[str, ...], ...]
     keys: int = 1
 
+    def select(self, columns: Sequence[int]) -> Grid:
+        """Return the grid with only these columns, which hold all the naming ones."""
+        headers = tuple(self.headers[column] for column in columns)
+        numeric = tuple(self.numeric[column] for column in columns)
+        cells = tuple(tuple(row[column] for column in columns) for row in self.cells)
+        return Grid(self.caption, headers, numeric, cells, self.keys)
+
 
 @dataclass(frozen=True)
 class Section:
@@ -54,6 +61,11 @@ class Section:
     after: tuple[str, ...] = ()
     footnotes: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @property
+    def numbered(self) -> list[str]:
+        """Footnotes with their marks."""
+        return [f"[{number}] {text}" for number, text in enumerate(self.footnotes, start=1)]
 
 
 def grid_section(
@@ -91,15 +103,29 @@ class ReportDocument:
     dense: bool = False
 
 
-def grid_of(items: Sequence[Item], columns: Sequence[GridColumn[Item]], *, caption: str = "", keys: int = 1) -> Grid:
-    """Return a grid with a row for each item; cells are made row by row, so that footnotes are numbered in order."""
+def grid_of(
+    items: Sequence[Item], columns: Sequence[GridColumn[Item] | None], *, caption: str = "", keys: int = 1
+) -> Grid:
+    """Return a grid with a row for each item; cells are made row by row, so that footnotes are numbered in order.
+
+    ``None`` among the columns: this grid does not need the column.
+    """
+    present = [column for column in columns if column is not None]
     return Grid(
         caption,
-        tuple(header for header, _, _ in columns),
-        tuple(numeric for _, numeric, _ in columns),
-        tuple(tuple(cell(item) for _, _, cell in columns) for item in items),
+        tuple(header for header, _, _ in present),
+        tuple(numeric for _, numeric, _ in present),
+        tuple(tuple(cell(item) for _, _, cell in present) for item in items),
         keys,
     )
+
+
+def lines_of(items: Iterable[Item], columns: Sequence[tuple[str, Callable[[Item], Value]]]) -> Iterator[list[Value]]:
+    """Yield the lines of a CSV: the names of the columns, then the values of each item."""
+    yield [name for name, _ in columns]
+    getters = [get for _, get in columns]
+    for item in items:
+        yield [get(item) for get in getters]
 
 
 @dataclass
@@ -118,15 +144,20 @@ class Footnotes:
     def mark(self, *texts: str | None) -> str:
         """Return `` [1] [3]`` for the given sentences, or nothing."""
         if texts not in self._marks:
-            self._marks[texts] = self._mark(*texts)
+            escaped = dict.fromkeys(self.escape(text) for text in texts if text)
+            numbers = [self.numbers.setdefault(text, len(self.numbers) + 1) for text in escaped]
+            self._marks[texts] = "".join(f" [{number}]" for number in numbers)
         return self._marks[texts]
 
-    def _mark(self, *texts: str | None) -> str:
-        marks = []
-        for text in dict.fromkeys(self.escape(text) for text in texts if text):
-            number = self.numbers.setdefault(text, len(self.numbers) + 1)
-            marks.append(f" [{number}]")
-        return "".join(marks)
+    def missing(self, *reasons: str | None) -> str:
+        """Return the mark of a missing value and of its reasons."""
+        return MISSING + self.mark(*reasons)
+
+    def price(self, price: Price | None, note: str | None = None) -> str:
+        """Return an instance type with its price by the hour: ``a1.medium (0.0255) [1]``."""
+        if price is None:
+            return self.missing(note)
+        return f"{self.escape(price.instance_type)} ({price.usd_per_hour:g}){self.mark(note)}"
 
 
 def system_name(row: Row, escape: Escape) -> str:
@@ -146,31 +177,29 @@ def stand_ins(rows: Iterable[Row]) -> tuple[str, ...]:
     )
 
 
-def number(value: float) -> str:
+def digits(value: float | None, form: str) -> str:
+    """Return a number in a format such as ``.3f``, or the mark of a missing one."""
+    return MISSING if value is None else format(value, form)
+
+
+def number(value: float | None, scale: float = 1.0) -> str:
     """Return three significant digits without exponent: ``0.0116``, ``1.63``, ``12.3``, ``1024``."""
-    return f"{value:.{decimals_of(value)}f}"
+    return MISSING if value is None else f"{value * scale:.{decimals_of(value * scale)}f}"
 
 
-def fixed(estimate: Estimate, decimals: int) -> str:
-    """Return an estimate in fixed decimals, with its interval if it has one: ``0.643 (0.612–0.674)``."""
+def bounded(estimate: Estimate, scale: float = 1.0, decimals: int | None = None) -> str:
+    """Return a number and its interval in the same decimals: ``1.63 (1.56–1.72)``; ``?``: no such end.
+
+    ``decimals``: by default those that show three significant digits of the number.
+    """
     if estimate.value is None:
         return MISSING
-    shown = f"{estimate.value:.{decimals}f}"
-    if estimate.low is None or estimate.high is None:
-        return shown
-    return f"{shown} ({estimate.low:.{decimals}f}–{estimate.high:.{decimals}f})"
-
-
-def bounded(estimate: Estimate, scale: float = 1.0) -> str:
-    """Return a known number and its interval in the number's decimals: ``1.63 (1.56–1.72)``; ``?``: no such end."""
-    assert estimate.value is not None
     value = estimate.value * scale
-    decimals = decimals_of(value)
-    shown = f"{value:.{decimals}f}"
+    form = f".{decimals_of(value) if decimals is None else decimals}f"
     if estimate.low is None and estimate.high is None:
-        return shown
-    low, high = ("?" if end is None else f"{end * scale:.{decimals}f}" for end in (estimate.low, estimate.high))
-    return f"{shown} ({low}–{high})"
+        return format(value, form)
+    low, high = ("?" if end is None else format(end * scale, form) for end in (estimate.low, estimate.high))
+    return f"{value:{form}} ({low}–{high})"
 
 
 def decimals_of(value: float) -> int:
@@ -179,3 +208,16 @@ def decimals_of(value: float) -> int:
         return 0
     exponent = int(f"{value:.2e}".partition("e")[2])
     return min(2 - exponent, 12)
+
+
+def panels(widths: Sequence[int], keys: int, room: int) -> list[list[int]]:
+    """Return the column numbers of each panel: the ``keys`` naming columns, then as many others as fit."""
+    made: list[list[int]] = []
+    left = 0
+    for column in range(keys, len(widths)):
+        if widths[column] > left or not made:
+            made.append(list(range(keys)))
+            left = room - sum(widths[:keys])
+        made[-1].append(column)
+        left -= widths[column]
+    return made

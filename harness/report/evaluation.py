@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.evaluation import evaluate
 from harness.evaluation.evaluate_runs import EvaluatedRuns
-from harness.report.document import MISSING, Escape, GridColumn, ReportDocument, Section, Value, fixed, grid_of
+from harness.report.document import Escape, GridColumn, ReportDocument, Section, Value, bounded, digits, grid_of
 from harness.stats import INTERVAL_MIN_QUERIES, Estimate
 
 # Version of the JSON.
@@ -21,6 +21,8 @@ ORDER = "Runs are ordered as trec_eval orders them: by score in 32 bits, then by
 
 # By system, then by measure.
 _Estimates = Mapping[str, Mapping[str, Estimate]]
+# Run, query, measure, value, and why the value is missing.
+_QueryValue = tuple[str, str, str, float | None, str | None]
 
 
 def evaluation_document(runs: EvaluatedRuns, *, by_query: bool = False) -> ReportDocument:
@@ -41,16 +43,14 @@ def evaluation_document(runs: EvaluatedRuns, *, by_query: bool = False) -> Repor
 
 def _means(runs: EvaluatedRuns, means: _Estimates, escape: Escape) -> Section:
     def measure(name: str) -> GridColumn[str]:
-        return f"{name} (95 %)", True, lambda system: fixed(means[system][name], 4)
+        return f"{name} (95 %)", True, lambda system: bounded(means[system][name], decimals=4)
 
     columns: list[GridColumn[str]] = [
         ("run", False, escape),
         ("queries", True, lambda system: f"{runs.evaluations[system].queries:,}"),
         *(measure(name) for name in runs.measures),
     ]
-    own = [
-        f"{system}: {note}" for system, notes in runs.run_notes.items() for note in (*_reasons(means[system]), *notes)
-    ]
+    own = [f"{system}: {note}" for system in means for note in (*_reasons(means[system]), *runs.run_notes[system])]
     notes = (*(escape(note) for note in (*own, *_common_notes(runs))), METHOD, ORDER)
     return Section(grids=(grid_of(list(means), columns),), notes=notes)
 
@@ -68,14 +68,10 @@ def _queries(runs: EvaluatedRuns, means: _Estimates, escape: Escape) -> Section:
         ("run", False, lambda value: escape(value[0])),
         ("query", False, lambda value: escape(value[1])),
         ("measure", False, lambda value: escape(value[2])),
-        ("value", True, lambda value: MISSING if value[3] is None else f"{value[3]:.4f}"),
+        ("value", True, lambda value: digits(value[3], ".4f")),
     ]
-    reasons = tuple(escape(f"{system}: {reason}") for system, of_run in means.items() for reason in _reasons(of_run))
+    reasons = tuple(escape(f"{system}: {reason}") for system in means for reason in _reasons(means[system]))
     return Section(grids=(grid_of(list(_values(runs, means)), columns),), notes=reasons)
-
-
-# Run, query, measure, value, and why the value is missing.
-_QueryValue = tuple[str, str, str, float | None, str | None]
 
 
 def _values(runs: EvaluatedRuns, means: _Estimates) -> Iterator[_QueryValue]:
@@ -98,10 +94,10 @@ def _query_lines(runs: EvaluatedRuns, means: _Estimates) -> Iterator[Sequence[Va
 
 def _mean_lines(runs: EvaluatedRuns, means: _Estimates) -> Iterator[Sequence[Value]]:
     yield "run", "measure", "value", "low", "high", "queries", "reason", "unjudged_share", "unjudged_depth"
-    for system, of_run in means.items():
-        for name, mean in of_run.items():
-            queries = runs.evaluations[system].queries
-            yield system, name, mean.value, mean.low, mean.high, queries, mean.reason, *_unjudged(runs, system)
+    for system, evaluation in runs.evaluations.items():
+        for name, mean in means[system].items():
+            ends = (mean.value, mean.low, mean.high)
+            yield system, name, *ends, evaluation.queries, mean.reason, *_unjudged(runs, system)
 
 
 def _unjudged(runs: EvaluatedRuns, system: str) -> tuple[float | None, int | None]:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from harness.evaluation.frechet import Distance, Distances
-from harness.report.document import MISSING, Escape, Grid, ReportDocument, Section, Value, fixed
+from harness.report.document import Escape, GridColumn, ReportDocument, Section, Value, bounded, digits, grid_of
 from harness.stats import kendall_tau
 
 # Version of the JSON.
@@ -30,42 +30,42 @@ def frechet_document(samples: Sequence[Sample]) -> ReportDocument:
     )
 
 
-def distance_name(each: Distance) -> str:
+def distance_name(distance: Distance) -> str:
     """Return ``FD@10``, or ``FD@10 (URR)`` where judged documents are skipped."""
-    return f"FD@{each.k}" + (" (URR)" if each.unlabelled else "")
+    return f"FD@{distance.k}" + (" (URR)" if distance.unlabelled else "")
 
 
-def taus(made: Distances, values: Values) -> dict[str, dict[str, float | None]]:
+def taus(sample: Distances, values: Values) -> dict[str, dict[str, float | None]]:
     """Return Kendall's tau between minus each distance and each measure: 1 is the same order of systems."""
-    by_name: dict[str, dict[str, float]] = {}
-    for system, distances in made.systems.items():
-        for each in distances:
-            known = by_name.setdefault(distance_name(each), {})
-            if each.figure.value is not None:
+    nearness: dict[str, dict[str, float]] = {}
+    for system, distances in sample.systems.items():
+        for distance in distances:
+            by_system = nearness.setdefault(distance_name(distance), {})
+            if distance.figure.value is not None:
                 # Equal documents in another order differ in the last digits: that is a tie, and no order.
-                known[system] = -round(each.figure.value, 9)
+                by_system[system] = -round(distance.figure.value, 9)
     measures: dict[str, dict[str, float]] = {}
     for system, row in values.items():
         for measure, value in row.items():
             if value is not None:
                 measures.setdefault(measure, {})[system] = value
     return {
-        name: {measure: kendall_tau(distances, known) for measure, known in measures.items()}
-        for name, distances in by_name.items()
+        name: {measure: kendall_tau(by_system, scores) for measure, scores in measures.items()}
+        for name, by_system in nearness.items()
     }
 
 
-def method(found: Sequence[Sample]) -> list[str]:
+def method(samples: Sequence[Sample]) -> list[str]:
     """Return notes on how to read the given figures."""
-    every = [each for made, _ in found for distances in made.systems.values() for each in distances]
-    interval = any(each.figure.low is not None for each in every)
-    return [
-        DISTANCE,
-        *([INTERVAL] if interval else []),
-        *([DIFFERENCE] if any(each.against for each in every) else []),
-        *([UNLABELLED] if any(each.unlabelled for each in every) else []),
-        TAU,
-    ]
+    distances = [distance for sample, _ in samples for of_system in sample.systems.values() for distance in of_system]
+    notes = {
+        DISTANCE: True,
+        INTERVAL: any(distance.figure.low is not None for distance in distances),
+        DIFFERENCE: any(distance.against for distance in distances),
+        UNLABELLED: any(distance.unlabelled for distance in distances),
+        TAU: True,
+    }
+    return [note for note, applies in notes.items() if applies]
 
 
 DISTANCE = (
@@ -85,94 +85,100 @@ UNLABELLED = "URR: all judged documents of a query are skipped before k are take
 TAU = "tau: Kendall's tau-b over systems between the order by -FD and that by the measure; 1 where they are the same."
 
 
-def _section(made: Distances, values: Values, escape: Escape) -> Section:
-    rows = _ordered(made)
+_SystemDistances = tuple[str, tuple[Distance, ...]]
+
+
+def _section(sample: Distances, values: Values, escape: Escape) -> Section:
+    rows = _ordered(sample)
+    kinds = [distance_name(distance) for distance in rows[0][1]]
+
+    def distance(number: int) -> GridColumn[_SystemDistances]:
+        return kinds[number], True, lambda row: bounded(row[1][number].figure, decimals=3)
+
+    def difference(number: int, other: str) -> GridColumn[_SystemDistances]:
+        header = f"{kinds[number]} less {other}'s"
+        return header, True, lambda row: bounded(row[1][number].difference, decimals=3)
+
+    def measure(name: str) -> GridColumn[_SystemDistances]:
+        return name, True, lambda row: digits(values[row[0]].get(name), ".3f")
+
+    def agreement(name: str) -> GridColumn[str]:
+        return name, True, lambda kind: digits(agreed[kind].get(name), ".3f")
+
     against = [
-        next((each[place].against for _, each in rows if each[place].against), None) for place in range(len(rows[0][1]))
+        next((others[number].against for _, others in rows if others[number].against), None)
+        for number in range(len(kinds))
     ]
-    kinds = [distance_name(each) for each in rows[0][1]]
-    paired = [f"{kind} less {other}'s" for kind, other in zip(kinds, against, strict=True) if other]
     measures = list(dict.fromkeys(measure for row in values.values() for measure in row))
-    cells = tuple(
-        (
-            escape(system),
-            *(fixed(each.figure, 3) for each in distances),
-            *(fixed(each.difference, 3) for each, other in zip(distances, against, strict=True) if other),
-            *(_value(values[system].get(measure)) for measure in measures),
-        )
-        for system, distances in rows
-    )
-    headers = ("system", *kinds, *paired, *measures)
-    grids = [Grid("", headers, (False, *(True for _ in headers[1:])), cells)]
+    columns: list[GridColumn[_SystemDistances]] = [
+        ("system", False, lambda row: escape(row[0])),
+        *(distance(number) for number in range(len(kinds))),
+        *(difference(number, other) for number, other in enumerate(against) if other),
+        *(measure(name) for name in measures),
+    ]
+    grids = [grid_of(rows, columns)]
     if len(rows) > 1 and measures:
-        found = taus(made, values)
-        agreed = tuple((name, *(_value(found[name].get(measure)) for measure in measures)) for name in kinds)
-        grids.append(Grid("", ("tau with", *measures), (False, *(True for _ in measures)), agreed))
+        agreed = taus(sample, values)
+        grids.append(grid_of(kinds, [("tau with", False, str), *(agreement(name) for name in measures)]))
     return Section(
-        title=f"dataset {escape(made.dataset)}, embeddings by {escape(made.encoder)}",
+        title=f"dataset {escape(sample.dataset)}, embeddings by {escape(sample.encoder)}",
         grids=tuple(grids),
-        notes=tuple(escape(note) for note in notes(made)),
+        notes=tuple(escape(note) for note in notes(sample)),
     )
 
 
-def _ordered(made: Distances) -> list[tuple[str, tuple[Distance, ...]]]:
+def _ordered(sample: Distances) -> list[_SystemDistances]:
     """Return the systems, the nearest first by the last labelled cutoff."""
 
-    def key(item: tuple[str, tuple[Distance, ...]]) -> tuple[bool, float, str]:
-        value = [each for each in item[1] if not each.unlabelled][-1].figure.value
-        return value is None, value or 0.0, item[0]
+    def key(row: _SystemDistances) -> tuple[bool, float, str]:
+        value = [distance for distance in row[1] if not distance.unlabelled][-1].figure.value
+        return value is None, value or 0.0, row[0]
 
-    return sorted(made.systems.items(), key=key)
+    return sorted(sample.systems.items(), key=key)
 
 
-def notes(made: Distances) -> list[str]:
+def notes(sample: Distances) -> list[str]:
     """Return notes on the data behind the figures and on missing figures."""
-    most = made.settings.most_judged
-    balance = f"at most {most} a query" if most is not None else "all of each query"
-    resamples = f"{made.settings.resamples:,} bootstraps" if made.settings.resamples else "no intervals asked for"
-    said = [
-        f"{made.queries:,} queries with {made.judged:,} judged relevant documents ({balance}), vectors of"
-        f" {made.dimensions} dimensions, checkpoint {made.checkpoint_sha256[:16]}, {resamples},"
-        f" seed {made.settings.seed}"
+    settings, left_out = sample.settings, sample.left_out
+    balance = f"at most {settings.most_judged} a query" if settings.most_judged is not None else "all of each query"
+    resamples = f"{settings.resamples:,} bootstraps" if settings.resamples else "no intervals asked for"
+    facts = {
+        f"{sample.queries:,} queries with {sample.judged:,} judged relevant documents ({balance}), vectors of"
+        f" {sample.dimensions} dimensions, checkpoint {sample.checkpoint_sha256[:16]}, {resamples},"
+        f" seed {settings.seed}": True,
+        f"the vectors are of the texts {sample.source[:16]}: that these are the documents that were retrieved is not"
+        " checked, as run files do not name a collection": not sample.source_checked,
+        f"{sample.judged:,} judged documents span fewer than the {sample.dimensions} dimensions: most of a distance is"
+        " what so small a sample adds; compare systems over these queries alone": sample.judged <= sample.dimensions,
+        f"{len(left_out):,} queries without a relevant document are left out, e.g. {', '.join(left_out[:1])}": bool(
+            left_out
+        ),
+    }
+    reasons = [
+        f"{system}, {distance_name(distance)}: {distance.figure.reason}"
+        for system, distances in sample.systems.items()
+        for distance in distances
+        if distance.figure.reason
     ]
-    if not made.source_checked:
-        said.append(
-            f"the vectors are of the texts {made.source[:16]}: that these are the documents that were retrieved is not"
-            " checked, as run files do not name a collection"
-        )
-    if made.judged <= made.dimensions:
-        said.append(
-            f"{made.judged:,} judged documents span fewer than the {made.dimensions} dimensions: most of a distance is"
-            " what so small a sample adds; compare systems over these queries alone"
-        )
-    if made.left_out:
-        said.append(f"{len(made.left_out):,} queries without a relevant document are left out, e.g. {made.left_out[0]}")
-    for system, distances in made.systems.items():
-        for each in distances:
-            if each.figure.reason:
-                said.append(f"{system}, {distance_name(each)}: {each.figure.reason}")
-    return [*said, *_common(made), *made.notes]
+    return [*(fact for fact, holds in facts.items() if holds), *reasons, *_short(sample), *sample.notes]
 
 
-def _common(made: Distances) -> Iterator[str]:
+def _short(sample: Distances) -> Iterator[str]:
     """Say, for each kind of distance, which systems cost the comparison queries or documents."""
-    for each_kind in zip(*made.systems.values(), strict=True):
-        by_system = dict(zip(made.systems, each_kind, strict=True))
-        short = {system: each for system, each in by_system.items() if each.short}
-        if not short:
-            continue
-        first = each_kind[0]
-        few = ", ".join(f"{system} ({each.short:,}, none for {each.without:,})" for system, each in short.items())
-        yield (
-            f"{distance_name(first)}: compared on the {first.queries:,} of {made.queries:,} queries for which"
-            f" every system has a document, each with as many as the system with the fewest;"
-            f" fewer than {first.k} have {few}."
-            " Leave a system out with --only to compare the others over more"
+    for distances in zip(*sample.systems.values(), strict=True):
+        first = distances[0]
+        few = ", ".join(
+            f"{system} ({distance.short:,}, none for {distance.without:,})"
+            for system, distance in zip(sample.systems, distances, strict=True)
+            if distance.short
         )
-
-
-def _value(value: float | None) -> str:
-    return MISSING if value is None else f"{value:.3f}"
+        if few:
+            yield (
+                f"{distance_name(first)}: compared on the {first.queries:,} of {sample.queries:,} queries for which"
+                f" every system has a document, each with as many as the system with the fewest;"
+                f" fewer than {first.k} have {few}."
+                " Leave a system out with --only to compare the others over more"
+            )
 
 
 def _lines(samples: Sequence[Sample]) -> Iterator[Sequence[Value]]:
@@ -180,9 +186,9 @@ def _lines(samples: Sequence[Sample]) -> Iterator[Sequence[Value]]:
         *("dataset", "encoder", "system", "measure", "k", "unlabelled", "value", "low", "high", "documents"),
         *("queries", "queries_short", "reason", "against", "difference", "difference_low", "difference_high"),
     )
-    for made, values in samples:
-        for system, distances in made.systems.items():
-            start = (made.dataset, made.encoder, system)
+    for sample, values in samples:
+        for system, distances in sample.systems.items():
+            start = (sample.dataset, sample.encoder, system)
             for each in distances:
                 value, difference = each.figure, each.difference
                 yield (
@@ -194,16 +200,16 @@ def _lines(samples: Sequence[Sample]) -> Iterator[Sequence[Value]]:
                 yield *start, measure, None, None, measured, *(None,) * 10
 
 
-def _record(made: Distances, values: Values) -> dict[str, Any]:
+def _record(sample: Distances, values: Values) -> dict[str, Any]:
     facts = ("dataset", "encoder", "checkpoint_sha256", "source", "source_checked", "dimensions", "queries", "judged")
     return {
-        **{name: getattr(made, name) for name in facts},
-        "settings": asdict(made.settings),
-        "left_out": list(made.left_out),
+        **{name: getattr(sample, name) for name in facts},
+        "settings": asdict(sample.settings),
+        "left_out": list(sample.left_out),
         "systems": [
             {"system": system, "distances": [asdict(each) for each in distances], "measures": dict(values[system])}
-            for system, distances in _ordered(made)
+            for system, distances in _ordered(sample)
         ],
-        "tau": taus(made, values),
-        "notes": notes(made),
+        "tau": taus(sample, values),
+        "notes": notes(sample),
     }

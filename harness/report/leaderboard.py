@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from harness.analysis import dynascore, notes
@@ -16,22 +16,23 @@ from harness.report.document import (
     MISSING,
     Escape,
     Footnotes,
-    Grid,
     GridColumn,
     ReportDocument,
     Section,
     Value,
     bounded,
+    digits,
     grid_of,
     stand_ins,
     system_name,
 )
 from harness.report.main_table import shared_notes
-from harness.stats import Estimate
 
 # Version of the JSON.
 LEADERBOARD_VERSION = 1
 _DOUBTED = (Validity.NOISY, Validity.INVALID)
+# Units in the names of CSV columns, where they differ from the axis.
+_UNITS = {"US$ per million queries": "usd_per_million_queries", "queries/s": "qps"}
 
 
 def leaderboard_document(board: Leaderboard) -> ReportDocument:
@@ -45,16 +46,22 @@ def leaderboard_document(board: Leaderboard) -> ReportDocument:
 
 
 def _section(board: Leaderboard, escape: Escape) -> Section:
-    footnotes = Footnotes(escape)
-    rows = [standing.row for standing in board.ranked_rows]
+    rows = [ranked.row for ranked in board.ranked_rows]
     shared, _ = shared_notes(rows)
-    origins = 1 if board.has_origins else 0
+    footnotes, origins = Footnotes(escape), board.has_origins
     ranked = grid_of(
-        board.ranked_rows, _columns(board, footnotes, escape), caption=_caption(board, escape), keys=3 + origins
+        board.ranked_rows, _columns(board, footnotes), caption=_caption(board, escape), keys=3 + int(origins)
     )
-    left_out = _left_out(board, escape)
+    columns: list[GridColumn[ExcludedRow] | None] = [
+        ("system", False, lambda left: system_name(left.row, escape)),
+        ("origin", False, lambda left: escape(left.row.origin or MISSING)) if origins else None,
+        ("hardware profile", False, lambda left: escape(left.row.profile)),
+        ("suite", False, lambda left: escape(left.row.suite)),
+        ("why", False, lambda left: escape(left.reason)),
+    ]
+    left_out = grid_of(board.left_out, columns, caption="Not ranked", keys=2 + int(origins))
     return Section(
-        grids=(ranked, left_out) if left_out else (ranked,),
+        grids=(ranked, left_out) if board.left_out else (ranked,),
         footnotes=footnotes.texts,
         notes=tuple(escape(note) for note in (*_method(board), *stand_ins(rows), *shared)),
     )
@@ -62,61 +69,54 @@ def _section(board: Leaderboard, escape: Escape) -> Section:
 
 def _caption(board: Leaderboard, escape: Escape) -> str:
     """Return the dataset, the scenario, the criterion and the bounds."""
-    asked = board.query
-    kept = "".join(
-        f", {word} {limit:g} {axis}"
-        for bound in asked.bounds
-        for word, limit, axis in (("at most", bound.at_most, bound.axis), ("at least", bound.at_least, bound.axis))
+    query = board.query
+    bounds = "".join(
+        f", {word} {limit:g} {bound.axis}"
+        for bound in query.bounds
+        for word, limit in (("at most", bound.at_most), ("at least", bound.at_least))
         if limit is not None
     )
-    by = f"by {asked.rank_by}" if asked.rank_by else f"by Dynascore ({asked.mode})"
-    return f"{escape(asked.dataset)}, {escape(board.place.scenario)}, {by}{kept}"
+    by = f"by {query.rank_by}" if query.rank_by else f"by Dynascore ({query.mode})"
+    return f"{escape(query.dataset)}, {escape(board.place.scenario)}, {by}{bounds}"
 
 
-def _columns(board: Leaderboard, notes: Footnotes, escape: Escape) -> list[GridColumn[RankedRow]]:
+def _columns(board: Leaderboard, notes: Footnotes) -> list[GridColumn[RankedRow] | None]:
     def value(axis: Axis) -> GridColumn[RankedRow]:
-        return f"{axis.label}, {axis.unit}", True, lambda each: _value(each.figures[axis.name], axis, notes)
+        def cell(ranked: RankedRow) -> str:
+            figure = ranked.figures[axis.name]
+            if figure.value is None:
+                return notes.missing(figure.reason or "not measured")
+            return bounded(figure, decimals=1 if axis.name == ACCURACY else None)
+
+        return f"{axis.label}, {axis.unit}", True, cell
 
     def span(header: str, read: Callable[[RankedRow], RankInterval]) -> GridColumn[RankedRow]:
-        return header, False, lambda each: _span(read(each), notes)
+        return header, False, lambda ranked: _span(read(ranked), notes)
 
-    scored = board.query.rank_by is None
-    columns: list[GridColumn[RankedRow]] = [
-        ("rank", True, lambda each: MISSING if each.rank is None else str(each.rank)),
-        ("system", False, lambda each: system_name(each.row, escape)),
-    ]
-    if board.has_origins:
-        columns.append(("origin", False, lambda each: _origin(each.row, escape)))
-    columns += [
-        ("hardware profile", False, lambda each: _profile(each.row, escape)),
-        (f"instance type (US$/h, {board.table.price_date})", False, lambda each: _instance(each.row, notes, escape)),
-    ]
-    if scored:
-        columns.append(("Dynascore", True, lambda each: MISSING if each.score is None else f"{each.score:.3f}"))
-    columns += [value(axis) for axis in board.shown]
-    columns.append(span("rank, other queries", lambda each: each.by_queries))
-    columns.append(span("rank, without each system", lambda each: each.by_systems))
-    if scored:
-        columns.append(span(f"rank, weights ± {PERTURBATION:g}", lambda each: each.by_weights))
+    escape, scored = notes.escape, board.query.rank_by is None
     return [
-        *columns,
-        ("front", False, lambda each: MISSING if each.state is None else each.state.value),
-        ("validity", False, lambda each: _validity(each.row, notes)),
+        ("rank", True, lambda ranked: digits(ranked.rank, "d")),
+        ("system", False, lambda ranked: system_name(ranked.row, escape)),
+        ("origin", False, lambda ranked: escape(ranked.row.origin or MISSING)) if board.has_origins else None,
+        ("hardware profile", False, lambda ranked: _profile(ranked.row, escape)),
+        (
+            f"instance type (US$/h, {board.table.price_date})",
+            False,
+            lambda ranked: notes.price(ranked.row.price, ranked.row.price_note),
+        ),
+        ("Dynascore", True, lambda ranked: digits(ranked.score, ".3f")) if scored else None,
+        *(value(axis) for axis in board.shown),
+        span("rank, other queries", lambda ranked: ranked.by_queries),
+        span("rank, without each system", lambda ranked: ranked.by_systems),
+        span(f"rank, weights ± {PERTURBATION:g}", lambda ranked: ranked.by_weights) if scored else None,
+        ("front", False, lambda ranked: ranked.state.value if ranked.state else MISSING),
+        ("validity", False, lambda ranked: _validity(ranked.row, notes)),
     ]
-
-
-def _origin(row: Row, escape: Escape) -> str:
-    return MISSING if row.origin is None else escape(row.origin)
 
 
 def _profile(row: Row, escape: Escape) -> str:
     isolation = "" if row.isolation.value in ("container", "published") else f" ({row.isolation.value})"
     return escape(row.profile) + isolation
-
-
-def _instance(row: Row, notes: Footnotes, escape: Escape) -> str:
-    price = MISSING if row.price is None else f"{escape(row.price.instance_type)} ({row.price.usd_per_hour:g})"
-    return price + notes.mark(row.price_note)
 
 
 def _validity(row: Row, notes: Footnotes) -> str:
@@ -125,66 +125,44 @@ def _validity(row: Row, notes: Footnotes) -> str:
     return row.validity.value + notes.mark(*doubts)
 
 
-def _value(figure: Estimate, axis: Axis, notes: Footnotes) -> str:
-    if figure.value is None:
-        return MISSING + notes.mark(figure.reason or "not measured")
-    if axis.name != ACCURACY:
-        return bounded(figure)
-    low, high = figure.low, figure.high
-    return f"{figure.value:.1f}" + ("" if low is None or high is None else f" ({low:.1f}–{high:.1f})")
-
-
 def _span(span: RankInterval, notes: Footnotes) -> str:
     if span.best is None or span.worst is None:
-        return MISSING + notes.mark(span.reason)
+        return notes.missing(span.reason)
     return str(span.best) if span.best == span.worst else f"{span.best}–{span.worst}"
 
 
-def _left_out(board: Leaderboard, escape: Escape) -> Grid | None:
-    if not board.left_out:
-        return None
-    columns: list[GridColumn[ExcludedRow]] = [
-        ("system", False, lambda each: system_name(each.row, escape)),
-        *([("origin", False, lambda each: _origin(each.row, escape))] if board.has_origins else []),
-        ("hardware profile", False, lambda each: escape(each.row.profile)),
-        ("suite", False, lambda each: escape(each.row.suite)),
-        ("why", False, lambda each: escape(each.reason)),
-    ]
-    return grid_of(board.left_out, columns, caption="Not ranked", keys=len(columns) - 2)
-
-
-def _method(board: Leaderboard) -> tuple[str, ...]:
-    """Return what the ranks depend on: weights, rates, the set of systems; and how intervals were made."""
-    asked = board.query
-    said = [
-        f"Accuracy: {asked.measure} x 100, in points. Intervals are 95 %; those of latency and cost hold both, for "
+def _method(board: Leaderboard) -> Iterator[str]:
+    """Yield what the ranks depend on: weights, rates, the set of systems; and how intervals were made."""
+    query, table, rows = board.query, board.table, [ranked.row for ranked in board.ranked_rows]
+    yield (
+        f"Accuracy: {query.measure} x 100, in points. Intervals are 95 %; those of latency and cost hold both, for "
         "other queries and for measuring these again."
-    ]
-    if asked.rank_by is None:
-        weights = ", ".join(f"{name} {weight:g}" for name, weight in asked.weights.items())
-        said += [
-            f"Weights: {weights}.",
+    )
+    if query.rank_by is None:
+        yield f"Weights: {', '.join(f'{name} {weight:g}' for name, weight in query.weights.items())}."
+        yield (
             "Dynascore: the sum of weight x value / AMRS, what is better when smaller negated (Ma et al. 2021; "
-            "Santhanam et al. 2023, equations 1 and 2); the AMRS of accuracy is 1.",
-            f"AMRS (units for a point of accuracy), {asked.mode}: {_rates(board)}.",
-            _rates_method(board),
-        ]
-    said.append(f"Set of systems: {', '.join(board.systems)} ({_count(len(board.ranked_rows), 'row')}).")
-    rows = [each.row for each in board.ranked_rows]
-    said += [*_spans(board), _front(board), *notes.of_origins(rows)]
-    said += [*notes.of_judgements(rows), *notes.of_unjudged(rows)]
-    table = board.table
-    said.append(
+            "Santhanam et al. 2023, equations 1 and 2); the AMRS of accuracy is 1."
+        )
+        yield f"AMRS (units for a point of accuracy), {query.mode}: {_rates(board)}."
+        yield _rates_method(board)
+    yield f"Set of systems: {', '.join(board.systems)} ({_count(len(rows), 'row')})."
+    yield from _spans(board)
+    yield (
+        f"Front over {', '.join(query.front)}: dominated, another row is surely at least as good on each and "
+        "better on one; contested, it is so by the figures but the intervals leave it open (figures without an "
+        "interval count as they stand; accuracy is compared query by query where that is known)."
+    )
+    yield from (*notes.of_origins(rows), *notes.of_judgements(rows), *notes.of_unjudged(rows))
+    yield (
         f"Prices: {table.price_provider} {table.price_region}, Linux {table.price_term}, {table.price_date} "
         f"(source: {table.price_source})."
     )
-    contested = [each for each in board.ranked_rows if each.state is FrontState.CONTESTED]
-    if contested:
-        said.append(
-            f"{_count(len(contested), 'row')} contested: harness run SUITE --contested RESULTS measures them again, "
+    if contested := sum(ranked.state is FrontState.CONTESTED for ranked in board.ranked_rows):
+        yield (
+            f"{_count(contested, 'row')} contested: harness run SUITE --contested RESULTS measures them again, "
             "with more queries in the suite the intervals narrow."
         )
-    return tuple(said)
 
 
 def _rates(board: Leaderboard) -> str:
@@ -194,9 +172,9 @@ def _rates(board: Leaderboard) -> str:
     for name, rate in board.rates.items():
         if rate.value is None:
             parts.append(f"{name} undefined ({rate.status.value})")
-            continue
-        made = "given" if rate.status is dynascore.RateStatus.GIVEN else _count(rate.pairs, "pair")
-        parts.append(f"{name} {rate.value:.6g} {units[name]} ({made})")
+        else:
+            source = "given" if rate.status is dynascore.RateStatus.GIVEN else _count(rate.pairs, "pair")
+            parts.append(f"{name} {rate.value:.6g} {units[name]} ({source})")
     return ", ".join(parts) or "none needed"
 
 
@@ -217,7 +195,7 @@ def _rates_method(board: Leaderboard) -> str:
 def _cutoff(board: Leaderboard) -> str:
     if board.query.cutoff is not None:
         return "as asked"
-    if any(each.by_queries.best is not None for each in board.ranked_rows):
+    if any(ranked.by_queries.best is not None for ranked in board.ranked_rows):
         return "half the 95 % interval of a paired difference over these queries, the median over pairs of rankings"
     return "to which the source rounds" if board.cutoff else "accuracies have no interval"
 
@@ -236,113 +214,86 @@ def _spans(board: Leaderboard) -> Iterator[str]:
         yield f"Rank, weights: 95 % of the ranks over {PERTURBED:,} sets of weights, {moved}."
 
 
-def _front(board: Leaderboard) -> str:
-    return (
-        f"Front over {', '.join(board.query.front)}: dominated, another row is surely at least as good on each and "
-        "better on one; contested, it is so by the figures but the intervals leave it open (figures without an "
-        "interval count as they stand; accuracy is compared query by query where that is known)."
-    )
-
-
 def _count(number_of: int, word: str) -> str:
     return f"{number_of:,} {word}{'' if number_of == 1 else 's'}"
 
 
 def _lines(board: Leaderboard) -> Iterator[Sequence[Value]]:
     """Yield a line for each ranked row, then for each row left out, which has a reason and no rank."""
-    axes = [axis.name for axis in board.shown]
-    head: list[Value] = ["rank", "system", "hardware_profile", "suite", "instance_type", "price_usd_per_hour"]
-    head.append("dynascore")
+    records = [*(_csv_record(ranked, board) for ranked in board.ranked_rows), *map(_csv_left_out, board.left_out)]
+    names = [name for name in records[0] if name != "origin" or board.has_origins]
+    yield names
+    yield from ([record.get(name) for name in names] for record in records)
+
+
+def _csv_record(ranked: RankedRow, board: Leaderboard) -> dict[str, Value]:
+    row = ranked.row
+    record: dict[str, Value] = {
+        "rank": ranked.rank,
+        "system": row.system,
+        "hardware_profile": row.profile,
+        "suite": row.suite,
+        "instance_type": row.price.instance_type if row.price else None,
+        "price_usd_per_hour": row.price.usd_per_hour if row.price else None,
+        "dynascore": ranked.score,
+    }
     for axis in board.shown:
-        unit = _unit(axis.unit)
-        head += [f"{axis.name}_{unit}", f"{axis.name}_{unit}_low", f"{axis.name}_{unit}_high"]
-    head += [f"rank_{name}_{end}" for name in ("queries", "systems", "weights") for end in ("best", "worst")]
-    head += ["front", "validity", "key", "reason"]
-    columns = len(head)
-    head += ["origin"] if board.has_origins else []
-    yield head
-    for standing in board.ranked_rows:
-        yield (*_line(standing, axes), standing.row.origin)[: len(head)]
-    for left in board.left_out:
-        yield (*_reason(left, columns), left.row.origin)[: len(head)]
+        figure, name = ranked.figures[axis.name], f"{axis.name}_{_UNITS.get(axis.unit, axis.unit.lower())}"
+        record |= {name: figure.value, f"{name}_low": figure.low, f"{name}_high": figure.high}
+    for name in ("queries", "systems", "weights"):
+        span: RankInterval = getattr(ranked, f"by_{name}")
+        record |= {f"rank_{name}_best": span.best, f"rank_{name}_worst": span.worst}
+    record |= {"front": ranked.state.value if ranked.state else None, "validity": row.validity.value, "key": row.key}
+    return record | {"reason": None, "origin": row.origin}
 
 
-def _unit(unit: str) -> str:
-    return {"US$ per million queries": "usd_per_million_queries", "queries/s": "qps"}.get(unit, unit.lower())
-
-
-def _line(each: RankedRow, axes: list[str]) -> list[Value]:
-    row = each.row
-    price = (row.price.instance_type, row.price.usd_per_hour) if row.price else (None, None)
-    line: list[Value] = [each.rank, row.system, row.profile, row.suite, *price, each.score]
-    for name in axes:
-        figure = each.figures[name]
-        line += [figure.value, figure.low, figure.high]
-    for span in (each.by_queries, each.by_systems, each.by_weights):
-        line += [span.best, span.worst]
-    return [*line, each.state.value if each.state else None, row.validity.value, row.key, None]
-
-
-def _reason(left: ExcludedRow, columns: int) -> list[Value]:
+def _csv_left_out(left: ExcludedRow) -> dict[str, Value]:
     row = left.row
-    line: list[Value] = [None, row.system, row.profile, row.suite]
-    line += [None] * (columns - len(line) - 3)
-    return [*line, row.validity.value, row.key, left.reason]
+    names: dict[str, Value] = {"system": row.system, "hardware_profile": row.profile, "suite": row.suite}
+    return names | {"validity": row.validity.value, "key": row.key, "reason": left.reason, "origin": row.origin}
 
 
 def _content(board: Leaderboard) -> dict[str, Any]:
-    asked, table = board.query, board.table
+    query, table = board.query, board.table
     return {
         "leaderboard_version": LEADERBOARD_VERSION,
-        "dataset": asked.dataset,
-        "measure": asked.measure,
-        "mode": asked.mode,
-        "weights": dict(asked.weights),
-        "rank_by": asked.rank_by,
-        "bounds": [dataclasses.asdict(bound) for bound in asked.bounds],
+        "dataset": query.dataset,
+        "measure": query.measure,
+        "mode": query.mode,
+        "weights": dict(query.weights),
+        "rank_by": query.rank_by,
+        "bounds": [asdict(bound) for bound in query.bounds],
         "cutoff_points": board.cutoff,
-        "asked": {"cutoff": asked.cutoff, "suite": asked.suite, "scenario": asked.scenario},
+        "asked": {"cutoff": query.cutoff, "suite": query.suite, "scenario": query.scenario},
         "amrs": {
             name: {"value": rate.value, "status": rate.status.value, "pairs": rate.pairs}
             for name, rate in board.rates.items()
         },
         "axes": {axis.name: {"label": axis.label, "unit": axis.unit, "higher": axis.higher} for axis in board.shown},
-        "front_axes": list(asked.front),
+        "front_axes": list(query.front),
         "compared": board.place._asdict(),
         "systems": list(board.systems),
-        "prices": {
-            "provider": table.price_provider,
-            "region": table.price_region,
-            "term": table.price_term,
-            "date": table.price_date,
-            "source": table.price_source,
-        },
-        "rows": [_ranked_row(each) for each in board.ranked_rows],
+        "prices": {name: getattr(table, f"price_{name}") for name in ("provider", "region", "term", "date", "source")},
+        "rows": [_ranked_row(ranked) for ranked in board.ranked_rows],
         "left_out": [
-            {"system": each.row.system, "profile": each.row.profile, "suite": each.row.suite, "key": each.row.key}
-            | {"origin": each.row.origin, "outcome": each.row.outcome.value, "reason": each.reason}
-            for each in board.left_out
+            {"system": left.row.system, "profile": left.row.profile, "suite": left.row.suite, "key": left.row.key}
+            | {"origin": left.row.origin, "outcome": left.row.outcome.value, "reason": left.reason}
+            for left in board.left_out
         ],
     }
 
 
-def _ranked_row(each: RankedRow) -> dict[str, Any]:
-    row = each.row
+def _ranked_row(ranked: RankedRow) -> dict[str, Any]:
+    row = ranked.row
     return {
-        "rank": each.rank,
-        "system": row.system,
-        "profile": row.profile,
-        "suite": row.suite,
-        "key": row.key,
-        "origin": row.origin,
+        "rank": ranked.rank,
+        **{name: getattr(row, name) for name in ("system", "profile", "suite", "key", "origin")},
         "instance_type": row.price.instance_type if row.price else None,
         "price_usd_per_hour": row.price.usd_per_hour if row.price else None,
-        "dynascore": each.score,
-        "figures": {name: dataclasses.asdict(figure) for name, figure in each.figures.items()},
-        "rank_by_queries": dataclasses.asdict(each.by_queries),
-        "rank_by_systems": dataclasses.asdict(each.by_systems),
-        "rank_by_weights": dataclasses.asdict(each.by_weights),
-        "front": each.state.value if each.state else None,
+        "dynascore": ranked.score,
+        "figures": {name: asdict(figure) for name, figure in ranked.figures.items()},
+        **{f"rank_{name}": asdict(getattr(ranked, name)) for name in ("by_queries", "by_systems", "by_weights")},
+        "front": ranked.state.value if ranked.state else None,
         "validity": row.validity.value,
         "stand_in": row.stand_in,
         "notes": list(row.notes),

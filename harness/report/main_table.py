@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from harness.analysis.table import Row, Table, Validity
 from harness.records import Isolation, Outcome
-from harness.report import columns
+from harness.report.columns import table_columns
 from harness.report.document import (
     MIB,
     MISSING,
@@ -19,7 +19,9 @@ from harness.report.document import (
     ReportDocument,
     Section,
     bounded,
+    digits,
     grid_of,
+    lines_of,
     number,
     stand_ins,
     system_name,
@@ -32,13 +34,9 @@ REPORT_VERSION = 1
 
 def table_document(table: Table) -> ReportDocument:
     """Return the document of a priced table; LaTeX has a table for each dataset, suite and scenario."""
-    shown = columns.table_columns(table)
     return ReportDocument(
         sections=lambda escape: (table_section(table, escape),),
-        lines=lambda: (
-            [column.name for column in shown],
-            *([column.get(row) for column in shown] for row in table.rows),
-        ),
+        lines=lambda: lines_of(table.rows, [(column.name, column.get) for column in table_columns(table)]),
         # JSON has the field names of `harness.analysis.table`; units as in the names.
         content=lambda: {"report_version": REPORT_VERSION, **dataclasses.asdict(table)},
         printed=lambda escape: _by_scenario(table, escape),
@@ -67,11 +65,11 @@ def table_section(table: Table, escape: Escape) -> Section:
     shared, machine_of = shared_notes(table.rows)
     grid = grid_of(
         table.rows,
-        [*keys, *_columns(table, footnotes, escape, machine_of)],
+        [*keys, *_columns(table, _RowCells(footnotes, machine_of))],
         caption=caption or "All stored results",
         keys=len(keys) + 1,  # the first of the other columns is the hardware profile
     )
-    costs = _index_costs(table, footnotes, escape)
+    costs = _index_costs(table, footnotes)
     return Section(
         grids=(grid, costs) if costs else (grid,),
         footnotes=footnotes.texts,
@@ -81,129 +79,115 @@ def table_section(table: Table, escape: Escape) -> Section:
 
 def name_columns(rows: Sequence[Row], escape: Escape) -> tuple[str, list[GridColumn[Row]]]:
     """Return the caption and the naming columns: suite, dataset and scenario are columns where they differ."""
-    keys: list[GridColumn[Row]] = [("system", False, lambda row: system_name(row, escape))]
+
+    def named(name: str) -> GridColumn[Row]:
+        return name, False, lambda row: escape(getattr(row, name) or MISSING)
+
+    columns: list[GridColumn[Row]] = [("system", False, lambda row: system_name(row, escape))]
     parts: list[str] = []
-    getters: dict[str, Callable[[Row], str]] = {
-        "dataset": lambda row: row.dataset,
-        "suite": lambda row: row.suite,
-        "scenario": lambda row: row.scenario,
-    }
-    for name, get in getters.items():
-        values = sorted({get(row) for row in rows})
+    for name in ("dataset", "suite", "scenario"):
+        values = {getattr(row, name) for row in rows}
         if len(values) == 1:
-            parts.append(f"{name} {escape(values[0])}")
+            parts.append(f"{name} {escape(values.pop())}")
         elif values:
-            keys.append(_name_column(name, get, escape))
+            columns.append(named(name))
     if any(row.origin is not None for row in rows):
-        keys.append(_name_column("origin", lambda row: row.origin or MISSING, escape))
-    return ", ".join(parts), keys
+        columns.append(named("origin"))
+    return ", ".join(parts), columns
 
 
-def _name_column(header: str, get: Callable[[Row], str], escape: Escape) -> GridColumn[Row]:
-    return header, False, lambda row: escape(get(row))
+@dataclasses.dataclass(frozen=True)
+class _RowCells:
+    """Cells of a row; a job that ended well gives the reason for a missing figure."""
+
+    notes: Footnotes
+    machine_of: Callable[[Row], str | None]
+
+    def missing(self, row: Row, item: Estimate) -> str:
+        """Return nothing for a known figure."""
+        if item.value is not None:
+            return ""
+        return self.notes.missing(item.reason if row.outcome is Outcome.OK else None)
+
+    def figure(self, row: Row, item: Estimate, scale: float = 1.0) -> str:
+        return self.missing(row, item) or number(item.value, scale)
+
+    def plain(self, row: Row, value: float | None, scale: float = 1.0) -> str:
+        return self.figure(row, Estimate(value, reason="not measured"), scale)
+
+    def measure(self, name: str) -> GridColumn[Row]:
+        def cell(row: Row) -> str:
+            item = row.measures.get(name, Estimate(None))
+            return self.missing(row, item) or digits(item.value, ".3f")
+
+        return name, True, cell
+
+    def mean(self, row: Row) -> str:
+        item = row.latency_mean_s
+        warmup = "" if row.one_pass_warmup is None else f" after {row.one_pass_warmup} warm-up queries"
+        marks = (item.reason, self.machine_of(row))
+        return self.missing(row, item) or bounded(item, 1e3) + warmup + self.notes.mark(*marks)
+
+    def throughput(self, row: Row) -> str:
+        item = row.throughput_qps
+        if row.scenario == "single_stream":
+            return MISSING
+        return self.missing(row, item) or bounded(item) + self.notes.mark(item.reason)
+
+    def cost(self, row: Row, item: Estimate) -> str:
+        # Notes on a latency's interval are at the latency.
+        reason = None if row.scenario == "single_stream" else item.reason
+        return self.missing(row, item) or bounded(item) + self.notes.mark(reason)
+
+    def gpu(self, row: Row) -> str:
+        used = row.gpus or row.peak_gpu_bytes is not None
+        return self.plain(row, row.peak_gpu_bytes, 1 / MIB) if used else MISSING
+
+    def profile(self, row: Row) -> str:
+        isolation = "" if row.isolation is Isolation.CONTAINER else f" ({row.isolation.value})"
+        return self.notes.escape(row.profile) + isolation
+
+    def outcome(self, row: Row) -> str:
+        ended = row.outcome is not Outcome.OK or row.detail
+        detail = f"{row.outcome.value}: {row.detail or 'no detail was stored'}" if ended else None
+        return self.notes.escape(row.outcome.value) + self.notes.mark(detail)
+
+    def validity(self, row: Row) -> str:
+        """Return the validity, missing for a row without figures, with the row's notes."""
+        text = row.validity.value if row.outcome is Outcome.OK or row.validity is not Validity.CLEAN else MISSING
+        return text + self.notes.mark(*row.notes)
 
 
-def _columns(
-    table: Table, notes: Footnotes, escape: Escape, machine_of: Callable[[Row], str | None]
-) -> list[GridColumn[Row]]:
-    def figure(row: Row, item: Estimate, scale: float = 1.0, decimals: int | None = None) -> str:
-        if item.value is None:
-            return MISSING + (notes.mark(item.reason) if row.outcome is Outcome.OK else "")
-        return number(item.value * scale) if decimals is None else f"{item.value * scale:.{decimals}f}"
-
-    def plain(row: Row, value: float | None, scale: float = 1.0) -> str:
-        return figure(row, Estimate(value, reason="not measured"), scale)
-
-    def measure(name: str) -> GridColumn[Row]:
-        return name, True, lambda row: figure(row, row.measures.get(name, Estimate(None)), decimals=3)
-
-    columns: list[GridColumn[Row]] = [
-        ("hardware profile", False, lambda row: _profile(row, escape)),
-        (f"instance type (US$/h, {table.price_date})", False, lambda row: _instance(row, notes, escape)),
-    ]
-    columns += [measure(name) for name in table.measures]
-    columns += [
-        ("latency mean (95 %), ms", True, lambda row: _mean(row, notes, machine_of)),
+def _columns(table: Table, cells: _RowCells) -> list[GridColumn[Row] | None]:
+    notes, figure, plain = cells.notes, cells.figure, cells.plain
+    served = any(row.scenario != "single_stream" for row in table.rows)
+    mapped = any(row.peak_mapped_bytes is not None for row in table.rows)
+    on_gpu = any(row.peak_gpu_bytes is not None or (row.gpus and row.outcome is Outcome.OK) for row in table.rows)
+    saturated = "US$ per million queries (interval), saturated"
+    return [
+        ("hardware profile", False, cells.profile),
+        (_instance_header(table), False, lambda row: notes.price(row.price, row.price_note)),
+        *(cells.measure(name) for name in table.measures),
+        ("latency mean (95 %), ms", True, cells.mean),
         ("p50, ms", True, lambda row: figure(row, row.p50_s, 1e3)),
         ("p95, ms", True, lambda row: figure(row, row.p95_s, 1e3)),
         ("p99, ms", True, lambda row: figure(row, row.p99_s, 1e3)),
-    ]
-    if any(row.scenario != "single_stream" for row in table.rows):
-        columns.append(("throughput (interval), queries/s", True, lambda row: _throughput(row, notes)))
-    columns.append(("peak anonymous, MiB", True, lambda row: plain(row, row.peak_anon_bytes, 1 / MIB)))
-    if any(row.peak_mapped_bytes is not None for row in table.rows):
-        columns.append(("peak mapped, MiB", True, lambda row: plain(row, row.peak_mapped_bytes, 1 / MIB)))
-    columns.append(("peak cgroup, MiB", True, lambda row: plain(row, row.peak_cgroup_bytes, 1 / MIB)))
-    if any(row.peak_gpu_bytes is not None or (row.gpus and row.outcome is Outcome.OK) for row in table.rows):
-        columns.append(("peak GPU, MiB", True, lambda row: _gpu(row, notes)))
-    columns += [
+        ("throughput (interval), queries/s", True, cells.throughput) if served else None,
+        ("peak anonymous, MiB", True, lambda row: plain(row, row.peak_anon_bytes, 1 / MIB)),
+        ("peak mapped, MiB", True, lambda row: plain(row, row.peak_mapped_bytes, 1 / MIB)) if mapped else None,
+        ("peak cgroup, MiB", True, lambda row: plain(row, row.peak_cgroup_bytes, 1 / MIB)),
+        ("peak GPU, MiB", True, cells.gpu) if on_gpu else None,
         ("index, MiB", True, lambda row: plain(row, row.index_bytes, 1 / MIB)),
         ("load, s", True, lambda row: plain(row, row.load_s)),
-        ("US$ per million queries (interval), sequential", True, lambda row: _cost(row, row.usd_per_million, notes)),
+        ("US$ per million queries (interval), sequential", True, lambda row: cells.cost(row, row.usd_per_million)),
+        (saturated, True, lambda row: cells.cost(row, row.usd_per_million_saturated)) if served else None,
+        ("outcome", False, cells.outcome),
+        ("validity", False, cells.validity),
     ]
-    if any(row.scenario != "single_stream" for row in table.rows):
-        saturated = "US$ per million queries (interval), saturated"
-        columns.append((saturated, True, lambda row: _cost(row, row.usd_per_million_saturated, notes)))
-    columns += [
-        ("outcome", False, lambda row: _outcome(row, notes, escape)),
-        ("validity", False, lambda row: _validity(row, notes)),
-    ]
-    return columns
 
 
-def _profile(row: Row, escape: Escape) -> str:
-    isolation = "" if row.isolation is Isolation.CONTAINER else f" ({row.isolation.value})"
-    return escape(row.profile) + isolation
-
-
-def _instance(row: Row, notes: Footnotes, escape: Escape) -> str:
-    name = MISSING if row.price is None else f"{escape(row.price.instance_type)} ({row.price.usd_per_hour:g})"
-    return name + notes.mark(row.price_note)
-
-
-def _mean(row: Row, notes: Footnotes, machine_of: Callable[[Row], str | None]) -> str:
-    mean = row.latency_mean_s
-    if mean.value is None:
-        return MISSING + (notes.mark(mean.reason) if row.outcome is Outcome.OK else "")
-    shown = bounded(mean, 1e3)
-    if row.one_pass_warmup is not None:
-        shown += f" after {row.one_pass_warmup} warm-up queries"
-    return shown + notes.mark(mean.reason, machine_of(row))
-
-
-def _throughput(row: Row, notes: Footnotes) -> str:
-    item = row.throughput_qps
-    if row.scenario == "single_stream":
-        return MISSING
-    if item.value is None:
-        return MISSING + (notes.mark(item.reason) if row.outcome is Outcome.OK else "")
-    return bounded(item) + notes.mark(item.reason)
-
-
-def _cost(row: Row, item: Estimate, notes: Footnotes) -> str:
-    """Return a cost with its interval; the notes on a latency's interval are at the latency."""
-    if item.value is None:
-        return MISSING + (notes.mark(item.reason) if row.outcome is Outcome.OK else "")
-    return bounded(item) + (notes.mark(item.reason) if row.scenario != "single_stream" else "")
-
-
-def _gpu(row: Row, notes: Footnotes) -> str:
-    if row.peak_gpu_bytes is not None:
-        return number(row.peak_gpu_bytes / MIB)
-    asked = row.gpus and row.outcome is Outcome.OK
-    return MISSING + (notes.mark("not measured") if asked else "")
-
-
-def _outcome(row: Row, notes: Footnotes, escape: Escape) -> str:
-    ended = row.outcome is not Outcome.OK or row.detail
-    detail = f"{row.outcome.value}: {row.detail or 'no detail was stored'}" if ended else None
-    return escape(row.outcome.value) + notes.mark(detail)
-
-
-def _validity(row: Row, notes: Footnotes) -> str:
-    """Return the validity, missing for a row without figures, with the row's notes."""
-    text = row.validity.value if row.outcome is Outcome.OK or row.validity is not Validity.CLEAN else MISSING
-    return text + notes.mark(*row.notes)
+def _instance_header(table: Table) -> str:
+    return f"instance type (US$/h, {table.price_date})"
 
 
 def shared_notes(rows: Sequence[Row]) -> tuple[list[str], Callable[[Row], str | None]]:
@@ -248,31 +232,27 @@ def _machine(row: Row) -> str:
     return "Measured on: " + ", ".join(parts)
 
 
-def _index_costs(table: Table, notes: Footnotes, escape: Escape) -> Grid | None:
+def _index_costs(table: Table, notes: Footnotes) -> Grid | None:
     """Return what each index costs to build and to keep; ``None`` where no build is known."""
-    rows = _indexes(table.rows)
+    rows, escape = _indexes(table.rows), notes.escape
     if not rows:
         return None
 
     def figure(item: Estimate) -> str:
-        return MISSING + notes.mark(item.reason) if item.value is None else number(item.value)
+        return notes.missing(item.reason) if item.value is None else number(item.value)
 
-    def built_on(row: Row) -> str:
-        price = row.build_price
-        return MISSING if price is None else f"{escape(price.instance_type)} ({price.usd_per_hour:g})"
-
-    shown: list[GridColumn[Row]] = [
+    columns: list[GridColumn[Row]] = [
         ("index of system", False, lambda row: system_name(row, escape)),
         ("dataset", False, lambda row: escape(row.dataset)),
-        ("documents", True, lambda row: MISSING if row.corpus_documents is None else f"{row.corpus_documents}"),
-        ("build, s", True, lambda row: MISSING if row.index_build_s is None else number(row.index_build_s)),
+        ("documents", True, lambda row: digits(row.corpus_documents, "d")),
+        ("build, s", True, lambda row: number(row.index_build_s)),
         ("built with", False, lambda row: escape(row.build_envelope.name) if row.build_envelope else MISSING),
-        (f"instance type (US$/h, {table.price_date})", False, built_on),
+        (_instance_header(table), False, lambda row: notes.price(row.build_price)),
         ("US$ per million documents", True, lambda row: figure(row.usd_build_per_million_documents)),
-        ("index, MiB", True, lambda row: MISSING if row.index_bytes is None else number(row.index_bytes / MIB)),
+        ("index, MiB", True, lambda row: number(row.index_bytes, 1 / MIB)),
         ("storage, US$ per month", True, lambda row: figure(row.usd_storage_per_month)),
     ]
-    return grid_of(rows, shown, caption="What the indexes cost", keys=2)
+    return grid_of(rows, columns, caption="What the indexes cost", keys=2)
 
 
 def _indexes(rows: Sequence[Row]) -> tuple[Row, ...]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator
+from operator import attrgetter
 
 from harness.analysis.axes import ComparisonGroup
 from harness.analysis.reprice import (
@@ -17,6 +17,7 @@ from harness.analysis.reprice import (
     RowChange,
 )
 from harness.analysis.table import Row
+from harness.report.columns import optional
 from harness.report.document import (
     MISSING,
     Escape,
@@ -27,7 +28,9 @@ from harness.report.document import (
     Section,
     Value,
     bounded,
+    digits,
     grid_of,
+    lines_of,
     number,
     stand_ins,
 )
@@ -38,21 +41,15 @@ from harness.stats import Estimate
 REPRICE_VERSION = 1
 # A table of every pair that flipped says no more than the first few of very many.
 _MOST = 50
-Column = tuple[str, Callable[[RowChange], Value]]
-# The four prices of each row, by the names that programs read.
-_WAYS: dict[str, Callable[[RowChange], PricedRow]] = {
-    "before": lambda each: each.before,
-    "same": lambda each: each.same,
-    "cheapest_before": lambda each: each.cheapest_before,
-    "cheapest": lambda each: each.cheapest,
-}
+# The fields of a change that are priced rows.
+_WAYS = ("before", "same", "cheapest_before", "cheapest")
 
 
 def repricing_document(repricing: Repricing) -> ReportDocument:
     """Return the document of a repricing: the summary, the rows, what flipped and what is gone."""
     return ReportDocument(
         sections=lambda escape: _sections(repricing, escape),
-        lines=lambda: _lines(repricing),
+        lines=lambda: lines_of(repricing.changes, _csv_columns(repricing)),
         content=lambda: _content(repricing),
         padded=False,
         dense=True,
@@ -64,121 +61,104 @@ def _sections(repricing: Repricing, escape: Escape) -> Iterator[Section]:
     title = f"{now.provider} {now.region}, {now.term}: prices of {now.date} against {before.date}"
     yield Section(title=escape(title), notes=tuple(escape(line) for line in repricing.summary))
     footnotes = Footnotes(escape)
-    grids = (_rows(repricing, footnotes, escape),) if repricing.changes else ()
+    grids = (_rows(repricing, footnotes),) if repricing.changes else ()
     changed = stand_ins(change.row for change in repricing.changes)
-    notes = (*changed, *_note_lines(repricing), *repricing.notes, *_sources(repricing))
+    notes = (*changed, *_findings(repricing), *repricing.notes, *_sources(repricing))
     yield Section(grids=grids, footnotes=footnotes.texts, notes=tuple(escape(note) for note in notes))
 
 
-def _rows(repricing: Repricing, notes: Footnotes, escape: Escape) -> Grid:
-    def instance(priced: PricedRow) -> str:
-        if priced.price is None:
-            return MISSING + notes.mark(priced.note)
-        return f"{escape(priced.price.instance_type)} ({priced.price.usd_per_hour:g}){notes.mark(priced.note)}"
+def _rows(repricing: Repricing, notes: Footnotes) -> Grid:
+    def instance(way: str) -> Callable[[RowChange], str]:
+        read = attrgetter(f"{way}.price", f"{way}.note")
+        return lambda change: notes.price(*read(change))
 
-    caption, keys = name_columns([each.row for each in repricing.changes], escape)
-    columns: list[GridColumn[RowChange]] = [(head, numeric, _of_row(cell)) for head, numeric, cell in keys]
+    def cost(way: str) -> Callable[[RowChange], str]:
+        def cell(change: RowChange) -> str:
+            priced: PricedRow = getattr(change, way)
+            if priced.cost.value is not None:
+                return bounded(priced.cost)
+            # Where there is no machine, its column says why.
+            return notes.missing(priced.cost.reason if priced.price else None)
+
+        return cell
+
+    def measure(name: str) -> GridColumn[RowChange]:
+        return name, True, lambda change: digits(change.row.measures.get(name, Estimate(None)).value, ".3f")
+
+    def of_row(column: GridColumn[Row]) -> GridColumn[RowChange]:
+        header, numeric, cell = column
+        return header, numeric, lambda change: cell(change.row)
+
+    escape, changes = notes.escape, repricing.changes
     before, now = repricing.before.date, repricing.now.date
-    columns += [
-        ("hardware profile", False, lambda each: escape(each.row.profile)),
-        *((name, True, _measured(name)) for name in repricing.measures),
-        ("latency mean, ms", True, lambda each: _number(each.row.latency_mean_s, 1e3)),
-    ]
-    if any(each.row.scenario != "single_stream" for each in repricing.changes):
-        columns += [
-            ("throughput, queries/s", True, lambda each: _number(each.row.throughput_qps)),
-            ("cost model", False, lambda each: cost_model(each.row)),
-        ]
-    columns += [
-        (f"instance type {before} (US$/h)", False, lambda each: instance(each.before)),
-        (f"US$ per million queries (interval) {before}", True, lambda each: _cost(each.before, notes)),
-        (f"same instance {now} (US$/h)", False, lambda each: instance(each.same)),
-        (f"US$ (interval), same instance {now}", True, lambda each: _cost(each.same, notes)),
-        ("change, same instance", True, lambda each: _percent(*each.pairs[SAME])),
-    ]
+    caption, keys = name_columns([change.row for change in changes], escape)
+    served = any(change.row.scenario != "single_stream" for change in changes)
     # A row that was measured stands on the cheapest type of the other date already.
-    if any(each.before != each.cheapest_before for each in repricing.changes):
-        columns += [
-            (f"cheapest type {before} (US$/h)", False, lambda each: instance(each.cheapest_before)),
-            (f"US$ (interval), cheapest {before}", True, lambda each: _cost(each.cheapest_before, notes)),
-        ]
-    columns += [
-        (f"cheapest type {now} (US$/h)", False, lambda each: instance(each.cheapest)),
-        (f"US$ (interval), cheapest {now}", True, lambda each: _cost(each.cheapest, notes)),
-        ("change, cheapest types", True, lambda each: _percent(*each.pairs[CHEAPEST])),
+    moved = any(change.before != change.cheapest_before for change in changes)
+    columns: list[GridColumn[RowChange] | None] = [
+        *(of_row(column) for column in keys),
+        ("hardware profile", False, lambda change: escape(change.row.profile)),
+        *(measure(name) for name in repricing.measures),
+        ("latency mean, ms", True, lambda change: number(change.row.latency_mean_s.value, 1e3)),
+        ("throughput, queries/s", True, lambda change: number(change.row.throughput_qps.value)) if served else None,
+        ("cost model", False, lambda change: cost_model(change.row)) if served else None,
+        (f"instance type {before} (US$/h)", False, instance("before")),
+        (f"US$ per million queries (interval) {before}", True, cost("before")),
+        (f"same instance {now} (US$/h)", False, instance("same")),
+        (f"US$ (interval), same instance {now}", True, cost("same")),
+        ("change, same instance", True, lambda change: _percent(*change.pairs[SAME])),
+        (f"cheapest type {before} (US$/h)", False, instance("cheapest_before")) if moved else None,
+        (f"US$ (interval), cheapest {before}", True, cost("cheapest_before")) if moved else None,
+        (f"cheapest type {now} (US$/h)", False, instance("cheapest")),
+        (f"US$ (interval), cheapest {now}", True, cost("cheapest")),
+        ("change, cheapest types", True, lambda change: _percent(*change.pairs[CHEAPEST])),
         ("rank: same instance, cheapest types", False, _ranks),
-        ("validity", False, lambda each: each.row.validity.value),
+        ("validity", False, lambda change: change.row.validity.value),
     ]
-    return grid_of(repricing.changes, columns, caption=caption, keys=len(keys) + 1)
-
-
-def _of_row(cell: Callable[[Row], str]) -> Callable[[RowChange], str]:
-    return lambda each: cell(each.row)
-
-
-def _measured(name: str) -> Callable[[RowChange], str]:
-    def cell(each: RowChange) -> str:
-        value = each.row.measures.get(name, Estimate(None)).value
-        return MISSING if value is None else f"{value:.3f}"
-
-    return cell
-
-
-def _number(figure: Estimate, scale: float = 1.0) -> str:
-    return MISSING if figure.value is None else number(figure.value * scale)
-
-
-def _cost(priced: PricedRow, notes: Footnotes) -> str:
-    if priced.cost.value is None:
-        # Where there is no machine, its column says why.
-        return MISSING + (notes.mark(priced.cost.reason) if priced.price else "")
-    return bounded(priced.cost)
+    return grid_of(changes, columns, caption=caption, keys=len(keys) + 1)
 
 
 def _percent(was: PricedRow, is_now: PricedRow) -> str:
     before, now = was.cost.value, is_now.cost.value
-    if before is None or now is None or before == 0:
-        return MISSING
-    return f"{(now / before - 1) * 100:+.1f} %"
+    return MISSING if before is None or now is None or before == 0 else f"{(now / before - 1) * 100:+.1f} %"
 
 
-def _ranks(each: RowChange) -> str:
-    return ", ".join(
-        " → ".join(MISSING if priced.rank is None else str(priced.rank) for priced in pair)
-        for pair in each.pairs.values()
-    )
+def _ranks(change: RowChange) -> str:
+    return ", ".join(" → ".join(digits(priced.rank, "d") for priced in pair) for pair in change.pairs.values())
 
 
-def _note_lines(found: Repricing) -> Iterator[str]:
+def _findings(repricing: Repricing) -> Iterator[str]:
     """Yield a sentence on each finding that no longer holds."""
-    where = _names({each.place for each in found.changes})
-    for part in (_gone(found.gone, found.now.date), _flips(found.flips, where), _best(found.best, where)):
-        told = list(part)
-        yield from told[:_MOST]
-        if len(told) > _MOST:
-            yield f"... and {len(told) - _MOST:,} more of these; JSON holds all"
-    if found.no_longer_provided:
-        yield f"No type provides any more: {', '.join(found.no_longer_provided)}."
-    if found.newly_provided:
-        yield f"Provided now and not before: {', '.join(found.newly_provided)}."
+    names = _names({change.place for change in repricing.changes})
+    for sentences in (
+        [_gone(gone, repricing.now.date) for gone in repricing.gone],
+        [_flip(flip, names[flip.place]) for flip in repricing.flips],
+        [_best(best, names[best.place]) for best in repricing.best],
+    ):
+        yield from sentences[:_MOST]
+        if len(sentences) > _MOST:
+            yield f"... and {len(sentences) - _MOST:,} more of these; JSON holds all"
+    if repricing.no_longer_provided:
+        yield f"No type provides any more: {', '.join(repricing.no_longer_provided)}."
+    if repricing.newly_provided:
+        yield f"Provided now and not before: {', '.join(repricing.newly_provided)}."
 
 
-def _gone(gone: Sequence[GoneType], date: str) -> Iterator[str]:
-    for each in gone:
-        rows = f"{each.rows:,} row{'' if each.rows == 1 else 's'}"
-        yield f"Gone by {date}: {each.instance_type} ({rows}). {each.note or ''}".rstrip() + "."
+def _gone(gone: GoneType, date: str) -> str:
+    rows = f"{gone.rows:,} row{'' if gone.rows == 1 else 's'}"
+    return f"Gone by {date}: {gone.instance_type} ({rows}). {gone.note or ''}".rstrip() + "."
 
 
 def _names(places: Collection[ComparisonGroup]) -> dict[ComparisonGroup, str]:
     """Return the names of the groups: dataset, scenario, and the fields in which they differ."""
     differing = [name for name in ComparisonGroup._fields[2:] if len({getattr(place, name) for place in places}) > 1]
     return {
-        place: ", ".join((place.dataset, place.scenario, *(_said(name, getattr(place, name)) for name in differing)))
+        place: ", ".join((place.dataset, place.scenario, *(_field(name, getattr(place, name)) for name in differing)))
         for place in places
     }
 
 
-def _said(name: str, value: object) -> str:
+def _field(name: str, value: object) -> str:
     if name == "latency_target_s":
         return "no latency target" if value is None else f"within {float(str(value)) * 1e3:g} ms"
     words = {"k": "top", "latency_percentile": "percentile", "sample_sha256": "sample", "corpus_sha256": "corpus"}
@@ -186,77 +166,65 @@ def _said(name: str, value: object) -> str:
     return f"{words.get(name, name)} {MISSING if value is None else short}"
 
 
-def _flips(flips: Sequence[OrderFlip], where: Mapping[ComparisonGroup, str]) -> Iterator[str]:
-    for each in flips:
-        was, now = ([number(value) for value in pair] for pair in (each.before_usd, each.now_usd))
-        one, two = each.was_cheaper, each.is_cheaper
-        told = f"{one} ({was[0]}) cheaper than {two} ({was[1]}), then {two} ({now[1]}) cheaper than {one} ({now[0]})"
-        doubt = "; their intervals overlap at one of the dates" if each.overlap else ""
-        yield f"Verdict flips on {where[each.place]} ({each.way}): {told}{doubt}."
+def _flip(flip: OrderFlip, name: str) -> str:
+    was, now = ([number(value) for value in pair] for pair in (flip.before_usd, flip.now_usd))
+    one, two = flip.was_cheaper, flip.is_cheaper
+    orders = f"{one} ({was[0]}) cheaper than {two} ({was[1]}), then {two} ({now[1]}) cheaper than {one} ({now[0]})"
+    doubt = "; their intervals overlap at one of the dates" if flip.overlap else ""
+    return f"Verdict flips on {name} ({flip.way}): {orders}{doubt}."
 
 
-def _best(best: Sequence[CheapestChange], where: Mapping[ComparisonGroup, str]) -> Iterator[str]:
-    for each in best:
-        was, now = (" on ".join(pair) for pair in (each.was, each.now))
-        yield f"Cheapest row of {where[each.place]} ({each.way}): {was}, then {now}."
+def _best(best: CheapestChange, name: str) -> str:
+    return f"Cheapest row of {name} ({best.way}): {' on '.join(best.was)}, then {' on '.join(best.now)}."
 
 
-def _sources(found: Repricing) -> Iterator[str]:
-    for side in (found.before, found.now):
+def _sources(repricing: Repricing) -> Iterator[str]:
+    for side in (repricing.before, repricing.now):
         yield f"Prices: {side.provider} {side.region}, Linux {side.term}, {side.date} (source: {side.source})."
 
 
-def _lines(repricing: Repricing) -> Iterator[Sequence[Value]]:
-    """Yield a line for each row; dates stand in columns, so that only measures change the header."""
-    columns = _columns(repricing)
-    yield [name for name, _ in columns]
-    for change in repricing.changes:
-        yield [get(change) for _, get in columns]
-
-
-def _columns(repricing: Repricing) -> list[Column]:
-    columns: list[Column] = [
-        ("system", lambda each: each.row.system),
-        ("hardware_profile", lambda each: each.row.profile),
-        ("suite", lambda each: each.row.suite),
-        ("dataset", lambda each: each.row.dataset),
-        ("scenario", lambda each: each.row.scenario),
-        ("isolation", lambda each: each.row.isolation.value),
-        ("validity", lambda each: each.row.validity.value),
-        ("published_type", lambda each: each.row.published_type),
+def _csv_columns(repricing: Repricing) -> list[tuple[str, Callable[[RowChange], Value]]]:
+    """Return the columns of the CSV; dates stand in columns, so that only measures change the header."""
+    before, now = repricing.before.date, repricing.now.date
+    columns: list[tuple[str, Callable[[RowChange], Value]]] = [
+        ("system", attrgetter("row.system")),
+        ("hardware_profile", attrgetter("row.profile")),
+        ("suite", attrgetter("row.suite")),
+        ("dataset", attrgetter("row.dataset")),
+        ("scenario", attrgetter("row.scenario")),
+        ("isolation", attrgetter("row.isolation.value")),
+        ("validity", attrgetter("row.validity.value")),
+        ("published_type", attrgetter("row.published_type")),
         *((name, _measure(name)) for name in repricing.measures),
-        ("latency_mean_ms", lambda each: _scaled(each.row.latency_mean_s.value, 1e3)),
-        ("throughput_qps", lambda each: each.row.throughput_qps.value),
-        ("cost_model", lambda each: cost_model(each.row)),
+        ("latency_mean_ms", lambda change: None if (s := change.row.latency_mean_s.value) is None else s * 1e3),
+        ("throughput_qps", attrgetter("row.throughput_qps.value")),
+        ("cost_model", lambda change: cost_model(change.row)),
+        *(column for way in _WAYS for column in _csv_prices(way, before if way.endswith("before") else now)),
+        ("key", attrgetter("row.key")),
+        ("stand_in", attrgetter("row.stand_in")),
     ]
-    for way, of in _WAYS.items():
-        columns += _priced_columns(way, of, repricing.before.date if way.endswith("before") else repricing.now.date)
-    columns += [("key", lambda each: each.row.key), ("stand_in", lambda each: each.row.stand_in)]
-    if any(each.row.origin is not None for each in repricing.changes):
-        columns.append(("origin", lambda each: each.row.origin))
+    if any(change.row.origin is not None for change in repricing.changes):
+        columns.append(("origin", attrgetter("row.origin")))
     return columns
 
 
-def _priced_columns(way: str, of: Callable[[RowChange], PricedRow], date: str) -> list[Column]:
+def _csv_prices(way: str, date: str) -> list[tuple[str, Callable[[RowChange], Value]]]:
+    priced: Callable[[RowChange], PricedRow] = attrgetter(way)
     return [
         (f"{way}_price_date", lambda _: date),
-        (f"{way}_instance_type", lambda each: price.instance_type if (price := of(each).price) else None),
-        (f"{way}_price_usd_per_hour", lambda each: price.usd_per_hour if (price := of(each).price) else None),
-        (f"{way}_substitutes", lambda each: price.substitutes if (price := of(each).price) else None),
-        (f"{way}_usd_per_million_queries", lambda each: of(each).cost.value),
-        (f"{way}_usd_per_million_queries_low", lambda each: of(each).cost.low),
-        (f"{way}_usd_per_million_queries_high", lambda each: of(each).cost.high),
-        (f"{way}_rank", lambda each: of(each).rank),
-        (f"{way}_note", lambda each: of(each).note or of(each).cost.reason),
+        (f"{way}_instance_type", optional(f"{way}.price", "instance_type")),
+        (f"{way}_price_usd_per_hour", optional(f"{way}.price", "usd_per_hour")),
+        (f"{way}_substitutes", optional(f"{way}.price", "substitutes")),
+        (f"{way}_usd_per_million_queries", attrgetter(f"{way}.cost.value")),
+        (f"{way}_usd_per_million_queries_low", attrgetter(f"{way}.cost.low")),
+        (f"{way}_usd_per_million_queries_high", attrgetter(f"{way}.cost.high")),
+        (f"{way}_rank", attrgetter(f"{way}.rank")),
+        (f"{way}_note", lambda change: priced(change).note or priced(change).cost.reason),
     ]
 
 
 def _measure(name: str) -> Callable[[RowChange], Value]:
-    return lambda each: each.row.measures.get(name, Estimate(None)).value
-
-
-def _scaled(value: float | None, scale: float) -> float | None:
-    return None if value is None else value * scale
+    return lambda change: change.row.measures.get(name, Estimate(None)).value
 
 
 def cost_model(row: Row) -> str:
@@ -267,30 +235,22 @@ def cost_model(row: Row) -> str:
 def _content(repricing: Repricing) -> dict[str, object]:
     """Return all of a repricing; of each row its names and the figures that repricing reads."""
     content: dict[str, object] = {"reprice_version": REPRICE_VERSION}
-    for item in dataclasses.fields(repricing):
-        value = getattr(repricing, item.name)
-        content[item.name] = value if isinstance(value, str) else _parts(value)
+    for name, value in vars(repricing).items():
+        content[name] = [_part(item) for item in value] if isinstance(value, tuple) else _part(value)
     return content
 
 
-def _parts(value: object) -> object:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return dataclasses.asdict(value)
-    assert isinstance(value, tuple)
-    return [_part(each) for each in value]
-
-
-def _part(each: object) -> object:
-    if isinstance(each, RowChange):
-        return _change(each)
-    if isinstance(each, OrderFlip | CheapestChange):
+def _part(item: object) -> object:
+    if isinstance(item, RowChange):
+        return _change(item)
+    if isinstance(item, OrderFlip | CheapestChange):
         # What is compared stands beside the rest, as in a row.
-        return {**each.place._asdict(), **{name: value for name, value in vars(each).items() if name != "place"}}
-    return each if isinstance(each, str) else vars(each)
+        return {**item.place._asdict(), **{name: value for name, value in vars(item).items() if name != "place"}}
+    return item if isinstance(item, str) else vars(item)
 
 
-def _change(each: RowChange) -> dict[str, object]:
-    row = each.row
+def _change(change: RowChange) -> dict[str, object]:
+    row = change.row
     names = ("suite", "system", "dataset", "scenario", "profile", "key", "published_type", "cpus", "memory_limit_bytes")
     more = ("gpus", "stand_in", "origin")
     place = ("k", "latency_target_s", "latency_percentile", "sample_sha256", "corpus_sha256")
@@ -301,7 +261,7 @@ def _change(each: RowChange) -> dict[str, object]:
         "measures": {name: vars(figure) for name, figure in row.measures.items()},
         "latency_mean_s": vars(row.latency_mean_s),
         "throughput_qps": vars(row.throughput_qps),
-        **{name: _priced(of(each)) for name, of in _WAYS.items()},
+        **{way: _priced(getattr(change, way)) for way in _WAYS},
     }
 
 

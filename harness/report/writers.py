@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from harness.errors import UnknownName
 from harness.report import latex
-from harness.report.document import Grid, ReportDocument, Section, Value
+from harness.report.document import Grid, ReportDocument, Section, Value, panels
 from harness.untrusted import MAX_TEXT, one_line
 
 FORMATS = ("md", "csv", "json", "latex", "terminal")
@@ -51,9 +51,8 @@ def markdown_section(section: Section, *, padded: bool = True, heading: str = "*
         blocks += [f"**{grid.caption}**"] if grid.caption else []
         blocks.append("\n".join(markdown_grid(grid.headers, grid.numeric, grid.cells, padded=padded)))
     blocks += section.after
-    marked = [f"[{number}] {text}" for number, text in enumerate(section.footnotes, start=1)]
-    blocks += ["\n".join(f"- {text}" for text in (*marked, *section.notes))] if marked or section.notes else []
-    return "\n\n".join(blocks)
+    notes = "\n".join(f"- {text}" for text in (*section.numbered, *section.notes))
+    return "\n\n".join([*blocks, notes] if notes else blocks)
 
 
 @functools.lru_cache(maxsize=1 << 14)
@@ -155,7 +154,8 @@ def write_terminal(document: ReportDocument, width: int = 80) -> str:
                 console.print(Text(paragraph))
         for grid in section.grids:
             console.print(Text(grid.caption))
-            for columns in _panels(grid, width):
+            widths = [_width(grid, column, width) + _GAP for column in range(len(grid.headers))]
+            for columns in panels(widths, grid.keys, width):
                 console.print()
                 console.print(_panel(grid, columns, width))
             console.print()
@@ -166,22 +166,6 @@ def write_terminal(document: ReportDocument, width: int = 80) -> str:
         for note in section.notes:
             console.print(_hanging("-", note))
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
-
-
-def _panels(grid: Grid, width: int) -> list[list[int]]:
-    """Return the column numbers of each panel: the naming columns, then as many others as fit."""
-    keys = list(range(grid.keys))
-    widths = [_width(grid, column, width) for column in range(len(grid.headers))]
-    room = width - sum(widths[column] + _GAP for column in keys)
-    panels: list[list[int]] = []
-    left = 0
-    for column in range(grid.keys, len(grid.headers)):
-        if widths[column] + _GAP > left or not panels:
-            panels.append(list(keys))
-            left = room
-        panels[-1].append(column)
-        left -= widths[column] + _GAP
-    return panels
 
 
 def _width(grid: Grid, column: int, width: int) -> int:

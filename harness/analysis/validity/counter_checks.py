@@ -5,15 +5,24 @@ Shares are of the time of the job's CPUs while its trials ran.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from harness.analysis.table import Cause, Finding
 from harness.analysis.validity import machine_speed
-from harness.analysis.validity.findings import again, covers, invalid, noisy, of_jobs, remark, trials_s, warm_wider
+from harness.analysis.validity.findings import (
+    RETRY,
+    again,
+    covers,
+    invalid,
+    noisy,
+    of_jobs,
+    remark,
+    trials_s,
+    warm_wider,
+)
 from harness.analysis.validity.sample_checks import SampleFacts
 from harness.records import Isolation
-from harness.results.schema import Counters, Result
+from harness.results.schema import Counters, GpuUse, Result
 
 MAX_STEAL = 0.01
 # The harness's own sampling must stay well below this where it shares the job's CPUs.
@@ -28,15 +37,7 @@ MAX_FAULTS_PER_QUERY = 0.1
 
 # Clock reasons that hold a GPU back.  The others mean rest (gpu_idle), settings (applications and display clocks), or
 # the bounds of a GPU at its best (reliability, board_limit).
-THROTTLING = frozenset(
-    {
-        "hw_slowdown",
-        "sync_boost",
-        "sw_thermal_slowdown",
-        "hw_thermal_slowdown",
-        "hw_power_brake_slowdown",
-    }
-)
+THROTTLING = ("hw_slowdown", "sync_boost", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown")
 # Small cards always work at their power limit: it is their normal speed.
 _POWER_LIMIT = "sw_power_cap"
 # Allowed share of readings within the trials with such a reason.  Beside the trials, at rest, none is allowed.
@@ -56,30 +57,24 @@ def check(results: Sequence[Result], levels: machine_speed.Levels, facts: Sample
         levels: the canary's levels of all jobs in the results.
         facts: of the cell's samples.
     """
-    covered = [result for result in results if _covered(result)]
+    covered = [result for result in results if covers(result.counters.wall_s, result)]
     return [
-        *_throttled(results),
-        *_swapped(results),
-        *_unknown(results),
+        *_limits(results),
+        *_unread(results),
         *_uncovered(results),
         *_taken(covered),
         *_crowded(covered),
         *_faults(covered, facts.queries),
         *machine_speed.check(results, levels, facts),
         *check_gpus(results),
-        *_placed(results),
-        *_shared(results),
-        *_pages(results),
+        *_placement(results),
     ]
 
 
 def _worst(results: Sequence[Result], share: Callable[[Result], float | None], most: float) -> tuple[float, str] | None:
     """Return the largest share above ``most``, and the number of jobs above it in words."""
-    shares = [value for result in results if (value := share(result)) is not None]
-    above = [value for value in shares if value > most]
-    if not above:
-        return None
-    return max(above), of_jobs(len(above), len(results))
+    above = [value for result in results if (value := share(result)) is not None and value > most]
+    return (max(above), of_jobs(len(above), len(results))) if above else None
 
 
 def _of_cpus(result: Result, seconds: float | None) -> float | None:
@@ -89,87 +84,79 @@ def _of_cpus(result: Result, seconds: float | None) -> float | None:
     return None if seconds is None or seconds < MIN_TAKEN_S or not wall or not cpus else seconds / (wall * cpus)
 
 
-def _throttled(results: Sequence[Result]) -> list[Finding]:
+def _limits(results: Sequence[Result]) -> Iterator[Finding]:
+    """Find jobs that a CPU quota stopped or that the kernel swapped out."""
+    cell = results[0].spec.cell
     periods = sum(result.throttled_periods or 0 for result in results)
     seconds = sum(result.counters.throttled_s or 0.0 for result in results)
-    if not periods and not seconds:
-        return []
-    text = (
-        f"the kernel throttled the job in {periods:,} periods{f' ({seconds:.3g} s)' if seconds else ''}, so a CPU "
-        "quota was in force and every latency is wrong; remove the quota (harness doctor shows the cgroups), then "
-        f"{again(results[0].spec.cell)}"
-    )
-    return [invalid(Cause.THROTTLING, text)]
+    if periods or seconds:
+        yield invalid(
+            Cause.THROTTLING,
+            f"the kernel throttled the job in {periods:,} periods{f' ({seconds:.3g} s)' if seconds else ''}, so a CPU "
+            "quota was in force and every latency is wrong; remove the quota (harness doctor shows the cgroups), then "
+            f"{again(cell)}",
+        )
+    most = max(result.counters.swap_bytes or 0 for result in results)
+    if most:
+        yield invalid(
+            Cause.SWAP,
+            f"{most / 2**20:.3g} MiB of the job were swapped out: its memory limit did not hold, latencies include the"
+            f" disk; switch swap off (swapoff -a) or take a larger profile, then {again(cell)}",
+        )
 
 
-def _swapped(results: Sequence[Result]) -> list[Finding]:
-    most = max((result.counters.swap_bytes or 0 for result in results), default=0)
-    if not most:
-        return []
-    text = (
-        f"{most / 2**20:.3g} MiB of the job were swapped out: its memory limit did not hold, latencies include the"
-        f" disk; switch swap off (swapoff -a) or take a larger profile, then {again(results[0].spec.cell)}"
-    )
-    return [invalid(Cause.SWAP, text)]
-
-
-def _unknown(results: Sequence[Result]) -> list[Finding]:
+def _unread(results: Sequence[Result]) -> Iterator[Finding]:
     """Find containers without counters, e.g. of a remote engine."""
     silent = [
         result for result in results if result.counters == Counters() and result.spec.isolation is Isolation.CONTAINER
     ]
-    if not silent:
-        return []
-    if all(result.memory.samples for result in silent):
-        # The cgroup could be read, but the trials ended before the first reading.
-        short = f"the trials were too short for the kernel's counters{of_jobs(len(silent), len(results))}"
-        return [remark(Cause.COUNTERS, f"{short}: steal, other processes, waiting and faults were not judged there")]
-    text = (
-        f"the kernel's counters of this job could not be read{of_jobs(len(silent), len(results))}, so nothing shows "
-        "that the machine was quiet; measure with an engine on this host whose cgroups harness doctor can see, in "
-        f"trials of some seconds, then {again(results[0].spec.cell)}"
-    )
-    return [noisy(Cause.COUNTERS, text)]
+    where = of_jobs(len(silent), len(results))
+    # The cgroup could be read, but the trials ended before the first reading.
+    if silent and all(result.memory.samples for result in silent):
+        yield remark(
+            Cause.COUNTERS,
+            f"the trials were too short for the kernel's counters{where}: steal, other processes, waiting and faults "
+            "were not judged there",
+        )
+    elif silent:
+        yield noisy(
+            Cause.COUNTERS,
+            f"the kernel's counters of this job could not be read{where}, so nothing shows that the machine was quiet; "
+            "measure with an engine on this host whose cgroups harness doctor can see, in trials of some seconds, then "
+            f"{again(results[0].spec.cell)}",
+        )
 
 
-def _covered(result: Result) -> bool:
-    return covers(result.counters.wall_s, result)
+def _uncovered(results: Sequence[Result]) -> Iterator[Finding]:
+    others = [result for result in results if not covers(result.counters.wall_s, result)]
+    if others:
+        yield remark(
+            Cause.COUNTERS,
+            f"the kernel's counters cover {others[0].counters.wall_s:.2g} s for {trials_s(others[0]):.2g} s of trials"
+            f"{of_jobs(len(others), len(results))}, too far off to judge steal, other processes or faults;"
+            " raise sample_size",
+        )
 
 
-def _uncovered(results: Sequence[Result]) -> list[Finding]:
-    others = [result for result in results if not _covered(result)]
-    if not others:
-        return []
-    first = others[0]
-    text = (
-        f"the kernel's counters cover {first.counters.wall_s:.2g} s for {trials_s(first):.2g} s of trials"
-        f"{of_jobs(len(others), len(results))}, too far off to judge steal, other processes or faults;"
-        " raise sample_size"
-    )
-    return [remark(Cause.COUNTERS, text)]
-
-
-def _taken(results: Sequence[Result]) -> list[Finding]:
+def _taken(results: Sequence[Result]) -> Iterator[Finding]:
     """Find CPU time of the job's CPUs that the hypervisor or other processes took."""
     steal = _worst(results, lambda result: _of_cpus(result, result.counters.steal_s), MAX_STEAL)
     foreign = _worst(results, lambda result: _of_cpus(result, result.counters.foreign_cpu_s), MAX_FOREIGN)
     quieten = "quieten the machine (harness doctor shows its load), then"
-    return [
-        noisy(
-            cause,
-            f"{who} {worst[0]:.1%} of the job's CPU time{worst[1]} (steady: up to {most:.0%}); {remedy} "
-            f"{again(results[0].spec.cell, '--retry-noisy 3')}",
-            transient=True,
-        )
-        for cause, worst, most, who, remedy in (
-            (Cause.STEAL, steal, MAX_STEAL, "the hypervisor took", "take a machine with CPUs of its own, or"),
-            (Cause.FOREIGN_CPU, foreign, MAX_FOREIGN, "other processes had", quieten),
-        )
-        if worst is not None
-    ]
+    for cause, worst, most, who, remedy in (
+        (Cause.STEAL, steal, MAX_STEAL, "the hypervisor took", "take a machine with CPUs of its own, or"),
+        (Cause.FOREIGN_CPU, foreign, MAX_FOREIGN, "other processes had", quieten),
+    ):
+        if worst:
+            yield noisy(
+                cause,
+                f"{who} {worst[0]:.1%} of the job's CPU time{worst[1]} (steady: up to {most:.0%}); {remedy} "
+                f"{again(results[0].spec.cell, RETRY)}",
+                transient=True,
+            )
 
 
-def _crowded(results: Sequence[Result]) -> list[Finding]:
+def _crowded(results: Sequence[Result]) -> Iterator[Finding]:
     """Find more runnable threads than CPUs, apart from a busy machine, which makes threads wait as well.
 
     A thread that waits for a CPU waits for whoever runs on it.  With no more runnable threads than CPUs, that is
@@ -178,82 +165,67 @@ def _crowded(results: Sequence[Result]) -> list[Finding]:
 
     def waiting(result: Result) -> float | None:
         counters = result.counters
-        if counters.wait_s is None or counters.foreign_cpu_s is None:
+        if counters.wait_s is None or counters.foreign_cpu_s is None or (counters.cpu_s or 0.0) < MIN_CPU_S:
             return None
-        if counters.cpu_s is None or counters.cpu_s < MIN_CPU_S:
-            return None
-        return (counters.wait_s - counters.foreign_cpu_s - (counters.steal_s or 0.0)) / counters.cpu_s
+        return (counters.wait_s - counters.foreign_cpu_s - (counters.steal_s or 0.0)) / (counters.cpu_s or 1.0)
 
-    worst = _worst(results, waiting, MAX_WAIT)
-    if worst is None:
-        return []
-    spec = results[0].spec
-    text = (
-        f"more runnable threads than CPUs: they waited {worst[0]:.2f} s for one another in each second of "
-        f"CPU time{worst[1]} ({spec.envelope.cpus} CPUs; expected: "
-        f"up to {MAX_WAIT}); let the system use the given thread count (a JVM that still compiles needs "
-        "a longer warm-up: protocol.warmup_cap), "
-        f"then {again(spec.cell)}"
-    )
-    return [noisy(Cause.OVERSUBSCRIPTION, text)]
+    if worst := _worst(results, waiting, MAX_WAIT):
+        spec = results[0].spec
+        yield noisy(
+            Cause.OVERSUBSCRIPTION,
+            f"more runnable threads than CPUs: they waited {worst[0]:.2f} s for one another in each second of CPU time"
+            f"{worst[1]} ({spec.envelope.cpus} CPUs; expected: up to {MAX_WAIT}); let the system use the given thread "
+            "count (a JVM that still compiles needs a longer warm-up: protocol.warmup_cap), "
+            f"then {again(spec.cell)}",
+        )
 
 
-def _faults(results: Sequence[Result], queries: int | None) -> list[Finding]:
+def _faults(results: Sequence[Result], queries: int | None) -> Iterator[Finding]:
     def per_query(result: Result) -> float | None:
         faults, queries_run = result.counters.major_faults, (queries or 0) * max(result.trials_finished, 1)
         return None if faults is None or not queries_run else faults / queries_run
 
-    worst = _worst(results, per_query, MAX_FAULTS_PER_QUERY)
-    if worst is None:
-        return []
-    text = (
-        f"{worst[0]:.2g} major page faults a query{worst[1]} (expected: up to {MAX_FAULTS_PER_QUERY}): the index does "
-        "not fit into memory, or its pages were not yet read; take a larger profile, or "
-        f"{warm_wider(results[0].spec)}"
-    )
-    return [noisy(Cause.PAGE_FAULTS, text)]
+    if worst := _worst(results, per_query, MAX_FAULTS_PER_QUERY):
+        yield noisy(
+            Cause.PAGE_FAULTS,
+            f"{worst[0]:.2g} major page faults a query{worst[1]} (expected: up to {MAX_FAULTS_PER_QUERY}): the index "
+            "does not fit into memory, or its pages were not yet read; take a larger profile, or "
+            f"{warm_wider(results[0].spec)}",
+        )
 
 
-def _placed(results: Sequence[Result]) -> list[Finding]:
+def _placement(results: Sequence[Result]) -> Iterator[Finding]:
+    """Find others on the job's CPUs, cores or host, and index pages that stayed in the page cache."""
     placements = [result.placement for result in results if result.placement is not None]
-    spec, findings = results[0].spec, []
+    spec = results[0].spec
     if any(not placement.apart for placement in placements):
-        text = (
+        yield noisy(
+            Cause.PLACEMENT,
             f"the harness had to share the job's CPUs ({spec.envelope.cpus} of {results[0].environment.host_cpus}); "
-            f"measure on a machine with more CPUs, or on a smaller profile: {again(spec.cell)} there"
+            f"measure on a machine with more CPUs, or on a smaller profile: {again(spec.cell)} there",
         )
-        findings.append(noisy(Cause.PLACEMENT, text))
     if any(placement.whole_cores is False for placement in placements):
-        findings.append(
-            remark(
-                Cause.PLACEMENT, "others could run on the same physical cores; a profile of whole cores keeps them off"
-            )
+        yield remark(
+            Cause.PLACEMENT, "others could run on the same physical cores; a profile of whole cores keeps them off"
         )
-    return findings
-
-
-def _shared(results: Sequence[Result]) -> list[Finding]:
     shared = sum(result.shared_host for result in results)
-    if not shared:
-        return []
-    text = (
-        f"other jobs of AWS Batch may have run on the same host{of_jobs(shared, len(results))}, which takes caches and "
-        "memory bandwidth whatever the limits; recreate its queues without --shared (harness batch up), then "
-        f"{again(results[0].spec.cell)}"
-    )
-    return [noisy(Cause.SHARED_HOST, text)]
-
-
-def _pages(results: Sequence[Result]) -> list[Finding]:
-    """Find jobs whose index pages stayed in the page cache."""
-    if all(result.page_cache is not None for result in results):
-        return []
-    return [
-        remark(
+    if shared:
+        yield noisy(
+            Cause.SHARED_HOST,
+            f"other jobs of AWS Batch may have run on the same host{of_jobs(shared, len(results))}, which takes caches "
+            "and memory bandwidth whatever the limits; recreate its queues without --shared (harness batch up), then "
+            f"{again(spec.cell)}",
+        )
+    if any(result.page_cache is None for result in results):
+        yield remark(
             Cause.PAGE_CACHE,
             "the index's pages were not dropped from the host's page cache first, so load may be a warm one",
         )
-    ]
+
+
+def energy_j(result: Result) -> float | None:
+    """Return the energy of a job's GPUs during its trials; ``None``: unknown, or not of the trials alone."""
+    return result.gpu.energy_j if result.gpu and covers(result.gpu.wall_s, result) else None
 
 
 def check_gpus(results: Sequence[Result]) -> list[Finding]:
@@ -265,82 +237,66 @@ def check_gpus(results: Sequence[Result]) -> list[Finding]:
     with_gpus = [result for result in results if result.spec.envelope.gpus]
     if not with_gpus:
         return []
-    return [
-        *_gpu_throttled(with_gpus),
-        *_gpu_capped(with_gpus),
-        *_gpu_shared(with_gpus),
-        *_gpu_clocks(with_gpus),
-        *_gpu_unread(with_gpus),
-        *_gpu_uncovered(with_gpus),
-    ]
+    return [*_gpu_throttled(with_gpus), *_gpu_shared(with_gpus), *_gpu_clocks(with_gpus), *_gpu_unread(with_gpus)]
 
 
-def energy_j(result: Result) -> float | None:
-    """Return the energy of a job's GPUs during its trials; ``None``: unknown, or not of the trials alone."""
-    return result.gpu.energy_j if result.gpu and covers(result.gpu.wall_s, result) else None
+def _gpu_throttled(results: Sequence[Result]) -> Iterator[Finding]:
+    throttled = [shares for result in results if (shares := _in_force(result, *THROTTLING))]
+    if throttled:
+        worst = max(throttled, key=lambda shares: max(shares.values()))
+        reasons = ", ".join(f"{name} in {share:.0%}" for name, share in sorted(worst.items()))
+        yield noisy(
+            Cause.GPU_THROTTLING,
+            f"the GPU was throttled: {reasons} of the moments beside and within the trials"
+            f"{of_jobs(len(throttled), len(results))} (steady: up to {MAX_THROTTLED:.0%} of those within, none beside);"
+            " let it cool (nvidia-smi -q -d PERFORMANCE,POWER,TEMPERATURE shows what holds it back), then "
+            f"{again(results[0].spec.cell, RETRY)}",
+            transient=True,
+        )
+    capped = [shares[_POWER_LIMIT] for result in results if (shares := _in_force(result, _POWER_LIMIT))]
+    if capped:
+        yield remark(
+            Cause.GPU_THROTTLING,
+            f"the GPU was at its power limit in {max(capped):.0%} of the moments beside and within the trials"
+            f"{of_jobs(len(capped), len(results))}: another limit (nvidia-smi --power-limit) gives another speed",
+        )
 
 
-def _gpu_throttled(results: Sequence[Result]) -> list[Finding]:
-    throttled = [counts for result in results if (counts := _in_force(result, THROTTLING))]
-    if not throttled:
-        return []
-    worst = max(throttled, key=lambda counts: max(counts.values()))
-    reasons = ", ".join(f"{name} in {share:.0%}" for name, share in sorted(worst.items()))
-    cell, where = results[0].spec.cell, of_jobs(len(throttled), len(results))
-    text = (
-        f"the GPU was throttled: {reasons} of the moments beside and within the trials{where} "
-        f"(steady: up to {MAX_THROTTLED:.0%} of those within, none beside); let it cool "
-        f"(nvidia-smi -q -d PERFORMANCE,POWER,TEMPERATURE shows what holds it back), then "
-        f"{again(cell, '--retry-noisy 3')}"
-    )
-    return [noisy(Cause.GPU_THROTTLING, text, transient=True)]
-
-
-def _gpu_capped(results: Sequence[Result]) -> list[Finding]:
-    shares = [counts[_POWER_LIMIT] for result in results if (counts := _in_force(result, frozenset({_POWER_LIMIT})))]
-    if not shares:
-        return []
-    text = (
-        f"the GPU was at its power limit in {max(shares):.0%} of the moments beside and within the trials"
-        f"{of_jobs(len(shares), len(results))}: another limit (nvidia-smi --power-limit) gives another speed"
-    )
-    return [remark(Cause.GPU_THROTTLING, text)]
-
-
-def _in_force(result: Result, reasons: frozenset[str]) -> dict[str, float]:
+def _in_force(result: Result, *reasons: str) -> dict[str, float]:
     """Return the given reasons that held this job's GPUs back, with their shares of all moments."""
-    looks = [reading.gpu.clock_reasons for reading in result.canary if reading.gpu and reading.gpu.clock_reasons]
-    beside = Counter(name for names in looks for name in names)
-    within = Counter(result.gpu.clock_reasons or {}) if result.gpu else Counter[str]()
+    beside = [
+        reading.gpu.clock_reasons for reading in result.canary if reading.gpu and reading.gpu.clock_reasons is not None
+    ]
+    within = (result.gpu.clock_reasons or {}) if result.gpu else {}
     readings = result.gpu.readings if result.gpu else 0
-    moments = readings + sum(bool(reading.gpu and reading.gpu.clock_reasons is not None) for reading in result.canary)
-    return {
-        name: (beside[name] + within[name]) / moments
-        for name in reasons
-        if (beside[name] or within[name] > MAX_THROTTLED * readings)
-        and (name != _FLEETING or beside[name] + within[name] > 1)
-    }
+    shares = {}
+    for name in reasons:
+        counts = sum(name in names for names in beside), within.get(name, 0)
+        if (counts[0] or counts[1] > MAX_THROTTLED * readings) and (name != _FLEETING or sum(counts) > 1):
+            shares[name] = sum(counts) / (readings + len(beside))
+    return shares
 
 
-def _gpu_shared(results: Sequence[Result]) -> list[Finding]:
-    shared = [result.gpu for result in results if result.gpu and result.gpu.foreign_processes]
-    if not shared:
-        return []
+def _gpu_shared(results: Sequence[Result]) -> Iterator[Finding]:
     # Count and memory must be of the same moment.
-    most, held = max(
-        ((use.foreign_processes or 0, use.foreign_bytes) for use in shared), key=lambda pair: (pair[0], pair[1] or 0)
-    )
-    amount = "an amount of memory that NVML does not say" if held is None else f"{held / 2**20:,.0f} MiB"
-    text = (
-        f"{most} {'process' if most == 1 else 'processes'} of others had {amount} on the job's GPUs"
-        f"{of_jobs(len(shared), len(results))} (expected: none), so neither its time nor its GPU memory is the job's "
-        f"alone; end them (nvidia-smi lists them), then {again(results[0].spec.cell)}"
-    )
-    # Not transient: a display server is there for good, and measuring again would meet it again.
-    return [noisy(Cause.GPU_SHARED, text)]
+    shared = [
+        (result.gpu.foreign_processes, result.gpu.foreign_bytes)
+        for result in results
+        if result.gpu and result.gpu.foreign_processes
+    ]
+    if shared:
+        most, held = max(shared, key=lambda pair: (pair[0], pair[1] or 0))
+        amount = "an amount of memory that NVML does not say" if held is None else f"{held / 2**20:,.0f} MiB"
+        # Not transient: a display server is there for good, and measuring again would meet it again.
+        yield noisy(
+            Cause.GPU_SHARED,
+            f"{most} {'process' if most == 1 else 'processes'} of others had {amount} on the job's GPUs"
+            f"{of_jobs(len(shared), len(results))} (expected: none), so neither its time nor its GPU memory is the "
+            f"job's alone; end them (nvidia-smi lists them), then {again(results[0].spec.cell)}",
+        )
 
 
-def _gpu_clocks(results: Sequence[Result]) -> list[Finding]:
+def _gpu_clocks(results: Sequence[Result]) -> Iterator[Finding]:
     """Remark on different clocks: a GPU sets its clock by its load, so the system itself may be the cause.
 
     External causes have their own clock reasons.  Readings beside the trials are not compared: an idle GPU and one that
@@ -351,43 +307,35 @@ def _gpu_clocks(results: Sequence[Result]) -> list[Finding]:
         for result in results
         if result.gpu and result.gpu.sm_clock_mhz and result.gpu.readings >= MIN_READINGS
     ]
-    if len(clocks) < 2 or max(clocks) <= MAX_CLOCK * min(clocks):
-        return []
-    text = (
-        f"the GPU's clock was {min(clocks):,.0f} to {max(clocks):,.0f} MHz in different jobs (medians while the trials "
-        f"ran; alike: up to {MAX_CLOCK:g} times); nvidia-smi --lock-gpu-clocks holds it"
-    )
-    return [remark(Cause.GPU_CLOCK, text)]
+    if clocks and max(clocks) > MAX_CLOCK * min(clocks):
+        yield remark(
+            Cause.GPU_CLOCK,
+            f"the GPU's clock was {min(clocks):,.0f} to {max(clocks):,.0f} MHz in different jobs (medians while the "
+            f"trials ran; alike: up to {MAX_CLOCK:g} times); nvidia-smi --lock-gpu-clocks holds it",
+        )
 
 
-def _gpu_unread(results: Sequence[Result]) -> list[Finding]:
+def _gpu_unread(results: Sequence[Result]) -> Iterator[Finding]:
     """Remark on missing readings, so that silence is not taken for a quiet GPU."""
-    unsaid = {
-        "throttling": [result for result in results if not result.gpu or result.gpu.clock_reasons is None],
-        "processes of others": [result for result in results if not result.gpu or result.gpu.foreign_processes is None],
-        "energy": [result for result in results if not result.gpu or result.gpu.energy_j is None],
+    uses = [result.gpu or GpuUse() for result in results]
+    unread = {
+        "throttling": sum(use.clock_reasons is None for use in uses),
+        "processes of others": sum(use.foreign_processes is None for use in uses),
+        "energy": sum(use.energy_j is None for use in uses),
     }
-    missing = [name for name, silent in unsaid.items() if silent]
-    if not missing:
-        return []
-    count = max(len(silent) for silent in unsaid.values())
-    text = (
-        f"no reading of {' and of '.join(missing)} on the job's GPUs{of_jobs(count, len(results))}: NVML does not say "
-        "it on this device, the trials were over too soon, or the harness runs in a container, where processes have "
-        "other numbers than NVML's; not judged there"
-    )
-    return [remark(Cause.GPU_UNSAID, text)]
-
-
-def _gpu_uncovered(results: Sequence[Result]) -> list[Finding]:
-    """Remark on energy that was not counted over the trials."""
+    missing = [name for name, count in unread.items() if count]
+    if missing:
+        yield remark(
+            Cause.GPU_UNSAID,
+            f"no reading of {' and of '.join(missing)} on the job's GPUs{of_jobs(max(unread.values()), len(results))}: "
+            "NVML does not say it on this device, the trials were over too soon, or the harness runs in a container, "
+            "where processes have other numbers than NVML's; not judged there",
+        )
     others = [result for result in results if result.gpu and not covers(result.gpu.wall_s, result)]
-    if not others:
-        return []
-    first = others[0]
-    text = (
-        f"the GPUs' energy was counted over {first.gpu.wall_s if first.gpu else 0:.2g} s for {trials_s(first):.2g} s "
-        f"of trials{of_jobs(len(others), len(results))}, too far off to be theirs: no energy is given;"
-        " raise sample_size"
-    )
-    return [remark(Cause.GPU_UNSAID, text)]
+    if others:
+        counted_s = others[0].gpu.wall_s if others[0].gpu else 0
+        yield remark(
+            Cause.GPU_UNSAID,
+            f"the GPUs' energy was counted over {counted_s:.2g} s for {trials_s(others[0]):.2g} s of trials"
+            f"{of_jobs(len(others), len(results))}, too far off to be theirs: no energy is given; raise sample_size",
+        )

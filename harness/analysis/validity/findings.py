@@ -7,6 +7,8 @@ from harness.results.schema import Cell, Result, ResultSpec
 
 # Allowed range of the counted time over the length of the trials.
 COVERED = (0.5, 2.0)
+# Option of ``harness run`` that measures a cell again as long as a transient finding makes it noisy.
+RETRY = "--retry-noisy 3"
 
 
 def trials_s(result: Result) -> float:

@@ -6,6 +6,7 @@ effect large enough to matter, and one that chance does not explain.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -210,9 +211,7 @@ def start(timings: Timings) -> ColdStart | None:
 
 def _starts(timings: Timings) -> tuple[Floats, NDArray[np.int64], int]:
     """Return of first trials: log latency against the same query's elsewhere, positions, number of trials."""
-    first = {job: trial for trial, (job, _) in reversed(list(enumerate(timings.trials)))}
-    grid = np.full((len(timings.queries), len(timings.trials)), np.nan)
-    grid[timings.query, timings.trial] = np.log(np.maximum(timings.latency_s, 1e-9))
+    first, grid = timings.first_trials, np.log(np.maximum(timings.grid, 1e-9))
     values, positions = [], []
     for trial in first.values():
         mask = timings.trial == trial
@@ -237,33 +236,25 @@ def repeat(timings: Timings) -> RepeatSpeedup | None:
     keeps everything, later trials are fast already.  If there are enough, only queries of that trial's second half
     count: a process that still gets faster makes early ones look slow.
     """
-    ratios, firsts, late = [], [], []
-    seen: set[tuple[int, int]] = set()
-    first_trial = {job: trial for trial, (job, _) in reversed(list(enumerate(timings.trials)))}
-    grid = np.full((len(timings.queries), len(timings.trials)), np.nan)
-    grid[timings.query, timings.trial] = timings.latency_s
-    position = np.zeros_like(grid)
-    for trial in range(len(timings.trials)):
+    pairs, late = [], []  # first time and its repeat, in seconds
+    asked: set[tuple[int, int]] = set()
+    first_trials, position = timings.first_trials, np.zeros_like(timings.grid)
+    for trial in first_trials.values():
         queries = timings.query[timings.trial == trial]
         position[queries, trial] = np.arange(len(queries)) / max(len(queries), 1)
-    for query, job, seconds in zip(timings.repeat_query, timings.repeat_job, timings.repeat_s, strict=True):
-        pair = int(query), int(job)
-        if pair not in seen:
-            seen.add(pair)
-            continue
-        if int(job) not in first_trial:
-            continue
-        before = float(grid[int(query), first_trial[int(job)]])
-        if np.isfinite(before) and before > 0:
-            ratios.append(float(seconds) / before)
-            firsts.append(before)
-            late.append(bool(position[int(query), first_trial[int(job)]] >= 0.5))
+    repeats = (timings.repeat_query.tolist(), timings.repeat_job.tolist(), timings.repeat_s.tolist())
+    for query, job, seconds in zip(*repeats, strict=True):
+        if (query, job) not in asked:
+            asked.add((query, job))
+        elif job in first_trials and timings.grid[query, first_trials[job]] > 0:
+            pairs.append((float(timings.grid[query, first_trials[job]]), seconds))
+            late.append(bool(position[query, first_trials[job]] >= 0.5))
     if sum(late) >= _MIN_REPEATS:
-        ratios = [ratio for ratio, counts in zip(ratios, late, strict=True) if counts]
-        firsts = [first for first, counts in zip(firsts, late, strict=True) if counts]
-    if len(ratios) < _MIN_REPEATS:
+        pairs = list(itertools.compress(pairs, late))
+    if len(pairs) < _MIN_REPEATS:
         return None
-    ratio, first = float(np.median(ratios)), float(np.median(firsts))
+    ratios = [again / before for before, again in pairs]
+    ratio, first = float(np.median(ratios)), float(np.median([before for before, _ in pairs]))
     clear = ratio < _CLEAR_RATIO and first >= MIN_REPEAT_S
     enough = clear or (ratio < MIN_REPEAT_RATIO and (1 - ratio) * first >= MOST_WARM_S)
     return RepeatSpeedup(len(ratios), ratio, first) if enough and _mostly_faster(ratios) else None

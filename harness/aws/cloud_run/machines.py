@@ -90,13 +90,13 @@ def _cheapest(
 ) -> ChosenMachine:
     """Return the type that the profile is priced on, or the next cheapest with room for the host and the harness."""
     roomy = replace(envelope, cpus=envelope.cpus + 1)
-    found = offers.cheapest_offer(roomy, bootable, architecture=architecture, reserve=reserve)
+    found = offers.find_offers(roomy, bootable, architecture=architecture, reserve=reserve).cheapest
     if found is None:
         raise UsageError(
             f"no instance type of {snapshot} has room for profile {envelope.name} beside the host"
             f"{f' on {architecture}' if architecture else ''}; name one in the suite's [ec2] table or with --instance"
         )
-    priced = offers.cheapest_offer(envelope, snapshot)
+    priced = offers.find_offers(envelope, snapshot).cheapest
     if priced is None or priced.instance.instance_type == found.instance.instance_type:
         return ChosenMachine(found.instance, found.usd_per_hour)
     out = offers.find_offers(roomy, snapshot, architecture=architecture, reserve=reserve).left_out

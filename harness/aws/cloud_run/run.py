@@ -140,7 +140,7 @@ class SuiteRun:
         self.region = region = request.region or client.connections.known_region
         self.known = instances.read_instances("aws")
         self.snapshot = prices.snapshot(region=f"aws/{region}", term="on-demand")
-        disk = prices.storage_price(prices.read_storage_prices(), "aws", region, self.snapshot.as_of)
+        disk = prices.storage_price("aws", region, self.snapshot.as_of)
         if disk is None:
             raise UsageError(f"no price of storage in {region} is here; add one to instance_profiles/storage.csv")
         self.usd_per_gib_month = disk.usd_per_gib_month

@@ -293,7 +293,7 @@ def options(usual: RunOptions, suite: Suite, part: WorkerPart, callbacks: RunCal
     """Return the options of a run that does one part alone."""
     jobs = {(job.cell, job.job): AssignedJob(job.repetition, job.key) for job in part.jobs}
     types = dict.fromkeys(suite.profiles, part.instance_type)
-    return replace(usual, assigned=AssignedWork(jobs, callbacks, part.builds), instance_types=types)
+    return replace(usual, assigned=AssignedWork(jobs, part.builds), callbacks=callbacks, instance_types=types)
 
 
 class Uploader(RunCallbacks):

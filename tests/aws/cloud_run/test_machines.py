@@ -39,11 +39,11 @@ def test_cheapest_type_with_room_for_the_host_is_chosen(snapshot: Snapshot) -> N
 
 def test_type_other_than_the_priced_one_is_reported(snapshot: Snapshot) -> None:
     """Choose a larger type if the profile fills its priced type completely."""
-    priced = offers.cheapest_offer(Envelope("x", 2, 4 * GIB), snapshot)
+    priced = offers.find_offers(Envelope("x", 2, 4 * GIB), snapshot).cheapest
     assert priced is not None
     full = Envelope("full", priced.instance.vcpus, priced.instance.memory_bytes)
     machine = chosen(snapshot, full)["full"]
-    assert machine.name != offers.cheapest_offer(full, snapshot).instance.instance_type  # type: ignore[union-attr]
+    assert machine.name != offers.find_offers(full, snapshot).cheapest.instance.instance_type  # type: ignore[union-attr]
     assert machine.remark is not None and "full is priced on" in machine.remark and "left out" in machine.remark
 
 
