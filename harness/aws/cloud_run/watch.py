@@ -52,7 +52,7 @@ class RunDisplay:
         self._fetched = 0
 
     @contextmanager
-    def shown(self) -> Iterator[None]:
+    def open(self) -> Iterator[None]:
         """Draw on a terminal meanwhile."""
         with ExitStack() as stack:
             if console().is_terminal:
@@ -142,7 +142,7 @@ class RunWatch:
         for launch in self.journal.launches.values():
             if launch.usd is not None:
                 self._close(launch)
-        with self.board.shown():
+        with self.board.open():
             while not until_answered(self._tick, self._wait):
                 self._wait()
         alive = until_answered(self.backend.alive, self._wait)
