@@ -152,7 +152,7 @@ class RunWatch:
 
     @property
     def committed_usd(self) -> float:
-        """What was spent, and the most that the rest can cost."""
+        """Return the money that was spent, and the most that the rest can cost."""
         return partition.committed_usd(self.journal.launches.values())
 
     def _close(self, launch: Launch) -> None:
