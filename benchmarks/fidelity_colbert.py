@@ -31,7 +31,7 @@ SCORES, SHARE, MILLISECONDS = 1e-4, 0.05, 0.2
 def main(documents: int) -> int:
     """Measure, print the table; exit code 1 when something differs by more than allowed."""
     client = docker.from_env()
-    image = builder.ensure_engine(client, catalog.system("colbertv2-s"), cache=CACHE)
+    image = builder.ImageBuilder(client, CACHE).ensure_engine(catalog.system("colbertv2-s"))
     minilm = catalog.system("minilm")
     start = assets.fetch("minilm", minilm.assets, CACHE, None) / minilm.assets[0].folder
     with tempfile.TemporaryDirectory() as place:

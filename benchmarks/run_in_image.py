@@ -36,7 +36,7 @@ def said_by(
     client = docker.from_env(timeout=3600)
     try:
         declared = catalog.system(system)
-        image = builder.ensure(client, declared, cache=CACHE, models=models)
+        image = builder.ImageBuilder(client, CACHE, models).ensure(declared)
         with tempfile.TemporaryDirectory() as folder:
             job, index = Path(folder) / "job", Path(folder) / "index"
             job.mkdir()

@@ -114,7 +114,7 @@ def make(
         key = _key(kind, engine, known[_START], corpus, steps)
         if _made(models, kind) != key:
             log.info(f"training {kind.name} for {', '.join(kind.systems)}: about a minute on two CPUs")
-            image = builder.ensure_engine(client, engine, cache=cache)
+            image = builder.ImageBuilder(client, cache).ensure_engine(engine)
             origin = assets.fetch(_START, known[_START].assets, cache, None)
             _train(client, image, kind, origin, corpus, models, known[kind.systems[0]].params, heard, steps)
             _note(models, kind, key, known[kind.systems[0]].params)

@@ -87,7 +87,7 @@ def make(
     wanted = [{"folder": folder, "module": module, "kind": kind} for folder, (module, kind) in asked.items()]
     (job / "wanted.json").write_text(json.dumps({"wanted": wanted, "texts": texts}), encoding="utf-8")
     engine = next(system for system in catalog.systems(catalog.images_dir()).values() if system.engine == _MADE_IN)
-    image = builder.ensure_engine(client, engine, cache=cache)
+    image = builder.ImageBuilder(client, cache).ensure_engine(engine)
     container.run(
         client,
         image,

@@ -1,7 +1,7 @@
 """Raw samples -> mean and percentiles with one interval each, bounds, spread between trials.
 
 The unit of inference is the query: five trials of 1,000 queries are not 5,000 independent latencies
-(measuring rule 10).  So a query's value is its mean over trials, and every interval counts queries.
+(measuring rule 15).  So a query's value is its mean over trials, and every interval counts queries.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ BOUND_CONFIDENCE = 0.99
 INTERVAL_MIN_QUERIES = 11
 LATENCY_MIN_QUERIES = 30
 
-# Fewest queries for each percentile (measuring rule 11).  LoadGen's rule: the least n at which seeing at most one
+# Fewest queries for each percentile (measuring rule 16).  LoadGen's rule: the least n at which seeing at most one
 # slower query proves "at most 1 - p are slower" at confidence 0.99: P(Binomial(n, 1 - p) <= 1) <= 0.01.
 MIN_QUERIES = {"p50": 11, "p90": 64, "p95": 130, "p99": 662, "p99.9": 6636}
 

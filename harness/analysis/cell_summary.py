@@ -197,7 +197,7 @@ def _disagreements(jobs: Sequence[StoredJob]) -> int | None:
     return sum(any(other.get(query) != first.get(query) for other in rankings[1:]) for query in queries)
 
 
-# Queries per second are never 1 / latency (measuring rule 12).
+# Queries per second are never 1 / latency (measuring rule 10).
 def batches(timed: Timings) -> list[tuple[tuple[int, int], int, float]]:
     """Return each batch once: its trial, how many queries it held, and its seconds."""
     if timed.batch is None:

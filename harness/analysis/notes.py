@@ -129,7 +129,7 @@ def _us(figure: Estimate) -> str:
 
 
 def _smallest(rows: Sequence[Row]) -> Iterator[str]:
-    """The third memory figure (measuring rule 16): the smallest limit that still passes, as far as rows tell."""
+    """The third memory figure (measuring rule 19): the smallest limit that still passes, as far as rows tell."""
     held: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         if row.isolation is Isolation.CONTAINER and row.outcome is not Outcome.NOT_APPLICABLE:

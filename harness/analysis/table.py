@@ -226,7 +226,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Overhead:
-    """Time that harness itself adds to a query: the null system, measured in the same envelope (measuring rule 15).
+    """Time that harness itself adds to a query: the null system, measured in the same envelope (measuring rule 23).
 
     Its fields are those of the null system's row, and the texts of the row's findings.
     """

@@ -17,7 +17,6 @@ from harness.evaluation import embeddings, judged_runs
 from harness.evaluation.embeddings import Embeddings
 from harness.jobs import encode
 from harness.jobs.encode import TextSet
-from harness.launch.base import Limits
 from harness.launch.images import catalog
 from harness.pricing import instances
 from harness.untrusted import one_line
@@ -91,8 +90,7 @@ def embed(
         return output or embeddings.embeddings_path(Path(results), made)
 
     with closing(chosen_launcher(launcher, folder, models)) as chosen:
-        workshop = encode.EncodingSetup(chosen, folder, Limits(), envelope)
-        made = encode.encode(declared, selected, path_of, workshop)
+        made = encode.encode(declared, selected, path_of, chosen, folder, envelope)
     size = f"{len(made.found.ids):,} {role} vectors of {made.found.vectors.shape[1]} dimensions"
     click.echo(one_line(f"{made.path}: {size} by {system}, {made.added:,} of them new"))
 
@@ -120,5 +118,5 @@ def _texts(
         return encode.TextSet(loaded.name, loaded.corpus, role, None)
     folder = readable(results, cache)
     assert folder is not None
-    stored = encode.of_runs(read_stored_runs(folder, only), loaded.corpus, loaded.name)
-    return encode.TextSet(loaded.name, loaded.corpus, role, encode.needed(stored, depth))
+    ids = encode.needed(read_stored_runs(folder, only), depth, loaded.corpus, loaded.name)
+    return encode.TextSet(loaded.name, loaded.corpus, role, ids)

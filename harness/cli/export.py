@@ -53,7 +53,7 @@ def export(
         raise UsageError("--actor-name and --actor-team go with --format ir_metadata")
     names = parse_measures(measures)
     if form == "ir_metadata":
-        actor = Actor(actor_name, actor_team) if actor_name or actor_team else None
+        actor = Actor(actor_name, actor_team)
         _ir_metadata(results, names, output, actor)
     else:
         _table(StoredResults(results, names, cache, selection), form, output, samples)
@@ -73,12 +73,12 @@ def _table(stored: StoredResults, form: str, output: Path, samples: bool) -> Non
         export_sqlite(table, jobs, output, samples=samples)
 
 
-def _ir_metadata(results: Path, measures: tuple[str, ...], output: Path, actor: Actor | None) -> None:
+def _ir_metadata(results: Path, measures: tuple[str, ...], output: Path, actor: Actor) -> None:
     jobs = reader.read_jobs(results)
     if not jobs:
         raise UsageError(f"{results}: no stored job in it, and published tables have no runs to describe")
     with bar("exporting", "jobs") as step:
-        export_ir_metadata(results, jobs, measures, output, actor=actor, done=lambda done: step(done, len(jobs)))
+        export_ir_metadata(results, jobs, measures, output, actor=actor, progress=step)
 
 
 @click.command()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -17,8 +17,8 @@ from harness.cli.options import cache_option, models_option, platform_option
 from harness.cli.output import columns
 from harness.errors import ImageError, UnknownName
 from harness.launch.docker_errors import engine_errors
-from harness.launch.images import builder, catalog
-from harness.launch.images.builder import Image
+from harness.launch.images import catalog
+from harness.launch.images.builder import Image, ImageBuilder
 from harness.launch.images.catalog import System
 from harness.progress import task
 
@@ -49,15 +49,8 @@ def images(
         client = docker.from_env(timeout=120)
     rows, errors = [], []
     with closing(client):
-        folder = absolute(cache)
-
-        def make(system: System) -> Image:
-            return builder.ensure(client, system, cache=folder, models=models, platform=platform)
-
-        def make_engine(system: System) -> Image:
-            return builder.ensure_engine(client, system, cache=folder, platform=platform)
-
-        for name, made, took_s in _image_line(make, make_engine, chosen):
+        builder = ImageBuilder(client, absolute(cache), models, platform)
+        for name, made, took_s in _image_lines(builder, chosen):
             if isinstance(made, ImageError):
                 errors.append(str(made))
             else:
@@ -81,11 +74,8 @@ def _chosen(systems: tuple[str, ...], engines: tuple[str, ...], gpus: int) -> li
     return chosen or [(system, True) for system in by_engine.values() if system.accelerator or not gpus]
 
 
-Maker = Callable[[System], Image]
-
-
-def _image_line(
-    make: Maker, make_engine: Maker, chosen: list[tuple[System, bool]]
+def _image_lines(
+    builder: ImageBuilder, chosen: list[tuple[System, bool]]
 ) -> Iterator[tuple[str, Image | ImageError, float]]:
     """Yield each image, or the error, with its seconds; an image that fails stops no other."""
     for system, engine in chosen:
@@ -94,7 +84,7 @@ def _image_line(
         made: Image | ImageError
         try:
             with task(f"{name}: image"):
-                made = make_engine(system) if engine else make(system)
+                made = builder.ensure_engine(system) if engine else builder.ensure(system)
         except ImageError as error:
             made = error
         yield name, made, time.monotonic() - started

@@ -6,6 +6,7 @@ import hashlib
 import random
 from collections import Counter
 from dataclasses import asdict, dataclass
+from functools import cached_property
 
 from harness.datasets.answers import Answers
 from harness.datasets.corpus import PreparedCorpus
@@ -31,7 +32,7 @@ class Dataset:
     qrels: bytes
     answers: Answers | None = None
 
-    @property
+    @cached_property
     def qrels_sha256(self) -> str:
         """Hash of the judgements."""
         return hashlib.sha256(self.judgements[1]).hexdigest()
@@ -84,12 +85,12 @@ class QuerySample:
         """Ids of the queries that warm up and are judged, never timed."""
         return frozenset(query.query_id for query in frozenset(self.sample) & frozenset(self.warmup))
 
-    @property
+    @cached_property
     def sample_sha256(self) -> str:
         """Hash of the sample."""
         return digest([asdict(query) for query in self.sample])
 
-    @property
+    @cached_property
     def warmup_sha256(self) -> str:
         """Hash of the warm-up queries."""
         return digest([asdict(query) for query in self.warmup])

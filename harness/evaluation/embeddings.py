@@ -50,13 +50,13 @@ class Embeddings:
     made_with: str = ""
 
     @cached_property
-    def places(self) -> dict[str, int]:
+    def rows(self) -> dict[str, int]:
         """Row of each id's vector."""
         return {name: row for row, name in enumerate(self.ids)}
 
     def missing(self, ids: Iterable[str]) -> tuple[str, ...]:
         """Return the ids without a vector, sorted."""
-        return tuple(sorted(set(ids) - self.places.keys()))
+        return tuple(sorted(set(ids) - self.rows.keys()))
 
 
 def write(path: Path, embeddings: Embeddings) -> None:
@@ -103,7 +103,7 @@ def read(path: Path) -> Embeddings:
         raise FileError(f"{path}: no embeddings that this harness reads ({error}); make them again") from error
     if not np.isfinite(embeddings.vectors).all():
         raise FileError(f"{path}: a vector is not finite; make them again with harness embed")
-    if len(embeddings.places) != len(ids):
+    if len(embeddings.rows) != len(ids):
         raise FileError(f"{path}: an id appears twice; make them again with harness embed")
     return embeddings
 

@@ -7,8 +7,9 @@ Arabzadeh and Clarke, *Frechet Distance for Offline Evaluation of Information Re
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +24,9 @@ from harness.progress import Progress, part_of, silent
 from harness.stats import CONFIDENCE, INTERVAL_MIN_QUERIES, Estimate
 
 Floats = NDArray[np.float64]
-CUTOFFS = (1, 10)
+# The documents of each query, in the order of the queries; a document of several queries counts for each.
+DocumentSets = tuple[tuple[str, ...], ...]
 RESAMPLES = 1000
-MOST_JUDGED = 10
 # Fourth powers of numbers up to this, and sums of millions of squares in single precision, are finite.
 _LARGEST = 1e12
 
@@ -39,7 +40,7 @@ class Settings:
     relevant document.  ``against``: the system that is subtracted from the others, ``None``: the nearest.
     """
 
-    most_judged: int | None = MOST_JUDGED
+    most_judged: int | None = 10
     unlabelled: bool = False
     resamples: int = RESAMPLES
     seed: int = 2024
@@ -92,58 +93,28 @@ class Distances:
     source_checked: bool = False
 
 
-@dataclass(frozen=True)
-class DocumentSets:
-    """Documents of each query, in the order of the queries; a document of several queries counts for each."""
-
-    documents: tuple[tuple[str, ...], ...]
-
-    def cut(self, depths: Sequence[int]) -> DocumentSets:
-        """Return the first documents of each query down to its depth; leave out queries of depth 0."""
-        pairs = zip(self.documents, depths, strict=True)
-        return DocumentSets(tuple(documents[:depth] for documents, depth in pairs if depth))
-
-    @property
-    def size(self) -> int:
-        """Number of documents."""
-        return sum(map(len, self.documents))
-
-    def fewer_than(self, k: int) -> int:
-        """Return the number of queries with fewer than ``k`` documents."""
-        return sum(len(documents) < k for documents in self.documents)
-
-    def names(self) -> Iterator[str]:
-        """Yield every document, as often as it counts."""
-        return (name for documents in self.documents for name in documents)
-
-
 def queries_with_relevant(qrels: Qrels, queries: Sequence[str], relevant_from: int) -> tuple[str, ...]:
     """Return the queries with a document of at least that grade."""
-    return tuple(query for query in queries if any(grade >= relevant_from for grade in qrels.get(query, {}).values()))
+    return tuple(query for query in queries if max(qrels.get(query, {}).values(), default=0) >= relevant_from)
 
 
-def relevant_documents(
-    qrels: Qrels, queries: Sequence[str], maximum: int | None, seed: int, relevant_from: int
-) -> DocumentSets:
-    """Return the relevant documents of each query.
+def relevant_documents(qrels: Qrels, queries: Sequence[str], settings: Settings) -> DocumentSets:
+    """Return the relevant documents of each query, at most ``settings.most_judged``.
 
-    Args:
-        qrels: judgements.
-        queries: their ids.
-        maximum: the most documents of a query, ``None``: all.  The best grades come first; among equal grades, chance
-            decides by ``seed``, for each query alone: other queries or another order of the file change nothing.
-        seed: of that chance.
-        relevant_from: the lowest grade of a relevant document.
+    The best grades come first; among equal grades, chance decides by ``settings.seed``, for each query alone: other
+    queries or another order of the file change nothing.
     """
-    return DocumentSets(tuple(_best(qrels.get(query, {}), query, maximum, seed, relevant_from) for query in queries))
 
+    def best(query: str) -> tuple[str, ...]:
+        def order(document: str) -> tuple[int, bytes, str]:
+            text = f"{settings.seed}\n{query}\n{document}"
+            return -grades[document], hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest(), document
 
-def _best(grades: Mapping[str, int], query: str, maximum: int | None, seed: int, relevant_from: int) -> tuple[str, ...]:
-    def shuffle_key(document: str) -> bytes:
-        return hashlib.sha256(f"{seed}\n{query}\n{document}".encode("utf-8", "surrogatepass")).digest()
+        grades = qrels.get(query, {})
+        relevant = [document for document, grade in grades.items() if grade >= settings.relevant_from]
+        return tuple(sorted(relevant, key=order)[: settings.most_judged])
 
-    relevant = [document for document, grade in grades.items() if grade >= relevant_from]
-    return tuple(sorted(relevant, key=lambda document: (-grades[document], shuffle_key(document), document))[:maximum])
+    return tuple(map(best, queries))
 
 
 def retrieved_documents(run: Run, qrels: Qrels, queries: Sequence[str], k: int, *, unlabelled: bool) -> DocumentSets:
@@ -155,23 +126,11 @@ def retrieved_documents(run: Run, qrels: Qrels, queries: Sequence[str], k: int, 
     for query in queries:
         skipped = qrels.get(query, {}) if unlabelled else {}
         sets.append(tuple(name for name in run.rankings.get(query, ()) if name not in skipped)[:k])
-    return DocumentSets(tuple(sets))
-
-
-def run_distance(
-    run: Run, qrels: Qrels, queries: Sequence[str], embeddings: Embeddings, k: int, settings: Settings | None = None
-) -> Estimate:
-    """Return ``FD@k`` of one run: smaller is better; raise UsageError if a document has no vector."""
-    runs = JudgedRuns("", dict.fromkeys(queries, ""), qrels, {"": run})
-    return distances(runs, embeddings, (k,), settings or Settings()).systems[""][0].figure
+    return tuple(sets)
 
 
 def distances(
-    runs: JudgedRuns,
-    embeddings: Embeddings,
-    cutoffs: Sequence[int] = CUTOFFS,
-    settings: Settings | None = None,
-    progress: Progress = silent,
+    runs: JudgedRuns, embeddings: Embeddings, cutoffs: Sequence[int], settings: Settings, progress: Progress = silent
 ) -> Distances:
     """Return the distances of all systems at each cutoff; with ``settings.unlabelled`` also those of the URR.
 
@@ -185,7 +144,6 @@ def distances(
     Raises:
         UsageError: a document has no vector, the vectors are of other texts, or only hits are judged.
     """
-    settings = settings or Settings()
     if runs.hits_alone:
         raise UsageError(
             f"{runs.dataset}: only what its systems retrieved was judged, by the answers in the texts; a Frechet"
@@ -195,7 +153,7 @@ def distances(
     if settings.against not in (None, *runs.runs):
         raise UsageError(f"{runs.dataset}: no system {settings.against!r}; there are {', '.join(sorted(runs.runs))}")
     queries = queries_with_relevant(runs.qrels, runs.query_ids, settings.relevant_from)
-    reference = relevant_documents(runs.qrels, queries, settings.most_judged, settings.seed, settings.relevant_from)
+    reference = relevant_documents(runs.qrels, queries, settings)
     kinds = [(k, unlabelled) for unlabelled in (False, True)[: 1 + settings.unlabelled] for k in cutoffs]
     sets = {
         (k, unlabelled): {
@@ -205,7 +163,8 @@ def distances(
         for k, unlabelled in kinds
     }
     retrieved = (documents for of_kind in sets.values() for documents in of_kind.values())
-    _check_vectors(embeddings, (reference, *retrieved), runs.dataset if runs.corpus_sha256 else "DATASET")
+    used = {name for documents in (reference, *retrieved) for name in chain.from_iterable(documents)}
+    _check_vectors(embeddings, used, runs.dataset if runs.corpus_sha256 else "DATASET")
     by_system: dict[str, list[Distance]] = {name: [] for name in runs.runs}
     for number, (kind, of_kind) in enumerate(sets.items()):
         step = part_of(progress, number, len(kinds))
@@ -219,7 +178,7 @@ def distances(
         settings=settings,
         queries=len(queries),
         left_out=tuple(sorted(set(runs.query_ids) - set(queries))),
-        judged=reference.size,
+        judged=sum(map(len, reference)),
         systems={name: tuple(of_system) for name, of_system in by_system.items()},
         notes=runs.notes,
         source=embeddings.source,
@@ -238,14 +197,13 @@ def check_source(runs: JudgedRuns, embeddings: Embeddings) -> None:
         )
 
 
-def _check_vectors(embeddings: Embeddings, sets: Sequence[DocumentSets], dataset: str) -> None:
-    missing = embeddings.missing(name for documents in sets for name in documents.names())
+def _check_vectors(embeddings: Embeddings, documents: Collection[str], dataset: str) -> None:
+    missing = embeddings.missing(documents)
     if missing:
         raise UsageError(
             f"{len(missing)} documents have no vector of {embeddings.encoder}, e.g. {missing[0]!r}; add them with"
             f" harness embed {embeddings.encoder} {dataset} (--all: the whole corpus)"
         )
-
     # abs() would take as much memory again.
     largest = max(float(embeddings.vectors.max(initial=0.0)), -float(embeddings.vectors.min(initial=0.0)))
     if largest > _LARGEST:
@@ -264,31 +222,31 @@ def _compared(
     progress: Progress,
 ) -> dict[str, Distance]:
     """Return the distances of all systems at one cutoff, over common queries at common depths."""
-    depths = [min(map(len, of_query)) for of_query in zip(*(each.documents for each in sets.values()), strict=True)]
-    relevant = DocumentSets(
-        tuple(documents for documents, depth in zip(reference.documents, depths, strict=True) if depth)
-    )
-    common = {name: documents.cut(depths) for name, documents in sets.items()}
-    estimates, drawn = _estimates(embeddings, relevant, list(common.values()), settings, progress)
-    values = {name: each.value for name, each in zip(sets, estimates, strict=True) if each.value is not None}
+    depths = [min(map(len, documents)) for documents in zip(*sets.values(), strict=True)]
+    relevant = tuple(documents for documents, depth in zip(reference, depths, strict=True) if depth)
+    common = {
+        name: tuple(documents[:depth] for documents, depth in zip(of_system, depths, strict=True) if depth)
+        for name, of_system in sets.items()
+    }
+    estimates, drawn = _estimates(embeddings, relevant, common, settings, progress)
+    values = {name: estimate.value for name, estimate in estimates.items() if estimate.value is not None}
     against = settings.against or min(values, key=lambda name: (values[name], name), default=None)
-    index = {name: number for number, name in enumerate(sets)}
     results = {}
     for name, documents in sets.items():
         difference = Estimate(None)
         if against in values and name in values and name != against:
-            resamples = None if drawn is None else drawn[index[name]] - drawn[index[against]]
+            resamples = drawn[name] - drawn[against] if drawn else None
             difference = _shifted(values[name] - values[against], resamples)
         results[name] = Distance(
             *kind,
-            estimates[index[name]],
-            len(relevant.documents),
-            relevant.size,
-            common[name].size,
-            documents.fewer_than(kind[0]),
-            documents.fewer_than(1),
-            None if name == against else against,
-            difference,
+            figure=estimates[name],
+            queries=len(relevant),
+            judged=sum(map(len, relevant)),
+            retrieved=sum(map(len, common[name])),
+            short=sum(len(of_query) < kind[0] for of_query in documents),
+            without=sum(not of_query for of_query in documents),
+            against=None if name == against else against,
+            difference=difference,
         )
     return results
 
@@ -296,25 +254,32 @@ def _compared(
 def _estimates(
     embeddings: Embeddings,
     reference: DocumentSets,
-    sets: Sequence[DocumentSets],
+    sets: Mapping[str, DocumentSets],
     settings: Settings,
     progress: Progress,
-) -> tuple[list[Estimate], Floats | None]:
-    """Return the estimate of each set, and the resampled distances, shape (sets, resamples), if any."""
-    one, others = _vector_rows(embeddings, reference), [_vector_rows(embeddings, each) for each in sets]
-    values = [_value(embeddings, one, other) for other in others]
-    queries = len(reference.documents)
-    if queries < INTERVAL_MIN_QUERIES or not settings.resamples or None in values:
+) -> tuple[dict[str, Estimate], dict[str, Floats]]:
+    """Return the estimate of each set, and its resampled distances, if any."""
+    one = _vector_rows(embeddings, reference)
+    others = {name: _vector_rows(embeddings, documents) for name, documents in sets.items()}
+    if min(len(rows.rows) for rows in (one, *others.values())) < 2:
+        # Sets have common depths: one of too few documents means that all have.
+        return dict.fromkeys(sets, Estimate(None, reason="a covariance takes two documents on each side")), {}
+    values = {
+        name: frechet_distance.distance_of_points(embeddings.vectors[one.rows], embeddings.vectors[other.rows])
+        for name, other in others.items()
+    }
+    queries = len(reference)
+    if queries < INTERVAL_MIN_QUERIES or not settings.resamples:
         few = f"no interval: {queries} queries, it takes {INTERVAL_MIN_QUERIES}" if settings.resamples else None
-        return [Estimate(value, reason=_missing_reason(value) or few) for value in values], None
+        return {name: Estimate(value, reason=few) for name, value in values.items()}, {}
     # Other processes get only the vectors that they need.
-    used = np.unique(np.concatenate([one.rows, *(other.rows for other in others)]))
-    moved = [VectorRows(np.searchsorted(used, each.rows), each.query) for each in (one, *others)]
+    used = np.unique(np.concatenate([rows.rows for rows in (one, *others.values())]))
+    first, *moved = (VectorRows(np.searchsorted(used, rows.rows), rows.query) for rows in (one, *others.values()))
     weights = frechet_distance.draw_weights(queries, settings.resamples, settings.seed)
-    pairs = [(moved[0], each) for each in moved[1:]]
-    drawn = frechet_distance.resample_distances(embeddings.vectors[used], pairs, weights, progress)
-    estimates = [_shifted(value, row, 0.0) for value, row in zip(values, drawn, strict=True) if value is not None]
-    return estimates, drawn
+    pairs = [(first, other) for other in moved]
+    resampled = frechet_distance.resample_distances(embeddings.vectors[used], pairs, weights, progress)
+    drawn = dict(zip(sets, resampled, strict=True))
+    return {name: _shifted(value, drawn[name], 0.0) for name, value in values.items()}, drawn
 
 
 def _shifted(value: float, drawn: Floats | None, least: float = -np.inf) -> Estimate:
@@ -331,17 +296,7 @@ def _shifted(value: float, drawn: Floats | None, least: float = -np.inf) -> Esti
     return Estimate(value, max(value + float(low), least), value + float(high))
 
 
-def _value(embeddings: Embeddings, one: VectorRows, other: VectorRows) -> float | None:
-    if min(len(one.rows), len(other.rows)) < 2:
-        return None
-    return frechet_distance.distance_of_points(embeddings.vectors[one.rows], embeddings.vectors[other.rows])
-
-
-def _missing_reason(value: float | None) -> str | None:
-    return "a covariance takes two documents on each side" if value is None else None
-
-
 def _vector_rows(embeddings: Embeddings, sets: DocumentSets) -> VectorRows:
-    rows = np.asarray([embeddings.places[name] for name in sets.names()], dtype=np.int64)
-    sizes = [len(documents) for documents in sets.documents]
+    rows = np.asarray([embeddings.rows[name] for name in chain.from_iterable(sets)], dtype=np.int64)
+    sizes = list(map(len, sets))
     return VectorRows(rows, np.repeat(np.arange(len(sizes), dtype=np.int64), sizes))

@@ -71,13 +71,6 @@ def distance_of_points(one: ArrayLike, other: ArrayLike) -> float:
     return _distance_of_halves(means[0] - means[1], *halves)
 
 
-def distance_of_moments(mean_one: ArrayLike, one: ArrayLike, mean_other: ArrayLike, other: ArrayLike) -> float:
-    """Return the distance from means, shape (dimensions,), and covariances, shape (dimensions, dimensions)."""
-    halves = [_half(np.asarray(covariance, dtype=np.float64)) for covariance in (one, other)]
-    difference = np.asarray(mean_one, dtype=np.float64) - np.asarray(mean_other, dtype=np.float64)
-    return _distance_of_halves(difference, *halves)
-
-
 def _distance_of_halves(difference: Floats, one: Floats, other: Floats) -> float:
     """Return the distance from the means' difference and a half of each covariance, shape (any, dimensions)."""
     whole = float(difference @ difference) + float(np.vdot(one, one)) + float(np.vdot(other, other))

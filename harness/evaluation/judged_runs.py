@@ -111,7 +111,7 @@ def read_unjudged_runs(
         run = trec.read_scored_run(path, watch(path))
         if not run.rankings:
             raise FileError(f"{path}: has no results; recreate it, or leave it out: a system without results scores 0")
-        if run.longer is not None:
+        if run.longer.count:
             notes.append(_long_line_note(path, run.longer))
         others = tuple(query for query in run.rankings if query not in queries)
         if others:

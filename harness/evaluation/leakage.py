@@ -104,8 +104,8 @@ def find_leaks(
         own = select_vectors(vectors[0], sample, "the sample")
         other = select_vectors(vectors[1], training, "the training set")
         leaks = {(leak.query_id, leak.training_id): leak for leak in near_pairs(own, other, threshold, progress)}
-        rows = [own.places[leak.query_id] for leak in same]
-        columns = [other.places[leak.training_id] for leak in same]
+        rows = [own.rows[leak.query_id] for leak in same]
+        columns = [other.rows[leak.training_id] for leak in same]
         cosines = _cosines(own.vectors[rows], other.vectors[columns]).tolist()
         same = tuple(replace(leak, cosine=min(1.0, cosine)) for leak, cosine in zip(same, cosines, strict=True))
     leaks |= {(leak.query_id, leak.training_id): leak for leak in same}
@@ -167,7 +167,7 @@ def check_vector_texts(embeddings: Embeddings, texts: Mapping[str, str], name: s
     """
     if not any(texts.values()):
         return f"That the vectors of {name} are of its queries is not checked: there are no texts of these."
-    if embeddings.places.keys() != texts.keys():
+    if embeddings.rows.keys() != texts.keys():
         return (
             f"That the vectors of {name} are of these very texts is not checked: they are of"
             f" {len(embeddings.ids):,} queries, of which {len(texts):,} are compared."
@@ -247,7 +247,7 @@ def select_vectors(embeddings: Embeddings, ids: Iterable[str], name: str) -> Emb
     if missing:
         named = ", ".join(map(repr, missing[:_MAX_NAMED])) + (", ..." if len(missing) > _MAX_NAMED else "")
         raise UsageError(f"{len(missing):,} queries of {name} have no vector ({named}); embed all of them")
-    rows = [embeddings.places[query] for query in selected]
+    rows = [embeddings.rows[query] for query in selected]
     return replace(embeddings, ids=selected, vectors=embeddings.vectors[rows])
 
 

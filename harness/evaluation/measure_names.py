@@ -40,14 +40,17 @@ class SetAtCutoff:
     depth: int
 
     @property
-    def NAME(self) -> str:  # noqa: D102
+    def NAME(self) -> str:
+        """Name without parameters."""
         return str(self.whole.NAME)
 
     @property
-    def params(self) -> dict[str, Any]:  # noqa: D102
+    def params(self) -> dict[str, Any]:
+        """Parameters by name."""
         return {**self.whole.params, "cutoff": self.depth}
 
-    def aggregator(self) -> Any:  # noqa: D102
+    def aggregator(self) -> Any:
+        """Return ir_measures' object that aggregates the values of queries."""
         return self.whole.aggregator()
 
     def __str__(self) -> str:
@@ -66,7 +69,8 @@ class F1AtCutoff:
     NAME: ClassVar[str] = "F1"
 
     @property
-    def params(self) -> dict[str, Any]:  # noqa: D102
+    def params(self) -> dict[str, Any]:
+        """Parameters by name."""
         return dict(self.precision.params)
 
     @property
@@ -76,7 +80,8 @@ class F1AtCutoff:
 
         return ir_measures.R(**self.params)
 
-    def aggregator(self) -> Any:  # noqa: D102
+    def aggregator(self) -> Any:
+        """Return ir_measures' object that aggregates the values of queries."""
         return self.precision.aggregator()
 
     def __str__(self) -> str:
@@ -98,7 +103,8 @@ class DistanceName:
     NAME: ClassVar[str] = "FD"
 
     @property
-    def params(self) -> dict[str, Any]:  # noqa: D102
+    def params(self) -> dict[str, Any]:
+        """Parameters that ir_measures' measures have too."""
         return {"cutoff": self.k}
 
     def __str__(self) -> str:
@@ -135,24 +141,25 @@ def parse(names: Iterable[str], *, distances: bool = False) -> tuple[Any, ...]:
 def _parse_one(name: str, *, distances: bool) -> Any:
     if name.strip() == "":
         raise _unknown(name, "it is empty")
-    if (recall := re.fullmatch(r"R(\(mean=(['\"])languages\2\))?@(\w*)kt", name)) is not None:
+    if recall := re.fullmatch(r"R(\(mean=(['\"])languages\2\))?@(\w*)kt", name):
         return _answer_recall(name, recall[3], by_language=recall[1] is not None)
-    if (distance := parse_distance(name)) is not None:
+    if distance := parse_distance(name):
         if not distances:
             raise UsageError(
                 f"{name} is a distance of a whole run, and less is better: harness frechet shows it, and harness "
                 "report in the formats md, csv, json and latex; name a measure, or use one of those"
             )
         return distance
-    if (f1 := re.fullmatch(r"F1((?:\(.*\))?(?:@.*)?)", name)) is not None:
-        return _f1(name, f1[1])
-    set_measure = re.fullmatch(r"(Set(?:AP|F|P|R)(?:\(.*\))?)@([0-9]{1,18})", name)
-    measure = _ir_measure(name, set_measure[1] if set_measure else name)
-    if set_measure is None:
-        return measure
-    if (fault := cutoff_fault(int(set_measure[2]))) is not None:
-        raise _unknown(name, fault)
-    return SetAtCutoff(measure, int(set_measure[2]))
+    if f1 := re.fullmatch(r"F1((?:\(.*\))?(?:@.*)?)", name):
+        if "@" not in f1[1]:
+            raise _unknown(name, f"it needs a cutoff: {name}@10; over all retrieved documents it is SetF{f1[1]}")
+        return F1AtCutoff(_ir_measure(name, f"P{f1[1]}"))
+    if set_measure := re.fullmatch(r"(Set(?:AP|F|P|R)(?:\(.*\))?)@([0-9]{1,18})", name):
+        measure = _ir_measure(name, set_measure[1])
+        if fault := _cutoff_fault(int(set_measure[2])):
+            raise _unknown(name, fault)
+        return SetAtCutoff(measure, int(set_measure[2]))
+    return _ir_measure(name, name)
 
 
 def _answer_recall(name: str, thousands: str, *, by_language: bool) -> AnswerRecall:
@@ -186,21 +193,14 @@ def parse_distance(name: str) -> DistanceName | None:
         raise UsageError(f"unknown distance {name!r} ({error}); write {_DISTANCE_FORM}, without blanks") from error
 
 
-def _distance_name(k: int, judged: object = 10, unlabelled: object = False, encoder: object = None) -> DistanceName:
-    maximum = None if judged == "all" else judged
-    if maximum is not None and (not _is_integer(maximum) or maximum < 1):  # type: ignore[operator]
+def _distance_name(k: int, judged: Any = 10, unlabelled: Any = False, encoder: Any = None) -> DistanceName:
+    if judged != "all" and (type(judged) is not int or judged < 1):
         raise ValueError("judged is a number from 1 on, or 'all'")
     if not isinstance(unlabelled, bool):
         raise ValueError("unlabelled is True or False")
     if encoder is not None and (not isinstance(encoder, str) or not encoder):
         raise ValueError("encoder is the name of a system")
-    return DistanceName(k, maximum, unlabelled, encoder)  # type: ignore[arg-type]
-
-
-def _f1(name: str, rest: str) -> F1AtCutoff:
-    if "@" not in rest:
-        raise _unknown(name, f"it needs a cutoff: {name}@10; over all retrieved documents it is SetF{rest}")
-    return F1AtCutoff(_ir_measure(name, f"P{rest}"))
+    return DistanceName(k, None if judged == "all" else judged, unlabelled, encoder)
 
 
 def _ir_measure(name: str, text: str) -> Any:
@@ -236,10 +236,20 @@ def _unknown(name: str, reason: str) -> UsageError:
 
 _EXAMPLES = {"cutoff": "@10", "recall": "@0.1"}
 _TYPES = {int: "a whole number", float: "a number with a point", bool: "True or False", str: "text", dict: "{1:1,2:3}"}
+# Check of a parameter's value, and the rule in words.
+_LIMITS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "rel": (lambda rel: 1 <= rel <= MAX_GRADE, f"rel, the lowest relevant grade, is 1 to {MAX_GRADE:,}"),
+    "recall": (
+        lambda recall: 0 <= recall <= 1 and math.isclose(recall, round(recall, 2), abs_tol=1e-12),
+        "recall is 0 to 1 with at most two decimals",
+    ),
+    "beta": (lambda beta: 0 <= beta < math.inf, "beta is 0 or more"),
+    "p": (lambda p: 0 < p < 1, "p lies between 0 and 1"),
+}
 
 
 def _parameter_fault(measure: Any) -> str | None:
-    """Return the first fault of a measure's parameters: those that providers compute wrongly or fail on."""
+    """Return the first fault of a measure's parameters, which providers would compute wrongly or fail on."""
     supported = measure.SUPPORTED_PARAMS
     for name in measure.params:
         if name not in supported:
@@ -247,74 +257,40 @@ def _parameter_fault(measure: Any) -> str | None:
                 return f"{measure.NAME} has no cutoff"
             return f"{measure.NAME} has no {name!r}; it has {', '.join(supported) or 'nothing in brackets'}"
     for name, parameter in supported.items():
-        if name not in measure.params:
-            if parameter.required:
-                return _missing(measure, name)
-            continue
-        if (fault := _value_fault(name, measure.params[name], parameter)) is not None:
-            return fault
+        if name in measure.params:
+            if fault := _value_fault(name, measure.params[name], parameter):
+                return fault
+        elif parameter.required and name == measure.AT_PARAM:
+            return f"it needs a {name}: {measure.NAME}{_EXAMPLES.get(name, '')}"
+        elif parameter.required:
+            return f"it needs {name}=... in brackets"
     return None
 
 
-def _missing(measure: Any, name: str) -> str:
-    if name == measure.AT_PARAM:
-        return f"it needs a {name}: {measure.NAME}{_EXAMPLES.get(name, '')}"
-    return f"it needs {name}=... in brackets"
-
-
-def _value_fault(name: str, value: object, parameter: Any) -> str | None:
+def _value_fault(name: str, value: Any, parameter: Any) -> str | None:
     if name == "cutoff":
-        return cutoff_fault(value)
+        return _cutoff_fault(value)
     if not isinstance(value, parameter.dtype) or (isinstance(value, bool) and parameter.dtype is not bool):
         return f"{name} is {_TYPES[parameter.dtype]}, not {value!r}"
     if not parameter.validate(value):
         return f"{name} is one of {', '.join(map(repr, parameter.choices))}, not {value!r}"
-    return _LIMITS[name](value) if name in _LIMITS else None
+    if name == "gains":
+        return _gains_fault(value)
+    is_valid, rule = _LIMITS.get(name, (lambda _: True, ""))
+    return None if is_valid(value) else f"{rule}, not {value!r}"
 
 
-def cutoff_fault(value: object) -> str | None:
-    """Return the fault of a cutoff, if it has one."""
-    if not _is_integer(value) or not 1 <= value <= _MAX_CUTOFF:  # type: ignore[operator]
-        return f"the cutoff is a whole number from 1 to {_MAX_CUTOFF:,}, not {value!r}"
-    return None
+def _cutoff_fault(value: Any) -> str | None:
+    if type(value) is int and 1 <= value <= _MAX_CUTOFF:
+        return None
+    return f"the cutoff is a whole number from 1 to {_MAX_CUTOFF:,}, not {value!r}"
 
 
-def _is_integer(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _rel(value: int) -> str | None:
-    return None if 1 <= value <= MAX_GRADE else f"rel, the lowest relevant grade, is 1 to {MAX_GRADE:,}, not {value}"
-
-
-def _gains(value: Mapping[Any, Any]) -> str | None:
-    """Check gains: they reach trec_eval as grades, and irrelevant documents must stay irrelevant."""
-    for grade, gain in value.items():
-        if not _is_integer(grade) or not _is_integer(gain) or not 0 <= gain <= MAX_GRADE:
+def _gains_fault(gains: Mapping[Any, Any]) -> str | None:
+    """Return the fault of gains: they reach trec_eval as grades, and irrelevant documents must stay irrelevant."""
+    for grade, gain in gains.items():
+        if type(grade) is not int or type(gain) is not int or not 0 <= gain <= MAX_GRADE:
             return f"gains map whole grades to whole numbers from 0 to {MAX_GRADE:,}, not {grade!r}:{gain!r}"
         if grade <= 0 < gain:
             return f"grade {grade} is not relevant and gains nothing, not {gain}"
     return None
-
-
-def _recall(value: float) -> str | None:
-    if 0 <= value <= 1 and math.isclose(value, round(value, 2), abs_tol=1e-12):
-        return None
-    return f"recall is 0 to 1 with at most two decimals, not {value!r}"
-
-
-def _beta(value: float) -> str | None:
-    return None if 0 <= value < math.inf else f"beta is 0 or more, not {value!r}"
-
-
-def _persistence(value: float) -> str | None:
-    return None if 0 < value < 1 else f"p lies between 0 and 1, not {value!r}"
-
-
-_LIMITS: dict[str, Callable[[Any], str | None]] = {
-    "rel": _rel,
-    "gains": _gains,
-    "recall": _recall,
-    "beta": _beta,
-    "p": _persistence,
-}

@@ -3,41 +3,44 @@
 from __future__ import annotations
 
 import itertools
-from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from harness.errors import FileError
 from harness.evaluation import trec_lines
 from harness.evaluation.answer_recall import AnswerDepths
-from harness.evaluation.trec_lines import LineLayout, NumberColumn
+from harness.evaluation.trec_lines import LineBlock, LineLayout, NumberColumn
 from harness.progress import Progress
 from harness.untrusted import FileLimits
 
 # query id -> document id -> relevance
 Qrels = dict[str, dict[str, int]]
 
+_RUN = ("query", "Q0", "document", "rank", "score", "tag")
 _RANK = NumberColumn("rank", 3, "q", trec_lines.parse_integer)
-_RUN = "query Q0 document rank score tag"
-_RANKED = LineLayout(_RUN, 0, 2, (_RANK, NumberColumn("score", 4, "d", trec_lines.parse_score)))
 _SCORE = NumberColumn("score", 4, "f", trec_lines.parse_score_32)
-_SCORED = LineLayout(_RUN, 0, 2, (_SCORE,), tail=(_RANK, _SCORE))
-_QRELS = LineLayout(
-    "query iteration document relevance", 0, 2, (NumberColumn("relevance", 3, "q", trec_lines.parse_grade),)
-)
+_RANKED = LineLayout(_RUN, (_RANK, NumberColumn("score", 4, "d", trec_lines.parse_score)))
+_SCORED = LineLayout(_RUN, (_SCORE,), tail=(_RANK, _SCORE))
+_RELEVANCE = NumberColumn("relevance", 3, "q", trec_lines.parse_grade)
+_QRELS = LineLayout(("query", "iteration", "document", "relevance"), (_RELEVANCE,))
 # Most lines of stored files; the caller may know a lower limit for its run.
 _MAX_HITS, _MAX_JUDGEMENTS = 20_000_000, 5_000_000
 _NEGATIVE = "no more relevant than 0 (Bpref and infAP treat them as unjudged)"
 
 
-@dataclass(frozen=True)
+@dataclass
 class FlaggedLines:
     """Lines of a file that its user should know of: their count, and the number of the first."""
 
-    count: int
-    first: int
+    count: int = 0
+    first: int = 0
+
+    def add(self, lines: Sequence[int]) -> None:
+        """Flag more lines, in ascending order."""
+        if lines:
+            self.first = min(lines[0], self.first or lines[0])
+            self.count += len(lines)
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ class Run:
     tied_queries: tuple[str, ...]
     lines: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
     depths: AnswerDepths | None = field(default=None, compare=False, repr=False)
-    longer: FlaggedLines | None = field(default=None, compare=False, repr=False)
+    longer: FlaggedLines = field(default_factory=FlaggedLines, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -70,25 +73,7 @@ def read_run(path: Path, max_hits: int = _MAX_HITS) -> Run:
         FileError: the file is missing, damaged, not regular or too long; a line is malformed; a query has a document
             or rank twice, or a better score at a worse rank.  Names file and line.
     """
-    rankings: dict[str, tuple[str, ...]] = {}
-    tied, lines, faults = [], {}, []
-    for query, entries in _by_query(path, _RANKED, bound=FileLimits(min(max_hits, _MAX_HITS))):
-        documents, (ranks, scores) = entries.documents, entries.numbers
-        if len(set(documents)) < len(documents) or len(set(ranks)) < len(ranks):
-            faults.append(_duplicate(query, entries))
-            continue
-        order = sorted(range(len(ranks)), key=ranks.__getitem__)
-        for better, worse in itertools.pairwise(order):
-            if scores[worse] > scores[better]:
-                text = f"{documents[worse]!r} scores {scores[worse]}, more than the {scores[better]} ranked above it"
-                faults.append((entries.lines[worse], f"{text}; correct one"))
-                break
-        if len(set(scores)) < len(scores):
-            tied.append(query)
-        rankings[query] = tuple([documents[index] for index in order])
-        lines[query] = entries.lines[0]
-    _refuse(path, faults)
-    return Run(rankings, tuple(sorted(tied)), lines)
+    return _read_run(path, _RANKED, bound=FileLimits(min(max_hits, _MAX_HITS)))
 
 
 def read_scored_run(path: Path, progress: Progress | None = None) -> Run:
@@ -101,30 +86,55 @@ def read_scored_run(path: Path, progress: Progress | None = None) -> Run:
         FileError: the file is missing or damaged, a line is malformed, or a query has a document twice; names file
             and line.
     """
-    rankings: dict[str, tuple[str, ...]] = {}
-    tied, lines, faults = [], {}, []
-    longer: list[FlaggedLines] = []
-    for query, entries in _by_query(path, _SCORED, progress, longer):
-        documents, (scores,) = entries.documents, entries.numbers
-        if len(set(documents)) < len(documents):
-            faults.append(_duplicate(query, entries))
+    return _read_run(path, _SCORED, progress)
+
+
+def _read_run(path: Path, layout: LineLayout, progress: Progress | None = None, bound: FileLimits | None = None) -> Run:
+    run, tied, lines, faults = Run({}, ()), [], {}, []
+    for query, block in _by_query(path, layout, progress, bound, run.longer):
+        documents, (*ranks, scores) = block.documents, block.numbers
+        if any(len(set(column)) < len(column) for column in (documents, *ranks)):
+            faults.append(_duplicate(query, block))
             continue
-        # Code points sort as their UTF-8 bytes do.
-        rankings[query] = tuple([document for _, document in sorted(zip(scores, documents, strict=True), reverse=True)])
+        if ranks:
+            order = sorted(range(len(documents)), key=ranks[0].__getitem__)
+            faults += _inversion(block, order)
+            run.rankings[query] = tuple([documents[index] for index in order])
+        else:
+            # Code points sort as their UTF-8 bytes do.
+            ordered = sorted(zip(scores, documents, strict=True), reverse=True)
+            run.rankings[query] = tuple([document for _, document in ordered])
         if len(set(scores)) < len(scores):
             tied.append(query)
-        lines[query] = entries.lines[0]
+        lines[query] = block.lines[0]
     _refuse(path, faults)
-    return Run(rankings, tuple(sorted(tied)), lines, longer=_sum_lines(longer))
+    return replace(run, tied_queries=tuple(sorted(tied)), lines=lines)
 
 
-def read_qrels(path: Path, progress: Progress | None = None) -> Qrels:
+def read_qrels(
+    path: Path,
+    progress: Progress | None = None,
+    bound: FileLimits | None = None,
+    negative: FlaggedLines | None = None,
+) -> Qrels:
     """Read TREC qrels (``query iteration document relevance``), plain or gzipped.
+
+    ``bound`` limits a stored file; lines with grades below 0 are added to ``negative``.
 
     Raises:
         FileError: the file is missing or damaged, a line is malformed, or a document has two grades.
     """
-    return _read_qrels(path, progress)[0]
+    qrels: Qrels = {}
+    faults: list[_Fault] = []
+    for query, block in _by_query(path, _QRELS, progress, bound):
+        (grades,) = block.numbers
+        judged = qrels[query] = dict(zip(block.documents, grades, strict=True))
+        if len(judged) < len(grades):
+            faults += _contradiction(query, block)
+        if negative is not None and min(grades) < 0:
+            negative.add([line for line, grade in zip(block.lines, grades, strict=True) if grade < 0])
+    _refuse(path, faults)
+    return qrels
 
 
 def read_qrels_file(path: Path, progress: Progress | None = None, *, name: str | None = None) -> QrelsFile:
@@ -133,15 +143,16 @@ def read_qrels_file(path: Path, progress: Progress | None = None, *, name: str |
     Raises:
         FileError: as :func:`read_qrels`, or the file has no judgements.
     """
-    qrels, negative = _read_qrels(path, progress)
+    negative = FlaggedLines()
+    qrels = read_qrels(path, progress, negative=negative)
     if not qrels:
         raise FileError(f"{path}: has no judgements; name a file with lines 'query iteration document relevance'")
-    return QrelsFile(qrels, (negative_line_note(name or str(path), negative),) if negative else ())
+    return QrelsFile(qrels, (negative_line_note(name or str(path), negative),) if negative.count else ())
 
 
 def read_stored_qrels(path: Path) -> Qrels:
     """Read qrels that are stored with results: a regular file of limited size."""
-    return _read_qrels(path, bound=FileLimits(_MAX_JUDGEMENTS))[0]
+    return read_qrels(path, bound=FileLimits(_MAX_JUDGEMENTS))
 
 
 @dataclass
@@ -151,7 +162,7 @@ class QrelsCache:
     _known: dict[Path, Qrels | str] = field(default_factory=dict)
 
     def __call__(self, path: Path) -> Qrels:
-        """Return what :func:`read_stored_qrels` does."""
+        """Return the qrels as :func:`read_stored_qrels`."""
         if path not in self._known:
             try:
                 self._known[path] = read_stored_qrels(path)
@@ -177,93 +188,62 @@ def negative_grade_notes(grades: Iterable[int]) -> Iterator[str]:
         yield f"{negative:,} grade{'s are' if negative > 1 else ' is'} below 0: {_NEGATIVE}"
 
 
-@dataclass
-class _QueryLines:
-    """All lines of one query, in the file's order."""
-
-    documents: list[str]
-    numbers: tuple[array[Any], ...]
-    lines: array[int]
-
-
 # Number of a wrong line, and its fault.
 _Fault = tuple[int, str]
-
-
-def _read_qrels(
-    path: Path, progress: Progress | None = None, bound: FileLimits | None = None
-) -> tuple[Qrels, FlaggedLines | None]:
-    """Return the judgements, and the lines with negative grades."""
-    qrels: Qrels = {}
-    faults = []
-    negative: list[FlaggedLines] = []
-    for query, entries in _by_query(path, _QRELS, progress, bound=bound):
-        (grades,) = entries.numbers
-        judged = qrels[query] = dict(zip(entries.documents, grades, strict=True))
-        if len(judged) < len(grades):
-            faults += _contradiction(query, entries)
-        if min(grades) < 0:
-            lines = [line for line, grade in zip(entries.lines, grades, strict=True) if grade < 0]
-            negative.append(FlaggedLines(len(lines), lines[0]))
-    _refuse(path, faults)
-    return qrels, _sum_lines(negative)
-
-
-def _sum_lines(parts: Sequence[FlaggedLines]) -> FlaggedLines | None:
-    return FlaggedLines(sum(part.count for part in parts), min(part.first for part in parts)) if parts else None
 
 
 def _by_query(
     path: Path,
     layout: LineLayout,
-    progress: Progress | None = None,
-    longer: list[FlaggedLines] | None = None,
-    bound: FileLimits | None = None,
-) -> Iterator[tuple[str, _QueryLines]]:
+    progress: Progress | None,
+    bound: FileLimits | None,
+    longer: FlaggedLines | None = None,
+) -> Iterator[tuple[str, LineBlock]]:
     """Yield each query with its lines, in the order of first lines; forget each one when it is yielded.
 
     Lines with further fields are added to ``longer``.
     """
-    queries: dict[bytes, _QueryLines] = {}
+    queries: dict[bytes, LineBlock] = {}
     for block in trec_lines.read_blocks(path, layout, progress, bound):
-        if block.longer and longer is not None:
-            longer.append(FlaggedLines(len(block.longer), block.longer[0]))
-        lines = array("q", block.lines)
+        if longer is not None:
+            longer.add(block.longer)
         start = 0
         for query, group in itertools.groupby(block.queries):
             part = slice(start, start := start + len(list(group)))
-            entries = queries.get(query)
-            if entries is None:
-                numbers = tuple(column[part] for column in block.numbers)
-                queries[query] = _QueryLines(list(block.documents[part]), numbers, lines[part])
-                continue
-            entries.documents += block.documents[part]
-            entries.lines += lines[part]
-            for whole, column in zip(entries.numbers, block.numbers, strict=True):
-                whole.extend(column[part])
+            queries.setdefault(query, trec_lines.empty_block(layout)).extend(block, part)
     for query in list(queries):
         yield query.decode(), queries.pop(query)
 
 
-def _duplicate(query: str, entries: _QueryLines) -> _Fault:
+def _duplicate(query: str, block: LineBlock) -> _Fault:
     """Return the first line whose document or rank is on an earlier line of its query."""
-    ranks = entries.numbers[0] if len(entries.numbers) > 1 else None
+    ranks = block.numbers[0] if len(block.numbers) > 1 else None
     documents: set[str] = set()
     used: set[int] = set()
-    for index, document in enumerate(entries.documents):
+    for index, document in enumerate(block.documents):
         if document in documents or (ranks is not None and ranks[index] in used):
             what = f"document {document!r}" + (f" or rank {ranks[index]}" if ranks is not None else "")
-            return entries.lines[index], f"{what} appears twice in query {query!r}; remove one"
+            return block.lines[index], f"{what} appears twice in query {query!r}; remove one"
         documents.add(document)
         if ranks is not None:
             used.add(ranks[index])
     raise AssertionError(query)
 
 
-def _contradiction(query: str, entries: _QueryLines) -> list[_Fault]:
+def _inversion(block: LineBlock, order: Sequence[int]) -> list[_Fault]:
+    """Return the best rank with a better score than the rank above it, if any."""
+    documents, scores = block.documents, block.numbers[1]
+    for better, worse in itertools.pairwise(order):
+        if scores[worse] > scores[better]:
+            text = f"{documents[worse]!r} scores {scores[worse]}, more than the {scores[better]} ranked above it"
+            return [(block.lines[worse], f"{text}; correct one")]
+    return []
+
+
+def _contradiction(query: str, block: LineBlock) -> list[_Fault]:
     """Return the first line with another grade than an earlier line; a repeated grade is harmless."""
     judged: dict[str, int] = {}
-    for document, grade, line in zip(entries.documents, entries.numbers[0], entries.lines, strict=True):
+    for document, grade, line in zip(block.documents, block.numbers[0], block.lines, strict=True):
         if judged.setdefault(document, grade) != grade:
             return [(line, f"{document!r} has two grades for query {query!r}; remove one line")]
     return []

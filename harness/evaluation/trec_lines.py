@@ -12,9 +12,9 @@ import io
 import re
 import zlib
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -35,14 +35,12 @@ _GZIP = b"\x1f\x8b"
 _ARCHIVES = {b"PK\x03\x04": "zip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ": "xz"}
 _MAGIC_BYTES = max(map(len, (_GZIP, *_ARCHIVES)))
 
-# Called after each block with the bytes of the file (compressed or not) read so far.
-
 
 @dataclass(frozen=True)
 class NumberColumn:
     """Column of numbers: ``code`` is its array's type; ``read`` parses one, or raises ValueError with the reason."""
 
-    what: str
+    name: str
     column: int
     code: str
     read: Callable[[bytes], float]
@@ -50,33 +48,38 @@ class NumberColumn:
 
 @dataclass(frozen=True)
 class LineLayout:
-    """Fields of a line.
+    """Names of a line's fields, with the query first and the document third, and the numbers among them.
 
     ``tail``: the line may have further fields, which belong to the last one; these numbers prove that no earlier field
     is misplaced.  Without a tail, a line has exactly ``names``.
     """
 
-    names: str
-    query: int
-    document: int
+    names: tuple[str, ...]
     numbers: tuple[NumberColumn, ...]
     tail: tuple[NumberColumn, ...] = ()
 
-    @property
-    def fields(self) -> int:
-        """Number of fields."""
-        return len(self.names.split())
 
-
-@dataclass(frozen=True)
+@dataclass
 class LineBlock:
     """Columns of some lines, and their line numbers in the file; ``longer`` lines have further fields."""
 
     queries: Sequence[bytes]
-    documents: Sequence[str]
-    numbers: tuple[array[Any], ...]
-    lines: Sequence[int]
+    documents: list[str]
+    numbers: Sequence[array[Any]]
+    lines: array[int]
     longer: Sequence[int] = ()
+
+    def extend(self, other: LineBlock, part: slice) -> None:
+        """Add lines of another block, without their queries."""
+        self.documents += other.documents[part]
+        self.lines += other.lines[part]
+        for values, column in zip(self.numbers, other.numbers, strict=True):
+            values.extend(column[part])
+
+
+def empty_block(layout: LineLayout) -> LineBlock:
+    """Return a block without lines."""
+    return LineBlock((), [], [array(number.code) for number in layout.numbers], array("q"))
 
 
 def read_blocks(
@@ -224,27 +227,27 @@ def _whole_lines(path: Path, read: Callable[[int], bytes]) -> Iterator[bytes]:
 
 def _parse_block(layout: LineLayout, first: int, content: bytes) -> LineBlock | None:
     """Parse all lines at once; return ``None`` if any of them is irregular."""
-    split = None if b"\0" in content or _BOM in content else _split_block(layout, first, content)
-    if split is None:
-        return None
-    columns, lines, longer = split
-    if _COMMENT in content and _COMMENT in columns[0]:
+    if b"\0" in content or _BOM in content:
         return None
     try:
         if not content.isascii():
             content.decode("utf-8")
-        documents = b"\n".join(columns[layout.document]).decode("utf-8").split("\n")
-        numbers = tuple(_parse_column(number, columns[number.column]) for number in layout.numbers)
+        split = _split_block(layout, first, content)
+        if split is None or (_COMMENT in content and _COMMENT in split[0][0]):
+            return None
+        columns, lines, longer = split
+        documents = b"\n".join(columns[2]).decode("utf-8").split("\n")
+        numbers = [_parse_column(number, columns[number.column]) for number in layout.numbers]
     except (ValueError, OverflowError):
         return None
-    return LineBlock(columns[layout.query], documents, numbers, lines, longer)
+    return LineBlock(columns[0], documents, numbers, array("q", lines), longer)
 
 
 def _split_block(
     layout: LineLayout, first: int, content: bytes
-) -> tuple[Sequence[Sequence[bytes]], Sequence[int], Sequence[int]] | None:
+) -> tuple[Sequence[Sequence[bytes]], Iterable[int], Sequence[int]] | None:
     """Return a block's columns, line numbers and longer lines; ``None`` if a line has a wrong number of fields."""
-    count, lines = layout.fields, content.count(b"\n")
+    count, lines = len(layout.names), content.count(b"\n")
     # With one separator between fields and one line end, no line can have too many fields, so the total proves each.
     spaces = content.translate(None, _NO_SPACE)
     pattern = spaces[:count]
@@ -252,47 +255,31 @@ def _split_block(
         fields = content.split()
         columns = [fields[column::count] for column in range(count)]
         return (columns, range(first, first + lines), ()) if len(fields) == count * lines else None
-    numbered = [(number, row) for number, line in enumerate(content.split(b"\n"), start=first) if (row := line.split())]
-    longer = [number for number, row in numbered if len(row) != count]
-    if not numbered or (longer and not all(len(row) == count or _has_tail(layout, row) for _, row in numbered)):
+    rows = {number: row for number, line in enumerate(content.split(b"\n"), start=first) if (row := line.split())}
+    longer = [number for number, row in rows.items() if len(row) > count]
+    if not rows or min(map(len, rows.values())) < count or (longer and not layout.tail):
         return None
-    cut = [row[:count] for _, row in numbered] if longer else [row for _, row in numbered]
-    return list(zip(*cut, strict=True)), [number for number, _ in numbered], longer
-
-
-def _has_tail(layout: LineLayout, row: Sequence[bytes]) -> bool:
-    """Return whether a line clearly has further fields and no misplaced one; unclear lines are parsed alone."""
-    if not layout.tail or len(row) < layout.fields:
-        return False
-    first, value = layout.tail[0].column, row[layout.tail[-1].column]
-    further = row[first + 1 : first + 1 + len(row) - layout.fields]  # the first number may also be here
-    integer_further = any(field.lstrip(b"+-").isdigit() for field in further)
-    return row[first].isdigit() and len(row[first]) < 19 and b"." in value and not integer_further
+    if any(_misplaced(layout, rows[number]) for number in longer):
+        return None
+    return list(zip(*(row[:count] for row in rows.values()), strict=True)), rows, longer
 
 
 def _parse_column(number: NumberColumn, column: Sequence[bytes]) -> array[Any]:
-    """Parse a column at once; raise ValueError wherever ``number.read`` would, and perhaps elsewhere."""
+    """Parse a column at once; raise ValueError or OverflowError if ``number.read`` refuses a field, or may."""
     import numpy as np
 
     if b"_" in b"".join(column):
         raise ValueError("_")
     values = array(number.code, map(float if number.code in "fd" else int, column))
     numbers = np.frombuffer(values, dtype=number.code)
-    if number.read is parse_grade and len(numbers) and np.abs(numbers).max() > MAX_GRADE:
-        raise ValueError("grade")
-    if number.code in "fd" and not np.isfinite(numbers).all():
-        raise ValueError("not finite")
+    for extreme in (numbers.min(), numbers.max()):  # both are nan if one number is
+        number.read(str(extreme).encode())
     return values
 
 
 def _parse_lines(path: Path, layout: LineLayout, first: int, content: bytes) -> LineBlock:
     """Parse a block line by line; raise FileError at the first wrong line."""
-    queries: list[bytes] = []
-    documents: list[str] = []
-    numbers: tuple[array[Any], ...] = tuple(array(number.code) for number in layout.numbers)
-    line_numbers: list[int] = []
-    longer: list[int] = []
-    ended = content.endswith(b"\n")
+    block, queries, longer = empty_block(layout), [], []
     lines = content.split(b"\n")
     for line_number, line in enumerate(lines, start=first):
         fields = line.split()
@@ -300,37 +287,38 @@ def _parse_lines(path: Path, layout: LineLayout, first: int, content: bytes) -> 
         _check_text(where, line)
         if not fields or fields[0] == _COMMENT:
             continue
-        if len(fields) != layout.fields and b"\r" in line.rstrip():
+        if len(fields) != len(layout.names) and b"\r" in line.rstrip():
             raise FileError(f"{where}: a carriage return inside the line; save the file with line feeds")
-        if len(fields) > layout.fields and layout.tail:
+        if len(fields) < len(layout.names) or (len(fields) > len(layout.names) and not layout.tail):
+            # The content after the last line end is empty unless the file ends within a line.
+            last = line_number == first + len(lines) - 1
+            raise FileError(f"{where}: {_field_count(layout, fields)}{_hint(layout, fields, line, last=last)}")
+        if len(fields) > len(layout.names):
             if reason := _misplaced(layout, fields):
                 raise FileError(f"{where}: {_field_count(layout, fields)}: {reason}; correct the line")
             longer.append(line_number)
-        elif len(fields) != layout.fields:
-            last = not ended and line_number == first + len(lines) - 1
-            raise FileError(f"{where}: {_wrong_count(layout, fields, line, last=last)}")
-        for number, values in zip(layout.numbers, numbers, strict=True):
+        for number, values in zip(layout.numbers, block.numbers, strict=True):
             text = fields[number.column]
             try:
                 values.append(number.read(text))
             except ValueError as error:
-                message = f"{where}: {number.what} {text.decode()!r} {error}; correct or remove the line"
+                message = f"{where}: {number.name} {text.decode()!r} {error}; correct or remove the line"
                 raise FileError(message) from None
-        queries.append(fields[layout.query])
-        documents.append(fields[layout.document].decode())
-        line_numbers.append(line_number)
-    return LineBlock(queries, documents, numbers, line_numbers, longer)
+        queries.append(fields[0])
+        block.documents.append(fields[2].decode())
+        block.lines.append(line_number)
+    return replace(block, queries=queries, longer=longer)
 
 
-def _misplaced(layout: LineLayout, fields: list[bytes]) -> str | None:
+def _misplaced(layout: LineLayout, fields: Sequence[bytes]) -> str | None:
     """Return why the further fields of a line may belong to an id; ``None`` if they belong to the last field."""
     for number in layout.tail:
         if reason := _fault(number, fields[number.column]):
-            return f"{number.what} {fields[number.column].decode()!r} {reason}; is there a blank in an id"
+            return f"{number.name} {fields[number.column].decode()!r} {reason}; is there a blank in an id"
     first = layout.tail[0]
-    for more in range(1, len(fields) - layout.fields + 1):
+    for more in range(1, len(fields) - len(layout.names) + 1):
         if not any(_fault(number, fields[number.column + more]) for number in layout.tail):
-            text = " ".join(field.decode() for field in fields[layout.document : first.column + more])
+            text = " ".join(field.decode() for field in fields[2 : first.column + more])
             return f"{text!r} may be one id with a blank, or a line's end is missing"
     return None
 
@@ -355,15 +343,15 @@ def _check_text(where: str, line: bytes) -> None:
         raise FileError(f"{where}: not UTF-8: {error}; correct the line") from error
 
 
-def _wrong_count(layout: LineLayout, fields: list[bytes], line: bytes, *, last: bool) -> str:
-    count = _field_count(layout, fields)
+def _hint(layout: LineLayout, fields: Sequence[bytes], line: bytes, *, last: bool) -> str:
+    """Return the remedy for a line with a wrong number of fields."""
     separator = next((name for sign, name in ((b",", "commas"), (b";", "semicolons")) if sign in line), None)
-    if len(fields) < layout.fields and separator is not None:
-        return f"{count}, separated by blanks or tabs, not {separator}; correct the line"
-    if len(fields) < layout.fields and last:
-        return f"{count}, and the file ends there: truncated? restore it, or remove the line"
-    return f"{count}; correct the line"
+    if len(fields) < len(layout.names) and separator is not None:
+        return f", separated by blanks or tabs, not {separator}; correct the line"
+    if len(fields) < len(layout.names) and last:
+        return ", and the file ends there: truncated? restore it, or remove the line"
+    return "; correct the line"
 
 
-def _field_count(layout: LineLayout, fields: list[bytes]) -> str:
-    return f"{len(fields)} fields, must be {layout.fields} ({layout.names})"
+def _field_count(layout: LineLayout, fields: Sequence[bytes]) -> str:
+    return f"{len(fields)} fields, must be {len(layout.names)} ({' '.join(layout.names)})"

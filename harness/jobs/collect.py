@@ -10,7 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -19,9 +19,10 @@ from harness.driver.output import MEASUREMENT, WARMUP_TRIAL
 from harness.jobs.job_samples import Sample, clock_contradiction, incomplete, read_samples, worked_s
 from harness.jobs.plan import Planned
 from harness.launch.base import LaunchEnd, LaunchRequest, StopReason
+from harness.launch.monitor.traces import MemoryTrace
 from harness.records import JobSpec, Measurement, Outcome, to_json
 from harness.results.reader import check_facts
-from harness.results.schema import Counters, Environment, GpuUse, IndexFacts, Memory, Result, job_key
+from harness.results.schema import Counters, Environment, GpuUse, Memory, Result, job_key
 from harness.untrusted import MAX_TEXT, max_trials, one_line, read_start
 
 if TYPE_CHECKING:
@@ -42,23 +43,33 @@ _ANON_SHARE = 0.8
 _FAULTS_PER_S = 10
 _STRETCH_S = 20
 
+# Facts of a result that are the measurement's own.
+_MEASURED = (
+    "effective",
+    "load_s",
+    "phases",
+    "device",
+    "libraries",
+    "warmup_steady",
+    "probes",
+    "rate_qps",
+    "compiled_s",
+)
+_NO_MEASUREMENT = Measurement(Outcome.CRASH, None, None)
+NOT_LAUNCHED = LaunchEnd(None, False, None, None, None, MemoryTrace(), 0.0, b"")
+
 
 @dataclass(frozen=True)
 class CollectedJob:
-    """Outcome of a job, with its measurement, samples and counters."""
+    """Outcome of a job, with its measurement, samples and counters; empty where it was never launched."""
 
     outcome: Outcome
     detail: str | None
-    measurement: Measurement | None
-    memory: Memory
-    samples: tuple[Sample, ...]
+    measurement: Measurement | None = None
+    memory: Memory = field(default_factory=Memory)
+    samples: tuple[Sample, ...] = ()
     counters: Counters = field(default_factory=Counters)
     gpu: GpuUse | None = None
-
-    @classmethod
-    def not_launched(cls, outcome: Outcome, detail: str) -> Self:
-        """Return the outcome of a job that was never launched."""
-        return cls(outcome, detail, None, Memory(), ())
 
     @property
     def first_query_s(self) -> float | None:
@@ -168,51 +179,37 @@ def build_result(
     job: Planned,
     started_at: str,
     collected: CollectedJob,
-    ended: LaunchEnd | None,
-    index: IndexFacts | None,
     environment: Environment,
-    corpus_documents: int | None = None,
+    ended: LaunchEnd = NOT_LAUNCHED,
+    **facts: Any,
 ) -> Result:
-    """Join the plan, the job's own measurement and the launcher's observations."""
-    measured = collected.measurement
-    memory = collected.memory
-    if measured and measured.peak_cgroup_bytes and ended:
-        # Read inside at the very end, the kernel's own peak is at least what was sampled outside.
-        memory = replace(memory, peak_cgroup_bytes=_most(measured.peak_cgroup_bytes, memory.peak_cgroup_bytes))
+    """Join the plan, the job's own measurement, the launcher's observations and other facts of a :class:`Result`."""
+    measured = collected.measurement or _NO_MEASUREMENT
+    # Read inside at the very end, the kernel's own peak is at least what was sampled outside.
+    peak = _most(measured.peak_cgroup_bytes or None, collected.memory.peak_cgroup_bytes)
     return Result(
         key=job_key(job.spec),
         spec=job.spec,
         outcome=collected.outcome,
         detail=collected.detail,
         started_at=started_at,
-        wall_s=ended.wall_s if ended else 0.0,
+        wall_s=ended.wall_s,
         environment=environment,
-        effective=measured.effective if measured else None,
-        index=index,
-        corpus_documents=corpus_documents,
-        memory=memory,
-        load_s=measured.load_s if measured else None,
+        memory=replace(collected.memory, peak_cgroup_bytes=peak),
         first_query_s=collected.first_query_s,
-        phases=measured.phases if measured else (),
-        throttled_periods=_most(
-            ended.throttled_periods if ended else None, measured.throttled_periods if measured else None
-        ),
+        throttled_periods=_most(ended.throttled_periods, measured.throttled_periods),
         # A sampler outside may miss the last kill; a dying job inside says nothing.
-        oom_kills=_most(ended.oom_kills if ended else None, measured.oom_kills if measured else None),
-        exit_code=ended.exit_code if ended else None,
-        device=measured.device if measured else None,
-        libraries=measured.libraries if measured else {},
+        oom_kills=_most(ended.oom_kills, measured.oom_kills),
+        exit_code=ended.exit_code,
         warmup_done=collected.warmup_done,
-        warmup_steady=measured.warmup_steady if measured else None,
         trials_finished=collected.trials_finished(job.spec.timed_queries),
         ranking_disagreements=collected.ranking_disagreements(),
-        canary=ended.canary if ended else (),
+        canary=ended.canary,
         counters=collected.counters,
         gpu=collected.gpu,
-        placement=ended.placement if ended else None,
-        probes=measured.probes if measured else (),
-        rate_qps=measured.rate_qps if measured else None,
-        compiled_s=measured.compiled_s if measured else None,
+        placement=ended.placement,
+        **{name: getattr(measured, name) for name in _MEASURED},
+        **facts,
     )
 
 

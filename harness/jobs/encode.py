@@ -6,7 +6,7 @@ So an encoder runs in the same envelope and isolation as for any index, and not 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,6 @@ from harness.evaluation.embeddings import Embeddings, Vectors
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.jobs import indexes
 from harness.jobs.plan import index_key
-from harness.launch import host
 from harness.launch.base import Launcher, Limits
 from harness.launch.images.catalog import System
 from harness.progress import task
@@ -55,16 +54,6 @@ class VectorFile:
     added: int
 
 
-@dataclass(frozen=True)
-class EncodingSetup:
-    """Launcher, cache and limits of an encoding; without ``envelope``, that of index builds by default."""
-
-    launcher: Launcher
-    cache: Path
-    limits: Limits
-    envelope: Envelope | None = None
-
-
 def check_exact_index(system: System) -> None:
     """Refuse a system that does not keep its vectors as they are.
 
@@ -81,18 +70,25 @@ def check_exact_index(system: System) -> None:
         )
 
 
-def needed(runs: Iterable[JudgedRuns], depth: int) -> frozenset[str]:
-    """Return every judged document, and of each query the first ``depth`` hits and unjudged hits."""
-    found: set[str] = set()
-    for each in runs:
-        for query, grades in each.qrels.items():
-            found.update(grades if query in each.queries else ())
-        for run in each.runs.values():
+def needed(runs: Iterable[JudgedRuns], depth: int, corpus: PreparedCorpus, name: str) -> frozenset[str]:
+    """Return every judged document of a collection, and of each query the first ``depth`` hits and unjudged hits.
+
+    Raises:
+        UsageError: no run is over the collection.
+    """
+    ours = [judged for judged in runs if judged.corpus_sha256 in (None, corpus.sha256)]
+    if not ours:
+        raise UsageError(f"no stored run is over the documents of {name}; run a suite over it first, or ask for --all")
+    documents: set[str] = set()
+    for judged in ours:
+        for query, grades in judged.qrels.items():
+            documents.update(grades if query in judged.queries else ())
+        for run in judged.runs.values():
             for query, ranked in run.rankings.items():
-                grades = each.qrels.get(query, {})
-                found.update(ranked[:depth])
-                found.update([name for name in ranked if name not in grades][:depth])
-    return frozenset(found)
+                grades = judged.qrels.get(query, {})
+                documents.update(ranked[:depth])
+                documents.update([document for document in ranked if document not in grades][:depth])
+    return frozenset(documents)
 
 
 def texts_of(queries: Mapping[str, str], cache: Path) -> PreparedCorpus:
@@ -131,11 +127,19 @@ def as_documents(system: System) -> System:
     return system.model_copy(update={"build_params": {**system.build_params, **changed}})
 
 
-def encode(system: System, texts: TextSet, into: Callable[[Embeddings], Path], bench: EncodingSetup) -> VectorFile:
+def encode(
+    system: System,
+    texts: TextSet,
+    into: Callable[[Embeddings], Path],
+    launcher: Launcher,
+    cache: Path,
+    envelope: Envelope | None = None,
+) -> VectorFile:
     """Encode texts into a file, beside the vectors that it has already.
 
     Args:
         into: returns the file's path, given empty embeddings of the system.
+        envelope: of the encoding, by default that of index builds.
 
     Raises:
         ImageError: the image cannot be built.
@@ -143,8 +147,7 @@ def encode(system: System, texts: TextSet, into: Callable[[Embeddings], Path], b
         UsageError: an id names no text.
         FileError: the file holds other vectors.
     """
-    check_exact_index(system)
-    index = read_flat_index(_built(system, texts, bench))
+    index = read_flat_index(_built(system, texts, launcher, cache, envelope or indexes.build_envelope()))
     empty = Embeddings(
         (),
         np.zeros((0, index.dimensions), np.float32),
@@ -167,13 +170,13 @@ def encode(system: System, texts: TextSet, into: Callable[[Embeddings], Path], b
             f"{texts.name}: {len(lacking)} ids are of no text in it, e.g. {lacking[0]!r}; the runs are of another"
             " collection"
         )
-    found = replace(empty, ids=ids, vectors=vectors)
+    encoded = replace(empty, ids=ids, vectors=vectors)
     path.parent.mkdir(parents=True, exist_ok=True)
-    embeddings.write(path, found)
-    return VectorFile(path, found, len(ids) - len(have))
+    embeddings.write(path, encoded)
+    return VectorFile(path, encoded, len(ids) - len(have))
 
 
-def _before(path: Path, asked: Embeddings) -> Embeddings | None:
+def _before(path: Path, empty: Embeddings) -> Embeddings | None:
     """Read the vectors that the file has already.
 
     Raises:
@@ -181,57 +184,29 @@ def _before(path: Path, asked: Embeddings) -> Embeddings | None:
     """
     if not path.exists():
         return None
-    found = embeddings.read(path)
+    stored = embeddings.read(path)
     for name in ("checkpoint_sha256", "role", "source", "made_with"):
-        if getattr(found, name) != getattr(asked, name):
-            what = f"{name} {getattr(found, name)[:16]!r}, not {getattr(asked, name)[:16]!r}"
+        if getattr(stored, name) != getattr(empty, name):
+            what = f"{name} {getattr(stored, name)[:16]!r}, not {getattr(empty, name)[:16]!r}"
             raise FileError(f"{path}: holds vectors of {what}; name another file, or remove this one")
-    return found
+    return stored
 
 
-def _built(system: System, texts: TextSet, bench: EncodingSetup) -> Path:
+def _built(system: System, texts: TextSet, launcher: Launcher, cache: Path, envelope: Envelope) -> Path:
     """Return the index folder, from the cache or built now."""
-    chosen = bench.envelope or indexes.build_envelope(host.cpus(), host.memory_bytes())
-    builder = (as_documents(system) if texts.role == QUERY else system).on(chosen.gpus)
-    launcher = bench.launcher
+    builder = (as_documents(system) if texts.role == QUERY else system).on(envelope.gpus)
     launcher.check()
     with task(f"{system.name}: image"):
         # The image is the system's own: it has both encoders.
-        image = launcher.prepare(system.on(chosen.gpus))
-    prepared = replace(image, system=builder)
+        image = launcher.prepare(system.on(envelope.gpus))
     key = index_key(builder, image.digest, texts.corpus.sha256)
-    found = indexes.find(bench.cache, key)
-    if found is not None:
-        return found.folder
-    cannot = launcher.cannot(chosen)
-    if cannot:
-        raise JobError(Outcome.NOT_APPLICABLE, f"{cannot}; choose another --profile")
-    launcher.sweep()
-    filesystem.remove_all_leftovers(bench.cache)
-    with task(f"{system.name}: vectors of {texts.name}") as watcher:
-        made = indexes.build(
-            launcher,
-            prepared,
-            texts.corpus,
-            key,
-            envelope=chosen,
-            limits=bench.limits,
-            cache=bench.cache,
-            progress=watcher,
-        )
-    return made.folder
-
-
-def of_runs(found: Collection[JudgedRuns], corpus: PreparedCorpus, name: str) -> Iterator[JudgedRuns]:
-    """Return the runs of one collection.
-
-    Raises:
-        UsageError: there are none.
-    """
-    ours = [each for each in found if each.corpus_sha256 in (None, corpus.sha256)]
-    if not ours:
-        raise UsageError(f"no stored run is over the documents of {name}; run a suite over it first, or ask for --all")
-    yield from ours
+    index = indexes.find(cache, key)
+    if index is None:
+        launcher.sweep()
+        filesystem.remove_all_leftovers(cache)
+        prepared, title = replace(image, system=builder), f"vectors of {texts.name}"
+        index = indexes.build(launcher, prepared, texts.corpus, key, title, cache, envelope=envelope, limits=Limits())
+    return index.folder
 
 
 @dataclass(frozen=True)
@@ -244,19 +219,15 @@ class FlatIndex:
     checkpoint_sha256: str
     made_with: str
 
-    def take(self, wanted: Collection[str] | None) -> tuple[tuple[str, ...], Vectors]:
+    def take(self, wanted: set[str] | None) -> tuple[tuple[str, ...], Vectors]:
         """Return ids and vectors of these texts (``None``: all) that it has, in index order.
 
         Raises:
             JobError: the index is damaged, or a vector of it is not finite.
         """
         try:
-            known = None if wanted is None else set(wanted)
-            rows, ids = [], []
-            for row, name in enumerate(self._ids()):
-                if known is None or name in known:
-                    rows.append(row)
-                    ids.append(name)
+            chosen = [(row, name) for row, name in enumerate(self._ids()) if wanted is None or name in wanted]
+            rows = [row for row, _ in chosen]
             with open_regular(self.folder / "vectors.f32") as file:
                 shape = (self.documents, self.dimensions)
                 vectors = np.array(np.memmap(file, dtype="<f4", mode="r", shape=shape)[rows], dtype=np.float32)
@@ -264,7 +235,7 @@ class FlatIndex:
             raise _damaged(self.folder, error) from error
         if not np.isfinite(vectors).all():
             raise _damaged(self.folder, "a vector is not finite")
-        return tuple(ids), vectors
+        return tuple(name for _, name in chosen), vectors
 
     def _ids(self) -> Iterator[str]:
         with open_regular(self.folder / "ids.npy") as file:
@@ -285,28 +256,24 @@ def read_flat_index(folder: Path) -> FlatIndex:
         JobError: it is damaged, or of another kind.
     """
     try:
-        told: dict[str, Any] = json.loads(read_start(folder / "built-with.json", _FACTS_BYTES))
-        if (told["engine"], told["index"]) != (ENGINE, KIND):
-            raise ValueError(f"an index {told['index']!r} of {told['engine']!r}")
-        found = FlatIndex(
-            folder,
-            int(told["documents"]),
-            int(told["dimensions"]),
-            str(told["checkpoint_sha256"]),
-            digest({name: value for name, value in told.items() if name not in _OF_SIZE}),
-        )
+        facts: dict[str, Any] = json.loads(read_start(folder / "built-with.json", _FACTS_BYTES))
+        if (facts["engine"], facts["index"]) != (ENGINE, KIND):
+            raise ValueError(f"an index {facts['index']!r} of {facts['engine']!r}")
+        made_with = digest({name: value for name, value in facts.items() if name not in _OF_SIZE})
+        documents, dimensions = int(facts["documents"]), int(facts["dimensions"])
+        index = FlatIndex(folder, documents, dimensions, str(facts["checkpoint_sha256"]), made_with)
         with open_regular(folder / "vectors.f32") as file:
             size = file.seek(0, 2)
-        if found.documents < 1 or found.dimensions < 1 or size != 4 * found.documents * found.dimensions:
-            raise ValueError(f"{size} bytes for {found.documents} vectors of {found.dimensions}")
+        if documents < 1 or dimensions < 1 or size != 4 * documents * dimensions:
+            raise ValueError(f"{size} bytes for {documents} vectors of {dimensions}")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise _damaged(folder, error) from error
-    return found
+    return index
 
 
 def _damaged(folder: Path, why: object) -> JobError:
-    said = f"{folder}: no vectors can be read from this index ({why}); remove its folder, and it is built again"
-    return JobError(Outcome.BAD_OUTPUT, said)
+    text = f"{folder}: no vectors can be read from this index ({why}); remove its folder, and it is built again"
+    return JobError(Outcome.BAD_OUTPUT, text)
 
 
 DOCUMENT, QUERY = "document", "query"

@@ -10,7 +10,6 @@ import re
 import subprocess
 import urllib.error
 import urllib.request
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -31,7 +30,7 @@ _VALUE = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._:/-]{0,127}")
 
 
 def ec2_instance() -> Ec2Instance | None:
-    """Return this machine's EC2 facts, none of which names its owner; None outside EC2."""
+    """Return this machine's EC2 facts and CPU model, none of which names its owner; None outside EC2."""
     if not is_ec2():
         return None
     token = _token()
@@ -46,11 +45,11 @@ def ec2_instance() -> Ec2Instance | None:
         "placement_group": "placement/group-name",
         "host_id": "placement/host-id",
     }
-    found = {name: _value(_get(f"meta-data/{path}", token)) for name, path in names.items()}
-    instance_id, instance_type = found.pop("instance_id"), found.pop("instance_type")
+    facts = {name: _value(_get(f"meta-data/{path}", token)) for name, path in names.items()}
+    instance_id, instance_type = facts.pop("instance_id"), facts.pop("instance_type")
     if instance_id is None or instance_type is None:
         return None
-    return Ec2Instance(instance_id, instance_type, **found)
+    return Ec2Instance(instance_id, instance_type, cpu_platform=cpu_model(), **facts)
 
 
 def spot_notice() -> str | None:
@@ -60,8 +59,8 @@ def spot_notice() -> str | None:
     if content is None:
         return None
     try:
-        said = json.loads(content)
-        return f"{said['action']} at {said['time']}"[:100]
+        notice = json.loads(content)
+        return f"{notice['action']} at {notice['time']}"[:100]
     except (ValueError, KeyError, TypeError):
         return "an interruption"
 
@@ -88,17 +87,16 @@ def _value(text: str | None) -> str | None:
 
 def _token() -> str | None:
     for _ in range(_TRIES):
-        found = _ask("api/token", {"X-aws-ec2-metadata-token-ttl-seconds": _TTL_S}, "PUT")
-        if found:
-            return found
+        if token := _request("api/token", {"X-aws-ec2-metadata-token-ttl-seconds": _TTL_S}, "PUT"):
+            return token
     return None
 
 
 def _get(path: str, token: str) -> str | None:
-    return _ask(path, {"X-aws-ec2-metadata-token": token}, "GET")
+    return _request(path, {"X-aws-ec2-metadata-token": token}, "GET")
 
 
-def _ask(path: str, headers: dict[str, str], method: str) -> str | None:
+def _request(path: str, headers: dict[str, str], method: str) -> str | None:
     """Return the answer; ``None``: no such fact."""
     endpoint = (os.environ.get(_ENDPOINT) or _DEFAULT_ENDPOINT).rstrip("/")
     if not endpoint.startswith(("http://", "https://")):
@@ -113,12 +111,6 @@ def _ask(path: str, headers: dict[str, str], method: str) -> str | None:
         return None
 
 
-def instance() -> Ec2Instance | None:
-    """Return this machine's EC2 facts with its CPU model; None outside EC2."""
-    found = ec2_instance()
-    return replace(found, cpu_platform=cpu_model()) if found else None
-
-
 # Set by harness.aws.batch, which starts several jobs on one host.
 _SHARED = "HARNESS_SHARED_HOST"
 
@@ -128,9 +120,9 @@ def shared_host() -> bool:
     return os.environ.get(_SHARED, "0") == "1"
 
 
-def read(docker_version: str | None, known: Ec2Instance | None = None) -> Environment:
-    """Read the environment of this host; ``known`` are its EC2 facts, if read already."""
-    gpus, found = gpu.probe(), known or instance()
+def read(docker_version: str | None) -> Environment:
+    """Read the environment of this host."""
+    gpus, instance = gpu.probe(), ec2_instance()
     return Environment(
         cpu_model=cpu_model(),
         architecture=platform.machine(),
@@ -143,7 +135,7 @@ def read(docker_version: str | None, known: Ec2Instance | None = None) -> Enviro
         harness_commit=commit(),
         gpu_models=gpus.models,
         gpu_driver=gpus.driver,
-        instance_type=found.instance_type if found else None,
+        instance_type=instance.instance_type if instance else None,
     )
 
 
@@ -154,10 +146,9 @@ _ARM_CORES = {"0xd08": "Cortex-A72", "0xd0c": "Neoverse-N1", "0xd40": "Neoverse-
 
 def cpu_model() -> str:
     """Return the processor's name from the kernel; different ones never share a name."""
-    shown = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    facts: dict[str, str] = dict(
-        re.findall(r"^(model name|CPU implementer|CPU part)\s*:\s*(.+?)\s*$", shown, re.MULTILINE)
-    )
+    content = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    pattern = r"^(model name|CPU implementer|CPU part)\s*:\s*(.+?)\s*$"
+    facts: dict[str, str] = dict(re.findall(pattern, content, re.MULTILINE))
     if "model name" in facts:
         return facts["model name"]
     maker, part = facts.get("CPU implementer"), facts.get("CPU part")
@@ -192,8 +183,8 @@ def commit() -> str | None:
     """
     root = Path(harness.__file__).resolve().parent.parent
     if not (root / ".git").exists():
-        told = Path(harness.__file__).resolve().parent / COMMIT_FILE
-        return (told.read_text(encoding="utf-8").strip() or None) if told.is_file() else None
+        path = Path(harness.__file__).resolve().parent / COMMIT_FILE
+        return (path.read_text(encoding="utf-8").strip() or None) if path.is_file() else None
     try:
         head = _git(root, "rev-parse", "HEAD").decode().strip()
         changes = _git(root, "diff", *_PLAIN, "HEAD")

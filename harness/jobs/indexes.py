@@ -17,9 +17,10 @@ from harness import filesystem
 from harness.datasets import PreparedCorpus
 from harness.errors import JobError
 from harness.jobs.collect import collect
+from harness.launch import host
 from harness.launch.base import Launcher, LaunchRequest, Limits, Prepared
 from harness.launch.watch import most_index_bytes
-from harness.progress import Progress
+from harness.progress import task
 from harness.records import Envelope, JobSpec, Measurement, Outcome, to_json
 from harness.results.schema import IndexFacts, Memory
 from harness.results.store import check_room
@@ -97,22 +98,25 @@ def build(
     prepared: Prepared,
     corpus: PreparedCorpus,
     key: str,
+    title: str,
+    cache: Path,
     *,
     envelope: Envelope,
     limits: Limits,
-    cache: Path,
-    progress: Progress,
     replacing: Index | None = None,
 ) -> Index:
     """Run one build job and keep its index.
 
     Args:
+        title: names the index beside its bar.
         replacing: an index of that key that did not load; it is removed first.
 
     Raises:
         JobError: with the build's outcome.  Only the state of a resumable build is kept.
         StoreError: the cache's disk is full.
     """
+    if reason := launcher.cannot(envelope):
+        raise _failed(Outcome.NOT_APPLICABLE, reason)
     home = folder(cache, key)
     if replacing is not None:
         found = find(cache, key)
@@ -132,14 +136,15 @@ def build(
             corpus_size=corpus.size,
         )
         job = LaunchRequest(spec, prepared, made, corpus.folder, data, limits)
-        ended = launcher.launch(job, progress)
+        with task(f"{prepared.system.name}: {title}") as progress:
+            ended = launcher.launch(job, progress)
         collected = collect(job, ended, corpus.unknown)
         check_room(cache)  # also after success: an indexer may have lost files that did not fit
         if collected.outcome is not Outcome.OK or collected.measurement is None:
             size = (corpus.folder / "corpus.jsonl").stat().st_size
-            said = f"{collected.detail} {ended.log.decode('utf-8', 'replace')}"
-            check_room(cache, said, _INDEX_OF_CORPUS * size)
-            raise JobError(collected.outcome, f"index build: {collected.detail}")
+            output = f"{collected.detail} {ended.log.decode('utf-8', 'replace')}"
+            check_room(cache, output, _INDEX_OF_CORPUS * size)
+            raise _failed(collected.outcome, collected.detail)
         size, checksum = content(data, most_index_bytes(job), time.monotonic() + limits.build_s)
         facts = _facts(collected.measurement, collected.memory, size, checksum, envelope, before_s)
         _lend_no_rights(data)
@@ -163,7 +168,9 @@ def _folder(home: Path, resumable: bool) -> Iterator[tuple[Path, float]]:
     The state of a resumable build in ``data/.building`` survives every end but one that proves it bad.
     """
     begun = home.with_name(f"{home.name}.begun")
-    with _held(begun) if resumable else contextlib.nullcontext(False) as ours:
+    if resumable:
+        begun.mkdir(parents=True, exist_ok=True)
+    with _flock(begun) if resumable else contextlib.nullcontext(False) as ours:
         place = begun if ours else filesystem.staging_path(home)
         unfinished, clock = place / "data" / _UNFINISHED, place / _CLOCK
         resumes = ours and unfinished.is_dir() and clock.is_file()
@@ -197,25 +204,17 @@ def _entries(folder: Path) -> list[tuple[str, int]] | None:
 
 
 @contextlib.contextmanager
-def _held(folder: Path) -> Iterator[bool]:
-    """Lock ``folder`` for this process, if it is free; the kernel releases it when a process dies."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with _flock(folder) as ours:
-        yield ours is True
-
-
-@contextlib.contextmanager
 def _flock(folder: Path, *, shared: bool = False) -> Iterator[bool | None]:
     """Lock a folder: ``True``: it is ours; ``False``: another run has it; ``None``: its file system knows no locks."""
-    ours: bool | None
-    with contextlib.ExitStack() as opened:
+    lock, ours = contextlib.ExitStack(), None
+    with lock:
         try:
-            opened.enter_context(filesystem.lock(folder, wait=False, shared=shared))
+            lock.enter_context(filesystem.lock(folder, wait=False, shared=shared))
             ours = True
         except BlockingIOError:
             ours = False
         except OSError:
-            ours = None
+            pass
         yield ours
 
 
@@ -228,10 +227,8 @@ def _facts(
         JobError: the image claims more time of earlier attempts than has passed.
     """
     if (measured.resumed_s or 0) > before_s:
-        raise JobError(
-            Outcome.BAD_OUTPUT,
-            f"index build: the image takes over {measured.resumed_s:.1f} s of work, begun {before_s:.1f} s before",
-        )
+        text = f"the image takes over {measured.resumed_s:.1f} s of work, begun {before_s:.1f} s before"
+        raise _failed(Outcome.BAD_OUTPUT, text)
     return IndexFacts(
         build_s=measured.build_s or 0.0,
         index_bytes=size,
@@ -243,9 +240,13 @@ def _facts(
     )
 
 
-def build_envelope(cpus: int, memory_bytes: int) -> Envelope:
+def build_envelope() -> Envelope:
     """Return the envelope of builds without a profile: all CPUs, half of the host's memory."""
-    return Envelope("build", cpus, memory_bytes // 2 // 2**20 * 2**20, pids=2048)
+    return Envelope("build", host.cpus(), host.memory_bytes() // 2 // 2**20 * 2**20, pids=2048)
+
+
+def _failed(outcome: Outcome, reason: str | None) -> JobError:
+    return JobError(outcome, f"index build: {reason}")
 
 
 def content(data: Path, most: int | None = None, until: float | None = None) -> tuple[int, str]:
@@ -263,31 +264,27 @@ def content(data: Path, most: int | None = None, until: float | None = None) -> 
         for path in sorted(Path(entry.path) for entry in filesystem.walk(data)):
             name = path.relative_to(data)
             if len(name.parts) > _MOST_LEVELS:
-                raise JobError(Outcome.BAD_OUTPUT, f"index build: folders more than {_MOST_LEVELS} levels deep")
+                raise _failed(Outcome.BAD_OUTPUT, f"folders more than {_MOST_LEVELS} levels deep")
             mode = path.lstat().st_mode
             if stat.S_ISDIR(mode):
                 continue
             if not stat.S_ISREG(mode):
-                raise JobError(Outcome.BAD_OUTPUT, f"index build: {str(name)!r} is no regular file")
+                raise _failed(Outcome.BAD_OUTPUT, f"{str(name)!r} is no regular file")
             with open_regular(path) as file:
                 size += os.fstat(file.fileno()).st_size
                 if most is not None and size > most:
-                    raise JobError(
-                        Outcome.BAD_OUTPUT,
-                        f"index build: the index has {size >> 20} MiB, at most {most >> 20} MiB make sense",
-                    )
+                    text = f"the index has {size >> 20} MiB, at most {most >> 20} MiB make sense"
+                    raise _failed(Outcome.BAD_OUTPUT, text)
                 checksum = filesystem.sha256(file, until)
             content.update(f"{name} {checksum}\n".encode("utf-8", "surrogateescape"))
     except TimeoutError as error:
-        raise JobError(
-            Outcome.TIMEOUT, "index build: hashing what it made took longer than protocol.build_timeout_s"
-        ) from error
+        text = "hashing what it made took longer than protocol.build_timeout_s"
+        raise _failed(Outcome.TIMEOUT, text) from error
     except OSError as error:
-        raise JobError(
-            Outcome.BAD_OUTPUT, f"index build: the index cannot be read: {error.strerror or error}"
-        ) from error
+        text = f"the index cannot be read: {error.strerror or error}"
+        raise _failed(Outcome.BAD_OUTPUT, text) from error
     if not size:
-        raise JobError(Outcome.BAD_OUTPUT, "index build: the index is empty")
+        raise _failed(Outcome.BAD_OUTPUT, "the index is empty")
     return size, content.hexdigest()
 
 

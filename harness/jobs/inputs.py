@@ -67,7 +67,6 @@ class AssignedWork:
     """The part of another machine's plan that this machine runs: jobs by cell and number, and indexes."""
 
     jobs: Mapping[tuple[Cell, int], AssignedJob]
-    callbacks: RunCallbacks
     builds: tuple[IndexBuild, ...] = ()
 
 
@@ -89,6 +88,7 @@ class RunOptions:
     cells: frozenset[Cell] | None = None
     shelf: ResultPublisher | None = None
     assigned: AssignedWork | None = None
+    callbacks: RunCallbacks = field(default_factory=RunCallbacks)
     instance_types: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -57,39 +57,30 @@ class Sample:
     service_ns: int | None = None
     batch: int | None = None
 
-    def without_hits(self) -> Sample:
-        """Return the sample without its hits, which take memory."""
-        return replace(self, hits=[])
-
 
 def read_samples(job: LaunchRequest) -> tuple[list[Sample], set[str], str | None]:
     """Read the samples up to the first wrong one; return them, their document ids and that error."""
-    known = {query.query_id for query in (*job.spec.warmup, *job.spec.sample)}
+    queries = {query.query_id for query in (*job.spec.warmup, *job.spec.sample)}
     samples: list[Sample] = []
     doc_ids: set[str] = set()
     stages: set[str] = set()
     warmed: set[str] = set()
     longest = max_line_bytes(job.spec)
-    most = 2 * max_samples(job.spec)  # ``_incomplete`` names the doubled ones
+    maximum = 2 * max_samples(job.spec)  # ``incomplete`` names the doubled ones
     try:
         with open_regular(job.out / SAMPLES) as file:
-            for number, line in enumerate(bounded_lines(file, longest), 1):
-                if number > most:
-                    return samples, doc_ids, f"{SAMPLES}: more than {most} samples"
+            for line in bounded_lines(file, longest):
+                if len(samples) == maximum:
+                    raise ValueError(f"more than {maximum} samples")
                 if not line.endswith(b"\n"):
-                    why = (
-                        f"line {number} has more than {longest} bytes"
-                        if len(line) == longest
-                        else "its last line is cut off"
-                    )
-                    return samples, doc_ids, f"{SAMPLES}: {why}"
-                sample = _sample(line, job.spec, known, warmed)
+                    raise ValueError(f"more than {longest} bytes" if len(line) == longest else "it is cut off")
+                sample = _sample(line, job.spec, queries, warmed)
                 stages.update(sample.stages_ns)
                 if len(stages) > _MOST_STAGES:
-                    return samples, doc_ids, f"{SAMPLES}: line {number}: more than {_MOST_STAGES} stages"
+                    raise ValueError(f"more than {_MOST_STAGES} stages")
                 doc_ids.update(doc_id for doc_id, _ in sample.hits)
-                kept = sample.trial in (job.spec.first_trial, WARMUP_TRIAL)
-                samples.append(sample if kept else sample.without_hits())
+                keeps_hits = sample.trial in (job.spec.first_trial, WARMUP_TRIAL)  # hits take memory
+                samples.append(sample if keeps_hits else replace(sample, hits=[]))
     except OSError:
         return samples, doc_ids, None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, BadAnswer) as error:
@@ -97,11 +88,11 @@ def read_samples(job: LaunchRequest) -> tuple[list[Sample], set[str], str | None
     return samples, doc_ids, None
 
 
-def _sample(line: bytes, spec: JobSpec, known: set[str], warmed: set[str]) -> Sample:
+def _sample(line: bytes, spec: JobSpec, queries: set[str], warmed: set[str]) -> Sample:
     """Check one line; add warm-up queries to ``warmed``."""
     raw = json.loads(line)
     trial, query_id, latency_ns = raw["trial"], raw["query_id"], raw["latency_ns"]
-    if not isinstance(query_id, str) or query_id not in known:
+    if not isinstance(query_id, str) or query_id not in queries:
         raise ValueError(f"unknown query id {str(query_id)[:80]!r}")
     timed = range(spec.first_trial, spec.first_trial + max_trials(spec))
     if type(trial) is not int or (trial not in timed and trial not in (WARMUP_TRIAL, REPEAT_TRIAL)):
@@ -133,24 +124,22 @@ def _extra(name: str, value: object) -> int:
 def incomplete(spec: JobSpec, measurement: Measurement, samples: list[Sample]) -> str | None:
     """Return which samples are missing, doubled or not asked for."""
     trials = len(measurement.probes) if spec.scenario == "server" else spec.trials
-    wanted = Counter(
+    expected = Counter(
         (trial, query.query_id) for trial in range(spec.first_trial, spec.first_trial + trials) for query in spec.sample
     )
-    wanted.update((REPEAT_TRIAL, query.query_id) for query in repeat_queries(spec) for _ in range(2))
+    expected.update((REPEAT_TRIAL, query.query_id) for query in repeat_queries(spec) for _ in range(2))
     # Warm-up may pass over its queries again, up to the cap; nothing else may.
-    asked = Counter((sample.trial, sample.query_id) for sample in samples if sample.trial != WARMUP_TRIAL)
-    warmed = [sample.query_id for sample in samples if sample.trial == WARMUP_TRIAL]
-    missing = wanted - asked
-    missing.update((WARMUP_TRIAL, query.query_id) for query in spec.warmup if query.query_id not in set(warmed))
-    known = {query.query_id for query in spec.warmup}
-    foreign = {(WARMUP_TRIAL, name) for name in warmed if name not in known}
-    foreign |= asked.keys() - wanted.keys()
-    doubled = sum((asked - wanted).values()) - sum(asked[key] for key in foreign)
-    doubled += max(0, sum(name in known for name in warmed) - max(len(spec.warmup), spec.warmup_cap))
+    timed = Counter((sample.trial, sample.query_id) for sample in samples if sample.trial != WARMUP_TRIAL)
+    warmed = Counter(sample.query_id for sample in samples if sample.trial == WARMUP_TRIAL)
+    warmup = {query.query_id for query in spec.warmup}
+    missing = (expected - timed).total() + len(warmup - warmed.keys())
+    foreign = {(WARMUP_TRIAL, query_id) for query_id in warmed.keys() - warmup} | (timed.keys() - expected.keys())
+    doubled = sum(count for key, count in (timed - expected).items() if key in expected)
+    doubled += max(0, sum(warmed[query_id] for query_id in warmup) - max(len(spec.warmup), spec.warmup_cap))
     if doubled:
         return f"{doubled} samples come twice"
     if missing:
-        return f"{sum(missing.values())} of {sum(wanted.values()) + len(spec.warmup)} samples are missing"
+        return f"{missing} of {expected.total() + len(spec.warmup)} samples are missing"
     if foreign:
         trial, query_id = min(foreign)
         return f"query {query_id!r} was not asked for in {'the warm-up' if trial == WARMUP_TRIAL else f'trial {trial}'}"
@@ -191,15 +180,6 @@ def _served_ns(samples: list[Sample]) -> int:
     return worked_ns
 
 
-@dataclass(frozen=True)
-class CountedDelays:
-    """Kernel counters over ``wall_s`` around a trial, in seconds; ``cpu_s`` is of each CPU (``None``: unknown)."""
-
-    wall_s: float
-    cpu_s: float | None
-    delays_s: float
-
-
 def clock_contradiction(
     spec: JobSpec, handed: Sequence[TrialTimes], samples: Sequence[Sample], readings: Sequence[CounterReading]
 ) -> str | None:
@@ -212,10 +192,10 @@ def clock_contradiction(
     """
     if not spec.pause:  # the driver had its queries from the start, and no trial has marks
         return None
-    trials: dict[int, list[Sample]] = {}
+    trials: dict[int, list[Sample]] = defaultdict(list)
     for sample in samples:
         if sample.trial >= 0:
-            trials.setdefault(sample.trial, []).append(sample)
+            trials[sample.trial].append(sample)
     handed_by_phase = {trial.phase: trial for trial in handed}
     for trial, mine in sorted(trials.items()):
         marks = handed_by_phase.get(f"trial-{trial}")
@@ -230,36 +210,37 @@ def _wrong(spec: JobSpec, marks: TrialTimes, mine: Sequence[Sample], readings: S
     if claimed_ns(mine) != marks.claimed_ns:
         return f"its samples add up to {claimed_s:.6f} s, the driver counted {counted_s:.6f} s as they came"
     span_s, least_s, most_s = marks.span_ns / 1e9, marks.least_ns / 1e9, (marks.end_ns - marks.go_ns) / 1e9
-    counted = _counted(readings, marks, spec.envelope.cpus)
+    wall_s, cpu_s, delays_s = _counted(readings, marks, spec.envelope.cpus)
     tolerance_s = max(TOLERANCE_S, TOLERANCE_SHARE * least_s)
-    if not least_s - tolerance_s - counted.delays_s <= span_s <= most_s + tolerance_s:
+    if not least_s - tolerance_s - delays_s <= span_s <= most_s + tolerance_s:
         return f"the image's clock says that it lasted {span_s:.3f} s, the host's {least_s:.3f} to {most_s:.3f} s"
-    answered_s = _last_answer_s(mine) if spec.scenario == "server" else claimed_s
+    answered_s = claimed_s
+    if spec.scenario == "server":  # the last answer of an open loop came so long after the probe's start
+        answered_s = max((sample.scheduled_ns or 0) + sample.latency_ns for sample in mine) / 1e9
     if answered_s > span_s + tolerance_s:
         return f"the image claims {answered_s:.3f} s of work in the {span_s:.3f} s that it lasted"
     own_s = len(mine) * (OWN_QUERY_S + spec.k * OWN_HIT_S)
-    if span_s - marks.written_ns / 1e9 - answered_s > own_s + tolerance_s + counted.delays_s:
+    if span_s - marks.written_ns / 1e9 - answered_s > own_s + tolerance_s + delays_s:
         return f"the image claims {answered_s:.3f} of {span_s:.3f} s; checking answers explains {own_s:.3f} s at most"
     # Waiting and writing take no processor time.  An open loop leaves time in which threads behind it may work.
-    cpu_s = None if spec.scenario == "server" else counted.cpu_s
-    around_s = max(0.0, counted.wall_s - least_s)
+    around_s = max(0.0, wall_s - least_s)
+    cpu_s = None if spec.scenario == "server" else cpu_s
     if cpu_s is not None and cpu_s - 2 * max(TOLERANCE_S, TOLERANCE_SHARE * cpu_s) > claimed_s + own_s + around_s:
         return f"the image claims {claimed_s:.3f} s and used {cpu_s:.3f} s of each of its CPUs"
     return None
 
 
-def _last_answer_s(mine: Sequence[Sample]) -> float:
-    """Return when the last answer of an open loop came, in seconds since the probe's start."""
-    return max((sample.scheduled_ns or 0) + sample.latency_ns for sample in mine) / 1e9
+def _counted(readings: Sequence[CounterReading], marks: TrialTimes, cpus: int) -> tuple[float, float | None, float]:
+    """Sum the counters from the last reading before a trial to the first after it.
 
-
-def _counted(readings: Sequence[CounterReading], marks: TrialTimes, cpus: int) -> CountedDelays:
-    """Sum the counters from the last reading before a trial to the first after it."""
+    Returns:
+        The seconds between the readings, the CPU seconds of each CPU (``None``: unknown), and the kernel's delays.
+    """
     before = [reading for reading in readings if reading.t_ns <= marks.go_ns] or readings[:1]
     after = [reading for reading in readings if reading.t_ns >= marks.end_ns] or readings[-1:]
     if not before or not after:
         wall_s = (marks.end_ns - marks.go_ns) / 1e9
-        return CountedDelays(wall_s, None, _UNKNOWN_SHARE * wall_s)
+        return wall_s, None, _UNKNOWN_SHARE * wall_s
     first, last = before[-1], after[0]
     wall_s, cpu_s = (last.t_ns - first.t_ns) / 1e9, _grown_s(first.cpu_ns, last.cpu_ns)
     cpu_s = None if cpu_s is None else cpu_s / cpus
@@ -273,7 +254,7 @@ def _counted(readings: Sequence[CounterReading], marks: TrialTimes, cpus: int) -
     faults = (last.major_faults or 0) - (first.major_faults or 0)
     # Delays before the first reading or after the last are unknown.
     unseen_s = (max(0, first.t_ns - marks.go_ns) + max(0, marks.end_ns - last.t_ns)) / 1e9
-    return CountedDelays(wall_s, cpu_s, waited_s + held_s + unseen_s + _FAULT_S * max(0, faults))
+    return wall_s, cpu_s, waited_s + held_s + unseen_s + _FAULT_S * max(0, faults)
 
 
 def _grown_s(earlier: int | None, later: int | None) -> float | None:

@@ -13,12 +13,12 @@ from harness.analysis import rows
 from harness.datasets import Dataset
 from harness.errors import ImageError, JobError
 from harness.jobs import environment, indexes
-from harness.jobs.collect import CollectedJob, build_result, collect
+from harness.jobs.collect import NOT_LAUNCHED, CollectedJob, build_result, collect
 from harness.jobs.indexes import Index
-from harness.jobs.inputs import Inputs, RunCallbacks, RunOptions
+from harness.jobs.inputs import Inputs, RunOptions
 from harness.jobs.plan import Planned, assigned, index_key, order, plan_here
 from harness.launch import host
-from harness.launch.base import LaunchEnd, Launcher, LaunchRequest, Prepared
+from harness.launch.base import Launcher, LaunchRequest, Prepared
 from harness.launch.images.catalog import System
 from harness.progress import duration, task
 from harness.records import MAX_PROBES, JobSpec, Outcome, to_json
@@ -63,9 +63,8 @@ class _RunState:
     options: RunOptions
     launcher: Launcher
     store: Store
-    callbacks: RunCallbacks
-    instance: Ec2Instance | None
     environment: Environment
+    instance: Ec2Instance | None
     prepared: dict[str, Prepared | ImageError] = field(default_factory=dict)
     indexes: dict[str, Index | JobError] = field(default_factory=dict)
     built: set[str] = field(default_factory=set)  # keys of indexes that this run has built
@@ -82,10 +81,8 @@ def run_suite(inputs: Inputs, options: RunOptions, launcher: Launcher) -> RunSum
     filesystem.remove_all_leftovers(options.cache)
     with store.held():
         keep_inputs(inputs, store)
-        callbacks = options.assigned.callbacks if options.assigned else RunCallbacks()
-        instance = environment.instance()
-        about = environment.read(launcher.engine_version(), instance)
-        run = _RunState(inputs, options, launcher, store, callbacks, instance, about)
+        host_facts = environment.read(launcher.engine_version())
+        run = _RunState(inputs, options, launcher, store, host_facts, environment.ec2_instance())
         jobs, digests = _plan(run)
         first = todo = order(jobs, inputs.suite.protocol.seed)
         keys = {job.latest.key for job in jobs if job.done and job.latest}
@@ -107,12 +104,13 @@ def run_suite(inputs: Inputs, options: RunOptions, launcher: Launcher) -> RunSum
             for number, job in enumerate(todo, 1):
                 left = (time.monotonic() - started) / (number - 1) * (len(todo) - number + 1) if number > 1 else None
                 part = f"[{number}/{len(todo)}" + (f", about {duration(left)} left]" if left is not None else "]")
-                callbacks.starts(job_key(job.spec))
+                options.callbacks.starts(job_key(job.spec))
                 result = run_job(run, job, part)
                 ended.append((result, job.expected))
                 log.info(line(number, len(todo), result, job.expected))
             finished += ended
-            keys = _answering(run, keys, ended) if retry else keys | _as_expected(ended)
+            as_expected = {result.key for result, expected in ended if result.outcome is expected}
+            keys = _answering(run, keys, ended) if retry else keys | as_expected
         return RunSummary(len(jobs) - len(first), tuple(finished), frozenset(keys))
 
 
@@ -122,16 +120,16 @@ def run_job(run: _RunState, job: Planned, part: str) -> Result:
     started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
     dataset, sample = inputs.datasets[cell.dataset], inputs.samples[cell.dataset]
     prepared, builder = (run.prepared.get(system.image) for system in (inputs.system(cell), inputs.builder(cell)))
-    ended: LaunchEnd | None = None
+    ended = NOT_LAUNCHED
     index: Index | JobError | None = None
     page_cache: str | None = None
     if job.cannot:
-        collected = CollectedJob.not_launched(Outcome.NOT_APPLICABLE, job.cannot)
+        collected = CollectedJob(Outcome.NOT_APPLICABLE, job.cannot)
     elif not isinstance(prepared, Prepared) or not isinstance(builder, Prepared):
         error = builder if isinstance(prepared, Prepared) else prepared
-        collected = CollectedJob.not_launched(Outcome.CRASH, f"no image: {error}")
+        collected = CollectedJob(Outcome.CRASH, f"no image: {error}")
     elif isinstance(index := _index(run, cell, builder), JobError):
-        collected = CollectedJob.not_launched(index.outcome, index.detail)
+        collected = CollectedJob(index.outcome, index.detail)
     else:
         with run.store.scratch(job_key(job.spec)) as folder:
             (folder / "out").mkdir()
@@ -147,10 +145,14 @@ def run_job(run: _RunState, job: Planned, part: str) -> Result:
         unexpected = collected.failed_to_load and not ended.stopped and job.expected is not Outcome.CRASH
         if unexpected and _rebuild(run, cell, builder, index):
             return run_job(run, job, part)
-    facts = index.facts if isinstance(index, Index) else None
-    result = build_result(job, started_at, collected, ended, facts, run.environment, dataset.corpus.size)
-    result = replace(
-        result,
+    result = build_result(
+        job,
+        started_at,
+        collected,
+        run.environment,
+        ended,
+        index=index.facts if isinstance(index, Index) else None,
+        corpus_documents=dataset.corpus.size,
         page_cache=page_cache,
         stand_in=inputs.system(cell).stand_in,
         instance=run.instance,
@@ -159,8 +161,8 @@ def run_job(run: _RunState, job: Planned, part: str) -> Result:
     )
     trec_run = collected.run(cell.system, sample.held_out)
     judged = dataset.judge(trec_run) if trec_run is not None else None
-    stored = run.store.put(result, collected.table(), trec_run, ended.log if ended else b"", judged)
-    run.callbacks.stored(stored)
+    stored = run.store.put(result, collected.table(), trec_run, ended.log, judged)
+    run.options.callbacks.stored(stored)
     if collected.outcome is Outcome.OK and isinstance(index, Index):
         index.has_loaded()
     return stored.result
@@ -223,10 +225,6 @@ def _noisy(run: _RunState, jobs: list[Planned], digests: Mapping[str, str], keys
     return [job for job in again if job.cell in doubted]
 
 
-def _as_expected(ended: list[tuple[Result, Outcome]]) -> set[str]:
-    return {result.key for result, expected in ended if result.outcome is expected}
-
-
 def _answering(run: _RunState, keys: set[str], retried: list[tuple[Result, Outcome]]) -> set[str]:
     """Return the keys of the jobs that answer the suite after a retry.
 
@@ -283,33 +281,28 @@ def _index(run: _RunState, cell: Cell, prepared: Prepared, replacing: Index | No
         cached = None if replacing else indexes.find(run.options.cache, key)
         try:
             run.indexes[key] = cached or _build_index(run, prepared, dataset, key, replacing)
-            run.callbacks.built(key, None)
+            run.options.callbacks.built(key, None)
         except JobError as error:
             run.indexes[key] = error
-            run.callbacks.built(key, error)
+            run.options.callbacks.built(key, error)
     return run.indexes[key]
 
 
 def _build_index(run: _RunState, prepared: Prepared, dataset: Dataset, key: str, replacing: Index | None) -> Index:
-    run.callbacks.builds()
+    run.options.callbacks.builds()
     run.built.add(key)
     profile = run.inputs.suite.build_profile
-    envelope = run.inputs.profiles[profile] if profile else indexes.build_envelope(host.cpus(), host.memory_bytes())
-    cannot = run.launcher.cannot(envelope)
-    if cannot:
-        raise JobError(Outcome.NOT_APPLICABLE, f"index build: {cannot}")
-    with task(f"{prepared.system.name}: index of {dataset.name}") as watcher:
-        index = indexes.build(
-            run.launcher,
-            prepared,
-            dataset.corpus,
-            key,
-            envelope=envelope,
-            limits=run.inputs.limits,
-            cache=run.options.cache,
-            progress=watcher,
-            replacing=replacing,
-        )
+    index = indexes.build(
+        run.launcher,
+        prepared,
+        dataset.corpus,
+        key,
+        f"index of {dataset.name}",
+        run.options.cache,
+        envelope=run.inputs.profiles[profile] if profile else indexes.build_envelope(),
+        limits=run.inputs.limits,
+        replacing=replacing,
+    )
     facts = index.facts
     earlier = f" ({duration(facts.resumed_s)} of it by an earlier attempt)" if facts.resumed_s else ""
     log.info(

@@ -6,12 +6,10 @@
 from __future__ import annotations
 
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
-from harness.datasets import Dataset, QuerySample
 from harness.errors import UsageError
 from harness.jobs.inputs import AssignedWork, Inputs, RunOptions
 from harness.launch.base import Launcher
@@ -91,11 +89,10 @@ def plan(
     by_spec: dict[str, list[Result]] = defaultdict(list)
     for result in stored:
         by_spec[_identity(result.spec)].append(result)
-    facts = {name: _facts(dataset, inputs.samples[name]) for name, dataset in inputs.datasets.items()}
     planned = []
     for cell in inputs.cells:
         envelope, reason = inputs.profiles[cell.profile], (cannot or {}).get(cell.profile)
-        spec = _spec(inputs, cell, isolation, {} if reason else digests, facts[cell.dataset])
+        spec = _spec(inputs, cell, isolation, {} if reason else digests)
         spec = replace(spec, instance_type=(instance_types or {}).get(cell.profile))
         expected = inputs.suite.expected(cell.system, cell.profile)
         # A suite may name GPUs that this host lacks; a profile that is too large is its author's to mend.
@@ -164,15 +161,16 @@ def _planned(spec: ResultSpec, stored: list[Result], expected: Outcome, cannot: 
 
 def states(planned: Iterable[Planned]) -> list[tuple[Cell, str]]:
     """Return each cell with the state that its jobs share, else with counts of states."""
-    by_cell: dict[Cell, list[str]] = defaultdict(list)
+    by_cell: dict[Cell, Counter[str]] = defaultdict(Counter)
     for job in planned:
-        by_cell[job.cell].append(job.why)
-    return [
-        (cell, next(iter(whys)))
-        if len(set(whys)) == 1
-        else (cell, "; ".join(f"{whys.count(why)} of {len(whys)} {why}" for why in dict.fromkeys(whys)))
-        for cell, whys in by_cell.items()
-    ]
+        by_cell[job.cell][job.why] += 1
+    return [(cell, _state(counts)) for cell, counts in by_cell.items()]
+
+
+def _state(counts: Counter[str]) -> str:
+    if len(counts) == 1:
+        return next(iter(counts))
+    return "; ".join(f"{count} of {counts.total()} {why}" for why, count in counts.items())
 
 
 def order(planned: Iterable[Planned], seed: int) -> list[Planned]:
@@ -193,24 +191,10 @@ def index_key(system: System, image_digest: str, corpus_sha256: str) -> str:
     return digest([image_digest, corpus_sha256, system.build_params])[:24]
 
 
-def _facts(dataset: Dataset, sample: QuerySample) -> dict[str, Any]:
-    """Return the facts of a dataset that its specs hold; hashing them takes its time."""
-    return {
-        "corpus_sha256": dataset.corpus.sha256,
-        "qrels_sha256": dataset.qrels_sha256,
-        "sample_sha256": sample.sample_sha256,
-        "warmup_sha256": sample.warmup_sha256,
-        "sample_size": len(sample.sample),
-        "held_out": len(sample.held_out),
-        "warmup_queries": len(sample.warmup),
-    }
-
-
-def _spec(
-    inputs: Inputs, cell: Cell, isolation: Isolation, digests: Mapping[str, str], facts: Mapping[str, Any]
-) -> ResultSpec:
+def _spec(inputs: Inputs, cell: Cell, isolation: Isolation, digests: Mapping[str, str]) -> ResultSpec:
     suite, protocol = inputs.suite, inputs.suite.protocol
     system, builder = inputs.system(cell), inputs.builder(cell)
+    dataset, sample = inputs.datasets[cell.dataset], inputs.samples[cell.dataset]
     return ResultSpec(
         cell=cell,
         protocol=protocol.name,
@@ -218,8 +202,14 @@ def _spec(
         isolation=isolation,
         params=system.params,
         image_digest=digests.get(system.image, NO_IMAGE),
-        index_key=index_key(builder, digests.get(builder.image, NO_IMAGE), facts["corpus_sha256"]),
-        **facts,
+        index_key=index_key(builder, digests.get(builder.image, NO_IMAGE), dataset.corpus.sha256),
+        corpus_sha256=dataset.corpus.sha256,
+        qrels_sha256=dataset.qrels_sha256,
+        sample_sha256=sample.sample_sha256,
+        warmup_sha256=sample.warmup_sha256,
+        sample_size=len(sample.sample),
+        held_out=len(sample.held_out),
+        warmup_queries=len(sample.warmup),
         warmup_cap=protocol.warmup_cap,
         trials=protocol.trials_a_job,
         jobs=1 if cell.system == NULL_SYSTEM and NULL_SYSTEM not in suite.systems else protocol.jobs,

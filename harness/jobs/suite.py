@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from harness.config import NAME_PATTERN, ConfigModel, read_toml, validate
 from harness.errors import FileError, did_you_mean
@@ -19,6 +20,34 @@ _PROTOCOLS: dict[str, dict[str, Any]] = {
     "interleaved": {"warmup_queries": 20, "warmup_cap": 50_000},
     "santhanam2023": {"warmup_queries": 10, "warmup_cap": None},
 }
+
+
+def dataset_name(declared: str) -> str:
+    """Return the dataset's name in results: a path's last part, or an id with ``-`` for ``/``."""
+    if declared.startswith((".", "/")):
+        declared = declared.rstrip("/").rpartition("/")[2]
+    return declared.strip("/").replace("/", "-").replace("#", "-")
+
+
+def _check_once(value: tuple[str, ...]) -> tuple[str, ...]:
+    twice = {name for name in value if value.count(name) > 1}
+    if twice:
+        raise ValueError(f"{', '.join(sorted(twice))} comes twice; name each once")
+    return value
+
+
+def _check_dataset_names(value: tuple[str, ...]) -> tuple[str, ...]:
+    names = [dataset_name(declared) for declared in value]
+    for declared, name in zip(value, names, strict=True):
+        if name in ("", ".", ".."):
+            raise ValueError(f"{declared!r} gives no name; write the folder's own, e.g. '../my-data'")
+        if names.count(name) > 1:
+            raise ValueError(f"two datasets are called {name!r}; rename a folder")
+    return value
+
+
+Names = Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(_check_once)]
+Scenario = Literal["single_stream", "offline", "server"]
 
 
 class SuiteProtocol(ConfigModel):
@@ -101,13 +130,8 @@ class Expectation(ConfigModel):
 class Restriction(ConfigModel):
     """Hardware profiles that only some of the suite's systems are measured on."""
 
-    profiles: tuple[str, ...] = Field(min_length=1, description="hardware profile names; each in one `[[restrict]]`")
-    systems: tuple[str, ...] = Field(min_length=1, description="the only systems that are measured on them")
-
-    @field_validator("profiles", "systems")
-    @classmethod
-    def _once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        return _each_once(value)
+    profiles: Names = Field(description="hardware profile names; each in one `[[restrict]]`")
+    systems: Names = Field(description="the only systems that are measured on them")
 
 
 class Ec2Settings(ConfigModel):
@@ -132,14 +156,13 @@ class Suite(ConfigModel):
         description="names the folder of the results: lowercase letters, digits, '.', '_', '-'",
         json_schema_extra={"default": "the file's name"},
     )
-    systems: tuple[str, ...] = Field(min_length=1, description="system names (`harness systems`)")
-    datasets: tuple[str, ...] = Field(
-        min_length=1,
+    systems: Names = Field(description="system names (`harness systems`)")
+    datasets: Annotated[Names, AfterValidator(_check_dataset_names)] = Field(
         description="names of shipped datasets, folders relative to the suite file (`./my-data`, with a split"
         " `./my-data#dev`), or ids of ir_datasets (`beir/scifact/test`)",
     )
-    profiles: tuple[str, ...] = Field(min_length=1, description="hardware profiles (instance_profiles/hardware.toml)")
-    scenarios: tuple[Literal["single_stream", "offline", "server"], ...] = Field(
+    profiles: Names = Field(description="hardware profiles (instance_profiles/hardware.toml)")
+    scenarios: Annotated[tuple[Scenario, ...], AfterValidator(_check_once)] = Field(
         default=("single_stream",),
         min_length=1,
         description="how queries reach the system: `single_stream` (one at a time), `offline` (batches), `server`"
@@ -163,50 +186,22 @@ class Suite(ConfigModel):
     expect: tuple[Expectation, ...] = Field(default=(), description="outcomes foreseen that are not ok")
     ec2: Ec2Settings = Field(default=Ec2Settings(), description="what runs it on AWS")
 
-    @field_validator("systems", "datasets", "profiles", "scenarios")
-    @classmethod
-    def _once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        return _each_once(value)
-
-    @field_validator("datasets")
-    @classmethod
-    def _apart(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        names = [dataset_name(declared) for declared in value]
-        for declared, name in zip(value, names, strict=True):
-            if name in ("", ".", ".."):
-                raise ValueError(f"{declared!r} gives no name; write the folder's own, e.g. '../my-data'")
-            if names.count(name) > 1:
-                raise ValueError(f"two datasets are called {name!r}; rename a folder")
-        return value
-
     def cells(self, only: str | None = None) -> list[Cell]:
         """Return the declared product less restrictions, or the part that ``only`` matches.
 
         Args:
             only: a glob over ``system/dataset/scenario/profile``; without a slash, over any one of them.
         """
-        declared = [
-            Cell(self.name, system, dataset_name(dataset), scenario, profile)
-            for system, dataset, scenario, profile in itertools.product(
-                self.systems, self.datasets, self.scenarios, self.profiles
-            )
-            if self.allows(system, profile)
-        ]
-        chosen = [cell for cell in declared if only is None or matches(cell, only)]
-        profiles = {cell.profile for cell in chosen}
-        overhead = [
-            cell
-            for cell in self._overhead_cells()
-            if cell.profile in profiles or (only is not None and matches(cell, only))
-        ]
-        return [*chosen, *overhead]
-
-    def _overhead_cells(self) -> list[Cell]:
-        """Return the null system on each profile, once."""
+        pattern = "*" if only is None else only
+        product = itertools.product(self.systems, map(dataset_name, self.datasets), self.scenarios, self.profiles)
+        declared = [Cell(self.name, *parts) for parts in product]
+        chosen = [cell for cell in declared if self.allows(cell.system, cell.profile) and matches(cell, pattern)]
         if not self.overhead or NULL_SYSTEM in self.systems:
-            return []
-        dataset = dataset_name(self.datasets[0])
-        return [Cell(self.name, NULL_SYSTEM, dataset, "single_stream", profile) for profile in self.profiles]
+            return chosen
+        # The null system once on each profile.
+        dataset, profiles = dataset_name(self.datasets[0]), {cell.profile for cell in chosen}
+        null = [Cell(self.name, NULL_SYSTEM, dataset, "single_stream", profile) for profile in self.profiles]
+        return [*chosen, *(cell for cell in null if cell.profile in profiles or matches(cell, pattern))]
 
     def scenario_params(self, scenario: str) -> ScenarioParams:
         """Return the parameters of a scenario."""
@@ -230,20 +225,6 @@ class Suite(ConfigModel):
         return Outcome.OK
 
 
-def _each_once(value: tuple[str, ...]) -> tuple[str, ...]:
-    twice = {name for name in value if value.count(name) > 1}
-    if twice:
-        raise ValueError(f"{', '.join(sorted(twice))} comes twice; name each once")
-    return value
-
-
-def dataset_name(declared: str) -> str:
-    """Return the dataset's name in results: a path's last part, or an id with ``-`` for ``/``."""
-    if declared.startswith((".", "/")):
-        declared = declared.rstrip("/").rpartition("/")[2]
-    return declared.strip("/").replace("/", "-").replace("#", "-")
-
-
 def load(path: Path) -> Suite:
     """Read a suite file.
 
@@ -265,45 +246,47 @@ def parse(raw: dict[str, Any], path: Path) -> Suite:
             "(lowercase letters, digits, '.', '_', '-'; at most 63)"
         )
     suite = validate(Suite, {"name": path.stem, **raw}, path)
-    _check_restrictions(suite, path)
-    for name in suite.ec2.instances:
-        known = (*suite.profiles, *filter(None, (suite.build_profile,)))
-        if name not in known:
-            hint = did_you_mean(name, known) or f"; it has {', '.join(known)}"
-            raise FileError(f"{path}: key 'ec2.instances': profile {name!r} is not in this suite{hint}")
-    for index, entry in enumerate(suite.expect):
-        for key, name, known in (("system", entry.system, suite.systems), ("profile", entry.profile, suite.profiles)):
-            if name not in known:
-                raise FileError(f"{path}: key 'expect.{index}.{key}': {name!r} is not in this suite")
-        if any((entry.system, entry.profile) == (other.system, other.profile) for other in suite.expect[:index]):
-            raise FileError(f"{path}: key 'expect.{index}': {entry.system} on {entry.profile} comes twice; keep one")
-        if not suite.allows(entry.system, entry.profile):
-            raise FileError(
-                f"{path}: key 'expect.{index}': a [[restrict]] keeps {entry.system} off {entry.profile}, so there is"
-                " no such cell; remove one of the two"
-            )
+    for mistake in _mistakes(suite):
+        raise FileError(f"{path}: {mistake}")
     return suite
 
 
-def _check_restrictions(suite: Suite, path: Path) -> None:
+def _mistakes(suite: Suite) -> Iterator[str]:
+    """Yield each contradiction between the keys of a suite, with its key."""
+    names: dict[str, tuple[Iterable[str], tuple[str, ...]]] = {}
+    names["ec2.instances"] = (suite.ec2.instances, (*suite.profiles, *filter(None, (suite.build_profile,))))
+    for index, restriction in enumerate(suite.restrict):
+        names[f"restrict.{index}.profiles"] = (restriction.profiles, suite.profiles)
+        names[f"restrict.{index}.systems"] = (restriction.systems, suite.systems)
+    for index, entry in enumerate(suite.expect):
+        names[f"expect.{index}.system"] = ((entry.system,), suite.systems)
+        names[f"expect.{index}.profile"] = ((entry.profile,), suite.profiles)
+    for key, (named, declared) in names.items():
+        for name in named:
+            if name not in declared:
+                hint = did_you_mean(name, declared) or f"; it has {', '.join(declared)}"
+                yield f"key '{key}': {name!r} is not in this suite{hint}"
     restricted: set[str] = set()
-    for index, entry in enumerate(suite.restrict):
-        named = (("profiles", entry.profiles, suite.profiles), ("systems", entry.systems, suite.systems))
-        for key, names, known in named:
-            for name in names:
-                if name not in known:
-                    hint = did_you_mean(name, known) or f"; it has {', '.join(known)}"
-                    raise FileError(f"{path}: key 'restrict.{index}.{key}': {name!r} is not in this suite{hint}")
-        again = restricted.intersection(entry.profiles)
-        if again:
-            raise FileError(
-                f"{path}: key 'restrict.{index}.profiles': {', '.join(sorted(again))} is restricted already;"
-                " name all its systems in one [[restrict]]"
+    for index, restriction in enumerate(suite.restrict):
+        if again := restricted.intersection(restriction.profiles):
+            yield (
+                f"key 'restrict.{index}.profiles': {', '.join(sorted(again))} is restricted already; name all its"
+                " systems in one [[restrict]]"
             )
-        restricted.update(entry.profiles)
+        restricted.update(restriction.profiles)
     for system in suite.systems:
         if not any(suite.allows(system, profile) for profile in suite.profiles):
-            raise FileError(
-                f"{path}: key 'restrict': leaves {system} no profile, so it would never be measured; take it from"
-                " `systems`, or add it to a [[restrict]]"
+            yield (
+                f"key 'restrict': leaves {system} no profile, so it would never be measured; take it from `systems`,"
+                " or add it to a [[restrict]]"
             )
+    expected: set[tuple[str, str]] = set()
+    for index, entry in enumerate(suite.expect):
+        if (entry.system, entry.profile) in expected:
+            yield f"key 'expect.{index}': {entry.system} on {entry.profile} comes twice; keep one"
+        if not suite.allows(entry.system, entry.profile):
+            yield (
+                f"key 'expect.{index}': a [[restrict]] keeps {entry.system} off {entry.profile}, so there is no such"
+                " cell; remove one of the two"
+            )
+        expected.add((entry.system, entry.profile))

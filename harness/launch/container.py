@@ -47,6 +47,11 @@ def create_arguments(job: LaunchRequest, placement: Placement) -> dict[str, Any]
         Mount("/corpus", str(job.corpus_dir), type="bind", read_only=True),
         Mount("/index", str(job.index_dir), type="bind", read_only=not job.may_write_index),
     ]
+    ulimits = [Ulimit(name="core", soft=0, hard=0)]
+    if job.spec.kind != "build":  # each file at most as large as all output; an index may be large
+        most_bytes = max_output_bytes(job.spec)
+        ulimits.append(Ulimit(name="fsize", soft=most_bytes, hard=most_bytes))
+    gpus = [str(index) for index in range(envelope.gpus)]
     return {
         "image": job.prepared.reference,
         "name": f"harness-{job.spec.system}-{job.spec.kind}-{secrets.token_hex(4)}",
@@ -66,26 +71,12 @@ def create_arguments(job: LaunchRequest, placement: Placement) -> dict[str, Any]
         "security_opt": ["no-new-privileges:true"],
         "tmpfs": {"/tmp": f"rw,noexec,nosuid,nodev,size={_SCRATCH_BYTES},mode=1777"},  # noqa: S108
         "shm_size": _SCRATCH_BYTES,
-        "ulimits": [Ulimit(name="core", soft=0, hard=0), *_file_limit(job)],
+        "ulimits": ulimits,
         "healthcheck": {"test": ["NONE"]},  # nothing but the job runs inside the measured envelope
         # Of two files the older goes when the newer is full; one alone would be emptied, last words and all.
         "log_config": LogConfig(type="json-file", config={"max-size": str(LOG_BYTES // 2), "max-file": "2"}),
-        "device_requests": _device_requests(envelope.gpus),
+        "device_requests": [DeviceRequest(device_ids=gpus, capabilities=[["gpu"]])] if gpus else None,
     }
-
-
-def _file_limit(job: LaunchRequest) -> list[Ulimit]:
-    """Bound each file of a search by the bound of all its output; an index may be large."""
-    if job.spec.kind == "build":
-        return []
-    most = max_output_bytes(job.spec)
-    return [Ulimit(name="fsize", soft=most, hard=most)]
-
-
-def _device_requests(gpus: int) -> list[DeviceRequest] | None:
-    if not gpus:
-        return None
-    return [DeviceRequest(device_ids=[str(index) for index in range(gpus)], capabilities=[["gpu"]])]
 
 
 def job_user() -> int:
@@ -194,12 +185,12 @@ def _same_cpus_as_the_engine(group: Cgroup, asked: Cpuset) -> str:
 
 # Limits further up are invisible from inside, and the kernel keeps no count of them in the container's own cgroup.
 def _memory_above(group: Cgroup, asked: Envelope) -> list[str]:
-    wrong = []
-    for parent in group.memory_parents():
-        memory_bytes = parent.memory_limit_bytes()
-        if memory_bytes is not None and UNLIMITED < memory_bytes <= asked.memory_bytes - PAGE_BYTES:
-            wrong.append(f"{parent.memory} has a memory limit of {memory_bytes} bytes, asked for {asked.memory_bytes}")
-    return wrong
+    limits = [(parent.memory, parent.memory_limit_bytes()) for parent in group.memory_parents()]
+    return [
+        f"{folder} has a memory limit of {memory_bytes} bytes, asked for {asked.memory_bytes}"
+        for folder, memory_bytes in limits
+        if memory_bytes is not None and UNLIMITED < memory_bytes <= asked.memory_bytes - PAGE_BYTES
+    ]
 
 
 def _quotas_above(group: Cgroup) -> list[str]:
@@ -209,8 +200,7 @@ def _quotas_above(group: Cgroup) -> list[str]:
         quota = parent.cpu_quota()
         if quota is None or quota == UNLIMITED:
             continue
-        held_to = parent.cpus()
-        cpus = len(held_to) if held_to else os.cpu_count()
+        cpus = len(parent.cpus() or ()) or os.cpu_count()
         if cpus is None or quota < cpus:
             wrong.append(
                 f"{parent.cpu} has a CPU quota of {quota:g} CPUs and may use {cpus}, asked for no quota that binds:"

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness import filesystem
-from harness.driver.procfs import parse_list
+from harness.driver.procfs import parse_list, read_text
 from harness.results.schema import Placement
 
 SYSTEM = Path("/sys/devices/system")
@@ -82,15 +82,19 @@ def place(count: int, usable: Iterable[int] | None = None, root: Path = SYSTEM) 
     """
     mine = os.sched_getaffinity(0) if usable is None else set(usable)
     seen = read(mine, root)
-    if not seen.shown:
-        chosen = set(sorted(mine)[-count:])
-        rest = mine - chosen
-        return _placement(chosen, rest, seen, whole=None)
-    chosen = max(_candidates(seen, count), key=lambda cpus: _merit(cpus, seen))
+    candidates = _candidates(seen, count) if seen.shown else [set(sorted(mine)[-count:])]
+    chosen = max(candidates, key=lambda cpus: _merit(cpus, seen))
     rest = mine - chosen
-    apart = rest - _touched(chosen, seen)
     # Where only siblings are left, the harness takes those: better half a core than the job's own CPU.
-    return _placement(chosen, apart or rest, seen, whole=_whole(chosen, seen) and bool(apart or not rest))
+    apart = rest - _touched(chosen, seen) if seen.shown else rest
+    nodes = {core.node for core in seen.cores if core.usable & chosen and core.node is not None}
+    return Placement(
+        cpus=tuple(sorted(chosen)),
+        numa_nodes=tuple(sorted(nodes)),
+        whole_cores=_whole(chosen, seen) and bool(apart or not rest) if seen.shown else None,
+        harness_cpus=tuple(sorted(apart or rest or chosen)),
+        apart=bool(rest),
+    )
 
 
 def _candidates(seen: Topology, count: int) -> list[set[int]]:
@@ -127,17 +131,6 @@ def _touched(cpus: set[int], seen: Topology) -> set[int]:
     return {cpu for core in seen.cores if core.usable & cpus for cpu in core.online}
 
 
-def _placement(chosen: set[int], rest: set[int], seen: Topology, whole: bool | None) -> Placement:
-    nodes = {core.node for core in seen.cores if core.usable & chosen and core.node is not None}
-    return Placement(
-        cpus=tuple(sorted(chosen)),
-        numa_nodes=tuple(sorted(nodes)),
-        whole_cores=whole,
-        harness_cpus=tuple(sorted(rest or chosen)),
-        apart=bool(rest),
-    )
-
-
 def _siblings(cpu: int, root: Path) -> set[int] | None:
     """Return the CPUs of the same physical core; None: unknown."""
     folder = root / "cpu" / f"cpu{cpu}" / "topology"
@@ -152,7 +145,7 @@ def _siblings(cpu: int, root: Path) -> set[int] | None:
 
 
 def _core_name(folder: Path) -> tuple[str, str] | None:
-    package, core = _text(folder / "physical_package_id"), _text(folder / "core_id")
+    package, core = read_text(folder / "physical_package_id"), read_text(folder / "core_id")
     return None if package is None or core is None else (package.strip(), core.strip())
 
 
@@ -165,14 +158,7 @@ def _nodes(root: Path) -> dict[int, int]:
 
 
 def _cpu_list(path: Path) -> set[int]:
-    return parse_list(_text(path) or "")
-
-
-def _text(path: Path) -> str | None:
-    try:
-        return path.read_text(encoding="ascii")
-    except OSError:
-        return None
+    return parse_list(read_text(path) or "")
 
 
 @contextmanager

@@ -33,7 +33,8 @@ from harness.launch.container import (
     refuse_emulation,
 )
 from harness.launch.docker_errors import engine_errors
-from harness.launch.images import builder, emulation
+from harness.launch.images import emulation
+from harness.launch.images.builder import Image, ImageBuilder
 from harness.launch.images.catalog import System
 from harness.launch.monitor import gpu
 from harness.launch.monitor.canary import Canary
@@ -84,6 +85,10 @@ class DockerLauncher(Launcher):
                 self._client.ping()
         return self._client
 
+    @property
+    def _builder(self) -> ImageBuilder:
+        return ImageBuilder(self.client, self._cache, self._models, self._platform)
+
     def engine_version(self) -> str | None:
         """Return the engine's version."""
         with engine_errors():
@@ -91,8 +96,7 @@ class DockerLauncher(Launcher):
 
     def find(self, system: System) -> Prepared | None:
         """Return the image, if it was built from exactly this recipe."""
-        with engine_errors():
-            image = builder.find(self.client, system, platform=self._platform)
+        image = self._builder.find(system)
         return _prepared(system, image) if image else None
 
     def prepare(self, system: System) -> Prepared:
@@ -100,13 +104,7 @@ class DockerLauncher(Launcher):
         if self._emulated and self._platform:  # the image may be there from before a reboot, what runs it not
             emulation.ensure(self.client, self._platform, self._cache)
         with engine_errors():
-            image = builder.ensure(
-                self.client,
-                system,
-                cache=self._cache,
-                models=self._models,
-                platform=self._platform,
-            )
+            image = self._builder.ensure(system)
             volumes = self.client.images.get(image.digest).attrs["Config"].get("Volumes")
         if volumes:
             # The engine would give each a writable folder on the host's disk, under a read-only root.
@@ -197,7 +195,7 @@ def _created(client: docker.DockerClient, job: LaunchRequest, placement: Placeme
     _remove(container)
 
 
-def _prepared(system: System, image: builder.Image) -> Prepared:
+def _prepared(system: System, image: Image) -> Prepared:
     return Prepared(system.made_for(image.platform), image.digest, image.digest, image.size_bytes)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from enum import Enum
 
@@ -56,17 +57,18 @@ def examine() -> Iterator[HostCheck]:
     yield _gpu()
 
 
+def _warn_if(wrong: bool, what: str, fact: str, remedy: str) -> HostCheck:
+    return HostCheck(Level.WARN, what, fact, remedy) if wrong else HostCheck(Level.OK, what, fact)
+
+
 def _engine() -> Iterator[HostCheck]:
-    remedy = "start it (`systemctl start docker`) or install it (Debian: `apt-get install docker.io`)"
     try:
-        client = docker.from_env(timeout=10)
-        try:
+        with closing(docker.from_env(timeout=10)) as client:
             info = client.info()
-        finally:
-            client.close()
     except (docker.errors.DockerException, requests.RequestException) as error:
-        text = f"no Docker engine answers: {reason(error)}"
-        yield HostCheck(Level.FAIL, "engine", text, f"{remedy}, or use --launcher process")
+        start = "start it (`systemctl start docker`) or install it (Debian: `apt-get install docker.io`)"
+        fact = f"no Docker engine answers: {reason(error)}"
+        yield HostCheck(Level.FAIL, "engine", fact, f"{start}, or use --launcher process")
         return
     yield HostCheck(Level.OK, "engine", f"Docker {info['ServerVersion']}, {info['Driver']}, {info['OperatingSystem']}")
     for key, what in (("MemoryLimit", "memory limits"), ("PidsLimit", "pids limits"), ("CPUSet", "CPU sets")):
@@ -79,19 +81,16 @@ def _engine() -> Iterator[HostCheck]:
 
 def _cgroup() -> HostCheck:
     version = cgroup.host_version()
-    if version is None:
-        remedy = "mount the cgroup file system, or use --launcher process"
-        return HostCheck(Level.WARN, "cgroup", "no memory controller in /sys/fs/cgroup", remedy)
-    return HostCheck(Level.OK, "cgroup", f"version {version}")
+    fact = "no memory controller in /sys/fs/cgroup" if version is None else f"version {version}"
+    return _warn_if(version is None, "cgroup", fact, "mount the cgroup file system, or use --launcher process")
 
 
 def _cpus() -> HostCheck:
     usable, online = host.cpus(), os.cpu_count() or 0
     fact = f"{usable} usable of {online}, {platform.machine()}"
     if platforms.host() not in platforms.PLATFORMS:
-        return HostCheck(
-            Level.FAIL, "CPUs", fact, f"images are made for {' and '.join(platforms.PLATFORMS)}; take such"
-        )
+        remedy = f"images are made for {' and '.join(platforms.PLATFORMS)}; take such"
+        return HostCheck(Level.FAIL, "CPUs", fact, remedy)
     if usable < 2:
         return HostCheck(Level.WARN, "CPUs", fact, "the harness shares its CPU with what it measures; take two or more")
     alone = 1
@@ -109,12 +108,30 @@ def _topology() -> HostCheck:
     if not seen.shown:
         remedy = "jobs may share a physical core with other work; take a host whose /sys shows its cores"
         return HostCheck(Level.WARN, "topology", "the kernel does not show which CPUs share a core", remedy)
-    cores, halves = len(seen.cores), sum(not core.whole for core in seen.cores)
-    fact = f"{cores} physical cores, {max(1, len(seen.nodes))} NUMA nodes"
-    if halves:
-        remedy = "others may use the other half; give harness both CPUs of each core (`taskset`)"
-        return HostCheck(Level.WARN, "topology", f"{fact}; of {halves} cores only a half is ours", remedy)
-    return HostCheck(Level.OK, "topology", fact)
+    halves = sum(not core.whole for core in seen.cores)
+    fact = f"{len(seen.cores)} physical cores, {max(1, len(seen.nodes))} NUMA nodes"
+    fact += f"; of {halves} cores only a half is ours" if halves else ""
+    remedy = "others may use the other half; give harness both CPUs of each core (`taskset`)"
+    return _warn_if(halves > 0, "topology", fact, remedy)
+
+
+def _memory() -> HostCheck:
+    memory = psutil.virtual_memory()
+    fact = f"{memory.total / 2**30:.1f} GiB, {memory.available / 2**30:.1f} GiB available"
+    remedy = "profiles above that cannot be held; end other programs"
+    return _warn_if(memory.available < 4 << 30, "memory", fact, remedy)
+
+
+def _swap() -> HostCheck:
+    swap_bytes = psutil.swap_memory().total
+    fact = f"{swap_bytes / 2**30:.1f} GiB" if swap_bytes else "none"
+    return _warn_if(swap_bytes > 0, "swap", fact, "jobs get none, but the host may; `swapoff -a` while measuring")
+
+
+def _load() -> HostCheck:
+    load, cpus = os.getloadavg()[0], host.cpus()
+    fact = f"{load:.2f} over the last minute on {cpus} CPUs"
+    return _warn_if(load > 0.25 * cpus, "load", fact, "other work disturbs the figures; end it or wait")
 
 
 def _canary() -> HostCheck:
@@ -123,52 +140,19 @@ def _canary() -> HostCheck:
     canary.prepare(placement)
     with host.aside(placement):
         readings = [canary.read("before", placement, None) for _ in range(_CANARY_READINGS)]
-    spreads = {
-        name: max(values) / min(values) - 1
-        for name, values in {
-            "CPU": [reading.cpu_s for reading in readings],
-            "memory": [reading.memory_s for reading in readings],
-        }.items()
-    }
+    times = {"CPU": [reading.cpu_s for reading in readings], "memory": [reading.memory_s for reading in readings]}
+    spreads = {name: max(values) / min(values) - 1 for name, values in times.items()}
     fact = "the same work three times: " + ", ".join(f"{name} within {100 * s:.0f} %" for name, s in spreads.items())
-    if max(spreads.values()) > _CANARY_SPREAD:
-        return HostCheck(
-            Level.WARN, "canary", fact, "something else uses the machine; end it, or wait, then look again"
-        )
-    return HostCheck(Level.OK, "canary", fact)
-
-
-def _memory() -> HostCheck:
-    memory = psutil.virtual_memory()
-    fact = f"{memory.total / 2**30:.1f} GiB, {memory.available / 2**30:.1f} GiB available"
-    if memory.available < 4 << 30:
-        return HostCheck(Level.WARN, "memory", fact, "profiles above that cannot be held; end other programs")
-    return HostCheck(Level.OK, "memory", fact)
-
-
-def _swap() -> HostCheck:
-    swap_bytes = psutil.swap_memory().total
-    if not swap_bytes:
-        return HostCheck(Level.OK, "swap", "none")
-    remedy = "jobs get none, but the host may; `swapoff -a` while measuring"
-    return HostCheck(Level.WARN, "swap", f"{swap_bytes / 2**30:.1f} GiB", remedy)
-
-
-def _load() -> HostCheck:
-    load, cpus = os.getloadavg()[0], host.cpus()
-    fact = f"{load:.2f} over the last minute on {cpus} CPUs"
-    if load > 0.25 * cpus:
-        return HostCheck(Level.WARN, "load", fact, "other work disturbs the figures; end it or wait")
-    return HostCheck(Level.OK, "load", fact)
+    remedy = "something else uses the machine; end it, or wait, then look again"
+    return _warn_if(max(spreads.values()) > _CANARY_SPREAD, "canary", fact, remedy)
 
 
 def _gpu() -> HostCheck:
     found = gpu.probe()
-    if found.models:
-        fact = f"{', '.join(found.models)} (driver {found.driver})"
-        if found.processes:
-            remedy = "whoever is there disturbs every job with GPUs; end it (`nvidia-smi` lists all)"
-            there = "1 process is" if found.processes == 1 else f"{found.processes} processes are"
-            return HostCheck(Level.WARN, "GPUs", f"{fact}; {there} on them", remedy)
-        return HostCheck(Level.OK, "GPUs", fact)
-    return HostCheck(Level.OK, "GPUs", f"none; profiles with GPUs are not_applicable here ({found.reason})")
+    if not found.models:
+        return HostCheck(Level.OK, "GPUs", f"none; profiles with GPUs are not_applicable here ({found.reason})")
+    fact = f"{', '.join(found.models)} (driver {found.driver})"
+    if found.processes:
+        fact += "; 1 process is on them" if found.processes == 1 else f"; {found.processes} processes are on them"
+    remedy = "whoever is there disturbs every job with GPUs; end it (`nvidia-smi` lists all)"
+    return _warn_if(bool(found.processes), "GPUs", fact, remedy)

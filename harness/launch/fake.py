@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -72,50 +71,31 @@ class FakeLauncher(Launcher):
         elif outcome in (Outcome.CRASH, Outcome.BAD_OUTPUT, Outcome.ENVELOPE_MISMATCH):
             with closing(Output(job.out)) as out:
                 out.measurement(Measurement(outcome, f"scripted {outcome.value}", None))
-        trace = MemoryTrace(
-            anon=((0, 100 << 20),),
-            peak_mapped_bytes=30 << 20,
-            peak_cgroup_bytes=150 << 20,
-            source="fake",
-            interval_s=1.0,
-        )
         return LaunchEnd(
             exit_code=0 if outcome is Outcome.OK else 137 if outcome is Outcome.OOM else 1,
             oom_killed=outcome is Outcome.OOM,
             oom_kills=int(outcome is Outcome.OOM),
             throttled_periods=0,
             stopped=StopReason(outcome, "scripted timeout") if outcome is Outcome.TIMEOUT else None,
-            memory=trace,
+            memory=MemoryTrace(((0, 100 << 20),), 30 << 20, 150 << 20, source="fake", interval_s=1.0),
             wall_s=60.0,
             log=b"fake log\n",
             handed=handed,
         )
 
     def _write(self, job: LaunchRequest) -> tuple[TrialTimes, ...]:
-        spec = job.spec
-        if spec.kind == "build":
-            (job.index_dir / "index").write_text("fake\n", encoding="utf-8")
+        spec, effective = job.spec, _effective(job.spec.envelope)
+        facts: dict[str, Any] = {"throttled_periods": 0, "oom_kills": 0, "libraries": {"fake": "1"}, "device": "cpu"}
         doc_ids = _first_ids(job.corpus_dir / "corpus.jsonl", spec.k)
         with closing(Output(job.out)) as out:
-            return self._say(spec, out, doc_ids)
-
-    def _say(self, spec: JobSpec, out: Output, doc_ids: list[str]) -> tuple[TrialTimes, ...]:
-        written = _Samples(spec, out, [(doc_id, float(spec.k - rank)) for rank, doc_id in enumerate(doc_ids)])
-        measurement = Measurement(
-            Outcome.OK,
-            None,
-            _effective(spec.envelope),
-            load_s=0.5 if spec.kind == "search" else None,
-            build_s=2.0 if spec.kind == "build" else None,
-            throttled_periods=0,
-            oom_kills=0,
-            libraries={"fake": "1"},
-            device="cpu",
-        )
-        if spec.kind == "search":
-            measurement = replace(measurement, **written.scenario())
-        out.measurement(replace(measurement, phases=tuple(out.phases)))
-        return tuple(written.handed)
+            samples = _Samples(spec, out, [(doc_id, float(spec.k - rank)) for rank, doc_id in enumerate(doc_ids)])
+            if spec.kind == "build":
+                (job.index_dir / "index").write_text("fake\n", encoding="utf-8")
+                facts["build_s"] = 2.0
+            else:
+                facts |= {"load_s": 0.5, **samples.write()}
+            out.measurement(Measurement(Outcome.OK, None, effective, tuple(out.phases), **facts))
+        return tuple(samples.handed)
 
 
 class _Samples:
@@ -128,41 +108,37 @@ class _Samples:
         self._probes: list[Probe] = []
         self.handed: list[TrialTimes] = []
 
-    def scenario(self) -> dict[str, Any]:
-        """Warm up, then what the spec's scenario asks for; returns what it says in the measurement."""
+    def write(self) -> dict[str, Any]:
+        """Warm up, then write what the spec's scenario asks for; return its facts for the measurement."""
         spec = self._spec
         for query in spec.warmup:
             self._sample(WARMUP_TRIAL, query, self._service_ns(query, 0))
         if spec.scenario == "server":
-            # Ten milliseconds a query: see _latency_ns.
+            # Ten milliseconds a query: see _service_ns.
             rate_qps = highest_rate(self._probe, 100.0, MAX_PROBES)
             return {"probes": tuple(self._probes), "rate_qps": rate_qps}
         for trial in range(spec.first_trial, spec.first_trial + spec.trials):
-            with self._out.phase(f"trial-{trial}", len(spec.sample)):
-                order = trial_order(spec.sample, spec.seed, trial)
-                taken_ns = (self._batches if spec.scenario == "offline" else self._one_by_one)(trial, order)
-            self._saw(trial, taken_ns, taken_ns)
+            order = trial_order(spec.sample, spec.seed, trial)
+            with self._out.phase(f"trial-{trial}", len(order)):
+                self._send(trial, order)
+            taken_ns = sum(self._service_ns(query, trial) for query in order)
+            self._hand(trial, taken_ns, taken_ns)
         for query in repeat_queries(spec):
-            self._one_by_one(REPEAT_TRIAL, [query, query])
+            self._send(REPEAT_TRIAL, [query, query])
         return {}
 
-    def _saw(self, trial: int, lasted_ns: int, claimed_ns: int) -> None:
+    def _hand(self, trial: int, lasted_ns: int, claimed_ns: int) -> None:
         """Note a trial as a host would see it, by the scripted times."""
         self.handed.append(TrialTimes(f"trial-{trial}", 0, lasted_ns, lasted_ns, lasted_ns, claimed_ns))
 
-    def _one_by_one(self, trial: int, queries: list[Query]) -> int:
-        for query in queries:
-            self._sample(trial, query, self._service_ns(query, trial))
-        return sum(self._service_ns(query, trial) for query in queries)
-
-    def _batches(self, trial: int, queries: list[Query]) -> int:
-        size = self._spec.scenario_params.batch_size or 1
+    def _send(self, trial: int, queries: list[Query]) -> None:
+        offline = self._spec.scenario == "offline" and trial != REPEAT_TRIAL
+        size = (self._spec.scenario_params.batch_size or 1) if offline else 1
         for number, first in enumerate(range(0, len(queries), size)):
             batch = queries[first : first + size]
             taken_ns = sum(self._service_ns(query, trial) for query in batch)
             for query in batch:
-                self._sample(trial, query, taken_ns, batch=number)
-        return sum(self._service_ns(query, trial) for query in queries)
+                self._sample(trial, query, taken_ns, **({"batch": number} if offline else {}))
 
     def _probe(self, rate_qps: float, check: bool) -> bool:
         """A queue before one stream, worked out and not waited for."""
@@ -173,11 +149,11 @@ class _Samples:
             arrivals = arrivals_ns(spec.seed, trial, len(order), rate_qps)
             for query, scheduled_ns in zip(order, arrivals, strict=True):
                 start_ns = max(scheduled_ns, free_ns)
-                each = ServedQuery(scheduled_ns, free_ns, start_ns, start_ns + self._service_ns(query, trial))
-                self._sample(trial, query, each.latency_ns, scheduled_ns=scheduled_ns, service_ns=each.service_ns)
-                served.append(each)
-                free_ns = each.end_ns
-        self._saw(trial, max(each.end_ns for each in served), sum(each.latency_ns for each in served))
+                answer = ServedQuery(scheduled_ns, free_ns, start_ns, start_ns + self._service_ns(query, trial))
+                self._sample(trial, query, answer.latency_ns, scheduled_ns=scheduled_ns, service_ns=answer.service_ns)
+                served.append(answer)
+                free_ns = answer.end_ns
+        self._hand(trial, max(query.end_ns for query in served), sum(query.latency_ns for query in served))
         probe = judge_probe(served, trial, rate_qps, spec.scenario_params, streams=1, check=check)
         self._probes.append(probe)
         if out_of_reach(served, spec.scenario_params):
@@ -188,13 +164,10 @@ class _Samples:
         self._out.write_sample(trial, query.query_id, latency_ns, {}, self._hits, **extra)
 
     def _service_ns(self, query: Query, trial: int) -> int:
-        return _latency_ns(self._spec.system, query, trial)
-
-
-def _latency_ns(system: str, query: Query, trial: int) -> int:
-    """Between 5 and 15 ms: the same for the same system, query and trial."""
-    spread = int(hashlib.sha256(f"{system} {query.query_id} {trial}".encode()).hexdigest()[:8], 16) / 0xFFFFFFFF
-    return round(5e6 + 10e6 * spread)
+        """Return between 5 and 15 ms: the same for the same system, query and trial."""
+        key = f"{self._spec.system} {query.query_id} {trial}"
+        spread = int(hashlib.sha256(key.encode()).hexdigest()[:8], 16) / 0xFFFFFFFF
+        return round(5e6 + 10e6 * spread)
 
 
 def _first_ids(path: Path, count: int) -> list[str]:

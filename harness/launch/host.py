@@ -51,7 +51,7 @@ def cannot_provide(envelope: Envelope) -> str | None:
 
 
 def forget_pages(folder: Path) -> str | None:
-    """Drop a folder's files from the page cache, so that each job finds them alike (measuring rule 18).
+    """Drop a folder's files from the page cache, so that each job finds them alike (measuring rule 6).
 
     Returns:
         ``dropped`` where the kernel shows that (nearly) no page is left, ``None`` where some stayed or nobody knows.

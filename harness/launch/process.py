@@ -31,7 +31,6 @@ from harness.launch.monitor.sources import ProcessCounters, ProcessMemory
 from harness.launch.watch import CanaryLog, JobWatch, follow
 from harness.progress import Progress
 from harness.records import Isolation, Outcome
-from harness.results.schema import Placement
 from harness.untrusted import MAX_TEXT, one_line
 
 log = logging.getLogger(__name__)
@@ -92,18 +91,23 @@ class ProcessLauncher(Launcher):
             return prepared
         if system.lacking:
             raise ImageError(f"system {system.name!r}: {system.lacking}; take another host (docs/guides/platforms.md)")
-        assets.check_pinned(system.name, system.assets)  # before the packages, which take their time
+        # Before the packages, which take their time: it refuses unpinned files.
+        files = assets.fetch(system.name, system.assets, self._cache, self._models)
         partial = filesystem.staging_path(folder)
         partial.mkdir(parents=True)
-        joined = [self.prepare(each) for each in system.components]
+        joined = [self.prepare(component) for component in system.components]
         for name, path in recipes.code_files(system).items():
             (partial / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(path, partial / name)
         locks = [lock for lock in (*system.shared_locks.values(), system.lock) if assets.names_packages(lock)]
         if locks and not self._python:
             self._install(system, locks, partial / "packages")
-        self._bring_assets(system, partial)
-        told = recipes.components_json(system, [_engine_environment(Path(each.reference)) for each in joined])
+        shutil.copytree(files, partial / "assets")
+        if system.prepare and system.assets:
+            self._make_ready(system, partial)
+        shared = assets.fetch(system.engine, system.engine_assets, self._cache, self._models)
+        shutil.copytree(shared, partial / "assets", dirs_exist_ok=True)
+        told = recipes.components_json(system, [_engine_environment(Path(part.reference)) for part in joined])
         (partial / "components.json").write_text(told, encoding="utf-8")
         partial.rename(folder)
         return prepared
@@ -120,9 +124,10 @@ class ProcessLauncher(Launcher):
             before = _entries(job)
             canary_log = CanaryLog(self._canary, placement, job, gpus)
             canary_log.take("before")
+            code = _START.format(cpus=set(placement.cpus), read_only="" if job.may_write_index else _READ_ONLY)
             started = time.monotonic()
             child = subprocess.Popen(
-                [self._python or sys.executable, "-c", _start(job, placement)],
+                [self._python or sys.executable, "-c", code],
                 env=self._environment(job),
                 cwd=job.out,
                 stdin=subprocess.DEVNULL,
@@ -183,15 +188,6 @@ class ProcessLauncher(Launcher):
         if failure := assets.run_pip("install", *options, *sources):
             raise ImageError(f"system {system.name}: its packages could not be installed: {failure}")
 
-    def _bring_assets(self, system: System, folder: Path) -> None:
-        """Copy the assets of system and engine, prepared by the engine's code as in an image."""
-        place = folder / "assets"
-        shutil.copytree(assets.fetch(system.name, system.assets, self._cache, self._models), place)
-        if system.prepare and system.assets:
-            self._make_ready(system, folder)
-        shared = assets.fetch(system.engine, system.engine_assets, self._cache, self._models)
-        shutil.copytree(shared, place, dirs_exist_ok=True)
-
     def _make_ready(self, system: System, folder: Path) -> None:
         log.info(f"{system.name}: making its files ready")
         (folder / "system.json").write_text(recipes.prepare_parameters(system), encoding="utf-8")
@@ -236,11 +232,6 @@ def _engine_environment(folder: Path) -> dict[str, str]:
         "HF_HUB_OFFLINE": "1",
         "HARNESS_ASSETS": str(folder / "assets"),
     }
-
-
-def _start(job: LaunchRequest, placement: Placement) -> str:
-    """Return the child's Python code."""
-    return _START.format(cpus=set(placement.cpus), read_only="" if job.may_write_index else _READ_ONLY)
 
 
 def _entries(job: LaunchRequest) -> dict[str, tuple[int, int]]:

@@ -80,9 +80,9 @@ class JobWatch:
 
     def __init__(self, job: LaunchRequest) -> None:
         self._job = job
+        self.pausing = job.spec.pause  # it waits for its queries
         self._limits = job.limits
         self._most_bytes = max_output_bytes(job.spec)
-        self._most_index_bytes = most_index_bytes(job) if job.spec.kind == "build" else None
         self._enough_disk = _free_bytes(job.out) > _LEAST_FREE_BYTES
         self._out = job.out  # made once: these are looked at several times a second
         self._events_path = str(job.out / EVENTS)
@@ -98,11 +98,6 @@ class JobWatch:
         self._wrote_ns: int | None = None  # what the driver had spent writing when the last trial ended
         self._seen_bytes = 0
         self.progress = Step("start", 0, 0)
-
-    @property
-    def pausing(self) -> bool:
-        """Return whether this job waits for its queries at all."""
-        return self._job.spec.pause
 
     @property
     def paused(self) -> int | None:
@@ -158,20 +153,15 @@ class JobWatch:
 
     def _too_much(self) -> StopReason | None:
         """Return why the job takes more disk than it can honestly need."""
-        size = _size(self._out)
-        if size > self._most_bytes:
-            most = self._most_bytes >> 20
-            return StopReason(Outcome.BAD_OUTPUT, f"wrote {_amount(size)}, at most {most} MiB make sense")
+        if wrong := _too_large(self._out, self._most_bytes, "wrote"):
+            return wrong
         # An open file that the job unlinked is in no folder, but still fills the disk.
         if self._enough_disk and _free_bytes(self._out) < _LEAST_FREE_BYTES:
             return StopReason(
                 Outcome.CRASH, f"no space left on device: less than {_LEAST_FREE_BYTES >> 20} MiB left; make room"
             )
-        if self._most_index_bytes is None:
-            return None
-        size, most = _size(self._job.index_dir), self._most_index_bytes
-        if size > most:
-            return StopReason(Outcome.BAD_OUTPUT, f"the index has {_amount(size)}, at most {most >> 20} MiB make sense")
+        if self._job.spec.kind == "build":
+            return _too_large(self._job.index_dir, most_index_bytes(self._job), "the index has")
         return None
 
     def _allowed_s(self) -> float:
@@ -198,8 +188,6 @@ class JobWatch:
         lines = self._events.lines()
         for line in lines:
             event = _event(line)
-            if event is None:
-                continue
             phase, done, total = event.get("phase"), event.get("done"), event.get("total")
             self._late(event)
             if (number := _count(event.get("pause"))) is not None:
@@ -242,7 +230,7 @@ class JobWatch:
         if phase != due or self._answered != len(self.handed) + 1 or None in said:
             self._refuse("the image said that a trial ended which did not run")
             return
-        start_ns, end_ns, claimed_ns, written_ns, self._wrote_ns = (each or 0 for each in said)
+        start_ns, end_ns, claimed_ns, written_ns, self._wrote_ns = (count or 0 for count in said)
         least_ns = max(0, self._quiet_ns - self._gone_ns)
         seen_ns = time.perf_counter_ns()
         span_ns = max(0, end_ns - start_ns)
@@ -269,12 +257,13 @@ def _free_bytes(folder: Path) -> int:
     return shutil.disk_usage(folder).free
 
 
-def _event(line: bytes) -> dict[str, object] | None:
+def _event(line: bytes) -> dict[str, object]:
+    """Parse an event; a senseless one has no keys."""
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def _count(value: object) -> int | None:
@@ -282,8 +271,12 @@ def _count(value: object) -> int | None:
     return value if type(value) is int and 0 <= value < 1 << 53 else None
 
 
-def _amount(size: int) -> str:
-    return "folders nested deeper than a path can name" if size == _TOO_DEEP else f"{size >> 20} MiB"
+def _too_large(folder: Path, most_bytes: int, what: str) -> StopReason | None:
+    size = _size(folder)
+    if size <= most_bytes:
+        return None
+    amount = "folders nested deeper than a path can name" if size == _TOO_DEEP else f"{size >> 20} MiB"
+    return StopReason(Outcome.BAD_OUTPUT, f"{what} {amount}, at most {most_bytes >> 20} MiB make sense")
 
 
 def _size(folder: Path) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from harness.analysis import comparison
@@ -13,7 +13,7 @@ from harness.analysis.paired_differences import LATENCY, POWER, ComparisonVerdic
 from harness.analysis.significance import DRAWS, LEVEL
 from harness.analysis.table import Validity
 from harness.records import Outcome
-from harness.report.document import MISSING, Escape, GridColumn, ReportDocument, Section, Value, grid_of, number
+from harness.report.document import MISSING, Escape, GridColumn, ReportDocument, Section, Value, digits, grid_of, number
 from harness.stats import Estimate
 from harness.untrusted import one_line
 
@@ -66,48 +66,42 @@ def _sections(pairs: Sequence[Comparison], notes: Sequence[str], escape: Escape)
 
 def _overview(pairs: Sequence[Comparison], escape: Escape) -> Section:
     """Return one line for each difference of many pairs of runs."""
+
+    def of_line(column: GridColumn[Difference]) -> GridColumn[tuple[Comparison, Difference]]:
+        header, numeric, cell = column
+        return header, numeric, lambda item: cell(item[1])
+
     columns: list[GridColumn[tuple[Comparison, Difference]]] = [
         ("A", False, lambda item: escape(item[0].a.name.partition("/")[0])),
         ("B", False, lambda item: escape(item[0].b.name.partition("/")[0])),
-        ("metric", False, lambda item: escape(_metric(item[1]))),
-        ("A", True, lambda item: _side_value(item[1], item[1].a)),
-        ("B", True, lambda item: _side_value(item[1], item[1].b)),
-        ("B - A (95 %)", True, lambda item: _interval(item[1])),
-        ("p, Holm", True, lambda item: _p(item[1].p_holm)),
-        ("effect size d_z", True, lambda item: _effect_size(item[1])),
-        ("B is", False, lambda item: item[1].verdict.value),
+        *(of_line(column) for column in (_metric(escape), *_VALUES, _P_HOLM, _EFFECT, _VERDICT)),
     ]
     shared = [note for note in pairs[0].notes if all(note in pair.notes for pair in pairs)]
     own = [f"A {pair.a.name}, B {pair.b.name}: {note}" for pair in pairs for note in pair.notes if note not in shared]
     return Section(
         title=f"{len(pairs):,} pairs of runs",
         grids=(grid_of([(pair, line) for pair in pairs for line in pair.differences], columns, keys=3),),
-        notes=(
-            *(escape(note) for note in (*shared, *own)),
-            "Queries that changed most: --format json has them.",
-        ),
+        notes=(*map(escape, (*shared, *own)), "Queries that changed most: --format json has them."),
     )
 
 
 def _section(pair: Comparison, count: int, escape: Escape) -> Section:
     differences: list[GridColumn[Difference]] = [
-        ("metric", False, lambda line: escape(_metric(line))),
-        ("A", True, lambda line: _side_value(line, line.a)),
-        ("B", True, lambda line: _side_value(line, line.b)),
-        ("B - A (95 %)", True, _interval),
-        ("B / A", True, lambda line: MISSING if line.ratio is None else f"{line.ratio:.3g}"),
-        ("B is", False, lambda line: line.verdict.value),
+        _metric(escape),
+        *_VALUES,
+        ("B / A", True, lambda line: digits(line.ratio, ".3g")),
+        _VERDICT,
         ("queries", True, lambda line: f"{line.queries:,}" if line.queries else MISSING),
-        ("queries that would show it", True, lambda line: MISSING if line.needed is None else f"{line.needed:,}"),
+        ("queries that would show it", True, lambda line: digits(line.needed, ",")),
     ]
     tests: list[GridColumn[Difference]] = [
         ("metric", False, lambda line: escape(line.metric)),
-        ("p", True, lambda line: _p(None if line.tested is None else line.tested.p)),
-        ("p, Holm", True, lambda line: _p(line.p_holm)),
-        ("effect size d_z", True, _effect_size),
-        ("queries where B is better", True, lambda line: _count(line, 0)),
-        ("worse", True, lambda line: _count(line, 1)),
-        ("equal", True, lambda line: _count(line, 2)),
+        ("p", True, lambda line: _p(line.tested.p if line.tested else None)),
+        _P_HOLM,
+        _EFFECT,
+        ("queries where B is better", True, lambda line: digits(_won_lost_tied(line)[0], ",")),
+        ("worse", True, lambda line: digits(_won_lost_tied(line)[1], ",")),
+        ("equal", True, lambda line: digits(_won_lost_tied(line)[2], ",")),
     ]
     changes: list[GridColumn[QueryChange]] = [
         ("query", False, lambda query: escape(query.query_id)),
@@ -116,54 +110,47 @@ def _section(pair: Comparison, count: int, escape: Escape) -> Section:
         ("B", True, lambda query: f"{query.b:.3f}"),
         ("B - A", True, lambda query: f"{query.difference:+.3f}"),
     ]
-    grids = [grid_of(pair.differences, differences)]
-    if tested := [line for line in pair.differences if line.tested is not None]:
-        grids.append(grid_of(tested, tests))
-    if pair.changed:
-        grids.append(
-            grid_of(pair.changed, changes, caption=f"The queries that changed most by {escape(pair.by or '')}")
-        )
+    tested = [line for line in pair.differences if line.tested is not None]
+    caption = f"The queries that changed most by {escape(pair.by or '')}"
+    others = (grid_of(tested, tests), grid_of(pair.changed, changes, caption=caption))
     a, b = (escape(side.name.replace("/", " ")) for side in (pair.a, pair.b))
     return Section(
         title=f"A: {a}; B: {b}",
         lead=(summary(pair, count, escape),),
-        grids=tuple(grids),
-        notes=tuple(escape(note) for note in (*_costs(pair), *pair.notes)),
+        grids=(grid_of(pair.differences, differences), *(grid for grid in others if grid.cells)),
+        notes=tuple(map(escape, (*_costs(pair), *pair.notes))),
     )
 
 
-def _method(found: Sequence[Comparison], count: int) -> tuple[str, ...]:
-    tested = [line.tested for each in found for line in each.differences if line.tested is not None]
-    least = min((each.least for each in tested), default=1.0)
+def _method(pairs: Sequence[Comparison], count: int) -> tuple[str, ...]:
+    tested = [line.tested for pair in pairs for line in pair.differences if line.tested is not None]
+    least = min((test.least for test in tested), default=1.0)
     again = len(tested) - count
     once = f"; {again:,} more are the same again, of systems that rank alike on several profiles" if again else ""
-    said = (
+    test = (
         f"p, two-sided: randomisation, each query's difference with its sign at random ({DRAWS:,} draws or more, all "
         "signs where few queries differ; Fisher; Smucker, Allan and Carterette 2007). Holm: corrected for all "
         f"{count:,} comparisons made here{once} (Holm 1979). B is better or worse only where that is at most {LEVEL}, "
         "and faster or slower only where its interval excludes 0 as well."
     )
     if least > LEVEL:
-        said += f" So few queries differ that no p can be below {least:.2g}."
+        test += f" So few queries differ that no p can be below {least:.2g}."
     elif count * least > LEVEL:
-        said += (
-            f" Of so many comparisons none can have a corrected p below {min(count * least, 1.0):.2g}: compare fewer."
-        )
+        lowest = min(count * least, 1.0)
+        test += f" Of so many comparisons none can have a corrected p below {lowest:.2g}: compare fewer."
     effect = (
         "Effect size d_z: the mean difference in standard deviations of the differences (0.2 is small, 0.5 medium; "
         "Cohen 1988). It does not grow with the number of queries, as 1/p does."
     )
-    return (*METHOD, said, effect) if count else METHOD
+    return (*METHOD, test, effect) if count else METHOD
 
 
-def _metric(line: Difference) -> str:
-    return line.metric + (", ms" if line.metric == LATENCY else "")
+def _metric(escape: Escape) -> GridColumn[Difference]:
+    return "metric", False, lambda line: escape(line.metric + (", ms" if line.metric == LATENCY else ""))
 
 
 def _side_value(line: Difference, value: float | None) -> str:
-    if value is None:
-        return MISSING
-    return number(value * 1e3) if line.metric == LATENCY else f"{value:.3f}"
+    return number(value, 1e3) if line.metric == LATENCY else digits(value, ".3f")
 
 
 def _interval(line: Difference) -> str:
@@ -174,26 +161,21 @@ def _interval(line: Difference) -> str:
         return MISSING + per_query
     ends = ""
     if difference.low is not None and difference.high is not None:
-        ends = f" ({_signed(difference.low * scale)} to {_signed(difference.high * scale)})"
-    return f"{_signed(difference.value * scale)}{ends}{per_query}"
-
-
-def _signed(value: float) -> str:
-    return f"{value:+.3g}"
+        ends = f" ({difference.low * scale:+.3g} to {difference.high * scale:+.3g})"
+    return f"{difference.value * scale:+.3g}{ends}{per_query}"
 
 
 def _p(value: float | None) -> str:
     """Return p in four decimals, or ``<0.0001``."""
-    return MISSING if value is None else f"{value:.4f}" if value >= LEAST_SHOWN else f"<{LEAST_SHOWN}"
+    return f"<{LEAST_SHOWN}" if value is not None and value < LEAST_SHOWN else digits(value, ".4f")
 
 
 def _effect_size(line: Difference) -> str:
-    size = None if line.tested is None else line.tested.effect_size
-    return MISSING if size is None else f"{size:+.2f}"
+    return digits(line.tested.effect_size if line.tested else None, "+.2f")
 
 
-def _count(line: Difference, which: int) -> str:
-    return MISSING if line.won_lost_tied is None else f"{line.won_lost_tied[which]:,}"
+def _won_lost_tied(line: Difference) -> tuple[int, int, int] | tuple[None, None, None]:
+    return line.won_lost_tied or (None, None, None)
 
 
 def _shortened(text: str) -> str:
@@ -201,9 +183,19 @@ def _shortened(text: str) -> str:
     return text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 1].rstrip()}…"
 
 
-def _costs(each: Comparison) -> list[str]:
+_VALUES: tuple[GridColumn[Difference], ...] = (
+    ("A", True, lambda line: _side_value(line, line.a)),
+    ("B", True, lambda line: _side_value(line, line.b)),
+    ("B - A (95 %)", True, _interval),
+)
+_P_HOLM: GridColumn[Difference] = ("p, Holm", True, lambda line: _p(line.p_holm))
+_EFFECT: GridColumn[Difference] = ("effect size d_z", True, _effect_size)
+_VERDICT: GridColumn[Difference] = ("B is", False, lambda line: line.verdict.value)
+
+
+def _costs(pair: Comparison) -> list[str]:
     """Return a note on both costs, where both sides are priced."""
-    a, b = each.a.row, each.b.row
+    a, b = pair.a.row, pair.b.row
     if a is None or b is None or a.price is None or b.price is None:
         return []
     one, other = a.usd_per_million.value, b.usd_per_million.value
@@ -217,25 +209,27 @@ def _costs(each: Comparison) -> list[str]:
     ]
 
 
-def summary(each: Comparison, family: int, escape: Callable[[str], str] = str) -> str:
+def summary(pair: Comparison, family: int, escape: Escape = str) -> str:
     """Return one sentence: ``B costs 6.0x and wins 2.1 points RR@10 [0.4, 3.9].``
 
     Args:
-        each: corrected (:func:`harness.analysis.comparison.corrected`).
+        pair: corrected (:func:`harness.analysis.comparison.corrected`).
         family: how many comparisons it was corrected for.
         escape: makes the name of a measure harmless, which a published table may have given.
     """
     failed = [
         f"{name} ended {side.row.outcome.value}"
-        for name, side in (("A", each.a), ("B", each.b))
+        for name, side in (("A", pair.a), ("B", pair.b))
         if side.row is not None and side.row.outcome is not Outcome.OK
     ]
     if failed:
         return f"{' and '.join(failed)}: there is nothing to weigh."
-    cost, worth = _relative_cost(each), each.of(each.by)
-    if worth is None:
-        return f"B {cost or 'and A have no measure and no cost in common'}{_doubted_sides(each, cost)}."
-    return f"{_cost_and_gain(cost, worth, family, escape(worth.metric))}{_doubted_sides(each, cost)}."
+    cost, gain = _relative_cost(pair), pair.of(pair.by)
+    if gain is None:
+        sentence = f"B {cost or 'and A have no measure and no cost in common'}"
+    else:
+        sentence = _cost_and_gain(cost, gain, family, escape(gain.metric))
+    return f"{sentence}{_doubted_sides(pair, cost)}."
 
 
 def is_count(measure: str) -> bool:
@@ -249,43 +243,43 @@ def multiple(value: float) -> str:
     return f"{value:.0f}x" if value >= 100 else f"{value:.1f}x" if value >= 0.95 else f"{value:.2g}x"
 
 
-def _relative_cost(each: Comparison) -> str | None:
+def _relative_cost(pair: Comparison) -> str | None:
     """Return B's cost as a multiple of A's; without prices, its latency."""
-    a, b, latency = each.a.row, each.b.row, each.of(LATENCY)
+    a, b, latency = pair.a.row, pair.b.row, pair.of(LATENCY)
     if a is None or b is None:
         return None
     one, other = a.usd_per_million.value, b.usd_per_million.value
     if one and other is not None:
-        said, on_one_type = f"costs {multiple(other / one)}", a.price == b.price
+        cost, on_one_type = f"costs {multiple(other / one)}", a.price == b.price
     elif latency is not None and latency.ratio is not None:
-        said, on_one_type = f"takes {multiple(latency.ratio)}", True
+        cost, on_one_type = f"takes {multiple(latency.ratio)}", True
     else:
         return None
     # On one instance type all that a cost is made of, but for the latency, is the same.
-    if on_one_type and latency is not None and latency.verdict in _UNSHOWN:
-        said += f" (of its latency: {latency.verdict.value})"
-    return said
+    doubtful = on_one_type and latency is not None and latency.verdict in _UNSHOWN
+    return f"{cost} (of its latency: {latency.verdict.value})" if latency is not None and doubtful else cost
 
 
-def _cost_and_gain(cost: str | None, worth: Difference, family: int, name: str) -> str:
+def _cost_and_gain(cost: str | None, gain: Difference, family: int, name: str) -> str:
     start = f"B {cost} and " if cost else "B "
-    found = worth.over_queries
-    if worth.verdict in (ComparisonVerdict.BETTER, ComparisonVerdict.WORSE):
-        won = worth.verdict is ComparisonVerdict.BETTER
-        return f"{start}{'wins' if won else 'loses'} {_gain(name, found, sign=1 if won else -1)}"
-    if worth.verdict is ComparisonVerdict.EQUAL:
-        return f"{start}has the same {name} on each of these {worth.queries:,} queries"
+    figure, verdict = gain.over_queries, gain.verdict
+    if verdict is ComparisonVerdict.BETTER:
+        return f"{start}wins {_gain(name, figure, sign=1)}"
+    if verdict is ComparisonVerdict.WORSE:
+        return f"{start}loses {_gain(name, figure, sign=-1)}"
+    if verdict is ComparisonVerdict.EQUAL:
+        return f"{start}has the same {name} on each of these {gain.queries:,} queries"
     start = f"B {cost}, with " if cost else "B against A: "
-    if worth.verdict is ComparisonVerdict.UNKNOWN:
-        if worth.a is None or worth.b is None:
+    if verdict is ComparisonVerdict.UNKNOWN:
+        if gain.a is None or gain.b is None:
             return f"{start}no {name} to compare"
-        gap = _gain(name, Estimate(worth.b - worth.a), sign=0)
-        return f"{start}{gap}, which nothing tests: {found.reason}"
-    if worth.verdict is ComparisonVerdict.UNCORRECTED:
+        gap = _gain(name, Estimate(gain.b - gain.a), sign=0)
+        return f"{start}{gap}, which nothing tests: {figure.reason}"
+    amount = _gain(name, figure, sign=0)
+    if verdict is ComparisonVerdict.UNCORRECTED:
         held = f"holds among {family:,} comparisons (Holm's p" if family > 1 else "a randomisation test bears out (p"
-        return f"{start}no difference that {held} {worth.p_holm:.2g}): {_gain(name, found, sign=0)}"
-    amount = _gain(name, found, sign=0)
-    return f"{start}no difference that these {worth.queries:,} queries can show: {amount}"
+        return f"{start}no difference that {held} {gain.p_holm:.2g}): {amount}"
+    return f"{start}no difference that these {gain.queries:,} queries can show: {amount}"
 
 
 def _gain(name: str, figure: Estimate, sign: int) -> str:
@@ -301,14 +295,14 @@ def _gain(name: str, figure: Estimate, sign: int) -> str:
     return f"{shown} [{low:.1f}, {high:.1f}]"
 
 
-def _doubted_sides(each: Comparison, cost: str | None) -> str:
+def _doubted_sides(pair: Comparison, cost: str | None) -> str:
     """Return a remark on the sides whose latency, and so whose cost, is in doubt."""
-    if cost is None:
-        return ""
-    sides = (("A", each.a.row), ("B", each.b.row))
-    doubted = (Validity.NOISY, Validity.INVALID)
-    said = [f"{name} is {row.validity.value}" for name, row in sides if row is not None and row.validity in doubted]
-    return f" ({' and '.join(said)}: so is what B {cost.split()[0]})" if said else ""
+    doubts = [
+        f"{name} is {row.validity.value}"
+        for name, row in (("A", pair.a.row), ("B", pair.b.row))
+        if row is not None and row.validity in (Validity.NOISY, Validity.INVALID)
+    ]
+    return f" ({' and '.join(doubts)}: so is what B {cost.split()[0]})" if cost and doubts else ""
 
 
 def _lines(pairs: Sequence[Comparison]) -> Iterator[Sequence[Value]]:
@@ -326,7 +320,7 @@ def _lines(pairs: Sequence[Comparison]) -> Iterator[Sequence[Value]]:
                 *(line.over_queries.low, line.over_queries.high, again.low, again.high),
                 *(line.ratio, line.verdict.value, line.queries, line.needed),
                 *((None, None, None) if tested is None else (tested.p, line.p_holm, tested.effect_size)),
-                *(line.won_lost_tied or (None, None, None)),
+                *_won_lost_tied(line),
             )
 
 
@@ -351,7 +345,7 @@ def _content(pairs: Sequence[Comparison], notes: Sequence[str]) -> dict[str, Any
 
 
 def _difference(line: Difference) -> dict[str, Any]:
-    won, lost, tied = line.won_lost_tied or (None, None, None)
+    won, lost, tied = _won_lost_tied(line)
     fields = dataclasses.asdict(dataclasses.replace(line, column=None))
     fields["interval"] = dataclasses.asdict(line.interval)
     del fields["fingerprint"], fields["column"]

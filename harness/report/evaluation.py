@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.evaluation import evaluate
 from harness.evaluation.evaluate_runs import EvaluatedRuns
-from harness.report.document import Escape, GridColumn, ReportDocument, Section, Value, bounded, formatted, grid_of
+from harness.report.document import Escape, GridColumn, ReportDocument, Section, Value, bounded, digits, grid_of
 from harness.stats import INTERVAL_MIN_QUERIES, Estimate
 
 # Version of the JSON.
@@ -68,7 +68,7 @@ def _queries(runs: EvaluatedRuns, means: _Estimates, escape: Escape) -> Section:
         ("run", False, lambda value: escape(value[0])),
         ("query", False, lambda value: escape(value[1])),
         ("measure", False, lambda value: escape(value[2])),
-        ("value", True, lambda value: formatted(value[3], ".4f")),
+        ("value", True, lambda value: digits(value[3], ".4f")),
     ]
     reasons = tuple(escape(f"{system}: {reason}") for system in means for reason in _reasons(means[system]))
     return Section(grids=(grid_of(list(_values(runs, means)), columns),), notes=reasons)

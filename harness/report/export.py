@@ -33,29 +33,21 @@ FORMATS = ("parquet", "sqlite", "csv", "ir_metadata")
 _COLUMNS = "columns"
 _TYPES = {"string": "TEXT", "Float64": "REAL", "Int64": "INTEGER"}
 # The first columns of the jobs' table are texts that name a job; samples have them too.
-_NAMES = next(place for place, each in enumerate(JOBS) if each.kind is not Kind.TEXT)
+_NAMES = next(number for number, column in enumerate(JOBS) if column.kind is not Kind.TEXT)
 
 
 def rows_frame(table: Table) -> pd.DataFrame:
     """Return a priced table as a frame."""
-    shown = columns.table_columns(table)
-    frame = _frame((column, [column.get(row) for row in table.rows]) for column in shown)
-    frame.attrs |= {
-        "prices": {
-            "provider": table.price_provider,
-            "region": table.price_region,
-            "date": table.price_date,
-            "term": table.price_term,
-            "source": table.price_source,
-        },
-        "notes": list(table.notes),
-    }
+    frame = _frame((column, list(map(column.get, table.rows))) for column in columns.table_columns(table))
+    names = ("provider", "region", "date", "term", "source")
+    frame.attrs["prices"] = {name: getattr(table, f"price_{name}") for name in names}
+    frame.attrs["notes"] = list(table.notes)
     return frame
 
 
 def jobs_frame(jobs: Sequence[StoredJob]) -> pd.DataFrame:
     """Return a frame with a row for each stored job, in the given order."""
-    return _frame((column, [column.get(job) for job in jobs]) for column in JOBS)
+    return _frame((column, list(map(column.get, jobs))) for column in JOBS)
 
 
 def samples_frame(jobs: Sequence[StoredJob]) -> pd.DataFrame:
@@ -66,14 +58,12 @@ def samples_frame(jobs: Sequence[StoredJob]) -> pd.DataFrame:
     """
     import pyarrow as pa
 
-    parts = [_samples(job) for job in jobs]
-    whole = pa.concat_tables(parts, promote_options="default")
+    whole = pa.concat_tables([_samples(job) for job in jobs], promote_options="default")
     stages = sorted(name for name in whole.column_names if name.startswith("stage_"))
-    described = (*SAMPLES, *(stage_column(name) for name in stages))
     # A column that no job has is missing throughout.
     return _frame(
-        (each, whole.column(each.name).to_pandas() if each.name in whole.column_names else [None] * len(whole))
-        for each in described
+        (column, whole.column(column.name).to_pandas() if column.name in whole.column_names else [None] * len(whole))
+        for column in (*SAMPLES, *map(stage_column, stages))
     )
 
 
@@ -83,24 +73,24 @@ def _samples(job: StoredJob) -> pa.Table:
     import pyarrow.compute as pc
 
     raw = job.samples()
-    names = {each.name: pa.repeat(pa.scalar(each.get(job), pa.string()), len(raw)) for each in JOBS[:_NAMES]}
-    numbers = {"job": pa.repeat(pa.scalar(job.result.spec.job, pa.int64()), len(raw))}
     trial = raw.column("trial").cast(pa.int64())
     part = pc.if_else(pc.equal(trial, -2), "repeat", pc.if_else(pc.less(trial, 0), "warmup", "timed"))
-    found = {"query_id": raw.column("query_id"), "trial": trial, "part": part}
+    values = {column.name: pa.repeat(pa.scalar(column.get(job), pa.string()), len(raw)) for column in JOBS[:_NAMES]}
+    values["job"] = pa.repeat(pa.scalar(job.result.spec.job, pa.int64()), len(raw))
+    values |= {"query_id": raw.column("query_id"), "trial": trial, "part": part}
     for name in raw.column_names:
         if name.endswith("_ns"):
-            found[f"{name[:-3]}_s"] = pc.divide(raw.column(name).cast(pa.float64()), 1e9)
+            values[f"{name[:-3]}_s"] = pc.divide(raw.column(name).cast(pa.float64()), 1e9)
     if "batch" in raw.column_names:
-        found["batch"] = raw.column("batch").cast(pa.int64())
-    return pa.table({**names, **numbers, **found})
+        values["batch"] = raw.column("batch").cast(pa.int64())
+    return pa.table(values)
 
 
-def _frame(found: Iterable[tuple[ColumnMeaning, Any]]) -> pd.DataFrame:
-    listed = list(found)
-    frame = pd.DataFrame({each.name: _typed(values, each.kind) for each, values in listed})
-    frame.attrs["units"] = {each.name: each.unit for each, _ in listed}
-    frame.attrs["meanings"] = {each.name: each.meaning for each, _ in listed}
+def _frame(values_by_column: Iterable[tuple[ColumnMeaning, Any]]) -> pd.DataFrame:
+    columns = {column: _typed(values, column.kind) for column, values in values_by_column}
+    frame = pd.DataFrame({column.name: values for column, values in columns.items()})
+    frame.attrs["units"] = {column.name: column.unit for column in columns}
+    frame.attrs["meanings"] = {column.name: column.meaning for column in columns}
     return frame
 
 
@@ -108,15 +98,14 @@ def _typed(values: Any, kind: Kind) -> Any:
     """Return a column with the nullable type of its kind."""
     if kind in (Kind.TIME, Kind.DATE):
         # A row of published tables has no time: it is missing, and so is what is no time.
-        return pd.to_datetime(
-            pd.Series(values, dtype="string"), format="ISO8601", utc=kind is Kind.TIME, errors="coerce"
-        )
+        times = pd.Series(values, dtype="string")
+        return pd.to_datetime(times, format="ISO8601", utc=kind is Kind.TIME, errors="coerce")
     return pd.array(values, dtype=_DTYPES[kind])
 
 
 def export_csv(table: Table, out: Path) -> None:
-    """Write the text of ``harness report --format csv``; errors as :func:`new_file`."""
-    with new_file(out) as path:
+    """Write the text of ``harness report --format csv``; errors as :func:`new_path`."""
+    with new_path(out) as path:
         path.write_text(writers.write_csv(table_document(table)), encoding="utf-8")
 
 
@@ -131,7 +120,7 @@ def export_parquet(table: Table, out: Path) -> None:
     fields = [
         field.with_metadata({"unit": units[field.name], "meaning": meanings[field.name]}) for field in whole.schema
     ]
-    with new_file(out) as path:
+    with new_path(out) as path:
         pq.write_table(whole.cast(pa.schema(fields, metadata=whole.schema.metadata)), path, compression="zstd")
 
 
@@ -154,23 +143,22 @@ def export_sqlite(table: Table, jobs: Sequence[StoredJob], out: Path, *, samples
     if jobs and samples:
         frames["samples"] = samples_frame(jobs)
     frames[_COLUMNS] = _described(frames)
-    with new_file(out) as path, contextlib.closing(sqlite3.connect(path)) as connection:
-        for name, each in frames.items():
-            _write(connection, name, each)
+    with new_path(out) as path, contextlib.closing(sqlite3.connect(path)) as connection:
+        for name, frame in frames.items():
+            _write(connection, name, frame)
         connection.commit()
 
 
-def _write(connection: sqlite3.Connection, name: str, made: pd.DataFrame) -> None:
-    shown = made.copy()
-    for column in shown.columns:
+def _write(connection: sqlite3.Connection, name: str, frame: pd.DataFrame) -> None:
+    plain = frame.copy()
+    for column, dtype in frame.dtypes.items():
         # SQLite has no type for times: ISO texts sort and compare as they should.
-        if isinstance(shown[column].dtype, pd.DatetimeTZDtype):
-            shown[column] = shown[column].dt.strftime("%Y-%m-%dT%H:%M:%S.%f+00:00").astype("string")
-        elif pd.api.types.is_datetime64_any_dtype(shown[column]):
-            shown[column] = shown[column].dt.strftime("%Y-%m-%d").astype("string")
-    types = {column: _TYPES[str(dtype)] for column, dtype in shown.dtypes.items()}
+        if pd.api.types.is_datetime64_any_dtype(dtype):
+            form = "%Y-%m-%dT%H:%M:%S.%f+00:00" if isinstance(dtype, pd.DatetimeTZDtype) else "%Y-%m-%d"
+            plain[column] = frame[column].dt.strftime(form).astype("string")
+    types = {column: _TYPES[str(dtype)] for column, dtype in plain.dtypes.items()}
     try:
-        shown.to_sql(name, connection, index=False, dtype=types)
+        plain.to_sql(name, connection, index=False, dtype=types)
     # Names of stages are a stranger's: SQLite knows no capitals, and no name with a zero byte.
     except (sqlite3.Error, ValueError, OverflowError) as error:
         if "disk is full" in str(error):  # the only word that SQLite has for it
@@ -179,50 +167,33 @@ def _write(connection: sqlite3.Connection, name: str, made: pd.DataFrame) -> Non
 
 
 def _described(frames: dict[str, pd.DataFrame]) -> pd.DataFrame:
-    listed = [
-        (name, column, unit, made.attrs["meanings"][column])
-        for name, made in frames.items()
-        for column, unit in made.attrs["units"].items()
+    lines = [
+        (name, column, unit, frame.attrs["meanings"][column])
+        for name, frame in frames.items()
+        for column, unit in frame.attrs["units"].items()
     ]
-    return pd.DataFrame(listed, columns=["table", "column", "unit", "meaning"], dtype="string")
+    return pd.DataFrame(lines, columns=["table", "column", "unit", "meaning"], dtype="string")
 
 
 @contextlib.contextmanager
-def new_file(out: Path) -> Iterator[Path]:
-    """Yield a path to write; the file becomes ``out`` on success.  Errors as :func:`new_folder`."""
-    _refuse(out, out.exists())
-    with _disk_errors(out), filesystem.scratch_folder(out.absolute().parent, out.name) as scratch:
-        partial = scratch / out.name
-        yield partial
-        partial.replace(out)
-
-
-@contextlib.contextmanager
-def new_folder(out: Path) -> Iterator[Path]:
-    """Yield a folder to fill; it becomes ``out`` on success.
+def new_path(out: Path, *, folder: bool = False) -> Iterator[Path]:
+    """Yield a file to write, or a folder to fill; it becomes ``out`` on success.
 
     Raises:
-        FileError: ``out`` exists and is not an empty folder.
+        FileError: ``out`` exists, and is not an empty folder where a folder is made.
         StoreError: it cannot be written.
     """
-    _refuse(out, out.exists() and not (out.is_dir() and not any(out.iterdir())))
-    with _disk_errors(out), filesystem.scratch_folder(out.absolute().parent, out.name) as scratch:
-        partial = scratch / "whole"
-        partial.mkdir()
-        yield partial
-        partial.replace(out)
-
-
-def _refuse(out: Path, taken: bool) -> None:
-    if taken:
+    if out.exists() and not (folder and out.is_dir() and not any(out.iterdir())):
         raise FileError(f"{out}: is there already, and nothing is overwritten; remove it or name another -o")
-    if not out.absolute().parent.is_dir():
-        raise FileError(f"{out}: there is no folder {out.absolute().parent} to write it in; make it")
-
-
-@contextlib.contextmanager
-def _disk_errors(out: Path) -> Iterator[None]:
+    parent = out.absolute().parent
+    if not parent.is_dir():
+        raise FileError(f"{out}: there is no folder {parent} to write it in; make it")
     try:
-        yield
+        with filesystem.scratch_folder(parent, out.name) as scratch:
+            partial = scratch / out.name
+            if folder:
+                partial.mkdir()
+            yield partial
+            partial.replace(out)
     except OSError as error:
         raise StoreError(f"{out}: cannot be written: {error.strerror or error}; name another -o") from error

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from harness.evaluation.frechet import Distance, Distances
-from harness.report.document import Escape, GridColumn, ReportDocument, Section, Value, bounded, formatted, grid_of
+from harness.report.document import Escape, GridColumn, ReportDocument, Section, Value, bounded, digits, grid_of
 from harness.stats import kendall_tau
 
 # Version of the JSON.
@@ -100,10 +100,10 @@ def _section(sample: Distances, values: Values, escape: Escape) -> Section:
         return header, True, lambda row: bounded(row[1][number].difference, decimals=3)
 
     def measure(name: str) -> GridColumn[_SystemDistances]:
-        return name, True, lambda row: formatted(values[row[0]].get(name), ".3f")
+        return name, True, lambda row: digits(values[row[0]].get(name), ".3f")
 
     def agreement(name: str) -> GridColumn[str]:
-        return name, True, lambda kind: formatted(agreed[kind].get(name), ".3f")
+        return name, True, lambda kind: digits(agreed[kind].get(name), ".3f")
 
     against = [
         next((others[number].against for _, others in rows if others[number].against), None)

@@ -7,8 +7,8 @@ stands under ``harness``.  What is not known is left out, and nothing is made up
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from shutil import copyfileobj
 from typing import Any
@@ -17,10 +17,11 @@ import yaml
 
 from harness.errors import FileError, HarnessError, StoreError
 from harness.evaluation import evaluate, measure_names, trec
+from harness.progress import Progress, silent
 from harness.records import Outcome
-from harness.report.export import new_folder
+from harness.report.export import new_path
 from harness.results.reader import StoredJob, judges_hits_alone, read_job_run
-from harness.results.schema import Cell, Result
+from harness.results.schema import Result
 from harness.untrusted import MAX_FILE_BYTES, open_regular
 
 # The names that TIRA gives a run and what is said of it.
@@ -45,9 +46,9 @@ def export_ir_metadata(
     measures: Sequence[str],
     out: Path,
     *,
-    actor: Actor | None = None,
-    done: Callable[[int], None] = lambda _: None,
-) -> int:
+    actor: Actor = Actor(),
+    progress: Progress = silent,
+) -> None:
     """Write a folder for each job: ``ir-metadata.yml``, and its run as ``run.txt.gz``.
 
     Args:
@@ -56,30 +57,26 @@ def export_ir_metadata(
         measures: what runs are judged by.
         out: the folder to make.
         actor: who did it; left out where nobody says so.
-        done: told how many jobs are written.
-
-    Returns:
-        How many files of metadata were written.
+        progress: counts the written jobs.
 
     Raises:
         UsageError: a measure is unknown.
         FileError: ``out`` is there and not empty.
         StoreError: it cannot be written, or what was written does not read back as what was meant.
     """
-    judge = _Judge(measure_names.parse(measures))
-    with new_folder(out) as folder:
+    parsed, qrels_cache = measure_names.parse(measures), trec.QrelsCache()
+    with new_path(out, folder=True) as folder:
         for number, job in enumerate(jobs, start=1):
             target = folder / job.folder.relative_to(root)
             target.mkdir(parents=True)
-            meant = metadata(job, judge(job), actor)
+            meant = metadata(job, _evaluation(job, parsed, qrels_cache), actor)
             text = yaml.safe_dump(meant, sort_keys=False, allow_unicode=True, width=100)
             (target / FILE).write_text(text, encoding="utf-8")
             if yaml.safe_load((target / FILE).read_text(encoding="utf-8")) != meant:
                 raise StoreError(f"{job.folder}: its metadata do not read back as they were meant; report this")
             if job.run_path is not None:
                 _copy(job.run_path, target / RUN)
-            done(number)
-    return len(jobs)
+            progress(number, len(jobs))
 
 
 def _copy(run: Path, target: Path) -> None:
@@ -91,42 +88,35 @@ def _copy(run: Path, target: Path) -> None:
         copyfileobj(source, sink)
 
 
-@dataclass
-class _Judge:
-    """Measures of single jobs; judgements are read once, a reason stands where there are none."""
-
-    measures: tuple[Any, ...]
-    _qrels: trec.QrelsCache = field(default_factory=trec.QrelsCache)
-
-    def __call__(self, job: StoredJob) -> dict[str, Any]:
-        names = [str(measure) for measure in self.measures]
-        if job.result.outcome is not Outcome.OK or job.run_path is None:
-            return {}
-        try:
-            path = job.qrels_path()
-            alone = judges_hits_alone(path)
-            qrels = trec.read_stored_qrels(path) if alone else self._qrels(path)
-            run = read_job_run(job)
-            found = evaluate.evaluate(run, qrels, job.sample_ids(), self.measures, hits_alone=alone)
-        except HarnessError as error:
-            return {"reported measures": names, "not computed": str(error)}
-        known = {name: value for name, value in found.values.items() if value is not None}
-        return {"reported measures": names, "values": known, "judged queries": found.queries}
+def _evaluation(job: StoredJob, measures: tuple[Any, ...], qrels_cache: trec.QrelsCache) -> dict[str, Any]:
+    """Return the measures of a job, or the reason why they are missing."""
+    if job.result.outcome is not Outcome.OK or job.run_path is None:
+        return {}
+    names = [str(measure) for measure in measures]
+    try:
+        path = job.qrels_path()
+        alone = judges_hits_alone(path)
+        qrels = trec.read_stored_qrels(path) if alone else qrels_cache(path)
+        evaluation = evaluate.evaluate(read_job_run(job), qrels, job.sample_ids(), measures, hits_alone=alone)
+    except HarnessError as error:
+        return {"reported measures": names, "not computed": str(error)}
+    return {"reported measures": names, "values": dict(evaluation.values), "judged queries": evaluation.queries}
 
 
-def metadata(job: StoredJob, evaluation: dict[str, Any], actor: Actor | None) -> dict[str, Any]:
+def metadata(job: StoredJob, evaluation: dict[str, Any], actor: Actor) -> dict[str, Any]:
     """Return the metadata of a job as plain values for YAML."""
     result = job.result
     spec, cell = result.spec, result.spec.cell
+    cell_name = f"{cell.system}/{cell.dataset}/{cell.scenario}/{cell.profile}"
     whole = {
         "schema version": VERSION,
         "tag": cell.system,
-        "actor": _known(asdict(actor)) if actor else None,
+        "actor": asdict(actor),
         "platform": _platform(result),
         "implementation": {
             # A result knows its suite's name, not where the file lies.
-            "executable": {"cmd": f"harness run SUITE --only '{_cell(cell)}'", "image": spec.image_digest},
-            "source": _known({"commit": result.environment.harness_commit}),
+            "executable": {"cmd": f"harness run SUITE --only '{cell_name}'", "image": spec.image_digest},
+            "source": {"commit": result.environment.harness_commit},
         },
         "resources": _resources(result),
         "method": {
@@ -221,10 +211,6 @@ def _own(job: StoredJob) -> dict[str, Any]:
     }
 
 
-def _cell(cell: Cell) -> str:
-    return f"{cell.system}/{cell.dataset}/{cell.scenario}/{cell.profile}"
-
-
 def _amount(value: float | None, scale: float, unit: str) -> str | None:
     return None if value is None else f"{value * scale:.0f} {unit}"
 
@@ -232,9 +218,9 @@ def _amount(value: float | None, scale: float, unit: str) -> str | None:
 def _known(value: Any) -> Any:
     """Drop missing values and empty sections; make texts readable for every YAML reader."""
     if isinstance(value, dict):
-        inside = {name: _known(each) for name, each in value.items()}
-        return {name: each for name, each in inside.items() if each is not None and each not in ({}, [])}
+        inside = {name: _known(item) for name, item in value.items()}
+        return {name: item for name, item in inside.items() if item is not None and item not in ({}, [])}
     if isinstance(value, list):
-        return [_known(each) for each in value]
+        return [_known(item) for item in value]
     # A stranger's JSON may hold halves of characters, which no file can.
     return value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else value

@@ -21,7 +21,7 @@ from harness.report.document import (
     Section,
     Value,
     bounded,
-    formatted,
+    digits,
     grid_of,
     stand_ins,
     system_name,
@@ -95,7 +95,7 @@ def _columns(board: Leaderboard, notes: Footnotes) -> list[GridColumn[RankedRow]
 
     escape, scored = notes.escape, board.query.rank_by is None
     return [
-        ("rank", True, lambda ranked: formatted(ranked.rank, "d")),
+        ("rank", True, lambda ranked: digits(ranked.rank, "d")),
         ("system", False, lambda ranked: system_name(ranked.row, escape)),
         ("origin", False, lambda ranked: escape(ranked.row.origin or MISSING)) if board.has_origins else None,
         ("hardware profile", False, lambda ranked: _profile(ranked.row, escape)),
@@ -104,7 +104,7 @@ def _columns(board: Leaderboard, notes: Footnotes) -> list[GridColumn[RankedRow]
             False,
             lambda ranked: notes.price(ranked.row.price, ranked.row.price_note),
         ),
-        ("Dynascore", True, lambda ranked: formatted(ranked.score, ".3f")) if scored else None,
+        ("Dynascore", True, lambda ranked: digits(ranked.score, ".3f")) if scored else None,
         *(value(axis) for axis in board.shown),
         span("rank, other queries", lambda ranked: ranked.by_queries),
         span("rank, without each system", lambda ranked: ranked.by_systems),

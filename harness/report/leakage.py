@@ -9,17 +9,7 @@ from typing import Any
 from harness.evaluation.evaluate import INTERVAL_METHOD
 from harness.evaluation.evaluate_runs import count_and_ids
 from harness.evaluation.leakage import Effect, Leak, Leakage
-from harness.report.document import (
-    MISSING,
-    Escape,
-    GridColumn,
-    ReportDocument,
-    Section,
-    Value,
-    bounded,
-    formatted,
-    grid_of,
-)
+from harness.report.document import Escape, GridColumn, ReportDocument, Section, Value, bounded, digits, grid_of
 from harness.stats import INTERVAL_MIN_QUERIES
 
 # Version of the JSON.
@@ -42,85 +32,68 @@ def _section(sample: Leakage, escape: Escape) -> Section:
     share = f" ({leaked / compared:.1%})" if compared else ""
     which = " that could be compared" if sample.not_compared else ""
     title = f"{leaked:,} of {compared:,} queries{which}{share} are near duplicates of training queries"
-    grids = []
-    if sample.leaks:
-        pairs: list[GridColumn[Leak]] = [
-            ("cosine", True, lambda leak: formatted(leak.cosine, ".4f")),
-            ("same text", False, lambda leak: "yes" if leak.same_text else "no"),
-            ("query", False, lambda leak: escape(leak.query_id)),
-            ("its text", False, lambda leak: escape(sample.queries.get(leak.query_id, ""))),
-            ("training query", False, lambda leak: escape(leak.training_id)),
-            ("its text", False, lambda leak: escape(sample.training.get(leak.training_id, ""))),
-        ]
-        grids.append(grid_of(sample.leaks[:_LISTED], pairs))
-    if sample.effects:
-        effects: list[GridColumn[Effect]] = [
-            ("system", False, lambda effect: escape(effect.system)),
-            ("measure", False, lambda effect: escape(effect.measure)),
-            ("all queries (95 %)", True, lambda effect: bounded(effect.all, decimals=3)),
-            ("without the leaked (95 %)", True, lambda effect: bounded(effect.without, decimals=3)),
-            ("change", True, _change),
-            ("leaked alone (95 %)", True, lambda effect: bounded(effect.leaked, decimals=3)),
-        ]
-        grids.append(grid_of(sample.effects, effects, keys=2))
+    pairs: list[GridColumn[Leak]] = [
+        ("cosine", True, lambda leak: digits(leak.cosine, ".4f")),
+        ("same text", False, lambda leak: "yes" if leak.same_text else "no"),
+        ("query", False, lambda leak: escape(leak.query_id)),
+        ("its text", False, lambda leak: escape(sample.queries.get(leak.query_id, ""))),
+        ("training query", False, lambda leak: escape(leak.training_id)),
+        ("its text", False, lambda leak: escape(sample.training.get(leak.training_id, ""))),
+    ]
+    effects: list[GridColumn[Effect]] = [
+        ("system", False, lambda effect: escape(effect.system)),
+        ("measure", False, lambda effect: escape(effect.measure)),
+        ("all queries (95 %)", True, lambda effect: bounded(effect.all, decimals=3)),
+        ("without the leaked (95 %)", True, lambda effect: bounded(effect.without, decimals=3)),
+        ("change", True, lambda effect: digits(_change(effect), "+.3f")),
+        ("leaked alone (95 %)", True, lambda effect: bounded(effect.leaked, decimals=3)),
+    ]
+    grids = (grid_of(sample.leaks[:_LISTED], pairs), grid_of(sample.effects, effects, keys=2))
     return Section(
         title=f"{escape(sample.dataset)}: {title}",
-        grids=tuple(grids),
-        notes=tuple(escape(note) for note in _notes(sample)),
+        grids=tuple(grid for grid in grids if grid.cells),
+        notes=tuple(map(escape, _notes(sample))),
     )
 
 
-def _change(effect: Effect) -> str:
-    if effect.all.value is None or effect.without.value is None:
-        return MISSING
-    return f"{effect.without.value - effect.all.value:+.3f}"
+def _change(effect: Effect) -> float | None:
+    before, after = effect.all.value, effect.without.value
+    return None if before is None or after is None else after - before
 
 
-def _notes(sample: Leakage) -> tuple[str, ...]:
+def _notes(sample: Leakage) -> Iterator[str]:
     """Say how pairs were found, what is not shown, and whether the order of systems depends on them."""
-    notes = []
     if sample.threshold is None:
-        notes.append(
+        yield (
             "Same texts alone were looked for, but for case, punctuation and white space; --embeddings finds near ones."
         )
     else:
-        notes.append(
+        yield (
             f"Near duplicates: cosine of {sample.threshold:g} or more by {sample.encoder}, or the same text but for "
             "case, punctuation and white space."
         )
     if sample.not_compared:
-        notes.append(
+        yield (
             f"{count_and_ids(sample.not_compared)} of {len(sample.queries):,} queries have no text, or no word in it, "
             "and could not be compared: name a file of texts with --queries, or of vectors with --embeddings."
         )
     if len(sample.leaks) > _LISTED:
-        notes.append(f"{len(sample.leaks) - _LISTED:,} more pairs: csv and json list all {len(sample.leaks):,}.")
+        yield f"{len(sample.leaks) - _LISTED:,} more pairs: csv and json list all {len(sample.leaks):,}."
     if sample.effects:
         first = sample.effects[0]
-        notes.append(
+        yield (
             f"Measures over {first.queries:,} judged queries, {first.queries_leaked:,} of them leaked. "
             f"Intervals: {INTERVAL_METHOD}; none of fewer than {INTERVAL_MIN_QUERIES}."
         )
-    notes += _reasons(sample.effects)
-    measures = dict.fromkeys(effect.measure for effect in sample.effects)
-    notes += [text for measure in measures if (text := _order(sample, measure))]
-    return (*notes, *sample.notes)
-
-
-def _reasons(effects: Sequence[Effect]) -> list[str]:
-    """Say why a mean over all queries is missing."""
-    missing = {(effect.measure, effect.all.reason) for effect in effects if effect.all.value is None}
-    return [f"{measure}: {reason}." for measure, reason in sorted(missing, key=str)]
-
-
-def _order(sample: Leakage, measure: str) -> str | None:
-    effects = [effect for effect in sample.effects if effect.measure == measure]
-    known = [effect for effect in effects if effect.all.value is not None and effect.without.value is not None]
-    before = [effect.system for effect in sorted(known, key=lambda effect: -(effect.all.value or 0))]
-    after = [effect.system for effect in sorted(known, key=lambda effect: -(effect.without.value or 0))]
-    if before == after:
-        return None
-    return f"The order by {measure} changes without them: {', '.join(before)} becomes {', '.join(after)}."
+    missing = {(effect.measure, effect.all.reason) for effect in sample.effects if effect.all.value is None}
+    yield from (f"{measure}: {reason}." for measure, reason in sorted(missing, key=str))
+    for measure in dict.fromkeys(effect.measure for effect in sample.effects):
+        known = [each for each in sample.effects if each.measure == measure and _change(each) is not None]
+        before = [effect.system for effect in sorted(known, key=lambda effect: -(effect.all.value or 0))]
+        after = [effect.system for effect in sorted(known, key=lambda effect: -(effect.without.value or 0))]
+        if before != after:
+            yield f"The order by {measure} changes without them: {', '.join(before)} becomes {', '.join(after)}."
+    yield from sample.notes
 
 
 def _lines(samples: Sequence[Leakage]) -> Iterator[Sequence[Value]]:

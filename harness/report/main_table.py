@@ -19,7 +19,7 @@ from harness.report.document import (
     ReportDocument,
     Section,
     bounded,
-    formatted,
+    digits,
     grid_of,
     lines_of,
     number,
@@ -118,7 +118,7 @@ class _RowCells:
     def measure(self, name: str) -> GridColumn[Row]:
         def cell(row: Row) -> str:
             item = row.measures.get(name, Estimate(None))
-            return self.missing(row, item) or formatted(item.value, ".3f")
+            return self.missing(row, item) or digits(item.value, ".3f")
 
         return name, True, cell
 
@@ -244,7 +244,7 @@ def _index_costs(table: Table, notes: Footnotes) -> Grid | None:
     columns: list[GridColumn[Row]] = [
         ("index of system", False, lambda row: system_name(row, escape)),
         ("dataset", False, lambda row: escape(row.dataset)),
-        ("documents", True, lambda row: formatted(row.corpus_documents, "d")),
+        ("documents", True, lambda row: digits(row.corpus_documents, "d")),
         ("build, s", True, lambda row: number(row.index_build_s)),
         ("built with", False, lambda row: escape(row.build_envelope.name) if row.build_envelope else MISSING),
         (_instance_header(table), False, lambda row: notes.price(row.build_price)),

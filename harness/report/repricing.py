@@ -28,7 +28,7 @@ from harness.report.document import (
     Section,
     Value,
     bounded,
-    formatted,
+    digits,
     grid_of,
     lines_of,
     number,
@@ -83,7 +83,7 @@ def _rows(repricing: Repricing, notes: Footnotes) -> Grid:
         return cell
 
     def measure(name: str) -> GridColumn[RowChange]:
-        return name, True, lambda change: formatted(change.row.measures.get(name, Estimate(None)).value, ".3f")
+        return name, True, lambda change: digits(change.row.measures.get(name, Estimate(None)).value, ".3f")
 
     def of_row(column: GridColumn[Row]) -> GridColumn[RowChange]:
         header, numeric, cell = column
@@ -124,7 +124,7 @@ def _percent(was: PricedRow, is_now: PricedRow) -> str:
 
 
 def _ranks(change: RowChange) -> str:
-    return ", ".join(" → ".join(formatted(priced.rank, "d") for priced in pair) for pair in change.pairs.values())
+    return ", ".join(" → ".join(digits(priced.rank, "d") for priced in pair) for pair in change.pairs.values())
 
 
 def _findings(repricing: Repricing) -> Iterator[str]:

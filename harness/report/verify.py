@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import functools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,12 @@ from harness.pricing import prices
 from harness.pricing.prices import Snapshot
 from harness.progress import Progress, silent
 from harness.report import study, writers
+from harness.report.document import ReportDocument
 from harness.report.leaderboard import LEADERBOARD_VERSION, leaderboard_document
 from harness.report.main_table import REPORT_VERSION, table_document
 from harness.report.study import Study
 from harness.results import integrity, origins, reader, seals
 from harness.results.integrity_samples import Mismatch, Runs, below, differences
-from harness.results.reader import StoredJob
 from harness.untrusted import parse_json
 
 # What names a row in a report, whatever stands above it.
@@ -38,8 +39,8 @@ _NAMES = ("origin", "suite", "system", "dataset", "scenario", "profile", "isolat
 _ROW_LISTS: dict[str, tuple[str, ...]] = {"rows": (), "overhead": ("key",), "left_out": ("key",)}
 _SENTENCES = ("notes", "price_note", "reasons", "reason")
 
-# Rows without money by these measures, and what they are made of by query.
-Measured = Callable[[Sequence[str]], RowSet]
+# Recomputes unpriced rows, and their values by query, by some measures.
+Recompute = Callable[[tuple[str, ...]], RowSet]
 _WROTE = "`harness report` or `harness leaderboard` wrote with --format json"
 
 
@@ -69,46 +70,44 @@ def verify_results(root: Path, *, cache: Path, against: Path | None = None, prog
     reported = None if against is None else read_report(against)
     if published_tables.is_in(root):
         return Verified("published tables", tuple(check_published(root, reported)))
-    folders = tuple(_folders(root))
-    unreadable = [each for each in folders if isinstance(each, Mismatch)]
-    places = sorted(each for each in folders if isinstance(each, Path))
-    suites = sorted({folder.absolute().parents[4] for folder in places} | _suites(root))
-    if not places and not unreadable and not suites:
+    folders, unreadable = _folders(root)
+    suites = sorted({folder.absolute().parents[4] for folder in folders} | _suites(root))
+    if not folders and not unreadable and not suites:
         raise UsageError(f"{root}: no stored job in it; give the folder that holds results")
-    known, runs, looked = origins.Known(), Runs(), []
-    for number, folder in enumerate(places, start=1):
-        looked.append(integrity.check_job(folder, known, below(root, folder), runs))
-        progress(number, len(places))
-    found = [*unreadable, *(mismatch for each in looked for mismatch in each.mismatches)]
-    found += integrity.check_facts_between(looked, root)
-    by_folder = {each.folder.absolute(): each for each in looked}
+    known, runs, checked = origins.Known(), Runs(), []
+    for number, folder in enumerate(folders, start=1):
+        checked.append(integrity.check_job(folder, known, below(root, folder), runs))
+        progress(number, len(folders))
+    mismatches = [*unreadable, *(mismatch for job in checked for mismatch in job.mismatches)]
+    mismatches += integrity.check_facts_between(checked, root)
+    by_folder = {job.folder.absolute(): job for job in checked}
     for suite in suites:
-        found += integrity.check_inputs(suite, below(root, suite))
-        found += integrity.check_manifest(suite, root, by_folder)
-        found += integrity.check_verdicts(suite, root, by_folder)
-    found += _origins(root, looked)
-    readable = tuple(each.job for each in looked if each.job is not None)
-    measured = Recomputed(readable)
-    found += check_cache(root, cache, measured)
+        mismatches += integrity.check_inputs(suite, below(root, suite))
+        mismatches += integrity.check_manifest(suite, root, by_folder)
+        mismatches += integrity.check_verdicts(suite, root, by_folder)
+    mismatches += _origins(root, checked)
+    readable = tuple(job.job for job in checked if job.job is not None)
+    recompute = functools.cache(lambda measures: build_rows(readable, JobEvaluator(measures)))
+    mismatches += check_cache(root, cache, recompute)
     if reported is not None:
-        found += check_report(reported, measured)
-    return Verified(_counted(readable, places), tuple(found))
-
-
-def _counted(readable: tuple[StoredJob, ...], places: list[Path]) -> str:
+        mismatches += check_report(reported, recompute)
     files = sum(len(job.result.files) + 1 for job in readable)
-    return f"{len(places):,} jobs, {files:,} files"
+    return Verified(f"{len(folders):,} jobs, {files:,} files", tuple(mismatches))
 
 
-def _folders(root: Path) -> Iterator[Path | Mismatch]:
-    """Yield the folders of jobs or of their remains, and a mismatch for each unreadable folder."""
-    wrong: list[FileError] = []
-    for place, entries in reader.folders(str(root), wrong):
-        if integrity.is_job(frozenset(entry.name for entry in entries)):
-            yield Path(place)
-    for error in wrong:
+def _folders(root: Path) -> tuple[list[Path], list[Mismatch]]:
+    """Return the folders of jobs or of their remains, and a mismatch for each unreadable folder."""
+    errors: list[FileError] = []
+    folders = [
+        Path(folder)
+        for folder, entries in reader.folders(str(root), errors)
+        if integrity.is_job(frozenset(entry.name for entry in entries))
+    ]
+    unreadable = []
+    for error in errors:
         folder, _, why = str(error).rpartition("; ")[0].partition(": ")
-        yield Mismatch(folder, why, "a folder")
+        unreadable.append(Mismatch(folder, why, "a folder"))
+    return sorted(folders), unreadable
 
 
 def _suites(root: Path) -> set[Path]:
@@ -117,12 +116,12 @@ def _suites(root: Path) -> set[Path]:
     return {path.parent.absolute() for pattern in patterns for path in root.glob(pattern)}
 
 
-def _origins(root: Path, looked: list[integrity.CheckedJob]) -> Iterator[Mismatch]:
+def _origins(root: Path, checked: list[integrity.CheckedJob]) -> Iterator[Mismatch]:
     """Yield merged origins whose jobs differ from the recorded ones."""
     by_home: dict[Path, list[integrity.CheckedJob]] = {}
-    for each in looked:
-        if home := origins.origin_folder(each.folder):
-            by_home.setdefault(home, []).append(each)
+    for job in checked:
+        if home := origins.origin_folder(job.folder):
+            by_home.setdefault(home, []).append(job)
     for home, jobs in sorted(by_home.items()):
         # A part of an origin's jobs says nothing of the whole.
         if not home.is_relative_to(root.absolute()):
@@ -135,7 +134,7 @@ def _origins(root: Path, looked: list[integrity.CheckedJob]) -> Iterator[Mismatc
             continue
         if origin is None:
             continue
-        listed = {str(each.folder.absolute().relative_to(home)): each.sha256 or "" for each in jobs}
+        listed = {str(job.folder.absolute().relative_to(home)): job.sha256 or "" for job in jobs}
         if len(listed) != origin.jobs:
             yield Mismatch(f"{place}: jobs", f"{origin.jobs}", f"{len(listed)}, as many as lie there")
         if (sha256 := origins.digest(listed)) != origin.sha256:
@@ -155,11 +154,11 @@ def check_published(root: Path, reported: WrittenReport | None) -> Iterator[Mism
         place = f"Table {erratum.table} row {erratum.number} ({erratum.row}): {erratum.kind}"
         yield Mismatch(place, erratum.printed, f"{erratum.follows}; {erratum.evidence}")
     if known is not None:
-        recorded, found = (
+        recorded, recomputed = (
             {f"{item.table}/{item.number}/{item.kind}": f"{item.printed}; {item.follows}" for item in errata}
             for errata in (published.errata, known.find_errata(published, follows))
         )
-        yield from differences(published_tables.ERRATA, recorded, found)
+        yield from differences(published_tables.ERRATA, recorded, recomputed)
     if reported is None:
         return
     if "published" in reported.content and known is not None:
@@ -171,14 +170,13 @@ def check_published(root: Path, reported: WrittenReport | None) -> Iterator[Mism
 
 def _paper(reported: WrittenReport, known: Study, published: Published, follows: Snapshot) -> Iterator[Mismatch]:
     """Yield the differences from the report of published tables, made again."""
-    asked = reported.content.get("prices")
+    market = reported.content.get("prices")
     try:
-        if not isinstance(asked, Mapping):
+        if not isinstance(market, Mapping):
             raise TypeError("no prices in it")
-        as_of, region, term = datetime.date.fromisoformat(asked["now"]), asked["region"], asked["term"]
+        now = prices.snapshot(datetime.date.fromisoformat(market["now"]), region=market["region"], term=market["term"])
     except (KeyError, TypeError, ValueError) as error:
         raise FileError(f"{reported.path}: damaged: {error}; make it again") from error
-    now = prices.snapshot(as_of, region=region, term=term)
     again = json.loads(known.render_paper(published, follows, now, "json"))
     yield from differences(reported.path.name, dict(reported.content), again)
 
@@ -189,18 +187,6 @@ class WrittenReport:
 
     path: Path
     content: Mapping[str, Any]
-
-    @property
-    def rows(self) -> tuple[Mapping[str, Any], ...]:
-        """Return its rows.
-
-        Raises:
-            TypeError: a row is no object.
-        """
-        found = tuple(self.content["rows"])
-        if not all(isinstance(row, dict) for row in (*found, *self.content.get("overhead", ()))):
-            raise TypeError("a row is no object")
-        return found
 
 
 def read_report(path: Path) -> WrittenReport:
@@ -218,7 +204,7 @@ def read_report(path: Path) -> WrittenReport:
     return WrittenReport(path, content)
 
 
-def check_report(report: WrittenReport, measured: Measured) -> Iterator[Mismatch]:
+def check_report(report: WrittenReport, recompute: Recompute) -> list[Mismatch]:
     """Return the figures of a report that do not follow from the rows.
 
     Raises:
@@ -233,29 +219,23 @@ def check_report(report: WrittenReport, measured: Measured) -> Iterator[Mismatch
     if type(version) is not int or version != newest:
         raise UsageError(f"{report.path}: version {version!r}, this harness reads {newest}; update harness")
     try:
-        again = make(report, measured)
+        again = json.loads(writers.write_json(make(report.content, recompute)))
+        return list(compare_rows(report.path.name, report.content, again))
     # A key is missing, or its value is of another type than any report's.
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FileError(f"{report.path}: damaged: {type(error).__name__} {error}; give what {_WROTE}") from error
-    return compare_rows(report.path.name, report.content, again)
 
 
-def _report(report: WrittenReport, measured: Measured) -> dict[str, Any]:
+def _report(stored: Mapping[str, Any], recompute: Recompute) -> ReportDocument:
     """Make ``harness report --format json`` again."""
-    stored = report.content
-    table = _table(
-        [str(name) for name in stored["measures"]],
-        {name.removeprefix("price_"): value for name, value in stored.items()},
-        measured,
-    )
-    again: dict[str, Any] = json.loads(writers.write_json(table_document(table)))
-    return again
+    market = {name.removeprefix("price_"): value for name, value in stored.items()}
+    return table_document(_table(tuple(str(name) for name in stored["measures"]), market, recompute))
 
 
-def _leaderboard(report: WrittenReport, measured: Measured) -> dict[str, Any]:
+def _leaderboard(stored: Mapping[str, Any], recompute: Recompute) -> ReportDocument:
     """Make ``harness leaderboard --format json`` again."""
-    stored, measure = report.content, str(report.content["measure"])
-    asked = LeaderboardQuery(
+    measure = str(stored["measure"])
+    query = LeaderboardQuery(
         dataset=stored["dataset"],
         measure=measure,
         weights=dict(stored["weights"]),
@@ -266,42 +246,25 @@ def _leaderboard(report: WrittenReport, measured: Measured) -> dict[str, Any]:
         front=tuple(stored["front_axes"]),
         **stored["asked"],
     )
-    table = _table([measure], stored["prices"], measured)
-    found = measured([measure]).per_query
-    again: dict[str, Any] = json.loads(writers.write_json(leaderboard_document(leaderboard.build(table, found, asked))))
-    return again
+    table = _table((measure,), stored["prices"], recompute)
+    return leaderboard_document(leaderboard.build(table, recompute((measure,)).per_query, query))
 
 
 # How each kind of report is made again, by the key that tells it, with its version.
-KINDS: dict[str, tuple[int, Callable[[WrittenReport, Measured], dict[str, Any]]]] = {
+KINDS: dict[str, tuple[int, Callable[[Mapping[str, Any], Recompute], ReportDocument]]] = {
     "report_version": (REPORT_VERSION, _report),
     "leaderboard_version": (LEADERBOARD_VERSION, _leaderboard),
 }
 
 
-def _table(measures: Sequence[str], market: Mapping[str, Any], measured: Measured) -> Table:
+def _table(measures: tuple[str, ...], market: Mapping[str, Any], recompute: Recompute) -> Table:
     """Return the table at the prices that a report names; ValueError: it names them wrongly."""
     as_of = datetime.date.fromisoformat(market["date"])
     snapshot = prices.snapshot(as_of, region=f"{market['provider']}/{market['region']}", term=market.get("term"))
-    return row_pricing.price(measured(measures).table, row_pricing.tariff(snapshot))
+    return row_pricing.price(recompute(measures).table, row_pricing.tariff(snapshot))
 
 
-@dataclass
-class Recomputed:
-    """Rows of the readable jobs, computed once for each choice of measures."""
-
-    jobs: Sequence[StoredJob]
-    _built: dict[tuple[str, ...], RowSet] = field(default_factory=dict)
-
-    def __call__(self, measures: Sequence[str]) -> RowSet:
-        """Return the rows by these measures; errors as :func:`harness.analysis.rows.build_rows`."""
-        names = tuple(measures)
-        if names not in self._built:
-            self._built[names] = build_rows(self.jobs, JobEvaluator(names))
-        return self._built[names]
-
-
-def check_cache(root: Path, cache: Path, measured: Measured) -> Iterator[Mismatch]:
+def check_cache(root: Path, cache: Path, recompute: Recompute) -> Iterator[Mismatch]:
     """Yield the cached rows of ``root`` that differ from recomputed rows."""
     for cached in row_cache.cached_files(root, cache):
         place, table = f"kept rows {cached.path.name}", cached.table
@@ -309,7 +272,7 @@ def check_cache(root: Path, cache: Path, measured: Measured) -> Iterator[Mismatc
             yield Mismatch(place, "damaged", "nothing: the next table makes them anew")
             continue
         try:
-            again = measured(table.measures)
+            again = recompute(table.measures)
         except HarnessError as error:
             yield Mismatch(place, f"{len(table.rows)} rows", f"none: {error}")
             continue

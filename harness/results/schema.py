@@ -21,7 +21,7 @@ from harness.records import (
     digest,
 )
 
-# The system that does nothing: what a query costs on it is the harness's own overhead (measuring rule 15).
+# The system that does nothing: what a query costs on it is the harness's own overhead (measuring rule 23).
 NULL_SYSTEM = "null"
 
 

@@ -17,7 +17,8 @@ from harness.cli import main
 from harness.errors import UsageError
 from harness.evaluation import embeddings, measure_names, trec
 from harness.evaluation.embeddings import Embeddings
-from harness.evaluation.frechet import Settings, run_distance
+from harness.evaluation.frechet import Settings, distances
+from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.measure_names import DistanceName
 from tests.support import publisher
 from tests.support.publisher import Made
@@ -133,7 +134,8 @@ def test_a_report_shows_distances_beside_cost(harness: Call, tmp_path: Path) -> 
             if settings.unlabelled:
                 kept = {query: tuple(each for each in hits if each != "right") for query, hits in run.rankings.items()}
                 run = replace(run, rankings=kept)
-            value = run_distance(run, qrels, publisher.QUERIES, made, k, plain)
+            runs = JudgedRuns("", dict.fromkeys(publisher.QUERIES, ""), qrels, {"": run})
+            value = distances(runs, made, (k,), plain).systems[""][0].figure
             assert float(row[name]) == pytest.approx(value.value)
             assert float(row[f"{name}_low"]) == pytest.approx(value.low)
         assert any(float(value) > 0 for name, value in row.items() if name.startswith("usd_per_million") and value)

@@ -85,7 +85,7 @@ def measured(
         monkeypatch.setenv("HARNESS_IMAGES", str(images))
         asked = dict(list(judged.items())[:queries])
         system = catalog.system(name)
-        image = builder.ensure(engine, system, cache=CACHE, models=made / "models")
+        image = builder.ImageBuilder(engine, CACHE, made / "models").ensure(system)
         job, out = tmp_path / f"job-{name}", tmp_path / f"out-{name}"
         job.mkdir()
         out.mkdir()

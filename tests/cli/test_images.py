@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from harness.cli import main
-from harness.launch.images import builder, emulation
-from harness.launch.images.builder import Image
+from harness.launch.images import emulation
+from harness.launch.images.builder import Image, ImageBuilder
 from harness.launch.images.catalog import System
 from tests.conftest import Bench
 
@@ -40,16 +40,16 @@ def test_images_builds_the_requested_images_despite_a_failure(bench: Bench, engi
 def test_images_builds_only_systems_with_gpu_packages_for_gpus(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
 
-    def ensure_engine(_client: object, system: System, **_options: object) -> Image:
+    def ensure_engine(_builder: ImageBuilder, system: System) -> Image:
         made.append(system.engine_image)
         return Image("tag", "sha256:00", 1)
 
-    def ensure(_client: object, system: System, **_options: object) -> Image:
+    def ensure(_builder: ImageBuilder, system: System) -> Image:
         made.append(system.image)
         return Image("tag", "sha256:00", 1)
 
-    monkeypatch.setattr(builder, "ensure_engine", ensure_engine)
-    monkeypatch.setattr(builder, "ensure", ensure)
+    monkeypatch.setattr(ImageBuilder, "ensure_engine", ensure_engine)
+    monkeypatch.setattr(ImageBuilder, "ensure", ensure)
     planted = bench.folder / "engines" / "planted"
     assert harness(bench, "--gpus").exit_code == 0 and "dense-cuda" in made
     assert not [each for each in made if each.startswith("planted")], "it has no such packages"
@@ -71,12 +71,12 @@ def test_images_builds_only_systems_with_gpu_packages_for_gpus(bench: Bench, mon
 def test_platform_is_passed_by_its_engine_name(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
 
-    def ensure(_client: object, _system: System, *, platform: str | None, **_options: object) -> Image:
-        asked.append(platform)
+    def ensure(builder: ImageBuilder, _system: System) -> Image:
+        asked.append(builder._platform)
         return Image("tag", "sha256:00", 1, "linux/arm64")
 
-    monkeypatch.setattr(builder, "ensure_engine", ensure)
-    monkeypatch.setattr(builder, "ensure", ensure)
+    monkeypatch.setattr(ImageBuilder, "ensure_engine", ensure)
+    monkeypatch.setattr(ImageBuilder, "ensure", ensure)
     done = harness(bench, "planted", "--engine", "dense", "--platform", "aarch64")
     assert done.exit_code == 0 and asked == ["linux/arm64", "linux/arm64"]
     assert all("linux/arm64" in row for row in done.stdout.splitlines()[1:])

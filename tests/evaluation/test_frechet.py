@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +13,7 @@ from harness.evaluation import frechet, frechet_distance
 from harness.evaluation.embeddings import Embeddings
 from harness.evaluation.frechet import Settings, queries_with_relevant, relevant_documents, retrieved_documents
 from harness.evaluation.judged_runs import JudgedRuns
-from harness.evaluation.trec import Run
+from harness.evaluation.trec import Qrels, Run
 from harness.stats import Estimate
 
 QUERIES = tuple(f"q{number}" for number in range(30))
@@ -33,6 +34,14 @@ RUNS = JudgedRuns(
 FEW = Settings(resamples=50)
 
 
+def run_distance(
+    run: Run, qrels: Qrels, queries: Sequence[str], embeddings: Embeddings, k: int, settings: Settings
+) -> Estimate:
+    """Return ``FD@k`` of one run."""
+    runs = JudgedRuns("", dict.fromkeys(queries, ""), qrels, {"": run})
+    return frechet.distances(runs, embeddings, (k,), settings).systems[""][0].figure
+
+
 def test_system_that_retrieves_relevant_documents_is_nearer() -> None:
     made = frechet.distances(RUNS, FOUND, (1, 2), replace(FEW, unlabelled=True))
     good, bad = made.systems["good"], made.systems["bad"]
@@ -50,9 +59,9 @@ def test_system_that_retrieves_relevant_documents_is_nearer() -> None:
 
 
 def test_interval_contains_the_value_and_is_deterministic() -> None:
-    one = frechet.run_distance(BAD, RUNS.qrels, RUNS.query_ids, FOUND, 1, FEW)
-    assert one == frechet.run_distance(BAD, RUNS.qrels, RUNS.query_ids, FOUND, 1, FEW)
-    assert one != frechet.run_distance(BAD, RUNS.qrels, RUNS.query_ids, FOUND, 1, replace(FEW, seed=1))
+    one = run_distance(BAD, RUNS.qrels, RUNS.query_ids, FOUND, 1, FEW)
+    assert one == run_distance(BAD, RUNS.qrels, RUNS.query_ids, FOUND, 1, FEW)
+    assert one != run_distance(BAD, RUNS.qrels, RUNS.query_ids, FOUND, 1, replace(FEW, seed=1))
     assert one.value is not None and one.low is not None and one.high is not None
     assert 0 < one.low < one.value < one.high
 
@@ -60,7 +69,7 @@ def test_interval_contains_the_value_and_is_deterministic() -> None:
 def test_run_shuffled_over_queries_has_the_same_distance() -> None:
     """Ignore the query that a document was retrieved for."""
     dealt = Run({f"q{n}": GOOD.rankings[f"q{(n + 1) % 30}"] for n in range(30)}, ())
-    one, other = (frechet.run_distance(run, RUNS.qrels, RUNS.query_ids, FOUND, 2, FEW).value for run in (GOOD, dealt))
+    one, other = (run_distance(run, RUNS.qrels, RUNS.query_ids, FOUND, 2, FEW).value for run in (GOOD, dealt))
     assert one == pytest.approx(other, abs=1e-9)
 
 
@@ -78,7 +87,7 @@ def test_too_large_vectors_are_refused() -> None:
     for scale, finite in ((1e10, True), (1e36, False)):
         known = replace(FOUND, vectors=(FOUND.vectors * scale).astype(np.float32))
         if finite:
-            made = frechet.run_distance(BAD, RUNS.qrels, RUNS.query_ids, known, 2, FEW)
+            made = run_distance(BAD, RUNS.qrels, RUNS.query_ids, known, 2, FEW)
             assert made.value is not None and np.isfinite([made.value, made.low, made.high]).all()
             continue
         with pytest.raises(
@@ -94,14 +103,14 @@ def test_judgements_of_hits_only_are_refused_as_reference() -> None:
 
 def test_missing_distance_has_a_reason() -> None:
     one = Run({"q0": ("r0",)}, ())
-    found = frechet.run_distance(one, RUNS.qrels, RUNS.query_ids, FOUND, 1, FEW)
+    found = run_distance(one, RUNS.qrels, RUNS.query_ids, FOUND, 1, FEW)
     assert (found.value, found.reason) == (None, "a covariance takes two documents on each side")
-    few = frechet.run_distance(GOOD, RUNS.qrels, QUERIES[:5], FOUND, 2, FEW)
+    few = run_distance(GOOD, RUNS.qrels, QUERIES[:5], FOUND, 2, FEW)
     assert few.value is not None and few.low is None
     assert few.reason == "no interval: 5 queries, it takes 11"
-    none = frechet.run_distance(GOOD, RUNS.qrels, QUERIES, FOUND, 2, replace(FEW, resamples=0))
+    none = run_distance(GOOD, RUNS.qrels, QUERIES, FOUND, 2, replace(FEW, resamples=0))
     assert none.value is not None and none.low is none.reason is None
-    empty = frechet.run_distance(Run({}, ()), {}, QUERIES, FOUND, 2, FEW)
+    empty = run_distance(Run({}, ()), {}, QUERIES, FOUND, 2, FEW)
     assert empty.value is None and empty.reason
 
 
@@ -120,7 +129,7 @@ def test_run_over_half_of_the_queries_is_as_near_as_the_full_run() -> None:
     assert made["whole"][0].figure == made["half"][0].figure
     assert (made["half"][0].queries, made["half"][0].judged, made["half"][0].without) == (22, 22, 21)
     assert made["whole"][0].difference == Estimate(0.0, 0.0, 0.0)
-    alone = frechet.run_distance(whole, qrels, tuple(qrels), known, 1, Settings(resamples=0)).value
+    alone = run_distance(whole, qrels, tuple(qrels), known, 1, Settings(resamples=0)).value
     assert alone is not None and alone < 0.8 * (made["half"][0].figure.value or 0), "over all of its queries"
 
 
@@ -205,14 +214,14 @@ def test_interval_covers_values_of_other_samples_of_equal_size() -> None:
 
     queries = [f"q{n}" for n in range(60)]
     values = [
-        frechet.run_distance(run, qrels, queries, known, 1, Settings(resamples=0)).value or 0
+        run_distance(run, qrels, queries, known, 1, Settings(resamples=0)).value or 0
         for run, qrels in (drawn() for _ in range(100))
     ]
     expected = float(np.mean(values))
     covered = 0
     for _ in range(20):
         run, qrels = drawn()
-        found = frechet.run_distance(run, qrels, queries, known, 1, Settings(resamples=60))
+        found = run_distance(run, qrels, queries, known, 1, Settings(resamples=60))
         assert found.low is not None and found.high is not None
         covered += found.low <= expected <= found.high
     assert covered >= 18
@@ -231,32 +240,28 @@ def test_queries_without_a_relevant_document_are_left_out() -> None:
 
 
 def test_best_grades_are_chosen_first_and_ties_by_seed() -> None:
-    def of(most: int | None, seed: int) -> tuple[str, ...]:
-        return relevant_documents(QRELS, ("q1",), most, seed, 1).documents[0]
+    def relevant(most: int | None, seed: int) -> tuple[str, ...]:
+        return relevant_documents(QRELS, ("q1",), Settings(most_judged=most, seed=seed))[0]
 
-    assert of(1, 0) == ("b",)
-    assert {of(2, seed) for seed in range(20)} == {("b", "c"), ("b", "e")}
-    assert {frozenset(of(3, seed)) for seed in range(20)} == {frozenset("bce")}
-    assert set(of(None, 0)) == set(of(10, 0)) == set("abce")
+    assert relevant(1, 0) == ("b",)
+    assert {relevant(2, seed) for seed in range(20)} == {("b", "c"), ("b", "e")}
+    assert {frozenset(relevant(3, seed)) for seed in range(20)} == {frozenset("bce")}
+    assert set(relevant(None, 0)) == set(relevant(10, 0)) == set("abce")
 
 
 def test_drawn_documents_depend_only_on_their_query() -> None:
     one = {"q": dict.fromkeys("abcdef", 1)}
     other = {"p": {"a": 1}, "q": dict.fromkeys("fedcba", 1)}
     for seed in range(10):
-        assert (
-            relevant_documents(one, ("q",), 2, seed, 1).documents[0]
-            == relevant_documents(other, ("p", "q"), 2, seed, 1).documents[1]
-        )
+        settings = Settings(most_judged=2, seed=seed)
+        assert relevant_documents(one, ("q",), settings)[0] == relevant_documents(other, ("p", "q"), settings)[1]
 
 
-def test_retrieved_documents_count_for_each_query() -> None:
-    found = retrieved_documents(RUN, QRELS, ("q1", "q2", "q3"), 3, unlabelled=False)
-    assert found.documents == (("d", "z", "a"), ("a", "b"), ())
-    assert (found.size, found.fewer_than(3), found.fewer_than(1)) == (5, 2, 1)
-    assert list(found.names()).count("a") == 2
+def test_retrieved_documents_are_cut_at_k() -> None:
+    documents = retrieved_documents(RUN, QRELS, ("q1", "q2", "q3"), 3, unlabelled=False)
+    assert documents == (("d", "z", "a"), ("a", "b"), ())
 
 
 def test_unlabelled_skips_judged_documents_before_taking_k() -> None:
-    found = retrieved_documents(RUN, QRELS, ("q1", "q2"), 2, unlabelled=True)
-    assert found.documents == (("z", "w"), ("b",)), "d has grade 0, and a is judged for q2"
+    documents = retrieved_documents(RUN, QRELS, ("q1", "q2"), 2, unlabelled=True)
+    assert documents == (("z", "w"), ("b",)), "d has grade 0, and a is judged for q2"

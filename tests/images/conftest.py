@@ -58,12 +58,12 @@ def images_for_gpus() -> Iterator[None]:
     """With HARNESS_TEST_CUDA set, tests run in the images for GPUs, on the CPU; those of sizes then fail."""
     with pytest.MonkeyPatch.context() as patched:
         for name in ("find", "ensure", "ensure_engine") if os.environ.get("HARNESS_TEST_CUDA") else ():
-            patched.setattr(builder, name, _for_gpus(getattr(builder, name)))
+            patched.setattr(builder.ImageBuilder, name, _for_gpus(getattr(builder.ImageBuilder, name)))
         yield
 
 
 def _for_gpus(plain: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda client, system, **options: plain(client, system.on(1), **options)
+    return lambda images, system: plain(images, system.on(1))
 
 
 # transformers imports a model's module, and with it a thousand of PyTorch's, at its first use: not in each fork anew.
@@ -97,7 +97,7 @@ def probe(engine: docker.DockerClient, warmth: Warmth, tmp_path: Path) -> Probe:
 
     def run(name: str, lines: str, *, memory: str | None = None, models: Path | None = None) -> list[Any]:
         system = catalog.system(name)
-        image = builder.ensure(engine, system, cache=CACHE, models=models)
+        image = builder.ImageBuilder(engine, CACHE, models).ensure(system)
         job, index = tmp_path / "job", tmp_path / "index"
         job.mkdir(exist_ok=True)  # a test may have put files there
         (job / "probe.py").write_text(PRELUDE + lines)
@@ -127,13 +127,13 @@ def ask(engine: docker.DockerClient, warmth: Warmth, sparse_models: Path, tmp_pa
     """Run lines in the image of the engine of learned sparse retrieval; see ``impact.asker``."""
     from tests.images import impact
 
-    image = builder.ensure_engine(engine, catalog.system("bt-splade-l"), cache=CACHE)
+    image = builder.ImageBuilder(engine, CACHE).ensure_engine(catalog.system("bt-splade-l"))
     return impact.asker(warmth.of(image.digest, IMPORTS["impact"]), GIVEN, sparse_models, tmp_path)
 
 
 @pytest.fixture(scope="session")
 def colbert_image(engine: docker.DockerClient) -> builder.Image:
-    return builder.ensure_engine(engine, catalog.system("colbertv2-s"), cache=CACHE)
+    return builder.ImageBuilder(engine, CACHE).ensure_engine(catalog.system("colbertv2-s"))
 
 
 @pytest.fixture(scope="session")

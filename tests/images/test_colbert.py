@@ -225,7 +225,7 @@ def test_sizes_share_one_small_image(
     engine: docker.DockerClient, colbert_image: builder.Image, colbert_models: Path, tmp_path: Path
 ) -> None:
     systems = _sizes(tmp_path, colbert_models)
-    made = [builder.ensure(engine, each, cache=tmp_path, models=colbert_models) for each in systems.values()]
+    made = [builder.ImageBuilder(engine, tmp_path, colbert_models).ensure(each) for each in systems.values()]
     assert len({each.digest for each in made}) == 1
     assert colbert_image.size_bytes < made[0].size_bytes < MAXIMUM_BYTES
     script = "import shutil; print([shutil.which(name) for name in ('g++', 'cc', 'ninja')])"

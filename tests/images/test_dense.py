@@ -164,8 +164,8 @@ except RuntimeError as error:
 
 def test_dense_image_is_small(engine: docker.DockerClient) -> None:
     minilm = catalog.system("minilm")
-    assert builder.ensure_engine(engine, minilm, cache=CACHE).size_bytes <= 1.6e9
-    assert builder.ensure(engine, minilm, cache=CACHE, models=None).size_bytes <= 1.6e9
+    assert builder.ImageBuilder(engine, CACHE).ensure_engine(minilm).size_bytes <= 1.6e9
+    assert builder.ImageBuilder(engine, CACHE).ensure(minilm).size_bytes <= 1.6e9
 
 
 def test_256_mib_are_too_little(probe: Probe) -> None:

@@ -188,5 +188,5 @@ say([short == whole, "zebra" in json.dumps(whole)])
 
 
 def test_the_impact_image_is_small(engine: docker.DockerClient) -> None:
-    image = builder.ensure_engine(engine, catalog.system("bt-splade-l"), cache=CACHE)
+    image = builder.ImageBuilder(engine, CACHE).ensure_engine(catalog.system("bt-splade-l"))
     assert image.size_bytes <= 1.6e9

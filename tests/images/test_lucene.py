@@ -186,9 +186,9 @@ for adapt, place in ((engine(language="zh"), index), (engine(), index / "lucene"
 
 
 def test_lucene_image_is_small(engine: docker.DockerClient) -> None:
-    image = builder.ensure(engine, catalog.system("bm25"), cache=CACHE, models=None)
+    image = builder.ImageBuilder(engine, CACHE).ensure(catalog.system("bm25"))
     assert image.size_bytes <= 600e6
-    assert image.digest == builder.ensure(engine, catalog.system("bm25-zh"), cache=CACHE, models=None).digest
+    assert image.digest == builder.ImageBuilder(engine, CACHE).ensure(catalog.system("bm25-zh")).digest
 
 
 @pytest.mark.parametrize(

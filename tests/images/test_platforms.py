@@ -45,7 +45,7 @@ def test_image_of_the_other_platform_meets_the_contract_and_is_not_measured(
     assert len(said) == 7 and not [line for line in said if line.startswith("FAIL")]
 
     null = catalog.system("null")
-    image = builder.find(engine, null, platform=foreign)
+    image = builder.ImageBuilder(engine, CACHE, platform=foreign).find(null)
     assert (
         image is not None
         and image.platform == foreign

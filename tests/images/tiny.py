@@ -15,7 +15,7 @@ from tests.images.conftest import CACHE
 
 def make_checkpoints(engine: docker.DockerClient, name: str, asked: list[dict[str, Any]], folder: Path) -> None:
     """Run ``checkpoints/sparse.py`` in the engine's image; write the checkpoints to ``folder``."""
-    image = builder.ensure_engine(engine, catalog.system(name), cache=CACHE)
+    image = builder.ImageBuilder(engine, CACHE).ensure_engine(catalog.system(name))
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o777)
     (folder / "asked.json").write_text(json.dumps(asked))

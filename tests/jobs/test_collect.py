@@ -250,12 +250,12 @@ def test_only_regular_files_are_read(left: Left, kind: str) -> None:
 def test_endless_samples_are_read_up_to_a_limit(left: Left) -> None:
     with left.samples.open("r+b") as file:
         file.truncate(1 << 40)
-    assert len(left.ends(Outcome.BAD_OUTPUT, "samples.jsonl: line 6 has more than").samples) == 5
+    assert len(left.ends(Outcome.BAD_OUTPUT, "samples.jsonl: line 6: more than").samples) == 5
 
 
 def test_truncated_last_line_is_ignored_after_a_kill(left: Left) -> None:
     left.samples.write_bytes(left.samples.read_bytes()[:-10])
-    assert len(left.ends(Outcome.BAD_OUTPUT, "its last line is cut off").samples) == 4
+    assert len(left.ends(Outcome.BAD_OUTPUT, "samples.jsonl: line 5: it is cut off").samples) == 4
     assert len(left.ends(Outcome.OOM, "kernel", replace(ENDED, oom_killed=True)).samples) == 4
 
 

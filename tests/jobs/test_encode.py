@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,8 @@ from harness.evaluation.embeddings import Embeddings, sha256_of_texts
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.trec import Run
 from harness.jobs import encode
-from harness.jobs.encode import EncodingSetup, TextSet
-from harness.launch.base import LaunchEnd, LaunchRequest, Limits
+from harness.jobs.encode import TextSet
+from harness.launch.base import LaunchEnd, LaunchRequest
 from harness.launch.fake import FakeLauncher
 from harness.launch.images import catalog
 from harness.progress import Progress
@@ -63,30 +64,25 @@ def launcher() -> Encoder:
     return Encoder()
 
 
-@pytest.fixture
-def workshop(bench: Bench, launcher: Encoder) -> EncodingSetup:
-    return EncodingSetup(launcher, bench.cache, Limits())
-
-
 def wanted(bench: Bench, *ids: str) -> TextSet:
     corpus = datasets.load(bench.folder / "tiny", bench.cache).corpus
     return TextSet("tiny", corpus, "document", frozenset(ids) if ids else None)
 
 
-def test_vectors_are_stored_once_and_extended(bench: Bench, workshop: EncodingSetup, launcher: Encoder) -> None:
+def test_vectors_are_stored_once_and_extended(bench: Bench, launcher: Encoder) -> None:
     def into(made: Embeddings) -> Path:
         return embeddings.embeddings_path(bench.results, made)
 
-    first = encode.encode(SYSTEM, wanted(bench, "d3", "d1"), into, workshop)
+    first = encode.encode(SYSTEM, wanted(bench, "d3", "d1"), into, launcher, bench.cache)
     assert (first.added, set(first.found.ids)) == (2, {"d1", "d3"})
-    again = encode.encode(SYSTEM, wanted(bench, "d3"), into, workshop)
+    again = encode.encode(SYSTEM, wanted(bench, "d3"), into, launcher, bench.cache)
     assert again.added == 0 and set(again.found.ids) == {"d1", "d3"}
-    more = encode.encode(SYSTEM, wanted(bench, "d3", "d4"), into, workshop)
+    more = encode.encode(SYSTEM, wanted(bench, "d3", "d4"), into, launcher, bench.cache)
     assert (more.added, more.path) == (1, first.path)
     assert len(launcher.launched) == 1, "the index is in the cache"
     kept = embeddings.read(more.path)
-    assert kept.vectors[kept.places["d4"]].tolist() == vector("all about the forest")
-    every = encode.encode(SYSTEM, wanted(bench), into, workshop)
+    assert kept.vectors[kept.rows["d4"]].tolist() == vector("all about the forest")
+    every = encode.encode(SYSTEM, wanted(bench), into, launcher, bench.cache)
     assert every.added == 7 and every.found.source == wanted(bench).corpus.sha256
     assert every.path.name.startswith(f"{'c' * 16}-document-{every.found.source[:16]}-")
     assert embeddings.find_embeddings(bench.results, "document", every.found.source) == (every.path,)
@@ -94,24 +90,25 @@ def test_vectors_are_stored_once_and_extended(bench: Bench, workshop: EncodingSe
     assert embeddings.find_embeddings(bench.results, "query", every.found.source) == ()
 
 
-def test_id_without_a_text_is_refused(bench: Bench, workshop: EncodingSetup) -> None:
+def test_id_without_a_text_is_refused(bench: Bench, launcher: Encoder) -> None:
     with pytest.raises(UsageError, match=r"1 ids are of no text in it, e\.g\. 'no'"):
-        encode.encode(SYSTEM, wanted(bench, "d1", "no"), lambda _: bench.folder / "file", workshop)
+        encode.encode(SYSTEM, wanted(bench, "d1", "no"), lambda _: bench.folder / "file", launcher, bench.cache)
     assert not (bench.folder / "file").exists()
 
 
-def test_other_file_is_not_overwritten(bench: Bench, workshop: EncodingSetup) -> None:
+def test_other_file_is_not_overwritten(bench: Bench, launcher: Encoder) -> None:
     other = Embeddings(("a",), np.ones((1, 3), dtype=np.float32), "minilm", "d" * 64, "document", "s")
     embeddings.write(bench.folder / "file", other)
     with pytest.raises(FileError, match="holds vectors of checkpoint_sha256"):
-        encode.encode(SYSTEM, wanted(bench), lambda _: bench.folder / "file", workshop)
+        encode.encode(SYSTEM, wanted(bench), lambda _: bench.folder / "file", launcher, bench.cache)
     assert embeddings.read(bench.folder / "file").ids == ("a",)
 
 
-def test_queries_are_encoded_as_queries(bench: Bench, workshop: EncodingSetup, launcher: Encoder) -> None:
+def test_queries_are_encoded_as_queries(bench: Bench, launcher: Encoder) -> None:
     prefixed = SYSTEM.model_copy(update={"search_params": {"query_tokens": 32, "query_prefix": "query: "}})
     corpus = encode.texts_of({"q1": "a", "q2": "a b"}, bench.cache)
-    made = encode.encode(prefixed, TextSet("q", corpus, "query", None), lambda _: bench.folder / "file", workshop)
+    texts, path = TextSet("q", corpus, "query", None), bench.folder / "file"
+    made = encode.encode(prefixed, texts, lambda _: path, launcher, bench.cache)
     assert made.found.source == sha256_of_texts({"q1": "a", "q2": "a b"}), "so it is known of which texts vectors are"
     assert made.found.role == "query" and made.found.ids == ("q1", "q2")
     assert made.found.vectors[0].tolist() == vector("query: a")
@@ -139,9 +136,12 @@ def test_approximate_index_and_system_without_queries_are_refused() -> None:
         encode.as_documents(SYSTEM.model_copy(update={"search_params": {}}))
 
 
-def test_needed_documents_are_top_hits_and_all_judged_documents() -> None:
+def test_needed_documents_are_top_hits_and_all_judged_documents(tmp_path: Path) -> None:
+    corpus = encode.texts_of({"d": "text"}, tmp_path)
     runs = JudgedRuns("d", {"q": ""}, {"q": {"a": 1, "far": 0}, "p": {"x": 1}}, {"s": Run({"q": tuple("abcde")}, ())})
-    assert encode.needed([runs], 2) == {"a", "b", "c", "far"}
+    assert encode.needed([runs], 2, corpus, "c") == {"a", "b", "c", "far"}
+    with pytest.raises(UsageError, match="no stored run is over the documents of c; run a suite over it first"):
+        encode.needed([replace(runs, corpus_sha256="other")], 2, corpus, "c")
 
 
 def _nan(folder: Path) -> None:
@@ -284,5 +284,5 @@ def test_index_written_by_the_engine_is_read(tmp_path: Path, monkeypatch: pytest
     doc_ids.join(shards, tmp_path / "index")
     facts = {"engine": "dense", "index": "flat", "checkpoint_sha256": "c", "documents": 4, "dimensions": 3}
     built_with.write(tmp_path / "index", facts)
-    found, vectors = encode.read_flat_index(tmp_path / "index").take(["b1", "é0", "elsewhere"])
+    found, vectors = encode.read_flat_index(tmp_path / "index").take({"b1", "é0", "elsewhere"})
     assert found == ("é0", "b1") and vectors.tolist() == [[0, 0, 0], [1, 1, 1]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,13 +30,12 @@ def test_instance_is_described_without_its_account(service: imds.Metadata) -> No
     expected = Ec2Instance(
         "i-0123456789abcdef0", "c7g.large", f"{server.REGION}a", "ami-0123456789abcdef0", "on-demand"
     )
-    assert environment.ec2_instance() == expected
+    assert environment.ec2_instance() == replace(expected, cpu_platform=environment.cpu_model())
     service.paths |= {"placement/group-name": "together", "placement/host-id": "h-1"}
-    found = environment.instance()
+    found = environment.ec2_instance()
     assert found and (found.placement_group, found.host_id) == ("together", "h-1")
-    assert found.cpu_platform == environment.cpu_model()
     assert environment.read(None).instance_type == "c7g.large"
-    assert not [path for path in service.asked if "iam" in path or "identity" in path]
+    assert not [path for path in service.requests if "iam" in path or "identity" in path]
 
 
 def test_metadata_is_requested_on_ec2_only(

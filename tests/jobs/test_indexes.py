@@ -19,7 +19,7 @@ from harness.launch.base import LaunchEnd, Launcher, LaunchRequest, Limits
 from harness.launch.fake import FakeLauncher
 from harness.launch.images import catalog
 from harness.launch.process import ProcessLauncher
-from harness.progress import Progress, silent
+from harness.progress import Progress
 from harness.records import Envelope, Outcome
 from tests.conftest import Bench
 
@@ -47,10 +47,10 @@ def build(bench: Bench, launcher: Launcher, key: str = "key", system: str = "pla
         prepared,
         corpus,
         key,
+        "index of tiny",
+        bench.cache,
         envelope=ENVELOPE,
         limits=Limits(),
-        cache=bench.cache,
-        progress=silent,
     )
 
 
@@ -215,8 +215,10 @@ def test_unreadable_file_or_endless_folders_fail_the_build(bench: Bench, monkeyp
     assert left(bench) == []
 
 
-def test_build_gets_all_cpus_and_half_of_the_memory() -> None:
-    envelope = indexes.build_envelope(16, (3 << 30) + 12345)
+def test_build_gets_all_cpus_and_half_of_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.launch.host.cpus", lambda: 16)
+    monkeypatch.setattr("harness.launch.host.memory_bytes", lambda: (3 << 30) + 12345)
+    envelope = indexes.build_envelope()
     assert (envelope.cpus, envelope.memory_bytes) == (16, 3 << 29)
 
 

@@ -80,7 +80,7 @@ def test_invalid_scenario_value_is_named(tmp_path: Path, name: str, value: objec
 
 def test_endless_lines_are_read_up_to_a_limit(tmp_path: Path) -> None:
     found, _, wrong = read(tmp_path, SPEC, *[line(0, "q0")] * 1000)
-    assert wrong == "samples.jsonl: more than 10 samples" and len(found) == 10
+    assert wrong == "samples.jsonl: line 11: more than 10 samples" and len(found) == 10
 
 
 def test_endless_stages_are_refused(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from harness.errors import UsageError
 from harness.jobs import inputs, suite
-from harness.jobs.inputs import AssignedJob, AssignedWork, RunCallbacks, RunOptions
+from harness.jobs.inputs import AssignedJob, AssignedWork, RunOptions
 from harness.jobs.plan import NO_IMAGE, Planned, assigned, plan_here
 from harness.launch.fake import FakeLauncher
 from harness.records import Outcome
@@ -31,7 +31,7 @@ def wanted(job: Planned, repetition: int = 0) -> AssignedJob:
 
 
 def work(*jobs: tuple[Planned, AssignedJob]) -> AssignedWork:
-    return AssignedWork({(job.cell, job.spec.job): what for job, what in jobs}, RunCallbacks())
+    return AssignedWork({(job.cell, job.spec.job): what for job, what in jobs})
 
 
 def test_assignment_keeps_only_its_jobs_and_attempts(planned: list[Planned]) -> None:

@@ -120,6 +120,10 @@ def test_each_key_of_a_protocol_can_be_set(tmp_path: Path) -> None:
             "key 'restrict': leaves dpr no profile, so it would never be measured",
         ),
         (LEAST + "restrict = 3\n", "key 'restrict': expected a list"),
+        (
+            LEAST + '[ec2]\ninstances = {p = "m6i.large"}\n',
+            "key 'ec2.instances': 'p' is not in this suite; it has cpu1",
+        ),
     ],
 )
 def test_each_mistake_is_reported_in_one_line(tmp_path: Path, text: str, said: str) -> None:

@@ -20,7 +20,7 @@ SECTIONS = {"platform", "implementation", "resources", "method", "research goal"
 
 def exported(results: Path, out: str = "meta", **options: Any) -> dict[str, dict[str, Any]]:
     jobs = reader.read_jobs(results)
-    assert export_ir_metadata(results, jobs, measure_names.DEFAULT, Path(out), **options) == len(jobs)
+    export_ir_metadata(results, jobs, measure_names.DEFAULT, Path(out), **options)
     return {path.parent.name: yaml.safe_load(path.read_text()) for path in Path(out).rglob("ir-metadata.yml")}
 
 
@@ -105,10 +105,10 @@ def test_a_failed_export_leaves_no_file(results: Path, monkeypatch: pytest.Monke
     with pytest.raises(UsageError, match="unknown measure"):
         export_ir_metadata(results, reader.read_jobs(results), ("none@1",), Path("meta"))
 
-    def stop(done: int) -> None:
+    def stop(done: int, _total: int = 0, _phase: str = "", /) -> None:
         if done == 3:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        export_ir_metadata(results, reader.read_jobs(results), (), Path("meta"), done=stop)
+        export_ir_metadata(results, reader.read_jobs(results), (), Path("meta"), progress=stop)
     assert not Path("meta").exists() and not list(Path().glob("meta*"))

@@ -179,7 +179,7 @@ def _warmth(results: Sequence[Result], facts: SampleFacts) -> Iterator[Finding]:
             Cause.RESULT_CACHE,
             f"a query repeated at once took {facts.repeat.ratio:.2g} of its first time (median of "
             f"{facts.repeat.queries}, {facts.repeat.first_s * 1e3:.3g} ms at first): the system caches results, and "
-            "real queries seldom repeat (measuring rule 14); switch its result cache off, or declare "
+            "real queries seldom repeat (measuring rule 12); switch its result cache off, or declare "
             f"result_cache = true in the system's TOML, then {again(spec.cell)}",
         )
 

@@ -64,10 +64,6 @@ class LocalResults:
             " same suite, images, datasets, --only, --instance and --architecture, or another --results"
         )
 
-    def spec(self, job: PartJob) -> ResultSpec:
-        """Return what a job's result must say that was measured."""
-        return self.planned(job).spec
-
     def left(self, part: PlannedPart) -> tuple[PartJob, ...]:
         """Return a part's jobs that are not stored yet."""
         return tuple(job for job in part.jobs if job.key not in self.keys)
@@ -84,8 +80,8 @@ class LocalResults:
         known = (architecture, cpus, memory_bytes, _UNKNOWN, None, None, harness.__version__, environment.commit())
         about = Environment(_UNKNOWN, *known, instance_type=planned.spec.instance_type)
         at = datetime.fromtimestamp(when, UTC).isoformat(timespec="milliseconds")
-        result = build_result(planned, at, CollectedJob.not_launched(Outcome.INTERRUPTED, why), None, None, about)
-        self.keys.add(self.store.put(replace(result, instance=instance), None, None, b"").result.key)
+        result = build_result(planned, at, CollectedJob(Outcome.INTERRUPTED, why), about, instance=instance)
+        self.keys.add(self.store.put(result, None, None, b"").result.key)
 
 
 def pack(folder: Path) -> bytes:

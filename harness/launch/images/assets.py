@@ -68,7 +68,8 @@ def fetch(owner: str, assets: tuple[Asset, ...], cache: Path, models: Path | Non
         ImageError: a file is not pinned, cannot be found, or its content differs from its pin.
         StoreError: the disk is full.
     """
-    check_pinned(owner, assets)
+    if complaint := not_pinned(owner, assets):
+        raise ImageError(complaint)
     checksums = {f"{asset.folder}/{name}": sha for asset in assets for name, sha in asset.sha256.items()}
     tree = cache / "assets" / digest(checksums)[:16]
     if all(_has_content(tree / name, sha) for name, sha in checksums.items()):
@@ -83,17 +84,6 @@ def fetch(owner: str, assets: tuple[Asset, ...], cache: Path, models: Path | Non
             (fresh / name).parent.mkdir(parents=True, exist_ok=True)
             _link(cache / "files" / sha, fresh / name)
     return tree
-
-
-def check_pinned(owner: str, assets: tuple[Asset, ...]) -> None:
-    """Check that all assets are pinned.
-
-    Raises:
-        ImageError: some are not; names them and the remedy.
-    """
-    complaint = not_pinned(owner, assets)
-    if complaint:
-        raise ImageError(complaint)
 
 
 def not_pinned(owner: str, assets: tuple[Asset, ...]) -> str | None:

@@ -58,54 +58,6 @@ class Image:
     platform: str = platforms.AMD64
 
 
-def find(client: docker.DockerClient, system: System, *, platform: str | None = None) -> Image | None:
-    """Return the image of a system's present recipe, or ``None``.
-
-    Args:
-        platform: by default the engine's own.
-
-    Raises:
-        EngineError: the Docker engine does not answer.
-    """
-    return _find(client, ImageTarget.of_system(_on_platform(client, system, platform)))
-
-
-def ensure(
-    client: docker.DockerClient,
-    system: System,
-    *,
-    cache: Path,
-    models: Path | None,
-    platform: str | None = None,
-) -> Image:
-    """Return the image of a system, after building what is missing: base, engine, components, image.
-
-    Args:
-        platform: by default the engine's own.
-
-    Raises:
-        ImageError: an input is missing, the system has no image for that platform, or the build fails; names the step
-            and the log.
-        EngineError: the Docker engine does not answer.
-    """
-    return _Builder(client, cache, models).system(_on_platform(client, system, platform))
-
-
-def ensure_engine(
-    client: docker.DockerClient,
-    system: System,
-    *,
-    cache: Path,
-    platform: str | None = None,
-) -> Image:
-    """Return the image of a system's engine, without weights; otherwise like :func:`ensure`."""
-    return _Builder(client, cache, None).engine(_on_platform(client, system, platform))
-
-
-def _on_platform(client: docker.DockerClient, system: System, platform: str | None) -> System:
-    return system.made_for(platform or emulation.native(client))
-
-
 def _check_made_for(system: System) -> None:
     """Raise ImageError if the system has no image for its platform."""
     if system.platform not in platforms.PLATFORMS:
@@ -149,48 +101,85 @@ class ImageTarget:
         )
 
 
-class _Builder:
-    """Builds images after those that they are made of."""
+class ImageBuilder:
+    """Finds images in an engine's store, and builds them after those that they are made of.
 
-    def __init__(self, client: docker.DockerClient, cache: Path, models: Path | None) -> None:
+    Args:
+        models: a local folder of models, besides the hub.
+        platform: of the images; the engine's own if not given.
+    """
+
+    def __init__(
+        self, client: docker.DockerClient, cache: Path, models: Path | None = None, platform: str | None = None
+    ) -> None:
         self._client = client
         self._cache = cache
         self._models = models
+        self._platform = platform
 
-    def system(self, system: System) -> Image:
-        return self._ensure(ImageTarget.of_system(system), self._new_system)
+    def find(self, system: System) -> Image | None:
+        """Return the image of a system's present recipe, or ``None``.
 
-    def engine(self, system: System) -> Image:
-        return self._ensure(ImageTarget.of_engine(system), self._new_engine)
+        Raises:
+            EngineError: the Docker engine does not answer.
+        """
+        return self._find(ImageTarget.of_system(self._on_platform(system)))
+
+    def ensure(self, system: System) -> Image:
+        """Return the image of a system, after building what is missing: base, engine, components, image.
+
+        Raises:
+            ImageError: an input is missing, the system has no image for that platform, or the build fails; names the
+                step and the log.
+            EngineError: the Docker engine does not answer.
+        """
+        return self._ensure(ImageTarget.of_system(self._on_platform(system)), self._new_system)
+
+    def ensure_engine(self, system: System) -> Image:
+        """Return the image of a system's engine, without weights; otherwise like :meth:`ensure`."""
+        return self._ensure(ImageTarget.of_engine(self._on_platform(system)), self._new_engine)
+
+    def _on_platform(self, system: System) -> System:
+        return system.made_for(self._platform or emulation.native(self._client))
+
+    def _find(self, target: ImageTarget) -> Image | None:
+        with engine_errors():
+            try:
+                image = self._client.images.get(target.reference)
+            except ImageNotFound:
+                return None
+        # The tag holds only a part of the recipe, and any process may tag.
+        if image.labels.get(RECIPE_LABEL) != target.recipe:
+            return None
+        return Image(target.reference, str(image.id), int(image.attrs["Size"]), target.system.platform)
 
     def _ensure(self, target: ImageTarget, build: Callable[[ImageTarget], Image]) -> Image:
-        present = _find(self._client, target)
+        present = self._find(target)
         if present is not None:  # without the lock, which a build of another recipe may hold
             return present
         _check_made_for(target.system)
         emulation.ensure(self._client, target.system.platform, self._cache)
         # Check again under the lock: a second build would move the tag to another digest.
         with filesystem.cache_lock(self._cache, target.repository):
-            return _find(self._client, target) or build(target)
+            return self._find(target) or build(target)
 
     def _new_system(self, target: ImageTarget) -> Image:
         system = target.system
         files = self._assets(system.name, system.assets)
-        images = [self.system(component) for component in system.components]
-        arguments = {"ENGINE": self.engine(system).reference}
+        images = [self.ensure(component) for component in system.components]
+        arguments = {"ENGINE": self.ensure_engine(system).reference}
         arguments |= {name: image.reference for name, image in zip(("FIRST", "SECOND"), images, strict=False)}
         if system.prepare and system.assets:
             arguments["PREPARE"] = system.prepare
         if images:
             arguments["NAME"] = system.engine
         components = recipes.components_json(system, [self._environment(image) for image in images])
+
+        def write_context(packed: IO[bytes]) -> None:
+            recipes.write_system_context(packed, system, files, components)
+
         # No label has the system's name, so that equal content is an equal image.
-        return self._build(
-            target,
-            lambda packed: recipes.write_system_context(packed, system, files, components),
-            arguments,
-            {},
-        )
+        return self._build(target, write_context, arguments, {})
 
     def _new_engine(self, target: ImageTarget) -> Image:
         system = target.system
@@ -199,17 +188,16 @@ class _Builder:
             for lock in (*system.shared_locks.values(), system.lock)
         }
         files = self._assets(system.engine, system.engine_assets)
+        names = ("base", "toolchain") if system.toolchain else ("base",)
         with engine_errors():
-            bases = {"BASE": "base", **({"TOOLCHAIN": "toolchain"} if system.toolchain else {})}
-            arguments = {
-                key: base_image.ensure(self._client, self._cache, name, system.platform) for key, name in bases.items()
+            bases = {
+                name.upper(): base_image.ensure(self._client, self._cache, name, system.platform) for name in names
             }
-        return self._build(
-            target,
-            lambda packed: recipes.write_engine_context(packed, system, wheels, files),
-            arguments,
-            {ENGINE_LABEL: system.engine},
-        )
+
+        def write_context(packed: IO[bytes]) -> None:
+            recipes.write_engine_context(packed, system, wheels, files)
+
+        return self._build(target, write_context, bases, {ENGINE_LABEL: system.engine})
 
     def _assets(self, owner: str, files: tuple[Asset, ...]) -> Path:
         # Engines and systems share files: what one process downloads, another waits for.
@@ -235,78 +223,60 @@ class _Builder:
             if target.hash_inputs(target.system) != target.recipe:
                 raise ImageError(f"{target.owner}: its files were edited while they were packed; run this again")
             packed.seek(0)
-            build_image(self._client, target, packed, arguments, labels, self._cache)
-        made = _find(self._client, target)
+            self.run_build(target, packed, arguments, labels)
+        made = self._find(target)
         if made is None:
             raise ImageError(f"{target.owner}: the image that was just built is gone; run this again")
         return made
 
+    def run_build(
+        self, target: ImageTarget, context: IO[bytes], arguments: dict[str, str], labels: dict[str, str]
+    ) -> None:
+        """Build an image from a context; the cache's folder ``logs/`` takes the log.
 
-def _find(client: docker.DockerClient, target: ImageTarget) -> Image | None:
-    with engine_errors():
-        try:
-            found = client.images.get(target.reference)
-        except ImageNotFound:
-            return None
-    # The tag holds only a part of the recipe, and any process may tag.
-    if found.labels.get(RECIPE_LABEL) != target.recipe:
-        return None
-    return Image(target.reference, str(found.id), int(found.attrs["Size"]), target.system.platform)
-
-
-def build_image(
-    client: docker.DockerClient,
-    target: ImageTarget,
-    context: IO[bytes],
-    arguments: dict[str, str],
-    labels: dict[str, str],
-    cache: Path,
-) -> None:
-    """Build an image from a context; the cache's folder ``logs/`` takes the log.
-
-    Raises:
-        ImageError: a step failed; quotes its last lines and names the log.
-        EngineError: the Docker engine does not answer.
-        StoreError: the engine's disk is full.
-    """
-    log_file = cache / "logs" / f"{target.reference.replace(':', '-')}.log"
-    log_file.parent.mkdir(parents=True, exist_ok=True)
-    most_bytes = psutil.virtual_memory().total // 2  # as of an index build
-    step, last, room, failed = "the start", deque[str](maxlen=10), _LOG_CHARS, False
-    with engine_errors(), log_file.open("w", encoding="utf-8") as sink:
-        events = client.api.build(
-            fileobj=context,
-            custom_context=True,
-            decode=True,
-            tag=target.reference,
-            buildargs=arguments,
-            labels={RECIPE_LABEL: target.recipe, **labels},
-            platform=target.system.platform,
-            network_mode="none",
-            # Untrusted weights may claim any size: do not let them take the host's memory.
-            container_limits={"memory": most_bytes, "memswap": most_bytes},
-            rm=True,
-            forcerm=True,
-        )
-        for line in _log_lines(events):
-            sink.write(f"{line}\n"[: max(room, 0)])
-            room -= len(line) + 1
-            if failed:  # read on, so that no connection stays open
-                continue
-            last.append(line)
-            if line.startswith("Step "):
-                step = line
-                last.clear()
-            failed = line.startswith(_FAILURE)
-    if failed:
-        words = "\n".join(last)
-        if filesystem.reports_full_disk(words):
-            with engine_errors():
-                root = Path(client.info()["DockerRootDir"])
-            full = root.is_dir() and shutil.disk_usage(root).free < _ROOMY_BYTES
-            filesystem.raise_if_disk_full(target.owner, words if full else last[-1])
-        output = " | ".join(last)[-2000:]
-        raise ImageError(f"{target.owner}: its image failed at {step[:80]!r}: {output}; its log is {log_file}")
+        Raises:
+            ImageError: a step failed; quotes its last lines and names the log.
+            EngineError: the Docker engine does not answer.
+            StoreError: the engine's disk is full.
+        """
+        log_file = self._cache / "logs" / f"{target.reference.replace(':', '-')}.log"
+        log_file.parent.mkdir(parents=True, exist_ok=True)
+        most_bytes = psutil.virtual_memory().total // 2  # as of an index build
+        step, last, room, failed = "the start", deque[str](maxlen=10), _LOG_CHARS, False
+        with engine_errors(), log_file.open("w", encoding="utf-8") as sink:
+            events = self._client.api.build(
+                fileobj=context,
+                custom_context=True,
+                decode=True,
+                tag=target.reference,
+                buildargs=arguments,
+                labels={RECIPE_LABEL: target.recipe, **labels},
+                platform=target.system.platform,
+                network_mode="none",
+                # Untrusted weights may claim any size: do not let them take the host's memory.
+                container_limits={"memory": most_bytes, "memswap": most_bytes},
+                rm=True,
+                forcerm=True,
+            )
+            for line in _log_lines(events):
+                sink.write(f"{line}\n"[: max(room, 0)])
+                room -= len(line) + 1
+                if failed:  # read on, so that no connection stays open
+                    continue
+                last.append(line)
+                if line.startswith("Step "):
+                    step = line
+                    last.clear()
+                failed = line.startswith(_FAILURE)
+        if failed:
+            words = "\n".join(last)
+            if filesystem.reports_full_disk(words):
+                with engine_errors():
+                    root = Path(self._client.info()["DockerRootDir"])
+                full = root.is_dir() and shutil.disk_usage(root).free < _ROOMY_BYTES
+                filesystem.raise_if_disk_full(target.owner, words if full else last[-1])
+            output = " | ".join(last)[-2000:]
+            raise ImageError(f"{target.owner}: its image failed at {step[:80]!r}: {output}; its log is {log_file}")
 
 
 def _log_lines(events: Iterator[dict[str, Any]]) -> Iterator[str]:

@@ -5,6 +5,7 @@ A slower system and a slower machine look alike in the system's own figures; her
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import re
@@ -35,8 +36,9 @@ _FILE = ".canary"
 class Canary:
     """Timer of fixed work; keeps its buffers between readings, because fresh pages cost time."""
 
-    def __init__(self) -> None:
-        self._buffers: tuple[np.ndarray, np.ndarray] | None = None
+    @functools.cached_property
+    def _buffers(self) -> tuple[np.ndarray, np.ndarray]:
+        return np.ones(_COPY_BYTES, np.uint8), np.ones(_COPY_BYTES, np.uint8)
 
     def read(self, when: str, placement: Placement, folder: Path | None) -> CanaryReading:
         """Time the fixed work now.
@@ -65,17 +67,9 @@ class Canary:
 
     def prepare(self, placement: Placement) -> None:
         """Touch the buffers on the job's CPUs, which takes longer than a reading may."""
-        if self._buffers is None:
-            _on(placement.cpus[-1:], self._touch)
-
-    def _touch(self) -> float:
-        self._buffers = np.ones(_COPY_BYTES, np.uint8), np.ones(_COPY_BYTES, np.uint8)
-        return 0.0
+        _on(placement.cpus[-1:], lambda: len(self._buffers))
 
     def _copy(self) -> float:
-        if self._buffers is None:
-            self._touch()
-        assert self._buffers is not None
         source, target = self._buffers
         return _timed("memory", lambda: np.copyto(target, source))
 

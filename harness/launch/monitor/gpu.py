@@ -10,7 +10,7 @@ import functools
 import operator
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,17 +63,23 @@ class Gpus:
 
 def probe() -> Gpus:
     """Ask NVML what GPUs this host has."""
+    failure = "no GPU on this host"
     try:
-        pynvml.nvmlInit()
+        with _nvml():
+            failure = "the GPUs of this host cannot be read"
+            handles = first_handles(pynvml.nvmlDeviceGetCount())
+            models = tuple(str(pynvml.nvmlDeviceGetName(handle)) for handle in handles)
+            running, driver = processes(handles), str(pynvml.nvmlSystemGetDriverVersion())
+            return Gpus(models, driver, None, None if running is None else len(running))
     except pynvml.NVMLError as error:
-        return Gpus(reason=f"no GPU on this host: NVML says {error}")
+        return Gpus(reason=f"{failure}: NVML says {error}")
+
+
+@contextmanager
+def _nvml() -> Iterator[None]:
+    pynvml.nvmlInit()
     try:
-        handles = first_handles(pynvml.nvmlDeviceGetCount())
-        models = tuple(str(pynvml.nvmlDeviceGetName(handle)) for handle in handles)
-        running = processes(handles)
-        return Gpus(models, str(pynvml.nvmlSystemGetDriverVersion()), None, None if running is None else len(running))
-    except pynvml.NVMLError as error:
-        return Gpus(reason=f"the GPUs of this host cannot be read: NVML says {error}")
+        yield
     finally:
         pynvml.nvmlShutdown()
 
@@ -82,13 +88,8 @@ class JobGpus:
     """The first ``count`` GPUs of a job, followed from before its start: earlier processes are not the job's."""
 
     def __init__(self, count: int) -> None:
-        pynvml.nvmlInit()
-        try:
-            self._handles = first_handles(count)
-            self._baseline = self._used()
-        except pynvml.NVMLError:
-            pynvml.nvmlShutdown()
-            raise
+        self._handles = first_handles(count)
+        self._baseline = self._used()
         self.before = foreign_processes(processes(self._handles), (), lambda _: True)
         self._own: set[int] = set()
 
@@ -126,10 +127,6 @@ class JobGpus:
         strangers = foreign_processes(listed, self._own, _alive) if known else None
         return GpuMoment(t_ns, self.read(), used_mj, strangers)
 
-    def close(self) -> None:
-        """Shut NVML down."""
-        pynvml.nvmlShutdown()
-
     def _used(self) -> int:
         return sum(int(pynvml.nvmlDeviceGetMemoryInfo(handle).used) for handle in self._handles)
 
@@ -144,14 +141,13 @@ def following(count: int) -> Iterator[JobGpus | None]:
     if not count:
         yield None
         return
-    try:
-        followed = JobGpus(count)
-    except pynvml.NVMLError as error:
-        raise EngineError(f"the memory of {count} GPUs cannot be followed: NVML says {error}") from error
-    try:
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(_nvml())
+            followed = JobGpus(count)
+        except pynvml.NVMLError as error:
+            raise EngineError(f"the memory of {count} GPUs cannot be followed: NVML says {error}") from error
         yield followed
-    finally:
-        followed.close()
 
 
 def _numbered_as_the_host() -> bool:

@@ -15,22 +15,16 @@ from harness.launch.monitor.gpu import JobGpus
 from harness.launch.monitor.sources import CounterSource, MemorySource
 from harness.launch.monitor.traces import CounterReading, CounterTrace, GpuMoment, GpuTrace, MemoryTrace
 
-# Between two readings, at least: of memory, which comes and goes, and of all else.
-_MEMORY_S = 0.08
-_MOMENTS_S = 0.25
-# More where the driver is slow to answer, as a share of the time (it may hold up the job's own calls meanwhile), or
-# busy with it, as a share of a CPU.
-_WAITING_SHARE = 0.1
-_CPU_SHARE = 0.003
-
-
-# Between two readings of memory: usual, and while it grows fast (before an OOM kill only the last reading tells).
+# Between two readings of memory, which comes and goes: usual, and while it grows fast (before an OOM kill only the last
+# reading tells).
 INTERVAL_S = 0.08
 _FAST_INTERVAL_S = 0.003
 _FAST_BYTES_PER_S = 200 << 20
-# Between two readings of the counters, at least; more where they cost more (hundreds of threads).
-_COUNTERS_S = 0.25
-_COUNTERS_SHARE = 0.003
+# Between two readings of all else, at least; more where they cost more (hundreds of threads), as a share of a CPU, or
+# where the GPUs' driver is slow to answer, as a share of the time: it may hold up the job's own calls meanwhile.
+_MOMENTS_S = 0.25
+_CPU_SHARE = 0.003
+_WAITING_SHARE = 0.1
 
 
 class GpuSampler(threading.Thread):
@@ -55,7 +49,7 @@ class GpuSampler(threading.Thread):
             last = self._stopped.is_set()
             if asked or last or time.monotonic() >= next_s:
                 next_s = _paced(self._read_moment, _MOMENTS_S) + time.monotonic()
-            wait_s = _paced(self._read_memory, _MEMORY_S)
+            wait_s = _paced(self._read_memory, INTERVAL_S)
 
     def mark(self) -> None:
         """Have the GPUs read out of turn, without waiting for it."""
@@ -190,7 +184,7 @@ class Sampler(threading.Thread):
             self._readings.append(reading)
         self.throttled_periods = self.throttled_periods if throttled is None else throttled
         cost_s = time.thread_time() - start
-        self._next_counters = time.monotonic() + max(_COUNTERS_S, cost_s / _COUNTERS_SHARE)
+        self._next_counters = time.monotonic() + max(_MOMENTS_S, cost_s / _CPU_SHARE)
 
     def _pids(self) -> Collection[int] | None:
         with self._reading:

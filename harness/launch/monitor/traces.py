@@ -7,7 +7,7 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from harness.records import Phase
 from harness.results.schema import Counters, GpuReading, GpuUse, Memory
@@ -130,7 +130,10 @@ class GpuTrace:
         Energy is counted over the stretches of :func:`over_trials`; clocks only at moments within trials, because a
         GPU rests between them.
         """
-        inside = [moment for moment in self.moments if _within(moment, trials_of(phases))]
+        trials = trials_of(phases)
+        inside = [
+            moment for moment in self.moments if any(trial.start_ns <= moment.t_ns <= trial.end_ns for trial in trials)
+        ]
         clocks = [clock for moment in inside if (clock := moment.seen.sm_clock_mhz) is not None]
         said = [reasons for moment in inside if (reasons := moment.seen.clock_reasons) is not None]
         strangers = self._strangers()
@@ -149,16 +152,15 @@ class GpuTrace:
         """Return the most foreign processes seen at once; none before the job proves nothing about its time."""
         during = [moment.others for moment in self.moments if moment.others is not None]
         before = [self.before] if self.before and (during or self.before.processes) else []
-        return max((*before, *during), key=lambda each: (each.processes, each.held_bytes or 0), default=None)
+        return max((*before, *during), key=lambda seen: (seen.processes, seen.held_bytes or 0), default=None)
 
     def _energy(self, phases: Sequence[Phase]) -> tuple[float | None, float | None]:
         """Return seconds and joules; both None without two moments, or where a GPU reports none."""
         ends = [(stretch[0], stretch[-1]) for stretch in over_trials(self.moments, phases)]
-        used_mj = [_grown(first.energy_mj, last.energy_mj) for first, last in ends]
-        known_mj = [used for used in used_mj if used is not None]
-        if not ends or len(known_mj) < len(ends):
+        used_mj = _sum(_grown(first.energy_mj, last.energy_mj) for first, last in ends)
+        if not ends or used_mj is None:
             return None, None
-        return sum(last.t_ns - first.t_ns for first, last in ends) / 1e9, sum(known_mj) / 1e3
+        return sum(last.t_ns - first.t_ns for first, last in ends) / 1e9, used_mj / 1e3
 
 
 def foreign_processes(
@@ -174,12 +176,7 @@ def foreign_processes(
     if listed is None:
         return None
     held = [size for pid, size in listed.items() if pid not in own and alive(pid)]
-    known = [size for size in held if size is not None]
-    return ForeignProcesses(len(held), sum(known) if len(known) == len(held) else None)
-
-
-def _within(moment: GpuMoment, trials: Sequence[Phase]) -> bool:
-    return any(trial.start_ns <= moment.t_ns <= trial.end_ns for trial in trials)
+    return ForeignProcesses(len(held), _sum(held))
 
 
 def _grown(first_mj: int | None, last_mj: int | None) -> int | None:
@@ -192,15 +189,7 @@ def _grown(first_mj: int | None, last_mj: int | None) -> int | None:
 _TRIAL = re.compile(r"trial-\d+")
 
 
-class TimedReading(Protocol):
-    """Protocol of anything read at a moment."""
-
-    @property
-    def t_ns(self) -> int:
-        """Return the moment, on the clock of the job's phases."""
-
-
-AnyReading = TypeVar("AnyReading", bound=TimedReading)
+AnyReading = TypeVar("AnyReading", CounterReading, GpuMoment)
 
 
 def trials_of(phases: Sequence[Phase]) -> list[Phase]:
@@ -257,12 +246,10 @@ def _less(later: int | None, earlier: int | None) -> int | None:
 
 
 def _sum(values: Iterable[int | None]) -> int | None:
-    total = 0
-    for value in values:
-        if value is None:
-            return None
-        total += value
-    return total
+    """Return the sum, None where a value is unknown."""
+    listed = list(values)
+    known = [value for value in listed if value is not None]
+    return sum(known) if len(known) == len(listed) else None
 
 
 def _seconds(value_ns: int | None) -> float | None:

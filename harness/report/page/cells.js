@@ -75,7 +75,7 @@
           ? number(value, 2)
           : number(value, column.name === "accuracy" ? 1 : undefined);
     const cold =
-      name === "latency" && row.onePass !== null
+      name === "latency" && row.onePass !== undefined
         ? element("span", { class: "small" }, `after ${row.onePass} warm-up queries`)
         : null;
     return button(name, [shown, column.axis && view.state.intervals ? between(column, row, view) : null, cold]);

@@ -65,7 +65,7 @@ class Scripted(FakeLauncher):
         self.limits.append(limit)
         self._script = lambda _: life.outcome
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(fake, "_latency_ns", lambda *_: round(life.ms * 1e6))
+            patch.setattr(fake._Samples, "_service_ns", lambda *_: round(life.ms * 1e6))
             ids = [life.first, *(f"d{number}" for number in range(10) if f"d{number}" != life.first)]
             patch.setattr(fake, "_first_ids", lambda _, count: ids[:count])
             ended = super().launch(job, progress)

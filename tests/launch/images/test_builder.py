@@ -51,7 +51,7 @@ class Scripted:
 
 def build(client: Scripted, cache: Path) -> None:
     target = builder.ImageTarget(job_fixtures.system("toy"), lambda _: "0", "harness-toy", "system 'toy'", "toy")
-    builder.build_image(cast(docker.DockerClient, client), target, io.BytesIO(), {}, {}, cache)
+    builder.ImageBuilder(cast(docker.DockerClient, client), cache).run_build(target, io.BytesIO(), {}, {})
 
 
 def test_a_failed_build_is_one_line_with_step_reason_and_log(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_log_of_a_build_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert len(Path(str(caught.value).rpartition(" ")[2]).read_text()) == 1000
 
 
-def test_unreachable_engine_is_an_engine_error(toy: System) -> None:
+def test_unreachable_engine_is_an_engine_error(toy: System, tmp_path: Path) -> None:
     class Gone:
         images = property(lambda self: self)
 
@@ -119,7 +119,7 @@ def test_unreachable_engine_is_an_engine_error(toy: System) -> None:
 
     for platform in (None, "linux/arm64"):
         with pytest.raises(EngineError, match=r"Connection aborted\..*harness doctor"):
-            builder.find(cast(docker.DockerClient, Gone()), toy, platform=platform)
+            builder.ImageBuilder(cast(docker.DockerClient, Gone()), tmp_path, platform=platform).find(toy)
 
 
 def test_missing_platform_is_refused_before_any_build(toy: System, tmp_path: Path) -> None:
@@ -132,8 +132,8 @@ def test_missing_platform_is_refused_before_any_build(toy: System, tmp_path: Pat
         def version(self) -> dict[str, str]:
             return {"Arch": "ppc64le"}
 
-    def ensure(system: System, **options: Any) -> None:
-        builder.ensure(cast(docker.DockerClient, Empty()), system, cache=tmp_path, models=None, **options)
+    def ensure(system: System, platform: str | None = None) -> None:
+        builder.ImageBuilder(cast(docker.DockerClient, Empty()), tmp_path, platform=platform).ensure(system)
 
     stated = NotFor(platform="linux/arm64", reason="its compiler knows x86-64 alone")
     bound = toy.model_copy(update={"not_for": (stated,)})
@@ -158,13 +158,13 @@ def built(engine: docker.DockerClient, toy: System) -> Iterator[docker.DockerCli
 
 @pytest.mark.docker
 def test_an_image_is_built_once(logged: list[str], built: docker.DockerClient, toy: System, tmp_path: Path) -> None:
-    assert builder.find(built, toy) is None
-    image = builder.ensure(built, toy, cache=tmp_path, models=None)
+    assert builder.ImageBuilder(built, tmp_path).find(toy) is None
+    image = builder.ImageBuilder(built, tmp_path).ensure(toy)
     assert image.reference == f"harness-{toy.name}:{recipe(toy)[:12]}"
     assert image.digest.startswith("sha256:")
     assert image.size_bytes > 1 << 20
     logged.clear()
-    assert builder.ensure(built, toy, cache=tmp_path, models=None) == image
+    assert builder.ImageBuilder(built, tmp_path).ensure(toy) == image
     assert logged == []
     command = "python3 -c 'import harness.driver.driver' ; cat /opt/harness/base-packages.txt"
     output = built.containers.run(
@@ -183,7 +183,7 @@ def test_systems_of_an_engine_share_layers_and_equal_systems_share_an_image(
     twin = heavy.model_copy(update={"name": f"{toy.name}-twin", "search_params": {"k": 1}})
 
     def ensure(system: System) -> builder.Image:
-        return builder.ensure(built, system, cache=tmp_path, models=tmp_path / "models")
+        return builder.ImageBuilder(built, tmp_path, tmp_path / "models").ensure(system)
 
     def layers(image: builder.Image) -> list[str]:
         return list(built.images.get(image.digest).attrs["RootFS"]["Layers"])
@@ -214,7 +214,7 @@ def test_prepare_runs_in_the_build_and_its_error_is_shown(
 
     def ensure(word: str) -> builder.Image:
         system = toy.model_copy(update={"build_params": {"say": word, "other": 1}})
-        return builder.ensure(built, system, cache=tmp_path, models=tmp_path / "models")
+        return builder.ImageBuilder(built, tmp_path, tmp_path / "models").ensure(system)
 
     image = ensure("converted")
     command = ["sh", "-c", "id -u; ls /opt/assets/model; cat /opt/assets/model/*; echo"]
@@ -229,7 +229,7 @@ def test_concurrent_builds_make_one_image(
     logged: list[str], built: docker.DockerClient, toy: System, tmp_path: Path
 ) -> None:
     def ensure(_: int) -> builder.Image:
-        return builder.ensure(built, toy, cache=tmp_path, models=None)
+        return builder.ImageBuilder(built, tmp_path).ensure(toy)
 
     with ThreadPoolExecutor(2) as pool:
         first, second = pool.map(ensure, range(2))
@@ -242,7 +242,7 @@ def test_concurrent_builds_make_one_image(
 @pytest.mark.docker
 def test_build_does_not_block_other_images(built: docker.DockerClient, toy: System, tmp_path: Path) -> None:
     with filesystem.cache_lock(tmp_path, "harness-engine-other"), filesystem.cache_lock(tmp_path, "harness-other"):
-        assert builder.ensure(built, toy, cache=tmp_path, models=None).size_bytes
+        assert builder.ImageBuilder(built, tmp_path).ensure(toy).size_bytes
 
 
 @pytest.mark.docker
@@ -253,8 +253,8 @@ def test_build_has_no_network_and_a_failed_build_leaves_no_image(
     with (toy.engine_dir / "Dockerfile").open("a") as file:
         file.write("RUN cat /proc/net/route | tail -n +2 | grep . || { echo no route at all; exit 3; }\n")
     with pytest.raises(ImageError, match=r"RUN cat /proc/net/route.*no route at all.*code: 3"):
-        builder.ensure(built, toy, cache=tmp_path, models=None)
-    assert builder.find(built, toy) is None
+        builder.ImageBuilder(built, tmp_path).ensure(toy)
+    assert builder.ImageBuilder(built, tmp_path).find(toy) is None
     left = [each for each in built.containers.list(all=True, ignore_removed=True) if each.id not in before]
     assert not [each for each in left if "no route at all" in str(each.attrs["Config"]["Cmd"])]
 
@@ -264,5 +264,5 @@ def test_tag_of_another_recipe_is_ignored(built: docker.DockerClient, toy: Syste
     base = base_image.ensure(built, tmp_path)
     repository, _, tag = f"harness-{toy.name}:{recipe(toy)[:12]}".partition(":")
     built.images.get(base).tag(repository, tag)
-    assert builder.find(built, toy) is None
+    assert builder.ImageBuilder(built, tmp_path).find(toy) is None
     built.images.remove(f"{repository}:{tag}")

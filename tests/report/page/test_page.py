@@ -34,6 +34,7 @@ def test_a_page_opens_with_the_ranking_of_the_largest_group(page: Page) -> None:
     ranks = numbers(column(page, "rank"))
     assert ranks == sorted(ranks) and ranks[0] == 1
     assert page.locator("figure").count() == 5
+    assert "undefined" not in page.locator("body").inner_text()
     expect(page.locator("#summary")).to_contain_text("One point of accuracy is worth")
 
 

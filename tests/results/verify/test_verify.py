@@ -328,6 +328,14 @@ def test_report_is_verified_at_its_own_prices_and_measures(results: Path) -> Non
     assert any(gone["system"] in each.place and each.stored == "no row" for each in found.values())
 
 
+@pytest.mark.parametrize("rows", [5, [1]])
+def test_report_with_damaged_rows_is_refused(results: Path, rows: object) -> None:
+    path = report(results)
+    path.write_text(json.dumps({**json.loads(path.read_text()), "rows": rows}))
+    with pytest.raises(FileError, match=r"report.json: damaged: .*; give what `harness report`"):
+        verify(results, path)
+
+
 def leaderboard(results: Path, **asked: Any) -> Path:
     table = api.table(results, "RR@10")
     found = results_folder.load_per_query(results, ("RR@10",))
