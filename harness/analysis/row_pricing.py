@@ -87,7 +87,7 @@ class Tariff:
         """The cheapest type that provides an envelope, its GPUs with so much memory each; ``None``: there is none."""
         need = (envelope.cpus, envelope.memory_bytes, envelope.gpus, gpu_memory_bytes)
         if need not in self._by_need:
-            offer = offers.cheapest_offer(envelope, self.snapshot, gpu_memory_bytes=gpu_memory_bytes)
+            offer = offers.find_offers(envelope, self.snapshot, gpu_memory_bytes=gpu_memory_bytes).cheapest
             self._by_need[need] = None if offer is None else _price(offer)
         return self._by_need[need]
 
@@ -114,7 +114,7 @@ def tariff(snapshot: Snapshot, root: Path | None = None) -> Tariff:
     """
     place = (snapshot.provider, snapshot.region, snapshot.as_of)
     known = instances.read_instances(snapshot.provider, root)
-    return Tariff(snapshot, known, prices.storage_price(prices.read_storage_prices(root), *place), root)
+    return Tariff(snapshot, known, prices.storage_price(*place, root), root)
 
 
 def formulas() -> dict[str, str]:

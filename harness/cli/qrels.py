@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -18,7 +17,7 @@ from harness.datasets import Dataset
 from harness.errors import UnknownName, UsageError
 from harness.evaluation import pool, qrels_merge, trec_lines
 from harness.evaluation.pool import GradedPair
-from harness.evaluation.qrels_merge import MergeRecord, QrelsLine
+from harness.evaluation.qrels_merge import BaseQrels, MergeRecord
 from harness.report.writers import markdown_escape, markdown_grid
 from harness.untrusted import one_line
 
@@ -72,34 +71,25 @@ def add(
         given = qrels_merge.read_graded_qrels(file)
         if dataset is None and Path(base).is_file():
             click.echo(one_line(f"{file}: its ids are taken as they are; --dataset checks them"), err=True)
-    lines, before, base_file = _base(base, cache)
-    for remark in qrels_merge.base_notes(base_file, lines) if base_file is not None else ():
-        click.echo(one_line(remark), err=True)
-    if output.exists() and (base_file is None or not output.samefile(base_file)):
+    base_file = Path(base)
+    judgements = _read_base(base, cache)
+    for note in judgements.notes:
+        click.echo(one_line(note), err=True)
+    if output.exists() and not (base_file.is_file() and output.samefile(base_file)):
         raise UsageError(f"{output}: is there already; name another file, or add to it with --to {output}")
-    if dataset is not None or base_file is None:
+    if dataset is not None or not base_file.is_file():
         _check_ids(given, load_dataset(dataset or base, cache))
-    earlier = qrels_merge.read_provenance(base_file) if base_file else ()
-    made = qrels_merge.merge_qrels(
-        lines,
-        given,
-        conflicts,
-        before=before,
-        source=source or file.name,
-        date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        file=file,
-        earlier=earlier,
-        comments=qrels_merge.read_comments(base_file) if base_file else (),
-    )
-    _report(qrels_merge.write_merged(output, made, earlier), output)
+    date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    merged = qrels_merge.merge_qrels(judgements, given, conflicts, source=source or file.name, date=date, file=file)
+    _report(qrels_merge.write_merged(output, merged), output)
 
 
-def _base(named: str, cache: Path) -> tuple[tuple[QrelsLine, ...], str, Path | None]:
-    """Return the judgements to add to, their hash, and their file unless they are a dataset's."""
+def _read_base(named: str, cache: Path) -> BaseQrels:
+    """Return the judgements of a file, or of a dataset."""
     path = Path(named)
     trec_lines.refuse_pipe(path)
     if path.is_file():
-        return qrels_merge.read_lines(path), qrels_merge.sha256_of(path), path
+        return qrels_merge.read_base(path)
     try:
         dataset = load_dataset(named, cache)
     except UnknownName as error:
@@ -108,10 +98,10 @@ def _base(named: str, cache: Path) -> tuple[tuple[QrelsLine, ...], str, Path | N
         raise UsageError(f"dataset {dataset.name}: is judged by answers in texts; there are no judgements to add to")
     rows = (line.split() for line in dataset.qrels.decode("utf-8").split("\n") if line)
     lines = tuple(
-        qrels_merge.QrelsLine(f"{dataset.name}'s judgements", query, iteration, document, int(grade))
+        GradedPair(f"{dataset.name}'s judgements", query, document, int(grade), iteration)
         for query, iteration, document, grade in rows
     )
-    return lines, hashlib.sha256(dataset.qrels).hexdigest(), None
+    return BaseQrels(lines, dataset.qrels_sha256)
 
 
 def _check_ids(given: tuple[GradedPair, ...], holder: Dataset) -> None:
@@ -145,17 +135,16 @@ def _report(done: MergeRecord, output: Path) -> None:
 def show_qrels(file: Path, form: str, output: Path | None) -> None:
     """Describe a FILE of judgements: grades, judgements by query, and merges."""
     trec_lines.refuse_pipe(file)
-    lines = qrels_merge.read_lines(file)
-    merges = qrels_merge.read_provenance(file)
-    facts = qrels_merge.describe_qrels(lines) | {
-        "sha256": qrels_merge.sha256_of(file),
-        "merges": [asdict(each) for each in merges],
+    base = qrels_merge.read_base(file)
+    facts = qrels_merge.describe_qrels(base.lines) | {
+        "sha256": base.sha256,
+        "merges": [asdict(merge) for merge in base.merges],
+        "changed_after": base.changed_after,
     }
-    facts["changed_after"] = qrels_merge.outside_edits(merges, str(facts["sha256"]))
     if form == "json":
         show(json.dumps({"qrels_version": 1, **facts}, indent=2) + "\n", output)
         return
-    show(_qrels_text(file, facts, merges), output)
+    show(_qrels_text(file, facts, base.merges), output)
 
 
 def _qrels_text(file: Path, facts: Mapping[str, object], merges: tuple[MergeRecord, ...]) -> str:

@@ -11,25 +11,13 @@ from pathlib import Path
 from harness.config import data_root
 from harness.datasets import formats as _formats
 from harness.datasets import ir_datasets
-from harness.datasets.answers import Answers
 from harness.datasets.corpus import PreparedCorpus, prepare_corpus
 from harness.datasets.dataset import Dataset, QuerySample, draw_sample
 from harness.datasets.ir_datasets import IrDataset
 from harness.errors import UnknownName
 from harness.progress import Progress, silent
 
-__all__ = [
-    "Answers",
-    "Dataset",
-    "DatasetLocation",
-    "IrDataset",
-    "PreparedCorpus",
-    "Progress",
-    "QuerySample",
-    "draw_sample",
-    "find",
-    "load",
-]
+__all__ = ["Dataset", "DatasetLocation", "IrDataset", "PreparedCorpus", "QuerySample", "draw_sample", "find", "load"]
 
 # A folder, with "#split" after its name if it has several; or an id of ir_datasets.
 DatasetLocation = Path | IrDataset

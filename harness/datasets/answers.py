@@ -20,7 +20,6 @@ from harness.evaluation.answer_recall import MAX_TOKENS, AnswerDepth, render_dep
 RULE = "xor-tydi retrieve, nltk word_tokenize"
 _LEFT_OUT = ("yes", "no")
 _MAX_CACHED_PAIRS = 1_000_000  # some 200 bytes each
-_MAX_CACHED_TEXTS = 100_000  # most of some 700 bytes
 _BATCH = 32  # queries whose hits' texts are in memory
 
 # Yields (id, text) of the documents of these ids.
@@ -35,8 +34,6 @@ class Answers:
     languages: Mapping[str, str] = field(default_factory=dict)
     # Relevance of (query, document): systems retrieve the same documents again and again.
     _relevance: dict[tuple[str, str], bool] = field(default_factory=dict, compare=False, repr=False)
-    # Document id -> its tokens.
-    _tokens: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def content(self) -> bytes:
@@ -53,19 +50,16 @@ class Answers:
         """
         if len(self._relevance) > _MAX_CACHED_PAIRS:
             self._relevance.clear()
-        hits = [line.split(b" ") for line in run.splitlines()]
-        pairs = [(fields[0].decode(), fields[2].decode()) for fields in hits]
+        pairs = list(_hits(run))
         new: dict[str, list[str]] = defaultdict(list)
         for query_id, doc_id in pairs:
             if (query_id, doc_id) not in self._relevance:
                 new[doc_id].append(query_id)
         for doc_id, text in texts(new):
-            bare, tokens = _bare(text), None
+            bare = _bare(text)
             for query_id in new[doc_id]:
                 possible = [answer for answer in self.by_query.get(query_id, ()) if may_hold(bare, answer)]
-                if possible and tokens is None:
-                    tokens = self._tokenised(doc_id, text)
-                self._relevance[query_id, doc_id] = any(answer in (tokens or "") for answer in possible)
+                self._relevance[query_id, doc_id] = any(answer in tokenise(text) for answer in possible)
         # An unknown document is not relevant; the job's outcome reports it.
         lines = [
             f"{query_id} 0 {doc_id} {int(self._relevance.get((query_id, doc_id), False))}\n"
@@ -80,30 +74,26 @@ class Answers:
             UsageError: NLTK's sentence model is missing.
         """
         ranked: dict[str, list[str]] = defaultdict(list)
-        for line in run.splitlines():
-            fields = line.split(b" ")
-            ranked[fields[0].decode()].append(fields[2].decode())
+        for query_id, doc_id in _hits(run):
+            ranked[query_id].append(doc_id)
         depths: dict[str, AnswerDepth] = {}
         queries = list(ranked)
         for start in range(0, len(queries), _BATCH):
             batch = queries[start : start + _BATCH]
             bodies = dict(texts(dict.fromkeys(doc_id for query_id in batch for doc_id in ranked[query_id])))
             for query_id in batch:
-                passages = (self._tokenised(doc_id, bodies[doc_id]) for doc_id in ranked[query_id] if doc_id in bodies)
+                passages = (tokenise(bodies[doc_id]) for doc_id in ranked[query_id] if doc_id in bodies)
                 depths[query_id] = answer_depth(passages, self.by_query.get(query_id, ()))
-        without_hits = {query_id: AnswerDepth(None, 0) for query_id in self.languages if query_id not in depths}
-        named = {
-            query_id: replace(depth, language=self.languages.get(query_id, ""))
-            for query_id, depth in (depths | without_hits).items()
-        }
-        return render_depths(named)
+        depths |= {query_id: AnswerDepth(None, 0) for query_id in self.languages if query_id not in depths}
+        language = self.languages.get
+        return render_depths({name: replace(depth, language=language(name, "")) for name, depth in depths.items()})
 
-    def _tokenised(self, doc_id: str, text: str) -> str:
-        if len(self._tokens) > _MAX_CACHED_TEXTS:
-            self._tokens.clear()
-        if doc_id not in self._tokens:
-            self._tokens[doc_id] = tokenise(text)
-        return self._tokens[doc_id]
+
+def _hits(run: bytes) -> Iterator[tuple[str, str]]:
+    """Yield query and document of each line of a TREC run."""
+    for line in run.splitlines():
+        fields = line.split(b" ")
+        yield fields[0].decode(), fields[2].decode()
 
 
 def answer_depth(passages: Iterable[str], answers: Collection[str]) -> AnswerDepth:
@@ -151,6 +141,7 @@ def _bare(text: str) -> str:
     return "".join(text.split())
 
 
+@functools.lru_cache(maxsize=100_000)  # texts of some 700 bytes
 def tokenise(text: str) -> str:
     """Return a text's tokens with single blanks between; raise UsageError if NLTK's model is missing."""
     check_tokenizer()

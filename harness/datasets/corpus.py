@@ -134,26 +134,16 @@ def _write(documents: DocumentStream, folder: Path, progress: Progress) -> None:
                 progress(len(hashes), total)
         if not hashes:
             raise FileError(f"{documents.label}: no documents in it; give at least one")
-        _write_index(np.frombuffer(hashes, np.uint64), np.frombuffer(offsets, np.uint64), documents, written, folder)
+        # The offset of each id's line, sorted by hash.
+        order = np.argsort(np.frombuffer(hashes, np.uint64), kind="stable")
+        by_hash, starts = np.frombuffer(hashes, np.uint64)[order], np.frombuffer(offsets, np.uint64)
+        repeated = by_hash[1:][by_hash[1:] == by_hash[:-1]]
+        if len(repeated):
+            _refuse_repeated_ids(order[np.isin(by_hash, repeated)].tolist(), starts, documents, written)
+        np.save(folder / _HASHES, by_hash)
+        np.save(folder / _OFFSETS, starts[order])
     facts = {"size": len(hashes), "sha256": content.hexdigest(), "empty": empty}
     (folder / _FACTS).write_text(json.dumps(facts), encoding="utf-8")
-
-
-def _write_index(
-    hashes: NDArray[np.uint64], offsets: NDArray[np.uint64], documents: DocumentStream, written: IO[bytes], folder: Path
-) -> None:
-    """Write the offset of each id's line, sorted by hash; raise FileError if an id repeats.
-
-    Args:
-        hashes, offsets: (documents,) in the order of the corpus.
-    """
-    order = np.argsort(hashes, kind="stable")
-    by_hash = hashes[order]
-    repeated = by_hash[1:][by_hash[1:] == by_hash[:-1]]
-    if len(repeated):
-        _refuse_repeated_ids(order[np.isin(by_hash, repeated)].tolist(), offsets, documents, written)
-    np.save(folder / _HASHES, by_hash)
-    np.save(folder / _OFFSETS, offsets[order])
 
 
 def _refuse_repeated_ids(

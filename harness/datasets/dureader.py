@@ -16,48 +16,29 @@ from typing import Any
 
 import numpy as np
 
-from harness.datasets.source import (
-    DatasetSource,
-    DocumentStream,
-    SourceDocument,
-    collect_qrels,
-    collect_queries,
-    find_files,
-    find_one,
-    open_file,
-    read_columns,
-    read_json_lines,
-    text_field,
-)
+from harness.datasets import source
+from harness.datasets.source import DatasetSource, DocumentStream, Format, SourceDocument
 from harness.errors import FileError
 
-NAME = "DuReader-retrieval"
 _PASSAGES = ("passage-collection/part-*",)
 _IDS = ("passage-collection/passage2id.map.json",)
 _QUESTIONS = ("dev/dev.json", "dev.json")
-FILES = (_PASSAGES, _IDS, _QUESTIONS)
-DEFAULT_SPLIT = None
-
 _CHUNK = 1 << 20
 _ENTRY = re.compile(rb'"(\d{1,12})"\s*:\s*"([^"\\]{1,256})"\s*([,}])')
 
 
-def splits(folder: Path) -> None:
-    """Return ``None``: the format has no splits."""
-
-
-def read(folder: Path, split: str) -> DatasetSource:  # noqa: ARG001
+def _read(folder: Path) -> DatasetSource:
     """Read a folder that has all files; raise FileError if a question is wrong."""
-    parts, ids = sorted(find_files(folder, _PASSAGES)), find_one(folder, _IDS)
-    questions = find_files(folder, _QUESTIONS)[0]
+    parts, ids = sorted(source.find_files(folder, _PASSAGES)), source.find_one(folder, _IDS)
+    questions = source.find_files(folder, _QUESTIONS)[0]
     topics: list[tuple[str, str, str]] = []
     rows: list[tuple[str, str, str, str]] = []
-    for place, raw in read_json_lines(questions):
-        query_id = text_field(place, raw, "question_id")
-        topics.append((place, query_id, text_field(place, raw, "question")))
+    for place, raw in source.read_json_lines(questions):
+        query_id = source.text_field(place, raw, "question_id")
+        topics.append((place, query_id, source.text_field(place, raw, "question")))
         # A passage may repeat under its question.
         rows += [(place, query_id, doc_id, "1") for doc_id in dict.fromkeys(_relevant(place, raw))]
-    queries = collect_queries(topics)
+    queries = source.collect_queries(topics)
     passage_ids = functools.cache(lambda: _PassageIds(ids))
     documents = DocumentStream(
         str(ids.parent),
@@ -66,7 +47,7 @@ def read(folder: Path, split: str) -> DatasetSource:  # noqa: ARG001
         lambda: _documents(parts, ids, passage_ids()),
         lambda: len(passage_ids()),
     )
-    return DatasetSource(documents, queries, collect_qrels(rows, queries, questions.name))
+    return DatasetSource(documents, queries, source.collect_qrels(rows, queries, questions.name))
 
 
 def _relevant(place: str, raw: dict[str, Any]) -> Iterator[str]:
@@ -74,13 +55,13 @@ def _relevant(place: str, raw: dict[str, Any]) -> Iterator[str]:
     if not isinstance(passages, list) or not all(isinstance(passage, dict) for passage in passages):
         raise FileError(f"{place}: key 'answer_paragraphs' is not a list of objects")
     for passage in passages:
-        yield text_field(place, passage, "paragraph_id")
+        yield source.text_field(place, passage, "paragraph_id")
 
 
 def _documents(parts: list[Path], ids: Path, passage_ids: _PassageIds) -> Iterator[SourceDocument]:
     number = 0
     for path in parts:
-        for place, fields in read_columns(path, ["- - text -"]):
+        for place, fields in source.read_columns(path, ["- - text -"]):
             if number >= len(passage_ids):
                 raise FileError(f"{place}: passage {number} has no id in {ids.name}, which has {len(passage_ids)}")
             yield SourceDocument(place, passage_ids[number], "", fields[2])
@@ -121,7 +102,7 @@ def _entries(path: Path) -> Iterator[tuple[int, bytes]]:
         FileError: other text is between them, or the file ends early.
     """
     rest, ended = b"", b""
-    with open_file(path) as file:
+    with source.open_file(path) as file:
         for piece in iter(lambda: file.read(_CHUNK), b""):
             rest = (rest + piece).lstrip() if ended else (rest + piece).lstrip(b" \n\r\t{")
             end = 0
@@ -135,3 +116,6 @@ def _entries(path: Path) -> Iterator[tuple[int, bytes]]:
                 break
     if rest.strip() or ended != b"}":
         raise FileError(f"{path}: not a JSON object of numbers and ids near {rest[:40].decode('utf-8', 'replace')!r}")
+
+
+FORMAT = Format("DuReader-retrieval", (_PASSAGES, _IDS, _QUESTIONS), _read)

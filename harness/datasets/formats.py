@@ -1,43 +1,17 @@
 """Recognise the format of a folder by its files' names, and read it.
 
-A format is a module with ``NAME``; ``FILES``, the patterns of each kind of file, one of which must match;
-``splits(folder)``, the user's choice of queries and judgements; and ``read(folder, split)``.  To add one, write such a
-module and list it in ``FORMATS``.
+To add a format, write a module with its :class:`harness.datasets.source.Format` and list that in ``FORMATS``.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol
 
 from harness.datasets import beir, dureader, msmarco, native, trec, xor_tydi
-from harness.datasets.source import DatasetSource, find_files
+from harness.datasets.source import DatasetSource, Format, find_files
 from harness.errors import FileError, did_you_mean
 
-
-class Format(Protocol):
-    """Format of datasets: a module."""
-
-    @property
-    def NAME(self) -> str:
-        """Name in messages."""
-
-    @property
-    def FILES(self) -> tuple[tuple[str, ...], ...]:
-        """Patterns for each kind of file; every kind is needed."""
-
-    @property
-    def DEFAULT_SPLIT(self) -> str | None:
-        """Split to read if the user names none; without it, the only one."""
-
-    def splits(self, folder: Path) -> dict[str, Path] | None:
-        """Return the splits of a folder; ``None``: the format has none."""
-
-    def read(self, folder: Path, split: str) -> DatasetSource:
-        """Read a folder that has all files; ``split`` is ``""`` without splits."""
-
-
-FORMATS: tuple[Format, ...] = (native, beir, trec, msmarco, xor_tydi, dureader)
+FORMATS = (native.FORMAT, beir.FORMAT, trec.FORMAT, msmarco.FORMAT, xor_tydi.FORMAT, dureader.FORMAT)
 
 
 def read(folder: Path, split: str | None) -> DatasetSource:
@@ -54,28 +28,29 @@ def read(folder: Path, split: str | None) -> DatasetSource:
     if split is None and native.is_copy(folder):
         return native.read_copy(folder)
     format = _recognise(folder)
-    splits = format.splits(folder)
-    if splits is None:
-        if split is not None:
-            raise FileError(f"{folder}: the {format.NAME} format has no splits; leave '#{split}' out")
-        return format.read(folder, "")
-    return format.read(folder, _choose(folder, format, splits, split))
+    if format.splits is not None:
+        return format.read(folder, _choose(folder, format, format.splits(folder), split))
+    if split is not None:
+        raise FileError(f"{folder}: the {format.name} format has no splits; leave '#{split}' out")
+    return format.read(folder)
 
 
 def _recognise(folder: Path) -> Format:
     if not folder.is_dir():
         raise FileError(f"{folder}: no such folder; give one with corpus, queries and qrels")
-    missing = {format.NAME: _missing(format, folder) for format in FORMATS}
-    fitting = [format for format in FORMATS if not missing[format.NAME]]
+    missing = {format.name: _missing(format, folder) for format in FORMATS}
+    fitting = [format for format in FORMATS if not missing[format.name]]
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
-        names = " and ".join(format.NAME for format in fitting)
+        names = " and ".join(format.name for format in fitting)
         raise FileError(f"{folder}: its files fit {names}; leave those of one format in it")
-    present = {format.NAME: len(format.FILES) - len(missing[format.NAME]) for format in FORMATS}
+    present = {format.name: len(format.files) - len(missing[format.name]) for format in FORMATS}
     most = max(present.values())
     if not most:
-        formats = "; ".join(f"{each.NAME}: {', '.join(' or '.join(names) for names in each.FILES)}" for each in FORMATS)
+        formats = "; ".join(
+            f"{format.name}: {', '.join(' or '.join(names) for names in format.files)}" for format in FORMATS
+        )
         raise FileError(f"{folder}: not a known dataset format; looked for {formats} (each may be .gz or .zst)")
     near = [name for name, count in present.items() if count == most]
     lacking = ", or ".join(f"{' and '.join(missing[name])} ({name})" for name in near)
@@ -86,7 +61,7 @@ def _recognise(folder: Path) -> Format:
 
 def _missing(format: Format, folder: Path) -> list[str]:
     """Return the patterns of the missing kinds of files."""
-    return [" or ".join(patterns) for patterns in format.FILES if not find_files(folder, patterns)]
+    return [" or ".join(patterns) for patterns in format.files if not find_files(folder, patterns)]
 
 
 def _choose(folder: Path, format: Format, splits: dict[str, Path], split: str | None) -> str:
@@ -95,8 +70,8 @@ def _choose(folder: Path, format: Format, splits: dict[str, Path], split: str | 
         if split not in splits:
             raise FileError(f"{folder}: no split {split!r}{did_you_mean(split, names)}; it has {', '.join(names)}")
         return split
-    if format.DEFAULT_SPLIT in splits:
-        return format.DEFAULT_SPLIT
+    if format.default_split in splits:
+        return format.default_split
     if not names:
         raise FileError(f"{folder}: has no split with both queries and judgements; add the files")
     if len(names) > 1:

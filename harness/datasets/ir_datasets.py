@@ -6,7 +6,9 @@ default text.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import itertools
 import logging
 import tarfile
 import zipfile
@@ -45,11 +47,8 @@ def nearest(name: str) -> IrDataset | str | None:
     """Return the dataset of that id, else the most similar id, if there is one."""
     import ir_datasets
 
-    try:
+    with contextlib.suppress(KeyError):
         ir_datasets.registry[name]
-    except KeyError:
-        pass
-    else:
         return IrDataset(name)
     near = difflib.get_close_matches(name, list(ir_datasets.registry), n=1)
     return near[0] if near else None
@@ -70,7 +69,7 @@ def read(dataset: IrDataset) -> DatasetSource:
         if not getattr(loaded, f"has_{part}")():
             raise UsageError(f"{dataset.id}: ir_datasets has no {part} for it; name a part that has them")
     place = f"{dataset.id} (ir_datasets)"
-    topics = _fetch(dataset, lambda: [(place, item.query_id, _query(item)) for item in loaded.queries_iter()])
+    topics = _fetch(dataset, lambda: [(place, item.query_id, _text(item, "text")) for item in loaded.queries_iter()])
     rows = _fetch(
         dataset,
         lambda: [(place, item.query_id, item.doc_id, str(item.relevance)) for item in loaded.qrels_iter()],
@@ -100,17 +99,13 @@ def _documents(dataset: IrDataset) -> Iterator[SourceDocument]:
     import ir_datasets
 
     items = ir_datasets.load(dataset.id).docs_iter()
-    number = 0
-    while True:
+    for number in itertools.count(1):
         item = _fetch(dataset, lambda: next(items, None))
         if item is None:
             return
-        number += 1
-        text = _field(item, "text", "body")
         # The default text may include the title.
-        title = (_field(item, "title") or "") if text is not None else ""
-        text = _default_text(item) if text is None else text
-        yield SourceDocument(f"{dataset.id}: document {number}", item.doc_id, title, text)
+        title = "" if _field(item, "text", "body") is None else _field(item, "title") or ""
+        yield SourceDocument(f"{dataset.id}: document {number}", item.doc_id, title, _text(item, "text", "body"))
 
 
 def _field(item: Any, *names: str) -> str | None:
@@ -119,13 +114,10 @@ def _field(item: Any, *names: str) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _default_text(item: Any) -> str:
-    return str(item.default_text())
-
-
-def _query(item: Any) -> str:
-    text = _field(item, "text")
-    return _default_text(item) if text is None else text
+def _text(item: Any, *names: str) -> str:
+    """Return the first of these fields that exists, if it is text; else the default text."""
+    text = _field(item, *names)
+    return str(item.default_text()) if text is None else text
 
 
 def _fetch(dataset: IrDataset, fetch: Callable[[], _Item]) -> _Item:

@@ -5,46 +5,36 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from harness.datasets.source import (
-    DatasetSource,
-    DocumentStream,
-    SourceDocument,
-    collect_qrels,
-    collect_queries,
-    find_files,
-    find_one,
-    plain_name,
-    read_columns,
-)
-
-NAME = "MS MARCO"
-FILES = (("collection.tsv",), ("queries.*.tsv",), ("qrels.*.tsv",))
-DEFAULT_SPLIT = None
+from harness.datasets import source
+from harness.datasets.source import DatasetSource, DocumentStream, Format, SourceDocument
 
 
-def splits(folder: Path) -> dict[str, Path]:
+def _splits(folder: Path) -> dict[str, Path]:
     """Return the splits with both queries and judgements, and their queries."""
     judged = _by_split(folder, "qrels")
     return {split: path for split, path in _by_split(folder, "queries").items() if split in judged}
 
 
-def read(folder: Path, split: str) -> DatasetSource:
+def _read(folder: Path, split: str) -> DatasetSource:
     """Read a folder that has all files; raise FileError if a query or judgement is wrong."""
-    collection, queries_file = find_one(folder, ["collection.tsv"]), splits(folder)[split]
-    queries = collect_queries(
-        (place, query_id, text) for place, (query_id, text) in read_columns(queries_file, ["id text"])
+    collection, queries_file = source.find_one(folder, ["collection.tsv"]), _splits(folder)[split]
+    queries = source.collect_queries(
+        (place, query_id, text) for place, (query_id, text) in source.read_columns(queries_file, ["id text"])
     )
-    qrels = read_columns(_by_split(folder, "qrels")[split], ["query 0 passage grade"])
+    qrels = source.read_columns(_by_split(folder, "qrels")[split], ["query 0 passage grade"])
     rows = ((place, query_id, doc_id, grade) for place, (query_id, _, doc_id, grade) in qrels)
     documents = DocumentStream(str(collection), "msmarco", (collection,), lambda: _documents(collection))
-    return DatasetSource(documents, queries, collect_qrels(rows, queries, queries_file.name))
+    return DatasetSource(documents, queries, source.collect_qrels(rows, queries, queries_file.name))
 
 
 def _documents(path: Path) -> Iterator[SourceDocument]:
-    for place, (doc_id, text) in read_columns(path, ["id text"]):
+    for place, (doc_id, text) in source.read_columns(path, ["id text"]):
         yield SourceDocument(place, doc_id, "", text)
 
 
 def _by_split(folder: Path, kind: str) -> dict[str, Path]:
-    paths = find_files(folder, [f"{kind}.*.tsv"])
-    return {plain_name(path).removeprefix(f"{kind}.").removesuffix(".tsv"): path for path in paths}
+    paths = source.find_files(folder, [f"{kind}.*.tsv"])
+    return {source.plain_name(path).removeprefix(f"{kind}.").removesuffix(".tsv"): path for path in paths}
+
+
+FORMAT = Format("MS MARCO", (("collection.tsv",), ("queries.*.tsv",), ("qrels.*.tsv",)), _read, _splits)

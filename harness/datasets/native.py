@@ -13,28 +13,15 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from harness.datasets import answers
+from harness.datasets import answers, source
 from harness.datasets.answers import Answers
 from harness.datasets.corpus import CORPUS
 from harness.datasets.dataset import Dataset
-from harness.datasets.source import (
-    DatasetSource,
-    DocumentStream,
-    SourceDocument,
-    collect_qrels,
-    collect_queries,
-    find_one,
-    read_json_lines,
-    read_lines,
-    text_field,
-)
+from harness.datasets.source import DatasetSource, DocumentStream, Format, SourceDocument
 from harness.errors import FileError
 from harness.records import Query
 
-NAME = "harness"
-FILES = (("corpus.jsonl",), ("queries.jsonl",), ("qrels.trec",))
-DEFAULT_SPLIT = None
-
+_FILES = (("corpus.jsonl",), ("queries.jsonl",), ("qrels.trec",))
 _QUERIES = "queries.jsonl"
 _COPIED_QRELS = "judgements.trec"
 _COPIED_ANSWERS = "judgements.answers.json"
@@ -43,15 +30,11 @@ _MODEL = "tokenizers/punkt_tab/english"
 _MODEL_FILES = ("abbrev_types.txt", "collocations.tab", "ortho_context.tab", "sent_starters.txt")
 
 
-def splits(folder: Path) -> None:
-    """Return ``None``: the format has no splits."""
-
-
-def read(folder: Path, split: str) -> DatasetSource:  # noqa: ARG001
+def _read(folder: Path) -> DatasetSource:
     """Read a folder that has all files; raise FileError if a query or judgement is wrong."""
-    corpus, queries_file, qrels = (find_one(folder, patterns) for patterns in FILES)
+    corpus, queries_file, qrels = (source.find_one(folder, patterns) for patterns in _FILES)
     queries = read_json_queries(queries_file)
-    return DatasetSource(json_documents(corpus), queries, collect_qrels(trec_rows(qrels), queries, _QUERIES))
+    return DatasetSource(json_documents(corpus), queries, source.collect_qrels(trec_rows(qrels), queries, _QUERIES))
 
 
 def json_documents(path: Path) -> DocumentStream:
@@ -60,21 +43,22 @@ def json_documents(path: Path) -> DocumentStream:
 
 
 def _documents(path: Path) -> Iterator[SourceDocument]:
-    for place, raw in read_json_lines(path):
-        title = text_field(place, raw, "title") if raw.get("title") is not None else ""
-        yield SourceDocument(place, text_field(place, raw, "_id"), title, text_field(place, raw, "text"))
+    for place, raw in source.read_json_lines(path):
+        title = source.text_field(place, raw, "title") if raw.get("title") is not None else ""
+        yield SourceDocument(place, source.text_field(place, raw, "_id"), title, source.text_field(place, raw, "text"))
 
 
 def read_json_queries(path: Path) -> tuple[Query, ...]:
     """Read queries of ``{"_id", "text"}`` lines."""
-    return collect_queries(
-        (place, text_field(place, raw, "_id"), text_field(place, raw, "text")) for place, raw in read_json_lines(path)
+    return source.collect_queries(
+        (place, source.text_field(place, raw, "_id"), source.text_field(place, raw, "text"))
+        for place, raw in source.read_json_lines(path)
     )
 
 
 def trec_rows(path: Path) -> Iterator[tuple[str, str, str, str]]:
     """Yield (place, query, document, grade) of a TREC qrels file; raise FileError without four fields."""
-    for number, line in read_lines(path):
+    for number, line in source.read_lines(path):
         fields = line.split()
         if fields and len(fields) != 4:
             raise FileError(f"{path}: line {number}: {len(fields)} fields, expected 'query 0 document grade'")
@@ -113,7 +97,7 @@ def read_copy(folder: Path) -> DatasetSource:
     documents, queries = json_documents(folder / CORPUS), read_json_queries(folder / _QUERIES)
     qrels = folder / _COPIED_QRELS
     if qrels.is_file():
-        return DatasetSource(documents, queries, collect_qrels(trec_rows(qrels)))
+        return DatasetSource(documents, queries, source.collect_qrels(trec_rows(qrels)))
     _use_model(folder / _NLTK)
     answers.check_tokenizer()
     return DatasetSource(documents, queries, answers=_read_answers(folder / _COPIED_ANSWERS))
@@ -151,3 +135,6 @@ def _model_files() -> Iterator[tuple[str, bytes]]:
     for name in _MODEL_FILES:
         with model.join(name).open() as file:
             yield f"{_NLTK}/{_MODEL}/{name}", bytes(file.read())
+
+
+FORMAT = Format("harness", _FILES, _read)

@@ -59,6 +59,22 @@ class DatasetSource:
     answers: Answers | None = None
 
 
+@dataclass(frozen=True)
+class Format:
+    """Format of datasets: its name in messages, and patterns for each kind of file, all of which are needed.
+
+    ``splits`` finds a folder's splits, the user's choice of queries and judgements; ``None``: the format has none.
+    ``default_split``: the split to read if the user names none; without it, the only one.  ``read`` reads a folder that
+    has all files, and takes the split after it if the format has splits.
+    """
+
+    name: str
+    files: tuple[tuple[str, ...], ...]
+    read: Callable[..., DatasetSource]
+    splits: Callable[[Path], dict[str, Path]] | None = None
+    default_split: str | None = None
+
+
 def find_files(folder: Path, patterns: Iterable[str]) -> list[Path]:
     """Return the files that match a pattern, plain or compressed; only the plain one of two."""
     paths: dict[Path, Path] = {}

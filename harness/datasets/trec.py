@@ -7,28 +7,13 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from harness.datasets import native
-from harness.datasets.source import (
-    DatasetSource,
-    DocumentStream,
-    SourceDocument,
-    collect_qrels,
-    collect_queries,
-    find_files,
-    find_one,
-    plain_name,
-    read_columns,
-    read_lines,
-)
+from harness.datasets import native, source
+from harness.datasets.source import DatasetSource, DocumentStream, Format, SourceDocument
 from harness.errors import FileError
 
-NAME = "TREC"
 _DOCUMENTS = ("documents.*", "documents/*", "documents/*/*")
 _TOPICS = ("topics", "topics.*")
 _QRELS = ("qrels", "qrels.*")
-FILES = (_DOCUMENTS, _TOPICS, _QRELS)
-DEFAULT_SPLIT = None
-
 _ID = re.compile(r"<DOCNO>(.*?)</DOCNO>", re.S | re.I)
 _TITLE = re.compile(r"<(TITLE|HEADLINE|HL|HEAD|TTL)>(.*?)</\1>", re.S | re.I)
 _TEXT = re.compile(r"<(TEXT|LP|LEADPARA)>(.*?)</\1>", re.S | re.I)
@@ -36,27 +21,23 @@ _TAG = re.compile(r"</?[A-Za-z][^<>]*>|<!--.*?-->", re.S)
 _TOPIC = re.compile(r"<num>\s*(?:Number:)?\s*([^<]*?)\s*<.*?title>\s*(?:Topic:)?\s*([^<]*)", re.S | re.I)
 
 
-def splits(folder: Path) -> None:
-    """Return ``None``: the format has no splits."""
-
-
-def read(folder: Path, split: str) -> DatasetSource:  # noqa: ARG001
+def _read(folder: Path) -> DatasetSource:
     """Read a folder that has all files.
 
     Raises:
         FileError: a topic or a judgement is wrong, or there are two files of topics or qrels.
     """
-    topics, qrels = find_one(folder, _TOPICS), find_one(folder, _QRELS)
-    queries = collect_queries(_topics(topics))
-    paths = tuple(sorted(find_files(folder, _DOCUMENTS)))
+    topics, qrels = source.find_one(folder, _TOPICS), source.find_one(folder, _QRELS)
+    queries = source.collect_queries(_topics(topics))
+    paths = tuple(sorted(source.find_files(folder, _DOCUMENTS)))
     documents = DocumentStream(str(paths[0].parent), "trec", paths, lambda: _documents(paths))
-    return DatasetSource(documents, queries, collect_qrels(native.trec_rows(qrels), queries, topics.name))
+    return DatasetSource(documents, queries, source.collect_qrels(native.trec_rows(qrels), queries, topics.name))
 
 
 def _documents(paths: Iterable[Path]) -> Iterator[SourceDocument]:
     for path in paths:
-        if plain_name(path).endswith(".tsv"):
-            for place, fields in read_columns(path, ["id text", "id title text"]):
+        if source.plain_name(path).endswith(".tsv"):
+            for place, fields in source.read_columns(path, ["id text", "id title text"]):
                 yield SourceDocument(place, fields[0], fields[1] if len(fields) == 3 else "", fields[-1])
         else:
             yield from _sgml_documents(path)
@@ -66,7 +47,7 @@ def _sgml_documents(path: Path) -> Iterator[SourceDocument]:
     """Yield the documents of an SGML file; memory holds one at a time."""
     lines: list[str] | None = None
     begun = 0
-    for number, line in read_lines(path):
+    for number, line in source.read_lines(path):
         tag = line.strip().upper()
         if tag == "<DOC>":
             if lines is not None:
@@ -101,9 +82,9 @@ def _plain(marked: str) -> str:
 
 def _topics(path: Path) -> Iterator[tuple[str, str, str]]:
     """Yield (place, id, title) of ``<top>`` topics, else of ``id<tab>text`` lines."""
-    text = "".join(line for _, line in read_lines(path))
+    text = "".join(line for _, line in source.read_lines(path))
     if "<top>" not in text.lower():
-        for place, (query_id, title) in read_columns(path, ["id text"]):
+        for place, (query_id, title) in source.read_columns(path, ["id text"]):
             yield place, query_id, title
         return
     number = 1
@@ -116,3 +97,6 @@ def _topics(path: Path) -> Iterator[tuple[str, str, str]]:
         if not topic:
             raise FileError(f"{place}: this <top> has no <num> with a <title> after it; add them")
         yield place, topic[1], " ".join(html.unescape(topic[2]).split())
+
+
+FORMAT = Format("TREC", (_DOCUMENTS, _TOPICS, _QRELS), _read)

@@ -13,40 +13,24 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from harness.datasets import answers
+from harness.datasets import answers, source
 from harness.datasets.answers import Answers
-from harness.datasets.source import (
-    DatasetSource,
-    DocumentStream,
-    SourceDocument,
-    collect_queries,
-    find_files,
-    find_one,
-    plain_name,
-    read_columns,
-    read_json_lines,
-    read_lines,
-    text_field,
-)
+from harness.datasets.source import DatasetSource, DocumentStream, Format, SourceDocument
 from harness.errors import FileError
 
-NAME = "XOR-TyDi"
 _COLLECTION = ("*_w100.tsv",)
 _QUESTIONS = ("xor_*.jsonl",)
 _TRANSLATED = ("queries.tsv", "*_q.jsonl")
-FILES = (_COLLECTION, _QUESTIONS, _TRANSLATED)
-DEFAULT_SPLIT = None
-
 _MAX_CHARACTERS = 1 << 24  # of a passage
 
 
-def splits(folder: Path) -> dict[str, Path]:
+def _splits(folder: Path) -> dict[str, Path]:
     """Return the files of questions by their names, e.g. ``xor_dev_retrieve_eng_span_v1_1``."""
-    named = {plain_name(path).removesuffix(".jsonl"): path for path in find_files(folder, _QUESTIONS)}
+    named = {source.plain_name(path).removesuffix(".jsonl"): path for path in source.find_files(folder, _QUESTIONS)}
     return {name: path for name, path in named.items() if not name.endswith("_q")}
 
 
-def read(folder: Path, split: str) -> DatasetSource:
+def _read(folder: Path, split: str) -> DatasetSource:
     """Read a folder that has all files.
 
     Raises:
@@ -54,12 +38,12 @@ def read(folder: Path, split: str) -> DatasetSource:
         UsageError: NLTK's sentence model is missing.
     """
     answers.check_tokenizer()
-    collection = find_one(folder, _COLLECTION)
+    collection = source.find_one(folder, _COLLECTION)
     english = _translations(folder)
     topics: list[tuple[str, str, str]] = []
     by_query: dict[str, tuple[str, ...]] = {}
     languages: dict[str, str] = {}
-    for place, raw in read_json_lines(splits(folder)[split]):
+    for place, raw in source.read_json_lines(_splits(folder)[split]):
         query_id = _id(place, raw)
         if query_id not in english:
             raise FileError(f"{place}: question {query_id!r} has no translation in {' or '.join(_TRANSLATED)}; add it")
@@ -70,17 +54,18 @@ def read(folder: Path, split: str) -> DatasetSource:
             if "lang" in raw:
                 languages[query_id] = _language(place, raw)
     documents = DocumentStream(str(collection), "dpr", (collection,), lambda: _documents(collection))
-    return DatasetSource(documents, collect_queries(topics), answers=Answers(by_query, languages))
+    return DatasetSource(documents, source.collect_queries(topics), answers=Answers(by_query, languages))
 
 
 def _translations(folder: Path) -> dict[str, str]:
     english: dict[str, str] = {}
-    for path in find_files(folder, _TRANSLATED):
+    for path in source.find_files(folder, _TRANSLATED):
         if path.name.startswith("queries"):
-            rows = ((place, query_id, text) for place, (query_id, text) in read_columns(path, ["id text"]))
+            rows = ((place, query_id, text) for place, (query_id, text) in source.read_columns(path, ["id text"]))
         else:
             rows = (
-                (place, _id(place, raw), text_field(place, raw, "question")) for place, raw in read_json_lines(path)
+                (place, _id(place, raw), source.text_field(place, raw, "question"))
+                for place, raw in source.read_json_lines(path)
             )
         for place, query_id, text in rows:
             if english.setdefault(query_id, text) != text:
@@ -90,11 +75,11 @@ def _translations(folder: Path) -> dict[str, str]:
 
 def _id(place: str, raw: dict[str, Any]) -> str:
     value = raw.get("id")
-    return str(value) if type(value) is int else text_field(place, raw, "id")
+    return str(value) if type(value) is int else source.text_field(place, raw, "id")
 
 
 def _language(place: str, raw: dict[str, Any]) -> str:
-    language = text_field(place, raw, "lang")
+    language = source.text_field(place, raw, "lang")
     if not language or any(character.isspace() for character in language):
         raise FileError(f"{place}: key 'lang' is {language!r}; write a code such as 'ja'")
     return language
@@ -114,7 +99,7 @@ def _documents(path: Path) -> Iterator[SourceDocument]:
     """Yield passages as DPR reads them: by CSV's rules, without a first line that names the columns."""
     csv.field_size_limit(_MAX_CHARACTERS)
     # A quoted passage may span several lines, so csv counts them.
-    rows = csv.reader((line for _, line in read_lines(path)), delimiter="\t")
+    rows = csv.reader((line for _, line in source.read_lines(path)), delimiter="\t")
     try:
         for fields in rows:
             if fields[:1] == ["id"] or not fields:
@@ -128,3 +113,6 @@ def _documents(path: Path) -> Iterator[SourceDocument]:
             yield SourceDocument(place, doc_id, title, text)
     except csv.Error as error:
         raise FileError(f"{path}: line {rows.line_num}: not CSV: {error}; correct its quotes") from error
+
+
+FORMAT = Format("XOR-TyDi", (_COLLECTION, _QUESTIONS, _TRANSLATED), _read, _splits)

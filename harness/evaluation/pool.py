@@ -132,23 +132,18 @@ def write_pool(pool: JudgingPool, documents: Mapping[str, Mapping[str, str]], fo
     Raises:
         UsageError: a table cannot hold an id.
     """
-    records = _records(pool, documents)
-    if form == "jsonl":
-        stream.writelines(json.dumps(record, ensure_ascii=True) + "\n" for record in records)
-        return
-    writer = csv.writer(stream, dialect="excel-tab", lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for record in records:
-        ids = {name: _id_cell(record[name]) for name in ("query_id", "doc_id")}
-        cells = {name: "" if value is None else _cell(value) for name, value in record.items()} | ids
-        writer.writerow([cells[name] for name in COLUMNS])
-
-
-def _records(pool: JudgingPool, documents: Mapping[str, Mapping[str, str]]) -> Iterator[dict[str, Any]]:
+    writer = csv.DictWriter(stream, COLUMNS, dialect="excel-tab", lineterminator="\n")
+    if form == "tsv":
+        writer.writeheader()
     for query, doc_id in pool.pairs:
         document = documents.get(doc_id, {})
         texts = (pool.queries.get(query) or None, doc_id, document.get("title"), document.get("text"))
-        yield dict(zip(COLUMNS, (pair_id(query, doc_id), query, *texts, None), strict=True))
+        record = dict(zip(COLUMNS, (pair_id(query, doc_id), query, *texts, None), strict=True))
+        if form == "jsonl":
+            stream.write(json.dumps(record, ensure_ascii=True) + "\n")
+        else:
+            ids = {"query_id": _id_cell(query), "doc_id": _id_cell(doc_id)}
+            writer.writerow({name: _cell(value or "") for name, value in record.items()} | ids)
 
 
 def _cell(text: str) -> str:
@@ -169,12 +164,16 @@ def _id(cell: str) -> str:
 
 @dataclass(frozen=True)
 class GradedPair:
-    """Line of a judged pool; ``grade`` is ``None`` if its assessor left it empty."""
+    """Line of a judged pool or of qrels; ``grade`` is ``None`` if its assessor left it empty.
+
+    ``iteration``: the second column of qrels.
+    """
 
     place: str
     query_id: str
     doc_id: str
     grade: int | None
+    iteration: str = ""
 
 
 def read_graded_pool(path: Path) -> tuple[GradedPair, ...] | None:

@@ -1,7 +1,7 @@
 """Add judgements to a qrels file, and record each merge beside it, as ``<file>.provenance.jsonl``.
 
 A merge marks its judgements with a number, the iteration: the second column of a TREC qrels file, which trec_eval and
-all others skip.  The record says of each iteration who judged, when, from which file, and what it changed.
+all others skip.  The record names for each iteration the judge, the date, the file, and the changes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import hashlib
 import json
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,22 +25,10 @@ from harness.evaluation.pool import GradedPair
 from harness.evaluation.trec import FlaggedLines
 
 _MAX_NAMED = 3
-_COMMENT = "#"
 _PROVENANCE_SUFFIX = ".provenance.jsonl"
 # Version of a line of provenance.  History:
 #   1  first version
 _PROVENANCE_VERSION = 1
-
-
-@dataclass(frozen=True)
-class QrelsLine:
-    """Judgement as its file has it."""
-
-    place: str
-    query_id: str
-    iteration: str
-    doc_id: str
-    grade: int
 
 
 @dataclass(frozen=True)
@@ -76,77 +64,80 @@ class MergeRecord:
 
 
 @dataclass(frozen=True)
+class BaseQrels:
+    """Judgements to add to, each with a grade; the comments above them, and the merges into them, the first one first.
+
+    ``sha256``: of their file.  ``notes``: sentences about it.
+    """
+
+    lines: tuple[GradedPair, ...]
+    sha256: str
+    comments: tuple[str, ...] = ()
+    merges: tuple[MergeRecord, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def changed_after(self) -> tuple[int, ...]:
+        """The iterations after which another program changed the file."""
+        following = [*(record.before for record in self.merges[1:]), self.sha256]
+        return tuple(
+            record.iteration for record, sha256 in zip(self.merges, following, strict=False) if record.after != sha256
+        )
+
+
+@dataclass(frozen=True)
 class MergedQrels:
-    """Content of the merged qrels file, and the record of the merge."""
+    """Content of the merged qrels file, and the records of all merges, the last one without the file's hash."""
 
     content: bytes
-    record: MergeRecord
+    merges: tuple[MergeRecord, ...]
 
 
-def read_lines(path: Path) -> tuple[QrelsLine, ...]:
-    """Read the lines of a TREC qrels file in its order; take a repeated pair once.
+def read_base(path: Path) -> BaseQrels:
+    """Read a TREC qrels file in the order of its lines, with its provenance; take a repeated pair once.
 
     Raises:
-        FileError: as :func:`harness.evaluation.trec.read_qrels`.
+        FileError: as :func:`harness.evaluation.trec.read_qrels`, or the provenance is damaged.
     """
-    trec.read_qrels(path)  # checks every line
-    lines: dict[tuple[str, str], QrelsLine] = {}
+    negative = FlaggedLines()
+    trec.read_qrels(path, negative=negative)  # checks every line
+    lines: dict[tuple[str, str], GradedPair] = {}
+    comments = []
     with trec_lines.open_input(path) as (_, stream):
-        for number, text in enumerate(stream, start=1):
+        for number, raw in enumerate(stream, start=1):
+            line = raw.removeprefix(codecs.BOM_UTF8).rstrip()
             # bytes.split: only ASCII white space separates fields.
-            fields = [field.decode("utf-8") for field in text.removeprefix(codecs.BOM_UTF8).split()]
-            if fields and fields[0] != _COMMENT:
+            fields = [field.decode("utf-8") for field in line.split()]
+            if fields[:1] == ["#"]:
+                comments.append(line.decode("utf-8"))
+            elif fields:
                 query, iteration, document, grade = fields
-                line = QrelsLine(f"{path}:{number}", query, iteration, document, int(grade))
-                lines.setdefault((query, document), line)
-    return tuple(lines.values())
-
-
-def read_comments(path: Path) -> tuple[str, ...]:
-    """Read the comment lines of a TREC qrels file."""
-    with trec_lines.open_input(path) as (_, stream):
-        lines = (text.removeprefix(codecs.BOM_UTF8).rstrip() for text in stream)
-        return tuple(text.decode("utf-8") for text in lines if text.split()[:1] == [_COMMENT.encode()])
+                pair = GradedPair(f"{path}:{number}", query, document, int(grade), iteration)
+                lines.setdefault((query, document), pair)
+    notes = (trec.negative_line_note(str(path), negative),) if negative.count else ()
+    return BaseQrels(tuple(lines.values()), filesystem.sha256(path), tuple(comments), _read_provenance(path), notes)
 
 
 def read_graded_qrels(path: Path) -> tuple[GradedPair, ...]:
     """Read a TREC qrels file as new judgements, with grades of 0 or more as in a pool.
 
     Raises:
-        FileError: as :func:`read_lines`, the file is empty, or a grade is below 0; names file and line.
+        FileError: as :func:`read_base`, the file is empty, or a grade is below 0; names file and line.
     """
-    lines = read_lines(path)
-    if not lines:
+    pairs = read_base(path).lines
+    if not pairs:
         raise FileError(f"{path}: has no judgements; name a pool with grades, or a TREC qrels file")
-    for line in lines:
-        if line.grade < 0:
+    for pair in pairs:
+        if (pair.grade or 0) < 0:
             raise FileError(
-                f"{line.place}: grade {line.grade} is below 0; write 0 (not relevant), or remove the line if nobody "
+                f"{pair.place}: grade {pair.grade} is below 0; write 0 (not relevant), or remove the line if nobody "
                 "judged it"
             )
-    return tuple(GradedPair(line.place, line.query_id, line.doc_id, line.grade) for line in lines)
-
-
-def base_notes(path: Path, lines: Sequence[QrelsLine]) -> tuple[str, ...]:
-    """Return notes on the qrels that judgements are added to."""
-    negative = [line for line in lines if line.grade < 0]
-    if not negative:
-        return ()
-    first = int(negative[0].place.rpartition(":")[2])
-    return (trec.negative_line_note(str(path), FlaggedLines(len(negative), first)),)
+    return pairs
 
 
 def merge_qrels(
-    base: Sequence[QrelsLine],
-    pairs: Sequence[GradedPair],
-    conflicts: str,
-    *,
-    before: str,
-    source: str,
-    date: str,
-    file: Path,
-    earlier: Sequence[MergeRecord] = (),
-    comments: Sequence[str] = (),
+    base: BaseQrels, pairs: Sequence[GradedPair], conflicts: str, *, source: str, date: str, file: Path
 ) -> MergedQrels:
     """Add judgements to others.
 
@@ -154,75 +145,53 @@ def merge_qrels(
         base: existing judgements.
         pairs: new judgements.
         conflicts: treatment of pairs with another grade in ``base``: ``refuse``, ``keep`` or ``override``.
-        before: SHA-256 of the file of ``base``.
         source: who judged.
         date: now.
         file: file of ``pairs``.
-        earlier: merges into ``base``; the iteration is new to them.
-        comments: lines to write above the judgements.
 
     Raises:
         UsageError: there are conflicts, and they are refused.
     """
-    existing = {(line.query_id, line.doc_id): line for line in base}
-    graded = [pair for pair in pairs if pair.grade is not None]
-    differing = {
-        _ids(pair): (line, pair)
-        for pair in graded
-        if (line := existing.get(_ids(pair))) is not None and line.grade != pair.grade
-    }
+    existing = {_ids(line): line for line in base.lines}
+    iteration = _next_iteration(base)
+    graded = {_ids(pair): replace(pair, iteration=str(iteration)) for pair in pairs if pair.grade is not None}
+    new = [graded[ids] for ids in sorted(graded.keys() - existing.keys())]
+    differing = {ids: pair for ids, pair in graded.items() if ids in existing and existing[ids].grade != pair.grade}
     if differing and conflicts == "refuse":
-        raise _conflict_error(list(differing.values()))
-    iteration = _next_iteration(base, earlier)
-    new = sorted((pair for pair in graded if _ids(pair) not in existing), key=_ids)
-    overrides = {ids: pair for ids, (_, pair) in differing.items()} if conflicts == "override" else {}
-    lines = (
-        *comments,
-        *(_base_line(line, overrides, iteration) for line in base),
-        *(_new_line(pair, iteration) for pair in new),
-    )
+        raise _conflict_error([(existing[ids], pair) for ids, pair in differing.items()])
+    overrides = differing if conflicts == "override" else {}
+    lines = [*(overrides.get(ids, line) for ids, line in existing.items()), *new]
+    content = [*base.comments, *(f"{line.query_id} {line.iteration} {line.doc_id} {line.grade}" for line in lines)]
     record = MergeRecord(
         iteration=iteration,
         source=source,
         date=date,
         file=file.name,
-        file_sha256=_sha256(file.read_bytes()),
-        before=before,
+        file_sha256=filesystem.sha256(file),
+        before=base.sha256,
         after="",
         added=len(new),
         same=len(graded) - len(new) - len(differing),
         unfilled=len(pairs) - len(graded),
         conflicts=tuple(
-            Conflict(query, document, line.grade, pair.grade or 0)
-            for (query, document), (line, pair) in sorted(differing.items())
+            Conflict(*ids, existing[ids].grade or 0, pair.grade or 0) for ids, pair in sorted(differing.items())
         ),
         resolved=conflicts,
     )
-    return MergedQrels("".join(f"{line}\n" for line in lines).encode("utf-8"), record)
+    return MergedQrels("".join(f"{line}\n" for line in content).encode("utf-8"), (*base.merges, record))
 
 
 def _ids(pair: GradedPair) -> tuple[str, str]:
     return pair.query_id, pair.doc_id
 
 
-def _base_line(line: QrelsLine, overrides: Mapping[tuple[str, str], GradedPair], iteration: int) -> str:
-    override = overrides.get((line.query_id, line.doc_id))
-    if override is not None:
-        return _new_line(override, iteration)
-    return f"{line.query_id} {line.iteration} {line.doc_id} {line.grade}"
-
-
-def _new_line(pair: GradedPair, iteration: int) -> str:
-    return f"{pair.query_id} {iteration} {pair.doc_id} {pair.grade or 0}"
-
-
-def _next_iteration(base: Sequence[QrelsLine], earlier: Sequence[MergeRecord]) -> int:
+def _next_iteration(base: BaseQrels) -> int:
     """Return a number that no judgement and no merge has yet."""
-    numbers = [int(line.iteration) for line in base if line.iteration.isdecimal()]
-    return 1 + max((*numbers, *(record.iteration for record in earlier)), default=0)
+    numbers = [int(line.iteration) for line in base.lines if line.iteration.isdecimal()]
+    return 1 + max((*numbers, *(record.iteration for record in base.merges)), default=0)
 
 
-def _conflict_error(differing: Sequence[tuple[QrelsLine, GradedPair]]) -> UsageError:
+def _conflict_error(differing: Sequence[tuple[GradedPair, GradedPair]]) -> UsageError:
     named = "; ".join(
         f"{pair.place}: {pair.query_id!r}, document {pair.doc_id!r}: {pair.grade}; {line.place}: {line.grade}"
         for line, pair in differing[:_MAX_NAMED]
@@ -233,30 +202,19 @@ def _conflict_error(differing: Sequence[tuple[QrelsLine, GradedPair]]) -> UsageE
     )
 
 
-def write_merged(path: Path, merged: MergedQrels, earlier: Sequence[MergeRecord]) -> MergeRecord:
+def write_merged(path: Path, merged: MergedQrels) -> MergeRecord:
     """Write the qrels (gzipped if the path ends in .gz) and their provenance, both or neither.
 
     Returns:
         The record of the merge, with the hash of the written file.
     """
     content = gzip.compress(merged.content, mtime=0) if path.suffix == ".gz" else merged.content
-    record = replace(merged.record, after=_sha256(content))
+    record = replace(merged.merges[-1], after=hashlib.sha256(content).hexdigest())
+    records = ({"version": _PROVENANCE_VERSION, **asdict(merge)} for merge in (*merged.merges[:-1], record))
     with filesystem.atomic_write(provenance_path(path)) as provenance, filesystem.atomic_write(path) as judgements:
-        provenance.write_text(_render_provenance((*earlier, record)), encoding="utf-8")
+        provenance.write_text("".join(f"{json.dumps(line)}\n" for line in records), encoding="utf-8")
         judgements.write_bytes(content)
     return record
-
-
-def sha256_of(path: Path) -> str:
-    """Return the SHA-256 of a file of judgements."""
-    try:
-        return filesystem.sha256(path)
-    except OSError as error:
-        raise FileError(f"{path}: cannot be read: {error.strerror}; name a file of judgements") from error
-
-
-def _sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
 
 
 def provenance_path(path: Path) -> Path:
@@ -264,12 +222,8 @@ def provenance_path(path: Path) -> Path:
     return path.with_name(path.name + _PROVENANCE_SUFFIX)
 
 
-def read_provenance(path: Path) -> tuple[MergeRecord, ...]:
-    """Read the merges into a qrels file, the first one first.
-
-    Raises:
-        FileError: the record is damaged.
-    """
+def _read_provenance(path: Path) -> tuple[MergeRecord, ...]:
+    """Read the merges into a qrels file; raise FileError if the record is damaged."""
     provenance, records = provenance_path(path), []
     with contextlib.suppress(FileNotFoundError):
         for number, line in enumerate(provenance.read_bytes().splitlines(), start=1):
@@ -286,36 +240,27 @@ def read_provenance(path: Path) -> tuple[MergeRecord, ...]:
     return tuple(records)
 
 
-def _render_provenance(records: Sequence[MergeRecord]) -> str:
-    return "".join(json.dumps({"version": _PROVENANCE_VERSION, **asdict(record)}) + "\n" for record in records)
-
-
-def outside_edits(records: Sequence[MergeRecord], sha256: str) -> tuple[int, ...]:
-    """Return the iterations after which another program changed the file; ``sha256`` is its present hash."""
-    following = [*(record.before for record in records[1:]), sha256]
-    return tuple(record.iteration for record, hash in zip(records, following, strict=False) if record.after != hash)
-
-
-def describe_qrels(lines: Sequence[QrelsLine]) -> dict[str, Any]:
+def describe_qrels(lines: Sequence[GradedPair]) -> dict[str, Any]:
     """Count judgements by grade, and judged and relevant documents per query."""
-    grades = Counter(line.grade for line in lines)
+    grades = Counter(line.grade or 0 for line in lines)
     judged = Counter(line.query_id for line in lines)
-    relevant = Counter(line.query_id for line in lines if line.grade > 0)
+    relevant = Counter(line.query_id for line in lines if (line.grade or 0) > 0)
     return {
         "judgements": len(lines),
         "queries": len(judged),
         "grades": {str(grade): count for grade, count in sorted(grades.items())},
-        "judged_per_query": _spread([judged[query] for query in judged]),
+        "judged_per_query": _spread(judged.values()),
         "relevant_per_query": _spread([relevant[query] for query in judged]),
     }
 
 
-def _spread(counts: Sequence[int]) -> dict[str, float] | None:
-    if not counts:
+def _spread(counts: Iterable[int]) -> dict[str, float] | None:
+    ordered = sorted(counts)
+    if not ordered:
         return None
     return {
-        "least": min(counts),
-        "median": statistics.median(counts),
-        "mean": round(statistics.fmean(counts), 3),
-        "most": max(counts),
+        "least": ordered[0],
+        "median": statistics.median(ordered),
+        "mean": round(statistics.fmean(ordered), 3),
+        "most": ordered[-1],
     }

@@ -11,7 +11,7 @@ from pathlib import Path
 from pydantic import Field, field_validator
 
 from harness import config
-from harness.config import NAME_PATTERN, ConfigModel, data_root, read_toml, validate
+from harness.config import NAME_PATTERN, ConfigModel, Model, data_root, read_toml, validate
 from harness.errors import FileError, UnknownName
 from harness.records import Envelope
 
@@ -50,6 +50,12 @@ class Instance:
 def data_folder() -> Path:
     """Return the shipped ``instance_profiles/``."""
     return data_root() / "instance_profiles"
+
+
+def read_defaults(model: type[Model], section: str, root: Path | None = None) -> Model:
+    """Read a section of ``defaults.toml``; raise FileError if the file is missing or wrong."""
+    path = (root or data_folder()) / "defaults.toml"
+    return validate(model, read_toml(path).get(section, {}), path, prefix=section)
 
 
 def facts_path(provider: str, root: Path | None = None) -> Path:
@@ -92,7 +98,6 @@ def _instance(place: str, row: config.CsvRow) -> Instance:
     others = count(place, row, "accelerator_count") + (cards - whole or bool(row["gpu_name"] and not whole))
     memory_mib = config.csv_number(place, row, "gpu_memory_mib_each") if whole and row["gpu_memory_mib_each"] else None
     nvme_gb = config.csv_number(place, row, "local_nvme_gb", zero=True) if row["local_nvme_gb"] else None
-    current = row["current_generation"]
     return Instance(
         provider=row["provider"],
         instance_type=row["instance_type"],
@@ -107,7 +112,7 @@ def _instance(place: str, row: config.CsvRow) -> Instance:
         local_nvme_bytes=None if nvme_gb is None else round(nvme_gb * 1e9),
         burstable=truth(place, row, "burstable"),
         bare_metal=truth(place, row, "bare_metal"),
-        current_generation=truth(place, row, "current_generation") if current else None,
+        current_generation=truth(place, row, "current_generation") if row["current_generation"] else None,
     )
 
 
@@ -137,14 +142,9 @@ def parse_memory(text: str) -> int:
     return int(match[1]) * _UNITS[match[2]]
 
 
-def hardware_path() -> Path:
-    """Return the shipped ``hardware.toml``."""
-    return data_root() / "instance_profiles" / "hardware.toml"
-
-
 def hardware_profiles(path: Path | None = None) -> dict[str, Envelope]:
     """Read all hardware profiles by name, in the file's order; raise FileError if the file is missing or wrong."""
-    path = path or hardware_path()
+    path = path or data_folder() / "hardware.toml"
     profiles: dict[str, Envelope] = {}
     for name, raw in read_toml(path).items():
         if not isinstance(raw, dict):
@@ -152,13 +152,8 @@ def hardware_profiles(path: Path | None = None) -> dict[str, Envelope]:
         if not re.fullmatch(NAME_PATTERN, name):
             raise FileError(f"{path}: profile name {name!r} must be lower-case letters, digits, '.', '_' or '-'")
         declared = validate(HardwareProfile, raw, path, prefix=name)
-        profiles[name] = Envelope(
-            name=name,
-            cpus=declared.cpus,
-            memory_bytes=parse_memory(declared.memory),
-            gpus=declared.gpus,
-            pids=declared.pids,
-        )
+        memory_bytes = parse_memory(declared.memory)
+        profiles[name] = Envelope(name, declared.cpus, memory_bytes, gpus=declared.gpus, pids=declared.pids)
     return profiles
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from harness.config import ConfigModel, read_toml, validate
+from harness.config import ConfigModel
 from harness.pricing import cost, instances
 from harness.pricing.instances import Instance
 from harness.pricing.prices import Snapshot
@@ -62,11 +62,15 @@ class Offers:
     fitting: tuple[Offer, ...]
     left_out: tuple[UnfitInstance, ...]
 
+    @property
+    def cheapest(self) -> Offer | None:
+        """The cheapest type that provides the envelope, if there is one."""
+        return next(iter(self.fitting), None)
+
 
 def host_reserve(root: Path | None = None) -> HostReserve:
     """Read the host's reserve; raise FileError if ``defaults.toml`` is missing or wrong."""
-    path = (root or instances.data_folder()) / "defaults.toml"
-    return validate(HostReserve, read_toml(path).get("reserve", {}), path, prefix="reserve")
+    return instances.read_defaults(HostReserve, "reserve", root)
 
 
 def find_offers(
@@ -98,26 +102,6 @@ def find_offers(
         else:
             left_out.append(UnfitInstance(instance, reason))
     return Offers(tuple(sorted(fitting, key=_order)), tuple(left_out))
-
-
-def cheapest_offer(
-    envelope: Envelope,
-    snapshot: Snapshot,
-    architecture: str | None = None,
-    reserve: HostReserve | None = None,
-    gpu_memory_bytes: int | None = None,
-) -> Offer | None:
-    """Return the cheapest instance type that provides ``envelope``, or ``None``; see :func:`find_offers`."""
-    best: Offer | None = None
-    for instance, price in snapshot.prices:
-        # Most types cost more than the best so far and need no check.
-        if best is not None and price > best.usd_per_hour:
-            continue
-        if any(_against(instance, envelope, architecture, reserve, gpu_memory_bytes)):
-            continue
-        offer = Offer(instance, snapshot.region, snapshot.term, price, snapshot.as_of)
-        best = offer if best is None else min(best, offer, key=_order)
-    return best
 
 
 def successor(instance: Instance, snapshot: Snapshot) -> Offer | None:
@@ -155,30 +139,7 @@ def _against(
     gpu_memory_bytes: int | None,
 ) -> Iterator[str]:
     """Yield reasons not to offer a type, the plainest first."""
-    yield from _too_small(instance, envelope, architecture, reserve)
-    yield from _wrong_gpus(instance, envelope, gpu_memory_bytes)
-    if instance.burstable:
-        yield "burstable: its price buys a share of the CPU time"
-    if instance.bare_metal:
-        yield "bare metal: its prices cannot be trusted"
-
-
-def _too_small(
-    instance: Instance, envelope: Envelope, architecture: str | None, reserve: HostReserve | None
-) -> Iterator[str]:
-    if architecture not in (None, instance.architecture):
-        yield f"{instance.architecture}, asked for {architecture}"
-    if instance.vcpus < envelope.cpus:
-        yield f"fewer than {envelope.cpus} vCPUs"
-    left = instance.memory_bytes if reserve is None else reserve.left(instance.memory_bytes)
-    if left < envelope.memory_bytes:
-        beside = f" beside the host's own {reserve}" if reserve else ""
-        yield f"less than {envelope.memory_bytes / GIB:g} GiB of memory{beside}"
-
-
-def _wrong_gpus(instance: Instance, envelope: Envelope, gpu_memory_bytes: int | None) -> Iterator[str]:
-    if instance.gpus < envelope.gpus:
-        yield f"fewer than {envelope.gpus} NVIDIA GPUs"
+    yield from find_shortages(instance, envelope, architecture, reserve)
     if not envelope.gpus and (instance.gpus or instance.accelerators):
         yield "has GPUs or other accelerators, which the price includes and no system uses"
     if envelope.gpus and gpu_memory_bytes is not None:
@@ -186,3 +147,22 @@ def _wrong_gpus(instance: Instance, envelope: Envelope, gpu_memory_bytes: int | 
             yield "the memory of its GPUs is not known"
         elif instance.gpu_memory_bytes < gpu_memory_bytes:
             yield f"GPUs with less than {gpu_memory_bytes / GIB:.4g} GiB of memory"
+    if instance.burstable:
+        yield "burstable: its price buys a share of the CPU time"
+    if instance.bare_metal:
+        yield "bare metal: its prices cannot be trusted"
+
+
+def find_shortages(
+    instance: Instance, envelope: Envelope, architecture: str | None, reserve: HostReserve | None
+) -> Iterator[str]:
+    """Yield reasons why a type cannot run an envelope at all."""
+    if architecture not in (None, instance.architecture):
+        yield f"{instance.architecture}, asked for {architecture}"
+    if instance.vcpus < envelope.cpus:
+        yield f"fewer than {envelope.cpus} vCPUs"
+    if (reserve.left(instance.memory_bytes) if reserve else instance.memory_bytes) < envelope.memory_bytes:
+        beside = f" beside the host's own {reserve}" if reserve else ""
+        yield f"less than {envelope.memory_bytes / GIB:g} GiB of memory{beside}"
+    if instance.gpus < envelope.gpus:
+        yield f"fewer than {envelope.gpus} NVIDIA GPUs"

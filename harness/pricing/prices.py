@@ -16,7 +16,7 @@ from pathlib import Path
 from pydantic import Field
 
 from harness import config
-from harness.config import ConfigModel, read_toml, validate
+from harness.config import ConfigModel
 from harness.errors import FileError, UnknownName, UsageError
 from harness.pricing import instances
 from harness.pricing.instances import Instance
@@ -62,13 +62,13 @@ class Snapshot:
 
     def price_of(self, instance_type: str) -> float | None:
         """Return the US$ per hour of a type; ``None``: it has no price here."""
-        found = self._by_type.get(instance_type)
-        return None if found is None else found[1]
+        offer = self._by_type.get(instance_type)
+        return offer[1] if offer else None
 
     def instance(self, instance_type: str) -> Instance | None:
         """Return a type, if it has a price here."""
-        found = self._by_type.get(instance_type)
-        return None if found is None else found[0]
+        offer = self._by_type.get(instance_type)
+        return offer[0] if offer else None
 
     @cached_property
     def _by_type(self) -> dict[str, tuple[Instance, float]]:
@@ -81,8 +81,7 @@ class Snapshot:
 
 def default_market(root: Path | None = None) -> DefaultMarket:
     """Read the default market; raise FileError if ``defaults.toml`` is missing or wrong."""
-    path = (root or instances.data_folder()) / "defaults.toml"
-    return validate(DefaultMarket, read_toml(path).get("market", {}), path, prefix="market")
+    return instances.read_defaults(DefaultMarket, "market", root)
 
 
 def snapshot_files(root: Path | None = None) -> tuple[SnapshotFile, ...]:
@@ -94,7 +93,7 @@ def snapshot_files(root: Path | None = None) -> tuple[SnapshotFile, ...]:
     prices = (root or instances.data_folder()) / "prices"
     if not prices.is_dir():
         raise FileError(f"{prices}: no such folder; it has the price snapshots, <provider>_<region>_<date>.csv")
-    found = []
+    files = []
     for path in sorted(prices.glob("*.csv")):
         match = _NAME.fullmatch(path.name)
         if match is None:
@@ -102,9 +101,9 @@ def snapshot_files(root: Path | None = None) -> tuple[SnapshotFile, ...]:
                 f"{path}: name it <provider>_<region>_<date>.csv or <provider>_<region>_spot_<date>.csv,"
                 " e.g. aws_us-east-1_2026-07-20.csv"
             )
-        as_of = _file_date(path, match["as_of"])
-        found.append(SnapshotFile(path, match["provider"], match["region"], as_of, bool(match["spot"])))
-    return tuple(sorted(found, key=lambda item: (item.as_of, item.provider, item.region, item.spot)))
+        as_of = _parse_date(match["as_of"], f"{path}: {match['as_of']} is not a date; rename the file")
+        files.append(SnapshotFile(path, match["provider"], match["region"], as_of, bool(match["spot"])))
+    return tuple(sorted(files, key=lambda file: (file.as_of, file.provider, file.region, file.spot)))
 
 
 def snapshot(
@@ -130,37 +129,32 @@ def snapshot(
     term = term or usual.term
     if term not in TERMS:
         raise UnknownName("term", term, TERMS)
-    known = _of_region(snapshot_files(root), region, usual)
-    fitting = [item for item in known if as_of is None or item.as_of <= as_of]
+    files = _of_region(snapshot_files(root), region, usual)
+    region = files[0].region
+    fitting = [file for file in files if as_of is None or file.as_of <= as_of]
     if not fitting:
-        where = known[0].region
-        raise UsageError(
-            f"no prices of {where} are dated {as_of or 'at all'} or before; there are those of {_dates(known)}"
-        )
-    for item in reversed(fitting):
-        if item.spot == (term == "spot") and (found := read_snapshots(item, root).get(term)):
-            return found
+        dates = ", ".join(dict.fromkeys(str(file.as_of) for file in files))
+        raise UsageError(f"no prices of {region} are dated {as_of} or before; there are those of {dates}")
+    for file in reversed(fitting):
+        if file.spot == (term == "spot") and (prices := read_snapshots(file, root).get(term)):
+            return prices
     raise UsageError(
-        f"no {term} prices of {known[0].region}{f' until {as_of}' if as_of else ''} are here; "
+        f"no {term} prices of {region}{f' until {as_of}' if as_of else ''} are here; "
         "fetch some (docs/reference/prices.md), or choose another --term"
     )
 
 
-def _of_region(known: tuple[SnapshotFile, ...], region: str | None, usual: DefaultMarket) -> tuple[SnapshotFile, ...]:
+def _of_region(files: tuple[SnapshotFile, ...], region: str | None, usual: DefaultMarket) -> list[SnapshotFile]:
     """Return the files of a region, in the provider's name or as ``<provider>/<region>``."""
     wanted = region or f"{usual.provider}/{usual.region}"
-    found = tuple(item for item in known if wanted in (item.region, f"{item.provider}/{item.region}"))
-    if not found:
-        raise UnknownName("region", wanted, {item.region for item in known})
-    providers = sorted({item.provider for item in found})
+    matching = [file for file in files if wanted in (file.region, f"{file.provider}/{file.region}")]
+    if not matching:
+        raise UnknownName("region", wanted, {file.region for file in files})
+    providers = sorted({file.provider for file in matching})
     if len(providers) > 1:
         named = " or ".join(f"{provider}/{wanted}" for provider in providers)
         raise UsageError(f"region {wanted!r} is a name that {len(providers)} providers use; write {named}")
-    return found
-
-
-def _dates(known: tuple[SnapshotFile, ...]) -> str:
-    return ", ".join(dict.fromkeys(str(item.as_of) for item in known))
+    return matching
 
 
 def read_snapshots(file: SnapshotFile, root: Path | None = None) -> dict[str, Snapshot]:
@@ -196,24 +190,18 @@ def _parsed(file: SnapshotFile, content: bytes, facts_path: Path, facts_content:
         sources[row["term"]].add(row["source"])
     if not any(prices.values()):
         raise FileError(f"{file.path}: has no price; add rows or remove the file")
+    market = file.provider, file.region
     return {
-        term: Snapshot(
-            file.provider, file.region, term, file.as_of, "; ".join(sorted(sources[term])), tuple(known.values())
-        )
-        for term, known in prices.items()
-        if known
+        term: Snapshot(*market, term, file.as_of, "; ".join(sorted(sources[term])), tuple(by_type.values()))
+        for term, by_type in prices.items()
+        if by_type
     }
 
 
 def _checked(path: Path) -> bytes:
     """Return a snapshot's content if its checksum is right."""
-    try:
-        content = path.read_bytes()
-        sums = (path.parent / CHECKSUMS).read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        raise FileError(f"{error.filename}: no such file; it belongs to instance_profiles/") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise FileError(f"{path}: cannot be read: {error}") from error
+    content = config.read_shipped(path)
+    sums = config.read_shipped(path.parent / CHECKSUMS).decode("utf-8", "replace")
     known = {name: value for value, _, name in (line.partition("  ") for line in sums.splitlines())}
     if path.name not in known:
         raise FileError(f"{path}: has no line in {CHECKSUMS}; add one with `sha256sum {path.name} >> {CHECKSUMS}`")
@@ -225,11 +213,11 @@ def _checked(path: Path) -> bytes:
     return content
 
 
-def _file_date(path: Path, text: str) -> datetime.date:
+def _parse_date(text: str, fault: str) -> datetime.date:
     try:
         return datetime.date.fromisoformat(text)
-    except ValueError as error:
-        raise FileError(f"{path}: {text} is not a date; rename the file") from error
+    except ValueError:
+        raise FileError(fault) from None
 
 
 @dataclass(frozen=True)
@@ -244,35 +232,26 @@ class StoragePrice:
     source: str
 
 
-def read_storage_prices(root: Path | None = None) -> tuple[StoragePrice, ...]:
-    """Read all storage prices in the file's order; none without a file; raise FileError if a row is wrong."""
+def storage_price(provider: str, region: str, as_of: datetime.date, root: Path | None = None) -> StoragePrice | None:
+    """Return a region's newest price up to a date, of the volume type that its file names first, if there is one.
+
+    Raises:
+        FileError: a row is wrong.
+    """
     path = (root or instances.data_folder()) / "storage.csv"
     if not path.exists():
-        return ()
-    return tuple(
+        return None
+    prices = [
         StoragePrice(
             provider=row["provider"],
             region=row["region"],
             volume_type=row["volume_type"],
             usd_per_gib_month=config.csv_number(place, row, "price_usd_per_gib_month"),
-            as_of=_row_date(place, row["as_of"]),
+            as_of=_parse_date(row["as_of"], f"{place}: as_of {row['as_of']!r} is not a date; write YYYY-MM-DD"),
             source=row["source"],
         )
         for place, row in config.csv_rows(path, STORAGE_HEADER)
-    )
-
-
-def storage_price(
-    prices: tuple[StoragePrice, ...], provider: str, region: str, as_of: datetime.date
-) -> StoragePrice | None:
-    """Return a region's newest price up to a date, of the volume type that its file names first."""
+    ]
     local = [price for price in prices if (price.provider, price.region) == (provider, region)]
     dated = [price for price in local if price.volume_type == local[0].volume_type and price.as_of <= as_of]
     return max(dated, key=lambda price: price.as_of, default=None)
-
-
-def _row_date(place: str, text: str) -> datetime.date:
-    try:
-        return datetime.date.fromisoformat(text)
-    except ValueError:
-        raise FileError(f"{place}: as_of {text!r} is not a date; write YYYY-MM-DD") from None

@@ -48,6 +48,7 @@ def forget() -> None:
 
     tokenize._get_punkt_tokenizer.cache_clear()
     answers.check_tokenizer.cache_clear()
+    answers.tokenise.cache_clear()
 
 
 @pytest.fixture

@@ -187,7 +187,7 @@ def test_passage_ids_are_read_in_chunks_and_in_any_order(example: Example, monke
     (path / "passage-collection" / "part-01").write_text("".join(f"-\t-\ttext {n}\t-\n" for n in range(300, 500)))
     monkeypatch.setattr(dureader, "_CHUNK", 97)
     assert [(each["_id"], each["text"]) for each in documents(path)] == [(f"p{n}", f"text {n}") for n in range(500)]
-    assert dureader.read(path, "").documents.total() == 500, "a bar that has an end"
+    assert dureader.FORMAT.read(path).documents.total() == 500, "a bar that has an end"
 
 
 def test_repeated_passage_of_a_question_counts_once(example: Example) -> None:
@@ -240,13 +240,13 @@ def test_corpus_of_the_same_documents_has_one_hash_in_every_format(tmp_path: Pat
 
 
 def test_every_format_has_an_example() -> None:
-    assert {each.NAME for each in formats.FORMATS} <= set(examples.sections())
+    assert {format.name for format in formats.FORMATS} <= set(examples.sections())
 
 
-@pytest.mark.parametrize("name", [each.NAME for each in formats.FORMATS])
+@pytest.mark.parametrize("name", [format.name for format in formats.FORMATS])
 def test_each_example_fits_only_its_own_format(example: Example, name: str) -> None:
     path = example(name)
-    assert [each.NAME for each in formats.FORMATS if not formats._missing(each, path)] == [name]
+    assert [format.name for format in formats.FORMATS if not formats._missing(format, path)] == [name]
 
 
 def test_a_folder_that_fits_two_formats_is_refused(example: Example) -> None:

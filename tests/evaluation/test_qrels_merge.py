@@ -1,9 +1,10 @@
-"""Judgements that are added: none is lost, none changes unasked, and each can be told from where it is."""
+"""Merged judgements: none is lost, none changes without a request, and each names its origin."""
 
 from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import ir_measures
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from harness.errors import FileError, UsageError
 from harness.evaluation import pool, qrels_merge
 from harness.evaluation.pool import GradedPair
-from harness.evaluation.qrels_merge import MergedQrels, MergeRecord
+from harness.evaluation.qrels_merge import BaseQrels, MergedQrels, MergeRecord
 from harness.evaluation.trec import read_qrels
 
 BASE = "q2 0 d1 1\nq1\tQ0  d1 0\nq1 0 d2 -1\n"
@@ -28,22 +29,22 @@ def merged(
     folder: Path, *grades: tuple[str, str, int | None], conflicts: str = "refuse", base: str = BASE
 ) -> MergedQrels:
     (folder / "base").write_text(base)
+    return merged_into(folder, qrels_merge.read_base(folder / "base"), *grades, conflicts=conflicts)
+
+
+def merged_into(
+    folder: Path, base: BaseQrels, *grades: tuple[str, str, int | None], conflicts: str = "refuse"
+) -> MergedQrels:
     (folder / "judged").write_text("")
     return qrels_merge.merge_qrels(
-        qrels_merge.read_lines(folder / "base"),
-        given_grades(*grades),
-        conflicts,
-        before="b",
-        source="us",
-        date="2026-01-31",
-        file=folder / "judged",
+        base, given_grades(*grades), conflicts, source="us", date="2026-01-31", file=folder / "judged"
     )
 
 
 def test_merge_keeps_existing_lines_and_appends_new_ones(tmp_path: Path) -> None:
     made = merged(tmp_path, ("q3", "d9", 2), ("q1", "d5", 0), ("q1", "d1", 0), ("q1", "d7", None))
     assert made.content.decode() == "q2 0 d1 1\nq1 Q0 d1 0\nq1 0 d2 -1\nq1 1 d5 0\nq3 1 d9 2\n"
-    done = made.record
+    done = made.merges[-1]
     assert (done.iteration, done.added, done.same, done.unfilled, done.conflicts) == (1, 2, 1, 1, ())
     (tmp_path / "made").write_bytes(made.content)
     assert [each.iteration for each in ir_measures.read_trec_qrels(str(tmp_path / "made"))][-2:] == ["1", "1"]
@@ -52,30 +53,21 @@ def test_merge_keeps_existing_lines_and_appends_new_ones(tmp_path: Path) -> None
 def test_merge_keeps_comments_at_the_top(tmp_path: Path) -> None:
     path = tmp_path / "base"
     path.write_text("\ufeff# made by us\nq1 0 d1 1\n\n  #  and\tmore \n#q 0 d1 1\n#\u00a0q 0 d1 1\n")
-    assert qrels_merge.read_comments(path) == ("# made by us", "  #  and\tmore")
-    made = qrels_merge.merge_qrels(
-        qrels_merge.read_lines(path),
-        (),
-        "keep",
-        before="",
-        source="",
-        date="",
-        file=path,
-        comments=qrels_merge.read_comments(path),
-    )
+    base = qrels_merge.read_base(path)
+    assert base.comments == ("# made by us", "  #  and\tmore")
+    made = merged_into(tmp_path, base)
     (tmp_path / "made").write_bytes(made.content)
     assert made.content.decode() == "# made by us\n  #  and\tmore\nq1 0 d1 1\n#q 0 d1 1\n#\u00a0q 0 d1 1\n"
-    assert qrels_merge.read_lines(tmp_path / "made")[0].grade == 1
+    assert qrels_merge.read_base(tmp_path / "made").lines[0].grade == 1
 
 
 def test_merge_takes_the_next_free_iteration_number(tmp_path: Path) -> None:
-    assert merged(tmp_path, ("q9", "d1", 1), base="q1 7 d1 1\nq1 x d2 1\n").record.iteration == 8
+    assert merged(tmp_path, ("q9", "d1", 1), base="q1 7 d1 1\nq1 x d2 1\n").merges[-1].iteration == 8
     path = tmp_path / "made"
-    first = qrels_merge.write_merged(path, merged(tmp_path), ())
-    again = qrels_merge.merge_qrels(
-        (), (), "keep", before=first.after, source="", date="", file=tmp_path / "judged", earlier=(first,)
-    )
-    assert (first.iteration, again.record.iteration) == (1, 2), "though the first added nothing"
+    first = qrels_merge.write_merged(path, merged(tmp_path))
+    again = merged_into(tmp_path, qrels_merge.read_base(path)).merges
+    assert (first.iteration, again[-1].iteration) == (1, 2), "though the first added nothing"
+    assert again[0] == first
 
 
 def test_conflicts_are_refused_by_default(tmp_path: Path) -> None:
@@ -91,13 +83,16 @@ def test_conflicts_are_refused_by_default(tmp_path: Path) -> None:
     assert kept.content.decode() == "q2 0 d1 1\nq1 Q0 d1 0\nq1 0 d2 -1\nq4 1 d1 1\n"
     new = merged(tmp_path, *grades, conflicts="override")
     assert new.content.decode() == "q2 1 d1 0\nq1 1 d1 3\nq1 0 d2 -1\nq4 1 d1 1\n"
-    assert new.record.conflicts == kept.record.conflicts
-    assert [(each.query_id, each.before, each.given) for each in new.record.conflicts] == [("q1", 0, 3), ("q2", 1, 0)]
+    assert new.merges[-1].conflicts == kept.merges[-1].conflicts
+    assert [(each.query_id, each.before, each.given) for each in new.merges[-1].conflicts] == [
+        ("q1", 0, 3),
+        ("q2", 1, 0),
+    ]
 
 
 def test_comments_are_not_read_as_judgements(tmp_path: Path) -> None:
     made = merged(tmp_path, ("q3", "d9", 2), base="# made by hand, and long\n# 1 q 1\nq1 0 d1 0\n")
-    assert made.content.decode() == "q1 0 d1 0\nq3 1 d9 2\n"
+    assert made.content.decode() == "# made by hand, and long\n# 1 q 1\nq1 0 d1 0\nq3 1 d9 2\n"
 
 
 # Surrogates, NULs, marks and every kind of white space among them, and what files have a use for.
@@ -120,7 +115,7 @@ def test_added_judgements_read_back_or_are_refused(
     assert accepted, "what is out of the ordinary but stays as it is is taken"
     once = {(each.query_id, each.doc_id): each.grade for each in accepted}
     made = merged(folder, *((*ids, grade) for ids, grade in once.items()), conflicts="override", base=base)
-    qrels_merge.write_merged(folder / "made", made, ())
+    qrels_merge.write_merged(folder / "made", made)
     found = read_qrels(folder / "made")
     (folder / "base").write_text(base)
     expected = {(q, d): g for q, judged in read_qrels(folder / "base").items() for d, g in judged.items()} | once
@@ -153,7 +148,7 @@ def test_merge_equals_merged_dictionaries(
     (folder / "made").write_bytes(made.content)
     found = {(q, d): g for q, judged in read_qrels(folder / "made").items() for d, g in judged.items()}
     assert found == (known | base if conflicts == "keep" else base | known)
-    done = made.record
+    done = made.merges[-1]
     assert done.added + done.same + len(done.conflicts) + done.unfilled == len(new)
 
 
@@ -161,31 +156,33 @@ def test_merge_equals_merged_dictionaries(
 def test_files_and_their_provenance_are_read_back(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     made = merged(tmp_path, ("q3", "d1", 1), ("q2", "d1", 0), conflicts="keep")
-    done = qrels_merge.write_merged(path, made, ())
-    assert qrels_merge.read_provenance(path) == (done,)
-    assert done.after == qrels_merge.sha256_of(path)
+    done = qrels_merge.write_merged(path, made)
+    base = qrels_merge.read_base(path)
+    assert base.merges == (done,)
+    assert done.after == base.sha256
     content = gzip.decompress(path.read_bytes()) if name.endswith(".gz") else path.read_bytes()
     assert content == made.content
     assert sorted(each.name for each in tmp_path.iterdir()) == ["base", "judged", name, f"{name}.provenance.jsonl"]
-    assert qrels_merge.outside_edits((done,), done.after) == ()
-    assert qrels_merge.outside_edits((done,), "other") == (1,)
+    assert base.changed_after == ()
+    assert replace(base, sha256="other").changed_after == (1,)
 
 
 def test_changes_between_merges_are_detected() -> None:
     def one(iteration: int, before: str, after: str) -> MergeRecord:
         return MergeRecord(iteration, "", "", "", "", before, after, 0, 0, 0, (), "keep")
 
-    assert qrels_merge.outside_edits((one(1, "a", "b"), one(2, "b", "c"), one(3, "x", "d")), "d") == (2,)
-    assert qrels_merge.outside_edits((), "a") == ()
+    merges = (one(1, "a", "b"), one(2, "b", "c"), one(3, "x", "d"))
+    assert BaseQrels((), "d", merges=merges).changed_after == (2,)
+    assert BaseQrels((), "a").changed_after == ()
 
 
 def test_failed_write_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "made"
-    qrels_merge.write_merged(path, merged(tmp_path), ())
+    qrels_merge.write_merged(path, merged(tmp_path))
     before = {each: each.read_bytes() for each in tmp_path.iterdir()}
     (tmp_path / "made.1").mkdir()
     with pytest.raises(FileError, match="cannot be written"):
-        qrels_merge.write_merged(tmp_path / "made.1", merged(tmp_path), ())
+        qrels_merge.write_merged(tmp_path / "made.1", merged(tmp_path))
     (tmp_path / "made.1").rmdir()
     assert {each: each.read_bytes() for each in tmp_path.iterdir()} == before
 
@@ -193,31 +190,30 @@ def test_failed_write_changes_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("line", ["[]", "{}", '{"version": 2}', "text", '{"version": 1, "conflicts": [{}]}', b"\xff"])
 def test_damaged_provenance_is_named(tmp_path: Path, line: str | bytes) -> None:
     path = tmp_path / "made"
-    qrels_merge.write_merged(path, merged(tmp_path), ())
+    qrels_merge.write_merged(path, merged(tmp_path))
     record = qrels_merge.provenance_path(path)
     record.write_bytes(record.read_bytes() + (line.encode() if isinstance(line, str) else line) + b"\n")
     with pytest.raises(FileError, match=r"made.provenance.jsonl:2: not provenance that this harness reads"):
-        qrels_merge.read_provenance(path)
+        qrels_merge.read_base(path)
 
 
 def test_repeated_line_counts_once(tmp_path: Path) -> None:
     (tmp_path / "base").write_bytes(b"q1 0 d1 1\r\n\nq1 0 d1 1\n")
-    (line,) = qrels_merge.read_lines(tmp_path / "base")
-    assert (line.place, line.grade) == (f"{tmp_path / 'base'}:1", 1)
-    assert qrels_merge.read_graded_qrels(tmp_path / "base") == (GradedPair(line.place, "q1", "d1", 1),)
+    (line,) = qrels_merge.read_graded_qrels(tmp_path / "base")
+    assert line == GradedPair(f"{tmp_path / 'base'}:1", "q1", "d1", 1, "0")
 
 
 def test_lines_equal_the_qrels(tmp_path: Path) -> None:
     content = b"\xef\xbb\xbf# by hand\nq1 0 d1 1\n"
     for name, held in (("plain", content), ("zipped", gzip.compress(content)), ("named.gz", gzip.compress(content))):
         (tmp_path / name).write_bytes(held)
-        (line,) = qrels_merge.read_lines(tmp_path / name)
+        (line,) = qrels_merge.read_base(tmp_path / name).lines
         assert (line.place, line.query_id, line.grade) == (f"{tmp_path / name}:2", "q1", 1)
 
 
 def test_judgements_are_counted_by_grade_and_query(tmp_path: Path) -> None:
     (tmp_path / "base").write_text(BASE)
-    found = qrels_merge.describe_qrels(qrels_merge.read_lines(tmp_path / "base"))
+    found = qrels_merge.describe_qrels(qrels_merge.read_base(tmp_path / "base").lines)
     assert (found["judgements"], found["queries"], found["grades"]) == (3, 2, {"-1": 1, "0": 1, "1": 1})
     assert found["judged_per_query"] == {"least": 1, "median": 1.5, "mean": 1.5, "most": 2}
     assert found["relevant_per_query"]["least"] == 0

@@ -19,7 +19,7 @@ def snapshot(tmp_path: Path) -> Snapshot:
 
 def cheapest(snapshot: Snapshot, cpus: int, memory_gib: float, gpus: int = 0, **more: object) -> str | None:
     envelope = Envelope(name="p", cpus=cpus, memory_bytes=int(memory_gib * GIB), gpus=gpus)
-    found = offers.cheapest_offer(envelope, snapshot, **more)  # type: ignore[arg-type]
+    found = offers.find_offers(envelope, snapshot, **more).cheapest  # type: ignore[arg-type]
     fitting = offers.find_offers(envelope, snapshot, **more).fitting  # type: ignore[arg-type]
     assert found == (fitting[0] if fitting else None)
     return None if found is None else found.instance.instance_type
@@ -128,7 +128,9 @@ def test_successor_has_at_least_the_same_resources(snapshot: Snapshot) -> None:
     ],
 )
 def test_shipped_profiles_have_the_known_cheapest_types(profile: str, instance_type: str, price: float) -> None:
-    found = offers.cheapest_offer(instances.hardware_profile(profile), prices.snapshot(datetime.date(2022, 12, 5)))
+    found = offers.find_offers(
+        instances.hardware_profile(profile), prices.snapshot(datetime.date(2022, 12, 5))
+    ).cheapest
     assert found is not None
     assert (found.instance.instance_type, found.usd_per_hour) == (instance_type, price)
 

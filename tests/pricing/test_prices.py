@@ -172,3 +172,42 @@ def test_every_shipped_snapshot_reads() -> None:
     assert sizes["2022-10-31"] == 561
     assert sizes["2022-12-05"] == 607
     assert sizes["2026-07-20"] == 1367
+
+
+def write_storage(root: Path, *lines: str) -> Path:
+    (root / "storage.csv").write_text("\n".join([prices.STORAGE_HEADER, *lines]) + "\n")
+    return root
+
+
+def test_storage_price_is_the_newest_up_to_the_date_of_the_first_volume_type(tmp_path: Path) -> None:
+    root = write_storage(
+        tmp_path,
+        "x,here,ssd,0.08,2022-01-01,doc",
+        "x,here,disk,0.02,2022-01-01,doc",
+        "x,here,ssd,0.07,2024-01-01,doc",
+        "x,there,disk,0.03,2022-01-01,doc",
+    )
+
+    def usd(region: str, year: int) -> float | None:
+        price = prices.storage_price("x", region, datetime.date(year, 6, 1), root)
+        return None if price is None else price.usd_per_gib_month
+
+    assert [usd("here", year) for year in (2021, 2022, 2023, 2024)] == [None, 0.08, 0.08, 0.07]
+    assert (usd("there", 2022), usd("nowhere", 2022)) == (0.03, None)
+
+
+def test_storage_price_is_unknown_without_a_file(tmp_path: Path) -> None:
+    assert prices.storage_price("x", "here", DAY, tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("x,here,ssd,0,2022-01-01,doc", "storage.csv:2: price_usd_per_gib_month is '0'"),
+        ("x,here,ssd,0.1,spring,doc", "storage.csv:2: as_of 'spring' is not a date"),
+        ("x,here,ssd,0.1,2022-01-01", "storage.csv:2: 5 fields, must be 6"),
+    ],
+)
+def test_wrong_storage_file_is_named_with_its_line(tmp_path: Path, line: str, message: str) -> None:
+    with pytest.raises(FileError, match=message):
+        prices.storage_price("x", "here", DAY, write_storage(tmp_path, line))

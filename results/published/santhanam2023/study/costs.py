@@ -175,7 +175,10 @@ def _rent(hardware: Hardware, facts: Instance, then: Snapshot, now: Snapshot) ->
 def _cheapest(hardware: Hardware, facts: Instance, snapshot: Snapshot, architecture: str | None = None) -> Offer | None:
     """Find the cheapest type for a hardware; its GPUs hold what the paper's do, or the model may not fit."""
     envelope = Envelope(hardware.profile, hardware.cpus, hardware.memory_bytes, hardware.gpus)
-    return offers.cheapest_offer(envelope, snapshot, architecture, gpu_memory_bytes=facts.gpu_memory_bytes)
+    provided = offers.find_offers(
+        envelope, snapshot, architecture=architecture, gpu_memory_bytes=facts.gpu_memory_bytes
+    )
+    return provided.cheapest
 
 
 @dataclass(frozen=True)
