@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -62,7 +62,7 @@ class Group:
 
     def limited(self, names: set[str]) -> Group:
         """Return the group with these cases alone."""
-        return Group(**{**self.__dict__, "cases": tuple(case for case in self.cases if case.name in names)})
+        return replace(self, cases=tuple(case for case in self.cases if case.name in names))
 
 
 _LARGE = Envelope("cpu1-mem3", 1, 3072 * MIB)
@@ -131,6 +131,18 @@ def _fault(name: str, outcome: Outcome, words: str = "") -> Case:
 
 def _lie(name: str, known_value: KnownValue, **params: Scalar) -> Case:
     return Case(name, known_value, {"service_ms": 20, "lie": name.removeprefix("lie-").replace("-", "_"), **params})
+
+
+def _named(name: str, fault: str, cause: Cause, **params: Scalar) -> Case:
+    return Case(name, NamedReason(fault, cause), params)
+
+
+def _cold(name: str, **params: Scalar) -> Case:
+    return _named(name, "10 times slower at first", Cause.WARMUP, slow_factor=10, **params)
+
+
+def _rankings(name: str, fault: str, **params: Scalar) -> Case:
+    return Case(name, NamedReason(fault, Cause.RANKINGS, timed=False), {"service_ms": 1, **params})
 
 
 def _stall(name: str, *, open_loop: bool) -> Case:
@@ -214,18 +226,13 @@ MEMORY = (
 )
 
 _LEAD: dict[str, Scalar] = {"lead": _WARMUP, "sample": 100}
+_BUSY = NamedReason("each CPU had a busy process in 1 of 3 trials", Cause.CANARY)
+_HELD = NamedReason("half a CPU by quota, from outside", Cause.THROTTLING, Validity.INVALID)
+_UNSAID = NamedReason("4 threads on 1 CPU, unsaid", Cause.OVERSUBSCRIPTION)
 NAMED = (
     Group(
         "clean",
-        (
-            Case("clean", Clean(), {"service_ms": 2}),
-            Case(
-                "rival",
-                NamedReason("each CPU had a busy process in 1 of 3 trials", Cause.CANARY),
-                {"service_ms": 2},
-                rival=1,
-            ),
-        ),
+        (Case("clean", Clean(), {"service_ms": 2}), Case("rival", _BUSY, {"service_ms": 2}, rival=1)),
         100,
         {"trials": 3},
     ),
@@ -233,64 +240,31 @@ NAMED = (
         "one-container",
         (
             Case("clean-one-container", Clean(), {"service_ms": 2}),
-            Case(
-                "cold-one-pass",
-                NamedReason("10 times slower at first", Cause.WARMUP),
-                {"service_ms": 1, "slow_first": 100, "slow_factor": 10},
-            ),
-            Case(
-                "drift",
-                NamedReason("each trial 1.4 times slower", Cause.DRIFT),
-                {"service_ms": 1, "drift": 1.4, **_LEAD},
-            ),
-            Case(
-                "rankings-by-trial",
-                NamedReason("another ranking each trial", Cause.RANKINGS, timed=False),
-                {"service_ms": 1, "ranking": "trial", **_LEAD},
-            ),
+            _cold("cold-one-pass", service_ms=1, slow_first=100),
+            _named("drift", "each trial 1.4 times slower", Cause.DRIFT, service_ms=1, drift=1.4, **_LEAD),
+            _rankings("rankings-by-trial", "another ranking each trial", ranking="trial", **_LEAD),
         ),
         100,
         _paper(3),
     ),
     Group(
         "until-steady",
-        (
-            Case(
-                "cold-beyond-cap",
-                NamedReason("10 times slower at first", Cause.WARMUP),
-                {"service_ms": 0.5, "slow_first": 200, "slow_factor": 10},
-            ),
-        ),
+        (_cold("cold-beyond-cap", service_ms=0.5, slow_first=200),),
         100,
         {"trials": 1, "warmup_cap": 80},
     ),
     Group(
         "two-containers",
-        (
-            Case(
-                "rankings-by-process",
-                NamedReason("another ranking in each process", Cause.RANKINGS, timed=False),
-                {"service_ms": 1, "ranking": "process"},
-            ),
-        ),
+        (_rankings("rankings-by-process", "another ranking in each process", ranking="process"),),
         100,
         {"trials": 2},
     ),
     Group(
         "repeated",
         (
-            Case("cache", NamedReason("a second answer is free", Cause.RESULT_CACHE), {"service_ms": 5, "cache": True}),
-            Case(
-                "threads-unsaid",
-                NamedReason("4 threads on 1 CPU, unsaid", Cause.OVERSUBSCRIPTION),
-                {"service_ms": 5, "how": "threads", "workers": 4},
-            ),
-            Case(
-                "throttled",
-                NamedReason("half a CPU by quota, from outside", Cause.THROTTLING, Validity.INVALID),
-                {"service_ms": 10},
-                quota=_HALF,
-            ),
+            _named("cache", "a second answer is free", Cause.RESULT_CACHE, service_ms=5, cache=True),
+            Case("threads-unsaid", _UNSAID, {"service_ms": 5, "how": "threads", "workers": 4}),
+            Case("throttled", _HELD, {"service_ms": 10}, quota=_HALF),
         ),
         100,
         {"trials": 1},
