@@ -14,13 +14,13 @@ from click.core import ParameterSource
 
 from harness import config
 from harness.analysis import pareto_front
-from harness.aws.batch.backend import SERVICE as BATCH
+from harness.aws.batch.backend import BatchBackend
 from harness.aws.clients import Connections, parse_uri
 from harness.aws.cloud_run import worker
-from harness.aws.cloud_run.run import ClientContext, CloudOptions, CloudRequest
+from harness.aws.cloud_run.run import BackendClass, ClientContext, CloudOptions, CloudRequest
 from harness.aws.cloud_run.run import run as run_in_cloud
 from harness.aws.cloud_run.shipment import Shipper
-from harness.aws.ec2.backend import SERVICE as EC2
+from harness.aws.ec2.backend import Ec2Backend
 from harness.cli.launchers import chosen_launcher, launcher_option, run_launcher_option, run_options
 from harness.cli.locations import ResultsLocation, as_given, mirrored, named_as_given, of_suite, writable
 from harness.cli.options import (
@@ -49,7 +49,7 @@ from harness.report.document import Escape, Section
 from harness.report.summary import SummaryView, summary_section
 from harness.results.schema import Cell
 
-SERVICES = {"ec2": EC2, "batch": BATCH}
+BACKENDS: dict[str, BackendClass] = {"ec2": Ec2Backend, "batch": BatchBackend}
 
 
 def _finite(_context: click.Context, _option: click.Parameter, value: float | None) -> float | None:
@@ -158,14 +158,14 @@ def run(
     if suite is None:
         raise UsageError("name the SUITE to run, e.g. harness run suites/quickstart.toml")
     loaded = load(suite)
-    if launcher in SERVICES:
+    if launcher in BACKENDS:
         of_suite(results, loaded.name, cache, "RECORDS")  # stored jobs decide what is launched
     else:
         _refuse_cloud_options(launcher)
     with writable(results, cache) as location:
         options = run_options(suite, location.folder, only, fresh or cells is not None, cache)
         options = replace(options, retry_noisy=retry_noisy, cells=cells, shelf=location.shelf)
-        if launcher in SERVICES:
+        if launcher in BACKENDS:
             summary, errors = _run_in_cloud(launcher, _request(launcher, loaded, options, work, cloud), models, yes)
         else:
             with closing(chosen_launcher(launcher, options.cache, models)) as chosen:
@@ -231,7 +231,7 @@ def _run_in_cloud(
             shipper=lambda work: Shipper(work, docker.client, cache),
             agree=lambda question: agree(yes, question),
         )
-        done = run_in_cloud(request, client, SERVICES[launcher])
+        done = run_in_cloud(request, client, BACKENDS[launcher])
     if done is None:
         return None, ()
     any_job = done.summary.jobs or done.summary.keys

@@ -42,6 +42,13 @@ class Grid:
     keys: int = 1
     tones: tuple[str, ...] = ()
 
+    def select(self, columns: Sequence[int]) -> Grid:
+        """Return the grid with only these columns, which hold all the naming ones."""
+        headers = tuple(self.headers[column] for column in columns)
+        numeric = tuple(self.numeric[column] for column in columns)
+        cells = tuple(tuple(row[column] for column in columns) for row in self.cells)
+        return Grid(self.caption, headers, numeric, cells, self.keys)
+
 
 @dataclass(frozen=True)
 class Section:
@@ -56,6 +63,11 @@ class Section:
     after: tuple[str, ...] = ()
     footnotes: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @property
+    def numbered(self) -> list[str]:
+        """Footnotes with their marks."""
+        return [f"[{number}] {text}" for number, text in enumerate(self.footnotes, start=1)]
 
 
 def grid_section(

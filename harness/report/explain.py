@@ -1,4 +1,4 @@
-"""How a number was made, in plain words: of a row, of a column, of a finding's cause.
+"""Texts on how a number was made: of a row, of a column, of a finding's cause.
 
 ``harness explain`` prints these texts, and the page's evidence shows those of a row.
 """

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import re
+import textwrap
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -211,35 +212,25 @@ def _body(section: Section, label: str, *, floating: bool) -> Iterator[str]:
     for grid in section.grids[1:]:
         yield captioned(grid, f"{label}-below", floating=floating)
     yield from map(finished, section.after)
-    marked = [f"[{mark}] {text}" for mark, text in enumerate(section.footnotes, start=1)]
-    yield listed((*marked, *section.notes, *left_out))
+    yield listed((*section.numbered, *section.notes, *left_out))
 
 
-def _that_differ(cells: Grid) -> tuple[Grid, list[str]]:
+def _that_differ(grid: Grid) -> tuple[Grid, list[str]]:
     """Drop columns that are empty or the same in every row; return the grid and notes on them."""
-    columns = {column: list(dict.fromkeys(row[column] for row in cells.cells)) for column in range(len(cells.headers))}
-    empty, same = [], []
-    for column in range(cells.keys, len(cells.headers)):
-        told, header = columns[column], escape(cells.headers[column])
-        if all(text.startswith(MISSING) for text in told):
-            # What marks say is said of a column that is gone.
-            marks = dict.fromkeys(mark for text in told for mark in text.removeprefix(MISSING).split())
+    kept, empty, same = list(range(grid.keys)), [], []
+    for column in range(grid.keys, len(grid.headers)):
+        values, header = list(dict.fromkeys(row[column] for row in grid.cells)), escape(grid.headers[column])
+        if all(text.startswith(MISSING) for text in values):
+            # Marks say why, even where the column is gone.
+            marks = dict.fromkeys(mark for text in values for mark in text.removeprefix(MISSING).split())
             empty.append(" ".join((header, *marks)))
-        elif len(told) == 1 and not cells.numeric[column] and len(cells.cells) > 1:
-            same.append(f"{header}: {told[0]}")
+        elif len(values) == 1 and not grid.numeric[column] and len(grid.cells) > 1:
+            same.append(f"{header}: {values[0]}")
         else:
-            continue
-        del columns[column]
-    said = [f"Empty in every row: {'; '.join(empty)}."] if empty else []
-    said += [f"The same in every row: {'; '.join(same)}."] if same else []
-    shown = Grid(
-        cells.caption,
-        tuple(cells.headers[column] for column in columns),
-        tuple(cells.numeric[column] for column in columns),
-        tuple(tuple(row[column] for column in columns) for row in cells.cells),
-        cells.keys,
-    )
-    return shown, said
+            kept.append(column)
+    notes = [f"Empty in every row: {'; '.join(empty)}."] if empty else []
+    notes += [f"The same in every row: {'; '.join(same)}."] if same else []
+    return grid.select(kept), notes
 
 
 def captioned(cells: Grid, label: str, *, floating: bool = False) -> str:
@@ -320,18 +311,12 @@ def _column(cells: Grid, rows: Sequence[Sequence[str]], number: int) -> _TableCo
     widest = max((length(row[number]) for row in rows), default=0)
     folded = not right and widest > _WIDEST
     width = max(min(widest, _WIDEST) if folded else widest, words)
-    lines, line = [], ""
-    for word in cells.headers[number].split():
-        if line and len(line) + 1 + len(word) > max(width, 11):
-            lines.append(line)
-            line = word
-        else:
-            line = f"{line} {word}".strip()
-    lines.append(line)
-    stacked = r"\\".join(finished(escape(each)) for each in lines)
-    side = "r" if right else "l"
-    header = stacked if len(lines) == 1 else f"\\begin{{tabular}}[b]{{@{{}}{side}@{{}}}}{stacked}\\end{{tabular}}"
-    return _TableColumn(header, right, max(width, *(len(each) for each in lines)), folded)
+    header = cells.headers[number]
+    lines = textwrap.wrap(header, max(width, 11), break_long_words=False, break_on_hyphens=False) or [""]
+    stacked = r"\\".join(finished(escape(line)) for line in lines)
+    if len(lines) > 1:
+        stacked = f"\\begin{{tabular}}[b]{{@{{}}{'r' if right else 'l'}@{{}}}}{stacked}\\end{{tabular}}"
+    return _TableColumn(stacked, right, max(width, *map(len, lines)), folded)
 
 
 def _panels(columns: Sequence[_TableColumn], keys: int) -> list[list[int]]:
@@ -352,9 +337,8 @@ def _pages(rows: Sequence[list[str]], columns: Sequence[_TableColumn]) -> Iterat
     page: list[list[str]] = []
     filled = 0
     for row in rows:
-        high = max(
-            1 + (length(cell) // each.width if each.folded else 0) for cell, each in zip(row, columns, strict=True)
-        )
+        pairs = zip(row, columns, strict=True)
+        high = max(1 + (length(cell) // column.width if column.folded else 0) for cell, column in pairs)
         if page and filled + high > _PAGE:
             yield page
             page, filled = [], 0

@@ -54,9 +54,8 @@ def markdown_section(section: Section, *, padded: bool = True, heading: str = "*
         blocks += [f"**{grid.caption}**"] if grid.caption else []
         blocks.append("\n".join(markdown_grid(grid.headers, grid.numeric, grid.cells, padded=padded)))
     blocks += section.after
-    marked = [f"[{number}] {text}" for number, text in enumerate(section.footnotes, start=1)]
-    blocks += ["\n".join(f"- {text}" for text in (*marked, *section.notes))] if marked or section.notes else []
-    return "\n\n".join(blocks)
+    notes = "\n".join(f"- {text}" for text in (*section.numbered, *section.notes))
+    return "\n\n".join([*blocks, notes] if notes else blocks)
 
 
 @functools.lru_cache(maxsize=1 << 14)

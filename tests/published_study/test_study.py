@@ -58,10 +58,10 @@ def test_a_study_below_the_working_directory_is_not_executed(tmp_path: Path) -> 
 def test_a_paper_without_study_is_shown_as_rows_with_its_recorded_errata(tmp_path: Path) -> None:
     folder = copy(tmp_path)
     alter(folder, "published.toml", 'name = "santhanam2023"', 'name = "another2024"')
-    text = output("report", str(folder), "--as-of", "2022-12-05")
+    text = output("report", str(folder), "--wide", "--as-of", "2022-12-05")
     assert "another2024" in text and "erratum (cost): 19 ms" in text
     (folder / published_tables.ERRATA).unlink()
-    assert "erratum" not in output("report", str(folder), "--as-of", "2022-12-05")
+    assert "erratum" not in output("report", str(folder), "--wide", "--as-of", "2022-12-05")
     assert published_tables.read(folder).errata == ()
 
 
@@ -86,4 +86,4 @@ def test_the_study_runs_by_itself() -> None:
     errata = subprocess.run([*command, "--errata"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
     assert errata == (SHIPPED / published_tables.ERRATA).read_text(encoding="utf-8")
     whole = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    assert whole == output("report", str(SHIPPED))
+    assert whole == output("report", str(SHIPPED), "--wide")

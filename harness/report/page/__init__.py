@@ -11,10 +11,9 @@ What the page computes from its data (scores, ranks, fronts, costs) is computed 
 from __future__ import annotations
 
 import base64
-import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,20 +26,11 @@ from harness.analysis import axes, leaderboard
 from harness.analysis.axes import ComparisonGroup
 from harness.analysis.leaderboard import LeaderboardQuery
 from harness.analysis.row_pricing import Tariff
-from harness.analysis.table import Machine, Overhead, Row, Table
+from harness.analysis.table import Machine, Overhead, Table
 from harness.errors import UsageError
 from harness.pricing import cost
-from harness.report.document import Grid, Section
-from harness.report.page.groups import (
-    DRAWS,
-    AccuracyRelation,
-    PublishedRates,
-    RankingData,
-    group_id,
-    group_numbers,
-    group_records,
-    ranking_data,
-)
+from harness.report.page.answer import encodable, html_text
+from harness.report.page.groups import DRAWS, RankingData, group_id, group_numbers, group_record
 from harness.report.page.rows import (
     SharedTexts,
     SharedValues,
@@ -48,21 +38,8 @@ from harness.report.page.rows import (
     row_record,
     short_estimate,
     snapshot_records,
-    tariff_index,
 )
 from harness.untrusted import one_line
-
-__all__ = [
-    "AccuracyRelation",
-    "PageSource",
-    "PublishedRates",
-    "RankingData",
-    "check_view",
-    "page_content",
-    "ranking_data",
-    "render_page",
-    "view_fragment",
-]
 
 # Version of the data inside a page; a page reads its own alone.
 CONTENT_VERSION = 1
@@ -127,12 +104,13 @@ def page_content(source: PageSource) -> dict[str, Any]:
     """
     measures = source.measured.measures
     shared = SharedValues()
-    found = group_numbers(source.measured.rows)
+    groups = group_numbers(source.measured.rows)
     # Equal scores stand in this order; the page has it from here, as JavaScript orders texts in another way.
-    rows = sorted(source.measured.rows, key=_order)
+    rows = sorted(source.measured.rows, key=lambda row: (row.system, row.profile, row.per_query_key))
+    numbers = {row.per_query_key: number for number, row in enumerate(rows)}
     lines = [
         row_record(
-            row, found[axes.comparison_group(row)], measures, source.quantiles_s.get(row.per_query_key) or None, shared
+            row, groups[axes.comparison_group(row)], measures, source.quantiles_s.get(row.per_query_key, ()), shared
         )
         for row in rows
     ]
@@ -144,17 +122,18 @@ def page_content(source: PageSource) -> dict[str, Any]:
         "about": [one_line(line) for line in source.about],
         "harness": harness.__version__,
         "measures": [one_line(name) for name in measures],
-        "axes": [_axis(each) for each in (axes.accuracy(""), *axes.OTHERS.values())],
-        "presets": [{"name": name, "weights": dict(weights)} for name, weights in source.ranking.presets],
+        "axes": [
+            {"name": axis.name, "label": axis.label, "unit": axis.unit, "higher": axis.higher}
+            for axis in (axes.accuracy(""), *axes.OTHERS.values())
+        ],
+        "presets": [{"name": preset.name, "weights": dict(preset.weights)} for preset in leaderboard.PRESETS],
         "perturbation": leaderboard.PERTURBATION,
         "perturbations": np.round(leaderboard.weight_shifts(3)[:DRAWS], 5).tolist(),
         "formulas": {model.name: [model.formula, model.meaning] for model in cost.MODELS},
         "snapshots": snapshot_records(shared.needs, known, texts),
-        "snapshot": tariff_index(source.tariff, known),
+        "snapshot": [tariff.snapshot for tariff in known].index(source.tariff.snapshot),
         "view": source.view,
-        "groups": group_records(
-            found, measures, {row.per_query_key: number for number, row in enumerate(rows)}, source.ranking
-        ),
+        "groups": [group_record(group, groups, measures, numbers, source.ranking) for group in groups],
         "machines": [_machine(each, texts) for each in shared.machines],
         "overhead": [_overhead(each, texts) for each in source.measured.overhead],
         "notes": [one_line(note) for note in source.notes],
@@ -163,53 +142,13 @@ def page_content(source: PageSource) -> dict[str, Any]:
     return {**content, "texts": texts.all()}
 
 
-def answer_html(section: Section) -> str:
-    """Return a summary as HTML, which is readable without JavaScript."""
-    sentences = [f"<p>{_text(line)}</p>" for line in section.notes]
-    about = [f'<p class="quiet">{_text(line)}</p>' for line in section.lead]
-    return "\n".join([*sentences, '<div class="grids">', *map(_table, section.grids), "</div>", *about])
-
-
-def _table(grid: Grid) -> str:
-    head = "".join(_cell("th", text, right) for text, right in zip(grid.headers, grid.numeric, strict=True))
-    caption = f"<caption>{_text(grid.caption)}</caption>" if grid.caption else ""
-    body = "".join(
-        f'<tr class="{tone}">{_row(cells, grid.numeric)}</tr>'
-        for cells, tone in zip(grid.cells, grid.tones or [""] * len(grid.cells), strict=True)
-    )
-    table = f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    return f'<div class="scroll">{table}</div>'
-
-
-def _row(cells: Sequence[str], numeric: Sequence[bool]) -> str:
-    """Return a row's cells; a message spans the empty cells behind it."""
-    last = max((place for place, cell in enumerate(cells) if cell), default=0)
-    if len(cells) - last < 3:
-        return "".join(_cell("td", cell, right) for cell, right in zip(cells, numeric, strict=True))
-    shown = "".join(_cell("td", cell, right) for cell, right in zip(cells[:last], numeric, strict=False))
-    return f'{shown}<td colspan="{len(cells) - last}">{_text(cells[last])}</td>'
-
-
-def _cell(tag: str, text: str, right: bool) -> str:
-    return f'<{tag} class="number">{_text(text)}</{tag}>' if right else f"<{tag}>{_text(text)}</{tag}>"
-
-
-def _order(row: Row) -> tuple[str, str, str]:
-    return row.system, row.profile, row.per_query_key
-
-
-def _axis(axis: axes.Axis) -> dict[str, Any]:
-    return {"name": axis.name, "label": axis.label, "unit": axis.unit, "higher": axis.higher}
-
-
 def _machine(machine: Machine, texts: SharedTexts) -> dict[str, Any]:
     """Return the known facts of a machine."""
-    facts = {name: value for name, value in dataclasses.asdict(machine).items() if value not in (None, (), [])}
+    facts = {name: ", ".join(value) if isinstance(value, tuple) else value for name, value in vars(machine).items()}
     return {
-        name: texts.number(value if isinstance(value, str) else ", ".join(value))
-        if isinstance(value, str | tuple | list)
-        else value
+        name: texts.number(value) if isinstance(value, str) else value
         for name, value in facts.items()
+        if value not in (None, "")
     }
 
 
@@ -242,11 +181,11 @@ def render_page(content: dict[str, Any], answer: str = "") -> str:
     )
     parts = {
         "policy": policy,
-        "title": _text(str(content["title"])),
+        "title": html_text(str(content["title"])),
         "answer": answer,
         "style": _read("page.css"),
         "data": in_script(content),
-        "licence": _text(_read("vendor/NOTICE").strip()),
+        "licence": html_text(_read("vendor/NOTICE").strip()),
         "scripts": "\n".join(f"<script>{text}</script>" for text in scripts),
     }
     # One pass: what is filled in is never looked at for places to fill.
@@ -259,18 +198,7 @@ def in_script(content: Any) -> str:
     text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for character, escape in _ESCAPED.items():
         text = text.replace(character, escape)
-    return _encodable(text)
-
-
-def _text(text: str) -> str:
-    for character, escape in {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"}.items():
-        text = text.replace(character, escape)
-    return _encodable(text)
-
-
-def _encodable(text: str) -> str:
-    """Escape halves of surrogate pairs, which are no characters: UTF-8 has no bytes for them."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+    return encodable(text)
 
 
 def _script(name: str) -> str:

@@ -13,6 +13,8 @@ from harness.evaluation.per_query import SHARES, PerQuery
 from harness.pricing import prices
 from harness.records import Envelope, Isolation, Outcome
 from harness.report import page
+from harness.report.page import groups
+from harness.report.page.answer import answer_html
 from harness.report.summary import summary_section
 from harness.stats import Estimate
 from harness.untrusted import MAX_TEXT, one_line
@@ -186,7 +188,7 @@ def page_of(
         title=title,
         measured=measured,
         tariff=at,
-        ranking=page.ranking_data(table, found or {}),
+        ranking=groups.ranking_data(table, found or {}),
         quantiles_s={key: each.quantiles_s for key, each in (found or {}).items()},
         notes=table.notes,
     )
@@ -197,7 +199,7 @@ def html(made: Sequence[Row], found: dict[str, PerQuery] | None = None) -> str:
     source = page_of(made, found)
     priced = row_pricing.price(source.measured, source.tariff)
     answer = summary_section(priced, found or {}, lambda text: one_line(text, MAX_TEXT))
-    return page.render_page(page.page_content(source), page.answer_html(answer))
+    return page.render_page(page.page_content(source), answer_html(answer))
 
 
 PRESETS = leaderboard.PRESETS

@@ -14,6 +14,7 @@ import harness
 from harness.report import page as pages
 from harness.report.document import Grid, Section
 from harness.report.page import PageSource
+from harness.report.page.answer import answer_html
 from harness.report.page.rows import SharedTexts, rounded, short_estimate
 from harness.stats import Estimate
 from tests.report.page import made
@@ -91,7 +92,7 @@ def test_message_of_a_failed_row_spans_the_empty_cells() -> None:
     grid = Grid(
         "", ("system", "a", "b", ""), (False, True, True, False), (("x", "out of memory", "", ""),), 1, ("bad",)
     )
-    text = pages.answer_html(Section(grids=(grid,)))
+    text = answer_html(Section(grids=(grid,)))
     assert '<tr class="bad"><td>x</td><td colspan="3">out of memory</td></tr>' in text
 
 

@@ -1,0 +1,49 @@
+"""The answer at the top of a page, as HTML that needs no JavaScript."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+
+from harness.report.document import Grid, Section
+
+
+def answer_html(section: Section) -> str:
+    """Return a summary as HTML, which is readable without JavaScript."""
+    sentences = [f"<p>{html_text(line)}</p>" for line in section.notes]
+    about = [f'<p class="quiet">{html_text(line)}</p>' for line in section.lead]
+    return "\n".join([*sentences, '<div class="grids">', *map(_table, section.grids), "</div>", *about])
+
+
+def _table(grid: Grid) -> str:
+    head = "".join(_cell("th", text, right) for text, right in zip(grid.headers, grid.numeric, strict=True))
+    caption = f"<caption>{html_text(grid.caption)}</caption>" if grid.caption else ""
+    body = "".join(
+        f'<tr class="{tone}">{_row(cells, grid.numeric)}</tr>'
+        for cells, tone in zip(grid.cells, grid.tones or [""] * len(grid.cells), strict=True)
+    )
+    table = f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<div class="scroll">{table}</div>'
+
+
+def _row(cells: Sequence[str], numeric: Sequence[bool]) -> str:
+    """Return a row's cells; a message spans the empty cells behind it."""
+    last = max((place for place, cell in enumerate(cells) if cell), default=0)
+    if len(cells) - last < 3:
+        return "".join(_cell("td", cell, right) for cell, right in zip(cells, numeric, strict=True))
+    shown = "".join(_cell("td", cell, right) for cell, right in zip(cells[:last], numeric, strict=False))
+    return f'{shown}<td colspan="{len(cells) - last}">{html_text(cells[last])}</td>'
+
+
+def _cell(tag: str, text: str, right: bool) -> str:
+    return f'<{tag} class="number">{html_text(text)}</{tag}>' if right else f"<{tag}>{html_text(text)}</{tag}>"
+
+
+def html_text(text: str) -> str:
+    """Return a text that is inert in HTML, in elements and in attributes."""
+    return encodable(html.escape(text, quote=False).replace('"', "&quot;"))
+
+
+def encodable(text: str) -> str:
+    """Escape halves of surrogate pairs, which are no characters: UTF-8 has no bytes for them."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
