@@ -101,7 +101,7 @@ TEXTS: dict[Cause, CauseText] = {
         "Measure on a machine with more CPUs, or take a smaller profile.",
     ),
     Cause.SHARED_HOST: CauseText(
-        "other jobs of AWS Batch may have run beside it",
+        "other jobs may have run on the host",
         "Neighbours take caches and memory bandwidth whatever the limits are.",
         "Create the queues without --shared (harness batch up), then measure again.",
     ),

@@ -24,10 +24,7 @@ Paragraph = tuple[str, str]
 def row_paragraphs(row: Row) -> Iterator[Paragraph]:
     """Yield how each number of a row was made, then what to doubt and what to do."""
     if row.outcome is not Outcome.OK:
-        yield (
-            "Outcome",
-            f"{summary.failure(row)}.  No number of this row exists: {row.detail or 'no detail was stored'}.",
-        )
+        yield "Outcome", f"{_sentence(summary.failure(row))} This row has no numbers: {row.detail or 'no detail'}."
     else:
         yield "Latency", _latency(row)
         if row.throughput_qps.value is not None:

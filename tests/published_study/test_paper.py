@@ -179,9 +179,12 @@ def test_foreign_text_in_published_tables_is_escaped(tmp_path: Path) -> None:
 
 
 def test_report_command_prints_the_paper_at_chosen_prices(tmp_path: Path) -> None:
-    usual = CliRunner().invoke(main, ["report", str(SHIPPED), "--wide", "--as-of", str(NOW)], catch_exceptions=False)
+    wide = ["report", str(SHIPPED), "--wide", "--as-of"]
+    usual = CliRunner().invoke(main, [*wide, str(NOW)], catch_exceptions=False)
     assert (usual.exit_code, usual.stdout) == (0, rendered("md"))
-    older = CliRunner().invoke(main, ["report", str(SHIPPED), "--wide", "--as-of", "2022-12-05"], catch_exceptions=False)
+    older = CliRunner().invoke(
+        main, ["report", str(SHIPPED), "--wide", "--as-of", "2022-12-05"], catch_exceptions=False
+    )
     assert "2022-10-31 to 2022-12-05" in older.stdout
     written = tmp_path / "paper.csv"
     made = ["report", str(SHIPPED), "--format", "csv", "-o", str(written), "--as-of", str(NOW)]

@@ -1,0 +1,84 @@
+"""How a number was made: texts of rows, columns and causes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from harness.analysis import causes
+from harness.analysis.table import Cause, Finding, Price, Row, Validity
+from harness.pricing import cost
+from harness.records import Outcome
+from harness.report import explain
+from harness.stats import Estimate
+from tests.report.test_summary import row, table
+
+PRICE = Price("m7a.medium", "x86_64", 1, 4 << 30, "us-east-1", "on-demand", 0.05796, "2026-07-20")
+
+
+def texts(row: Row) -> dict[str, str]:
+    return dict(explain.row_paragraphs(row))
+
+
+def test_latency_names_its_samples_and_the_parts_of_its_interval() -> None:
+    parts = {"like_queries_s": {"mean": Estimate(0.00107, 0.0009, 0.0012)}, "these_queries_s": {}}
+    text = texts(row("bm25", jobs=3, **parts))["Latency"]
+    assert text.startswith(
+        "1.07 (0.88–1.26) ms: the mean of 900 samples, 300 queries in each of 3 trials, in 3 fresh processes."
+    )
+    assert "other such queries 1.07 (0.90–1.20)" in text
+
+
+def test_cost_repeats_the_calculation_with_its_numbers() -> None:
+    usd = cost.usd_per_million(0.00107, PRICE.usd_per_hour)
+    text = texts(row("bm25", price=PRICE, usd_per_million=Estimate(usd)))["Cost"]
+    assert text.startswith("US$ 0.0172 per million queries = 0.00107 s x US$ 0.05796 / 3600 x 1,000,000: ")
+    assert (
+        "m7a.medium (x86_64, 1 vCPUs, 4 GiB) costs US$ 0.05796 an hour, on-demand in us-east-1 on 2026-07-20." in text
+    )
+
+
+def test_failed_row_says_why_and_has_no_numbers() -> None:
+    made = texts(row("minilm", outcome=Outcome.OOM, memory_limit_bytes=256 << 20, detail="killed by the kernel"))
+    assert made["Outcome"] == "Out of memory at 256 MiB. This row has no numbers: killed by the kernel."
+    assert "Latency" not in made and "Cost" not in made
+
+
+def test_finding_has_its_figures_and_its_effect() -> None:
+    finding = Finding(Cause.PLACEMENT, Validity.NOISY, "the harness had to share the job's CPUs (2 of 2)")
+    text = texts(replace(row("bm25"), validity=Validity.NOISY, findings=(finding,)))["noisy: placement"]
+    assert text == f"The harness had to share the job's CPUs (2 of 2). {causes.TEXTS[Cause.PLACEMENT].effect}"
+
+
+@pytest.mark.parametrize("cause", list(Cause))
+def test_every_cause_has_plain_texts(cause: Cause) -> None:
+    text = causes.TEXTS[cause]
+    assert text.short[0].islower() and not text.short.endswith(".")
+    assert text.effect.endswith(".") and (not text.remedy or text.remedy.endswith("."))
+    assert len(text.short.split()) <= 9
+
+
+def test_cause_names_the_rows_that_have_it() -> None:
+    finding = Finding(Cause.DRIFT, Validity.NOISY, "the slowest trial took 1.5 times the fastest")
+    made = list(explain.cause_paragraphs(Cause.DRIFT, [row("a"), row("b", findings=(finding,))]))
+    assert [title for title, _ in made] == ["drift", "What to do", "b/scifact/single_stream/cpu1-mem1"]
+
+
+def test_column_has_its_meaning_and_its_method() -> None:
+    (meaning, method) = explain.column_paragraphs("cost", table(row("bm25")))
+    assert meaning[0] == "usd_per_million_queries (US$)"
+    assert method[1].startswith(cost.SEQUENTIAL.formula)
+    (meaning, method) = explain.column_paragraphs("nDCG@10", table(row("bm25")))
+    assert "ir_measures" in method[1]
+
+
+def test_every_column_of_the_summary_can_be_explained() -> None:
+    made = table(row("bm25"))
+    for name in explain.names(made):
+        if name not in {cause.value for cause in Cause}:
+            assert list(explain.column_paragraphs(name, made)), name
+
+
+def test_unknown_column_has_no_text() -> None:
+    assert list(explain.column_paragraphs("colour", table(row("bm25")))) == []
