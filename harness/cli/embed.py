@@ -91,7 +91,7 @@ def embed(
 
     with closing(chosen_launcher(launcher, folder, models)) as chosen:
         made = encode.encode(declared, selected, path_of, chosen, folder, envelope)
-    size = f"{len(made.found.ids):,} {role} vectors of {made.found.vectors.shape[1]} dimensions"
+    size = f"{len(made.content.ids):,} {role} vectors of {made.content.vectors.shape[1]} dimensions"
     click.echo(one_line(f"{made.path}: {size} by {system}, {made.added:,} of them new"))
 
 
