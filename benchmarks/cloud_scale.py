@@ -15,11 +15,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from harness.aws.batch.backend import SERVICE as BATCH
+from harness.aws.batch.backend import BatchBackend
 from harness.aws.clients import Connections
-from harness.aws.cloud_run.run import Service, SuiteRun
+from harness.aws.cloud_run.run import BackendClass, SuiteRun
 from harness.aws.ec2 import account
-from harness.aws.ec2.backend import SERVICE as EC2
+from harness.aws.ec2.backend import Ec2Backend
 from tests.aws import server
 from tests.aws.ec2.conftest import TYPES, WORK, Field
 from tests.conftest import Bench, make_bench
@@ -44,15 +44,15 @@ def main(cells: int = 1000) -> int:
             systems = ("planted", *(f"s{number:03}" for number in range(1, cells // len(_PROFILES) // _DATASETS)))
             keys = {"profiles": list(_PROFILES), "datasets": [f"./tiny{number}" for number in range(_DATASETS)]}
             field = Field(Bench(folder), endpoint, systems, {"instance": "m6i.xlarge"}, _PROTOCOL, keys)
-            took = {service.name: _planned(field, service) for service in (EC2, BATCH)}
+            took = {"ec2": _planned(field, Ec2Backend), "batch": _planned(field, BatchBackend)}
     peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(json.dumps({**took, "peak_mib": round(peak_mib)}, indent=2))
     return 0 if all(each["plan_s"] < PLAN_S for each in took.values()) and peak_mib < MEMORY_MIB else 1
 
 
-def _planned(field: Field, service: Service) -> dict[str, float]:
+def _planned(field: Field, backend: BackendClass) -> dict[str, float]:
     client = field.client()
-    made = SuiteRun(field.request(), client, service)
+    made = SuiteRun(field.request(), client, backend)
     images = made.found_images()
     started = time.perf_counter()
     draft = made.draft(images, None)

@@ -17,11 +17,10 @@ import socket
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from io import BufferedReader
 from pathlib import Path
-from typing import Self
 
 from harness.errors import FileError, StoreError
 
@@ -47,38 +46,17 @@ def sha256(source: Path | BufferedReader, deadline: float | None = None) -> str:
     Raises:
         TimeoutError: the deadline passed.
     """
-    if isinstance(source, Path):
-        with source.open("rb") as file:
-            return sha256(file, deadline)
-    if deadline is None:
-        return hashlib.file_digest(source, "sha256").hexdigest()
     digest = hashlib.sha256()
-    while piece := source.read(1 << 20):
-        digest.update(piece)
-        if time.monotonic() > deadline:
-            raise TimeoutError
+    with source.open("rb") if isinstance(source, Path) else nullcontext(source) as file:
+        while piece := file.read(1 << 20):
+            digest.update(piece)
+            if deadline is not None and time.monotonic() > deadline:
+                raise TimeoutError
     return digest.hexdigest()
 
 
-class FileLock:
-    """An exclusive or shared lock on a file or folder, released by ``close`` or when the process dies."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Release the lock."""
-        os.close(self._descriptor)
-
-
-def lock(path: Path, *, wait: bool = True, shared: bool = False) -> FileLock:
-    """Lock a file or a folder.
+def lock(path: Path, *, wait: bool = True, shared: bool = False) -> ExitStack:
+    """Lock a file or a folder, until the stack is closed or the process dies.
 
     A lock belongs to its opening: the same thread that locks again waits for ever.
 
@@ -88,15 +66,13 @@ def lock(path: Path, *, wait: bool = True, shared: bool = False) -> FileLock:
     """
     # Over NFS an exclusive lock takes a file that is open for writing; a folder never is.
     descriptor = os.open(path, (os.O_RDONLY | os.O_DIRECTORY if path.is_dir() else os.O_RDWR) | os.O_CLOEXEC)
-    try:
+    with ExitStack() as opened:
+        opened.callback(os.close, descriptor)
         fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return FileLock(descriptor)
+        return opened.pop_all()
 
 
-def cache_lock(cache: Path, name: str) -> FileLock:
+def cache_lock(cache: Path, name: str) -> ExitStack:
     """Wait for the lock ``name`` of a cache that processes share."""
     path = cache / "locks" / f"{name}.lock"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -134,9 +110,10 @@ def reports_full_disk(text: str) -> bool:
 def raise_if_disk_full(what: str, output: str) -> None:
     """Raise StoreError if a host program blames a full disk: the measured system is not at fault."""
     if reports_full_disk(output):
-        last = next(line for line in reversed(output.splitlines()) if reports_full_disk(line))
-        words = " ".join(last.split())[-200:]
-        raise StoreError(f"{what}: the disk is full: {words}; make room; finished jobs are kept")
+        last = [line for line in output.splitlines() if reports_full_disk(line)][-1]
+        raise StoreError(
+            f"{what}: the disk is full: {' '.join(last.split())[-200:]}; make room; finished jobs are kept"
+        )
 
 
 def staging_path(final: Path) -> Path:

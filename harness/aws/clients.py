@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.aws.errors import aws_errors
-from harness.errors import UsageError
+from harness.errors import AwsError, UsageError
 
 # Threads that transfer objects; each needs a connection.
 CONNECTIONS = 32
@@ -51,6 +51,13 @@ class Connections:
             configured: str | None = self._session.region_name
         # boto3 does not read AWS_REGION.
         return self._region or os.environ.get("AWS_REGION") or configured
+
+    @property
+    def known_region(self) -> str:
+        """Return the region; AwsError: there is none."""
+        if self.region is None:
+            raise AwsError("no AWS region; set AWS_REGION or give --region", "NoRegion")
+        return self.region
 
     def client(self, service: str, region: str | None = None, *, attempts: int = _ATTEMPTS) -> Any:
         """Return the client of a service (``s3``, ``ec2``, ``iam`` ...).

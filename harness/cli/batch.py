@@ -69,8 +69,8 @@ def _stack_options(command: Command) -> Command:
     )
     @wraps(command)
     def wrapped(suite: Path, work: str, region: str | None, subnets: tuple[str, ...] = (), **chosen: Any) -> None:
-        connections = _connected(region)
-        options = suite_stack.BatchOptions(connections.region or "", parse_uri(work), **chosen)
+        connections = Connections(region)
+        options = suite_stack.BatchOptions(connections.known_region, parse_uri(work), **chosen)
         market = prices.snapshot(region=f"aws/{options.region}", term="on-demand")
         command(connections, suite_stack.requirements(suites.load(suite), options, market), subnets)
 
@@ -111,7 +111,7 @@ def down(suite: str, region: str | None) -> None:
 
     Exit code 1 if an instance of it is still alive.
     """
-    alive = suite_stack.down(_connected(region), _name(suite))
+    alive = suite_stack.down(Connections(region), _name(suite))
     for instance in alive:
         click.echo(f"harness: STILL ALIVE AND COSTING MONEY: {instance}; end it in the EC2 console", err=True)
     sys.exit(1 if alive else 0)
@@ -122,7 +122,7 @@ def down(suite: str, region: str | None) -> None:
 @_region_option
 def cancel(suite: str, region: str | None) -> None:
     """End all jobs of SUITE that wait or run, and wait until they have ended; finished jobs are kept."""
-    connections = _connected(region)
+    connections = Connections(region)
     deployed = cloudformation.find(connections, suite_stack.stack_name(_name(suite)))
     ended, left = suite_stack.cancel(connections, deployed) if deployed else (0, 0)
     click.echo(f"{ended} jobs ended" + (f", {left} still end: give the same command again" if left else ""))
@@ -133,7 +133,7 @@ def cancel(suite: str, region: str | None) -> None:
 @_region_option
 def ls(region: str | None) -> None:
     """Show the stacks of all suites in this region, their instances, and their jobs that wait or run."""
-    connections = _connected(region)
+    connections = Connections(region)
     stacks = cloudformation.find_tagged(connections, clients.SUITE)
     for stack in stacks:
         suite = stack.tags[clients.SUITE]
@@ -146,13 +146,6 @@ def ls(region: str | None) -> None:
             click.echo(f"  {job.status.lower():<8}  {job.name}")
     if not stacks:
         click.echo(f"no suite is in AWS Batch in {connections.region}")
-
-
-def _connected(region: str | None) -> Connections:
-    connections = Connections(region)
-    if connections.region is None:
-        raise UsageError("no AWS region; set AWS_REGION or give --region")
-    return connections
 
 
 def _name(suite: str) -> str:

@@ -61,7 +61,7 @@ def up(
     money but the bucket's content.  A second call changes only what differs.
     """
     connections, folder = Connections(region), parse_uri(work)
-    region_name = _region(connections)
+    region_name = connections.known_region
     types = _types(suites, instances, region_name)
     owner = clients.owner(connections, config.cache_folder())
     account.up(connections, folder, region_name, owner, types, subnet=subnet, agent_image=agent_image)
@@ -88,7 +88,7 @@ def template(
 
     Its roles need the boundary, which an administrator makes once: `--policy boundary`.
     """
-    folder, region_name = parse_uri(work), _region(Connections(region))
+    folder, region_name = parse_uri(work), Connections(region).known_region
     types = _types(suites, instances, region_name)
     text = (
         account.policy(policy, folder, region_name, types)
@@ -122,7 +122,7 @@ def down(work: str, region: str | None, results_too: bool) -> None:
     """Remove what `harness ec2 up` made.  Refuses while an instance is alive, in any region."""
     connections = Connections(region)
     owner = clients.owner(connections, config.cache_folder())
-    account.down(connections, parse_uri(work), _region(connections), owner, results_too=results_too)
+    account.down(connections, parse_uri(work), connections.known_region, owner, results_too=results_too)
 
 
 @ec2.command()
@@ -138,7 +138,7 @@ def ls(work: str | None, region: str | None, all_owners: bool) -> None:
     for run in runs:
         jobs = sum(len(part.jobs) for part in run.parts)
         click.echo(f"open run {run.run_id}: {jobs} jobs, {run.region}; the `harness run` that began it goes on with it")
-    failed = _unread_regions(found, {run.region for run in runs} | {region or _region(connections)})
+    failed = _unread_regions(found, {run.region for run in runs} | {region or connections.known_region})
     for line in failed:
         click.echo(f"harness: not looked at: {line}", err=True)
     sys.exit(1 if failed else 0)
@@ -159,7 +159,7 @@ def reap(work: str | None, region: str | None, all_owners: bool, yes: bool) -> N
     connections = Connections(region)
     found, owner = _inspect(connections, region, all_owners)
     _show(found, owner)
-    regions = {region or _region(connections)}
+    regions = {region or connections.known_region}
     if work is not None:
         try:
             regions |= {run.region for run in _open_runs(connections, work)}
@@ -174,13 +174,6 @@ def reap(work: str | None, region: str | None, all_owners: bool, yes: bool) -> N
     if not left:
         click.echo("nothing of ours is alive")
     sys.exit(1 if left else 0)
-
-
-def _region(connections: Connections) -> str:
-    region = connections.region
-    if region is None:
-        raise AwsError("no AWS region; set AWS_REGION or give --region", "NoRegion")
-    return region
 
 
 def _inspect(connections: Connections, region: str | None, all_owners: bool) -> tuple[OwnedResources, str]:

@@ -14,13 +14,13 @@ from click.core import ParameterSource
 from rich.console import Console
 
 from harness.analysis import pareto_front
-from harness.aws.batch.backend import SERVICE as BATCH
+from harness.aws.batch.backend import BatchBackend
 from harness.aws.clients import Connections, parse_uri
 from harness.aws.cloud_run import worker
-from harness.aws.cloud_run.run import ClientContext, CloudOptions, CloudRequest
+from harness.aws.cloud_run.run import BackendClass, ClientContext, CloudOptions, CloudRequest
 from harness.aws.cloud_run.run import run as run_in_cloud
 from harness.aws.cloud_run.shipment import Shipper
-from harness.aws.ec2.backend import SERVICE as EC2
+from harness.aws.ec2.backend import Ec2Backend
 from harness.cli.launchers import LauncherChoice, launcher_choice, launcher_option, run_launcher_option, run_options
 from harness.cli.locations import ResultsLocation, as_given, mirrored, named_as_given, of_suite, writable
 from harness.cli.options import (
@@ -48,7 +48,7 @@ from harness.launch.images import platforms
 from harness.report import render
 from harness.results.schema import Cell
 
-SERVICES = {"ec2": EC2, "batch": BATCH}
+BACKENDS: dict[str, BackendClass] = {"ec2": Ec2Backend, "batch": BatchBackend}
 
 
 def _finite(value: float | None) -> float | None:
@@ -155,7 +155,7 @@ def run(
             sys.exit(0 if worker.run_part(part, options, launcher) else 1)
     if suite is None:
         raise UsageError("name the SUITE to run, e.g. harness run suites/quickstart.toml")
-    loaded, in_cloud = load(suite), choice.launcher in SERVICES
+    loaded, in_cloud = load(suite), choice.launcher in BACKENDS
     if in_cloud:
         of_suite(results, loaded.name, choice.cache, "RECORDS")  # stored jobs decide what is launched
     else:
@@ -213,7 +213,7 @@ def _run_in_cloud(request: CloudRequest, choice: LauncherChoice, yes: bool) -> t
             shipper=lambda work: Shipper(work, docker.client, cache),
             agree=lambda question: agree(yes, question),
         )
-        done = run_in_cloud(request, client, SERVICES[choice.launcher])
+        done = run_in_cloud(request, client, BACKENDS[choice.launcher])
     if done is None:
         return None, ()
     any_job = done.summary.jobs or done.summary.keys

@@ -35,7 +35,8 @@ from harness.evaluation import judged_runs, measure_names, trec_lines
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.per_query import PerQuery
 from harness.progress import Progress, bar
-from harness.report.page import PageSource, PublishedRates, page_content, ranking_data, render_page
+from harness.report.page import PageSource, page_content, render_page
+from harness.report.page.groups import PublishedRates, ranking_data
 from harness.report.plots import KINDS, album
 from harness.untrusted import one_line
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from harness import datasets, filesystem
 from harness.errors import JobError
+from harness.experiments.calibration.fixtures import write_dataset
 from harness.jobs import indexes
 from harness.jobs.collect import CollectedJob, collect
 from harness.launch.base import Launcher, LaunchRequest, Limits, Prepared
@@ -175,8 +176,6 @@ def _search(
 
 
 def _corpus(folder: Path) -> datasets.PreparedCorpus:
-    source = folder / "ten"
-    source.mkdir()
     documents = [
         {
             "_id": f"d{number}",
@@ -188,8 +187,5 @@ def _corpus(folder: Path) -> datasets.PreparedCorpus:
     # An empty title and text that is not ASCII must survive as well.
     documents[3]["title"] = ""
     documents[4]["text"] += " Grüße, 森林, 🌲."
-    lines = "".join(json.dumps(document, ensure_ascii=False) + "\n" for document in documents)
-    (source / "corpus.jsonl").write_text(lines, encoding="utf-8")
-    (source / "queries.jsonl").write_text('{"_id": "d0", "text": "river"}\n', encoding="utf-8")
-    (source / "qrels.trec").write_text("d0 0 d0 1\n", encoding="utf-8")
-    return datasets.load(source, folder).corpus
+    write_dataset(folder / "ten", documents, [{"_id": "d0", "text": "river"}], [("d0", "d0")])
+    return datasets.load(folder / "ten", folder).corpus

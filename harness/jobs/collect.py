@@ -72,16 +72,6 @@ class CollectedJob:
     gpu: GpuUse | None = None
 
     @property
-    def first_query_s(self) -> float | None:
-        """Return the latency of the first query after load, in seconds."""
-        return self.samples[0].latency_ns / 1e9 if self.samples else None
-
-    @property
-    def warmup_done(self) -> int:
-        """Return the number of warm-up queries."""
-        return sum(sample.trial == WARMUP_TRIAL for sample in self.samples)
-
-    @property
     def failed_to_load(self) -> bool:
         """Return whether a search job crashed before its index was open, by its own account."""
         loaded = self.samples or (self.measurement and self.measurement.load_s is not None)
@@ -124,20 +114,18 @@ class CollectedJob:
             return None
         import pyarrow as pa
 
-        stages = sorted({name for sample in self.samples for name in sample.stages_ns})
         columns: dict[str, Any] = {
-            "query_id": pa.array([sample.query_id for sample in self.samples], pa.string()),
+            "query_id": [sample.query_id for sample in self.samples],
             "trial": pa.array([sample.trial for sample in self.samples], pa.int32()),
-            "warmup": pa.array([sample.trial == WARMUP_TRIAL for sample in self.samples], pa.bool_()),
-            "latency_ns": pa.array([sample.latency_ns for sample in self.samples], pa.int64()),
+            "warmup": [sample.trial == WARMUP_TRIAL for sample in self.samples],
+            "latency_ns": [sample.latency_ns for sample in self.samples],
         }
         for name in ("scheduled_ns", "service_ns", "batch"):
-            extra = [getattr(sample, name) for sample in self.samples]
-            if any(value is not None for value in extra):
-                columns[name] = pa.array(extra, pa.int64())
-        for name in stages:
-            values = [sample.stages_ns.get(name) for sample in self.samples]
-            columns[f"stage_{name}_ns"] = pa.array(values, pa.int64())
+            column = [getattr(sample, name) for sample in self.samples]
+            if any(value is not None for value in column):
+                columns[name] = column
+        for name in sorted({name for sample in self.samples for name in sample.stages_ns}):
+            columns[f"stage_{name}_ns"] = [sample.stages_ns.get(name) for sample in self.samples]
         return pa.table(columns)
 
     def _timed(self) -> list[Sample]:
@@ -196,12 +184,12 @@ def build_result(
         wall_s=ended.wall_s,
         environment=environment,
         memory=replace(collected.memory, peak_cgroup_bytes=peak),
-        first_query_s=collected.first_query_s,
+        first_query_s=collected.samples[0].latency_ns / 1e9 if collected.samples else None,
         throttled_periods=_most(ended.throttled_periods, measured.throttled_periods),
         # A sampler outside may miss the last kill; a dying job inside says nothing.
         oom_kills=_most(ended.oom_kills, measured.oom_kills),
         exit_code=ended.exit_code,
-        warmup_done=collected.warmup_done,
+        warmup_done=sum(sample.trial == WARMUP_TRIAL for sample in collected.samples),
         trials_finished=collected.trials_finished(job.spec.timed_queries),
         ranking_disagreements=collected.ranking_disagreements(),
         canary=ended.canary,

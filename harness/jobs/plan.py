@@ -48,13 +48,17 @@ class Planned:
 def plan_here(
     inputs: Inputs, options: RunOptions, launcher: Launcher, digests: Mapping[str, str] | None = None
 ) -> list[Planned]:
-    """Plan a run on this host, against its store; without ``digests``, with the images that it has."""
+    """Plan a run on this host, or the part assigned to it; without ``digests``, with the images that it has.
+
+    Raises:
+        UsageError: an assigned job is not planned here.
+    """
     if digests is None:
         images = {name: launcher.find(system) for name, system in inputs.images(inputs.cells).items()}
         digests = {name: image.digest for name, image in images.items() if image}
     folder = options.results / inputs.suite.name
     stored = [job.result for job in read_jobs(folder)] if folder.is_dir() else []
-    return plan(
+    planned = plan(
         inputs,
         launcher.isolation,
         digests,
@@ -63,6 +67,9 @@ def plan_here(
         fresh=options.fresh,
         instance_types=options.instance_types,
     )
+    if options.assigned is None:
+        return planned
+    return assigned(planned, options.assigned, {result.key for result in stored})
 
 
 def plan(

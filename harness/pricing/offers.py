@@ -139,15 +139,7 @@ def _against(
     gpu_memory_bytes: int | None,
 ) -> Iterator[str]:
     """Yield reasons not to offer a type, the plainest first."""
-    if architecture not in (None, instance.architecture):
-        yield f"{instance.architecture}, asked for {architecture}"
-    if instance.vcpus < envelope.cpus:
-        yield f"fewer than {envelope.cpus} vCPUs"
-    if (reserve.left(instance.memory_bytes) if reserve else instance.memory_bytes) < envelope.memory_bytes:
-        beside = f" beside the host's own {reserve}" if reserve else ""
-        yield f"less than {envelope.memory_bytes / GIB:g} GiB of memory{beside}"
-    if instance.gpus < envelope.gpus:
-        yield f"fewer than {envelope.gpus} NVIDIA GPUs"
+    yield from find_shortages(instance, envelope, architecture, reserve)
     if not envelope.gpus and (instance.gpus or instance.accelerators):
         yield "has GPUs or other accelerators, which the price includes and no system uses"
     if envelope.gpus and gpu_memory_bytes is not None:
@@ -159,3 +151,18 @@ def _against(
         yield "burstable: its price buys a share of the CPU time"
     if instance.bare_metal:
         yield "bare metal: its prices cannot be trusted"
+
+
+def find_shortages(
+    instance: Instance, envelope: Envelope, architecture: str | None, reserve: HostReserve | None
+) -> Iterator[str]:
+    """Yield reasons why a type cannot run an envelope at all."""
+    if architecture not in (None, instance.architecture):
+        yield f"{instance.architecture}, asked for {architecture}"
+    if instance.vcpus < envelope.cpus:
+        yield f"fewer than {envelope.cpus} vCPUs"
+    if (reserve.left(instance.memory_bytes) if reserve else instance.memory_bytes) < envelope.memory_bytes:
+        beside = f" beside the host's own {reserve}" if reserve else ""
+        yield f"less than {envelope.memory_bytes / GIB:g} GiB of memory{beside}"
+    if instance.gpus < envelope.gpus:
+        yield f"fewer than {envelope.gpus} NVIDIA GPUs"

@@ -18,7 +18,7 @@ from harness.errors import UsageError
         ("s3://my.bucket/a/b/", S3Uri("my.bucket", "a/b")),
     ],
 )
-def test_a_place_is_read_and_written_the_same(text: str, place: S3Uri) -> None:
+def test_uri_is_parsed_and_printed_the_same(text: str, place: S3Uri) -> None:
     assert is_s3(text)
     assert parse_uri(text) == place
     assert parse_uri(str(place)) == place
@@ -27,7 +27,7 @@ def test_a_place_is_read_and_written_the_same(text: str, place: S3Uri) -> None:
 @pytest.mark.parametrize(
     "text", ["results", "s3:/b/x", "s3://", "s3://Upper/x", "s3://a/x", "s3://bbb/a//b", "s3://bbb/../x"]
 )
-def test_what_is_no_place_is_refused_by_name(text: str) -> None:
+def test_wrong_uri_is_refused_by_name(text: str) -> None:
     with pytest.raises(UsageError, match="s3://BUCKET"):
         parse_uri(text)
 
@@ -45,7 +45,7 @@ def test_times_are_read_as_botocore_reads_them(text: str) -> None:
     assert clients._timestamp(1_700_000_000) == parse_timestamp(1_700_000_000)
 
 
-def test_the_region_is_the_given_one_else_that_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_region_is_the_argument_or_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
     assert Connections().region == "eu-west-1"
     monkeypatch.setenv("AWS_REGION", "eu-north-1")

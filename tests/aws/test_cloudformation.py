@@ -113,7 +113,7 @@ def machines(aws: str) -> dict[str, str]:
     return {"Subnets": ",".join(subnets), "Profile": profile, "Firewall": made}
 
 
-def test_a_stack_is_made_found_left_changed_and_deleted(logged: list[str], aws: str) -> None:
+def test_stack_is_created_found_updated_and_deleted(logged: list[str], aws: str) -> None:
     assert find() is None
     first = deploy(template({"Group": group()}, Id={"Ref": "Group"}), tags={"whose": "ours"})
     found = find()
@@ -130,7 +130,7 @@ def test_a_stack_is_made_found_left_changed_and_deleted(logged: list[str], aws: 
     assert not [name for name in names if name.startswith(NAME)]
 
 
-def test_a_failed_creation_names_the_first_resource_and_is_made_anew(aws: str) -> None:
+def test_failed_creation_names_the_first_resource_and_is_repeated(aws: str) -> None:
     """Nothing of it is left but its name, which CloudFormation cannot update."""
     wrong = group()
     wrong["Properties"]["GroupName"] = "default"
@@ -144,9 +144,7 @@ def test_a_failed_creation_names_the_first_resource_and_is_made_anew(aws: str) -
     assert deploy(template({"First": group()}, Id={"Ref": "First"}))["Id"].startswith("sg-")
 
 
-def test_a_stack_of_a_change_set_that_nobody_executed_is_made_anew(
-    logged: list[str], aws: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unexecuted_change_set_is_replaced(logged: list[str], aws: str, monkeypatch: pytest.MonkeyPatch) -> None:
     usual, drafts = cloudformation.find, [cloudformation.Stack(NAME, "REVIEW_IN_PROGRESS", {}, {}, {})] * 2
     monkeypatch.setattr(cloudformation, "find", lambda *given: drafts.pop() if drafts else usual(*given))
     assert deploy(template({"Group": group()}, Id={"Ref": "Group"}))["Id"].startswith("sg-")
@@ -175,7 +173,7 @@ def test_a_failed_deletion_names_the_resource(aws: str) -> None:
     assert cloudformation.delete(Connections(REGION), NAME)
 
 
-def test_iam_is_made_only_where_it_is_asked_for(aws: str) -> None:
+def test_iam_resources_need_named_iam(aws: str) -> None:
     role = {"Type": "AWS::IAM::Role", "Properties": {"RoleName": "r", "AssumeRolePolicyDocument": TRUST}}
     body = template({"Role": role}, Id={"Fn::GetAtt": ["Role", "RoleId"]})
     with pytest.raises(AwsError, match="CAPABILITY_NAMED_IAM"):
@@ -185,7 +183,7 @@ def test_iam_is_made_only_where_it_is_asked_for(aws: str) -> None:
     assert made["Id"] == boto3.client("iam").get_role(RoleName="r")["Role"]["RoleId"]
 
 
-def test_batch_is_made_changed_where_it_differs_and_deleted(machines: dict[str, str]) -> None:
+def test_batch_resources_are_created_changed_and_deleted(machines: dict[str, str]) -> None:
     batch, ec2 = boto3.client("batch"), boto3.client("ec2")
     outputs = {"Queue": {"Ref": "Queue"}, "Definition": {"Ref": "Definition"}}
     first = deploy(template(QUEUES, **outputs), tags={"whose": "ours"}, **machines)
@@ -210,7 +208,7 @@ def test_batch_is_made_changed_where_it_differs_and_deleted(machines: dict[str, 
     assert ec2.describe_launch_templates()["LaunchTemplates"] == []
 
 
-def test_a_template_that_is_too_large_is_sent_through_the_work_place(aws: str) -> None:
+def test_large_template_is_sent_through_s3(aws: str) -> None:
     body = json.loads(template({"Group": group()}, Id={"Ref": "Group"}))
     body["Metadata"] = {"much": "x" * 60_000}
     with pytest.raises(AwsError, match="51200"):
@@ -222,13 +220,13 @@ def test_a_template_that_is_too_large_is_sent_through_the_work_place(aws: str) -
     assert [each.name.partition("/")[0] for each in store.list("inputs/")] == ["inputs"]
 
 
-def test_requests_of_a_stack_are_its_deployers(aws: str) -> None:
+def test_requests_of_a_stack_have_its_deployers_key(aws: str) -> None:
     deploy(template({"Group": group()}))
     made = [each for each in server.requests(aws) if "Action=CreateSecurityGroup" in each["body"]]
     assert [(each["who"], each["via"]) for each in made] == [(server.ACCESS_KEY, "cloudformation")]
 
 
-def test_sts_says_who_a_worker_is(aws: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sts_returns_the_identity_of_a_worker(aws: str, monkeypatch: pytest.MonkeyPatch) -> None:
     key = server.worker_key("i-1")
     server.identify(aws, key, "AROAEXAMPLEWORKER:i-1")
     assert boto3.client("sts").get_caller_identity()["UserId"] != "AROAEXAMPLEWORKER:i-1"

@@ -23,7 +23,7 @@ from harness.errors import AwsError
         ("InsufficientInstanceCapacity", "InsufficientInstanceCapacity", "InsufficientInstanceCapacity"),
     ],
 )
-def test_each_code_says_what_to_do(code: str, expected: str, words: str) -> None:
+def test_error_code_has_a_remedy(code: str, expected: str, words: str) -> None:
     error = {"Error": {"Code": code, "Message": "User: arn:aws:iam::123456789012:user/x\nmay not"}}
     with pytest.raises(AwsError, match=words) as caught, aws_errors("launching c7g.large"):
         raise ClientError(error, "RunInstances")
@@ -50,7 +50,7 @@ def test_each_code_says_what_to_do(code: str, expected: str, words: str) -> None
         ("SomethingNew", 400, "SomethingNew"),
     ],
 )
-def test_what_passes_is_known_by_code_and_by_status(code: str, status: int, expected: str) -> None:
+def test_passing_error_is_found_by_code_or_status(code: str, status: int, expected: str) -> None:
     error = {"Error": {"Code": code, "Message": "x"}, "ResponseMetadata": {"HTTPStatusCode": status}}
     with pytest.raises(AwsError) as caught, aws_errors("x"):
         raise ClientError(error, "X")  # type: ignore[arg-type]
@@ -62,7 +62,7 @@ def test_accounts_and_keys_are_concealed() -> None:
     assert concealed(text) == "arn:aws:iam::<account>:role/x <access key> size 1234567890123"
 
 
-def test_a_page_in_the_place_of_an_answer_is_passing() -> None:
+def test_unreadable_answer_is_a_passing_error() -> None:
     with pytest.raises(AwsError, match="no answer that can be read") as caught, aws_errors("listing"):
         raise ResponseParserError("invalid XML received: b'<!doctype html>'")
     assert caught.value.code == "Busy"
@@ -87,20 +87,20 @@ class FlakyCall:
         return until_answered(self.answer, self.wait)
 
 
-def test_what_passes_is_waited_for_and_said_once(logged: list[str]) -> None:
+def test_passing_error_is_retried_and_logged_once(logged: list[str]) -> None:
     call = FlakyCall(MOST_FAILURES)
     assert call.run() == "answer" and call.waits == MOST_FAILURES
     assert logged == ["AWS is busy - trying on"]
 
 
-def test_a_failure_that_lasts_is_given_up() -> None:
+def test_lasting_failure_is_raised() -> None:
     call = FlakyCall(MOST_FAILURES + 1)
     with pytest.raises(AwsError, match="AWS is busy"):
         call.run()
     assert call.waits == MOST_FAILURES
 
 
-def test_what_does_not_pass_is_not_waited_for(logged: list[str]) -> None:
+def test_other_error_is_raised_at_once(logged: list[str]) -> None:
     call = FlakyCall(1, "AccessDenied")
     with pytest.raises(AwsError):
         call.run()

@@ -24,7 +24,7 @@ def objects(aws: str) -> Objects:
     return Objects(made, parse_uri("s3://bucket/some/where"))
 
 
-def test_what_was_put_is_listed_read_and_deleted(objects: Objects) -> None:
+def test_object_is_listed_read_and_deleted(objects: Objects) -> None:
     objects.put("a/1", b"one")
     objects.put("a/2", b"two")
     objects.put("b", b"three")
@@ -54,7 +54,7 @@ def test_a_new_object_is_never_written_over(objects: Objects) -> None:
     assert objects.get("a", 100) == b"first"
 
 
-def test_a_write_that_s3_could_not_decide_is_tried_again(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_undecided_write_is_retried(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
     """409 says nothing about whether there is such an object."""
     monkeypatch.setattr(errors, "_PAUSE_S", 0.0)
     made = Connections()
@@ -63,9 +63,7 @@ def test_a_write_that_s3_could_not_decide_is_tried_again(objects: Objects, monke
     assert objects.get("a", 100) == b"first" and twice.raised == 2
 
 
-def test_a_write_that_s3_never_decides_is_neither_done_nor_there(
-    objects: Objects, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_write_that_stays_undecided_is_busy(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(errors, "_PAUSE_S", 0.0)
     made = Connections()
     Injected(made, "s3.PutObject", lambda *_: "ConditionalRequestConflict")
@@ -75,7 +73,7 @@ def test_a_write_that_s3_never_decides_is_neither_done_nor_there(
 
 
 @pytest.mark.parametrize("size", [5, (8 << 20) + 5])
-def test_what_is_renewed_is_as_it_was(objects: Objects, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+def test_renewed_object_is_unchanged(objects: Objects, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     """The larger one goes in parts."""
     monkeypatch.setattr("harness.aws.objects._COPY_AT_ONCE", 8 << 20)
     objects.put("a", b"x" * size)
@@ -105,7 +103,7 @@ def test_the_hash_is_that_of_the_content(objects: Objects, tmp_path: Path, monke
     assert read == ["parts", "crc"]
 
 
-def test_of_many_who_write_at_once_one_succeeds(objects: Objects) -> None:
+def test_one_of_many_concurrent_writers_succeeds(objects: Objects) -> None:
     with ThreadPoolExecutor(8) as pool:
         won = list(pool.map(lambda number: objects.put_new("a", b"%d" % number), range(8)))
     assert sum(won) == 1
@@ -118,7 +116,7 @@ def test_a_listing_goes_on_past_a_thousand(objects: Objects, aws: str) -> None:
     assert len(list(objects.list())) == 1003
 
 
-def test_a_file_goes_up_and_down_whole(objects: Objects, tmp_path: Path) -> None:
+def test_file_is_uploaded_and_downloaded_whole(objects: Objects, tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(bytes(range(256)) * 50_000)  # more than one part
     objects.upload("file", path)
@@ -135,13 +133,13 @@ def test_an_upload_that_s3_refuses_keeps_its_code(objects: Objects, tmp_path: Pa
     assert caught.value.code == "Busy"
 
 
-def test_more_than_was_expected_is_refused(objects: Objects) -> None:
+def test_oversize_object_is_refused(objects: Objects) -> None:
     objects.put("a", b"x" * 100)
     with pytest.raises(AwsError, match="larger than"):
         objects.get("a", 99)
 
 
-def test_a_bucket_that_is_not_there_is_one_line(objects: Objects) -> None:
+def test_missing_bucket_is_one_line(objects: Objects) -> None:
     missing = Objects(Connections(), parse_uri("s3://no-such-bucket/x"))
     with pytest.raises(AwsError, match=r"no-such-bucket.*\(NoSuchBucket\)") as caught:
         list(missing.list())
@@ -170,7 +168,7 @@ def test_no_region_is_one_line(monkeypatch: pytest.MonkeyPatch, aws: str) -> Non
         Connections().client("ec2")
 
 
-def test_nobody_listening_is_one_line(monkeypatch: pytest.MonkeyPatch, aws: str) -> None:
+def test_unreachable_endpoint_is_one_line(monkeypatch: pytest.MonkeyPatch, aws: str) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     with pytest.raises(AwsError, match="not reached") as caught:

@@ -42,7 +42,7 @@ def test_an_action_a_resource_and_a_condition_must_fit() -> None:
     assert not may(policy(PUT), "s3:GetObject", "arn:aws:s3:::b/runs/r/jobs/k", s3_if_none_match="*")
 
 
-def test_what_is_denied_is_denied_whatever_allows_it() -> None:
+def test_deny_statement_wins_over_allow() -> None:
     denied = {**PUT, "Sid": "No", "Effect": "Deny", "Condition": {"Bool": {"aws:SecureTransport": "false"}}}
     both = policy(PUT, denied)
     assert may(both, "s3:PutObject", "arn:aws:s3:::b/runs/r/jobs/k", s3_if_none_match="*", aws_SecureTransport="true")
@@ -51,12 +51,12 @@ def test_what_is_denied_is_denied_whatever_allows_it() -> None:
     )
 
 
-def test_a_condition_that_is_not_known_is_no_guess() -> None:
+def test_unknown_condition_is_an_error() -> None:
     with pytest.raises(AssertionError, match="DateLessThan is not known here"):
         may(policy({**PUT, "Condition": {"DateLessThan": {"aws:CurrentTime": "x"}}}), "s3:PutObject", PUT["Resource"])
 
 
-def test_a_variable_is_what_the_request_has() -> None:
+def test_policy_variable_is_filled_from_the_request() -> None:
     own = {**PUT, "Resource": "arn:aws:s3:::b/${aws:userid}/*", "Condition": {}}
     assert may(policy(own), "s3:PutObject", "arn:aws:s3:::b/A:1/k", aws_userid="A:1")
     assert not may(policy(own), "s3:PutObject", "arn:aws:s3:::b/A:2/k", aws_userid="A:1")
@@ -193,12 +193,12 @@ def test_a_request_of_s3_needs_its_right(made: dict[str, Any], needed: list[tupl
     assert list(needed_rights([made], "another")) == []
 
 
-def test_a_request_of_another_kind_is_told() -> None:
+def test_unknown_request_is_an_error() -> None:
     with pytest.raises(AssertionError, match=r"unknown request to S3: PATCH /b"):
         list(needed_rights([request("PATCH", "/b")], "me"))
 
 
-def test_rights_that_nobody_used_are_listed() -> None:
+def test_unused_rights_are_listed() -> None:
     used = NeededRight("me", "s3:PutObject", "arn:aws:s3:::b/runs/r/jobs/k", {"s3:if-none-match": "*"})
     assert unused([policy(PUT)], [used]) == ["Put s3:DeleteObject"]
     assert unused([policy(PUT)], []) == ["Put s3:Put*", "Put s3:DeleteObject"]

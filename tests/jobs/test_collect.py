@@ -87,7 +87,7 @@ def test_complete_job_is_ok(left: Left) -> None:
     assert (collected.outcome, collected.detail) == (Outcome.OK, None)
     assert collected.trials_finished(2) == 2
     assert collected.ranking_disagreements() == 0
-    assert collected.first_query_s == 5e-9
+    assert collected.samples[0].latency_ns == 5
     lines = ["q0 Q0 d1 1 2.0 bm25", "q0 Q0 d2 2 1.0 bm25", "q1 Q0 d1 1 2.0 bm25", "q1 Q0 d2 2 1.0 bm25"]
     assert (collected.run("bm25") or b"").decode().splitlines() == lines
 
@@ -273,7 +273,7 @@ def test_missing_duplicate_and_unexpected_samples_are_named(left: Left) -> None:
     left.wrote(line(-1, "q0"), *lines)
     left.ends(Outcome.BAD_OUTPUT, "query 'q0' was not asked for in the warm-up")
     left.samples.unlink()
-    assert left.ends(Outcome.BAD_OUTPUT, "5 of 5 samples are missing").first_query_s is None
+    assert left.ends(Outcome.BAD_OUTPUT, "5 of 5 samples are missing").samples == ()
 
 
 WRONG_LINES: dict[str, tuple[Any, str]] = {

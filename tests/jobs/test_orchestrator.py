@@ -36,6 +36,10 @@ def test_every_cell_is_stored_and_a_second_run_runs_nothing(bench: Bench) -> Non
     path = bench.suite(profiles=["cpu1-mem1", "cpu2-mem4"])
     first = bench.run(FakeLauncher(), path)
     assert (first.done_before, len(first.jobs), first.unforeseen) == (0, 2, [])
+    for job in read_jobs(bench.results):
+        latency_ns = job.samples().column("latency_ns").to_pylist()
+        assert job.result.first_query_s == latency_ns[0] / 1e9
+        assert job.result.warmup_done == sum(job.samples().column("warmup").to_pylist())
     again = FakeLauncher()
     second = bench.run(again, path)
     assert (second.done_before, second.jobs, again.launched) == (2, (), [])

@@ -15,10 +15,10 @@ from harness.aws import clients, cloudformation
 from harness.aws.batch import suite_stack
 from harness.aws.batch.suite_stack import LEAST_TIMEOUT_S, BatchOptions
 from harness.aws.cloud_run import partition
-from harness.aws.cloud_run.backend import ENDED, RUNNING, UNKNOWN, WAITING, PartState, Submission
-from harness.aws.cloud_run.partition import Grouping
+from harness.aws.cloud_run.backend import ENDED, RUNNING, UNKNOWN, WAITING, PartState
+from harness.aws.cloud_run.partition import Grouping, Submission
 from harness.aws.cloud_run.records import CloudRun, Launch, PlannedPart, ShippedInput
-from harness.aws.cloud_run.run import BackendContext, Service
+from harness.aws.cloud_run.run import BackendContext
 from harness.aws.ec2 import account, instances
 from harness.aws.errors import aws_errors, concealed
 from harness.errors import UsageError
@@ -40,12 +40,6 @@ _KINDS = {
     "queue": ("describe_job_queues", "jobQueues"),
     "environment": ("describe_compute_environments", "computeEnvironments"),
 }
-
-
-def parts(todo: list[Planned], how: Grouping) -> tuple[PlannedPart, ...]:
-    """Group jobs by system, profile and dataset; each build is a part."""
-    group = attrgetter("cell.system", "cell.profile", "cell.dataset")
-    return partition.parts(todo, how, group, attrgetter("key"))
 
 
 @dataclass
@@ -83,6 +77,12 @@ class BatchBackend:
         self._jobs: dict[str, _LaunchedJob] = defaultdict(_LaunchedJob)
         self._ids: dict[str, str] = {}  # part -> the job that does it
         self.ending = f"`harness batch cancel {self._suite.name}`"
+
+    @staticmethod
+    def parts(todo: list[Planned], how: Grouping) -> tuple[PlannedPart, ...]:
+        """Group jobs by system, profile and dataset; each build is a part."""
+        group = attrgetter("cell.system", "cell.profile", "cell.dataset")
+        return partition.parts(todo, how, group, attrgetter("key"))
 
     def split(self, parts: Sequence[PlannedPart]) -> tuple[Submission, ...]:
         """Return the arrays; parts that wait for an index are apart."""
@@ -278,6 +278,3 @@ class BatchBackend:
             return instances.wait(machines, self._sleep, self._clock)
         except KeyboardInterrupt:
             return machines()
-
-
-SERVICE = Service("batch", parts, BatchBackend)

@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from harness.aws.cloud_run.partition import Grouping, Submission
 from harness.aws.cloud_run.records import CloudRun, Launch, PlannedPart, ShippedInput
 from harness.errors import HarnessError
+from harness.jobs.plan import Planned
 from harness.results.schema import Ec2Instance
 
 UNKNOWN, WAITING, RUNNING, ENDED = "unknown", "waiting", "running", "ended"
@@ -15,29 +17,6 @@ UNKNOWN, WAITING, RUNNING, ENDED = "unknown", "waiting", "running", "ended"
 
 class LaunchRefused(HarnessError):
     """The service does not take a launch now; the part is given up, and the same command plans it anew."""
-
-
-@dataclass(frozen=True)
-class Submission:
-    """Parts that are launched with one request: one on EC2, the children of one array in Batch."""
-
-    name: str
-    parts: tuple[PlannedPart, ...]
-
-    @property
-    def usd_per_hour(self) -> float:
-        """The price of all its machines together."""
-        return sum(part.usd_per_hour for part in self.parts)
-
-    @property
-    def needs(self) -> frozenset[str]:
-        """Keys of the indexes that other parts build."""
-        return frozenset(key for part in self.parts for key in part.needs)
-
-    @property
-    def builds(self) -> frozenset[str]:
-        """Keys of the indexes that its parts build."""
-        return frozenset(build.key for part in self.parts for build in part.builds)
 
 
 @dataclass(frozen=True)
@@ -65,6 +44,9 @@ class Backend(Protocol):
     name: str
     # The command that ends what goes on, for people.
     ending: str
+
+    def parts(self, todo: list[Planned], how: Grouping) -> tuple[PlannedPart, ...]:
+        """Group jobs into parts, without asking AWS."""
 
     def split(self, parts: tuple[PlannedPart, ...]) -> tuple[Submission, ...]:
         """Return the requests that parts are launched with."""

@@ -8,7 +8,6 @@ import shlex
 import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import harness
@@ -110,19 +109,6 @@ def _listed(folder: Path) -> set[Path] | None:
     return None
 
 
-@dataclass(frozen=True)
-class BootOptions:
-    """A worker's part and lifetime; ``gpus``: refuse to go on without."""
-
-    work: S3Uri
-    run_id: str
-    part: str
-    bundle: ShippedInput
-    region: str
-    limit_s: int
-    gpus: bool
-
-
 def refuse_accounts(work: S3Uri) -> None:
     """Refuse a work place with an account's number: logs name it."""
     if _ACCOUNT.search(str(work)):
@@ -132,23 +118,25 @@ def refuse_accounts(work: S3Uri) -> None:
         )
 
 
-def render_user_data(boot: BootOptions) -> str:
-    """Return the bash script for Amazon Linux 2023 and Debian 12."""
-    for what, name in (("run id", boot.run_id), ("part", boot.part), ("region", boot.region)):
+def render_user_data(
+    work: S3Uri, run_id: str, part: str, bundle: ShippedInput, region: str, limit_s: int, *, gpus: bool
+) -> str:
+    """Return the bash script for Amazon Linux 2023 and Debian 12; ``gpus``: refuse to go on without."""
+    for what, name in (("run id", run_id), ("part", part), ("region", region)):
         if not _NAME.fullmatch(name):
             raise UsageError(f"{what} {name!r}: letters, digits, '.', '_' and '-' only")
-    refuse_accounts(boot.work)
-    if boot.limit_s < 60:
-        raise UsageError(f"a worker that may live {boot.limit_s} s does nothing; allow at least a minute")
+    refuse_accounts(work)
+    if limit_s < 60:
+        raise UsageError(f"a worker that may live {limit_s} s does nothing; allow at least a minute")
     values = {
-        "WORK": shlex.quote(str(boot.work)),
-        "RUN": boot.run_id,
-        "PART": boot.part,
-        "BUNDLE": shlex.quote(boot.bundle.name),
-        "BUNDLE_SHA256": shlex.quote(boot.bundle.sha256),
-        "LIMIT_S": str(boot.limit_s),
-        "GPUS": "yes" if boot.gpus else "no",
-        "REGION": boot.region,
+        "WORK": shlex.quote(str(work)),
+        "RUN": run_id,
+        "PART": part,
+        "BUNDLE": shlex.quote(bundle.name),
+        "BUNDLE_SHA256": shlex.quote(bundle.sha256),
+        "LIMIT_S": str(limit_s),
+        "GPUS": "yes" if gpus else "no",
+        "REGION": region,
         "VERSION": str(VERSION),
         "PINS": "\n".join(pins(*BOTO3)),
     }
@@ -156,7 +144,7 @@ def render_user_data(boot: BootOptions) -> str:
     size = len(text.encode())
     if size > MAXIMUM_USER_DATA_BYTES:
         raise UsageError(
-            f"user data of {size:,} bytes, EC2 takes {MAXIMUM_USER_DATA_BYTES:,}; shorten the prefix of {boot.work}"
+            f"user data of {size:,} bytes, EC2 takes {MAXIMUM_USER_DATA_BYTES:,}; shorten the prefix of {work}"
         )
     if _ACCESS_KEY.search(text) or any(value and value in text for value in map(os.environ.get, _SECRET_VARIABLES)):
         raise UsageError("user data would hold an AWS key, which anyone on the machine can read; is it in --work?")

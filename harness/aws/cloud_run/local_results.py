@@ -64,10 +64,6 @@ class LocalResults:
             " same suite, images, datasets, --only, --instance and --architecture, or another --results"
         )
 
-    def spec(self, job: PartJob) -> ResultSpec:
-        """Return what a job's result must say that was measured."""
-        return self.planned(job).spec
-
     def left(self, part: PlannedPart) -> tuple[PartJob, ...]:
         """Return a part's jobs that are not stored yet."""
         return tuple(job for job in part.jobs if job.key not in self.keys)

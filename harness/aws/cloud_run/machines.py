@@ -9,7 +9,7 @@ from harness.errors import UsageError, did_you_mean
 from harness.jobs.suite import Suite
 from harness.pricing import instances, offers
 from harness.pricing.instances import Instance
-from harness.pricing.offers import GIB, HostReserve
+from harness.pricing.offers import HostReserve
 from harness.pricing.prices import Snapshot
 from harness.records import Envelope
 
@@ -119,23 +119,7 @@ def _named(
         raise UsageError(
             f"{name} is burstable: its latency depends on CPU credits; choose another type, or pass --burstable"
         )
-    if choice.architecture not in (None, instance.architecture):
-        raise UsageError(
-            f"{name} is {instance.architecture}, and images are made for {choice.architecture}; choose another type"
-        )
-    if small := _too_small(instance, envelope, reserve):
-        raise UsageError(f"{name} is too small for profile {envelope.name}: {small}; choose a larger type")
+    for reason in offers.find_shortages(instance, envelope, choice.architecture, reserve):
+        raise UsageError(f"{name} cannot run profile {envelope.name}: {reason}; choose another type")
     remark = f"{name} has no vCPU beside the job's {envelope.cpus} for the harness"
     return ChosenMachine(instance, usd, remark if instance.vcpus == envelope.cpus else None)
-
-
-def _too_small(instance: Instance, envelope: Envelope, reserve: HostReserve) -> str | None:
-    if instance.vcpus < envelope.cpus:
-        return f"{instance.vcpus} of {envelope.cpus} CPUs"
-    left = reserve.left(instance.memory_bytes)
-    if left < envelope.memory_bytes:
-        return (
-            f"{left / GIB:.2f} GiB of memory are left beside the host's own {reserve},"
-            f" {envelope.memory_bytes / GIB:g} GiB are needed"
-        )
-    return f"{instance.gpus} of {envelope.gpus} GPUs" if instance.gpus < envelope.gpus else None

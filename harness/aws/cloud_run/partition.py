@@ -19,7 +19,6 @@ from rich.table import Table
 
 from harness import filesystem
 from harness.aws.cloud_run import estimates
-from harness.aws.cloud_run.backend import Submission
 from harness.aws.cloud_run.estimates import DurationEstimate, DurationModel
 from harness.aws.cloud_run.machines import ChosenMachine
 from harness.aws.cloud_run.records import Launch, PartJob, PlannedPart
@@ -88,50 +87,56 @@ def worst_usd(parts: Iterable[PlannedPart], cap_usd: float | None) -> float:
     return limits if cap_usd is None else min(limits, cap_usd)
 
 
-@dataclass
-class Budget:
-    """A cap, and what is promised and spent of it, by launch (US$)."""
+@dataclass(frozen=True)
+class Submission:
+    """Parts that are launched with one request: one on EC2, the children of one array in Batch."""
 
-    cap_usd: float | None = None
-    promised: dict[str, float] = field(default_factory=dict)
-    spent: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def committed_usd(self) -> float:
-        """Return what was spent, and the most that the rest can cost."""
-        return sum(self.spent.get(name, usd) for name, usd in self.promised.items())
+    name: str
+    parts: tuple[PlannedPart, ...]
 
     @property
-    def outstanding(self) -> bool:
-        """Return whether some promised money may come back."""
-        return bool(self.promised.keys() - self.spent.keys())
+    def usd_per_hour(self) -> float:
+        """The price of all its machines together."""
+        return sum(part.usd_per_hour for part in self.parts)
 
-    def launch(self, submission: Submission, others: Iterable[Submission], now: float) -> Launch | None:
-        """Return a launch with the time that it may take; ``None``: the money does not reach for it now.
+    @property
+    def needs(self) -> frozenset[str]:
+        """Keys of the indexes that other parts build."""
+        return frozenset(key for part in self.parts for key in part.needs)
 
-        ``others`` wait behind it, and keep what they need at least.
-        """
-        limit_s, attempts = max(map(usual_limit_s, submission.parts)), ATTEMPTS
-        if self.cap_usd is not None:
-            need, left = least_limit_s(submission.parts), self.cap_usd - self.committed_usd
-            kept = sum(most_usd(each.usd_per_hour, least_limit_s(each.parts)) for each in others)
-            # Rounding must not refuse what is just enough.
-            allowed = max(left - kept, min(left, most_usd(submission.usd_per_hour, need))) + 1e-9
-            most_s = 3600 * allowed / submission.usd_per_hour - BEYOND_LIMIT_S
-            if most_s < need:
-                return None
-            limit_s, attempts = math.floor(min(limit_s, most_s)), 1
-        names = tuple(part.name for part in submission.parts)
-        return Launch(submission.name, names, round(limit_s), attempts, round(now), submission.usd_per_hour)
+    @property
+    def builds(self) -> frozenset[str]:
+        """Keys of the indexes that its parts build."""
+        return frozenset(build.key for part in self.parts for build in part.builds)
 
-    def promise(self, launch: Launch) -> None:
-        """Note the most that a launch can cost."""
-        self.promised[launch.name] = launch.attempts * most_usd(launch.usd_per_hour, launch.limit_s)
 
-    def settle(self, name: str, usd: float) -> None:
-        """Note what a launch has cost."""
-        self.promised.setdefault(name, usd)
-        self.spent[name] = usd
+def committed_usd(launches: Iterable[Launch]) -> float:
+    """Return what launches have cost, and the most that the rest of them can cost."""
+    return sum(
+        launch.attempts * most_usd(launch.usd_per_hour, launch.limit_s) if launch.usd is None else launch.usd
+        for launch in launches
+    )
+
+
+def plan_launch(
+    submission: Submission, others: Iterable[Submission], now: float, left_usd: float | None = None
+) -> Launch | None:
+    """Return a launch with the time that it may take; ``None``: too little money is left now.
+
+    ``others`` wait behind it, and keep what they need at least; ``left_usd`` is ``None`` without a cap.
+    """
+    limit_s, attempts = max(map(usual_limit_s, submission.parts)), ATTEMPTS
+    if left_usd is not None:
+        need = least_limit_s(submission.parts)
+        kept = sum(most_usd(each.usd_per_hour, least_limit_s(each.parts)) for each in others)
+        # Rounding must not refuse what is just enough.
+        allowed = max(left_usd - kept, min(left_usd, most_usd(submission.usd_per_hour, need))) + 1e-9
+        most_s = 3600 * allowed / submission.usd_per_hour - BEYOND_LIMIT_S
+        if most_s < need:
+            return None
+        limit_s, attempts = math.floor(min(limit_s, most_s)), 1
+    names = tuple(part.name for part in submission.parts)
+    return Launch(submission.name, names, round(limit_s), attempts, round(now), submission.usd_per_hour)
 
 
 def cost_usd(launch: Launch, parts: Sequence[PlannedPart], seconds: Sequence[float | None]) -> float:

@@ -17,13 +17,12 @@ from harness.aws.cloud_run.backend import Backend
 from harness.aws.cloud_run.journal import AwsTime, Journal
 from harness.aws.cloud_run.local_results import LocalResults
 from harness.aws.cloud_run.machines import MachineChoice
-from harness.aws.cloud_run.partition import Grouping
 from harness.aws.cloud_run.records import CloudRun, PartJob, PlannedPart
 from harness.aws.cloud_run.shipment import Shipper
-from harness.aws.cloud_run.watch import PollInterval, RunDisplay, RunWatch, Timeouts
+from harness.aws.cloud_run.watch import RunDisplay, RunWatch, Timeouts
 from harness.aws.errors import ignoring
 from harness.aws.objects import Objects
-from harness.errors import AwsError, HarnessError, ImageError, UsageError
+from harness.errors import HarnessError, ImageError, UsageError
 from harness.jobs import indexes
 from harness.jobs.indexes import Index
 from harness.jobs.inputs import RunOptions, gather
@@ -82,13 +81,7 @@ class BackendContext:
     owner: str
 
 
-@dataclass(frozen=True)
-class Service:
-    """A kind of backend: ``parts`` groups jobs into parts without asking AWS; ``open`` makes one command's backend."""
-
-    name: str
-    parts: Callable[[list[Planned], Grouping], tuple[PlannedPart, ...]]
-    open: Callable[[BackendContext], Backend]
+BackendClass = Callable[[BackendContext], Backend]
 
 
 @dataclass(frozen=True)
@@ -99,8 +92,7 @@ class ClientContext:
     launcher: Launcher
     shipper: Callable[[Objects], Shipper]
     agree: Callable[[str], None]
-    pace: PollInterval = field(default_factory=PollInterval)
-    patience: Timeouts = field(default_factory=Timeouts)
+    timeouts: Timeouts = field(default_factory=Timeouts)
 
 
 @dataclass(frozen=True)
@@ -123,7 +115,7 @@ class Draft:
     run: CloudRun | None
 
 
-def run(request: CloudRequest, client: ClientContext, service: Service) -> RunReport | None:
+def run(request: CloudRequest, client: ClientContext, backend: BackendClass) -> RunReport | None:
     """Run what is to do there; ``None``: it was a dry run.
 
     Raises:
@@ -131,7 +123,7 @@ def run(request: CloudRequest, client: ClientContext, service: Service) -> RunRe
         AwsError: AWS refuses or is not reached; what is launched goes on, and ends by itself.
     """
     client.connections.expect_owner(request.work.bucket)
-    suite_run = SuiteRun(request, client, service)
+    suite_run = SuiteRun(request, client, backend)
     client.launcher.check()
     if request.dry_run:
         suite_run.quote(suite_run.draft(suite_run.found_images(), suite_run.open_run()))
@@ -143,12 +135,9 @@ def run(request: CloudRequest, client: ClientContext, service: Service) -> RunRe
 class SuiteRun:
     """One command."""
 
-    def __init__(self, request: CloudRequest, client: ClientContext, service: Service) -> None:
-        self.request, self.client, self.service = request, client, service
-        region = request.region or client.connections.region
-        if region is None:
-            raise AwsError("no AWS region; set AWS_REGION or give --region", "NoRegion")
-        self.region = region
+    def __init__(self, request: CloudRequest, client: ClientContext, backend: BackendClass) -> None:
+        self.request, self.client = request, client
+        self.region = region = request.region or client.connections.known_region
         self.known = instances.read_instances("aws")
         self.snapshot = prices.snapshot(region=f"aws/{region}", term="on-demand")
         disk = prices.storage_price("aws", region, self.snapshot.as_of)
@@ -165,7 +154,7 @@ class SuiteRun:
         self.store = Store(request.options.results, request.suite.name, request.options.shelf)
         self.owner = clients.owner(client.connections, config.cache_folder())
         context = BackendContext(request, client.connections, region, self.known, self.clock, self.owner)
-        self.backend = service.open(context)
+        self.backend = backend(context)
         self.complaints: list[str] = []
         shelf = request.options.shelf
         self._results = digest(shelf.name if shelf else str(request.options.results.resolve()))[:16]
@@ -188,7 +177,7 @@ class SuiteRun:
 
     def open_run(self) -> CloudRun | None:
         """Return the run that this very command began and did not bring to its end."""
-        found = journal.find(self.work, self.service.name, self.request.suite.name, self._results, self.owner)
+        found = journal.find(self.work, self.backend.name, self.request.suite.name, self._results, self.owner)
         if found is not None and found.region != self.region:
             raise UsageError(f"{found.run_id} is open in {found.region}; give --region {found.region} to go on with it")
         return found
@@ -225,7 +214,7 @@ class SuiteRun:
         how = partition.grouping(
             self.inputs, self.machines, images, todo, stored, local, remote, self.usd_per_gib_month
         )
-        return Draft(images, jobs, stored, self.service.parts(todo, how), local, None)
+        return Draft(images, jobs, stored, self.backend.parts(todo, how), local, None)
 
     def _plan(self, images: dict[str, Prepared], stored: Iterable[Result]) -> list[Planned]:
         """Plan every job of the suite for machines elsewhere, whatever this host can run."""
@@ -287,7 +276,7 @@ class SuiteRun:
 
     def _agree(self, draft: Draft) -> None:
         count = len({part.name for part in draft.parts})
-        self.client.agree(f"launch {count} parts on {self.service.name} in {self.region}?")
+        self.client.agree(f"launch {count} parts on {self.backend.name} in {self.region}?")
 
     def _with_images(self, draft: Draft) -> Draft:
         """Draft again now that all images are made; ask again where it has become more.
@@ -314,7 +303,7 @@ class SuiteRun:
 
         def put_part(part: PlannedPart, jobs: tuple[PartJob, ...]) -> None:
             inputs, images, local = self.inputs, draft.images, draft.local
-            keys = {job: local_results.spec(job).index_key for job in jobs}
+            keys = {job: local_results.planned(job).spec.index_key for job in jobs}
             book.put_part(self.shipper.part(part, jobs, inputs, images, local, keys.__getitem__))
 
         self.backend.begin(begun, self.shipper.bundle())
@@ -328,7 +317,7 @@ class SuiteRun:
         jobs = sum(len(part.jobs) for part in begun.parts)
         board = RunDisplay(run_id, jobs, partition.expected_usd(begun.parts))
         backend, shipper, known, clock = self.backend, self.shipper, self.known, self.clock
-        terms = (self.request.most, self._cap(draft.run), self.client.patience, self.client.pace)
+        terms = (self.request.most, self._cap(draft.run), self.client.timeouts)
         watch = RunWatch(self.work, book, local_results, backend, shipper, put_part, known, clock, board, *terms)
         with self._going_on(watch):
             alive = watch.run()
@@ -339,7 +328,7 @@ class SuiteRun:
             self.work.size("runs")  # any answer says the time
         return CloudRun(
             run_id=journal.run_id(self.request.suite.name, self.clock.now),
-            launcher=self.service.name,
+            launcher=self.backend.name,
             suite=self.request.suite.name,
             results=self._results,
             owner=self.owner,
@@ -373,7 +362,7 @@ class SuiteRun:
         after = self._plan(draft.images, results.values())
         keys = {job.latest.key for job in after if job.latest and job.latest.outcome is job.expected}
         self.complaints += watch.given_up
-        log.info(f"at most US$ {watch.budget.committed_usd:.2f} spent, at the dated price")
+        log.info(f"at most US$ {watch.committed_usd:.2f} spent, at the dated price")
         if alive:
             self.complaints.append(
                 f"STILL ALIVE AND COSTING MONEY: {', '.join(alive)}; end them with {self.backend.ending}"

@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from types import TracebackType
 
 from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
 from harness.aws.cloud_run import partition, records
-from harness.aws.cloud_run.backend import ENDED, RUNNING, UNKNOWN, Backend, LaunchRefused, PartState, Submission
+from harness.aws.cloud_run.backend import ENDED, RUNNING, UNKNOWN, Backend, LaunchRefused, PartState
 from harness.aws.cloud_run.journal import AwsTime, Journal, WorkerRecords
 from harness.aws.cloud_run.local_results import LocalResults, fetch_job
-from harness.aws.cloud_run.partition import Budget
+from harness.aws.cloud_run.partition import Submission
 from harness.aws.cloud_run.records import Launch, PartJob, PlannedPart
 from harness.aws.cloud_run.shipment import Shipper
 from harness.aws.errors import until_answered
@@ -51,18 +51,15 @@ class RunDisplay:
         self._shown: dict[str, str] = {}
         self._fetched = 0
 
-    def __enter__(self) -> RunDisplay:
-        if console().is_terminal:
-            self._live = Live(console=console(), refresh_per_second=2, transient=True)
-            self._live.start()
-        return self
-
-    def __exit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        """Draw on a terminal meanwhile."""
+        with ExitStack() as stack:
+            if console().is_terminal:
+                live = Live(console=console(), refresh_per_second=2, transient=True)
+                self._live = stack.enter_context(live)
+            yield
+        self._live = None
 
     def came(self, result: Result, expected: Outcome) -> None:
         """Print a fetched job."""
@@ -88,23 +85,17 @@ class RunDisplay:
 
 @dataclass(frozen=True)
 class Timeouts:
-    """Seconds to wait.
+    """Seconds between two looks, and seconds to wait.
 
     ``first_heartbeat_s``: for the first heartbeat after a launch, boot and engine included; ``heartbeat_s``: for each
     further one; ``again_s``: between requests to end a machine; ``linger_s``: until the watch gives up on it.
     """
 
+    poll_s: float = 10.0
     first_heartbeat_s: float = 1200.0
     heartbeat_s: float = 300.0
     again_s: float = 60.0
     linger_s: float = 900.0
-
-
-@dataclass(frozen=True)
-class PollInterval:
-    """Seconds between two looks, and how to wait (for tests)."""
-
-    interval_s: float = 10.0
     sleep: Callable[[float], None] = time.sleep
 
 
@@ -126,12 +117,10 @@ class RunWatch:
     board: RunDisplay
     most: int
     cap_usd: float | None
-    patience: Timeouts
-    pace: PollInterval
+    timeouts: Timeouts
     given_up: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.budget = Budget(self.cap_usd)
         self._submissions = {each.name: each for each in self.backend.split(self.journal.run.parts)}
         self._states: dict[str, PartState] = {}
         self._over: set[str] = set()  # names of submissions
@@ -151,8 +140,9 @@ class RunWatch:
         """
         self.journal.recall()
         for launch in self.journal.launches.values():
-            self._promise(launch)
-        with self.board:
+            if launch.usd is not None:
+                self._close(launch)
+        with self.board.open():
             while not until_answered(self._tick, self._wait):
                 self._wait()
         alive = until_answered(self.backend.alive, self._wait)
@@ -160,20 +150,22 @@ class RunWatch:
             until_answered(self.journal.close, self._wait)
         return alive
 
-    def _promise(self, launch: Launch) -> None:
-        """Count what a launch may cost, or has cost."""
-        self.budget.promise(launch)
-        if launch.usd is not None:
-            self.budget.settle(launch.name, launch.usd)
-            self._over.add(launch.name)
-            if count := self._left(self._submissions[launch.name]):
-                self._give_up(f"{launch.name}: {count} jobs left undone before")
+    @property
+    def committed_usd(self) -> float:
+        """Return the money that was spent, and the most that the rest can cost."""
+        return partition.committed_usd(self.journal.launches.values())
+
+    def _close(self, launch: Launch) -> None:
+        """Note a launch that another command settled."""
+        self._over.add(launch.name)
+        if count := self._left(self._submissions[launch.name]):
+            self._give_up(f"{launch.name}: {count} jobs left undone before")
 
     def _left(self, submission: Submission) -> int:
         return sum(len(self.local_results.left(part)) for part in submission.parts)
 
     def _wait(self) -> None:
-        self.pace.sleep(self.pace.interval_s)
+        self.timeouts.sleep(self.timeouts.poll_s)
 
     @property
     def launched(self) -> list[Launch]:
@@ -202,7 +194,7 @@ class RunWatch:
         for launch in self.launched:
             self._settle(launch)
         self._launches()
-        self.board.update(self._lines(), self.budget.committed_usd)
+        self.board.update(self._lines(), self.committed_usd)
         return self._over >= self._submissions.keys()
 
     def _last(self, state: PartState) -> WorkerRecords:
@@ -225,7 +217,9 @@ class RunWatch:
         def one(each: tuple[PartJob, str]) -> Result | HarnessError:
             job, worker_id = each
             try:
-                return fetch_job(self.work, worker_id, job.key, self.local_results.spec(job), self.local_results.store)
+                return fetch_job(
+                    self.work, worker_id, job.key, self.local_results.planned(job).spec, self.local_results.store
+                )
             except HarnessError as error:
                 return error
 
@@ -271,9 +265,9 @@ class RunWatch:
             return
         now = self.clock.now
         first, last, _ = self._ending.get(part.name, (now, float("-inf"), why))
-        if now - first > self.patience.linger_s:
+        if now - first > self.timeouts.linger_s:
             self._finish(part, state)
-        elif now - last > self.patience.again_s:
+        elif now - last > self.timeouts.again_s:
             if not done and part.name not in self._ending:
                 log.info(f"{self._name(part, state)}: ended, because {why}")
             self._ending[part.name] = (first, now, why)
@@ -285,14 +279,14 @@ class RunWatch:
             return None
         if state.reason:
             return state.reason
-        last, patience = self._last(state), self.patience
+        last = self._last(state)
         if last.heartbeat is not None and last.heartbeat.notice:
             return f"EC2 takes it away: {last.heartbeat.notice}"
         # Until harness is there, there is no heartbeat.
         installs = last.heartbeat is None or last.heartbeat.phase == "installing"
         # While S3 did not answer, no worker could write.
         silent = self.clock.now - max(last.heartbeat_at or state.launched, self._heard or 0.0)
-        most = patience.first_heartbeat_s if installs else patience.heartbeat_s
+        most = self.timeouts.first_heartbeat_s if installs else self.timeouts.heartbeat_s
         return f"no sign of life for {silent / 60:.0f} min" if silent > most else None
 
     def _finish(self, part: PlannedPart, state: PartState) -> None:
@@ -336,7 +330,6 @@ class RunWatch:
         # What does not go costs all that it may.
         usd = partition.cost_usd(launch, parts, [state.seconds if state.phase == ENDED else None for state in states])
         self.journal.put_launch(replace(launch, usd=usd))
-        self.budget.settle(launch.name, usd)
         self._over.add(launch.name)
 
     def _launches(self) -> None:
@@ -355,11 +348,12 @@ class RunWatch:
 
     def _new_launch(self, submission: Submission, waiting: list[Submission]) -> None:
         begun = {submission.name, *self.journal.launches, *self._over}
-        launch = self.budget.launch(submission, [each for each in waiting if each.name not in begun], self.clock.now)
+        others = [each for each in waiting if each.name not in begun]
+        left_usd = None if self.cap_usd is None else self.cap_usd - self.committed_usd
+        launch = partition.plan_launch(submission, others, self.clock.now, left_usd)
         if launch is None:
-            if not self.budget.outstanding:  # nothing is promised that could come back
-                left = max(self.cap_usd or 0.0, 0.0) - self.budget.committed_usd
-                reason = f"what is left of --max-usd, US$ {max(left, 0.0):.2f}, does not reach for it"
+            if not self.launched:  # nothing is promised that could come back
+                reason = f"what is left of --max-usd, US$ {max(left_usd or 0.0, 0.0):.2f}, does not reach for it"
                 self._give_up(f"{submission.name}: {self._left(submission)} jobs left undone: {reason}")
                 self._over.add(submission.name)
             return
@@ -367,9 +361,10 @@ class RunWatch:
             self.put_part(part, self.local_results.left(part))
         # Before the request: money that may be spent is promised first.
         launch = self.journal.new_launch(launch)
-        self._promise(launch)
         if launch.usd is None:
             self._launch(launch, submission)
+        else:
+            self._close(launch)
 
     def _launch(self, launch: Launch, submission: Submission) -> None:
         for part in submission.parts:
@@ -378,7 +373,6 @@ class RunWatch:
             self.backend.launch(launch, submission, self.journal.put_launch)
         except LaunchRefused as error:
             self.journal.drop_launch(launch.name)
-            self.budget.settle(launch.name, 0.0)
             self._over.add(launch.name)
             self._give_up(f"{submission.name}: {self._left(submission)} jobs left undone: {error}")
 

@@ -46,6 +46,7 @@ log = logging.getLogger("harness.aws.cloud_run.worker")  # the agent runs this m
 
 ROOT_VARIABLE = "HARNESS_WORKER_ROOT"
 HEARTBEAT_VARIABLE = "HARNESS_HEARTBEAT_S"
+LOG = "log.txt"
 NOT_BEGUN = 2
 _ROOT = "/var/lib/harness"
 _MOST_LOG_BYTES = 256 << 10
@@ -88,7 +89,7 @@ class WorkerStatus:
 
 
 @contextlib.contextmanager
-def _logged_to(path: Path) -> Iterator[None]:
+def logged_to(path: Path) -> Iterator[None]:
     """Write the messages of harness to the worker's log."""
     logger, handler = logging.getLogger("harness"), logging.FileHandler(path, encoding="utf-8", errors="replace")
     handler.setFormatter(logging.Formatter("worker: %(message)s"))
@@ -112,17 +113,13 @@ class Worker:
         self._work, self._worker_id, self._part, self._launcher = work, worker_id, part, launcher
         self._run, self._folder = work.below(records.run(run_id)), work.below(records.worker(worker_id))
         self._root, self._cache = root, root / "cache"
-        self._log_file, self._status_file = root / "log.txt", root / "status.json"
+        self._log_file, self._status_file = root / LOG, root / "status.json"
         self._heartbeat = Heartbeat(part, _UNKNOWN, "fetching")
         self._interval_s = float(os.environ.get(HEARTBEAT_VARIABLE) or 30.0)
         self._stop = threading.Event()
 
     def live(self) -> bool:
         """Do the part, report every failure, return whether all is done."""
-        with _logged_to(self._log_file):
-            return self._live()
-
-    def _live(self) -> bool:
         self._status_file.unlink(missing_ok=True)
         found = environment.ec2_instance()
         self._heartbeat = replace(self._heartbeat, instance_id=found.instance_id if found else _UNKNOWN)
@@ -401,7 +398,8 @@ def main(arguments: list[str]) -> int:
         connections = Connections()
         work = Objects(connections, parse_uri(arguments[0]))
         worker = Worker(work, worker_id(connections), arguments[1], arguments[2], root)
-        return 0 if worker.live() else 1
+        with logged_to(root / LOG):
+            return 0 if worker.live() else 1
     except HarnessError as error:
         sys.stderr.write(f"harness: {error}\n")
         return NOT_BEGUN

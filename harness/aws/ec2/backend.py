@@ -14,11 +14,10 @@ from harness.aws import clients
 from harness.aws.clients import answered_at
 from harness.aws.cloud_run import bundle as bundles
 from harness.aws.cloud_run import partition
-from harness.aws.cloud_run.backend import ENDED, RUNNING, UNKNOWN, WAITING, LaunchRefused, PartState, Submission
-from harness.aws.cloud_run.bundle import BootOptions
-from harness.aws.cloud_run.partition import Grouping
+from harness.aws.cloud_run.backend import ENDED, RUNNING, UNKNOWN, WAITING, LaunchRefused, PartState
+from harness.aws.cloud_run.partition import Grouping, Submission
 from harness.aws.cloud_run.records import CloudRun, Launch, PlannedPart, ShippedInput
-from harness.aws.cloud_run.run import BackendContext, Service
+from harness.aws.cloud_run.run import BackendContext
 from harness.aws.ec2 import account, instances
 from harness.aws.ec2.instances import Ami, OwnedInstance, Subnet
 from harness.aws.errors import OURS_TO_MEND, PASSING, aws_errors
@@ -39,12 +38,6 @@ _QUOTA = {"InstanceLimitExceeded", "VcpuLimitExceeded", "MaxSpotInstanceCountExc
 ATTEMPTS = 2
 
 
-def parts(todo: list[Planned], how: Grouping) -> tuple[PlannedPart, ...]:
-    """Group jobs by hardware profile, and all builds into one part."""
-    found = partition.parts(todo, how, lambda job: job.cell.profile, lambda _build: "builds")
-    return tuple(replace(part, name=part.jobs[0].cell.profile if part.jobs else "builds") for part in found)
-
-
 class Ec2Backend:
     """EC2, for one command."""
 
@@ -63,6 +56,12 @@ class Ec2Backend:
         self._gone: set[str] = set()  # parts whose instance EC2 says has ended
         self._answered: dict[str, float] = {}  # part -> time of the last request
         self.ending = f"`harness ec2 reap --region {self._region}`"
+
+    @staticmethod
+    def parts(todo: list[Planned], how: Grouping) -> tuple[PlannedPart, ...]:
+        """Group jobs by hardware profile, and all builds into one part."""
+        found = partition.parts(todo, how, lambda job: job.cell.profile, lambda _build: "builds")
+        return tuple(replace(part, name=part.jobs[0].cell.profile if part.jobs else "builds") for part in found)
 
     def split(self, parts: tuple[PlannedPart, ...]) -> tuple[Submission, ...]:
         """Return one request for each part."""
@@ -174,8 +173,9 @@ class Ec2Backend:
             clients.OWNER: self._context.owner,
             clients.EXPIRY: deadline.strftime("%Y-%m-%dT%H:%M:%SZ"),
         }
-        work, gpus = self._request.work, bool(part.gpus)
-        boot = BootOptions(work, run.run_id, part.name, self._bundle, self._region, launch.limit_s, gpus)
+        user_data = bundles.render_user_data(
+            self._request.work, run.run_id, part.name, self._bundle, self._region, launch.limit_s, gpus=bool(part.gpus)
+        )
         interface = {
             "DeviceIndex": 0,
             "SubnetId": subnet.subnet_id,
@@ -193,7 +193,7 @@ class Ec2Backend:
             "ClientToken": f"{token}-{subnet.zone}"[:64],
             "NetworkInterfaces": [interface],
             "IamInstanceProfile": {"Name": self._account.worker_profile},
-            "UserData": bundles.render_user_data(boot),
+            "UserData": user_data,
             "InstanceInitiatedShutdownBehavior": "terminate",
             # Recovered it would be booted again, without its time limit.
             "MaintenanceOptions": {"AutoRecovery": "disabled"},
@@ -303,6 +303,3 @@ def _named(error: AwsError) -> Exception:
     if error.code == "AccessDenied":
         return LaunchRefused(f"{error}; `harness ec2 up` with this SUITE allows its instance types")
     return LaunchRefused(str(error))
-
-
-SERVICE = Service("ec2", parts, Ec2Backend)

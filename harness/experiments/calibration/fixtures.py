@@ -7,9 +7,9 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness import datasets
@@ -21,7 +21,7 @@ from harness.jobs.suite import Suite
 from harness.launch.base import LaunchEnd, Launcher, LaunchRequest, Prepared
 from harness.launch.images.catalog import System
 from harness.progress import Progress
-from harness.records import Envelope, Isolation, Outcome
+from harness.records import Envelope, Outcome
 
 _DATASET = "planted"
 _DOCUMENTS = 20
@@ -53,19 +53,25 @@ def dataset(folder: Path, cache: Path) -> Dataset:
     """
     chance = random.Random("calibration")
     source = folder / _DATASET
-    source.mkdir(parents=True)
     documents = [{"_id": f"d{number:02}", "text": f"document {number}"} for number in range(_DOCUMENTS)]
     queries = [
         {"_id": f"q{number:04}", "text": f"query {number} quantile {chance.uniform(1e-6, 1 - 1e-6):.9f}"}
         for number in range(_MAXIMUM_QUERIES + _MAXIMUM_WARMUP)
     ]
-    (source / "corpus.jsonl").write_text(
-        "".join(json.dumps(document) + "\n" for document in documents), encoding="utf-8"
-    )
-    (source / "queries.jsonl").write_text("".join(json.dumps(query) + "\n" for query in queries), encoding="utf-8")
-    judged = (query["_id"] for query in queries[:_MAXIMUM_QUERIES])
-    (source / "qrels.trec").write_text("".join(f"{name} 0 d00 1\n" for name in judged), encoding="utf-8")
+    write_dataset(source, documents, queries, [(str(query["_id"]), "d00") for query in queries[:_MAXIMUM_QUERIES]])
     return datasets.load(source, cache)
+
+
+def write_dataset(
+    folder: Path, documents: Iterable[object], queries: Iterable[object], relevant: Iterable[tuple[str, str]]
+) -> None:
+    """Write a dataset into a new folder; ``relevant`` are pairs of query and document."""
+    folder.mkdir(parents=True)
+    for name, records in (("corpus.jsonl", documents), ("queries.jsonl", queries)):
+        lines = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+        (folder / name).write_text(lines, encoding="utf-8")
+    qrels = "".join(f"{query} 0 {document} 1\n" for query, document in relevant)
+    (folder / "qrels.trec").write_text(qrels, encoding="utf-8")
 
 
 def inputs(group: Group, base: System, dataset: Dataset) -> Inputs:
@@ -103,6 +109,7 @@ def _system(case: Case, base: System) -> System:
     return base.model_copy(update={"name": case.name, "search_params": case.params, "build_params": case.build_params})
 
 
+@dataclass
 class InjectingLauncher(Launcher):
     """A launcher that runs every case in one image, and injects quotas and busy processes.
 
@@ -110,73 +117,57 @@ class InjectingLauncher(Launcher):
         inner: launches.
         base: the system whose image all cases share.
         throttle: sets a quota on a running job of ``inner``.
-        quotas: case name -> quota.
+        cases: by name.
         started: called with the name of each case whose job begins.
-        rivals: case name -> trial whose job has busy processes beside it.
     """
 
-    def __init__(
-        self,
-        inner: Launcher,
-        base: System,
-        throttle: Throttle,
-        quotas: Mapping[str, tuple[int, int]],
-        started: Callable[[str], None],
-        rivals: Mapping[str, int] | None = None,
-    ) -> None:
-        self.isolation: Isolation = inner.isolation
-        self._inner = inner
-        self._base = base
-        self._throttle = throttle
-        self._quotas = quotas
-        self._started = started
-        self._rivals = rivals or {}
-        self._image: Prepared | None = None
+    inner: Launcher
+    base: System
+    throttle: Throttle
+    cases: Mapping[str, Case]
+    started: Callable[[str], None]
+    image: Prepared | None = None
 
-    def check(self) -> None:
-        """Forward to the inner launcher."""
-        self._inner.check()
+    def __post_init__(self) -> None:
+        self.isolation = self.inner.isolation
 
     def engine_version(self) -> str | None:
         """Forward to the inner launcher."""
-        return self._inner.engine_version()
+        return self.inner.engine_version()
 
     def cannot(self, envelope: Envelope) -> str | None:
         """Forward to the inner launcher."""
-        return self._inner.cannot(envelope)
+        return self.inner.cannot(envelope)
 
     def find(self, system: System) -> Prepared | None:
         """Return the shared image under the case's name."""
-        self._image = self._image or self._inner.find(self._base)
-        return replace(self._image, system=system) if self._image else None
+        self.image = self.image or self.inner.find(self.base)
+        return replace(self.image, system=system) if self.image else None
 
     def prepare(self, system: System) -> Prepared:
         """Return the shared image under the case's name."""
-        self._image = self._image or self._inner.prepare(self._base)
-        return replace(self._image, system=system)
+        self.image = self.image or self.inner.prepare(self.base)
+        return replace(self.image, system=system)
 
     def launch(self, job: LaunchRequest, progress: Progress) -> LaunchEnd:
         """Run a job; set its quota once the envelope is verified and the first trial runs."""
         if job.spec.kind != "search":
-            return self._inner.launch(job, progress)
-        self._started(job.spec.system)
-        pending = [self._quotas[job.spec.system]] if job.spec.system in self._quotas else []
+            return self.inner.launch(job, progress)
+        self.started(job.spec.system)
+        case = self.cases[job.spec.system]
+        pending = [case.quota] if case.quota else []
 
         def watched(done: int, total: int = 0, phase: str = "", /) -> None:
             progress(done, total, phase)
             if pending and phase.startswith("trial-"):
-                self._throttle(job, pending.pop())
+                self.throttle(job, pending.pop())
 
-        with busy_cpus() if self._rivals.get(job.spec.system) == job.spec.first_trial else nullcontext():
-            return self._inner.launch(job, watched)
+        with busy_cpus() if case.rival == job.spec.first_trial else nullcontext():
+            return self.inner.launch(job, watched)
 
     def sweep(self) -> int:
         """Forward to the inner launcher."""
-        return self._inner.sweep()
-
-    def close(self) -> None:
-        """Forward to the inner launcher."""
-        self._inner.close()
+        return self.inner.sweep()
 
 
 def throttle_container(job: LaunchRequest, quota: tuple[int, int]) -> None:

@@ -6,9 +6,9 @@ The bounds are the instrument's promise; they are written in ``docs/method/measu
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,8 +78,8 @@ class CaseReport:
 class FigureVerdict:
     """One figure: the injected value, the reported one, and whether they agree.
 
-    All but ``ok`` is text for people.  ``severity`` is the error as a share of the allowed one: of many repeats the
-    worst is shown.
+    The first five are text for people.  ``severity`` is the error as a share of the allowed one: of many repeats the
+    worst is shown.  ``tries`` counts the measurements; ``disturbance`` is what disturbed the machine in the last.
     """
 
     figure: str
@@ -89,6 +89,8 @@ class FigureVerdict:
     allowed: str
     ok: bool
     severity: float = 0.0
+    tries: int = 1
+    disturbance: str | None = None
 
 
 def ms(seconds: float) -> str:
@@ -131,31 +133,32 @@ def time_verdict(figure: str, truth_s: float, measured_s: float) -> FigureVerdic
     return FigureVerdict(figure, ms(truth_s), ms(measured_s), error, allowed, severity <= 1, severity)
 
 
-def memory_verdict(figure: str, truth: int, measured: int) -> FigureVerdict:
+def memory_verdict(figure: str, truth: int, measured: int | None, reason: str | None) -> FigureVerdict:
     """Compare two sizes in bytes, within the larger of 3 % and 8 MiB."""
+    if measured is None:
+        return missing_verdict(figure, mib(truth), reason)
     allowed = max(MEMORY_SHARE * truth, MEMORY_BYTES)
     severity = abs(measured - truth) / allowed
     error = f"{(measured - truth) / MIB:+.1f} MiB"
     return FigureVerdict(figure, mib(truth), mib(measured), error, mib(allowed), severity <= 1, severity)
 
 
-class KnownValue(Protocol):
-    """A truth that a case injects."""
+@dataclass(frozen=True, kw_only=True)
+class KnownValue(ABC):
+    """A truth that a case injects; ``timed``: a disturbed machine spoils it, so that a second try is fair."""
 
-    @property
-    def timed(self) -> bool:
-        """Return whether a disturbed machine spoils it, so that a second try is fair."""
+    timed: bool = True
 
+    @abstractmethod
     def verdicts(self, report: CaseReport) -> Iterator[FigureVerdict]:
         """Yield one verdict for each promised figure."""
 
 
 @dataclass(frozen=True)
-class MeanLatency:
+class MeanLatency(KnownValue):
     """A mean latency in seconds; ``None``: the time inside ``search`` by the adapter's own clock."""
 
     service_s: float | None
-    timed: bool = True
 
     def verdicts(self, report: CaseReport) -> Iterator[FigureVerdict]:
         """Compare the row's mean."""
@@ -164,35 +167,29 @@ class MeanLatency:
             injected = "by its own clock" if self.service_s is None else ms(self.service_s)
             yield missing_verdict("mean", injected, mean.reason or report.row.detail)
             return
-        truth_s = self.service_s if self.service_s is not None else float(report.injected_s.mean())
-        yield time_verdict("mean", truth_s, mean.value)
+        yield self._compare(float(report.injected_s.mean()) if self.service_s is None else self.service_s, mean.value)
+
+    def _compare(self, truth_s: float, mean_s: float) -> FigureVerdict:
+        return time_verdict("mean", truth_s, mean_s)
 
 
 @dataclass(frozen=True)
-class NotFaster:
+class NotFaster(MeanLatency):
     """A mean latency in seconds that a lie must not lower; a busy machine can only raise it."""
 
-    service_s: float
-    timed: bool = False
+    timed: bool = field(default=False, kw_only=True)
 
-    def verdicts(self, report: CaseReport) -> Iterator[FigureVerdict]:
-        """Compare the row's mean with the lower bound."""
-        mean, injected = report.row.latency_mean_s, ms(self.service_s)
-        if mean.value is None:
-            yield missing_verdict("mean", injected, mean.reason or report.row.detail)
-            return
-        least_s = self.service_s - allowed_error_s(self.service_s)
-        error = percent(mean.value - self.service_s, self.service_s)
-        yield FigureVerdict("mean", injected, ms(mean.value), error, f"at least {ms(least_s)}", mean.value >= least_s)
+    def _compare(self, truth_s: float, mean_s: float) -> FigureVerdict:
+        least_s, error = truth_s - allowed_error_s(truth_s), percent(mean_s - truth_s, truth_s)
+        return FigureVerdict("mean", ms(truth_s), ms(mean_s), error, f"at least {ms(least_s)}", mean_s >= least_s)
 
 
 @dataclass(frozen=True)
-class LognormalLatency:
+class LognormalLatency(KnownValue):
     """Latencies drawn from a lognormal distribution."""
 
     median_s: float
     sigma: float
-    timed: bool = True
 
     def verdicts(self, report: CaseReport) -> Iterator[FigureVerdict]:
         """Check that the reported intervals hold the distribution's percentiles."""
@@ -206,18 +203,13 @@ class LognormalLatency:
             if figure.value is None or interval.low is None or interval.high is None:
                 yield missing_verdict(name, ms(truth_s), figure.reason or interval.reason)
                 continue
-            yield FigureVerdict(
-                name,
-                ms(truth_s),
-                ms(figure.value),
-                percent(figure.value - truth_s, truth_s),
-                f"within {ms(interval.low)} .. {ms(interval.high)}",
-                interval.low <= truth_s <= interval.high,
-            )
+            allowed, ok = f"within {ms(interval.low)} .. {ms(interval.high)}", interval.low <= truth_s <= interval.high
+            error = percent(figure.value - truth_s, truth_s)
+            yield FigureVerdict(name, ms(truth_s), ms(figure.value), error, allowed, ok)
 
 
 @dataclass(frozen=True)
-class PeakMemory:
+class PeakMemory(KnownValue):
     """Anonymous bytes on top of the interpreter's own, and touched bytes of a mapped file.
 
     ``bare`` names the case to subtract: the same processes, holding nothing.  ``mapped_bytes`` is ``None`` where no
@@ -227,29 +219,23 @@ class PeakMemory:
     bare: str
     anonymous_bytes: int
     mapped_bytes: int | None = None
-    timed: bool = False
+    timed: bool = field(default=False, kw_only=True)
 
     def verdicts(self, report: CaseReport) -> Iterator[FigureVerdict]:
         """Compare peak anonymous memory less the bare system's, and the peak of mapped file pages."""
-        peak = report.row.peak_anon_bytes
-        if peak is None or report.bare_bytes is None:
-            yield missing_verdict("anonymous", mib(self.anonymous_bytes), report.row.detail)
-        else:
-            yield memory_verdict("anonymous", self.anonymous_bytes, peak - report.bare_bytes)
+        row, bare = report.row, report.bare_bytes
+        held = None if row.peak_anon_bytes is None or bare is None else row.peak_anon_bytes - bare
+        yield memory_verdict("anonymous", self.anonymous_bytes, held, row.detail)
         if self.mapped_bytes is not None:
-            mapped = report.row.peak_mapped_bytes
-            if mapped is None:
-                yield missing_verdict("mapped file", mib(self.mapped_bytes), report.row.detail)
-            else:
-                yield memory_verdict("mapped file", self.mapped_bytes, mapped)
+            yield memory_verdict("mapped file", self.mapped_bytes, row.peak_mapped_bytes, row.detail)
 
 
 @dataclass(frozen=True)
-class BareMemory:
+class BareMemory(KnownValue):
     """Processes that hold nothing: only the interpreter, which the other memory cases subtract."""
 
     maximum_bytes: int = 64 * MIB
-    timed: bool = False
+    timed: bool = field(default=False, kw_only=True)
 
     def verdicts(self, report: CaseReport) -> Iterator[FigureVerdict]:
         """Check that a peak was reported, and that an interpreter explains it."""
@@ -262,13 +248,12 @@ class BareMemory:
 
 
 @dataclass(frozen=True)
-class NamedReason:
+class NamedReason(KnownValue):
     """A fault that must make the row ``noisy`` or ``invalid``, for this cause."""
 
     fault: str
     cause: Cause
     validity: Validity = Validity.NOISY
-    timed: bool = True
 
     def verdicts(self, report: CaseReport) -> Iterator[FigureVerdict]:
         """Check that the cause is named, and has the right weight."""
@@ -279,10 +264,8 @@ class NamedReason:
 
 
 @dataclass(frozen=True)
-class Clean:
+class Clean(KnownValue):
     """A system without any fault."""
-
-    timed: bool = True
 
     def verdicts(self, report: CaseReport) -> Iterator[FigureVerdict]:
         """Fail on a false alarm; an alarm is true where counters or canary show a disturbed machine."""
@@ -298,12 +281,12 @@ class Clean:
 
 
 @dataclass(frozen=True)
-class JobEnd:
+class JobEnd(KnownValue):
     """An outcome, and words of its detail."""
 
     outcome: Outcome
     words: str = ""
-    timed: bool = False
+    timed: bool = field(default=False, kw_only=True)
 
     def verdicts(self, report: CaseReport) -> Iterator[FigureVerdict]:
         """Compare the outcome."""
@@ -315,11 +298,10 @@ class JobEnd:
 
 
 @dataclass(frozen=True)
-class Throughput:
+class Throughput(KnownValue):
     """Queries a second of the ``offline`` scenario."""
 
     queries_per_s: float
-    timed: bool = True
 
     def verdicts(self, report: CaseReport) -> Iterator[FigureVerdict]:
         """Compare the row's throughput, within the bound of a batch's time."""
@@ -327,20 +309,14 @@ class Throughput:
         if throughput.value is None:
             yield missing_verdict("throughput", injected, throughput.reason or report.row.detail)
             return
-        error = abs(throughput.value / self.queries_per_s - 1)
-        yield FigureVerdict(
-            "throughput",
-            injected,
-            f"{throughput.value:,.1f} q/s",
-            f"{throughput.value / self.queries_per_s - 1:+.2%}",
-            f"{TIME_SHARE:.0%}",
-            error <= TIME_SHARE,
-            error / TIME_SHARE,
-        )
+        share = throughput.value / self.queries_per_s - 1
+        measured, severity = f"{throughput.value:,.1f} q/s", abs(share) / TIME_SHARE
+        allowed = f"{TIME_SHARE:.0%}"
+        yield FigureVerdict("throughput", injected, measured, f"{share:+.2%}", allowed, severity <= 1, severity)
 
 
 @dataclass(frozen=True)
-class ServerQueue:
+class ServerQueue(KnownValue):
     """A ``server`` that answers one query after the other, each in ``service_s``.
 
     A seed sets the arrivals, so the latencies of an undisturbed queue are known at any rate, and so are the two rates
@@ -349,7 +325,6 @@ class ServerQueue:
 
     service_s: float
     shares: tuple[float, float]
-    timed: bool = True
 
     def verdicts(self, report: CaseReport) -> Iterator[FigureVerdict]:
         """Compare the row's rate, and its p95 at that rate."""
@@ -368,7 +343,7 @@ class ServerQueue:
 
 
 @dataclass(frozen=True)
-class StalledQuery:
+class StalledQuery(KnownValue):
     """A system that stands still for ``stall_s`` in the timed query number ``at``.
 
     Queries that arrive meanwhile wait, so an open loop's p99 is nearly the whole stall; a closed loop asks nobody, and
@@ -379,7 +354,6 @@ class StalledQuery:
     stall_s: float
     at: int
     open_loop: bool
-    timed: bool = True
 
     def verdicts(self, report: CaseReport) -> Iterator[FigureVerdict]:
         """Compare the p99 of the stored samples: a row shows none for a rate that failed."""

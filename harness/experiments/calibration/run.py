@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +21,8 @@ from harness.jobs.inputs import RunOptions
 from harness.jobs.suite import SuiteProtocol
 from harness.launch.base import Launcher
 from harness.launch.images import catalog
-from harness.progress import Progress, hidden, task
+from harness.launch.images.catalog import System
+from harness.progress import NOWHERE, Progress, show_progress, task
 from harness.records import Isolation, Outcome
 from harness.results.reader import read_jobs
 
@@ -38,22 +40,11 @@ class CaseSelection:
 
 
 @dataclass(frozen=True)
-class CaseVerdicts:
-    """One case in one repeat: the last try's verdicts, the number of tries, what disturbed the machine then."""
-
-    verdicts: tuple[FigureVerdict, ...]
-    tries: int
-    disturbance: str | None
-
-
-@dataclass(frozen=True)
 class CalibrationLine:
-    """One figure of one case over all repeats: verdict, number of tries and disturbance of each repeat."""
+    """One figure of one case, with its verdict in each repeat."""
 
     case: str
     verdicts: tuple[FigureVerdict, ...]
-    tries: tuple[int, ...]
-    disturbances: tuple[str | None, ...]
 
     @property
     def ok(self) -> bool:
@@ -63,7 +54,7 @@ class CalibrationLine:
     @property
     def disturbance(self) -> str | None:
         """Return a disturbance that excuses the line; None if a repeat is off on a quiet machine."""
-        off = [reason for verdict, reason in zip(self.verdicts, self.disturbances, strict=True) if not verdict.ok]
+        off = [verdict.disturbance for verdict in self.verdicts if not verdict.ok]
         return off[0] if off and all(off) else None
 
     @property
@@ -78,9 +69,9 @@ class CalibrationLine:
         text = "ok" if self.ok else "OFF"
         if count > 1:
             text += f", {right} of {count}"
-        again = sum(tries > 1 for tries in self.tries)
+        again = sum(verdict.tries > 1 for verdict in self.verdicts)
         if count == 1:
-            return f"{text}, {_ordinal(self.tries[0])} try" if again else text
+            return f"{text}, {_ordinal(self.verdicts[0].tries)} try" if again else text
         return f"{text}, {again} at a later try" if again else text
 
 
@@ -100,91 +91,87 @@ def calibrate(options: RunOptions, selection: CaseSelection, launcher: Launcher)
     groups = select(selection.only)
     with filesystem.temporary_folder(SYSTEM) as folder:
         dataset = fixtures.dataset(folder, options.cache)
-        return _Calibration(options, launcher, dataset, groups, selection).run()
+        options = replace(options, results=options.results / SYSTEM, only=None, fresh=True)
+        return _Calibration(options, launcher, dataset, groups, selection, catalog.system(SYSTEM)).run()
 
 
+@dataclass(frozen=True)
 class _Calibration:
     """One calibration."""
 
-    def __init__(
-        self,
-        options: RunOptions,
-        launcher: Launcher,
-        dataset: Dataset,
-        groups: tuple[Group, ...],
-        selection: CaseSelection,
-    ) -> None:
-        self._options = replace(options, results=options.results / SYSTEM, only=None, fresh=True)
-        self._inner = launcher
-        self._dataset = dataset
-        self._groups = groups
-        self._selection = selection
-        self._base = catalog.system(SYSTEM)
+    options: RunOptions
+    inner: Launcher
+    dataset: Dataset
+    groups: tuple[Group, ...]
+    selection: CaseSelection
+    base: System
+
+    @property
+    def cases(self) -> dict[str, Case]:
+        return {case.name: case for group in self.groups for case in group.cases}
 
     def run(self) -> list[CalibrationLine]:
         """Run all repeats, and return one line for each figure."""
-        self._inner.check()
+        self.inner.check()
         with task(f"{SYSTEM}: image"):
-            self._inner.prepare(self._base)
-        figures: dict[tuple[str, str], list[tuple[FigureVerdict, int, str | None]]] = defaultdict(list)
+            self.inner.prepare(self.base)
+        figures: dict[tuple[str, str], list[FigureVerdict]] = defaultdict(list)
         with task(SYSTEM) as watcher:
-            self._launcher = self._injecting_launcher(watcher)
-            for _ in range(self._selection.repeats):
-                for case, judged in self._repeat().items():
-                    for verdict in judged.verdicts:
-                        figures[case, verdict.figure].append((verdict, judged.tries, judged.disturbance))
-        return [CalibrationLine(case, *zip(*repeats, strict=True)) for (case, _), repeats in figures.items()]
+            launcher = self._injecting_launcher(watcher)
+            for _ in range(self.selection.repeats):
+                for case, verdicts in self._repeat(launcher).items():
+                    for verdict in verdicts:
+                        figures[case, verdict.figure].append(verdict)
+        return [CalibrationLine(case, tuple(repeats)) for (case, _), repeats in figures.items()]
 
     def _injecting_launcher(self, watcher: Progress) -> InjectingLauncher:
         """Return the launcher of this calibration; its progress counts containers."""
-        jobs, begun = sum(_containers(group) for group in self._groups) * self._selection.repeats, 0
+        jobs = sum(_containers(group) for group in self.groups) * self.selection.repeats
+        numbers = itertools.count()
 
         def started(case: str) -> None:
-            nonlocal begun
+            begun = next(numbers)
             watcher(begun, max(jobs, begun), case)
-            begun += 1
 
-        quotas = {case.name: case.quota for group in self._groups for case in group.cases if case.quota}
-        rivals = {case.name: case.rival for group in self._groups for case in group.cases if case.rival is not None}
-        return InjectingLauncher(self._inner, self._base, fixtures.throttle_container, quotas, started, rivals)
+        return InjectingLauncher(self.inner, self.base, fixtures.throttle_container, self.cases, started)
 
-    def _repeat(self) -> dict[str, CaseVerdicts]:
+    def _repeat(self, launcher: Launcher) -> dict[str, list[FigureVerdict]]:
         """Measure and judge each case once, and again where a timed one is off."""
-        cases = {case.name: case for group in self._groups for case in group.cases}
-        reports = self._measure(self._groups)
-        judged = {name: _judge(case, reports, 1) for name, case in cases.items()}
-        for attempt in range(2, self._selection.retries + 2):
-            off = {name for name, verdicts in judged.items() if not all(verdict.ok for verdict in verdicts.verdicts)}
-            again = {name for name in off if cases[name].known_value.timed}
+        reports = self._measure(launcher, self.groups)
+        judged = {name: _judge(case, reports, 1) for name, case in self.cases.items()}
+        for attempt in range(2, self.selection.retries + 2):
+            off = {name for name, verdicts in judged.items() if not all(verdict.ok for verdict in verdicts)}
+            again = {name for name in off if self.cases[name].known_value.timed}
             if not again:
                 break
-            reports |= self._measure(tuple(part for group in self._groups if (part := group.limited(again)).cases))
-            judged |= {name: _judge(cases[name], reports, attempt) for name in again}
+            parts = [part for group in self.groups if (part := group.limited(again)).cases]
+            reports |= self._measure(launcher, parts)
+            judged |= {name: _judge(self.cases[name], reports, attempt) for name in again}
         return judged
 
-    def _measure(self, groups: Sequence[Group]) -> dict[str, CaseReport]:
+    def _measure(self, launcher: Launcher, groups: Sequence[Group]) -> dict[str, CaseReport]:
         """Run these groups and report these jobs alone."""
         reports: dict[str, CaseReport] = {}
         for group in groups:
-            inputs = fixtures.inputs(group, self._base, self._dataset)
-            with hidden():
-                summary = orchestrator.run_suite(inputs, self._options, self._launcher)
+            inputs = fixtures.inputs(group, self.base, self.dataset)
+            with show_progress(NOWHERE):
+                summary = orchestrator.run_suite(inputs, self.options, launcher)
             keys = {result.key for result, _ in summary.jobs}
-            jobs = [job for job in read_jobs(self._options.results / group.name) if job.result.key in keys]
+            jobs = [job for job in read_jobs(self.options.results / group.name) if job.result.key in keys]
             for row in build_rows(jobs, JobEvaluator(("RR@10",))).table.rows:
                 own = tuple(job for job in jobs if job.result.spec.cell.system == row.system)
                 reports[row.system] = CaseReport(row, own)
         return reports
 
 
-def _judge(case: Case, reports: Mapping[str, CaseReport], tries: int) -> CaseVerdicts:
+def _judge(case: Case, reports: Mapping[str, CaseReport], tries: int) -> list[FigureVerdict]:
     report = reports[case.name]
     if report.row.outcome is Outcome.NOT_APPLICABLE:  # a host too small for a case proves nothing against us
-        verdict = FigureVerdict("outcome", "", f"not here: {report.row.detail}", "", "", True)
-        return CaseVerdicts((verdict,), tries, None)
+        return [FigureVerdict("outcome", "", f"not here: {report.row.detail}", "", "", True, tries=tries)]
     if isinstance(case.known_value, PeakMemory):
         report = replace(report, bare_bytes=reports[case.known_value.bare].row.peak_anon_bytes)
-    return CaseVerdicts(tuple(case.known_value.verdicts(report)), tries, report.disturbance)
+    verdicts = case.known_value.verdicts(report)
+    return [replace(verdict, tries=tries, disturbance=report.disturbance) for verdict in verdicts]
 
 
 def _containers(group: Group) -> int:

@@ -155,7 +155,7 @@ def test_a_child_of_an_array_does_its_own_part_and_its_code_is_the_jobs(
     assert job.wait()["StatusCode"] == 7, output(job)
 
 
-def test_asked_to_stop_it_stops_its_sibling(started: Callable[..., Container], engine: docker.DockerClient) -> None:
+def test_stopped_agent_stops_its_sibling(started: Callable[..., Container], engine: docker.DockerClient) -> None:
     job = started("waits")
     wait(lambda: "worker: [" in output(job))
     job.stop(timeout=60)
@@ -164,7 +164,7 @@ def test_asked_to_stop_it_stops_its_sibling(started: Callable[..., Container], e
     assert not agents.siblings(engine)
 
 
-def test_killed_it_takes_its_sibling_with_it(started: Callable[..., Container], engine: docker.DockerClient) -> None:
+def test_killed_agent_ends_its_sibling(started: Callable[..., Container], engine: docker.DockerClient) -> None:
     job = started("waits")
     wait(lambda: "worker: [" in output(job))
     [sibling] = agents.siblings(engine)
@@ -184,14 +184,14 @@ def test_a_further_attempt_does_the_part_again(started: Callable[..., Container]
         assert "worker: [" in output(job)
 
 
-def test_another_bundle_is_not_run(started: Callable[..., Container]) -> None:
+def test_bundle_with_another_hash_is_not_run(started: Callable[..., Container]) -> None:
     job = started("0", checksum="0" * 64)
     assert job.wait()["StatusCode"] == 1
     assert "the bundle is not the one that was sent" in output(job)
     assert "worker:" not in output(job)
 
 
-def test_what_a_dead_follower_left_is_swept(
+def test_sibling_of_a_dead_agent_is_removed(
     started: Callable[..., Container], agent: str, engine: docker.DockerClient
 ) -> None:
     """A sibling that could not end by itself."""

@@ -15,13 +15,13 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 
 from harness.aws.batch import suite_stack
-from harness.aws.batch.backend import BatchBackend, parts
+from harness.aws.batch.backend import BatchBackend
 from harness.aws.clients import Connections, parse_uri
 from harness.aws.cloud_run import partition
-from harness.aws.cloud_run.backend import Backend, PartState, Submission
+from harness.aws.cloud_run.backend import Backend, PartState
 from harness.aws.cloud_run.estimates import DurationEstimate
 from harness.aws.cloud_run.machines import ChosenMachine
-from harness.aws.cloud_run.partition import Grouping
+from harness.aws.cloud_run.partition import Grouping, Submission
 from harness.aws.cloud_run.records import CloudRun, Launch, PartJob, PlannedPart, ShippedInput
 from harness.aws.cloud_run.run import BackendContext
 from harness.aws.ec2 import account as accounts
@@ -115,15 +115,15 @@ def how(*missing: str, build_machine: ChosenMachine | None = XLARGE) -> Grouping
 
 def test_a_part_is_a_system_on_a_profile_and_a_dataset() -> None:
     todo = [planned(s, p, d, n) for n in range(3) for s in "ab" for p in ("small", "big") for d in ("d", "e")]
-    made = parts(todo, how())
+    made = BatchBackend.parts(todo, how())
     assert len(made) == 8
     assert all(len(each.jobs) == 3 and len({job.cell for job in each.jobs}) == 1 for each in made)
     assert len({job.key for each in made for job in each.jobs}) == len(todo)
     assert len({each.name for each in made}) == 8
 
 
-def test_an_index_is_built_once_by_a_job_of_its_own_that_others_wait_for(backend: BatchBackend) -> None:
-    made = parts([planned("a", "small"), planned("a", "big"), planned("c", "small")], how("a-d"))
+def test_index_is_built_by_one_job_before_its_searches(backend: BatchBackend) -> None:
+    made = BatchBackend.parts([planned("a", "small"), planned("a", "big"), planned("c", "small")], how("a-d"))
     assert [(len(each.builds), len(each.jobs), each.needs) for each in made] == [
         (1, 0, ()),
         (0, 1, ("a-d",)),
@@ -133,8 +133,8 @@ def test_an_index_is_built_once_by_a_job_of_its_own_that_others_wait_for(backend
     assert all(not (each.builds & each.needs) for each in backend.split(made))
 
 
-def test_without_a_build_profile_the_first_that_needs_an_index_builds_it(backend: BatchBackend) -> None:
-    made = parts([planned("a", "small"), planned("a", "big")], how("a-d", build_machine=None))
+def test_first_part_builds_the_index_without_a_build_profile(backend: BatchBackend) -> None:
+    made = BatchBackend.parts([planned("a", "small"), planned("a", "big")], how("a-d", build_machine=None))
     assert [(len(each.builds), each.needs) for each in made] == [(1, ()), (0, ("a-d",))]
     assert sorted((len(each.builds), len(each.needs)) for each in backend.split(made)) == [(0, 1), (1, 0)]
 
@@ -148,11 +148,11 @@ def test_five_thousand_jobs_are_a_few_arrays(backend: BatchBackend) -> None:
         return DurationEstimate(60, 7200, True)
 
     todo = [planned(s, p, f"d{d}", n) for s in "ab" for p in ("small", "big") for d in range(250) for n in range(5)]
-    found = backend.split(parts(todo, replace(how(), job_estimate=estimate)))
+    found = backend.split(BatchBackend.parts(todo, replace(how(), job_estimate=estimate)))
     assert len(todo) == looked.total() == 5000
     assert [len(each.parts) for each in found] == [250] * 4
     assert sum(len(each.jobs) for submission in found for each in submission.parts) == 5000
-    assert found == backend.split(parts(todo, how()))
+    assert found == backend.split(BatchBackend.parts(todo, how()))
 
 
 def test_parts_of_a_system_and_profile_are_one_array(backend: BatchBackend) -> None:
@@ -223,7 +223,7 @@ def ended(backend: BatchBackend, submission: Submission) -> dict[str, PartState]
     return look(backend, submission)
 
 
-def test_a_submission_says_all_that_its_agents_need(made: Connections, backend: BatchBackend) -> None:
+def test_submission_holds_all_parameters_of_the_agents(made: Connections, backend: BatchBackend) -> None:
     launch(backend, ONE)
     [job] = submitted(made)
     assert job["jobName"] == "run-001-bm25"
@@ -265,7 +265,7 @@ def test_a_later_command_finds_the_job_and_submits_nothing(
     assert len(submitted(made)) == 2
 
 
-def test_killed_between_writing_down_and_submitting_it_is_submitted_after_a_minute(
+def test_noted_launch_is_submitted_a_minute_after_a_kill(
     made: Connections, begun: Callable[[], BatchBackend], clock: Clock
 ) -> None:
     later = begun()
@@ -279,7 +279,7 @@ def test_killed_between_writing_down_and_submitting_it_is_submitted_after_a_minu
     assert len(submitted(made)) == 1
 
 
-def test_an_answer_that_was_lost_is_looked_for(
+def test_job_with_a_lost_answer_is_found(
     made: Connections, backend: BatchBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The request was heard: the job is there, though its answer was lost."""
@@ -313,7 +313,7 @@ def test_a_submission_is_never_sent_twice(made: Connections, backend: BatchBacke
     assert len(sent) == 1
 
 
-def test_of_twins_the_younger_ends_however_late_batch_lists_the_elder(
+def test_younger_of_two_equal_jobs_is_ended(
     made: Connections, begun: Callable[[], BatchBackend], clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     launch(begun(), ONE)
@@ -358,7 +358,7 @@ def shown(connections: Connections, monkeypatch: pytest.MonkeyPatch) -> list[dic
     ("status", "phase"),
     [("PENDING", "waiting"), ("FAILED", "ended"), ("SUCCEEDED", "ended")],
 )
-def test_children_that_batch_has_not_made_yet_are_as_their_array_is(
+def test_missing_children_have_the_state_of_their_array(
     backend: BatchBackend, shown: list[dict[str, Any]], status: str, phase: str
 ) -> None:
     shown += [{"jobId": "j", "status": status}, {"jobId": "j:1", "status": "STARTING"}]
@@ -366,7 +366,7 @@ def test_children_that_batch_has_not_made_yet_are_as_their_array_is(
     assert (states["002"].phase, states["003"].phase) == (phase, "running")
 
 
-def test_every_attempt_has_its_worker_and_the_reason_is_the_last_ones(
+def test_state_has_every_attempts_worker_and_the_last_reason(
     backend: BatchBackend, shown: list[dict[str, Any]]
 ) -> None:
     def task(name: str) -> str:
@@ -398,7 +398,7 @@ def test_a_child_that_is_not_described_counts_in_full(backend: BatchBackend, sho
     }
 
 
-def test_ended_parts_are_not_asked_again(backend: BatchBackend, shown: list[dict[str, Any]]) -> None:
+def test_ended_parts_are_not_described_again(backend: BatchBackend, shown: list[dict[str, Any]]) -> None:
     shown += [{"jobId": "j", "status": "PENDING"}, {"jobId": "j:0", "status": "SUCCEEDED"}]
     first = look(backend, ARRAY)
     del shown[1]
@@ -409,7 +409,7 @@ def test_ended_parts_are_not_asked_again(backend: BatchBackend, shown: list[dict
     assert [state.phase for state in look(backend, ARRAY).values()] == ["ended", "ended"]
 
 
-def test_a_job_that_batch_does_not_describe_is_waited_for_and_in_the_end_forgotten(
+def test_undescribed_job_has_ended_after_ten_minutes(
     backend: BatchBackend, shown: list[dict[str, Any]], clock: Clock
 ) -> None:
     shown += [{"jobId": "j", "status": "PENDING"}, {"jobId": "j:0", "status": "RUNNING"}]
@@ -423,7 +423,9 @@ def test_a_job_that_batch_does_not_describe_is_waited_for_and_in_the_end_forgott
     assert "does not know it any more" in states["002"].reason
 
 
-def test_the_user_hears_why_no_instance_comes(backend: BatchBackend, shown: list[dict[str, Any]], clock: Clock) -> None:
+def test_reason_of_a_missing_instance_is_shown(
+    backend: BatchBackend, shown: list[dict[str, Any]], clock: Clock
+) -> None:
     reason = "CAPACITY:INSUFFICIENT_INSTANCE_CAPACITY - c7g.xlarge"
     shown += [{"jobId": "j", "status": "PENDING"}]
     shown += [{"jobId": f"j:{number}", "status": "RUNNABLE"} for number in (0, 1)]
@@ -436,7 +438,7 @@ def test_the_user_hears_why_no_instance_comes(backend: BatchBackend, shown: list
     assert look(backend, ARRAY)["003"].reason == f"no instance yet: {reason}"
 
 
-def test_ending_a_part_ends_its_child_alone(
+def test_end_of_a_part_ends_only_its_child(
     backend: BatchBackend, shown: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown += [{"jobId": "j", "status": "PENDING"}, {"jobId": "j:1", "status": "RUNNING"}]
@@ -457,7 +459,7 @@ def start(connections: Connections, **tags: str) -> str:
     return str(made["Instances"][0]["InstanceId"])
 
 
-def test_the_end_waits_for_batchs_own_instances_alone(
+def test_end_of_a_run_waits_for_its_instances(
     connections: Connections, backend: BatchBackend, logged: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine = start(connections, suite="quick", launcher="batch")
@@ -481,7 +483,7 @@ def test_an_instance_that_does_not_end_is_returned(connections: Connections, bac
     assert mine in left and "running" in left
 
 
-def test_instances_of_another_runs_jobs_are_left(
+def test_instances_with_jobs_of_another_run_are_left(
     made: Connections, backend: BatchBackend, logged: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start(made, suite="quick", launcher="batch")
@@ -490,7 +492,7 @@ def test_instances_of_another_runs_jobs_are_left(
     assert "other jobs of quick are not finished" in logged[0]
 
 
-def test_an_array_is_ended_by_one_request_and_its_stragglers_one_by_one(
+def test_array_is_ended_at_once_and_its_stragglers_singly(
     connections: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ended: list[str] = []
@@ -510,7 +512,7 @@ def test_an_array_is_ended_by_one_request_and_its_stragglers_one_by_one(
     assert ended == ["j", "j:240"]
 
 
-def test_a_run_that_batch_can_do_is_not_refused(made: Connections, backend: BatchBackend) -> None:
+def test_possible_run_is_accepted(made: Connections, backend: BatchBackend) -> None:
     checked: Backend = backend
     assert checked.check([part("001"), part("002", profile="cpu2-mem4")]) == []
 
@@ -533,14 +535,12 @@ def test_a_stack_of_another_work_place_is_refused(
     [part("001", profile="cpu1-mem256m"), part("001", profile="cpu1-mem1")],
     ids=["a profile that the suite lacked", "a profile on another type"],
 )
-def test_jobs_that_the_stack_would_run_otherwise_are_refused(
-    made: Connections, backend: BatchBackend, changed: PlannedPart
-) -> None:
+def test_changed_job_definition_is_refused(made: Connections, backend: BatchBackend, changed: PlannedPart) -> None:
     with pytest.raises(UsageError, match=rf"no jobs of this version of harness for {changed.jobs[0].cell.profile} on"):
         backend.check([changed])
 
 
-def test_agents_of_another_harness_are_refused(
+def test_agents_of_another_version_are_refused(
     made: Connections, backend: BatchBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(suite_stack, "_script", lambda _: "another")
@@ -548,7 +548,7 @@ def test_agents_of_another_harness_are_refused(
         backend.check([part("001")])
 
 
-def test_another_copy_of_the_agents_image_and_shared_hosts_will_do(
+def test_other_agent_image_and_shared_hosts_are_accepted(
     made: Connections, wanted: Make, account: Account, backend: BatchBackend
 ) -> None:
     suite_stack.up(made, wanted(shared=True), account, "owner", ())
@@ -563,7 +563,7 @@ def test_another_copy_of_the_agents_image_and_shared_hosts_will_do(
         ("compute_environment", "environment", {"status": "DELETED"}, "missing"),
     ],
 )
-def test_a_queue_that_takes_no_jobs_is_refused(
+def test_disabled_queue_is_refused(
     made: Connections,
     backend: BatchBackend,
     monkeypatch: pytest.MonkeyPatch,

@@ -54,7 +54,7 @@ def test_up_before_the_account_is_set_up_names_the_command(aws: str, suite: str)
     assert f"an administrator makes it: `harness ec2 up {WORK}`" in done.output
 
 
-def test_an_instance_that_stays_is_said_loudly(set_up: None, suite: str) -> None:
+def test_down_reports_a_living_instance(set_up: None, suite: str) -> None:
     """Batch ends its instances with their environment; who removes that by hand may leave one."""
     assert harness("batch", "up", suite).exit_code == 0
     client = Connections(server.REGION).client("ec2")
@@ -121,7 +121,7 @@ def test_by_default_agents_are_the_official_python_by_digest(suite: str) -> None
         (("up", "nowhere.toml"), "nowhere.toml: no such file"),
     ],
 )
-def test_what_cannot_be_is_one_line(set_up: None, suite: str, words: tuple[str, ...], message: str) -> None:
+def test_wrong_option_is_one_line(set_up: None, suite: str, words: tuple[str, ...], message: str) -> None:
     done = harness("batch", *(word.format(suite=suite) for word in words))
     assert done.exit_code == (2 if message else 0), done.output
     assert message in done.output

@@ -8,7 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from harness.aws.clients import Connections, parse_uri
-from harness.aws.cloud_run.backend import PartState, Submission
+from harness.aws.cloud_run.backend import PartState
+from harness.aws.cloud_run.partition import Submission
 from harness.aws.ec2 import account
 from harness.cli import main
 from tests.aws import rights, server
@@ -35,7 +36,7 @@ def harness(*words: str) -> str:
     return done.output
 
 
-def test_a_user_may_do_all_of_it_and_needs_each_right(as_runner: str, bench: Bench) -> None:
+def test_runner_policy_permits_exactly_the_requests(as_runner: str, bench: Bench) -> None:
     suite = str(bench.suite().rename(bench.folder / "quick.toml"))
     up = ("batch", "up", suite, "--architecture", "arm64", "--instance", "c7g.xlarge")
     harness(*up)

@@ -97,7 +97,7 @@ REGISTERED = {
 
 
 @pytest.mark.parametrize(("name", "registered"), REGISTERED.items())
-def test_no_job_asks_for_more_memory_than_hosts_register(name: str, registered: int) -> None:
+def test_job_needs_no_more_memory_than_hosts_register(name: str, registered: int) -> None:
     """It would wait for ever."""
     assert container_mib(KNOWN[name]) <= registered - 32
     assert needs(instances.hardware_profile("cpu1-mem1"), KNOWN[name], shared=False) == (KNOWN[name].vcpus, 512)
@@ -201,7 +201,7 @@ def up(
     return lines
 
 
-def test_made_once_unchanged_then_gone(
+def test_stack_is_created_once_and_removed(
     logged: list[str], connections: Connections, wanted: Make, account: Account
 ) -> None:
     assert "made" in up(connections, wanted(), account)[-1]
@@ -216,7 +216,7 @@ def test_made_once_unchanged_then_gone(
     assert not [secret for secret in server.SECRETS if secret in "".join(logged)]
 
 
-def test_a_deletion_that_failed_halfway_can_be_given_again(
+def test_failed_deletion_can_be_repeated(
     connections: Connections, wanted: Make, account: Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The stack's outputs still name the queue, of which Batch lists no jobs."""
@@ -233,7 +233,7 @@ def test_a_deletion_that_failed_halfway_can_be_given_again(
     assert suite_stack.down(connections, "quick") == [] and deleted == [found.name]
 
 
-def test_the_stack_is_tagged_and_says_what_it_is_for(connections: Connections, wanted: Make, account: Account) -> None:
+def test_stack_has_tags_and_a_description(connections: Connections, wanted: Make, account: Account) -> None:
     up(connections, wanted(spot=True), account)
     found = cloudformation.find(connections, suite_stack.stack_name("quick"))
     assert found is not None
@@ -294,7 +294,7 @@ def test_subnets_are_of_the_account_stacks_vpc(connections: Connections, wanted:
     assert environment["computeResources"]["subnets"] == [own["SubnetId"]]
 
 
-def test_two_suites_keep_apart(connections: Connections, wanted: Make, account: Account) -> None:
+def test_stacks_of_two_suites_are_independent(connections: Connections, wanted: Make, account: Account) -> None:
     up(connections, wanted(), account)
     up(connections, wanted(suite="other"), account)
     suite_stack.down(connections, "quick")

@@ -20,7 +20,7 @@ from click.testing import CliRunner
 from harness.aws import cloudformation
 from harness.aws.batch import suite_stack
 from harness.aws.clients import Connections, parse_uri
-from harness.aws.cloud_run.watch import PollInterval
+from harness.aws.cloud_run.watch import Timeouts
 from harness.aws.ec2 import account, instances
 from harness.cli import main
 from harness.records import Outcome
@@ -54,7 +54,7 @@ def cloud(tmp_path_factory: pytest.TempPathFactory, engine: docker.DockerClient)
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
     """AWS is looked at more often than users look at it."""
-    monkeypatch.setattr(PollInterval.__init__, "__defaults__", (1.0, *(PollInterval.__init__.__defaults__ or ())[1:]))
+    monkeypatch.setattr(Timeouts.__init__, "__defaults__", (1.0, *(Timeouts.__init__.__defaults__ or ())[1:]))
     for module, name in ((instances, "POLL_S"), (suite_stack, "_GRACE_S")):
         monkeypatch.setattr(module, name, 0.3)
     monkeypatch.setattr(cloudformation, "_POLL_S", 0.3)
@@ -148,7 +148,7 @@ def check_measured(bench: Bench, connections: Connections, bucket: str) -> None:
     assert not [secret for secret in SECRETS if secret in str([each["message"] for each in logs])]
 
 
-def test_the_page_takes_a_user_from_nothing_to_a_table_and_back(
+def test_every_command_of_the_guide_works(
     bench: Bench,
     cloud: tuple[str, str],
     connections: Connections,
@@ -203,7 +203,7 @@ def test_the_page_takes_a_user_from_nothing_to_a_table_and_back(
 @contextmanager
 def started(bench: Bench) -> Iterator[subprocess.Popen[bytes]]:
     """An orchestrator that runs beside the test, and is killed at its end."""
-    command = [sys.executable, "-m", "tests.aws.ec2.typed", "run", "test-suite.toml", "--launcher", "batch"]
+    command = [sys.executable, "-m", "tests.aws.ec2.quick_command", "run", "test-suite.toml", "--launcher", "batch"]
     command += ["--instance", TYPE]
     environment = {"HARNESS_WORK": WORK, **os.environ, "HARNESS_CACHE": str(bench.cache)}
     environment |= {"AWS_ACCESS_KEY_ID": server.RUNNER_KEY, "PYTHONPATH": str(Path(__file__).parents[3])}
@@ -218,7 +218,7 @@ def started(bench: Bench) -> Iterator[subprocess.Popen[bytes]]:
             child.wait()
 
 
-def test_what_lies_about_its_envelope_is_refused_once_whoever_watches(
+def test_forged_envelope_is_refused_by_every_command(
     bench: Bench, cloud: tuple[str, str], connections: Connections, set_up: None
 ) -> None:
     """On a shared host; its orchestrator is killed as soon as something is submitted, and the next one goes on."""
@@ -239,7 +239,7 @@ def test_what_lies_about_its_envelope_is_refused_once_whoever_watches(
     assert not any(everything(connections).values())
 
 
-def test_cancelled_it_ends_everywhere_and_says_what_was_interrupted(
+def test_cancel_ends_every_job_and_interrupts_the_running_ones(
     bench: Bench, cloud: tuple[str, str], connections: Connections, set_up: None, engine: docker.DockerClient
 ) -> None:
     bench.plant("slow", service_s=60)

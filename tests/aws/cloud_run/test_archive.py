@@ -41,7 +41,7 @@ def unpack(source: IO[bytes], folder: Path, most_bytes: int = 1000) -> None:
     archive.unpack(source, folder, what="s3://b/x.tar", most_bytes=most_bytes)
 
 
-def test_what_is_packed_is_unpacked(tmp_path: Path) -> None:
+def test_packed_files_are_unpacked(tmp_path: Path) -> None:
     script = tmp_path / "script"
     script.write_text("#!/bin/sh\n")
     script.chmod(0o700)
@@ -74,7 +74,7 @@ def test_the_same_files_give_the_same_bytes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["../x", "/etc/x", "a/../../x", ".", "./x", "a//b", "a\\b", "a\x01", "x" * 2000], ids=lambda name: name[:9]
 )
-def test_names_that_lead_elsewhere_are_refused(tmp_path: Path, name: str) -> None:
+def test_names_outside_the_folder_are_refused(tmp_path: Path, name: str) -> None:
     folder = tmp_path / "a" / "b"
     folder.mkdir(parents=True)
     with pytest.raises(AwsError, match=r"s3://b/x\.tar: .* has no place in it") as caught:
@@ -83,13 +83,13 @@ def test_names_that_lead_elsewhere_are_refused(tmp_path: Path, name: str) -> Non
 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE])
-def test_what_is_no_file_is_refused(tmp_path: Path, kind: bytes) -> None:
+def test_links_and_devices_are_refused(tmp_path: Path, kind: bytes) -> None:
     with pytest.raises(AwsError, match="is no regular file"):
         unpack(tar_of(entry("x", kind, linkname="/etc/passwd")), tmp_path)
     assert not list(tmp_path.iterdir())
 
 
-def test_a_file_that_comes_twice_and_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_duplicate_file_and_oversize_archive_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(AwsError, match="File exists"):
         unpack(tar_of(entry("x"), entry("x")), tmp_path)
     with pytest.raises(AwsError, match="more than"):
@@ -139,13 +139,15 @@ def test_a_folder_must_be_allowed_as_a_folder(tmp_path: Path) -> None:
     ],
     ids=["folder, file", "file, folder", "file as a folder", "long", "long folder"],
 )
-def test_names_that_no_disk_takes_are_the_tars_fault(tmp_path: Path, entries: tuple[tarfile.TarInfo, ...]) -> None:
+def test_names_that_the_disk_refuses_are_an_error_of_the_tar(
+    tmp_path: Path, entries: tuple[tarfile.TarInfo, ...]
+) -> None:
     with pytest.raises(AwsError, match="it is damaged") as caught:
         unpack(tar_of(*entries), tmp_path)
     assert caught.value.code == "BadTar"
 
 
-def test_a_full_disk_is_not_the_tars_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_is_not_an_error_of_the_tar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -168,7 +170,7 @@ class Endless(io.RawIOBase):
 
 @pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME])
 @pytest.mark.parametrize("size", [4 << 30, 0], ids=["large", "many"])
-def test_a_bomb_in_a_tars_extended_header_is_refused(tmp_path: Path, kind: bytes, size: int) -> None:
+def test_oversize_extended_header_is_refused(tmp_path: Path, kind: bytes, size: int) -> None:
     """A few MiB become GiB in memory: headers count, not files alone."""
     header = tarfile.TarInfo("x")
     header.type, header.size = kind, size
@@ -179,7 +181,7 @@ def test_a_bomb_in_a_tars_extended_header_is_refused(tmp_path: Path, kind: bytes
     assert source.given < 1 << 20
 
 
-def test_a_folders_size_allows_no_header(tmp_path: Path) -> None:
+def test_size_of_a_folder_allows_no_larger_header(tmp_path: Path) -> None:
     folder, header = entry("x", tarfile.DIRTYPE, size=1 << 30), tarfile.TarInfo("x")
     header.type, header.size = tarfile.XHDTYPE, 1 << 29
     source = Endless(folder.tobuf(tarfile.GNU_FORMAT) + header.tobuf(tarfile.GNU_FORMAT), bytes(512))
@@ -188,6 +190,6 @@ def test_a_folders_size_allows_no_header(tmp_path: Path) -> None:
     assert source.given < 1 << 20
 
 
-def test_a_size_below_nothing_is_refused(tmp_path: Path) -> None:
+def test_negative_size_is_refused(tmp_path: Path) -> None:
     with pytest.raises(AwsError, match="more than"):
         unpack(io.BytesIO(entry("x", size=-512).tobuf(tarfile.GNU_FORMAT) + bytes(1024)), tmp_path)

@@ -8,14 +8,14 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from harness.aws.clients import Connections, S3Uri
 from harness.aws.cloud_run import bundle, records, worker
-from harness.aws.cloud_run.bundle import BootOptions, pins, render_user_data
+from harness.aws.cloud_run.bundle import pins, render_user_data
 from harness.aws.cloud_run.records import MOST_BYTES, Heartbeat, ShippedInput, WorkerEnd, read
 from harness.aws.objects import Objects
 from harness.errors import UsageError
@@ -24,13 +24,23 @@ from tests.aws.cloud_run.conftest import WORK
 from tests.aws.cloud_run.planning import WORKER_ID
 from tests.aws.server import ACCESS_KEY, ACCOUNT
 
-BOOT = BootOptions(
-    S3Uri("a-bucket", "it's/here"), "s-1", "0001", ShippedInput("inputs/b.tar.gz", "0" * 64, 7), "eu-1", 3600, False
-)
+OPTIONS: dict[str, Any] = {
+    "work": S3Uri("a-bucket", "it's/here"),
+    "run_id": "s-1",
+    "part": "0001",
+    "bundle": ShippedInput("inputs/b.tar.gz", "0" * 64, 7),
+    "region": "eu-1",
+    "limit_s": 3600,
+    "gpus": False,
+}
 
 
-def test_user_data_is_a_script_that_bash_can_read() -> None:
-    text = render_user_data(BOOT)
+def user_data(**changes: object) -> str:
+    return render_user_data(**(OPTIONS | changes))
+
+
+def test_user_data_is_a_valid_bash_script() -> None:
+    text = user_data()
     assert text.startswith("#!/bin/bash\n") and len(text.encode()) < bundle.MAXIMUM_USER_DATA_BYTES
     assert not re.search(r"@[A-Z0-9_]+@", text)
     subprocess.run(["bash", "-n"], input=text, text=True, check=True)
@@ -39,56 +49,54 @@ def test_user_data_is_a_script_that_bash_can_read() -> None:
 def test_shellcheck_finds_nothing() -> None:
     if shutil.which("shellcheck") is None:
         pytest.skip("no shellcheck here")
-    done = subprocess.run(
-        ["shellcheck", "-"], input=render_user_data(BOOT), text=True, capture_output=True, check=False
-    )
+    done = subprocess.run(["shellcheck", "-"], input=user_data(), text=True, capture_output=True, check=False)
     assert done.returncode == 0, done.stdout
 
 
-def test_values_come_through_as_they_are() -> None:
-    lines = [line for line in render_user_data(BOOT).splitlines() if re.match(r"work=|export AWS_REGION", line)]
+def test_user_data_keeps_special_characters() -> None:
+    lines = [line for line in user_data().splitlines() if re.match(r"work=|export AWS_REGION", line)]
     script = "\n".join([*lines, 'printf "%s|" "$work" "$run" "$part" "$bundle" "$limit_s" "$gpus" "$AWS_REGION"'])
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "s3://a-bucket/it's/here|s-1|0001|inputs/b.tar.gz|3600|no|eu-1|"
-    assert "gpus=yes" in render_user_data(replace(BOOT, gpus=True))
+    assert "gpus=yes" in user_data(gpus=True)
 
 
 def test_the_time_limit_comes_before_all_else() -> None:
-    text = render_user_data(BOOT)
+    text = user_data()
     assert (
         text.index("trap off EXIT") < text.index('shutdown -P "+') < text.index("mkdir -p") < text.index("install -y")
     )
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_oversize_prefix_is_refused() -> None:
     with pytest.raises(UsageError, match=r"user data of [0-9,]+ bytes, EC2 takes 16,384"):
-        render_user_data(replace(BOOT, work=S3Uri("a-bucket", "x" * 16_000)))
-    render_user_data(replace(BOOT, work=S3Uri("a-bucket", "x" * 900)))
+        user_data(work=S3Uri("a-bucket", "x" * 16_000))
+    user_data(work=S3Uri("a-bucket", "x" * 900))
 
 
-def test_a_secret_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_data_with_a_secret_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="AWS key"):
-        render_user_data(replace(BOOT, work=S3Uri("a-bucket", ACCESS_KEY)))
+        user_data(work=S3Uri("a-bucket", ACCESS_KEY))
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush-hush")
     with pytest.raises(UsageError, match="AWS key"):
-        render_user_data(replace(BOOT, work=S3Uri("a-bucket", "hush-hush")))
-    render_user_data(BOOT)
+        user_data(work=S3Uri("a-bucket", "hush-hush"))
+    user_data()
 
 
-def test_an_account_is_refused() -> None:
+def test_work_place_with_an_account_number_is_refused() -> None:
     with pytest.raises(UsageError, match="twelve digits") as caught:
-        render_user_data(replace(BOOT, work=S3Uri("data-999988887777-x")))
+        user_data(work=S3Uri("data-999988887777-x"))
     assert "999988887777" not in str(caught.value)
-    render_user_data(replace(BOOT, work=S3Uri("data-1999988887777-x", "99998888777")))
+    user_data(work=S3Uri("data-1999988887777-x", "99998888777"))
 
 
 @pytest.mark.parametrize("change", [{"run_id": "a b"}, {"part": "$(x)"}, {"region": ""}, {"limit_s": 0}])
-def test_what_makes_no_sense_is_refused(change: dict[str, object]) -> None:
+def test_wrong_option_of_user_data_is_refused(change: dict[str, object]) -> None:
     with pytest.raises(UsageError):
-        render_user_data(replace(BOOT, **change))  # type: ignore[arg-type]
+        user_data(**change)
 
 
-def test_boto3_comes_with_all_that_it_needs() -> None:
+def test_pins_hold_all_dependencies_of_boto3() -> None:
     packages = pins(*bundle.BOTO3)
     assert all(re.fullmatch(r"[a-z0-9-]+==\S+( --hash=sha256:[0-9a-f]{64})+", line) for line in packages)
     needed, waiting = set(), ["boto3"]
@@ -139,12 +147,12 @@ class Machine:
         path.write_text(STUB.format(name=name, body=body))
         path.chmod(0o755)
 
-    def boot(self, boot: BootOptions = BOOT) -> list[str]:
+    def boot(self, **changes: object) -> list[str]:
         """Boot to the end; the commands that were called."""
         calls = self.folder / "calls"
         variables = {"PATH": str(self.folder / "bin"), "CALLS": str(calls), "FAILS": self.fails, "CODE": str(self.code)}
         script = self.folder / "user-data"
-        script.write_text(render_user_data(boot))
+        script.write_text(user_data(**changes))
         subprocess.run(
             ["/bin/bash", str(script)],
             env={
@@ -169,7 +177,7 @@ class Machine:
         ),
     ],
 )
-def test_a_machine_of_either_kind_becomes_a_worker_and_powers_off(tmp_path: Path, manager: str, installs: str) -> None:
+def test_user_data_runs_the_agent_and_powers_off(tmp_path: Path, manager: str, installs: str) -> None:
     calls = Machine(tmp_path, manager).boot()
     assert calls[0] == "shutdown -P +60"
     assert calls[-3:] == ["shutdown -P now", "sleep 60", "poweroff -f"]
@@ -205,8 +213,8 @@ def test_a_machine_of_either_kind_becomes_a_worker_and_powers_off(tmp_path: Path
         ("sysctl", "none: it may not panic"),
     ],
 )
-def test_whatever_fails_it_powers_off_and_says_at_which_step(tmp_path: Path, fails: str, step: str | None) -> None:
-    calls = Machine(tmp_path, "dnf", fails).boot(replace(BOOT, gpus=True))
+def test_failed_step_is_reported_and_powers_off(tmp_path: Path, fails: str, step: str | None) -> None:
+    calls = Machine(tmp_path, "dnf", fails).boot(gpus=True)
     assert calls[0] == "shutdown -P +60"
     assert calls[-3:] == ["shutdown -P now", "sleep 60", "poweroff -f"]
     ends = [line.partition("boot.py end ")[2] for line in calls if "boot.py end" in line]
@@ -223,7 +231,7 @@ def test_whatever_fails_it_powers_off_and_says_at_which_step(tmp_path: Path, fai
 
 
 @pytest.mark.parametrize(("code", "written"), [(1, False), (2, True), (137, False), (143, False)])
-def test_an_agent_that_could_not_begin_has_its_end_written(tmp_path: Path, code: int, written: bool) -> None:
+def test_end_is_written_for_an_agent_that_could_not_begin(tmp_path: Path, code: int, written: bool) -> None:
     calls = Machine(tmp_path, "dnf", "agent", code).boot()
     ends = [line.partition("boot.py end ")[2] for line in calls if "boot.py end" in line]
     assert ends == ([f"running the agent {code}"] if written else [])
@@ -232,7 +240,7 @@ def test_an_agent_that_could_not_begin_has_its_end_written(tmp_path: Path, code:
 
 def boot_script(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run boot.py as user data writes it, with this Python."""
-    found = re.search(r"boot\.py\" <<'END'\n(.*?)\nEND\n", render_user_data(BOOT), re.DOTALL)
+    found = re.search(r"boot\.py\" <<'END'\n(.*?)\nEND\n", user_data(), re.DOTALL)
     assert found
     folder.mkdir(exist_ok=True)
     (folder / "boot.py").write_text(found[1])
@@ -246,7 +254,7 @@ def boot_script(folder: Path, *arguments: str) -> subprocess.CompletedProcess[st
     )
 
 
-def test_a_machine_that_is_being_set_up_writes_to_its_own_folder(work: Objects, tmp_path: Path, aws: str) -> None:
+def test_boot_script_writes_to_the_workers_folder(work: Objects, tmp_path: Path, aws: str) -> None:
     server.identify(aws, ACCESS_KEY, WORKER_ID)
     assert worker.worker_id(Connections(server.REGION)) == WORKER_ID
     folder = work.below(records.worker(WORKER_ID))
@@ -268,14 +276,14 @@ def test_a_machine_that_is_being_set_up_writes_to_its_own_folder(work: Objects, 
     assert len(list(work.list())) == 3
 
 
-def test_another_bundle_than_was_shipped_is_not_unpacked(work: Objects, tmp_path: Path) -> None:
+def test_bundle_with_another_hash_is_not_unpacked(work: Objects, tmp_path: Path) -> None:
     work.put("inputs/b.tar.gz", b"x")
     done = boot_script(tmp_path, "fetch", "inputs/b.tar.gz", "0" * 64)
     assert done.returncode != 0 and "the bundle is not what was shipped" in done.stderr
     assert not (tmp_path / "bundle").exists()
 
 
-def test_a_machine_that_is_told_to_end_powers_off(tmp_path: Path) -> None:
+def test_sigterm_powers_the_machine_off(tmp_path: Path) -> None:
     machine = Machine(tmp_path, "dnf")
     (tmp_path / "python").write_text(
         STUB.format(name="venv", body='case "$*" in *cloud_run.worker*) kill -TERM $PPID ;; esac')
@@ -283,7 +291,7 @@ def test_a_machine_that_is_told_to_end_powers_off(tmp_path: Path) -> None:
     assert machine.boot()[-3:] == ["shutdown -P now", "sleep 60", "poweroff -f"]
 
 
-def test_a_second_boot_does_nothing_but_power_off(tmp_path: Path) -> None:
+def test_second_boot_only_powers_off(tmp_path: Path) -> None:
     """Its limits died with the first, and user data runs once."""
     machine = Machine(tmp_path, "dnf")
     calls = machine.boot()
@@ -295,7 +303,7 @@ def test_a_second_boot_does_nothing_but_power_off(tmp_path: Path) -> None:
     assert not [line for line in calls if "start" in line and unit.name in line], "not before the second"
 
 
-def test_what_fails_before_s3_is_reached_is_on_the_console(tmp_path: Path) -> None:
+def test_failure_before_s3_is_reached_is_on_the_console(tmp_path: Path) -> None:
     machine = Machine(tmp_path, "dnf", "packages-of-the-system")
     # Powering off takes a while; its output is on the console by then.
     wait = f"until /bin/grep -q 'try 5 of 5' {tmp_path}/console; do /bin/sleep 0.02; done"
@@ -304,6 +312,6 @@ def test_what_fails_before_s3_is_reached_is_on_the_console(tmp_path: Path) -> No
     assert "boot: failed (try 5 of 5): install_packages" in (tmp_path / "console").read_text()
 
 
-def test_a_machine_without_a_console_is_one_all_the_same(tmp_path: Path) -> None:
+def test_user_data_works_without_a_console(tmp_path: Path) -> None:
     (tmp_path / "console").mkdir()
     assert [line for line in Machine(tmp_path, "dnf").boot() if "harness.aws.cloud_run.worker" in line]

@@ -52,7 +52,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_a_job_arrives_as_it_left(job: Path, work: Objects, store: Store) -> None:
+def test_fetched_job_equals_the_uploaded_one(job: Path, work: Objects, store: Store) -> None:
     folder, key = work.below(records.worker(WORKER_ID)), job.name
     assert folder.put_new(records.job(key), pack(job))
     assert uploaded(work) == [key]
@@ -66,11 +66,11 @@ def test_a_job_arrives_as_it_left(job: Path, work: Objects, store: Store) -> Non
     assert contents(stored.folder) == contents(job)
 
 
-def test_packing_again_gives_the_same(job: Path) -> None:
+def test_packed_job_has_the_same_bytes_again(job: Path) -> None:
     assert pack(job) == pack(job)
 
 
-def test_a_job_that_is_not_there_is_one_line(work: Objects) -> None:
+def test_missing_job_is_one_line(work: Objects) -> None:
     with pytest.raises(AwsError, match="there is no such job"):
         local_results.fetch_job(work, WORKER_ID, "0123456789abcdef", result().spec, Store(Path(), "s"))
 
@@ -116,7 +116,7 @@ LIES = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_a_lie_is_named_and_not_stored(job: Path, work: Objects, store: Store, lie: str) -> None:
+def test_contradictory_job_is_refused_with_a_reason(job: Path, work: Objects, store: Store, lie: str) -> None:
     change, says = LIES[lie]
     folder = work.below(records.worker(WORKER_ID))
     folder.put(records.job(job.name), retar(pack(job), change))
@@ -148,7 +148,7 @@ def test_a_job_of_another_plan_is_not_stored(job: Path, work: Objects, store: St
     assert caught.value.code == "BadJob" and read_jobs(store.folder) == ()
 
 
-def test_a_job_under_anothers_name_is_not_stored(job: Path, work: Objects, store: Store) -> None:
+def test_job_under_another_key_is_not_stored(job: Path, work: Objects, store: Store) -> None:
     folder, other = work.below(records.worker(WORKER_ID)), result(repetition=1)
     folder.put(records.job(other.key), pack(job))
     with pytest.raises(AwsError, match=f"holds the job {job.name}"):

@@ -70,10 +70,10 @@ def test_suite_names_one_type_and_the_command_line_names_all(snapshot: Snapshot)
         ("a1.large", SMALL, "does not run on it"),
         ("p2.xlarge", SMALL, "GPUs are too old"),
         ("p3.2xlarge", SMALL, "GPUs are too old"),
-        ("m7g.large", SMALL, "images are made for x86_64"),
-        ("m6i.large", Envelope("cpu1-mem8", 1, 8 * GIB), "too small for profile cpu1-mem8"),
-        ("m6i.large", Envelope("cpu4-mem1", 4, GIB), "2 of 4 CPUs"),
-        ("m6i.large", Envelope("gpu1", 1, GIB, gpus=1), "0 of 1 GPUs"),
+        ("m7g.large", SMALL, "arm64, asked for x86_64"),
+        ("m6i.large", Envelope("cpu1-mem8", 1, 8 * GIB), "cannot run profile cpu1-mem8: less than 8 GiB"),
+        ("m6i.large", Envelope("cpu4-mem1", 4, GIB), "fewer than 4 vCPUs"),
+        ("m6i.large", Envelope("gpu1", 1, GIB, gpus=1), "fewer than 1 NVIDIA GPUs"),
     ],
 )
 def test_impossible_instance_type_is_refused(snapshot: Snapshot, name: str, profile: Envelope, says: str) -> None:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from io import StringIO
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
 from harness.aws.cloud_run import partition
-from harness.aws.cloud_run.backend import Submission
 from harness.aws.cloud_run.estimates import DurationEstimate, DurationModel
 from harness.aws.cloud_run.machines import ChosenMachine
-from harness.aws.cloud_run.partition import Budget, Grouping
-from harness.aws.cloud_run.records import Launch, PlannedPart
-from harness.aws.ec2 import backend as ec2
+from harness.aws.cloud_run.partition import Grouping, Submission, committed_usd, plan_launch
+from harness.aws.cloud_run.records import Launch, PartJob, PlannedPart
+from harness.aws.ec2.backend import Ec2Backend
 from harness.jobs.inputs import IndexBuild
 from harness.pricing import instances
 from harness.records import Outcome
+from harness.results.schema import Cell
 from tests.support import sample_records
 from tests.support.job_fixtures import planned
 
@@ -41,7 +43,7 @@ def missing(*systems: str) -> dict[str, IndexBuild]:
 
 def test_each_profile_has_one_worker() -> None:
     jobs = [planned(system, profile, job=job) for system in "ab" for profile in ("small", "big") for job in range(3)]
-    made = ec2.parts(jobs, hours({}))
+    made = Ec2Backend.parts(jobs, hours({}))
     assert [(part.name, part.instance_type, len(part.jobs)) for part in made] == [
         ("small", "m6i.large", 6),
         ("big", "m6i.xlarge", 6),
@@ -51,13 +53,13 @@ def test_each_profile_has_one_worker() -> None:
 @given(st.lists(st.tuples(st.sampled_from("abcdefghij"), st.sampled_from(["small", "big"])), min_size=1, max_size=40))
 def test_every_job_is_in_one_part(cells: list[tuple[str, str]]) -> None:
     jobs = [planned(system, profile, job=number) for number, (system, profile) in enumerate(cells)]
-    keys = [job.key for part in ec2.parts(jobs, hours({})) for job in part.jobs]
+    keys = [job.key for part in Ec2Backend.parts(jobs, hours({})) for job in part.jobs]
     assert len(keys) == len(set(keys)) == len(jobs)
 
 
-def test_builds_are_one_worker_that_comes_first() -> None:
+def test_builds_are_one_part_before_the_others() -> None:
     jobs = [planned("a"), planned("b"), planned("c")]
-    made = ec2.parts(jobs, replace(hours({}), missing=missing("a", "b", "z"), build_machine=XLARGE))
+    made = Ec2Backend.parts(jobs, replace(hours({}), missing=missing("a", "b", "z"), build_machine=XLARGE))
     assert [(part.name, part.instance_type, len(part.builds), len(part.jobs)) for part in made] == [
         ("builds", "m6i.xlarge", 2, 0),
         ("small", "m6i.large", 0, 3),
@@ -66,23 +68,23 @@ def test_builds_are_one_worker_that_comes_first() -> None:
     assert not made[0].measured and made[1].measured
 
 
-def test_without_a_build_profile_the_first_who_needs_an_index_builds_it() -> None:
+def test_first_part_builds_the_index_without_a_build_profile() -> None:
     jobs = [planned("a"), planned("a", "big")]
-    made = ec2.parts(jobs, replace(hours({}), missing=missing("a")))
+    made = Ec2Backend.parts(jobs, replace(hours({}), missing=missing("a")))
     assert [len(part.builds) for part in made] == [1, 0]
     assert [part.needs for part in made] == [(), ("a-d",)]
 
 
-def test_disks_hold_what_is_shipped() -> None:
+def test_disk_has_room_for_images_and_data() -> None:
     large = {"image_bytes": {"a": 10 * GIB}, "corpus_bytes": {"d": 20 * GIB}, "index_bytes": {"a-d": 40 * GIB}}
-    (part,) = ec2.parts([planned("a")], replace(hours({}), **large))
+    (part,) = Ec2Backend.parts([planned("a")], replace(hours({}), **large))
     assert part.disk_gib >= 20 + 10 + 2 * (20 + 40)
     tiny = {"image_bytes": {"a": 1}, "corpus_bytes": {"d": 1}, "index_bytes": {"a-d": 1}}
-    (small,) = ec2.parts([planned("a")], replace(hours({}), **tiny))
+    (small,) = Ec2Backend.parts([planned("a")], replace(hours({}), **tiny))
     assert small.disk_gib == 30 and small.expected_s < part.expected_s
 
 
-def test_estimates_are_measured_where_something_was() -> None:
+def test_estimate_is_measured_with_stored_results() -> None:
     spec = sample_records.SPEC
     times = DurationModel([], job_timeout_s=7200, build_timeout_s=600)
     assert not times.job(spec).measured
@@ -99,7 +101,7 @@ def test_estimates_are_measured_where_something_was() -> None:
     assert not times.job(replace(spec, cell=replace(spec.cell, system="other"))).measured
 
 
-def test_an_interrupted_job_says_nothing_of_time() -> None:
+def test_interrupted_job_gives_no_estimate() -> None:
     result = replace(sample_records.result(Outcome.INTERRUPTED), wall_s=0.0)
     assert not DurationModel([result], job_timeout_s=1, build_timeout_s=1).job(sample_records.SPEC).measured
 
@@ -135,7 +137,7 @@ def launch(name: str, limit_s: int, attempts: int = 1, usd_per_hour: float = 0.3
 
 
 def test_without_a_cap_a_part_has_the_usual_limit_and_is_begun_again() -> None:
-    limits = Budget().launch(Submission("p", (PART,)), [], 0.0)
+    limits = plan_launch(Submission("p", (PART,)), [], 0.0)
     assert limits is not None
     assert (limits.limit_s, limits.attempts) == (3 * 3600, partition.ATTEMPTS)
 
@@ -146,34 +148,76 @@ def test_without_a_cap_a_part_has_the_usual_limit_and_is_begun_again() -> None:
     lived=st.lists(st.floats(0.0, 1.0), min_size=8, max_size=8),
 )
 def test_promised_and_spent_never_exceed_the_cap(cap: float, rates: list[float], lived: list[float]) -> None:
-    budget = Budget(cap)
+    launches: dict[str, Launch] = {}
     waiting = [Submission(f"{n}", (replace(PART, name=f"{n}", usd_per_hour=rate),)) for n, rate in enumerate(rates)]
     for number, submission in enumerate(waiting):
-        limits = budget.launch(submission, waiting[number + 1 :], 0.0)
-        if limits is None:
+        made = plan_launch(submission, waiting[number + 1 :], 0.0, cap - committed_usd(launches.values()))
+        if made is None:
             continue
-        made = launch(submission.name, limits.limit_s, limits.attempts, submission.parts[0].usd_per_hour)
-        budget.promise(made)
-        assert budget.committed_usd <= cap + 1e-6
+        launches[made.name] = made
+        assert committed_usd(launches.values()) <= cap + 1e-6
         if number % 2:
-            used = lived[number] * (limits.limit_s + partition.BEYOND_LIMIT_S)
-            budget.settle(made.name, partition.cost_usd(made, submission.parts, [used]))
-            assert budget.committed_usd <= cap + 1e-6
+            used = lived[number] * (made.limit_s + partition.BEYOND_LIMIT_S)
+            launches[made.name] = replace(made, usd=partition.cost_usd(made, submission.parts, [used]))
+            assert committed_usd(launches.values()) <= cap + 1e-6
 
 
-def test_those_that_wait_keep_what_they_need() -> None:
+def test_launch_leaves_the_waiting_parts_their_least_money() -> None:
     need = partition.most_usd(0.36, partition.least_limit_s([PART]))
-    budget, waiting = Budget(2 * need + 0.01), [Submission(name, (replace(PART, name=name),)) for name in "ab"]
+    cap, waiting = 2 * need + 0.01, [Submission(name, (replace(PART, name=name),)) for name in "ab"]
+    launches: list[Launch] = []
     for number, submission in enumerate(waiting):
-        limits = budget.launch(submission, waiting[number + 1 :], 0.0)
-        assert limits is not None and limits.limit_s >= partition.least_limit_s([PART]) - 1
-        budget.promise(launch(submission.name, limits.limit_s))
+        made = plan_launch(submission, waiting[number + 1 :], 0.0, cap - committed_usd(launches))
+        assert made is not None and made.limit_s >= partition.least_limit_s([PART]) - 1
+        launches.append(made)
 
 
-def test_a_time_that_nobody_knows_costs_all_that_was_allowed() -> None:
+def test_unknown_time_costs_the_whole_limit() -> None:
     made = launch("p", 3600, attempts=2)
     assert partition.cost_usd(made, [PART], [None]) == pytest.approx(2 * partition.most_usd(0.36, 3600))
     assert partition.cost_usd(made, [PART], [1800.0]) == pytest.approx(0.18)
     assert partition.cost_usd(made, [PART], [1.0]) == partition.cost_usd(made, [PART], [60.0]), (
         "a minute is billed at least"
     )
+
+
+CELL = Cell("suite", "bm25", "scifact", "single_stream", "cpu1-mem1")
+JOBS = tuple(PartJob(CELL, number, 0, f"{number:016}") for number in range(3))
+QUOTED_BUILD = PlannedPart(
+    "001", "c6i.large", 0.1, 30, builds=(IndexBuild("k", "bm25", "scifact"),), expected_s=1800, worst_s=7200
+)
+QUOTED_WORK = PlannedPart("002", "m6i.large", 0.2, 40, jobs=JOBS, expected_s=3600, worst_s=7200, measured=True)
+QUOTED_PARTS = (QUOTED_BUILD, QUOTED_WORK)
+QUOTED_MACHINES = {"p": ChosenMachine(KNOWN["m6i.large"], 0.2, "p is priced on t3.small, which is left out: why")}
+
+
+def shown(parts: tuple[PlannedPart, ...] = QUOTED_PARTS, cap: float | None = None) -> list[str]:
+    text = StringIO()
+    partition.show_quote(parts, ["prices: of a date"], QUOTED_MACHINES, cap, Console(file=text, width=200))
+    return text.getvalue().splitlines()
+
+
+def test_quote_equals_a_manual_sum() -> None:
+    _, build, work, *notes = (line.split() for line in shown())
+    assert build == ["001", "c6i.large", "1", "0", "30", "GiB", "0.50", "assumed", "0.1000", "0.05"]
+    assert work == ["002", "m6i.large", "0", "3", "40", "GiB", "1.00", "measured", "0.2000", "0.20"]
+    limits = [partition.usual_limit_s(part) for part in QUOTED_PARTS]
+    worst = (0.1 * (limits[0] + 420) + 0.2 * (limits[1] + 420)) / 3600
+    last = " ".join(notes[-1])
+    assert last == f"about US$ 0.25; never more than US$ {worst:.2f}, by the time limit of each"
+
+
+def test_quote_of_many_parts_joins_rows() -> None:
+    many = (QUOTED_BUILD, *(replace(QUOTED_WORK, name=f"{number:03}") for number in range(2, 207)))
+    _, first, rest, *_ = (line.split() for line in shown(many))
+    assert first[0] == "001" and rest[0] == "002-206"
+    assert rest[3] == "615" and float(rest[-1]) == pytest.approx(205 * 0.2)
+    assert len(shown(many[:24])) == 1 + 24 + 3
+
+
+def test_quote_shows_the_cap() -> None:
+    assert "never more than US$ 0.30, by the time limit of each and --max-usd" in shown(cap=0.3)[-1]
+
+
+def test_quote_explains_another_type_than_the_priced_one() -> None:
+    assert any("which is left out: why" in line for line in shown())

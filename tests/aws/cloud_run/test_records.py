@@ -36,11 +36,11 @@ def test_a_record_is_read_as_it_was_written(record: object) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b'{"part": 1}', b"\xff"])
-def test_what_is_no_record_is_one_line(content: bytes) -> None:
+def test_broken_record_is_one_line(content: bytes) -> None:
     with pytest.raises(AwsError, match=r"runs/x/heartbeats/1\.json: no record of this harness"):
         read(Heartbeat, "runs/x/heartbeats/1.json", content)
 
 
-def test_another_version_is_refused() -> None:
+def test_record_of_another_version_is_refused() -> None:
     with pytest.raises(AwsError, match="another version"):
         read(Heartbeat, "x", dump(Heartbeat("1", "i", "p", version=2)))

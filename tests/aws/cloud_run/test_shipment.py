@@ -105,7 +105,7 @@ def test_the_bundle_is_a_checkout_that_runs(
     assert done.stdout.split() == [str(place / "harness/__init__.py"), environment.commit(), *catalog.systems()]
 
 
-def test_a_bundle_is_shipped_once_and_again_when_something_changed(
+def test_bundle_is_shipped_again_only_after_a_change(
     work: Objects, logged: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = tmp_path / "own"
@@ -168,7 +168,7 @@ def test_the_runtime_lock_agrees_with_the_main_one() -> None:
     assert hashes and all(line.rstrip(" \\") in whole for line in hashes)
 
 
-def test_a_worker_installs_packages_of_the_lock_and_leaves_out_those_for_home() -> None:
+def test_worker_installs_the_lock_without_local_only_packages() -> None:
     def packages(text: str) -> set[str]:
         return set(re.split(r"^(?=[a-z])", text, flags=re.MULTILINE))
 
@@ -223,7 +223,7 @@ def there_and_back(dataset: Dataset, work: Objects, tmp_path: Path) -> Dataset:
 
 
 @pytest.mark.parametrize("heading", [name for name, text in examples.sections().items() if examples._FILE.search(text)])
-def test_a_dataset_of_any_format_is_the_same_there(
+def test_shipped_dataset_of_any_format_loads_the_same(
     heading: str, work: Objects, tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import nltk.data
@@ -244,14 +244,14 @@ def ids(dataset: Dataset) -> list[str]:
     return (dataset.corpus.folder / "ids.txt").read_text(encoding="utf-8").splitlines()
 
 
-def test_judgements_of_queries_that_there_are_not_come_along(work: Objects, tmp_path: Path) -> None:
+def test_judgements_of_missing_queries_are_shipped(work: Objects, tmp_path: Path) -> None:
     # ir_datasets has such; in a folder of one's own they would be a mistake.
     plain = datasets.load(write_dataset(tmp_path / "data"), tmp_path / "cache")
     dataset = Dataset(plain.name, plain.corpus, plain.queries, plain.qrels + b"unknown 0 d1 1\n")
     assert hashes(there_and_back(dataset, work, tmp_path)) == hashes(dataset)
 
 
-def test_odd_texts_come_along(work: Objects, tmp_path: Path) -> None:
+def test_special_characters_are_shipped(work: Objects, tmp_path: Path) -> None:
     folder = write_dataset(tmp_path / "data")
     with (folder / "corpus.jsonl").open("a", encoding="utf-8") as file:
         file.write(
@@ -263,9 +263,7 @@ def test_odd_texts_come_along(work: Objects, tmp_path: Path) -> None:
     assert hashes(there_and_back(dataset, work, tmp_path)) == hashes(dataset)
 
 
-def test_a_download_that_breaks_off_is_begun_anew(
-    work: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_broken_download_is_retried(work: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dataset = datasets.load(write_dataset(tmp_path / "data"), tmp_path / "cache")
     shipped = shipper(work, tmp_path / "cache").dataset(dataset)
     reading, failures = Objects.reading, [1, 2]
@@ -289,9 +287,7 @@ def test_a_download_that_breaks_off_is_begun_anew(
         fetcher(work, tmp_path / "other").dataset(shipped, tmp_path / "b" / "data")
 
 
-def test_another_dataset_under_the_name_is_refused(
-    work: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_input_with_another_content_is_refused(work: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dataset = datasets.load(write_dataset(tmp_path / "data"), tmp_path / "cache")
     shipped = shipper(work, tmp_path / "cache").dataset(dataset)
     genuine = content(work, shipped)
@@ -319,7 +315,7 @@ def _refusing(code: str) -> Callable[..., str]:
 
 
 @pytest.mark.docker
-def test_an_image_is_the_same_after_the_engine_has_lost_it(
+def test_shipped_image_is_loaded_unchanged(
     work: Objects, tmp_path: Path, logged: list[str], engine: docker.DockerClient, toy: System
 ) -> None:
     cache, launcher = tmp_path / "cache", DockerLauncher(tmp_path / "cache")
@@ -383,7 +379,7 @@ def made_index(cache: Path, text: str = "postings") -> Index:
     return found
 
 
-def test_an_index_is_found_there(work: Objects, tmp_path: Path, logged: list[str]) -> None:
+def test_shipped_index_is_found_and_fetched(work: Objects, tmp_path: Path, logged: list[str]) -> None:
     built = made_index(tmp_path / "cache")
     assert find(work, KEY) is None
     shipped = shipper(work, tmp_path).index(KEY, built)
@@ -409,7 +405,7 @@ def test_of_two_indexes_of_one_key_the_first_stays(work: Objects, tmp_path: Path
     assert (indexes.folder(tmp_path / "c", KEY) / "data" / "sub" / "part").read_text() == "postings"
 
 
-def test_an_index_that_is_not_as_its_facts_say_is_refused(work: Objects, tmp_path: Path, logged: list[str]) -> None:
+def test_index_that_contradicts_its_facts_is_refused(work: Objects, tmp_path: Path, logged: list[str]) -> None:
     built = made_index(tmp_path / "cache")
     (built.folder / "x").write_text("MORE")
     shipped = shipper(work, tmp_path).index(KEY, built)
@@ -422,7 +418,7 @@ def test_an_index_that_is_not_as_its_facts_say_is_refused(work: Objects, tmp_pat
 # ---- as long as a run needs it
 
 
-def test_what_would_expire_soon_is_renewed_where_it_lies(
+def test_input_that_expires_soon_is_renewed_in_place(
     work: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dataset = datasets.load(write_dataset(tmp_path / "data"), tmp_path / "cache")
@@ -455,7 +451,7 @@ def test_age_is_by_s3s_clock(work: Objects) -> None:
     assert copied == ["a"]
 
 
-def test_a_record_whose_bytes_are_gone_makes_way(work: Objects, tmp_path: Path) -> None:
+def test_record_without_its_object_is_replaced(work: Objects, tmp_path: Path) -> None:
     ships = shipper(work, tmp_path)
     made = ShippedInput(f"inputs/indexes/{KEY}.0123.tar.gz", "0123" * 16, 3)
     work.put(f"{shipment.index_name(KEY)}.json", dump(made))
@@ -468,9 +464,7 @@ def test_a_record_whose_bytes_are_gone_makes_way(work: Objects, tmp_path: Path) 
     assert adopted not in (None, made) and ships.find_index(KEY) == adopted
 
 
-def test_an_engine_whose_images_workers_would_not_find_is_refused_before_anything_is_asked(
-    work: Objects, tmp_path: Path
-) -> None:
+def test_engine_with_the_containerd_store_is_refused(work: Objects, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"containerd image store.*daemon\.json") as caught:
         Shipper(work, Engine("io.containerd.snapshotter.v1").client, tmp_path)
     assert "\n" not in str(caught.value)
@@ -496,7 +490,7 @@ def test_an_index_of_a_worker_is_adopted_once(work: Objects, tmp_path: Path, log
     assert adopt(work, f"{WORKER_ID}-2", KEY) == adopted, "the first one stays"
 
 
-def test_an_index_that_is_shipped_from_home_is_what_a_workers_would_be(work: Objects, tmp_path: Path) -> None:
+def test_index_of_the_cache_equals_a_workers_index(work: Objects, tmp_path: Path) -> None:
     built = made_index(tmp_path / "cache")
     shipment.upload_index(work, WORKER_ID, KEY, built, tmp_path)
     adopted = adopt(work, WORKER_ID, KEY)
@@ -536,7 +530,7 @@ def test_a_record_with_no_hash_is_refused(work: Objects, sha256: str) -> None:
 
 
 @pytest.mark.parametrize("record", [b"junk", b" " * (17 << 20)], ids=["junk", "large"])
-def test_a_record_that_is_none_is_refused(work: Objects, record: bytes) -> None:
+def test_broken_record_of_an_index_is_refused(work: Objects, record: bytes) -> None:
     work.put(f"{records.worker(WORKER_ID)}/{records.index(KEY)}.json", record)
     with pytest.raises(AwsError, match="left there, and not used") as caught:
         adopt(work, WORKER_ID, KEY)
@@ -544,7 +538,7 @@ def test_a_record_that_is_none_is_refused(work: Objects, record: bytes) -> None:
 
 
 @pytest.mark.parametrize("ending", ["json", "tar.gz"])
-def test_an_index_in_an_archive_is_refused(work: Objects, tmp_path: Path, ending: str) -> None:
+def test_index_in_an_archive_class_is_refused(work: Objects, tmp_path: Path, ending: str) -> None:
     """A worker that puts an object chooses its storage class: then nobody reads it."""
     shipment.upload_index(work, WORKER_ID, KEY, made_index(tmp_path / "cache"), tmp_path)
     (name,) = [name for name in names(work) if name.endswith(ending)]
@@ -555,7 +549,7 @@ def test_an_index_in_an_archive_is_refused(work: Objects, tmp_path: Path, ending
     assert caught.value.code == "BadInput"
 
 
-def test_an_outage_says_nothing_about_an_index(work: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outage_does_not_refuse_an_index(work: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def away(*_: object) -> None:
         raise AwsError("AWS is busy", "Busy")
 

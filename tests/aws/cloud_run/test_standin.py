@@ -39,7 +39,7 @@ def ec2(aws: str) -> Iterator[Any]:
     yield boto3.client("ec2", server.REGION)
 
 
-def test_two_at_once_have_nothing_in_common_and_leave_nothing(ground: standin.Ground, tmp_path: Path, aws: str) -> None:
+def test_two_stand_ins_share_and_leave_nothing(ground: standin.Ground, tmp_path: Path, aws: str) -> None:
     with (
         standin.booted(ground, tmp_path / "one", LINGERING.format(""), imds.of("i-1")) as one,
         standin.booted(ground, tmp_path / "two", LINGERING.format("shutdown -P now"), imds.of("i-2")) as two,
@@ -52,7 +52,7 @@ def test_two_at_once_have_nothing_in_common_and_leave_nothing(ground: standin.Gr
     assert not one.processes and not (tmp_path / "one" / "root").exists() and not (tmp_path / "two" / "own").exists()
 
 
-def test_what_comes_after_a_dead_one_is_not_taken_for_it(ground: standin.Ground, tmp_path: Path, aws: str) -> None:
+def test_process_with_a_reused_id_is_not_killed(ground: standin.Ground, tmp_path: Path, aws: str) -> None:
     # The kernel gives the number of a namespace that is gone to the next one: it may be a container's.
     with (
         standin.booted(ground, tmp_path / "one", LINGERING.format(""), imds.of()) as instance,
@@ -73,7 +73,7 @@ def test_what_comes_after_a_dead_one_is_not_taken_for_it(ground: standin.Ground,
         assert stranger.poll() is None
 
 
-def test_a_time_limit_alone_powers_nothing_off(ground: standin.Ground, tmp_path: Path, aws: str) -> None:
+def test_time_limit_alone_does_not_power_off(ground: standin.Ground, tmp_path: Path, aws: str) -> None:
     script = LINGERING.format("shutdown -P +30; touch $HARNESS_WORKER_ROOT/there")
     with standin.booted(ground, tmp_path / "one", script, imds.of()) as instance:
         while not (instance.root / "there").exists():
@@ -81,14 +81,14 @@ def test_a_time_limit_alone_powers_nothing_off(ground: standin.Ground, tmp_path:
         assert not instance.wait(0.5) and instance.power_log.endswith("shutdown -P +30\n")
 
 
-def test_no_credential_of_ours_gets_in(ground: standin.Ground, tmp_path: Path, aws: str) -> None:
+def test_stand_in_gets_no_credentials_of_the_test(ground: standin.Ground, tmp_path: Path, aws: str) -> None:
     script = "#!/bin/bash\nenv >$HARNESS_WORKER_ROOT/log.txt\nshutdown -P now\n"
     with standin.booted(ground, tmp_path / "one", script, imds.of()) as instance:
         assert instance.wait(60) and f"AWS_ENDPOINT_URL={aws}" in instance.log
         assert not [secret for secret in server.SECRETS if secret in instance.log]
 
 
-def test_the_fleet_does_what_aws_says(ground: standin.Ground, tmp_path: Path, ec2: Any) -> None:
+def test_fleet_follows_the_state_in_aws(ground: standin.Ground, tmp_path: Path, ec2: Any) -> None:
     image = ec2.describe_images()["Images"][0]["ImageId"]
 
     def launch(script: str) -> str:

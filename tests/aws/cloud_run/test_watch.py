@@ -18,9 +18,10 @@ import pytest
 from rich.console import Console
 
 from harness.aws.cloud_run import journal, records, shipment
-from harness.aws.cloud_run.backend import ENDED, RUNNING, UNKNOWN, WAITING, LaunchRefused, PartState, Submission
+from harness.aws.cloud_run.backend import ENDED, RUNNING, UNKNOWN, WAITING, LaunchRefused, PartState
 from harness.aws.cloud_run.journal import Journal
 from harness.aws.cloud_run.local_results import LocalResults, pack
+from harness.aws.cloud_run.partition import Submission
 from harness.aws.cloud_run.records import (
     CloudRun,
     Heartbeat,
@@ -31,7 +32,7 @@ from harness.aws.cloud_run.records import (
     WorkerEnd,
     dump,
 )
-from harness.aws.cloud_run.watch import PollInterval, RunDisplay, RunWatch, Timeouts
+from harness.aws.cloud_run.watch import RunDisplay, RunWatch, Timeouts
 from harness.aws.objects import Objects, StoredObject
 from harness.errors import AwsError
 from harness.jobs.inputs import IndexBuild
@@ -158,8 +159,7 @@ class Scene:
             RunDisplay("s-1", 3, 1.0),
             terms.pop("most", 8),
             terms.pop("cap_usd", None),
-            Timeouts(**terms),
-            PollInterval(0.0, lambda _s: None),
+            Timeouts(poll_s=0.0, sleep=lambda _s: None, **terms),
         )
         self.journal.recall()
         return made
@@ -195,7 +195,7 @@ def scene(work: Objects, tmp_path: Path) -> Iterator[Scene]:
             yield scene
 
 
-def test_jobs_come_home_while_the_worker_lives_and_it_is_ended_once_done(scene: Scene) -> None:
+def test_jobs_are_fetched_meanwhile_and_the_worker_is_ended_after(scene: Scene) -> None:
     watch = scene.watch(part())
     assert not watch._tick() and len(scene.backend.launched) == 1
     scene.hand_over("p", 0)
@@ -208,7 +208,7 @@ def test_jobs_come_home_while_the_worker_lives_and_it_is_ended_once_done(scene: 
     assert scene.journal.launches["p"].usd == pytest.approx(0.06)
 
 
-def test_a_launch_is_written_down_before_it_is_asked_for(scene: Scene) -> None:
+def test_launch_is_noted_before_the_request(scene: Scene) -> None:
     scene.backend.refuse = AwsError("AWS is busy", "Busy")
     watch = scene.watch(part())
     with pytest.raises(AwsError, match="busy"):
@@ -220,15 +220,15 @@ def test_a_launch_is_written_down_before_it_is_asked_for(scene: Scene) -> None:
     assert len(scene.backend.launched) == 1, "whoever goes on asks for what was written down"
 
 
-def test_a_refusal_gives_up_the_part_and_nothing_is_owed(scene: Scene) -> None:
+def test_refused_launch_gives_up_the_part_and_costs_nothing(scene: Scene) -> None:
     scene.backend.refuse = LaunchRefused("no zone has one")
     watch = scene.watch(part())
     assert watch._tick()
     assert watch.given_up == ["p: 3 jobs left undone: no zone has one; the same command plans them anew"]
-    assert watch.budget.committed_usd == 0.0 and scene.journal.launches == {}
+    assert watch.committed_usd == 0.0 and scene.journal.launches == {}
 
 
-def test_as_many_live_at_once_as_are_allowed(scene: Scene) -> None:
+def test_workers_never_exceed_the_maximum(scene: Scene) -> None:
     watch = scene.watch(part("p", 0), part("q", 1), part("r", 2), most=2)
     watch._tick()
     assert [launch.name for launch in scene.backend.launched] == ["p", "q"]
@@ -255,7 +255,7 @@ def test_a_part_waits_for_the_index_that_another_builds(scene: Scene) -> None:
     assert Indexes(scene.work).find_index(key) is not None, "it lies among the inputs now"
 
 
-def test_an_index_that_nobody_builds_any_more_keeps_nobody_waiting(scene: Scene) -> None:
+def test_cancelled_index_build_blocks_no_part(scene: Scene) -> None:
     watch = scene.watch(part("builds", jobs=(), builds=(IndexBuild("ab-d", "a", "d"),)), part("p", needs=("ab-d",)))
     watch._tick()
     scene.backend.over("builds", "it was cancelled")
@@ -273,7 +273,7 @@ def test_an_index_that_nobody_builds_any_more_keeps_nobody_waiting(scene: Scene)
         ({"notice": "terminate at noon"}, 0, "EC2 takes it away: terminate at noon"),
     ],
 )
-def test_a_worker_that_is_silent_or_taken_away_is_ended(
+def test_silent_or_interrupted_worker_is_ended(
     scene: Scene, heartbeat: dict[str, Any] | None, silent_s: float, says: str
 ) -> None:
     watch = scene.watch(part())
@@ -297,7 +297,7 @@ def test_a_worker_that_is_silent_or_taken_away_is_ended(
     assert len(scene.backend.ended) == 2
 
 
-def test_a_worker_that_does_not_go_is_left_at_last(scene: Scene) -> None:
+def test_worker_that_does_not_end_is_given_up(scene: Scene) -> None:
     scene.backend.left = ["i-p (shutting-down)"]
     watch = scene.watch(part())
     watch._tick()
@@ -322,9 +322,7 @@ def test_a_lost_worker_interrupts_the_job_that_ran(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize(("cut_off", "interrupted"), [(False, 0), (True, 1)])
-def test_a_worker_that_says_its_end_tells_whether_a_job_was_interrupted(
-    scene: Scene, cut_off: bool, interrupted: int
-) -> None:
+def test_end_record_decides_whether_a_job_was_interrupted(scene: Scene, cut_off: bool, interrupted: int) -> None:
     watch = scene.watch(part())
     watch._tick()
     scene.heartbeat("p", current=part_job(0).key)
@@ -335,7 +333,7 @@ def test_a_worker_that_says_its_end_tells_whether_a_job_was_interrupted(
     assert "the disk is full" in watch.given_up[0]
 
 
-def test_a_further_attempt_does_only_what_is_not_home(scene: Scene) -> None:
+def test_further_attempt_gets_only_the_missing_jobs(scene: Scene) -> None:
     """A service that replaces a lost machine begins the part again: its file names what is left."""
     watch = scene.watch(part())
     watch._tick()
@@ -351,7 +349,7 @@ def test_a_further_attempt_does_only_what_is_not_home(scene: Scene) -> None:
     assert len(scene.written) == count, "it is written once for each attempt"
 
 
-def test_a_job_that_two_attempts_hand_over_is_stored_once(scene: Scene) -> None:
+def test_job_of_two_attempts_is_stored_once(scene: Scene) -> None:
     watch = scene.watch(part())
     watch._tick()
     scene.backend.run("p", "second")
@@ -370,7 +368,7 @@ def test_only_folders_of_the_runs_own_workers_are_read(scene: Scene) -> None:
     assert scene.stored == [] and watch._damaged == {}
 
 
-def test_a_damaged_job_is_told_and_the_others_come_home(scene: Scene) -> None:
+def test_damaged_job_is_reported_and_the_others_are_fetched(scene: Scene) -> None:
     watch = scene.watch(part())
     watch._tick()
     scene.folder("p").put_new(records.job(part_job(0).key), b"no tar")
@@ -399,7 +397,7 @@ def test_the_children_of_an_array_are_settled_together(scene: Scene) -> None:
     assert scene.journal.launches["all"].usd == pytest.approx(2 * 0.06 + most)
 
 
-def test_a_cap_that_does_not_reach_waits_for_what_may_come_back(scene: Scene) -> None:
+def test_launch_waits_for_promised_money(scene: Scene) -> None:
     long = {"expected_s": 3600.0, "worst_s": 36_000.0}
     need = 0.36 * (1.25 * 3600 + 420) / 3600
     watch = scene.watch(part("p", 0, **long), part("q", 1, **long), cap_usd=1.5 * need)
@@ -410,10 +408,10 @@ def test_a_cap_that_does_not_reach_waits_for_what_may_come_back(scene: Scene) ->
     watch._tick()
     assert [launch.name for launch in scene.backend.launched] == ["p", "q"]
     assert all(launch.attempts == 1 for launch in scene.backend.launched)
-    assert watch.budget.committed_usd <= 1.5 * need
+    assert watch.committed_usd <= 1.5 * need
 
 
-def test_a_cap_that_is_used_up_gives_up_the_rest(scene: Scene) -> None:
+def test_parts_beyond_the_cap_are_given_up(scene: Scene) -> None:
     long = {"expected_s": 3600.0, "worst_s": 36_000.0}
     need = 0.36 * (1.25 * 3600 + 420) / 3600
     watch = scene.watch(part("p", 0, **long), part("q", 1, **long), cap_usd=1.5 * need)
@@ -425,14 +423,12 @@ def test_a_cap_that_is_used_up_gives_up_the_rest(scene: Scene) -> None:
     assert line.startswith("q: 1 jobs left undone: what is left of --max-usd, US$ ")
 
 
-def test_who_goes_on_owes_what_was_promised_before(scene: Scene) -> None:
+def test_resumed_run_counts_earlier_promises(scene: Scene) -> None:
     watch = scene.watch(part("p", 0), part("q", 1), cap_usd=5.0)
     watch._tick()
     again = scene.watch(part("p", 0), part("q", 1), cap_usd=5.0)
-    for launch in scene.journal.launches.values():
-        again.budget.promise(launch)
-    assert again.budget.committed_usd == pytest.approx(watch.budget.committed_usd)
-    assert watch.budget.committed_usd > 0
+    assert again.committed_usd == pytest.approx(watch.committed_usd)
+    assert watch.committed_usd > 0
 
 
 def tick_over(scene: Scene, watch: RunWatch) -> bool:
@@ -441,7 +437,7 @@ def tick_over(scene: Scene, watch: RunWatch) -> bool:
 
 
 @pytest.mark.parametrize("name", [records.HEARTBEAT, records.END])
-def test_a_record_that_is_too_large_stops_nobody(scene: Scene, name: str) -> None:
+def test_oversize_record_is_ignored(scene: Scene, name: str) -> None:
     watch = scene.watch(part("p", 0), part("q", 1))
     watch._tick()
     scene.folder("p").put(name, b" " * (17 << 20))
@@ -450,7 +446,7 @@ def test_a_record_that_is_too_large_stops_nobody(scene: Scene, name: str) -> Non
     assert len(scene.stored) == 1
 
 
-def test_what_a_worker_says_is_short_enough_for_the_store(scene: Scene) -> None:
+def test_long_text_of_a_worker_is_cut(scene: Scene) -> None:
     """A result of more than 2 MiB is refused by every later command that reads the folder."""
     watch = scene.watch(part("p"))
     watch._tick()
@@ -460,7 +456,7 @@ def test_what_a_worker_says_is_short_enough_for_the_store(scene: Scene) -> None:
     assert [job.result.outcome for job in read_jobs(scene.store.folder)] == [Outcome.INTERRUPTED]
 
 
-def test_what_a_worker_says_moves_no_cursor(scene: Scene) -> None:
+def test_control_characters_of_a_worker_are_removed(scene: Scene) -> None:
     watch = scene.watch(part("p"))
     watch._tick()
     scene.end("p", ok=False, detail="\x1b]0;owned\x07\x1b[2Jall is well")
@@ -469,9 +465,7 @@ def test_what_a_worker_says_moves_no_cursor(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("code", ["AccessDenied", "IncompleteReadError", "FlexibleChecksumError", "NoSuchBucket"])
-def test_a_job_that_could_not_be_read_is_not_taken_for_damaged(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch, code: str
-) -> None:
+def test_unreadable_job_is_not_taken_for_damaged(scene: Scene, monkeypatch: pytest.MonkeyPatch, code: str) -> None:
     watch = scene.watch(part("p"))
     watch._tick()
     scene.hand_over("p", 0, 1, 2)
@@ -511,7 +505,7 @@ def test_workers_survive_an_outage_of_s3(scene: Scene, monkeypatch: pytest.Monke
     assert scene.backend.ended == []
 
 
-def test_two_commands_ask_for_one_machine(scene: Scene) -> None:
+def test_two_commands_launch_one_machine(scene: Scene) -> None:
     """Two machines of one user with the same path of results; EC2's token is made of the launch's time."""
     first = scene.watch(part("p"))
     second = scene.watch(part("p"))  # has recalled before the first launches
@@ -522,7 +516,7 @@ def test_two_commands_ask_for_one_machine(scene: Scene) -> None:
     assert len({launch.at for launch in scene.backend.launched}) == 1
 
 
-def test_of_two_open_runs_the_oldest_is_gone_on_with_and_then_the_other(work: Objects) -> None:
+def test_oldest_of_two_open_runs_is_resumed_first(work: Objects) -> None:
     made = [
         journal.Journal(work, CloudRun(name, "ec2", "s", "results", "o", "us-east-1", ())) for name in ("s-2", "s-1")
     ]
@@ -536,7 +530,7 @@ def test_of_two_open_runs_the_oldest_is_gone_on_with_and_then_the_other(work: Ob
     assert journal.find(work, "ec2", "s", "results", "o") is None
 
 
-def test_what_an_earlier_command_left_undone_is_told_by_the_last(scene: Scene) -> None:
+def test_last_command_reports_jobs_that_earlier_ones_gave_up(scene: Scene) -> None:
     """Else the last command ends with exit code 0 over a table that lacks jobs."""
     watch = scene.watch(part("p", 0), part("q", 1))
     watch._tick()
@@ -551,21 +545,21 @@ def test_what_an_earlier_command_left_undone_is_told_by_the_last(scene: Scene) -
     assert any("p: 1 jobs left undone" in line or line.startswith("p") for line in again.given_up)
 
 
-def test_a_worker_that_does_not_go_is_still_owed_for(scene: Scene) -> None:
+def test_worker_that_does_not_end_costs_its_whole_limit(scene: Scene) -> None:
     """It goes on to cost money: what is left of its promise must not be given to another launch."""
     watch = scene.watch(part("p", 0))
     watch._tick()
-    promised = watch.budget.committed_usd
+    promised = watch.committed_usd
     scene.backend.states["p"] = replace(scene.backend.states["p"], seconds=900.0)
     scene.end("p")
     scene.hand_over("p", 0)
     watch._tick()
     scene.clock.now += 901
     assert watch._tick()
-    assert watch.budget.committed_usd == pytest.approx(promised)
+    assert watch.committed_usd == pytest.approx(promised)
 
 
-def test_aws_time_goes_on_although_no_worker_is_shown(scene: Scene) -> None:
+def test_clock_advances_without_a_worker(scene: Scene) -> None:
     """Else an instance that EC2 never shows is waited for without end: nothing asks S3, whose answers are the clock."""
     scene.clock = journal.AwsTime(scene.work._connections)
     scene.work.size("runs")
@@ -578,9 +572,7 @@ def test_aws_time_goes_on_although_no_worker_is_shown(scene: Scene) -> None:
     assert scene.clock.now > before
 
 
-def test_a_worker_that_writes_without_end_is_not_listed_without_end(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_listing_of_a_worker_is_bounded(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """A thousand names are a request and hundreds of milliseconds, at each look."""
     watch = scene.watch(part("p", 0))
     watch._tick()
@@ -602,7 +594,7 @@ def test_a_worker_that_writes_without_end_is_not_listed_without_end(
     [b"junk", b" " * (17 << 20), dump(ShippedInput("inputs/images/stranger.tar.gz", "0" * 64, 1))],
     ids=["junk", "large", "stranger's"],
 )
-def test_a_forged_record_of_an_index_stops_nobody(scene: Scene, record: bytes) -> None:
+def test_forged_record_of_an_index_is_ignored(scene: Scene, record: bytes) -> None:
     watch = scene.watch(part("p", 0, builds=(IndexBuild("ab-d", "a", "d"),)), part("q", 1))
     watch._tick()
     scene.folder("p").put(f"{records.index('ab-d')}.json", record)
@@ -612,7 +604,7 @@ def test_a_forged_record_of_an_index_stops_nobody(scene: Scene, record: bytes) -
 
 
 @pytest.mark.parametrize("name", [records.HEARTBEAT, records.END, records.index("ab-d") + ".json"])
-def test_an_object_in_an_archive_stops_nobody(scene: Scene, name: str) -> None:
+def test_object_in_an_archive_class_is_ignored(scene: Scene, name: str) -> None:
     """Whoever may put an object chooses its storage class, and a key of its own: then nobody reads it."""
     watch = scene.watch(part("p", 0, builds=(IndexBuild("ab-d", "a", "d"),)), part("q", 1))
     watch._tick()

@@ -12,7 +12,7 @@ import docker
 import pytest
 
 from harness.aws.cloud_run import local_results, records
-from harness.aws.cloud_run.bundle import BootOptions, render_user_data
+from harness.aws.cloud_run.bundle import render_user_data
 from harness.aws.cloud_run.records import MOST_BYTES, Heartbeat, ShippedImage, WorkerEnd, read
 from harness.aws.cloud_run.shipment import Shipper
 from harness.aws.objects import Objects
@@ -67,8 +67,8 @@ class Shipped:
         return (self.image,) if self.image else ()
 
     def user_data(self, part: str = "0001", limit_s: int = 1800) -> str:
-        boot = BootOptions(self.planning.work.place, RUN, part, self.bundle, server.REGION, limit_s, gpus=False)
-        return render_user_data(boot)
+        place = self.planning.work.place
+        return render_user_data(place, RUN, part, self.bundle, server.REGION, limit_s, gpus=False)
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def check_rights(endpoint: str, number: int) -> None:
 
 # A first boot installs all packages; so does any where none has been kept.
 @pytest.mark.parametrize("fresh", [False, pytest.param(True, marks=pytest.mark.soak)])
-def test_user_data_makes_a_worker_whose_jobs_come_home(
+def test_user_data_makes_a_worker_whose_jobs_are_fetched(
     ground: standin.Ground,
     ship: Callable[..., Shipped],
     work: Objects,
@@ -170,7 +170,7 @@ def test_user_data_makes_a_worker_whose_jobs_come_home(
     check_no_secrets(work, user_data, log, json.dumps(engine.images.get(image.digest).attrs))
 
 
-def test_a_worker_that_dies_leaves_whole_jobs_and_another_goes_on(
+def test_second_worker_resumes_after_the_first_died(
     ground: standin.Ground, ship: Callable[..., Shipped], work: Objects, tmp_path: Path
 ) -> None:
     shipped = ship(trials=4, service_s=0.2)
@@ -201,7 +201,7 @@ def test_a_worker_that_dies_leaves_whole_jobs_and_another_goes_on(
     assert by_instance == {key: INSTANCE.format(1 if key in there else 2) for key in found}
 
 
-def test_a_worker_that_cannot_be_set_up_says_so_and_powers_off(
+def test_worker_that_cannot_be_set_up_reports_and_powers_off(
     ground: standin.Ground, ship: Callable[..., Shipped], work: Objects, tmp_path: Path
 ) -> None:
     shipped = ship(whole=False)

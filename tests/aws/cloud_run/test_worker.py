@@ -44,7 +44,8 @@ def planning(bench: Bench, work: Objects) -> Planning:
 
 def live(planning: Planning, root: Path, part: str = "0001") -> bool:
     root.mkdir(exist_ok=True)
-    return Worker(planning.work, planning.worker_id, RUN, part, root, launcher="fake").live()
+    with worker.logged_to(root / worker.LOG):
+        return Worker(planning.work, planning.worker_id, RUN, part, root, launcher="fake").live()
 
 
 def end(planning: Planning) -> WorkerEnd:
@@ -59,9 +60,7 @@ def log(planning: Planning) -> str:
     return (planning.folder.get(records.LOG, MOST_BYTES) or b"").decode()
 
 
-def test_a_worker_does_its_part_and_its_jobs_come_home(
-    planning: Planning, service: imds.Metadata, tmp_path: Path
-) -> None:
+def test_worker_does_its_part_and_uploads_its_jobs(planning: Planning, service: imds.Metadata, tmp_path: Path) -> None:
     part = planning.part(builds=True)
     assert len(part.jobs) == 3, "two trials, and what a query costs on the system that does nothing"
     assert live(planning, tmp_path / "worker"), log(planning)
@@ -95,9 +94,7 @@ def test_a_worker_writes_to_its_own_folder_alone(planning: Planning, service: im
     assert len(written) == 3 + 3 + 2 * 2 and all(name.startswith(f"{records.worker(WORKER_ID)}/") for name in written)
 
 
-def test_a_worker_asks_for_what_it_may_and_no_more(
-    planning: Planning, service: imds.Metadata, tmp_path: Path, aws: str
-) -> None:
+def test_worker_uses_exactly_its_rights(planning: Planning, service: imds.Metadata, tmp_path: Path, aws: str) -> None:
     planning.part(builds=True)
     key = server.worker_key(WORKER_ID)
     server.identify(aws, key, WORKER_ID)
@@ -123,9 +120,7 @@ def test_two_attempts_at_a_part_do_not_meet(planning: Planning, service: imds.Me
     assert uploaded(planning.work) == sorted(planning.specs)
 
 
-def test_nothing_that_a_worker_writes_holds_a_secret(
-    planning: Planning, service: imds.Metadata, tmp_path: Path
-) -> None:
+def test_worker_writes_no_secret(planning: Planning, service: imds.Metadata, tmp_path: Path) -> None:
     planning.part()
     (tmp_path / "worker").mkdir()
     (tmp_path / "worker" / "log.txt").write_text(
@@ -151,7 +146,7 @@ def test_a_worker_ends_when_its_part_is_missing(planning: Planning, service: imd
     assert "there is no such part" in wrong(planning, tmp_path / "worker")
 
 
-def test_another_machine_than_was_planned(planning: Planning, service: imds.Metadata, tmp_path: Path) -> None:
+def test_worker_of_another_type_ends(planning: Planning, service: imds.Metadata, tmp_path: Path) -> None:
     planning.part()
     service.paths["instance-type"] = "t3.micro"
     assert "this machine is t3.micro, the part 0001 is for c7g.large" in wrong(planning, tmp_path / "worker")
@@ -166,19 +161,19 @@ def test_a_worker_that_is_no_ec2_instance_ends(
     assert end(planning).instance_id == "unknown"
 
 
-def test_an_input_that_is_not_there(planning: Planning, service: imds.Metadata, tmp_path: Path) -> None:
+def test_worker_with_a_missing_input_ends(planning: Planning, service: imds.Metadata, tmp_path: Path) -> None:
     planning.part(indexes={"k": ShippedInput("inputs/indexes/k.x.tar.gz", "0" * 64, 7)})
     assert "inputs/indexes/k.x.tar.gz: cannot be read, or is not there" in wrong(planning, tmp_path / "worker")
 
 
-def test_a_job_that_is_another_one_here(planning: Planning, service: imds.Metadata, tmp_path: Path) -> None:
+def test_worker_refuses_a_job_with_another_key(planning: Planning, service: imds.Metadata, tmp_path: Path) -> None:
     part = planning.part()
     planning.part(jobs=(replace(part.jobs[0], key="0" * 16),))
     text = wrong(planning, tmp_path / "worker")
     assert text.startswith("harness ended with exit code 2: harness: planted tiny") and "another job here" in text
 
 
-def test_an_error_of_our_own_is_told_as_well(
+def test_unexpected_error_is_in_the_end_record(
     planning: Planning, service: imds.Metadata, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planning.part()
@@ -188,7 +183,7 @@ def test_an_error_of_our_own_is_told_as_well(
     assert end(planning).detail == "the agent failed: ValueError: invalid literal for int() with base 10: 'x'"
 
 
-def test_s3_that_takes_no_end_is_asked_again(
+def test_end_record_is_retried(
     planning: Planning, service: imds.Metadata, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker, "_WAIT_S", 0.0)
@@ -204,7 +199,7 @@ def test_s3_that_takes_no_end_is_asked_again(
     assert "no such part" in wrong(planning, tmp_path / "worker") and not refusals
 
 
-def test_a_notice_is_told_at_once_and_at_the_end(
+def test_spot_notice_is_in_heartbeat_and_end(
     planning: Planning, service: imds.Metadata, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service.announce(time="2026-05-05T10:00:00Z")
@@ -224,9 +219,7 @@ def test_a_notice_is_told_at_once_and_at_the_end(
     assert seen[-1] == "terminate at 2026-05-05T10:00:00Z"
 
 
-def test_a_worker_that_is_told_to_end_says_so(
-    planning: Planning, service: imds.Metadata, tmp_path: Path, aws: str
-) -> None:
+def test_sigterm_is_in_the_end_record(planning: Planning, service: imds.Metadata, tmp_path: Path, aws: str) -> None:
     planning.part()
     server.identify(aws, server.ACCESS_KEY, WORKER_ID)
     code = (
@@ -250,7 +243,7 @@ def test_wrong_arguments_are_one_line(capsys: pytest.CaptureFixture[str]) -> Non
     assert capsys.readouterr().err.startswith("harness: python -m harness.aws.cloud_run.worker")
 
 
-def test_a_worker_that_does_not_know_itself_ends_with_a_line(
+def test_agent_without_an_identity_ends_with_one_line(
     planning: Planning, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """User data tells the end then: the agent knows no folder where it may."""

@@ -16,9 +16,9 @@ from harness.aws.cloud_run import run, shipment
 from harness.aws.cloud_run.local_results import LocalResults
 from harness.aws.cloud_run.records import PartJob, PlannedPart, ShippedImage, ShippedInput, WorkerPart
 from harness.aws.cloud_run.run import ClientContext, CloudRequest, RunReport, SuiteRun
-from harness.aws.cloud_run.watch import PollInterval, Timeouts
+from harness.aws.cloud_run.watch import Timeouts
 from harness.aws.ec2 import account
-from harness.aws.ec2.backend import SERVICE
+from harness.aws.ec2.backend import Ec2Backend
 from harness.aws.objects import Objects
 from harness.jobs import inputs, suite
 from harness.jobs.indexes import Index
@@ -27,7 +27,7 @@ from harness.launch.base import Prepared
 from harness.launch.fake import FakeLauncher
 from harness.progress import show_progress
 from harness.results.reader import read_jobs
-from harness.results.schema import Result
+from harness.results.schema import Result, ResultSpec
 from tests.aws import server
 from tests.aws.ec2.fake_workers import FakeWorkers
 from tests.aws.server import REGION, SECRETS
@@ -36,7 +36,7 @@ from tests.conftest import Bench, protocol
 WORK = S3Uri("harness-work", "some/prefix")
 # How much quicker AWS' clock runs here: its seconds are whole ones.
 SPEED = 20
-QUICK = Timeouts(first_heartbeat_s=120 * SPEED, heartbeat_s=60 * SPEED, again_s=SPEED, linger_s=600 * SPEED)
+QUICK = Timeouts(0.1, first_heartbeat_s=120 * SPEED, heartbeat_s=60 * SPEED, again_s=SPEED, linger_s=600 * SPEED)
 # Instance types of workers.
 TYPES = ("c6a.large", "m6i.large", "m6i.xlarge")
 PROTOCOL = protocol(3)
@@ -93,20 +93,19 @@ class Field:
             launcher=FakeLauncher(),
             shipper=FakeShipper,
             agree=lambda _question: None,
-            pace=PollInterval(interval_s=0.1),
-            patience=QUICK,
+            timeouts=QUICK,
         )
         return replace(client, **changes)
 
     def run(self, client: ClientContext | None = None, **changes: Any) -> RunReport:
         with show_progress(self.console or Console(file=self.screen, width=200)):
-            done = run.run(self.request(**changes), client or self.client(), SERVICE)
+            done = run.run(self.request(**changes), client or self.client(), Ec2Backend)
         assert done is not None
         return done
 
     def suite_run(self, **changes: Any) -> SuiteRun:
         """Return a command that was not run yet."""
-        return SuiteRun(self.request(**changes), self.client(), SERVICE)
+        return SuiteRun(self.request(**changes), self.client(), Ec2Backend)
 
     def local_results(self) -> LocalResults:
         """Return the user's side of a run, planned."""
@@ -121,7 +120,12 @@ class Field:
     def workers(self, **changes: Any) -> FakeWorkers:
         found = account.find(Connections(REGION), WORK, REGION)
         assert found is not None
-        return FakeWorkers(self.endpoint, WORK, found.worker_role_id, self.local_results().spec, **changes)
+        local_results = self.local_results()
+
+        def specs(job: PartJob) -> ResultSpec:
+            return local_results.planned(job).spec
+
+        return FakeWorkers(self.endpoint, WORK, found.worker_role_id, specs, **changes)
 
     @property
     def output(self) -> str:

@@ -92,7 +92,7 @@ def start(region: str = REGION, owned_by: str | None = None, profile: str | None
     return str(answer["Instances"][0]["InstanceId"])
 
 
-def test_up_makes_all_of_it_and_a_second_call_changes_nothing(aws: str) -> None:
+def test_up_deploys_everything_and_a_second_call_changes_nothing(aws: str) -> None:
     assert f"made: stack {NAME}" in up() and f"unchanged: stack {NAME}" in up()
     s3, iam, ec2 = boto3.client("s3"), boto3.client("iam"), boto3.client("ec2")
     blocked = s3.get_public_access_block(Bucket=WORK.bucket)["PublicAccessBlockConfiguration"]
@@ -119,7 +119,7 @@ def test_up_makes_all_of_it_and_a_second_call_changes_nothing(aws: str) -> None:
         assert held["RoleName"] == f"{NAME}-{role}"
 
 
-def test_a_bucket_that_harness_made_refuses_plain_text(aws: str) -> None:
+def test_bucket_of_harness_refuses_requests_without_tls(aws: str) -> None:
     up()
     tls = json.loads(boto3.client("s3").get_bucket_policy(Bucket=WORK.bucket)["Policy"])
     allowed = {"Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}, *tls["Statement"]]}
@@ -129,7 +129,7 @@ def test_a_bucket_that_harness_made_refuses_plain_text(aws: str) -> None:
         assert allows([allowed], replace(plainly, context={"aws:securetransport": "true"}))
 
 
-def test_policies_that_are_deployed_are_those_that_are_printed(aws: str) -> None:
+def test_deployed_policies_equal_the_printed_ones(aws: str) -> None:
     """The printed ones are of any account, and any security group."""
     up()
     printed = json.loads(harness("template", str(WORK), "--instance", "m6i.large", "--policy", "runner").output)
@@ -157,7 +157,7 @@ def test_policies_are_within_iams_limits(aws: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_template_is_clean_and_names_no_account(aws: str, tmp_path: Path) -> None:
+def test_template_passes_the_linter_and_names_no_account(aws: str, tmp_path: Path) -> None:
     image = "999988887777.dkr.ecr.us-east-1.amazonaws.com/agent@sha256:0"
     paths = [tmp_path / "plain.json", tmp_path / "ecr.json", tmp_path / "wrong.json"]
     plain = harness("template", str(WORK)).output
@@ -181,7 +181,7 @@ def test_up_deploys_the_printed_template(aws: str) -> None:
     assert deployed == printed
 
 
-def test_workers_may_be_of_the_types_that_suites_are_priced_on(aws: str, bench: Bench) -> None:
+def test_allowed_types_are_those_of_the_suites(aws: str, bench: Bench) -> None:
     suite = str(bench.suite())
     harness("up", str(WORK), suite)
     priced = launchable()
@@ -193,7 +193,7 @@ def test_workers_may_be_of_the_types_that_suites_are_priced_on(aws: str, bench: 
     assert "did you mean" in harness("up", str(WORK), "--instance", "m6i.lrage", code=2).output
 
 
-def test_the_boundary_is_left_as_an_administrator_made_it(aws: str) -> None:
+def test_up_leaves_an_existing_boundary_unchanged(aws: str) -> None:
     statement = {"Effect": "Allow", "Action": "s3:GetObject", "Resource": "*"}
     document = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
     boto3.client("iam").create_policy(PolicyName=f"{NAME}-boundary", PolicyDocument=document)
@@ -201,7 +201,7 @@ def test_the_boundary_is_left_as_an_administrator_made_it(aws: str) -> None:
     assert rights.of_policy(f"{NAME}-boundary")["Statement"] == [statement]
 
 
-def test_down_removes_all_of_it_but_the_boundary(aws: str) -> None:
+def test_down_removes_everything_but_the_boundary(aws: str) -> None:
     up()
     kept = Objects(Connections(REGION), WORK)
     kept.put("runs/r/run.json", b"{}")
@@ -222,7 +222,7 @@ def test_down_removes_all_of_it_but_the_boundary(aws: str) -> None:
     assert boto3.client("lambda").list_functions()["Functions"] == []
 
 
-def test_a_bucket_that_down_kept_stays_guarded(aws: str) -> None:
+def test_bucket_kept_by_down_keeps_its_policy(aws: str) -> None:
     """The next account stack does not own it, and cannot make it."""
     up()
     Objects(Connections(REGION), WORK).put("runs/r/run.json", b"{}")
@@ -234,7 +234,7 @@ def test_a_bucket_that_down_kept_stays_guarded(aws: str) -> None:
     assert boto3.client("s3").list_buckets()["Buckets"] == []
 
 
-def test_up_for_a_subnet_of_another_vpc(aws: str) -> None:
+def test_up_uses_the_vpc_of_the_subnet(aws: str) -> None:
     client = boto3.client("ec2", region_name=REGION)
     vpc = client.create_vpc(CidrBlock="10.9.0.0/16")["Vpc"]["VpcId"]
     subnet = client.create_subnet(VpcId=vpc, CidrBlock="10.9.1.0/24")["Subnet"]["SubnetId"]
@@ -250,7 +250,7 @@ def test_a_work_place_that_names_an_account_is_refused(aws: str) -> None:
     assert boto3.client("s3").list_buckets()["Buckets"] == []
 
 
-def test_a_bucket_that_somebody_removed_is_not_taken_for_unchanged(aws: str) -> None:
+def test_up_refuses_if_its_bucket_was_removed(aws: str) -> None:
     """CloudFormation compares templates, not what is there: it would make no second bucket."""
     up()
     boto3.client("s3", REGION).delete_bucket(Bucket=WORK.bucket)
@@ -261,7 +261,7 @@ def test_a_bucket_that_somebody_removed_is_not_taken_for_unchanged(aws: str) -> 
     boto3.client("s3", REGION).head_bucket(Bucket=WORK.bucket)
 
 
-def test_a_bucket_that_cannot_be_guarded_is_not_left(aws: str) -> None:
+def test_failed_bucket_policy_leaves_no_bucket(aws: str) -> None:
     """It would be taken for somebody else's, and never be removed."""
     s3 = boto3.client("s3")
     # The bucket is made before the group, which fails.
@@ -272,7 +272,7 @@ def test_a_bucket_that_cannot_be_guarded_is_not_left(aws: str) -> None:
     assert f"made: stack {NAME}" in up()
 
 
-def test_down_leaves_what_is_somebody_elses(aws: str) -> None:
+def test_down_keeps_a_bucket_that_harness_did_not_make(aws: str) -> None:
     boto3.client("s3").create_bucket(Bucket=WORK.bucket)
     other = Objects(Connections(REGION), S3Uri(WORK.bucket))
     other.put("theirs", b"x")
@@ -281,7 +281,7 @@ def test_down_leaves_what_is_somebody_elses(aws: str) -> None:
     assert other.size("theirs") == 1
 
 
-def test_a_bucket_that_holds_other_objects_is_kept(aws: str) -> None:
+def test_down_keeps_a_bucket_with_other_objects(aws: str) -> None:
     up()
     other = Objects(Connections(REGION), S3Uri(WORK.bucket))
     other.put("theirs", b"x")
@@ -298,7 +298,7 @@ def test_two_work_places_share_a_bucket(aws: str) -> None:
     assert find() and boto3.client("s3").list_buckets()["Buckets"] == [], "an empty bucket of ours goes"
 
 
-def test_down_refuses_while_something_lives(aws: str) -> None:
+def test_down_refuses_while_an_instance_is_alive(aws: str) -> None:
     up()
     start()
     refused = harness("down", str(WORK), code=2)
@@ -307,7 +307,7 @@ def test_down_refuses_while_something_lives(aws: str) -> None:
     harness("down", str(WORK))
 
 
-def test_down_refuses_while_something_lives_in_any_region(aws: str) -> None:
+def test_down_refuses_while_an_instance_is_alive_in_another_region(aws: str) -> None:
     """The bucket is that of all regions."""
     up()
     start("eu-west-1")
@@ -316,7 +316,7 @@ def test_down_refuses_while_something_lives_in_any_region(aws: str) -> None:
     harness("down", str(WORK), "--region", REGION)
 
 
-def test_down_refuses_while_others_use_the_work_place(aws: str) -> None:
+def test_down_refuses_while_other_owners_use_the_work_place(aws: str) -> None:
     up()
     start(owned_by="ffffffffffff", profile=find().worker_profile)
     refused = harness("down", str(WORK), code=2).output
@@ -327,7 +327,7 @@ def test_down_refuses_while_others_use_the_work_place(aws: str) -> None:
     harness("reap", "--yes", "--all-owners")
 
 
-def test_a_group_that_something_holds_is_named(aws: str) -> None:
+def test_down_names_a_security_group_in_use(aws: str) -> None:
     up()
     client = boto3.client("ec2")
     subnet = client.describe_subnets()["Subnets"][0]["SubnetId"]
@@ -338,7 +338,7 @@ def test_a_group_that_something_holds_is_named(aws: str) -> None:
     assert f"removed: stack {NAME}" in harness("down", str(WORK)).output
 
 
-def test_an_account_stack_of_another_version_is_none(aws: str) -> None:
+def test_account_stack_of_another_version_is_not_found(aws: str) -> None:
     body = {"Resources": {"Group": {"Type": "AWS::EC2::SecurityGroup", "Properties": {}}}}
     vpc = boto3.client("ec2").describe_vpcs()["Vpcs"][0]["VpcId"]
     body["Resources"]["Group"]["Properties"] = {"GroupDescription": "x", "VpcId": vpc}
@@ -357,7 +357,7 @@ def test_every_request_to_the_work_place_names_its_owner(aws: str) -> None:
     assert {each["headers"].get("x-amz-expected-bucket-owner") for each in made} == {server.ACCOUNT}
 
 
-def test_reap_ends_what_is_ours_in_all_regions_and_leaves_others(aws: str) -> None:
+def test_reap_ends_own_instances_in_all_regions_and_no_others(aws: str) -> None:
     mine = {start(), start("eu-west-1")}
     theirs = start(owned_by="ffffffffffff")
     volume = boto3.client("ec2", region_name="eu-west-1").create_volume(
@@ -383,14 +383,14 @@ def test_reap_ends_what_is_ours_in_all_regions_and_leaves_others(aws: str) -> No
     assert "no instance" in harness("ls", "--all-owners").output
 
 
-def test_reap_asks_and_without_anybody_to_ask_does_nothing(aws: str) -> None:
+def test_reap_without_a_terminal_needs_yes(aws: str) -> None:
     made = start()
     assert "--yes" in harness("reap", "--region", REGION, code=2).output
     assert made in harness("ls", "--region", REGION).output
     harness("reap", "--region", REGION, "--yes")
 
 
-def test_what_does_not_go_is_said_loudly(aws: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reap_reports_resources_that_stay(aws: str, monkeypatch: pytest.MonkeyPatch) -> None:
     start()
     with monkeypatch.context() as patch:
         patch.setattr(instances, "end", lambda *_: None)
@@ -400,7 +400,7 @@ def test_what_does_not_go_is_said_loudly(aws: str, monkeypatch: pytest.MonkeyPat
     harness("reap", "--region", REGION, "--yes")
 
 
-def test_a_region_that_cannot_be_looked_at_is_told(aws: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unread_region_is_reported(aws: str, monkeypatch: pytest.MonkeyPatch) -> None:
     really = instances.find
 
     def look(connections: Connections, region: str, marks: Any = None) -> list[instances.OwnedInstance]:
@@ -413,9 +413,7 @@ def test_a_region_that_cannot_be_looked_at_is_told(aws: str, monkeypatch: pytest
     assert "NOT GONE: eu-west-1" in harness("reap", "--yes", code=1).output
 
 
-def test_a_region_that_a_policy_closes_is_a_note_unless_something_of_ours_is_known_there(
-    aws: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_closed_region_fails_only_with_an_open_run_in_it(aws: str, monkeypatch: pytest.MonkeyPatch) -> None:
     really, closed = instances.find, ["eu-west-1"]
 
     def look(connections: Connections, region: str, marks: Any = None) -> list[instances.OwnedInstance]:
@@ -449,7 +447,7 @@ def test_ls_shows_open_runs(aws: str) -> None:
     assert "open run r-1: 0 jobs" in shown
 
 
-def test_after_down_there_is_nothing_to_show_and_nothing_fails(aws: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ls_and_reap_succeed_after_down(aws: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """``HARNESS_WORK`` still names the bucket that ``down`` removed."""
     up()
     harness("down", str(WORK), "--results-too")

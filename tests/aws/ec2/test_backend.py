@@ -16,7 +16,8 @@ from botocore.awsrequest import AWSResponse
 from harness.aws import clients
 from harness.aws.clients import Connections
 from harness.aws.cloud_run import bundle
-from harness.aws.cloud_run.backend import ENDED, RUNNING, UNKNOWN, WAITING, LaunchRefused, Submission
+from harness.aws.cloud_run.backend import ENDED, RUNNING, UNKNOWN, WAITING, LaunchRefused
+from harness.aws.cloud_run.partition import Submission
 from harness.aws.cloud_run.records import CloudRun, Launch, PlannedPart, ShippedInput
 from harness.aws.cloud_run.run import BackendContext
 from harness.aws.ec2 import backend
@@ -99,7 +100,7 @@ def requested(launched: Launched) -> dict[str, Any]:
     return seen[-1]
 
 
-def test_what_is_launched_is_shut_and_goes_away_by_itself(launched: Launched) -> None:
+def test_launched_instance_is_closed_and_terminates_itself(launched: Launched) -> None:
     made = launched.begin()()[-1].machine
     shown, client = described(made), boto3.client("ec2", region_name=REGION)
     assert shown["MetadataOptions"]["HttpTokens"] == "required"
@@ -143,12 +144,12 @@ def test_an_instance_has_an_address_where_the_subnet_gives_none(launched: Launch
 
 
 @pytest.mark.parametrize(("name", "credits"), [("t3.large", "standard"), ("t2.large", "standard"), ("m6i.large", None)])
-def test_bursts_are_not_bought(launched: Launched, name: str, credits: str | None) -> None:
+def test_burstable_instance_uses_standard_credits(launched: Launched, name: str, credits: str | None) -> None:
     request = requested(launched.begin(instance_type=name))
     assert request.get("CreditSpecification.CpuCredits") == credits
 
 
-def test_spot_is_asked_for_once(launched: Launched) -> None:
+def test_spot_request_is_one_time(launched: Launched) -> None:
     assert described(launched.begin(spot=True)()[-1].machine)["InstanceLifecycle"] == "spot"
 
 
@@ -159,7 +160,7 @@ def test_the_same_launch_has_one_token_and_another_launch_another(launched: Laun
     assert requested(launched)["ClientToken"] != first
 
 
-def test_the_zone_is_noted_before_it_is_asked(launched: Launched) -> None:
+def test_zone_is_noted_before_the_request(launched: Launched) -> None:
     launched.begin()
     noted: list[str | None] = []
     seen: list[list[str | None]] = []
@@ -177,12 +178,12 @@ def test_the_zone_is_noted_before_it_is_asked(launched: Launched) -> None:
     assert seen == [zones[:1], zones[:2], zones[:3]]
 
 
-def test_who_goes_on_asks_the_noted_zone_first(launched: Launched) -> None:
+def test_resumed_launch_tries_the_noted_zone_first(launched: Launched) -> None:
     noted = launched.begin()(replace(launched.launch, zone="us-east-1c"))
     assert [launch.zone for launch in noted] == ["us-east-1c"]
 
 
-def test_no_capacity_is_not_asked_for_again_and_again(launched: Launched) -> None:
+def test_request_without_capacity_is_repeated_once_at_most(launched: Launched) -> None:
     """EC2 says it with HTTP status 500, which boto3 tries again."""
     sent: list[str] = []
 
@@ -216,7 +217,7 @@ def test_no_capacity_is_not_asked_for_again_and_again(launched: Launched) -> Non
         ("UnauthorizedOperation", LaunchRefused, "harness ec2 up"),
     ],
 )
-def test_each_refusal_of_ec2_is_tried_on_mended_or_given_up(
+def test_refusal_of_ec2_is_retried_raised_or_gives_up_the_part(
     launched: Launched, code: str, kind: type[Exception], says: str
 ) -> None:
     Injected(launched.connections, "ec2.RunInstances", lambda *_: code)
@@ -225,7 +226,7 @@ def test_each_refusal_of_ec2_is_tried_on_mended_or_given_up(
         launched()
 
 
-def test_a_launch_that_s3_does_not_note_is_no_refusal_of_ec2(launched: Launched) -> None:
+def test_launch_that_s3_does_not_note_raises_the_error_of_s3(launched: Launched) -> None:
     """The instance lives: a refusal would forget it, and what it costs."""
 
     def note(launch: Launch) -> None:
@@ -239,7 +240,7 @@ def test_a_launch_that_s3_does_not_note_is_no_refusal_of_ec2(launched: Launched)
 
 
 @pytest.mark.parametrize("zones", [(), ("us-west-2a",)])
-def test_a_type_that_no_zone_here_offers_is_refused(
+def test_type_that_no_zone_offers_is_refused(
     launched: Launched, zones: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ec2_instances, "zones", lambda *_: {"m6i.large": zones})
@@ -247,7 +248,7 @@ def test_a_type_that_no_zone_here_offers_is_refused(
         launched.begin()
 
 
-def test_user_data_that_ec2_would_refuse_is_refused_here(launched: Launched, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_oversize_user_data_is_refused(launched: Launched, monkeypatch: pytest.MonkeyPatch) -> None:
     launched.begin()
     monkeypatch.setattr(bundle, "MAXIMUM_USER_DATA_BYTES", 1000)
     with pytest.raises(UsageError, match="user data of"):
@@ -260,11 +261,11 @@ def test_a_disk_is_at_least_as_large_as_the_image(launched: Launched, monkeypatc
     assert requested(launched.begin())["BlockDeviceMapping.1.Ebs.VolumeSize"] == 75
 
 
-def test_a_launch_that_nobody_may_have_asked_for_is_unknown(launched: Launched) -> None:
+def test_launch_without_a_request_is_unknown(launched: Launched) -> None:
     assert launched.begin().state(launched.launch).phase == UNKNOWN
 
 
-def test_a_launched_instance_runs_until_it_is_terminated(launched: Launched) -> None:
+def test_launched_instance_runs_until_it_is_terminated(launched: Launched) -> None:
     noted = launched.begin()()[-1]
     state = launched.state(noted)
     assert state.phase == RUNNING and state.workers[0].endswith(f":{noted.machine}")
@@ -274,7 +275,7 @@ def test_a_launched_instance_runs_until_it_is_terminated(launched: Launched) -> 
     assert state.phase == ENDED and "its instance went away" in state.reason and state.seconds is not None
 
 
-def test_an_instance_past_its_limit_is_to_be_ended(launched: Launched) -> None:
+def test_instance_past_its_limit_has_a_reason_to_end(launched: Launched) -> None:
     noted = launched.begin()()[-1]
     server.forward(launched.field.endpoint, 3600 + 421)
     launched.backend._instances()
@@ -287,7 +288,7 @@ def test_an_instance_past_its_limit_is_to_be_ended(launched: Launched) -> None:
 
 
 @pytest.mark.parametrize(("after_s", "phase"), [(0.0, WAITING), (400.0, ENDED)])
-def test_an_instance_that_is_not_shown_is_waited_for_a_while(
+def test_hidden_instance_is_waiting_for_a_while(
     launched: Launched, monkeypatch: pytest.MonkeyPatch, after_s: float, phase: str
 ) -> None:
     noted = launched.begin()()[-1]
@@ -298,13 +299,13 @@ def test_an_instance_that_is_not_shown_is_waited_for_a_while(
     assert launched.state(noted).workers[0].endswith(f":{noted.machine}")
 
 
-def test_a_launch_past_its_deadline_is_over_whoever_asked(launched: Launched, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_launch_past_its_deadline_has_ended(launched: Launched, monkeypatch: pytest.MonkeyPatch) -> None:
     launched.begin()
     monkeypatch.setattr(launched.backend, "_clock", SimpleNamespace(now=launched.at + 3600 + 421))
     assert launched.state(replace(launched.launch, zone="us-east-1a")).phase == ENDED
 
 
-def test_a_launch_that_was_never_asked_for_has_all_its_time(launched: Launched) -> None:
+def test_old_launch_without_a_request_gets_its_whole_time(launched: Launched) -> None:
     """Killed between the note and the request; an hour later nothing must be launched that is due to end."""
     launched.begin()
     launched(replace(launched.launch, at=launched.at - 3500))
@@ -313,7 +314,7 @@ def test_a_launch_that_was_never_asked_for_has_all_its_time(launched: Launched) 
     assert left_s > 1800, f"the rule ends it {left_s:.0f} s after its launch"
 
 
-def test_a_launch_that_was_never_asked_for_costs_nothing(launched: Launched, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_launch_without_a_request_costs_nothing(launched: Launched, monkeypatch: pytest.MonkeyPatch) -> None:
     """The request is sent now, however old its note is."""
     launched.begin()
     monkeypatch.setattr(launched.backend, "_clock", SimpleNamespace(now=launched.at + 3600 + 421))
@@ -321,7 +322,7 @@ def test_a_launch_that_was_never_asked_for_costs_nothing(launched: Launched, mon
     assert (state.phase, state.seconds) == (UNKNOWN, 0.0)
 
 
-def test_a_lost_answer_is_asked_for_again_in_a_full_subnet(launched: Launched) -> None:
+def test_request_with_a_lost_answer_is_repeated_in_a_full_subnet(launched: Launched) -> None:
     """The worker whose answer was lost may have its last address."""
     first = launched.begin()()[0]
     assert first.machine is None and first.zone is not None
@@ -332,14 +333,14 @@ def test_a_lost_answer_is_asked_for_again_in_a_full_subnet(launched: Launched) -
     assert [launch.zone for launch in noted] == [first.zone]
 
 
-def test_a_lost_answer_is_asked_for_nowhere_else(launched: Launched) -> None:
+def test_request_with_a_lost_answer_is_repeated_in_no_other_subnet(launched: Launched) -> None:
     first = replace(launched.begin().launch, zone="us-east-1z")
     with pytest.raises(UsageError, match=r"us-east-1z.*--subnet"):
         launched(first)
     assert launched_and_terminated() == (0, 0)
 
 
-def test_the_folder_is_that_of_the_role_that_a_worker_was_launched_with(launched: Launched) -> None:
+def test_worker_id_begins_with_the_role_of_its_launch(launched: Launched) -> None:
     """An account stack that is made anew has a role of another id."""
     noted = launched.begin()()[-1]
     launched.backend._account = replace(launched.backend._account, worker_role_id="AROAANOTHER")

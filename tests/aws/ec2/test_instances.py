@@ -39,7 +39,7 @@ def test_an_image_is_found_by_a_public_parameter(
     assert names == [name]
 
 
-def test_there_is_no_image_with_gpus_for_arm64() -> None:
+def test_gpu_image_for_arm64_is_refused() -> None:
     """amazon-ecs-ami builds al2023gpu for x86_64 alone."""
     with pytest.raises(UsageError, match="no Amazon Linux 2023 with NVIDIA's driver for arm64; choose an x86_64 type"):
         ec2_instances.ami(Connections(REGION), REGION, "al2023", "arm64", True)

@@ -77,20 +77,20 @@ def test_a_stopped_and_a_pending_worker_are_ended(aws: str, made: account.Accoun
     assert reaper.tick(aws, WORK) and alive() == set()
 
 
-def test_workers_of_others_and_workers_in_time_are_left(aws: str, made: account.Account) -> None:
+def test_workers_in_time_and_other_instances_are_left(aws: str, made: account.Account) -> None:
     left = {*start(after_s=3600), *start(after_s=-1, owner=None), *start(after_s=None)}
     late = set(start(after_s=-1, owner="ffffffffffff"))
     assert reaper.tick(aws, WORK) and alive() == left and not late & left
 
 
-def test_an_expiry_that_cannot_be_read_is_over(aws: str, made: account.Account) -> None:
+def test_worker_with_an_unreadable_expiry_is_ended(aws: str, made: account.Account) -> None:
     """A worker must not outlive its cap because of a tag that nobody reads; nor one whose tag has no time zone."""
     start(after_s="never")
     start(after_s="2999-01-01T00:00:00")
     assert reaper.tick(aws, WORK) and alive() == set()
 
 
-def test_all_pages_are_read(aws: str, made: account.Account) -> None:
+def test_workers_on_every_page_are_ended(aws: str, made: account.Account) -> None:
     left = {each for _ in range(6) for each in start()}
     late = [start(after_s=-1) for _ in range(6)]
     assert reaper.tick(aws, WORK, page=5) and alive() == left and late
@@ -98,7 +98,7 @@ def test_all_pages_are_read(aws: str, made: account.Account) -> None:
     assert len([each for each in shown if each["who"] == server.REAPER_KEY]) > 2
 
 
-def test_a_worker_that_cannot_be_ended_spares_no_other(aws: str, made: account.Account) -> None:
+def test_other_workers_are_ended_although_one_cannot_be(aws: str, made: account.Account) -> None:
     held, _ = start(after_s=-1)[0], start(after_s=-1)
     client = boto3.client("ec2", region_name=REGION)
     client.modify_instance_attribute(InstanceId=held, DisableApiTermination={"Value": True})
@@ -121,7 +121,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, operation: str, fails: Callable[[di
     monkeypatch.setattr(BaseClient, "_make_api_call", answer)
 
 
-def test_a_network_that_fails_for_one_worker_spares_no_other(
+def test_other_workers_are_ended_although_the_network_fails_for_one(
     aws: str, made: account.Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held, _ = start(after_s=-1)[0], start(after_s=-1)
@@ -133,7 +133,7 @@ def test_a_network_that_fails_for_one_worker_spares_no_other(
     assert reaper.tick(aws, WORK) and alive() == set()
 
 
-def test_a_page_that_does_not_come_spares_no_worker_of_another(
+def test_workers_are_ended_although_a_page_is_missing(
     aws: str, made: account.Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for _ in range(6):
@@ -146,7 +146,7 @@ def test_a_page_that_does_not_come_spares_no_worker_of_another(
     assert reaper.tick(aws, WORK) and alive() == set()
 
 
-def test_the_function_asks_what_its_role_may_and_no_more(aws: str, made: account.Account) -> None:
+def test_function_uses_exactly_the_rights_of_its_role(aws: str, made: account.Account) -> None:
     start(after_s=-1)
     reaper.tick(aws, WORK)
     given = rights.of_role(f"{NAME}-reaper")

@@ -12,7 +12,7 @@ JOBS = 18  # three systems on two profiles, three trials
 SMALL, LARGE = PROFILES
 
 
-def test_each_profile_has_one_worker_and_all_jobs_come_home_once(plain: Field) -> None:
+def test_run_has_one_worker_a_profile_and_fetches_each_job_once(plain: Field) -> None:
     with plain.workers() as workers:
         done = plain.run()
     assert [result.outcome for result in plain.stored] == [Outcome.OK] * JOBS
@@ -29,7 +29,7 @@ def test_each_profile_has_one_worker_and_all_jobs_come_home_once(plain: Field) -
     assert "spent, at the dated price" in plain.output
 
 
-def test_workers_run_one_after_the_other_where_one_may_live_at_once(plain: Field) -> None:
+def test_workers_run_in_sequence_if_one_instance_is_allowed(plain: Field) -> None:
     alive: list[int] = []
     with plain.workers() as workers:
         launched = workers.launched
@@ -53,7 +53,7 @@ def test_a_second_command_finds_nothing_to_do(plain: Field) -> None:
     assert done.summary.done_before == JOBS and len(done.summary.keys) == JOBS
 
 
-def test_an_instance_that_dies_is_said_and_the_same_command_does_the_rest(plain: Field) -> None:
+def test_second_command_measures_the_jobs_of_a_dead_instance(plain: Field) -> None:
     with plain.workers(fates={LARGE: Fate(after=2, dies=True, once=True)}) as workers:
         done = plain.run()
         assert Counter(result.outcome for result in plain.stored) == {Outcome.OK: 11, Outcome.INTERRUPTED: 1}

@@ -42,7 +42,9 @@ _SAME = {
 
 
 @pytest.mark.parametrize("words", _SAME.values(), ids=_SAME)
-def test_what_is_printed_is_the_same(words: tuple[str, ...], results: Path, bucket: Bucket, harness: Call) -> None:
+def test_printed_output_equals_that_of_local_results(
+    words: tuple[str, ...], results: Path, bucket: Bucket, harness: Call
+) -> None:
     bucket.fill(results)
     local = harness(*(each.replace("RESULTS", "results") for each in words))
     there = harness(*(each.replace("RESULTS", HERE) for each in words))
@@ -52,7 +54,9 @@ def test_what_is_printed_is_the_same(words: tuple[str, ...], results: Path, buck
 
 
 @pytest.mark.parametrize("form", ["csv", "parquet", "sqlite", "ir_metadata"])
-def test_what_is_exported_is_the_same(form: str, results: Path, bucket: Bucket, harness: Call, tmp_path: Path) -> None:
+def test_export_equals_that_of_local_results(
+    form: str, results: Path, bucket: Bucket, harness: Call, tmp_path: Path
+) -> None:
     bucket.fill(results)
     made = []
     for name, place in (("local", "results"), ("there", HERE)):
@@ -63,7 +67,7 @@ def test_what_is_exported_is_the_same(form: str, results: Path, bucket: Bucket, 
     assert made[0] == made[1] and made[0]
 
 
-def test_what_is_merged_is_the_same(results: Path, bucket: Bucket, harness: Call, tmp_path: Path) -> None:
+def test_merge_equals_that_of_local_results(results: Path, bucket: Bucket, harness: Call, tmp_path: Path) -> None:
     bucket.fill(results)
     assert harness("merge", "results", "b=results", "-o", "local").exit_code == 0
     done = harness("merge", HERE, f"b={HERE}", "-o", "there")
@@ -78,7 +82,7 @@ def test_what_is_merged_is_the_same(results: Path, bucket: Bucket, harness: Call
         assert local.exit_code == 0
 
 
-def test_pictures_from_a_bucket_are_the_same(
+def test_plots_equal_those_of_local_results(
     bucket: Bucket, harness: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -88,14 +92,14 @@ def test_pictures_from_a_bucket_are_the_same(
     assert tree(tmp_path / "local") == tree(tmp_path / "there") and tree(tmp_path / "there")
 
 
-def test_published_tables_are_read_too(bucket: Bucket, harness: Call) -> None:
+def test_published_tables_are_read_from_a_bucket(bucket: Bucket, harness: Call) -> None:
     shipped = Path(__file__).resolve().parents[3] / "results" / "published" / "santhanam2023"
     bucket.fill(shipped, "paper")
     local, there = harness("report", shipped), harness("report", "s3://bucket/paper")
     assert (there.exit_code, there.stdout) == (0, local.stdout)
 
 
-def test_frames_from_a_bucket_are_the_same(results: Path, bucket: Bucket) -> None:
+def test_frames_equal_those_of_local_results(results: Path, bucket: Bucket) -> None:
     bucket.fill(results)
     assert package.load(HERE).equals(package.load("results"))
     assert package.load_samples(HERE).equals(package.load_samples(results))
@@ -103,7 +107,7 @@ def test_frames_from_a_bucket_are_the_same(results: Path, bucket: Bucket) -> Non
         package.load(Path(HERE))
 
 
-def test_damage_in_s3_is_told_as_damage_here(results: Path, bucket: Bucket, harness: Call) -> None:
+def test_verify_reports_damage_in_s3(results: Path, bucket: Bucket, harness: Call) -> None:
     samples = next(results.rglob("planted/**/samples.parquet"))
     samples.write_bytes(b"nothing of the kind")
     (next(results.rglob("qrels/*"))).write_bytes(b"nor this")
@@ -113,7 +117,7 @@ def test_damage_in_s3_is_told_as_damage_here(results: Path, bucket: Bucket, harn
     assert there.exit_code == 1 and "samples.parquet" in there.stdout and "qrels" in there.stdout
 
 
-def test_what_changed_here_is_brought_back_by_verify(results: Path, bucket: Bucket, harness: Call) -> None:
+def test_verify_restores_a_changed_mirror(results: Path, bucket: Bucket, harness: Call) -> None:
     bucket.fill(results)
     assert harness("verify", HERE).exit_code == 0
     log = next((bucket.cache / "s3").rglob("log.txt.gz"))
@@ -134,7 +138,7 @@ def test_what_changed_here_is_brought_back_by_verify(results: Path, bucket: Buck
         ("compare", "a", "b", "--results", "s3://no-such-bucket/x"),
     ],
 )
-def test_no_such_bucket_is_one_line(words: tuple[str, ...], bucket: Bucket, harness: Call) -> None:
+def test_missing_bucket_is_one_line_for_each_command(words: tuple[str, ...], bucket: Bucket, harness: Call) -> None:
     done = harness(*words)
     assert done.exit_code == 1 and done.stdout == ""
     assert done.stderr.startswith("harness: listing s3://no-such-bucket") and done.stderr.count("\n") == 1
@@ -146,14 +150,14 @@ def test_a_wrong_name_is_one_line(place: str, harness: Call) -> None:
     assert done.exit_code == 2 and done.stderr.count("\n") == 1 and "s3://" in done.stderr
 
 
-def test_no_place_in_the_mirror_is_shown(bucket: Bucket, harness: Call) -> None:
+def test_no_command_shows_a_path_of_the_mirror(bucket: Bucket, harness: Call) -> None:
     for words in (("report", HERE), ("verify", HERE), ("export", HERE, "--format", "csv", "-o", "x")):
         done = harness(*words)
         assert done.exit_code == 2 and str(bucket.cache) not in done.output and "s3://bucket/results:" in done.stderr
 
 
 @pytest.mark.slow
-def test_where_results_are_local_aws_is_not_even_imported(results: Path) -> None:
+def test_local_results_import_no_aws_code(results: Path) -> None:
     code = (
         "import sys\nfrom click.testing import CliRunner\nfrom harness.cli import main\n"
         "done = CliRunner().invoke(main, ['report', 'results'])\n"
@@ -163,7 +167,7 @@ def test_where_results_are_local_aws_is_not_even_imported(results: Path) -> None
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_all_that_take_results_take_them_in_s3() -> None:
+def test_every_command_with_results_accepts_s3() -> None:
     """A parameter that takes a folder of results is read by what knows s3://."""
     from harness.cli.options import results_path
 
@@ -173,7 +177,7 @@ def test_all_that_take_results_take_them_in_s3() -> None:
                 assert getattr(parameter.type, "func", None) is results_path, (name, parameter.name)
 
 
-def test_a_record_is_read_without_the_rest(bucket: Bucket, results: Path) -> None:
+def test_records_are_read_without_other_files(bucket: Bucket, results: Path) -> None:
     bucket.fill(results)
     jobs = bucket.place().folder / "test-suite" / "planted"
     bucket.sync(wants=FileSelection.RECORDS)

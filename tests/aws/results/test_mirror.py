@@ -56,13 +56,13 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(botocore.endpoint, "time", NoTime())
 
 
-def test_the_mirror_is_what_was_put(made: Path, bucket: Bucket) -> None:
+def test_mirror_equals_the_objects(made: Path, bucket: Bucket) -> None:
     bucket.sync()
     assert tree(bucket.place().folder) == tree(made)
     assert not list((bucket.cache / "s3" / ".partial").iterdir())
 
 
-def test_what_is_there_is_neither_fetched_nor_hashed_again(
+def test_unchanged_files_are_neither_fetched_nor_hashed(
     made: Path, bucket: Bucket, requests: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bucket.sync()
@@ -72,7 +72,7 @@ def test_what_is_there_is_neither_fetched_nor_hashed_again(
     assert requests == ["ListObjectsV2"]
 
 
-def test_what_is_new_is_fetched_alone(made: Path, bucket: Bucket, requests: list[str]) -> None:
+def test_only_new_objects_are_fetched(made: Path, bucket: Bucket, requests: list[str]) -> None:
     bucket.sync()
     publisher.put(made, Made("c", 1.0, jobs=1))
     bucket.fill(made)
@@ -111,7 +111,7 @@ def test_a_listing_in_ranges_misses_nothing(
     assert requests == ["ListObjectsV2"] * 8
 
 
-def test_what_went_from_s3_goes_here(made: Path, bucket: Bucket) -> None:
+def test_files_of_deleted_objects_are_removed(made: Path, bucket: Bucket) -> None:
     bucket.sync()
     gone = [each.name for each in bucket.objects.list("results/quick/a/")]
     bucket.objects.delete(gone)
@@ -123,7 +123,7 @@ def test_what_went_from_s3_goes_here(made: Path, bucket: Bucket) -> None:
     assert not bucket.place().folder.exists()
 
 
-def test_a_published_table_that_went_from_s3_goes_here(bucket: Bucket) -> None:
+def test_published_table_of_a_deleted_object_is_removed(bucket: Bucket) -> None:
     for name in ("published.toml", "a.csv", "b.csv"):
         bucket.objects.put(f"results/paper/{name}", b"x")
     bucket.sync()
@@ -136,7 +136,7 @@ def test_a_published_table_that_went_from_s3_goes_here(bucket: Bucket) -> None:
     assert not bucket.place().folder.exists()
 
 
-def test_a_job_that_went_loses_its_record_first(made: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deleted_job_loses_its_record_first(made: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     bucket.sync()
     bucket.objects.delete([each.name for each in bucket.objects.list("results/quick/a/")])
     usual, removed = Path.unlink, []
@@ -151,7 +151,7 @@ def test_a_job_that_went_loses_its_record_first(made: Path, bucket: Bucket, monk
     assert removed[:2] == ["result.json"] * 2 and len(removed) == 2 * 4
 
 
-def test_a_job_without_its_record_is_not_there(made: Path, bucket: Bucket) -> None:
+def test_job_without_a_record_is_not_mirrored(made: Path, bucket: Bucket) -> None:
     bucket.sync()
     record = next(name for name in bucket.names() if name.endswith("result.json"))
     bucket.objects.delete([record])
@@ -161,7 +161,7 @@ def test_a_job_without_its_record_is_not_there(made: Path, bucket: Bucket) -> No
     assert len(list(bucket.place().folder.rglob("result.json"))) == 3
 
 
-def test_what_was_changed_here_or_there_comes_anew(made: Path, bucket: Bucket) -> None:
+def test_changed_file_or_object_is_fetched_again(made: Path, bucket: Bucket) -> None:
     bucket.sync()
     here = next(bucket.place().folder.rglob("samples.parquet"))
     here.write_bytes(b"changed by somebody")
@@ -175,7 +175,7 @@ def test_what_was_changed_here_or_there_comes_anew(made: Path, bucket: Bucket) -
     assert bucket.place().path(there).read_bytes() == bytes(reversed(content))
 
 
-def test_a_part_of_a_suite_comes_with_what_judges_it(made: Path, bucket: Bucket) -> None:
+def test_part_of_a_suite_is_mirrored_with_its_judgements(made: Path, bucket: Bucket) -> None:
     bucket.objects.put("results/origin.toml", b'name = "me"\njobs = 4\nsha256 = "x"\n')
     bucket.sync("results/quick/a")
     names = tree(bucket.place().folder)
@@ -183,7 +183,7 @@ def test_a_part_of_a_suite_comes_with_what_judges_it(made: Path, bucket: Bucket)
     assert "origin.toml" in names
 
 
-def test_two_prefixes_that_begin_alike_are_two(made: Path, bucket: Bucket) -> None:
+def test_prefix_does_not_match_a_longer_name(made: Path, bucket: Bucket) -> None:
     bucket.fill(made, "results-2")
     bucket.sync("results")
     assert tree(bucket.place().folder) == tree(made)
@@ -227,7 +227,7 @@ _JOB = "results/quick/a/scifact/single_stream/cpu1-mem1/0123456789abcdef"
         "results/quick/qrels/",
     ],
 )
-def test_names_that_lead_elsewhere_are_refused(name: str) -> None:
+def test_names_outside_the_folder_are_refused(name: str) -> None:
     found = Listing([_listed(name)])
     assert not found.jobs and not found.others
     assert found.refused == [name]
@@ -244,12 +244,12 @@ def test_names_that_lead_elsewhere_are_refused(name: str) -> None:
         "results/numbers.csv",
     ],
 )
-def test_names_that_are_none_of_a_stores_are_left_alone(name: str) -> None:
+def test_foreign_names_are_ignored(name: str) -> None:
     found = Listing([_listed(name)])
     assert not found.jobs and not found.others and not found.refused
 
 
-def test_what_is_refused_is_said_and_the_rest_is_read(made: Path, bucket: Bucket) -> None:
+def test_refused_object_is_reported_and_the_rest_is_mirrored(made: Path, bucket: Bucket) -> None:
     bucket.objects.put("results/result.json", b"{}")
     bucket.sync()
     assert tree(bucket.place().folder) == tree(made)
@@ -258,7 +258,7 @@ def test_what_is_refused_is_said_and_the_rest_is_read(made: Path, bucket: Bucket
 
 
 @pytest.mark.parametrize("prefix", ["a/.hidden", "x" * 300, "a/\x07"])
-def test_a_place_that_no_folder_can_be_is_refused(prefix: str, bucket: Bucket) -> None:
+def test_prefix_that_no_folder_can_have_is_refused(prefix: str, bucket: Bucket) -> None:
     with pytest.raises(UsageError, match="no results folder can have such a name"):
         bucket.place(prefix)
 
@@ -280,7 +280,7 @@ def _listed(name: str, size: int = 2) -> Any:
     return StoredObject(name, size, "0" * 32, datetime.datetime.now(datetime.UTC))
 
 
-def test_busy_answers_are_asked_again(made: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_busy_answers_are_retried(made: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     usual, requests = URLLib3Session.send, Counter[tuple[str, str]]()
 
     def send(self: URLLib3Session, request: Any) -> Any:
@@ -304,9 +304,7 @@ def test_busy_answers_are_asked_again(made: Path, bucket: Bucket, monkeypatch: p
 
 
 @pytest.mark.parametrize("how", ["cut", "broken-off", "flipped"])
-def test_what_arrives_damaged_is_read_again(
-    how: str, made: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_damaged_download_is_retried(how: str, made: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     usual, seen = StreamingBody.read, set[bytes]()
 
     def read(self: StreamingBody, amt: int | None = None) -> bytes:
@@ -325,7 +323,7 @@ def test_what_arrives_damaged_is_read_again(
     assert tree(bucket.place().folder) == tree(made)
 
 
-def test_what_always_arrives_damaged_is_an_error_and_not_kept(
+def test_lasting_damage_is_an_error_and_leaves_no_file(
     made: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usual = StreamingBody.read
@@ -336,7 +334,7 @@ def test_what_always_arrives_damaged_is_an_error_and_not_kept(
     assert not list(bucket.place().folder.rglob("result.json"))  # a job is whole here or not at all
 
 
-def test_an_etag_that_is_no_md5_proves_nothing_and_stops_nothing(made: Path, bucket: Bucket) -> None:
+def test_etag_that_is_no_md5_is_not_compared(made: Path, bucket: Bucket) -> None:
     """Objects in parts have other ETags; so have those that KMS encrypts."""
     client = bucket.objects.client
     for number, name in enumerate(bucket.names()):
@@ -359,7 +357,9 @@ def test_an_etag_that_is_no_md5_proves_nothing_and_stops_nothing(made: Path, buc
         assert tree(bucket.place().folder) == tree(made)
 
 
-def test_where_no_etag_proves_it_the_record_does(made: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hash_of_the_record_is_compared_without_an_md5(
+    made: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # An ETag of KMS only looks like an MD5, and S3 keeps no checksum of its own here.
     client = boto3.client("s3", config=Config(request_checksum_calculation="when_required"))
     for path in made.rglob("samples.parquet"):
@@ -383,9 +383,7 @@ def test_where_no_etag_proves_it_the_record_does(made: Path, bucket: Bucket, mon
     assert len(wrong) == 1
 
 
-def test_what_changes_while_it_is_read_is_listed_again(
-    made: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_object_changed_meanwhile_is_listed_again(made: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     usual, changed = mirror.list_ranges, []
 
     def listed(*arguments: Any) -> Any:
@@ -413,7 +411,7 @@ def test_a_file_written_after_its_page_was_listed_is_not_missed(
     assert tree(bucket.place().folder) == tree(made)
 
 
-def test_what_another_process_adds_meanwhile_is_not_taken_for_gone(
+def test_file_added_by_another_process_is_kept(
     made: Path, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bucket.sync()
@@ -454,7 +452,7 @@ def test_reading_needs_no_right_to_write(made: Path, bucket: Bucket, monkeypatch
     assert tree(folder) == tree(made) and refused == []
 
 
-def test_what_lies_above_and_may_not_be_read_is_left_out(
+def test_forbidden_files_above_the_prefix_are_left_out(
     made: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from botocore.client import BaseClient
@@ -476,7 +474,7 @@ def test_what_lies_above_and_may_not_be_read_is_left_out(
         bucket.sync("results")
 
 
-def test_no_space_here_is_one_line(made: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_is_one_line(made: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(self: Path, *_: Any) -> Any:
         raise OSError(28, os.strerror(28))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -64,8 +65,8 @@ def test_right_report_is_ok_and_wrong_injected_value_is_off(tmp_path: Path, grou
     mean_s = fake_mean(tmp_path, groups)
     groups(near(mean_s), Case("far", MeanLatency(mean_s * 2)))
     lines = {line.case: line for line in calibrate(tmp_path, ScriptedLauncher())}
-    assert lines["near"].ok and lines["near"].tries == (1,)
-    assert not lines["far"].ok and lines["far"].tries == (2,), (
+    assert lines["near"].ok and lines["near"].verdicts[0].tries == 1
+    assert not lines["far"].ok and lines["far"].verdicts[0].tries == 2, (
         "a timed case that is off is tried once more, and says so"
     )
 
@@ -74,7 +75,7 @@ def test_only_cases_sensitive_to_a_busy_machine_are_retried(tmp_path: Path, grou
     groups(Case("near", JobEnd(Outcome.OOM)))
     launcher = ScriptedLauncher()
     (line,) = calibrate(tmp_path, launcher, CaseSelection(retries=5))
-    assert not line.ok and line.tries == (1,)
+    assert not line.ok and line.verdicts[0].tries == 1
     assert [job.spec.kind for job in launcher.launched].count("search") == 1
 
 
@@ -96,16 +97,15 @@ def test_second_calibration_measures_again(tmp_path: Path, groups: Callable[...,
 def test_a_quota_is_set_once_when_the_first_trial_runs(tmp_path: Path) -> None:
     throttled: list[tuple[str, tuple[int, int]]] = []
     begun: list[str] = []
+    cases = (Case("throttled", JobEnd(Outcome.OK), quota=(50_000, 100_000)), Case("free", JobEnd(Outcome.OK)))
     launcher = fixtures.InjectingLauncher(
         ScriptedLauncher(),
         run.catalog.system("calibration"),
         lambda job, quota: throttled.append((job.spec.system, quota)),
-        {"throttled": (50_000, 100_000)},
+        {case.name: case for case in cases},
         begun.append,
     )
-    group = Group(
-        "made-up", (Case("throttled", JobEnd(Outcome.OK)), Case("free", JobEnd(Outcome.OK))), 20, {"trials": 1}
-    )
+    group = Group("made-up", cases, 20, {"trials": 1})
     inputs = fixtures.inputs(
         group, run.catalog.system("calibration"), fixtures.dataset(tmp_path / "data", tmp_path / "cache")
     )
@@ -164,7 +164,10 @@ BUSY = "other processes had 52.0% of the job's CPUs (steady: up to 5%); quieten 
 
 def line(*verdicts: FigureVerdict, tries: tuple[int, ...] = (), why: tuple[str | None, ...] = ()) -> CalibrationLine:
     count = len(verdicts)
-    return CalibrationLine("spin-5ms", verdicts, tries or (1,) * count, why or (None,) * count)
+    repeats = zip(verdicts, tries or (1,) * count, why or (None,) * count, strict=True)
+    return CalibrationLine(
+        "spin-5ms", tuple(replace(verdict, tries=tried, disturbance=reason) for verdict, tried, reason in repeats)
+    )
 
 
 def test_worst_of_many_repeats_is_shown() -> None:

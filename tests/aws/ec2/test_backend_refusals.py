@@ -11,13 +11,13 @@ from harness.aws.clients import Connections
 from harness.aws.ec2 import instances
 from tests.aws.ec2.conftest import PROFILES, Field, launched_and_terminated
 from tests.aws.ec2.faults import Injected, Tokens
-from tests.aws.ec2.test_faults import whole
+from tests.aws.ec2.test_run_faults import whole
 from tests.aws.server import REGION
 
 PARTS = 3
 
 
-def test_no_capacity_in_a_zone_means_the_next(plain: Field) -> None:
+def test_next_zone_is_tried_without_capacity(plain: Field) -> None:
     connections = Connections(REGION)
     codes = ("InsufficientInstanceCapacity", "Unsupported", "InsufficientAddressCapacity")
     hook = Injected(connections, "ec2.RunInstances", lambda number, _what: codes[number] if number < 3 else None)
@@ -28,7 +28,7 @@ def test_no_capacity_in_a_zone_means_the_next(plain: Field) -> None:
     assert launched_and_terminated() == (PARTS, PARTS)
 
 
-def test_no_capacity_in_any_zone_gives_up_the_part_alone(plain: Field) -> None:
+def test_only_the_part_without_capacity_in_any_zone_is_given_up(plain: Field) -> None:
     plain.text += f'[ec2]\ninstances = {{ {PROFILES[1]} = "m6i.large" }}\n'
     connections = Connections(REGION)
 
@@ -46,7 +46,7 @@ def test_no_capacity_in_any_zone_gives_up_the_part_alone(plain: Field) -> None:
     whole(plain)
 
 
-def test_a_quota_says_where_to_ask_for_more(plain: Field) -> None:
+def test_exceeded_quota_names_service_quotas(plain: Field) -> None:
     connections = Connections(REGION)
     Injected(connections, "ec2.RunInstances", lambda *_: "VcpuLimitExceeded")
     done = plain.run(plain.client(connections))
@@ -57,7 +57,7 @@ def test_a_quota_says_where_to_ask_for_more(plain: Field) -> None:
     whole(plain)
 
 
-def test_a_missing_right_says_what_grants_it(plain: Field) -> None:
+def test_missing_right_names_the_command_that_grants_it(plain: Field) -> None:
     connections = Connections(REGION)
     Injected(connections, "ec2.RunInstances", lambda *_: "UnauthorizedOperation")
     done = plain.run(plain.client(connections))
@@ -65,7 +65,7 @@ def test_a_missing_right_says_what_grants_it(plain: Field) -> None:
     assert len(done.complaints) == PARTS and launched_and_terminated() == (0, 0)
 
 
-def test_unsupported_in_all_zones_asks_for_another_type(plain: Field) -> None:
+def test_type_unsupported_in_all_zones_is_given_up_with_advice(plain: Field) -> None:
     connections = Connections(REGION)
     Injected(connections, "ec2.RunInstances", lambda *_: "Unsupported")
     done = plain.run(plain.client(connections))
@@ -73,7 +73,7 @@ def test_unsupported_in_all_zones_asks_for_another_type(plain: Field) -> None:
     assert launched_and_terminated() == (0, 0)
 
 
-def test_a_token_that_was_used_for_another_request_is_waited_for(plain: Field) -> None:
+def test_run_waits_for_the_instance_of_a_used_token(plain: Field) -> None:
     """Requested with an older image, and resumed by another process: EC2 will show the instance."""
     connections = Connections(REGION)
     hook = Injected(
@@ -85,7 +85,7 @@ def test_a_token_that_was_used_for_another_request_is_waited_for(plain: Field) -
     assert hook.raised == 4 and done.complaints == () and launched_and_terminated() == (PARTS, PARTS)
 
 
-def test_an_instance_that_ended_before_it_was_shown_is_given_up(plain: Field) -> None:
+def test_instance_that_ended_unseen_is_given_up(plain: Field) -> None:
     connections = Connections(REGION)
     Injected(
         connections, "ec2.RunInstances", lambda number, _what: "IdempotentInstanceTerminated" if number == 1 else None
@@ -98,7 +98,7 @@ def test_an_instance_that_ended_before_it_was_shown_is_given_up(plain: Field) ->
     whole(plain)
 
 
-def test_a_role_that_ec2_does_not_know_yet_is_waited_for(plain: Field) -> None:
+def test_launch_is_retried_until_ec2_knows_the_role(plain: Field) -> None:
     connections = Connections(REGION)
     output = "InvalidParameterValue Value (ir-harness) for parameter iamInstanceProfile.name is invalid."
     hook = Injected(connections, "ec2.RunInstances", lambda number, _what: output if number < 2 else None)
@@ -118,7 +118,7 @@ def test_every_request_for_one_part_has_one_token_a_zone(plain: Field) -> None:
     assert done.complaints == () and launched_and_terminated() == (PARTS, PARTS)
 
 
-def test_an_instance_that_ec2_shows_late_is_waited_for(plain: Field, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_waits_for_an_instance_that_ec2_shows_late(plain: Field, monkeypatch: pytest.MonkeyPatch) -> None:
     really, looks = instances.find, Counter[str]()
 
     def lags(*arguments: object, **keys: object) -> list[instances.OwnedInstance]:

@@ -16,7 +16,7 @@ KILLS = [2, pytest.param(10, marks=pytest.mark.soak)]
 
 
 @pytest.mark.parametrize("kills", KILLS)
-def test_killed_some_times_nothing_is_lost_or_doubled(plain: Field, kills: int) -> None:
+def test_killed_command_loses_and_doubles_no_job(plain: Field, kills: int) -> None:
     chance = random.Random()
     seed = chance.randrange(1 << 30)
     chance.seed(seed)

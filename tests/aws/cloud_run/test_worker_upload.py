@@ -72,7 +72,7 @@ def arrived(planning: Planning) -> list[str]:
     return uploaded(planning.work)
 
 
-def test_each_job_is_handed_over_before_the_next_one_starts(planning: Planning, tmp_path: Path) -> None:
+def test_job_is_uploaded_before_the_next_one_starts(planning: Planning, tmp_path: Path) -> None:
     runner, seen = PartRun(planning, planning.part(), tmp_path / "worker"), []
 
     class Watching(Uploader):
@@ -88,7 +88,7 @@ def test_each_job_is_handed_over_before_the_next_one_starts(planning: Planning, 
     assert (runner.status.phase, runner.status.uploaded, runner.status.troubles) == ("finishing", 3, ())
 
 
-def test_what_was_handed_over_comes_home_as_it_was_stored(planning: Planning, tmp_path: Path) -> None:
+def test_uploaded_job_equals_the_stored_one(planning: Planning, tmp_path: Path) -> None:
     runner = PartRun(planning, planning.part(), tmp_path / "worker")
     runner.run(runner.follower())
     store = Store(tmp_path / "store", "test-suite")
@@ -116,7 +116,7 @@ def test_a_later_attempt_has_its_own_number(planning: Planning, tmp_path: Path) 
     assert {key: found.result.spec.repetition for key, found in runner.stored.items()} == {key: 5}
 
 
-def test_an_index_that_is_asked_for_is_handed_over_before_the_first_job(planning: Planning, tmp_path: Path) -> None:
+def test_requested_index_is_uploaded_before_the_first_job(planning: Planning, tmp_path: Path) -> None:
     part = planning.part(builds=True)
     runner, there = PartRun(planning, part, tmp_path / "worker"), []
 
@@ -144,7 +144,7 @@ def test_every_write_is_to_the_workers_own_folder(planning: Planning, tmp_path: 
     assert [key for key, new in written.items() if not new] == [key for key in written if key.endswith(".tar.gz")]
 
 
-def test_indexes_alone_are_built_and_handed_over(planning: Planning, tmp_path: Path) -> None:
+def test_part_of_builds_alone_uploads_its_indexes(planning: Planning, tmp_path: Path) -> None:
     part = planning.part(builds=True, jobs=())
     runner = PartRun(planning, part, tmp_path / "worker")
     runner.run(runner.follower())
@@ -154,7 +154,7 @@ def test_indexes_alone_are_built_and_handed_over(planning: Planning, tmp_path: P
     assert adopted and planning.shipper.find_index(part.builds[0].key) == adopted
 
 
-def test_an_index_that_is_not_asked_for_stays(planning: Planning, tmp_path: Path) -> None:
+def test_unrequested_index_is_not_uploaded(planning: Planning, tmp_path: Path) -> None:
     runner = PartRun(planning, planning.part(), tmp_path / "worker")
     runner.run(runner.follower())
     assert not [each.name for each in planning.work.list() if records.INDEXES in each.name]
@@ -182,9 +182,7 @@ def flaky(work: Objects, writes: int) -> Objects:
 
 
 @pytest.mark.parametrize("failing", [1, 2, 5, 9])
-def test_s3_that_does_not_answer_stops_no_job_and_loses_none(
-    logged: list[str], planning: Planning, tmp_path: Path, failing: int
-) -> None:
+def test_jobs_are_uploaded_after_an_outage(logged: list[str], planning: Planning, tmp_path: Path, failing: int) -> None:
     runner = PartRun(planning, planning.part(), tmp_path / "worker")
     runner.run(runner.follower(flaky(planning.work, failing)))
     assert arrived(planning) == sorted(planning.specs) and runner.status.troubles == ()
@@ -193,7 +191,7 @@ def test_s3_that_does_not_answer_stops_no_job_and_loses_none(
     assert runner.waited == [2.0, 4.0, 8.0, 16.0, 32.0, 60.0][: max(0, failing - 3)]
 
 
-def test_s3_that_never_answers_is_told_and_the_jobs_stay_on_disk(planning: Planning, tmp_path: Path) -> None:
+def test_lasting_outage_is_raised_and_jobs_stay_on_disk(planning: Planning, tmp_path: Path) -> None:
     runner = PartRun(planning, planning.part(), tmp_path / "worker")
     with pytest.raises(AwsError, match="S3 is busy"):
         runner.run(runner.follower(flaky(planning.work, 10_000), attempts=7))
@@ -201,7 +199,7 @@ def test_s3_that_never_answers_is_told_and_the_jobs_stay_on_disk(planning: Plann
     assert len(runner.status.troubles) == 3 and runner.status.uploaded == 0
 
 
-def test_the_same_job_is_there_already(planning: Planning, tmp_path: Path) -> None:
+def test_job_that_is_uploaded_already_is_no_trouble(planning: Planning, tmp_path: Path) -> None:
     runner = PartRun(planning, planning.part(), tmp_path / "worker")
     runner.run(runner.follower())
     job = next(iter(runner.stored.values()))
@@ -274,7 +272,7 @@ def _other_suite(part: WorkerPart) -> WorkerPart:
         (_other_suite, "the suite here does not declare it"),
     ],
 )
-def test_a_job_that_is_another_one_here_is_refused_before_anything_runs(
+def test_part_with_other_jobs_is_refused_before_anything_runs(
     planning: Planning, tmp_path: Path, change: Callable[[WorkerPart], WorkerPart], says: str
 ) -> None:
     runner = PartRun(planning, change(planning.part()), tmp_path / "worker")
@@ -283,7 +281,7 @@ def test_a_job_that_is_another_one_here_is_refused_before_anything_runs(
     assert not arrived(planning) and not (runner.folder / "results" / "test-suite" / "planted").exists()
 
 
-def test_a_file_that_is_no_part_is_one_line(tmp_path: Path) -> None:
+def test_wrong_part_file_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("{}")
     with pytest.raises(AwsError, match="no record of this harness"):
         worker.read_assignment(tmp_path / "x")
@@ -291,7 +289,7 @@ def test_a_file_that_is_no_part_is_one_line(tmp_path: Path) -> None:
         worker.read_assignment(tmp_path / "missing")
 
 
-def test_the_suite_is_the_parts_with_the_datasets_that_came_along(tmp_path: Path) -> None:
+def test_suite_of_a_part_has_the_shipped_datasets(tmp_path: Path) -> None:
     raw = {
         "name": "s",
         "systems": ["a", "b"],

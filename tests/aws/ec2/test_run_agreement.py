@@ -11,14 +11,14 @@ import pytest
 from harness.aws.cloud_run import run
 from harness.aws.cloud_run.records import PlannedPart
 from harness.aws.cloud_run.watch import RunWatch
+from harness.aws.ec2.backend import Ec2Backend
 from harness.errors import UsageError
-from tests.aws.ec2 import conftest
-from tests.aws.ec2.conftest import SERVICE, Field, launched_and_terminated
+from tests.aws.ec2.conftest import Field, launched_and_terminated
 
 
 def dearer(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
     """With the images made, all takes longer than was thought."""
-    really: Callable[..., tuple[PlannedPart, ...]] = SERVICE.parts
+    really: Callable[..., tuple[PlannedPart, ...]] = Ec2Backend.parts
     drafts = []
 
     def parts(*arguments: Any) -> tuple[PlannedPart, ...]:
@@ -26,10 +26,10 @@ def dearer(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
         found = really(*arguments)
         return tuple(replace(each, expected_s=factor * each.expected_s) for each in found) if drafts[1:] else found
 
-    monkeypatch.setattr(conftest, "SERVICE", replace(SERVICE, parts=parts))
+    monkeypatch.setattr(Ec2Backend, "parts", staticmethod(parts))
 
 
-def test_what_has_grown_is_shown_and_asked_again(plain: Field, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_larger_cost_is_shown_and_agreed_again(plain: Field, monkeypatch: pytest.MonkeyPatch) -> None:
     questions: list[str] = []
     dearer(monkeypatch, 3)
     with plain.workers():
@@ -38,21 +38,21 @@ def test_what_has_grown_is_shown_and_asked_again(plain: Field, monkeypatch: pyte
     assert plain.output.count("about US$ ") == 2
 
 
-def test_what_has_not_grown_is_asked_once(plain: Field) -> None:
+def test_equal_cost_is_agreed_once(plain: Field) -> None:
     questions: list[str] = []
     with plain.workers():
         plain.run(plain.client(agree=questions.append))
     assert len(questions) == 1
 
 
-def test_what_has_grown_beyond_the_cap_is_refused(plain: Field, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_larger_cost_above_the_cap_is_refused(plain: Field, monkeypatch: pytest.MonkeyPatch) -> None:
     dearer(monkeypatch, 100)
     with pytest.raises(UsageError, match="more than --max-usd"):
         plain.run(cap_usd=1.0)
     assert launched_and_terminated() == (0, 0)
 
 
-def test_a_no_to_the_second_question_launches_nothing(plain: Field, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refused_larger_cost_launches_nothing(plain: Field, monkeypatch: pytest.MonkeyPatch) -> None:
     questions: list[str] = []
 
     def agree(question: str) -> None:
@@ -67,7 +67,7 @@ def test_a_no_to_the_second_question_launches_nothing(plain: Field, monkeypatch:
 
 
 @pytest.mark.parametrize(("again", "holds"), [(None, 1.5), (2.5, 2.5)])
-def test_who_goes_on_without_a_cap_keeps_that_of_the_beginning(
+def test_resumed_run_without_a_cap_keeps_its_first_cap(
     plain: Field, monkeypatch: pytest.MonkeyPatch, again: float | None, holds: float
 ) -> None:
     caps: list[float | None] = []

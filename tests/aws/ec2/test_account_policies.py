@@ -89,7 +89,7 @@ def launch(there: Account, **changes: Any) -> Callable[[], Any]:
     return lambda: there.client("ec2", server.RUNNER_KEY).run_instances(**request)
 
 
-def test_who_runs_launches_a_worker_as_planned_and_ends_it(there: Account, runner: Any) -> None:
+def test_runner_may_launch_and_end_a_worker(there: Account, runner: Any) -> None:
     ids: list[str] = []
     assert runner(lambda: ids.append(launch(there)()["Instances"][0]["InstanceId"])) == []
     assert runner(lambda: there.client("ec2", server.RUNNER_KEY).terminate_instances(InstanceIds=ids)) == []
@@ -108,14 +108,14 @@ def test_who_runs_launches_a_worker_as_planned_and_ends_it(there: Account, runne
         ({"KeyName": "mine"}, {"ec2:RunInstances"}),
     ],
 )
-def test_who_runs_launches_no_other_worker(
+def test_runner_may_not_launch_an_unplanned_worker(
     there: Account, runner: Any, changes: dict[str, Any], denied: set[str]
 ) -> None:
     """A worker without an expiry would outlive its cap, one without an owner could not be ended."""
     assert set(runner(launch(there, **changes))) == denied
 
 
-def test_who_runs_ends_and_tags_nothing_else(there: Account, runner: Any) -> None:
+def test_runner_may_not_end_or_tag_other_resources(there: Account, runner: Any) -> None:
     """A right to tag any instance would be a right to end it."""
     mine = boto3.client("ec2", region_name=REGION)
     foreign = mine.run_instances(ImageId=there.image, MinCount=1, MaxCount=1)["Instances"][0]["InstanceId"]
@@ -141,7 +141,9 @@ def test_who_runs_ends_and_tags_nothing_else(there: Account, runner: Any) -> Non
         ("delete_role", {"RoleName": f"{NAME}-worker"}),
     ],
 )
-def test_who_runs_makes_and_changes_no_role(there: Account, runner: Any, call: str, arguments: dict[str, Any]) -> None:
+def test_runner_may_not_create_or_change_a_role(
+    there: Account, runner: Any, call: str, arguments: dict[str, Any]
+) -> None:
     iam = there.client("iam", server.RUNNER_KEY)
     name = "".join(word.capitalize() for word in call.split("_"))
     assert runner(lambda: getattr(iam, call)(**arguments)) == [f"iam:{name}"]
@@ -209,7 +211,7 @@ def deploy(monkeypatch: pytest.MonkeyPatch, name: str, body: str, key: str) -> C
     return lambda: cloudformation.deploy(connections, name, body, {}, OWNER, named_iam=True)
 
 
-def test_who_runs_deploys_changes_and_deletes_a_suites_stack(
+def test_runner_may_deploy_change_and_delete_a_suite_stack(
     there: Account, runner: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name, body = "harness-batch-quick", suite_stack(there)
@@ -228,7 +230,9 @@ def test_who_runs_deploys_changes_and_deletes_a_suites_stack(
     assert cloudformation.find(Connections(REGION), name) is None
 
 
-def test_who_runs_makes_no_role_by_a_stack_either(there: Account, runner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runner_may_not_create_a_role_through_a_stack(
+    there: Account, runner: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """CloudFormation acts with the rights of who calls it."""
     role = {"Type": "AWS::IAM::Role", "Properties": {"RoleName": "more", "AssumeRolePolicyDocument": TRUST}}
     body = suite_stack(there, Role=role)
@@ -243,7 +247,7 @@ def test_who_runs_makes_no_role_by_a_stack_either(there: Account, runner: Any, m
     assert "cloudformation:UpdateStack" in runner(change), "the account stack is not his"
 
 
-def test_who_runs_ends_only_jobs_of_harness(there: Account, runner: Any) -> None:
+def test_runner_may_end_only_jobs_of_harness(there: Account, runner: Any) -> None:
     given = rights.of_policy(f"{NAME}-runner")
     job = f"arn:aws:batch:{REGION}:{ACCOUNT}:job/x"
     assert rights.allows(
@@ -254,9 +258,7 @@ def test_who_runs_ends_only_jobs_of_harness(there: Account, runner: Any) -> None
     assert not rights.may(given, "batch:TagResource", job), "only with our tag"
 
 
-def test_who_sets_up_may_do_so_but_for_the_boundary(
-    there: Account, keeper: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_keeper_may_deploy_all_but_the_boundary(there: Account, keeper: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """An administrator makes the boundary once; the runner's policy is not changed under those who have it."""
     monkeypatch.setattr(instances, "regions", lambda _connections: [REGION])
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", server.KEEPER_KEY)
@@ -301,7 +303,7 @@ def test_who_sets_up_may_do_so_but_for_the_boundary(
         ("attach_user_policy", {"UserName": "me", "PolicyArn": f"{IAM}:policy/{NAME}-runner"}),
     ],
 )
-def test_who_sets_up_makes_no_role_without_the_boundary_and_leaves_it(
+def test_keeper_may_not_create_a_role_without_the_boundary(
     there: Account, keeper: Any, call: str, arguments: dict[str, Any]
 ) -> None:
     iam = there.client("iam", server.KEEPER_KEY)
@@ -309,7 +311,7 @@ def test_who_sets_up_makes_no_role_without_the_boundary_and_leaves_it(
     assert keeper(lambda: getattr(iam, call)(**arguments)) == [f"iam:{name}"]
 
 
-def test_a_role_that_its_keeper_made_has_the_boundary(there: Account, keeper: Any) -> None:
+def test_role_of_a_keeper_is_limited_by_the_boundary(there: Account, keeper: Any) -> None:
     bounded = f"{IAM}:policy/{NAME}-boundary"
     iam = there.client("iam", server.KEEPER_KEY)
     made = {"RoleName": f"{NAME}-more", "AssumeRolePolicyDocument": json.dumps(TRUST), "PermissionsBoundary": bounded}
@@ -321,7 +323,7 @@ def test_a_role_that_its_keeper_made_has_the_boundary(there: Account, keeper: An
     assert not rights.may(most, "iam:CreateRole", f"{IAM}:role/x") and not rights.may(most, "s3:GetObject", "x")
 
 
-def test_the_boundary_allows_what_the_roles_may() -> None:
+def test_boundary_allows_the_rights_of_every_role() -> None:
     most = {json.dumps(each) for each in account.boundary_policy(WORK, NAME)["Statement"]}
     image = "999988887777.dkr.ecr.us-east-1.amazonaws.com/agent@sha256:0"
     for role in (account.worker_policy(WORK), account.host_policy("python"), account.reaper_policy(NAME)):
@@ -338,7 +340,7 @@ def worker_may(action: str, name: str, **context: str) -> bool:
     return rights.may(given, action, f"arn:aws:s3:::harness-work{name}", **{**userid, **context})
 
 
-def test_a_worker_writes_its_own_folder_alone() -> None:
+def test_worker_may_write_only_its_own_folder() -> None:
     assert worker_may("s3:PutObject", "/some/prefix/workers/AROAROLE:i-1/jobs/k.tar")
     others = ("workers/AROAROLE:i-2/heartbeat.json", "workers/AROAROLE:i-11/x", "workers/x", "runs/r/run.json")
     for name in (*others, "inputs/indexes/k.tar.gz", "inputs/bundles/b.tar.gz", "workers/AROAROLE:i-1"):
@@ -347,7 +349,7 @@ def test_a_worker_writes_its_own_folder_alone() -> None:
     assert not worker_may("s3:DeleteObject", "/some/prefix/workers/AROAROLE:i-1/x")
 
 
-def test_a_worker_reads_inputs_and_runs_and_lists_nothing() -> None:
+def test_worker_may_read_inputs_and_runs_and_list_nothing() -> None:
     assert worker_may("s3:GetObject", "/some/prefix/inputs/images/i.tar.gz") and worker_may(
         "s3:GetObject", "/some/prefix/runs/r/run.json"
     )
@@ -357,7 +359,7 @@ def test_a_worker_reads_inputs_and_runs_and_lists_nothing() -> None:
         assert not worker_may("s3:ListBucket", "", s3_prefix=prefix)
 
 
-def test_a_bucket_of_another_account_gets_and_gives_nothing() -> None:
+def test_bucket_of_another_account_is_neither_read_nor_written() -> None:
     """Somebody may have taken a bucket's name after it was deleted."""
     away = {"aws_resourceaccount": "210987654321"}
     assert not worker_may("s3:PutObject", "/some/prefix/workers/AROAROLE:i-1/x", **away)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import time
 from pathlib import Path
 
 import boto3
@@ -13,11 +12,11 @@ import pytest
 from click.testing import CliRunner
 
 from harness.aws.clients import S3Uri
-from harness.aws.cloud_run.watch import PollInterval
+from harness.aws.cloud_run.watch import Timeouts
 from harness.aws.ec2 import account
 from harness.cli import main
 from tests.aws.ec2.conftest import PROFILES, FakeShipper, Field, launched_and_terminated
-from tests.aws.ec2.test_command import _Engine
+from tests.aws.ec2.test_run_command import _Engine
 from tests.aws.server import REGION
 from tests.conftest import Bench
 
@@ -32,7 +31,7 @@ def _block(title: str) -> object:
     return json.loads(found[1])
 
 
-def test_the_workers_policy_is_the_one_that_is_made() -> None:
+def test_guide_shows_the_deployed_worker_policy() -> None:
     assert _block("policy of the workers") == account.resolve_policy(account.worker_policy(WORK), "aws", REGION)
 
 
@@ -42,13 +41,11 @@ def _commands() -> list[list[str]]:
     return [shlex.split(line.removeprefix("$ harness ")) for line in lines]
 
 
-def test_each_command_from_nothing_to_the_table_and_back(
-    bench: Bench, aws: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_command_of_the_guide_works(bench: Bench, aws: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The page's suite is a small one here; workers are threads."""
     monkeypatch.setattr("harness.cli.run.DockerLauncher", _Engine)
     monkeypatch.setattr("harness.cli.run.Shipper", lambda work, *_: FakeShipper(work))
-    monkeypatch.setattr(PollInterval.__init__, "__defaults__", (0.1, time.sleep))
+    monkeypatch.setattr(Timeouts.__init__, "__defaults__", (0.1, *(Timeouts.__init__.__defaults__ or ())[1:]))
     monkeypatch.setattr("tests.aws.ec2.conftest.WORK", WORK)
     monkeypatch.setenv("HARNESS_CACHE", str(bench.cache))
     monkeypatch.chdir(bench.folder)

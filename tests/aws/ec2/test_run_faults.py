@@ -22,11 +22,9 @@ from harness.aws import clients
 from harness.aws.clients import Connections, S3Uri
 from harness.aws.cloud_run import partition, run
 from harness.aws.cloud_run.journal import Journal
-from harness.aws.cloud_run.partition import Budget
-from harness.aws.cloud_run.records import PlannedPart
-from harness.aws.cloud_run.watch import PollInterval
+from harness.aws.cloud_run.records import Launch, PlannedPart
 from harness.aws.ec2 import account, backend, instances
-from harness.aws.ec2.backend import SERVICE
+from harness.aws.ec2.backend import Ec2Backend
 from harness.aws.objects import Objects
 from harness.errors import AwsError, UsageError
 from harness.pricing.prices import snapshot
@@ -50,7 +48,7 @@ def whole(plain: Field, *, interrupted: int = 0) -> None:
     assert len(set(done)) == JOBS
 
 
-def test_a_worker_whose_heartbeat_stops_is_ended(plain: Field) -> None:
+def test_worker_without_a_heartbeat_is_ended(plain: Field) -> None:
     """AWS' clock goes on by more than is waited for a sign, once all others are done."""
     waited: list[float] = []
 
@@ -61,7 +59,7 @@ def test_a_worker_whose_heartbeat_stops_is_ended(plain: Field) -> None:
             server.forward(plain.endpoint, *waited)
 
     with plain.workers(fates={LARGE: Fate(after=1, silent=True, once=True)}) as workers:
-        done = plain.run(plain.client(pace=PollInterval(0.03, nap)))
+        done = plain.run(plain.client(timeouts=replace(QUICK, poll_s=0.03, sleep=nap)))
         (line,) = lines(plain.output, "ended, because")
         assert "no sign of life" in line and LARGE in line
         assert len(done.complaints) == 1 and "no sign of life" in done.complaints[0]
@@ -69,7 +67,7 @@ def test_a_worker_whose_heartbeat_stops_is_ended(plain: Field) -> None:
     whole(plain, interrupted=1)
 
 
-def test_a_spot_notice_interrupts_one_job_alone(plain: Field) -> None:
+def test_spot_notice_interrupts_only_the_running_job(plain: Field) -> None:
     notice = "terminate at 2026-11-22T10:00:00Z"
     with plain.workers(fates={LARGE: Fate(after=1, notice=notice, once=True)}):
         plain.run(spot=True)
@@ -82,7 +80,7 @@ def test_a_spot_notice_interrupts_one_job_alone(plain: Field) -> None:
     assert notice in (interrupted.detail or "")
 
 
-def test_a_worker_that_is_cut_off_says_which_job_was_interrupted(plain: Field) -> None:
+def test_end_record_of_a_cut_off_worker_interrupts_its_job(plain: Field) -> None:
     """The job that ran says nothing about its system; of a worker that fails by itself, none is interrupted."""
     fates = {
         SMALL: Fate(after=1, error="the disk is full", once=True),
@@ -100,7 +98,7 @@ def test_a_worker_that_is_cut_off_says_which_job_was_interrupted(plain: Field) -
     assert "a signal ended the agent" in (interrupted.detail or "")
 
 
-def test_a_worker_that_dies_without_a_word_leaves_its_reason_and_its_console(plain: Field) -> None:
+def test_reason_and_console_of_a_silent_worker_are_reported(plain: Field) -> None:
     connections = Connections(REGION)
 
     def shows(parsed: dict[str, Any], **_: object) -> None:
@@ -116,7 +114,7 @@ def test_a_worker_that_dies_without_a_word_leaves_its_reason_and_its_console(pla
     whole(plain)
 
 
-def test_a_job_that_arrives_damaged_is_not_taken(plain: Field) -> None:
+def test_damaged_job_is_not_stored(plain: Field) -> None:
     with plain.workers(fates={LARGE: Fate(damages=True, once=True)}):
         done = plain.run()
         assert len(done.complaints) == 1
@@ -126,7 +124,7 @@ def test_a_job_that_arrives_damaged_is_not_taken(plain: Field) -> None:
     assert "it is left there, and not stored" in (interrupted.detail or "")
 
 
-def test_another_runs_worker_cannot_hand_a_job_over(plain: Field) -> None:
+def test_job_of_another_runs_worker_is_not_fetched(plain: Field) -> None:
     """What lies below workers/ under another id is never read."""
     with plain.workers() as workers:
         made = plain.suite_run()
@@ -139,14 +137,14 @@ def test_another_runs_worker_cannot_hand_a_job_over(plain: Field) -> None:
     whole(plain)
 
 
-def test_an_index_that_cannot_be_built_keeps_nobody_waiting(plain: Field) -> None:
+def test_failed_index_build_blocks_no_part(plain: Field) -> None:
     with plain.workers(fates={"builds": Fate(no_index=True)}):
         done = plain.run()
     whole(plain)
     assert done.complaints == () and "indexes are not built" in plain.output
 
 
-def test_killed_between_storing_what_was_interrupted_and_settling(
+def test_command_killed_before_settling_stores_each_interruption_once(
     plain: Field, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put = Journal.put_launch
@@ -166,7 +164,7 @@ def test_killed_between_storing_what_was_interrupted_and_settling(
     whole(plain, interrupted=1)
 
 
-def test_a_run_ends_whole_although_s3_throttles(plain: Field) -> None:
+def test_run_finishes_although_s3_throttles(plain: Field) -> None:
     connections, chance = Connections(REGION), random.Random(7)
     codes = ("SlowDown", "InternalError", "503", "ServiceUnavailable")
     # While the run is under way: before that one line and giving the command again is all that is wanted.
@@ -182,7 +180,7 @@ def test_a_run_ends_whole_although_s3_throttles(plain: Field) -> None:
     assert "trying on" in plain.output and "AWS is busy" in plain.output
 
 
-def test_ec2_is_not_reached_for_a_while(plain: Field) -> None:
+def test_run_finishes_after_an_outage_of_ec2(plain: Field) -> None:
     connections = Connections(REGION)
     Injected(
         connections, "ec2.DescribeInstances", lambda number, _what: "RequestLimitExceeded" if 3 < number < 9 else None
@@ -193,7 +191,7 @@ def test_ec2_is_not_reached_for_a_while(plain: Field) -> None:
     assert done.complaints == ()
 
 
-def test_a_launch_whose_answer_is_lost_is_asked_for_again_and_makes_one_instance(plain: Field) -> None:
+def test_launch_with_a_lost_answer_makes_one_instance(plain: Field) -> None:
     connections = Connections(REGION)
     lost = []
 
@@ -212,7 +210,7 @@ def test_a_launch_whose_answer_is_lost_is_asked_for_again_and_makes_one_instance
     assert launched_and_terminated() == (3, 3) and done.complaints == ()
 
 
-def test_credentials_expire_and_the_same_command_goes_on(plain: Field) -> None:
+def test_second_command_resumes_after_credentials_expired(plain: Field) -> None:
     connections = Connections(REGION)
     with plain.workers(pause_s=0.1) as workers:
         # Once a job is measured others are still to come, however seldom a slow machine looks.
@@ -238,7 +236,7 @@ def interrupted(plain: Field) -> Iterator[FakeWorkers]:
 
     with plain.workers(held=threading.Event()) as workers:
         with pytest.raises(KeyboardInterrupt):
-            plain.run(plain.client(pace=PollInterval(0.05, nap)))
+            plain.run(plain.client(timeouts=replace(QUICK, poll_s=0.05, sleep=nap)))
         yield workers
 
 
@@ -247,7 +245,7 @@ def released(workers: FakeWorkers) -> None:
     workers.held.set()
 
 
-def test_ctrl_c_says_what_goes_on_and_the_same_command_does(plain: Field) -> None:
+def test_second_command_resumes_after_ctrl_c(plain: Field) -> None:
     with interrupted(plain) as workers:
         (line,) = lines(plain.output, "launches go on, and end by themselves by")
         assert "the same command goes on" in line and "harness ec2 reap" in line
@@ -257,7 +255,7 @@ def test_ctrl_c_says_what_goes_on_and_the_same_command_does(plain: Field) -> Non
     assert len(workers.worked) == len(set(workers.worked))
 
 
-def test_the_same_command_in_another_region_is_sent_to_the_run_s_own(plain: Field) -> None:
+def test_second_command_in_another_region_names_the_runs_region(plain: Field) -> None:
     """Elsewhere EC2 shows none of its workers, and all would be given up while they work."""
     with interrupted(plain) as workers:
         with pytest.MonkeyPatch.context() as patch:
@@ -266,13 +264,13 @@ def test_the_same_command_in_another_region_is_sent_to_the_run_s_own(plain: Fiel
             for dry_run in (True, False):
                 request = replace(plain.request(), region="us-west-2", dry_run=dry_run)
                 with pytest.raises(UsageError, match=f"is open in {REGION}; give --region {REGION}"):
-                    run.run(request, plain.client(Connections("us-west-2")), SERVICE)
+                    run.run(request, plain.client(Connections("us-west-2")), Ec2Backend)
         released(workers)
         plain.run()
     whole(plain)
 
 
-def test_an_open_run_comes_home_though_the_cap_is_lower_now(plain: Field) -> None:
+def test_open_run_is_fetched_although_the_cap_is_lower(plain: Field) -> None:
     with interrupted(plain) as workers:
         released(workers)
         done = plain.run(cap_usd=0.01)
@@ -280,18 +278,18 @@ def test_an_open_run_comes_home_though_the_cap_is_lower_now(plain: Field) -> Non
     assert plain.closed()
 
 
-def test_other_options_do_not_go_on_with_an_open_run(plain: Field) -> None:
+def test_other_options_do_not_resume_an_open_run(plain: Field) -> None:
     with interrupted(plain) as workers:
         released(workers)
         request = plain.request()
         some = replace(request, options=replace(request.options, only="planted/*"))
         with pytest.raises(UsageError, match="--only"):
-            run.run(some, plain.client(), SERVICE)
+            run.run(some, plain.client(), Ec2Backend)
         plain.run()
     whole(plain)
 
 
-def test_something_alive_at_the_end_is_said_loudly(plain: Field, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_instance_alive_at_the_end_is_a_complaint(plain: Field, monkeypatch: pytest.MonkeyPatch) -> None:
     really = instances.find
 
     def undying(*arguments: object, **keys: object) -> list[instances.OwnedInstance]:
@@ -304,35 +302,36 @@ def test_something_alive_at_the_end_is_said_loudly(plain: Field, monkeypatch: py
     monkeypatch.setattr("harness.aws.ec2.instances.find", undying)
     monkeypatch.setattr(instances, "WAIT_S", 0.0)
     with plain.workers():
-        done = plain.run(plain.client(patience=replace(QUICK, linger_s=5 * SPEED)))
+        done = plain.run(plain.client(timeouts=replace(QUICK, linger_s=5 * SPEED)))
     (complaint,) = done.complaints
     assert "STILL ALIVE AND COSTING MONEY: i-" in complaint and "harness ec2 reap" in complaint
     assert not plain.closed()
 
 
-def test_the_cap_holds_and_says_so(plain: Field) -> None:
+def test_parts_above_the_cap_are_given_up_with_a_reason(plain: Field) -> None:
     with pytest.raises(UsageError, match=r"more than --max-usd 0\.01"):
         plain.run(cap_usd=0.01)
     assert launched_and_terminated() == (0, 0)
 
 
-def test_what_is_promised_and_spent_never_exceeds_the_cap(plain: Field) -> None:
+def test_committed_cost_never_exceeds_the_cap(plain: Field) -> None:
     cap, most = 0.25, list[float]()
-    promise = Budget.promise
+    new_launch = Journal.new_launch
 
-    def watched(budget: Budget, launch: Any) -> None:
-        promise(budget, launch)
-        most.append(budget.committed_usd)
+    def watched(journal: Journal, launch: Launch) -> Launch:
+        written = new_launch(journal, launch)
+        most.append(partition.committed_usd(journal.launches.values()))
+        return written
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Budget, "promise", watched)
+        patch.setattr(Journal, "new_launch", watched)
         with plain.workers():
             assert plain.run(cap_usd=cap).complaints == ()
     whole(plain)
     assert len(most) == 3 and max(most) <= cap
 
 
-def test_the_cap_holds_when_the_command_is_dead_and_no_user_data_ever_ran(plain: Field) -> None:
+def test_cap_holds_without_the_command_and_user_data(plain: Field) -> None:
     """The rule on AWS's side ends every instance at its deadline; nothing of ours is alive then."""
     cap = 0.25
 
@@ -341,7 +340,7 @@ def test_the_cap_holds_when_the_command_is_dead_and_no_user_data_ever_ran(plain:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        plain.run(plain.client(pace=PollInterval(0.05, nap)), cap_usd=cap)
+        plain.run(plain.client(timeouts=replace(QUICK, poll_s=0.05, sleep=nap)), cap_usd=cap)
     ec2 = boto3.client("ec2", region_name=REGION)
     (instance,) = [each for one in ec2.describe_instances()["Reservations"] for each in one["Instances"]]
     tags = {tag["Key"]: tag["Value"] for tag in instance["Tags"]}
@@ -374,7 +373,7 @@ def journal_of(plain: Field) -> Journal:
     return book
 
 
-def test_a_rule_that_is_disabled_is_no_deadline_and_nothing_is_launched(plain: Field) -> None:
+def test_run_launches_nothing_while_the_rule_is_disabled(plain: Field) -> None:
     found = account.find(Connections(REGION), WORK, REGION)
     assert found is not None
     boto3.client("events", region_name=REGION).disable_rule(Name=found.reaper_rule)
@@ -383,16 +382,16 @@ def test_a_rule_that_is_disabled_is_no_deadline_and_nothing_is_launched(plain: F
     assert launched_and_terminated() == (0, 0)
 
 
-def test_a_run_is_refused_before_up(plain: Field) -> None:
+def test_run_is_refused_without_the_account_stack(plain: Field) -> None:
     request = plain.request()
     with pytest.raises(UsageError, match=r"not there yet: .*`harness ec2 up s3://harness-work/other"):
-        run.run(replace(request, work=S3Uri("harness-work", "other")), plain.client(), SERVICE)
+        run.run(replace(request, work=S3Uri("harness-work", "other")), plain.client(), Ec2Backend)
     assert launched_and_terminated() == (0, 0)
 
 
 def test_a_dry_run_launches_and_uploads_nothing(plain: Field) -> None:
     with show_progress(Console(file=plain.screen, width=200)):
-        assert run.run(plain.request(dry_run=True), plain.client(), SERVICE) is None
+        assert run.run(plain.request(dry_run=True), plain.client(), Ec2Backend) is None
     assert launched_and_terminated() == (0, 0)
     assert list(Objects(Connections(REGION), WORK).list()) == []
     for word in (LARGE, "assumed", "us-east-1", "al2023-ami", "US$"):
@@ -414,7 +413,7 @@ def handed_over(plain: Field) -> None:
                 "harness.aws.cloud_run.watch.RunWatch._finish", lambda self, part, state: _finish_builds(self, part)
             )
             with pytest.raises(KeyboardInterrupt):
-                plain.run(plain.client(pace=PollInterval(0.05, nap)))
+                plain.run(plain.client(timeouts=replace(QUICK, poll_s=0.05, sleep=nap)))
     assert plain.stored == []
 
 
@@ -432,7 +431,7 @@ def _finish_builds(watch: Any, part: PlannedPart) -> None:
         watch._finished.add(part.name)
 
 
-def test_a_disabled_rule_keeps_no_finished_job_from_coming_home(plain: Field) -> None:
+def test_finished_jobs_are_fetched_while_the_rule_is_disabled(plain: Field) -> None:
     """Nothing is to be launched any more."""
     handed_over(plain)
     found = account.find(Connections(REGION), WORK, REGION)
@@ -442,7 +441,7 @@ def test_a_disabled_rule_keeps_no_finished_job_from_coming_home(plain: Field) ->
     assert len(plain.stored) == 18
 
 
-def test_an_account_stack_that_is_made_anew_loses_no_finished_job(plain: Field) -> None:
+def test_finished_jobs_are_fetched_after_the_stack_was_made_anew(plain: Field) -> None:
     """The new role has another id, and workers' folders the old one."""
     handed_over(plain)
     account.down(Connections(REGION), WORK, REGION, "0123456789ab", results_too=False)

@@ -49,7 +49,7 @@ def test_the_owner_is_the_same_after_another_login(owner: Owner, one: str, other
 
 
 @pytest.mark.parametrize(("arn", "same"), [(ROLE, False), (f"{SSO}/me", True), ("iam::1:user/me", True)])
-def test_users_of_one_role_are_told_apart_by_their_caches(owner: Owner, arn: str, same: bool) -> None:
+def test_users_of_one_role_differ_by_their_caches(owner: Owner, arn: str, same: bool) -> None:
     """Nobody's `reap --yes` ends a colleague's workers; who has a name of his own is known everywhere."""
     assert (owner(arn, "mine") == owner(arn, "yours")) == same
     assert owner(arn, "mine") == owner(arn, "mine")

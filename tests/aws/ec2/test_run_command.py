@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 import harness.aws.cloud_run
 import harness.aws.ec2
 from harness.aws.clients import Connections
-from harness.aws.cloud_run.watch import PollInterval
+from harness.aws.cloud_run.watch import Timeouts
 from harness.aws.objects import Objects
 from harness.cli import main
 from harness.launch.fake import FakeLauncher
@@ -36,7 +36,7 @@ class _Engine(FakeLauncher):
 def engine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.cli.run.DockerLauncher", _Engine)
     monkeypatch.setattr("harness.cli.run.Shipper", lambda work, *_: FakeShipper(work))
-    monkeypatch.setattr(PollInterval.__init__, "__defaults__", (0.1, time.sleep))
+    monkeypatch.setattr(Timeouts.__init__, "__defaults__", (0.1, *(Timeouts.__init__.__defaults__ or ())[1:]))
 
 
 def harness_run(plain: Field, *arguments: str, code: int = 0) -> Result:
@@ -50,7 +50,7 @@ def harness_run(plain: Field, *arguments: str, code: int = 0) -> Result:
 
 
 @pytest.mark.usefixtures("engine")
-def test_from_the_question_to_the_table(plain: Field) -> None:
+def test_run_command_quotes_runs_and_prints_the_table(plain: Field) -> None:
     place = ("--work", str(WORK))
     arm = harness_run(plain, *place, "--dry-run", "--architecture", "arm64")
     assert re.search(r"\bami-\w+ \(al2023-\S+-arm64\)", arm.output) and re.search(r"\b[a-z]\d+g\w*\.", arm.output)
@@ -71,7 +71,7 @@ def test_from_the_question_to_the_table(plain: Field) -> None:
 
 
 @pytest.mark.usefixtures("engine")
-def test_what_is_asked_wrongly_is_said_before_anything_is_done(plain: Field) -> None:
+def test_wrong_options_are_refused_before_anything_starts(plain: Field) -> None:
     assert "harness ec2 up" in harness_run(plain, code=2).output
     place = ("--work", str(WORK), "--yes")
     assert "--burstable" in harness_run(plain, *place, "--instance", "t3.large", code=2).output
@@ -83,14 +83,14 @@ def test_what_is_asked_wrongly_is_said_before_anything_is_done(plain: Field) -> 
     assert launched_and_terminated() == (0, 0)
 
 
-def test_options_of_ec2_are_refused_elsewhere(plain: Field) -> None:
+def test_options_of_ec2_are_refused_by_other_launchers(plain: Field) -> None:
     path = plain.bench.folder / "test-suite.toml"
     plain.request()
     result = CliRunner().invoke(main, ["run", str(path), "--launcher", "fake", "--max-usd", "5"])
     assert result.exit_code == 2 and "--max-usd is for --launcher ec2" in result.output
 
 
-def test_this_machines_clock_is_never_asked() -> None:
+def test_cloud_code_never_reads_the_local_clock() -> None:
     """Clock skew cannot matter to who does not look: all times are AWS' own."""
     clocks = []
     # The worker's own times are its machine's: nobody compares them with AWS'.
@@ -104,7 +104,7 @@ def test_this_machines_clock_is_never_asked() -> None:
     assert clocks == []
 
 
-def test_a_clock_that_is_off_changes_nothing(plain: Field, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_local_clock_changes_nothing(plain: Field, monkeypatch: pytest.MonkeyPatch) -> None:
     really = time.time
     with plain.workers(), monkeypatch.context() as patch:
         patch.setattr(time, "time", lambda: really() + 86_400)

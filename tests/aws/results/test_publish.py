@@ -99,7 +99,7 @@ def test_a_run_leaves_the_same_tree_as_on_disk(run: Call, bench: Bench, bucket: 
     assert page is not None and b"Results in test-suite" in page
 
 
-def test_what_is_done_is_not_done_again_on_any_machine(run: Call, bench: Bench, bucket: Bucket) -> None:
+def test_finished_jobs_are_not_repeated_on_another_machine(run: Call, bench: Bench, bucket: Bucket) -> None:
     run()
     before = {
         each.name: each.etag for each in bucket.objects.list() if "report" not in each.name and ".lock" not in each.name
@@ -115,7 +115,7 @@ def test_what_is_done_is_not_done_again_on_any_machine(run: Call, bench: Bench, 
     assert len(records(bucket)) == 4
 
 
-def test_contested_cells_are_looked_for_in_s3(run: Call, bench: Bench, bucket: Bucket) -> None:
+def test_contested_cells_are_read_from_s3(run: Call, bench: Bench, bucket: Bucket) -> None:
     run()
     done = run("--contested", HERE)
     assert done.exit_code == 0 and ("contested" in done.stderr or "jobs run" in done.stdout)
@@ -167,7 +167,7 @@ WRITES = 1 + 2 + 2 * 5 + 1  # the lock, the inputs, each file of each job and th
     ("after", "here"), [(False, True), (True, True), (False, False)], ids=["before", "after", "other-machine"]
 )
 @pytest.mark.parametrize("many", [3, pytest.param(WRITES, marks=pytest.mark.soak)])
-def test_killed_at_any_write_the_next_run_repairs(
+def test_next_run_repairs_after_a_kill_at_any_write(
     many: int, after: bool, here: bool, bench: Bench, bucket: Bucket, harness: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn = chance(f"killed {after} {here}").sample(range(1, WRITES + 1), many)
@@ -198,14 +198,14 @@ def test_killed_at_any_write_the_next_run_repairs(
         check_whole(bucket, harness, 2)
 
 
-def test_a_suite_may_lie_deeper_as_those_of_a_calibration_do(bench: Bench, bucket: Bucket, harness: Call) -> None:
+def test_suite_may_be_in_a_subfolder(bench: Bench, bucket: Bucket, harness: Call) -> None:
     directly(bench, bucket, bucket.cache, "calibration")
     assert all(name.startswith("results/calibration/test-suite/") for name in bucket.names())
     assert directly(bench, bucket, other(bench), "calibration").done_before == 2
     check_whole(bucket, harness, 2)
 
 
-def test_killed_for_good_while_it_publishes(run: Call, bench: Bench, bucket: Bucket, harness: Call) -> None:
+def test_next_run_publishes_jobs_of_a_killed_process(run: Call, bench: Bench, bucket: Bucket, harness: Call) -> None:
     path = bench.suite(profiles=["cpu1-mem256m", "cpu2-mem4"])
     code = (
         "import os, signal, sys\nfrom harness.aws.objects import Objects\nfrom harness.cli import main\n"
@@ -225,7 +225,7 @@ def test_killed_for_good_while_it_publishes(run: Call, bench: Bench, bucket: Buc
     check_whole(bucket, harness, 2)
 
 
-def test_a_job_that_a_reader_mirrored_before_its_run_moved_it_is_there_once(
+def test_job_mirrored_before_its_rename_exists_once(
     run: Call, bucket: Bucket, harness: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:  # the lock, two inputs, the four files of a job and the lock
@@ -240,7 +240,7 @@ def test_a_job_that_a_reader_mirrored_before_its_run_moved_it_is_there_once(
     check_whole(bucket, harness, 2)
 
 
-def test_credentials_that_expire_stop_the_run_with_one_line_and_lose_nothing(
+def test_expired_credentials_are_one_line_and_lose_no_job(
     run: Call, bucket: Bucket, harness: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
@@ -280,7 +280,7 @@ def test_of_two_jobs_of_one_key_the_first_stays(
     check_whole(bucket, harness, 2)
 
 
-def test_a_job_that_is_there_under_the_same_key_is_not_overwritten_while_running(
+def test_job_written_meanwhile_under_the_key_is_kept(
     run: Call, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usual = Objects.put_if
@@ -299,7 +299,7 @@ def test_a_job_that_is_there_under_the_same_key_is_not_overwritten_while_running
     assert foreign[0].get("result.json", 100) == b"somebody else's"
 
 
-def test_a_file_whose_answer_got_lost_is_no_conflict_and_a_strangers_is(
+def test_foreign_file_is_a_conflict_and_an_own_one_is_not(
     run: Call, bucket: Bucket, harness: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usual = Objects.put_if
@@ -324,7 +324,7 @@ def folder(bucket: Bucket) -> Objects:
     return bucket.objects.below("suite")
 
 
-def test_of_two_writers_one_is_told_to_wait(run: Call, bench: Bench, bucket: Bucket) -> None:
+def test_second_writer_is_refused(run: Call, bench: Bench, bucket: Bucket) -> None:
     suite = Objects(bucket.connections, S3Uri("bucket", "results/test-suite"))
     with SuiteLock(suite, "another").held():
         refused = run()
@@ -350,7 +350,7 @@ def test_a_clone_of_this_machine_is_another_holder(folder: Objects) -> None:
             mine.confirm()
 
 
-def test_a_lock_that_was_let_go_is_free_and_one_that_is_held_is_not(folder: Objects) -> None:
+def test_released_lock_is_free_and_a_held_one_is_not(folder: Objects) -> None:
     with SuiteLock(folder, "a").held():
         with pytest.raises(StoreError, match="another run holds it"), SuiteLock(folder, "b").held():
             pass
@@ -360,7 +360,7 @@ def test_a_lock_that_was_let_go_is_free_and_one_that_is_held_is_not(folder: Obje
         pass
 
 
-def test_who_was_taken_for_dead_writes_no_more(folder: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_holder_that_lost_its_lock_cannot_confirm(folder: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
     slow = SuiteLock(folder, "slow")
     with slow.held():
         slow.confirm()
@@ -378,7 +378,7 @@ def test_who_was_taken_for_dead_writes_no_more(folder: Objects, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("left", [None, b"of a dead run"])
-def test_who_was_taken_for_dead_publishes_no_job(
+def test_holder_that_lost_its_lock_publishes_no_job(
     left: bytes | None, folder: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = folder.below("job")
@@ -397,7 +397,7 @@ def test_who_was_taken_for_dead_publishes_no_job(
     assert job.get("log.txt.gz", 100) == (left or b"mine")
 
 
-def test_an_answer_that_got_lost_is_no_lost_lock(folder: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_renewal_with_a_lost_answer_keeps_the_lock(folder: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
     usual, lost = Objects.put_if, []
 
     def put(*arguments: Any) -> str | None:
@@ -414,9 +414,7 @@ def test_an_answer_that_got_lost_is_no_lost_lock(folder: Objects, monkeypatch: p
         held.confirm()
 
 
-def test_a_lock_that_is_none_of_ours_is_respected_until_it_is_old(
-    folder: Objects, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unreadable_lock_is_respected_until_it_expires(folder: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
     folder.put(".lock", b"what is this")
     with pytest.raises(StoreError, match="another run holds it"), SuiteLock(folder, "a").held():
         pass
@@ -425,7 +423,7 @@ def test_a_lock_that_is_none_of_ours_is_respected_until_it_is_old(
         pass
 
 
-def test_of_many_who_take_over_at_once_one_succeeds(folder: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_of_many_takes_over_an_expired_lock(folder: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
     from concurrent.futures import ThreadPoolExecutor
     from threading import Barrier
 
@@ -464,7 +462,7 @@ def test_a_lock_is_renewed_while_it_is_held(folder: Objects, monkeypatch: pytest
         assert renewed.wait(30)
 
 
-def test_a_viability_search_goes_on_from_s3(bench: Bench, bucket: Bucket, harness: Call) -> None:
+def test_viability_search_resumes_from_s3(bench: Bench, bucket: Bucket, harness: Call) -> None:
     words = (
         "curve",
         "planted",
@@ -494,7 +492,7 @@ def test_a_viability_search_goes_on_from_s3(bench: Bench, bucket: Bucket, harnes
     assert third.exit_code == 0 and len(records(bucket)) == 2 * len(before)
 
 
-def test_the_policy_on_the_page_permits_what_is_done_and_no_more(
+def test_policy_in_the_guide_permits_exactly_the_requests(
     run: Call, bench: Bench, harness: Call, bucket: Bucket, requests: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = (Path(__file__).resolve().parents[3] / "docs" / "guides" / "s3.md").read_text(encoding="utf-8")
@@ -518,7 +516,7 @@ def test_the_policy_on_the_page_permits_what_is_done_and_no_more(
     check_whole(bucket, harness, 2)
 
 
-def test_a_conflict_that_is_not_decided_yet_is_tried_again(folder: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_undecided_conflict_is_retried(folder: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(errors, "_PAUSE_S", 0)
     usual, count = BaseClient._make_api_call, [0]
 
