@@ -153,12 +153,12 @@ class RunSelection:
 
     @property
     def names_results(self) -> bool:
-        """Whether one folder of results is named, or a location in S3, which no run file has."""
+        """Return whether one folder of results is named, or a location in S3, which no run file has."""
         return len(self.runs) == 1 and (isinstance(self.runs[0], str) or self.runs[0].is_dir())
 
     @property
     def names_run_files(self) -> bool:
-        """Whether a run file is named that can be read."""
+        """Return whether a readable run file is named."""
         return any(isinstance(run, Path) and trec_lines.is_readable(run) for run in self.runs)
 
     @property
