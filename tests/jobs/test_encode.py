@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from harness import datasets
-from harness.cli import embed, launchers, main
+from harness.cli import main
+from harness.cli.launchers import LauncherChoice
 from harness.errors import FileError, JobError, UsageError
 from harness.evaluation import embeddings
 from harness.evaluation.embeddings import Embeddings, sha256_of_texts
@@ -181,8 +183,7 @@ def _linked(path: Path) -> None:
 def harness(bench: Bench, launcher: Encoder, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
     """The command line, whose launcher builds such indexes."""
     monkeypatch.chdir(bench.folder)
-    for module in (launchers, embed):
-        monkeypatch.setattr(module, "chosen_launcher", lambda *_: launcher)
+    monkeypatch.setattr(LauncherChoice, "open", lambda _: closing(launcher))
 
     def call(*arguments: str) -> Result:
         return CliRunner().invoke(main, [*arguments, "--cache", str(bench.cache)], catch_exceptions=False)
