@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from pathlib import Path
+from dataclasses import replace
 
 import click
 from rich.console import Console
@@ -13,8 +13,8 @@ from rich.text import Text
 from harness.analysis.comparison import called
 from harness.analysis.table import Cause, Row, Table
 from harness.cli.locations import mirrored
-from harness.cli.options import PriceSelection, cache_option, price_options, results_option
-from harness.cli.stored_results import StoredResults
+from harness.cli.options import cache_option, price_options, results_option
+from harness.cli.stored_results import StoredResults, stored_results
 from harness.errors import UsageError
 from harness.evaluation import measure_names
 from harness.report import explain as texts
@@ -26,19 +26,20 @@ _MOST = 3
 
 
 @click.command()
+@mirrored("results")
 @click.argument("what", required=False, metavar="[RESULT|COLUMN|FINDING]")
 @results_option
 @price_options
 @cache_option
-@mirrored("results")
-def explain(what: str | None, results: Path, selection: PriceSelection, cache: Path) -> None:
+@stored_results
+def explain(what: str | None, stored: StoredResults) -> None:
     """Say how a number was made: from which samples, at which price, why it is noisy, and what to do.
 
     RESULT is a glob over system/dataset/scenario/profile, over any one of them, or the start of a job's key.  COLUMN
     is a name from the table or the CSV.  FINDING is a reason for doubt, such as placement.  Without any, lists the
     stored results and their findings.
     """
-    table = StoredResults(results, measure_names.DEFAULT, cache, selection).table()
+    table = replace(stored, measures=measure_names.DEFAULT).table()
     if what is None:
         _list(table)
         return

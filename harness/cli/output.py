@@ -4,75 +4,112 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 from rich.console import Console
 
 from harness import filesystem
-from harness.cli.options import Command, Decorator
+from harness.cli.options import Decorator, parsed_by, record_options
 from harness.errors import UsageError
 from harness.report import writers
-from harness.report.document import Escape, Section
+from harness.report.document import Escape, ReportDocument, Section
 from harness.untrusted import MAX_TEXT, one_line
 
 FORMATS = ("md", "csv", "json")
 PAGE = "html"
 PICTURES = ("png", "svg", "pdf")
 
-output_option = click.option(
-    "-o", "--output", type=click.Path(path_type=Path), help="Write to this file instead of the terminal."
+
+@dataclass(frozen=True)
+class Destination:
+    """Format of a command's result, and the file or folder that it is written to; ``None``: the terminal."""
+
+    form: str
+    output: Path | None
+
+    @property
+    def folder(self) -> Path:
+        """The folder of pictures.
+
+        Raises:
+            UsageError: it is not named.
+        """
+        if self.output is None:
+            raise UsageError(f"--format {self.form} writes several files; name a folder for them with -o")
+        return self.output
+
+    def show(self, text: str) -> None:
+        """Print a text, or write it to the file; a page is not for a terminal."""
+        if self.output is not None:
+            write(self.output, text)
+        elif self.form == PAGE and sys.stdout.isatty():
+            raise UsageError("--format html: a page is no text for a terminal; name a file for it with -o page.html")
+        else:
+            click.echo(text, nl=False)
+
+    def show_answer(self, answer: Callable[[Escape, int | None], Section]) -> None:
+        """Print an answer, in colour and no wider than the terminal; or write it as Markdown into the pipe or file.
+
+        Args:
+            answer: build it with the escape of a format, for a terminal of so many columns (``None``: any).
+        """
+        screen = Console()
+        if self.output is None and screen.is_terminal:
+            writers.print_answer(answer(lambda text: one_line(text, MAX_TEXT), screen.width), screen)
+        else:
+            self.show(writers.markdown_section(answer(writers.markdown_escape, None)) + "\n")
+
+    def show_report(self, document: ReportDocument) -> None:
+        """Print a report, or write it to the file."""
+        self.show(writers.write(document, self.form))
+
+
+def output_option(text: str = "Write to this file instead of the terminal.", *, required: bool = False) -> Decorator:
+    """``-o``."""
+    return click.option("-o", "--output", type=click.Path(path_type=Path), required=required, help=text)
+
+
+def destination_options(*formats: str, text: str | None = None) -> Decorator:
+    """``--format``, by default the first one, and ``-o``; the command gets them as a destination."""
+    pictures = "; pictures: to this folder" if PICTURES[0] in formats else ""
+    return record_options(
+        "destination",
+        Destination,
+        click.option("--format", "form", type=click.Choice(formats), default=formats[0], show_default=True, help=text),
+        output_option(f"Write to this file instead of the terminal{pictures}."),
+    )
+
+
+@dataclass(frozen=True)
+class TableView:
+    """Whether a table has every column and note, or else its columns and the one to sort by."""
+
+    wide: bool
+    columns: tuple[str, ...]
+    sort: str
+
+
+view_options = record_options(
+    "view",
+    TableView,
+    click.option("--wide", is_flag=True, help="Show every column and note."),
+    click.option(
+        "--columns",
+        default="",
+        callback=parsed_by(lambda text: tuple(text.split())),
+        metavar="NAMES",
+        help="Show these: hardware, MEASURE, latency, p95, throughput, memory, gpu_memory, index, cost.",
+    ),
+    click.option("--sort", default="", metavar="NAME", help="Sort by this column."),
 )
-picture_output_option = click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    help="Write to this file instead of the terminal; pictures: to this folder.",
-)
-
-
-def format_option(*formats: str, text: str | None = None) -> Decorator:
-    """``--format``; Markdown by default."""
-    return click.option("--format", "form", type=click.Choice(formats), default="md", show_default=True, help=text)
-
-
-def answer_options(command: Command) -> Command:
-    """``--wide``, ``--columns`` and ``--sort``, which :func:`show_answer` and :class:`SummaryView` take."""
-    names = "system hardware MEASURE latency p95 throughput memory gpu_memory index cost scenario suite"
-    wide = click.option("--wide", is_flag=True, help="Show every column and note.")
-    columns = click.option("--columns", default="", metavar="NAMES", help=f"Show these columns: {names}.")
-    sort = click.option("--sort", default="", metavar="NAME", help="Sort by this column.")
-    return wide(columns(sort(command)))
-
-
-def show_answer(answer: Callable[[Escape, int | None], Section], output: Path | None) -> None:
-    """Print an answer: in colour and no wider than the terminal there, as Markdown into a pipe or a file."""
-    screen = Console()
-    if output is None and screen.is_terminal:
-        writers.print_answer(answer(lambda text: one_line(text, MAX_TEXT), screen.width), screen)
-    else:
-        show(writers.markdown_section(answer(writers.markdown_escape, None)) + "\n", output)
 
 
 def pointers(results: Path, page: Path | None = None) -> tuple[str, ...]:
     """Return the line that says where everything else is."""
     more = f"all columns and notes: harness report {results} --wide"
     return (f"{f'page: {page}   ' if page else ''}{more}   how a number was made: harness explain",)
-
-
-def show(text: str, output: Path | None) -> None:
-    """Print a text, or write it to a file."""
-    if output is None:
-        click.echo(text, nl=False)
-    else:
-        write(output, text)
-
-
-def show_page(text: str, output: Path | None) -> None:
-    """Write a page to a file, or to a stdout that is not a terminal."""
-    if output is None and sys.stdout.isatty():
-        raise UsageError("--format html: a page is no text for a terminal; name a file for it with -o page.html")
-    show(text, output)
 
 
 def write(path: Path, text: str) -> None:
