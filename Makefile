@@ -55,9 +55,10 @@ frechet: installs .venv/ready
 figures:
 	@python3 scripts/figures
 
-# The generated pages of docs/.
+# The generated pages of docs/, and a site that can be searched, from all of them: build/site/index.html.
 docs: .venv/ready
 	$(BIN)/python -m scripts.docs.generate
+	$(BIN)/zensical build --clean --strict
 	$(BIN)/python -m scripts.docs.make_pictures
 
 format: .venv/ready
