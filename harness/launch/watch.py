@@ -333,14 +333,15 @@ def follow(
     Args:
         check: returns another reason to stop it, at each poll.
     """
+    mark = sampler.mark if sampler else lambda: None
     next_poll, seen = 0.0, (watch.progress.phase, 0)
     while not ended.wait(_ASK_PAUSING_S if watch.pausing else _ASK_S):
         if not watch.stirred() and time.monotonic() < next_poll:
             continue
         stopped = watch.poll() or check()
         next_poll = time.monotonic() + _POLL_S
-        if sampler and seen != (watch.progress.phase, len(watch.handed)):
-            sampler.mark()
+        if seen != (watch.progress.phase, len(watch.handed)):
+            mark()
         seen = (watch.progress.phase, len(watch.handed))
         progress(watch.progress.done, watch.progress.total, watch.progress.phase)
         if stopped:
@@ -348,10 +349,8 @@ def follow(
         if watch.paused is not None:
             # The look works on the job's CPUs: what is counted between these two marks is ours.
             if watch.between:
-                if sampler:
-                    sampler.mark()
+                mark()
                 canary_log.take("between")
-            if sampler:
-                sampler.mark()
+            mark()
             watch.answer()
     return watch.follow()
