@@ -105,7 +105,7 @@ class BatchBackend:
 
     def check(self, parts: Sequence[PlannedPart]) -> list[str]:
         """Refuse parts that the stack would not run."""
-        suite, options = self._suite.name, BatchOptions(self._region, self._work)
+        suite, options = self._suite.name, BatchOptions(region=self._region, work=self._work)
         up = f"`harness batch up SUITE --work {self._work}` (give both commands the same --instance and --region)"
         found = cloudformation.find(self._connections, suite_stack.stack_name(suite))
         if found is None:

@@ -20,7 +20,7 @@ from harness.aws import clients, cloudformation
 from harness.aws.clients import Connections, S3Uri
 from harness.aws.cloud_run import bundle, machines, partition
 from harness.aws.cloud_run.bundle import pins
-from harness.aws.cloud_run.machines import MachineChoice
+from harness.aws.cloud_run.machines import MachineOptions
 from harness.aws.cloudformation import Stack
 from harness.aws.ec2 import instances
 from harness.aws.ec2.account import Account, resource
@@ -253,15 +253,12 @@ def down(connections: Connections, suite: str) -> list[str]:
     return alive_machines(connections, suite)
 
 
-@dataclass(frozen=True)
-class BatchOptions:
+@dataclass(frozen=True, kw_only=True)
+class BatchOptions(MachineOptions):
     """The machines that the command line asks for; ``max_instances`` of each type."""
 
     region: str
     work: S3Uri
-    instance: str | None = None
-    burstable: bool = False
-    architecture: str | None = "x86_64"
     max_instances: int = 4
     disk_gib: int = 100
     spot: bool = False
@@ -280,8 +277,7 @@ class StackRequirements:
 
 def requirements(suite: Suite, options: BatchOptions, snapshot: Snapshot) -> StackRequirements:
     """Choose the instance type of each profile of a suite."""
-    choice = MachineChoice(options.instance, options.burstable, options.architecture)
-    chosen = machines.of_suite(suite, snapshot, choice).items()
+    chosen = machines.of_suite(suite, snapshot, options).items()
     pairs = tuple((hardware_profile(name), machine.instance) for name, machine in chosen)
     for envelope, instance in pairs:
         check_fit(envelope, instance, options.shared)

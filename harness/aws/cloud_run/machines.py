@@ -29,15 +29,15 @@ class ChosenMachine:
 
 
 @dataclass(frozen=True)
-class MachineChoice:
-    """The command line's choice: ``instance`` for all profiles, and what images are made for (``None``: any)."""
+class MachineOptions:
+    """The command line's choice: ``instance`` for all profiles, and the architecture of images."""
 
     instance: str | None = None
     burstable: bool = False
-    architecture: str | None = "x86_64"
+    architecture: str = "x86_64"
 
 
-def of_suite(suite: Suite, snapshot: Snapshot, choice: MachineChoice) -> dict[str, ChosenMachine]:
+def of_suite(suite: Suite, snapshot: Snapshot, choice: MachineOptions) -> dict[str, ChosenMachine]:
     """Return the machine of each hardware profile of a suite, by name."""
     profiles = {
         name: instances.hardware_profile(name) for name in (*suite.profiles, *filter(None, (suite.build_profile,)))
@@ -46,7 +46,7 @@ def of_suite(suite: Suite, snapshot: Snapshot, choice: MachineChoice) -> dict[st
 
 
 def choose(
-    profiles: Mapping[str, Envelope], snapshot: Snapshot, choice: MachineChoice, declared: Mapping[str, str]
+    profiles: Mapping[str, Envelope], snapshot: Snapshot, choice: MachineOptions, declared: Mapping[str, str]
 ) -> dict[str, ChosenMachine]:
     """Return the machine of each profile; ``declared`` are a suite's own types, by profile.
 
@@ -86,7 +86,7 @@ def _unbootable(instance: Instance) -> str | None:
 
 
 def _cheapest(
-    envelope: Envelope, snapshot: Snapshot, bootable: Snapshot, reserve: HostReserve, architecture: str | None
+    envelope: Envelope, snapshot: Snapshot, bootable: Snapshot, reserve: HostReserve, architecture: str
 ) -> ChosenMachine:
     """Return the type that the profile is priced on, or the next cheapest with room for the host and the harness."""
     roomy = replace(envelope, cpus=envelope.cpus + 1)
@@ -94,7 +94,7 @@ def _cheapest(
     if found is None:
         raise UsageError(
             f"no instance type of {snapshot} has room for profile {envelope.name} beside the host"
-            f"{f' on {architecture}' if architecture else ''}; name one in the suite's [ec2] table or with --instance"
+            f" on {architecture}; name one in the suite's [ec2] table or with --instance"
         )
     priced = offers.find_offers(envelope, snapshot).cheapest
     if priced is None or priced.instance.instance_type == found.instance.instance_type:
@@ -108,7 +108,7 @@ def _cheapest(
 
 
 def _named(
-    instance: Instance, envelope: Envelope, snapshot: Snapshot, reserve: HostReserve, choice: MachineChoice
+    instance: Instance, envelope: Envelope, snapshot: Snapshot, reserve: HostReserve, choice: MachineOptions
 ) -> ChosenMachine:
     name, usd = instance.instance_type, snapshot.price_of(instance.instance_type)
     if usd is None:

@@ -16,7 +16,7 @@ from harness.aws.cloud_run import journal, machines, partition
 from harness.aws.cloud_run.backend import Backend
 from harness.aws.cloud_run.journal import AwsTime, Journal
 from harness.aws.cloud_run.local_results import LocalResults
-from harness.aws.cloud_run.machines import MachineChoice
+from harness.aws.cloud_run.machines import MachineOptions
 from harness.aws.cloud_run.records import CloudRun, PartJob, PlannedPart
 from harness.aws.cloud_run.shipment import Shipper
 from harness.aws.cloud_run.watch import RunDisplay, RunWatch, Timeouts
@@ -46,18 +46,15 @@ _CENT = 0.01
 
 
 @dataclass(frozen=True)
-class CloudOptions:
+class CloudOptions(MachineOptions):
     """Options of a run on EC2 or Batch.  ``most``: machines at once; ``cap_usd``: the most that it may cost."""
 
     region: str | None = None
-    instance: str | None = None
     cap_usd: float | None = None
     most: int = 8
     spot: bool = False
-    burstable: bool = False
     subnet: str | None = None
     dry_run: bool = False
-    architecture: str = "x86_64"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,8 +145,7 @@ class SuiteRun:
         self.clock = AwsTime(client.connections)
         self.shipper = client.shipper(self.work)
         # A wrong machine is known before a dataset is loaded.
-        choice = MachineChoice(request.instance, request.burstable, request.architecture)
-        self.machines = machines.of_suite(request.suite, self.snapshot, choice)
+        self.machines = machines.of_suite(request.suite, self.snapshot, request)
         self.inputs = gather(request.suite, request.options)
         self.store = Store(request.options.results, request.suite.name, request.options.shelf)
         self.owner = clients.owner(client.connections, config.cache_folder())
