@@ -117,8 +117,8 @@ def _timestamp(value: Any) -> datetime.datetime:
     if isinstance(value, str) and value.endswith("Z"):
         with suppress(ValueError):
             return datetime.datetime.fromisoformat(value)
-    found: datetime.datetime = parse_timestamp(value)
-    return found
+    time: datetime.datetime = parse_timestamp(value)
+    return time
 
 
 def answered_at(answer: dict[str, Any]) -> datetime.datetime | None:
@@ -206,4 +206,4 @@ def as_list(tags: dict[str, str]) -> list[dict[str, str]]:
 
 def as_dict(tags: list[dict[str, Any]] | None) -> dict[str, str]:
     """Return tags that the API gave."""
-    return {each["Key"]: each["Value"] for each in tags or ()}
+    return {tag["Key"]: tag["Value"] for tag in tags or ()}

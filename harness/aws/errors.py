@@ -101,8 +101,8 @@ def _explained(response: Mapping[str, Any]) -> tuple[str, str]:
     status = int(response.get("ResponseMetadata", {}).get("HTTPStatusCode") or 0)
     # EC2 says that it has no such machine with status 500.
     busy = status >= 500 and status != _NOT_IMPLEMENTED and not code.startswith("Insufficient")
-    found = (ours for ours, (pattern, _) in _KNOWN.items() if re.fullmatch(pattern, code))
-    ours = next(found, "Busy" if busy else None)
+    codes = (ours for ours, (pattern, _) in _KNOWN.items() if re.fullmatch(pattern, code))
+    ours = next(codes, "Busy" if busy else None)
     if ours is None:
         return f"{message} ({code})", code
     return _KNOWN[ours][1].format(code=code, message=message), ours

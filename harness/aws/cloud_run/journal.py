@@ -50,12 +50,12 @@ def run_id(suite: str, now: float) -> str:
 
 def open_runs(work: Objects) -> list[CloudRun]:
     """Return all runs below a work place that are not closed; those of other versions are skipped."""
-    found = []
-    for each in work.list(f"{records.OPEN}/"):
-        name = f"{records.run(PurePosixPath(each.name).name)}/{records.RUN}"
+    runs = []
+    for marker in work.list(f"{records.OPEN}/"):
+        name = f"{records.run(PurePosixPath(marker.name).name)}/{records.RUN}"
         with ignoring("BadRecord"):
-            found.append(fetch(CloudRun, work, name))
-    return [run for run in found if run is not None]
+            runs.append(fetch(CloudRun, work, name))
+    return [run for run in runs if run is not None]
 
 
 def find(work: Objects, launcher: str, suite: str, results: str, owner: str) -> CloudRun | None:
@@ -96,10 +96,10 @@ class Journal:
 
     def recall(self) -> None:
         """Read the launches that an earlier command wrote down."""
-        names = [each.name for each in self.objects.list(f"{records.LAUNCHES}/")]
+        names = [stored.name for stored in self.objects.list(f"{records.LAUNCHES}/")]
         with ThreadPoolExecutor(_READERS) as pool:
-            found = pool.map(lambda name: fetch(Launch, self.objects, name), names)
-            self.launches = {launch.name: launch for launch in found if launch is not None}
+            launches = pool.map(lambda name: fetch(Launch, self.objects, name), names)
+            self.launches = {launch.name: launch for launch in launches if launch is not None}
 
     def look(self, worker_ids: Iterable[str]) -> None:
         """Read what these workers have written since the last look.
@@ -113,32 +113,32 @@ class Journal:
 
     def _read_worker(self, worker_id: str) -> tuple[str, WorkerRecords]:
         folder, written = self._work.below(records.worker(worker_id)), self.workers.get(worker_id, WorkerRecords())
-        for each in islice(folder.list(), _MOST_OBJECTS):
-            kind, _, name = each.name.rpartition("/")
-            if each.name == records.HEARTBEAT:
-                written.heartbeat = self._changed(Heartbeat, folder, each) or written.heartbeat
-                written.heartbeat_at = each.modified.timestamp()
-            elif each.name == records.END:
-                written.end = self._changed(WorkerEnd, folder, each) or written.end
+        for stored in islice(folder.list(), _MOST_OBJECTS):
+            kind, _, name = stored.name.rpartition("/")
+            if stored.name == records.HEARTBEAT:
+                written.heartbeat = self._changed(Heartbeat, folder, stored) or written.heartbeat
+                written.heartbeat_at = stored.modified.timestamp()
+            elif stored.name == records.END:
+                written.end = self._changed(WorkerEnd, folder, stored) or written.end
             elif kind == records.JOBS:
                 written.jobs.add(name.rpartition(".")[0])
             elif kind == records.INDEXES and name.endswith(".json"):
                 written.indexes.add(name.partition(".")[0])
         return worker_id, written
 
-    def _changed(self, kind: type[T], folder: Objects, each: StoredObject) -> T | None:
+    def _changed(self, kind: type[T], folder: Objects, stored: StoredObject) -> T | None:
         """Read a record that is new or has changed; one that is none of ours says nothing."""
-        name = str(folder.place.below(each.name))
-        if self._read.get(name) == each.etag:
+        name = str(folder.place.below(stored.name))
+        if self._read.get(name) == stored.etag:
             return None
         try:
-            found = fetch(kind, folder, each.name)
+            record = fetch(kind, folder, stored.name)
         except AwsError as error:
             if error.code in PASSING | OURS_TO_MEND:
                 raise
-            found = None
-        self._read[name] = each.etag
-        return found and replace(found, **{key: _plain(text) for key, text in vars(found).items()})
+            record = None
+        self._read[name] = stored.etag
+        return record and replace(record, **{key: _plain(text) for key, text in vars(record).items()})
 
     def put_part(self, part: WorkerPart) -> None:
         """Write what a worker is to do."""

@@ -55,7 +55,7 @@ def choose(
             provides a profile.
     """
     reserve, known = offers.host_reserve(), instances.read_instances("aws")
-    bootable = replace(snapshot, prices=tuple(each for each in snapshot.prices if not _unbootable(each[0])))
+    bootable = replace(snapshot, prices=tuple(offer for offer in snapshot.prices if not _unbootable(offer[0])))
     chosen = {}
     for name, envelope in profiles.items():
         asked = choice.instance or declared.get(name)
@@ -90,21 +90,21 @@ def _cheapest(
 ) -> ChosenMachine:
     """Return the type that the profile is priced on, or the next cheapest with room for the host and the harness."""
     roomy = replace(envelope, cpus=envelope.cpus + 1)
-    found = offers.find_offers(roomy, bootable, architecture=architecture, reserve=reserve).cheapest
-    if found is None:
+    cheapest = offers.find_offers(roomy, bootable, architecture=architecture, reserve=reserve).cheapest
+    if cheapest is None:
         raise UsageError(
             f"no instance type of {snapshot} has room for profile {envelope.name} beside the host"
             f" on {architecture}; name one in the suite's [ec2] table or with --instance"
         )
     priced = offers.find_offers(envelope, snapshot).cheapest
-    if priced is None or priced.instance.instance_type == found.instance.instance_type:
-        return ChosenMachine(found.instance, found.usd_per_hour)
+    if priced is None or priced.instance.instance_type == cheapest.instance.instance_type:
+        return ChosenMachine(cheapest.instance, cheapest.usd_per_hour)
     out = offers.find_offers(roomy, snapshot, architecture=architecture, reserve=reserve).left_out
-    reasons = {each.instance.instance_type: each.reason for each in out}
+    reasons = {unfit.instance.instance_type: unfit.reason for unfit in out}
     why = reasons.get(priced.instance.instance_type) or _unbootable(priced.instance) or "dearer"
     why = why.replace(f"fewer than {roomy.cpus} vCPUs", f"no vCPU beside the job's {envelope.cpus} for the harness")
     remark = f"{envelope.name} is priced on {priced.instance.instance_type}, which is left out: {why}"
-    return ChosenMachine(found.instance, found.usd_per_hour, remark)
+    return ChosenMachine(cheapest.instance, cheapest.usd_per_hour, remark)
 
 
 def _named(

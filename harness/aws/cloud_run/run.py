@@ -157,32 +157,32 @@ class SuiteRun:
 
     def run(self) -> RunReport:
         """Do all of it, with the results folder held."""
-        found = self.open_run()
+        open_run = self.open_run()
         # The jobs of a run that is open are known by their images.
-        draft = self.draft(self.images() if found else self.found_images(), found)
+        draft = self.draft(self.images() if open_run else self.found_images(), open_run)
         self.quote(draft)
-        if not draft.parts and found is None:
+        if not draft.parts and open_run is None:
             keys = frozenset(job.latest.key for job in draft.jobs if job.done and job.latest)
             return RunReport(RunSummary(len(draft.jobs), (), keys))
         if draft.parts:
             self._agree(draft)
         keep_inputs(self.inputs, self.store)
-        if found is None:
+        if open_run is None:
             draft = self._with_images(draft)
         return self._watch(draft)
 
     def open_run(self) -> CloudRun | None:
         """Return the run that this very command began and did not bring to its end."""
-        found = journal.find(self.work, self.backend.name, self.request.suite.name, self._results, self.owner)
-        if found is not None and found.region != self.region:
-            raise UsageError(f"{found.run_id} is open in {found.region}; give --region {found.region} to go on with it")
-        return found
+        run = journal.find(self.work, self.backend.name, self.request.suite.name, self._results, self.owner)
+        if run is not None and run.region != self.region:
+            raise UsageError(f"{run.run_id} is open in {run.region}; give --region {run.region} to go on with it")
+        return run
 
     def found_images(self) -> dict[str, Prepared]:
         """Return the images that are there, by name."""
         wanted = self.inputs.images(self.inputs.cells)
-        found = {name: self.client.launcher.find(system) for name, system in wanted.items()}
-        return {name: prepared for name, prepared in found.items() if prepared is not None}
+        images = {name: self.client.launcher.find(system) for name, system in wanted.items()}
+        return {name: prepared for name, prepared in images.items() if prepared is not None}
 
     def images(self) -> dict[str, Prepared]:
         """Make the images; one that cannot be made is a complaint, and the others go on."""
@@ -196,16 +196,16 @@ class SuiteRun:
                 log.info(f"{name}: {error}")
         return made
 
-    def draft(self, images: dict[str, Prepared], found: CloudRun | None) -> Draft:
+    def draft(self, images: dict[str, Prepared], open_run: CloudRun | None) -> Draft:
         """Return what is to do with these images."""
         folder = self.store.folder
         stored = [job.result for job in read_jobs(folder)] if folder.is_dir() else []
         jobs = self._plan(images, stored)
         local, remote = self._indexes(images, jobs)
-        if found is not None:
+        if open_run is not None:
             known = self.local_results(images, stored)
-            rest = tuple(each for part in found.parts if (each := _rest(part, known)) is not None)
-            return Draft(images, jobs, stored, rest, local, found)
+            rest = tuple(left for part in open_run.parts if (left := _rest(part, known)) is not None)
+            return Draft(images, jobs, stored, rest, local, open_run)
         todo = order(jobs, self.request.suite.protocol.seed)
         how = partition.grouping(
             self.inputs, self.machines, images, todo, stored, local, remote, self.usd_per_gib_month
@@ -227,7 +227,7 @@ class SuiteRun:
     def _indexes(self, images: dict[str, Prepared], jobs: Iterable[Planned]) -> tuple[dict[str, Index], frozenset[str]]:
         """Return the indexes that need no build: those in the cache, and keys of those in the work place."""
         keys = partition.index_keys(self.inputs, images, jobs)
-        local = {key: found for key in keys if (found := indexes.find(self.request.options.cache, key))}
+        local = {key: index for key in keys if (index := indexes.find(self.request.options.cache, key))}
         with ignoring("NoSuchBucket"):
             return local, frozenset(key for key in keys - local.keys() if self.shipper.find_index(key) is not None)
         return local, frozenset()
@@ -265,10 +265,10 @@ class SuiteRun:
         launched = {name for launch in book.launches.values() for name in launch.parts}
         return [part for part in draft.parts if part.name not in launched]
 
-    def _cap(self, found: CloudRun | None) -> float | None:
+    def _cap(self, open_run: CloudRun | None) -> float | None:
         """Return the request's cap, else the cap that an open run began with."""
         cap_usd = self.request.cap_usd
-        return cap_usd if cap_usd is not None or found is None else found.cap_usd
+        return cap_usd if cap_usd is not None or open_run is None else open_run.cap_usd
 
     def _agree(self, draft: Draft) -> None:
         count = len({part.name for part in draft.parts})
@@ -341,7 +341,7 @@ class SuiteRun:
             yield
         except (KeyboardInterrupt, HarnessError):
             if watch.launched:
-                last = datetime.fromtimestamp(max(each.at + each.limit_s for each in watch.launched), UTC)
+                last = datetime.fromtimestamp(max(launch.at + launch.limit_s for launch in watch.launched), UTC)
                 log.info(
                     f"{len(watch.launched)} launches go on, and end by themselves by {last:%Y-%m-%d %H:%M} UTC; the"
                     f" same command goes on from here, {self.backend.ending} ends them"

@@ -121,7 +121,7 @@ class RunWatch:
     given_up: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._submissions = {each.name: each for each in self.backend.split(self.journal.run.parts)}
+        self._submissions = {submission.name: submission for submission in self.backend.split(self.journal.run.parts)}
         self._states: dict[str, PartState] = {}
         self._over: set[str] = set()  # names of submissions
         self._finished: set[str] = set()  # names of parts
@@ -214,8 +214,8 @@ class RunWatch:
                     self._adopt(worker_id, key, part.disk_gib << 30)
                 wanted |= {key: (jobs[key], worker_id) for key in jobs.keys() & written.jobs}
 
-        def one(each: tuple[PartJob, str]) -> Result | HarnessError:
-            job, worker_id = each
+        def one(upload: tuple[PartJob, str]) -> Result | HarnessError:
+            job, worker_id = upload
             try:
                 return fetch_job(
                     self.work, worker_id, job.key, self.local_results.planned(job).spec, self.local_results.store
@@ -334,7 +334,7 @@ class RunWatch:
 
     def _launches(self) -> None:
         """Launch what is ready, as many as may live at once."""
-        waiting = [each for name, each in self._submissions.items() if name not in self._over]
+        waiting = [submission for name, submission in self._submissions.items() if name not in self._over]
         for submission in waiting:
             launch = self.journal.launches.get(submission.name)
             if launch is not None:
@@ -348,7 +348,7 @@ class RunWatch:
 
     def _new_launch(self, submission: Submission, waiting: list[Submission]) -> None:
         begun = {submission.name, *self.journal.launches, *self._over}
-        others = [each for each in waiting if each.name not in begun]
+        others = [other for other in waiting if other.name not in begun]
         left_usd = None if self.cap_usd is None else self.cap_usd - self.committed_usd
         launch = partition.plan_launch(submission, others, self.clock.now, left_usd)
         if launch is None:
@@ -382,7 +382,7 @@ class RunWatch:
 
     def _ready(self, submission: Submission) -> bool:
         """Return whether each index that another part builds is there, or nobody builds it any more."""
-        making = {key for name, each in self._submissions.items() if name not in self._over for key in each.builds}
+        making = {key for name, other in self._submissions.items() if name not in self._over for key in other.builds}
         return all(key not in making or self._has_index(key) for key in submission.needs)
 
     def _has_index(self, key: str) -> bool:
@@ -396,15 +396,15 @@ class RunWatch:
 
     def _lines(self) -> list[tuple[str, str, str, str]]:
         """Return name, machine, state and jobs done of what is under way or still to be launched."""
-        found = []
+        lines = []
         for name, submission in self._submissions.items():
             if name in self._over:
                 continue
             states = [self._states.get(part.name) for part in submission.parts]
             jobs = [job for part in submission.parts for job in part.jobs]
             fetched = sum(job.key in self.local_results.keys for job in jobs)
-            found.append((name, submission.parts[0].instance_type, self._words(states), f"{fetched}/{len(jobs)}"))
-        return found
+            lines.append((name, submission.parts[0].instance_type, self._words(states), f"{fetched}/{len(jobs)}"))
+        return lines
 
     def _words(self, states: list[PartState | None]) -> str:
         known = [state for state in states if state is not None]
