@@ -182,7 +182,7 @@ def owner(connections: Connections, cache: Path) -> str:
 
 
 def random_id(path: Path) -> str:
-    """Return the random id in a file; processes that draw one at once all return the first's."""
+    """Return the random id in a file; concurrent first calls return the same id."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if _is_empty(path):
         draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")

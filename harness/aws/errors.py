@@ -1,4 +1,4 @@
-"""Errors of AWS: each as one line that says what, why and what to do; and retries of those that may pass."""
+"""Errors of AWS as one line each (what, why, remedy), and retries of passing errors."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def retry(
 
 
 def until_answered(ask: Callable[[], Answer], wait: Callable[[], None]) -> Answer:
-    """Return what ``ask`` returns; say the first passing error, and wait after each."""
+    """Return the value of ``ask``; log the first passing error, and wait after each."""
 
     def between(failures: int, error: AwsError) -> None:
         if failures == 1:

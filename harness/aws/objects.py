@@ -1,4 +1,4 @@
-"""Objects below one place in S3: listed, read, and written so that nothing is ever overwritten unasked."""
+"""Objects below one place in S3: list, read, and write without overwriting by accident."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ _KINDS = {
 
 @dataclass
 class _LaunchedJob:
-    """A launch's job, and since when it is doubted, unseen, stuck."""
+    """A launch's job, and the times since which it is doubted, unseen, stuck."""
 
     job_id: str | None = None
     doubted: float | None = None
@@ -54,7 +54,7 @@ class _LaunchedJob:
 
 
 def _since(before: float | None, holds: bool, now: float) -> float | None:
-    """Return since when something holds; ``None``: it does not."""
+    """Return the time since which a condition holds; ``None``: it does not hold."""
     return (now if before is None else before) if holds else None
 
 
@@ -139,7 +139,7 @@ class BatchBackend:
         return f"{kind} {name} is {', '.join(filter(None, words))}"
 
     def begin(self, run: CloudRun, bundle: ShippedInput) -> None:
-        """Take note of the run, and of the harness that agents fetch."""
+        """Remember the run, and the harness that agents fetch."""
         self._run, self._bundle = run, bundle
         account_stack = account.find(self._connections, self._work, self._region)
         if account_stack is None:

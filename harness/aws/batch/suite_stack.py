@@ -336,7 +336,7 @@ def job_definition(envelope: Envelope, instance: Instance, options: BatchOptions
 
 
 def definition_digest(envelope: Envelope, instance: Instance, options: BatchOptions) -> str:
-    """Return a hash of how a job runs, wherever its image is."""
+    """Return a hash of a job's definition without its image."""
     return records.digest(_identity(envelope, instance, replace(options, agent_image="")))[:16]
 
 
@@ -446,7 +446,7 @@ def terminate(connections: Connections, job_id: str, reason: str) -> None:
 
 
 def cancel(connections: Connections, stack: Stack) -> tuple[int, int]:
-    """End a suite's jobs and wait; return how many, and the rest."""
+    """End a suite's jobs and wait; return the numbers of ended and of remaining jobs."""
     jobs = unfinished_jobs(connections, stack)
     for job in jobs:
         terminate(connections, job.job_id, _CANCELLED)

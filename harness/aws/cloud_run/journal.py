@@ -90,12 +90,12 @@ class Journal:
         self._read: dict[str, str] = {}
 
     def begin(self) -> None:
-        """Write the run down."""
+        """Write the run's record, and mark it open."""
         self.objects.put_new(records.RUN, dump(self.run))
         self._work.put(records.is_open(self.run.run_id), b"")
 
     def recall(self) -> None:
-        """Read the launches that an earlier command wrote down."""
+        """Read the launches of earlier commands."""
         names = [stored.name for stored in self.objects.list(f"{records.LAUNCHES}/")]
         with ThreadPoolExecutor(_READERS) as pool:
             launches = pool.map(lambda name: fetch(Launch, self.objects, name), names)
@@ -127,7 +127,7 @@ class Journal:
         return worker_id, written
 
     def _changed(self, kind: type[T], folder: Objects, stored: StoredObject) -> T | None:
-        """Read a record that is new or has changed; one that is none of ours says nothing."""
+        """Read a new or changed record; ignore a foreign one."""
         name = str(folder.place.below(stored.name))
         if self._read.get(name) == stored.etag:
             return None
@@ -141,7 +141,7 @@ class Journal:
         return record and replace(record, **{key: _plain(text) for key, text in vars(record).items()})
 
     def put_part(self, part: WorkerPart) -> None:
-        """Write what a worker is to do."""
+        """Write a part for its worker."""
         self.objects.put(records.part(part.name), dump(part))
 
     def new_launch(self, launch: Launch) -> Launch:
@@ -152,7 +152,7 @@ class Journal:
         return launch
 
     def put_launch(self, launch: Launch) -> None:
-        """Write what has become of a launch."""
+        """Write the present state of a launch."""
         self.objects.put(records.launch(launch.name), dump(launch))
         self.launches[launch.name] = launch
 

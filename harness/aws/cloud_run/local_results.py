@@ -1,6 +1,6 @@
 """A run's jobs in the local store: fetched, missing, or interrupted.
 
-A job that arrives is a stranger's until names, sizes, hashes, seal and spec are checked.
+An arriving job is untrusted until names, sizes, hashes, seal and spec are checked.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Inputs in S3: the orchestrator ships them, a worker fetches them.
 
 An input is packed into a temporary file of the cache and uploaded under a name that its bytes decide; then its record
-(:class:`Input`) is written.  If two ship the same at once, one record stays and both use it.
+(:class:`ShippedInput`) is written.  If two ship the same at once, one record stays and both use it.
 """
 
 from __future__ import annotations

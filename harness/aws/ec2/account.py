@@ -88,7 +88,7 @@ def up(
     subnet: str | None = None,
     agent_image: str | None = None,
 ) -> None:
-    """Deploy the account stack, and what must be there before it.
+    """Deploy the account stack and its prerequisites.
 
     Workers may be of these types; the security group is for the subnet's VPC, or the default one; ``agent_image`` is
     that of Batch's agents, if hosts fetch it from ECR.
@@ -264,7 +264,7 @@ def _is_ours(connections: Connections, bucket: str) -> bool | None:
 
 
 def _linked_roles(connections: Connections) -> None:
-    """Make the services' own roles: who runs has no right to."""
+    """Make the services' own roles, which a runner may not."""
     for service in LINKED:
         with ignoring("InvalidInput", "EntityAlreadyExists"), aws_errors(f"making the role of {service}"):  # it exists
             connections.client("iam").create_service_linked_role(AWSServiceName=service)
@@ -324,7 +324,7 @@ def _remove_objects(connections: Connections, work: S3Uri, results_too: bool) ->
 
 
 def trust_policy(*services: str) -> Policy:
-    """Return who may take a role: these services."""
+    """Return the trust policy of a role of these services."""
     return _document({"Effect": "Allow", "Principal": {"Service": list(services)}, "Action": "sts:AssumeRole"})
 
 

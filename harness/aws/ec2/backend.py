@@ -90,7 +90,7 @@ class Ec2Backend:
         return lines
 
     def _find(self, parts: Sequence[PlannedPart]) -> bool:
-        """Find what parts need; return whether the account stack is there."""
+        """Find images, subnets and zones; return whether the account stack exists."""
         account_stack = account.find(self._connections, self._request.work, self._region)
         if account_stack is not None:
             self._account = account_stack
@@ -104,7 +104,7 @@ class Ec2Backend:
         return self._known[part.instance_type].architecture, bool(part.gpus)
 
     def begin(self, run: CloudRun, bundle: ShippedInput) -> None:
-        """Take note of the run; find all that its parts need, which may be more than is left."""
+        """Remember the run; find images, subnets and zones of all its parts."""
         self._run, self._bundle = run, bundle
         if not self._find(run.parts):
             raise UsageError(f"the account stack is gone; make it with `harness ec2 up {self._request.work}`")

@@ -207,7 +207,7 @@ def wait(
 
 
 def end_all(connections: Connections, owned: OwnedResources) -> list[str]:
-    """End all of it and wait; return a line for each rest."""
+    """End instances, delete disks and wait; return a line for each that stays."""
     left: list[str] = []
     ids = {instance.instance_id for instance in owned.instances}
     places = sorted({instance.region for instance in owned.instances} | {volume.region for volume in owned.volumes})

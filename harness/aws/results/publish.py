@@ -154,7 +154,7 @@ class KeyTaken(StoreError):
 
 
 class Publisher:
-    """Publishes a store's files from a mirror (a :class:`harness.results.store.ResultPublisher`).
+    """Publisher of a store's files from a mirror (a :class:`harness.results.store.ResultPublisher`).
 
     A job is whole in S3 before it is in the mirror; until then it waits in a folder of its own, from which the next run
     publishes it if this one dies.
@@ -230,7 +230,7 @@ def publish(folder: Path, job: Objects, lock: SuiteLock) -> None:
     Nobody else writes there while the lock on its suite is held: files of a dead run are replaced.
 
     Raises:
-        Taken: another job has its key.
+        KeyTaken: another job has its key.
         StoreError: another run took the lock over.
     """
     contents = {path.name: path.read_bytes() for path in folder.iterdir()}
@@ -269,7 +269,7 @@ def _is(job: Objects, name: str, content: bytes) -> bool:
 
 
 def _machine() -> str:
-    """Return a hash that tells machines apart without their names."""
+    """Return a hash that identifies this machine without its name."""
     name = ""
     with suppress(OSError, ValueError):
         name = Path("/etc/machine-id").read_text(encoding="ascii").strip()
