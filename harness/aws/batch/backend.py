@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -63,16 +62,10 @@ class BatchBackend:
 
     name = "batch"
 
-    def __init__(
-        self,
-        context: BackendContext,
-        sleep: Callable[[float], None] = time.sleep,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, context: BackendContext) -> None:
         self._suite, self._work = context.request.suite, context.request.work
         self._connections, self._region = context.connections, context.region
-        self._known = context.known
-        self._sleep, self._clock = sleep, clock
+        self._known, self._clock = context.known, context.clock
         self._role = ""  # begins the worker id of each attempt
         self._jobs: dict[str, _LaunchedJob] = defaultdict(_LaunchedJob)
         self._ids: dict[str, str] = {}  # part -> the job that does it
@@ -150,14 +143,14 @@ class BatchBackend:
         """Submit a launch's job, unless an earlier one may show up."""
         del note
         job, first = self._jobs[launch.name], submission.parts[0]
-        if job.doubted is not None and self._clock() - job.doubted < _LISTED_S:
+        if job.doubted is not None and self._clock.now - job.doubted < _LISTED_S:
             return
         count, more = len(submission.parts), dict[str, Any]()
         if count > 1:  # Batch refuses an array of one
             more["arrayProperties"] = {"size": count}
         if launch.attempts != partition.ATTEMPTS:
             more["retryStrategy"] = {"attempts": launch.attempts}
-        fresh, job.doubted = job.doubted is None, self._clock()
+        fresh, job.doubted = job.doubted is None, self._clock.now
         values = (self._run.run_id, launch.name, self._bundle.name, self._bundle.sha256)
         with aws_errors(f"submitting {launch.name}"):
             # Batch makes two jobs of two equal requests, so that none is sent a second time.
@@ -181,7 +174,7 @@ class BatchBackend:
         return {part: state for launched in states for part, state in launched.items()}
 
     def _look(self, name: str, submission: Submission) -> dict[str, PartState]:
-        job, now, parts = self._jobs[name], self._clock(), [part.name for part in submission.parts]
+        job, now, parts = self._jobs[name], self._clock.now, [part.name for part in submission.parts]
         if job.job_id is None or (job.doubted is not None and now - job.doubted < _FORGOTTEN_S):
             self._find(job, submission)
         if job.job_id is None:
@@ -246,7 +239,7 @@ class BatchBackend:
 
     def _why_waits(self, job: _LaunchedJob, submission: Submission, open_: Sequence[PartState]) -> str:
         """Return why all open parts have waited for minutes, or nothing."""
-        now, waits = self._clock(), bool(open_) and all(state.words == "runnable" for state in open_)
+        now, waits = self._clock.now, bool(open_) and all(state.words == "runnable" for state in open_)
         job.stuck = _since(job.stuck, waits, now)
         if job.stuck is None or now - job.stuck < _PATIENCE_S:
             return ""
@@ -276,6 +269,6 @@ class BatchBackend:
         if left:
             log.info(f"waiting until AWS Batch has ended {len(left)} instances; Ctrl-C leaves that to it")
         try:
-            return instances.wait(machines, self._sleep, self._clock)
+            return instances.wait(machines)
         except KeyboardInterrupt:
             return machines()

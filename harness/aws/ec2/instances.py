@@ -194,15 +194,11 @@ def end(connections: Connections, region: str | None, ids: Sequence[str]) -> Non
             end(connections, region, [instance_id])
 
 
-def wait(
-    left: Callable[[], list[T]],
-    sleep: Callable[[float], None] = time.sleep,
-    clock: Callable[[], float] = time.monotonic,
-) -> list[T]:
+def wait(left: Callable[[], list[T]]) -> list[T]:
     """Wait until nothing is left; return what stays."""
-    until = clock() + WAIT_S
-    while (stay := left()) and clock() < until:
-        sleep(POLL_S)
+    until = time.monotonic() + WAIT_S
+    while (stay := left()) and time.monotonic() < until:
+        time.sleep(POLL_S)
     return stay
 
 
