@@ -19,7 +19,7 @@ from harness.aws.cloud_run.local_results import LocalResults
 from harness.aws.cloud_run.machines import MachineOptions
 from harness.aws.cloud_run.records import CloudRun, PartJob, PlannedPart
 from harness.aws.cloud_run.shipment import Shipper
-from harness.aws.cloud_run.watch import RunDisplay, RunWatch, Timeouts
+from harness.aws.cloud_run.watch import RunWatch, Timeouts
 from harness.aws.errors import ignoring
 from harness.aws.objects import Objects
 from harness.errors import HarnessError, ImageError, UsageError
@@ -260,9 +260,9 @@ class SuiteRun:
         """Return the parts that no command has launched yet."""
         if draft.run is None:
             return list(draft.parts)
-        book = Journal(self.work, draft.run)
-        book.recall()
-        launched = {name for launch in book.launches.values() for name in launch.parts}
+        run_journal = Journal(self.work, draft.run)
+        run_journal.recall()
+        launched = {name for launch in run_journal.launches.values() for name in launch.parts}
         return [part for part in draft.parts if part.name not in launched]
 
     def _cap(self, open_run: CloudRun | None) -> float | None:
@@ -295,26 +295,34 @@ class SuiteRun:
     def _watch(self, draft: Draft) -> RunReport:
         local_results = self.local_results(draft.images, draft.stored)
         begun = draft.run or self._begun(draft)
-        book, run_id = Journal(self.work, begun), begun.run_id
+        run_journal = Journal(self.work, begun)
 
         def put_part(part: PlannedPart, jobs: tuple[PartJob, ...]) -> None:
             inputs, images, local = self.inputs, draft.images, draft.local
             keys = {job: local_results.planned(job).spec.index_key for job in jobs}
-            book.put_part(self.shipper.part(part, jobs, inputs, images, local, keys.__getitem__))
+            run_journal.put_part(self.shipper.part(part, jobs, inputs, images, local, keys.__getitem__))
 
         self.backend.begin(begun, self.shipper.bundle())
         if draft.run is None:
-            book.begin()
+            run_journal.begin()
             first = self.open_run() or begun
             if first.run_id != begun.run_id:
-                book.close()
+                run_journal.close()
                 raise UsageError(f"another command began {first.run_id} meanwhile; give yours again to go on with it")
             log.info(f"run {begun.run_id}")
-        jobs = sum(len(part.jobs) for part in begun.parts)
-        board = RunDisplay(run_id, jobs, partition.expected_usd(begun.parts))
-        backend, shipper, known, clock = self.backend, self.shipper, self.known, self.clock
-        terms = (self.request.most, self._cap(draft.run), self.client.timeouts)
-        watch = RunWatch(self.work, book, local_results, backend, shipper, put_part, known, clock, board, *terms)
+        watch = RunWatch(
+            self.work,
+            run_journal,
+            local_results,
+            self.backend,
+            self.shipper,
+            put_part,
+            self.known,
+            self.clock,
+            self.request.most,
+            self._cap(draft.run),
+            self.client.timeouts,
+        )
         with self._going_on(watch):
             alive = watch.run()
         return self._done(draft, begun, watch, alive)

@@ -21,7 +21,7 @@ from harness.aws.cloud_run.backend import ENDED, RUNNING, UNKNOWN, Backend, Laun
 from harness.aws.cloud_run.journal import AwsTime, Journal, WorkerRecords
 from harness.aws.cloud_run.local_results import LocalResults, fetch_job
 from harness.aws.cloud_run.partition import Submission
-from harness.aws.cloud_run.records import Launch, PartJob, PlannedPart
+from harness.aws.cloud_run.records import CloudRun, Launch, PartJob, PlannedPart
 from harness.aws.cloud_run.shipment import Shipper
 from harness.aws.errors import until_answered
 from harness.aws.objects import Objects
@@ -43,10 +43,10 @@ _AT_ONCE = 8
 class RunDisplay:
     """Display of one line for each machine, and one for each fetched job."""
 
-    def __init__(self, title: str, jobs: int, expected_usd: float) -> None:
-        self._title = title
-        self._jobs = jobs
-        self._expected_usd = expected_usd
+    def __init__(self, run: CloudRun) -> None:
+        self._title = run.run_id
+        self._jobs = sum(len(part.jobs) for part in run.parts)
+        self._expected_usd = partition.expected_usd(run.parts)
         self._live: Live | None = None
         self._shown: dict[str, str] = {}
         self._fetched = 0
@@ -114,13 +114,13 @@ class RunWatch:
     put_part: Callable[[PlannedPart, tuple[PartJob, ...]], None]
     machines: Mapping[str, Instance]
     clock: AwsTime
-    board: RunDisplay
     most: int
     cap_usd: float | None
     timeouts: Timeouts
     given_up: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.display = RunDisplay(self.journal.run)
         self._submissions = {submission.name: submission for submission in self.backend.split(self.journal.run.parts)}
         self._states: dict[str, PartState] = {}
         self._over: set[str] = set()  # names of submissions
@@ -142,7 +142,7 @@ class RunWatch:
         for launch in self.journal.launches.values():
             if launch.usd is not None:
                 self._close(launch)
-        with self.board.open():
+        with self.display.open():
             while not until_answered(self._tick, self._wait):
                 self._wait()
         alive = until_answered(self.backend.alive, self._wait)
@@ -194,7 +194,7 @@ class RunWatch:
         for launch in self.launched:
             self._settle(launch)
         self._launches()
-        self.board.update(self._lines(), self.committed_usd)
+        self.display.update(self._lines(), self.committed_usd)
         return self._over >= self._submissions.keys()
 
     def _last(self, state: PartState) -> WorkerRecords:
@@ -229,7 +229,7 @@ class RunWatch:
         for key, result in zip(wanted, came, strict=True):
             if isinstance(result, Result):
                 self.local_results.keys.add(result.key)
-                self.board.came(result, self.local_results.planned(wanted[key][0]).expected)
+                self.display.came(result, self.local_results.planned(wanted[key][0]).expected)
             elif isinstance(result, AwsError) and result.code in _OF_THE_JOB:
                 self._damage(key, result)
             else:
