@@ -58,10 +58,10 @@ def choose(
     bootable = replace(snapshot, prices=tuple(offer for offer in snapshot.prices if not _unbootable(offer[0])))
     chosen = {}
     for name, envelope in profiles.items():
-        asked = choice.instance or declared.get(name)
-        if asked:
-            check_known(asked, known)
-            chosen[name] = _named(known[asked], envelope, snapshot, reserve, choice)
+        type_name = choice.instance or declared.get(name)
+        if type_name:
+            check_known(type_name, known)
+            chosen[name] = _named(known[type_name], envelope, snapshot, reserve, choice)
         else:
             chosen[name] = _cheapest(envelope, snapshot, bootable, reserve, choice.architecture)
     return chosen
