@@ -115,7 +115,7 @@ def refuse_accounts(work: S3Uri) -> None:
     """Refuse a work place with an account's number: logs name it."""
     if _ACCOUNT.search(str(work)):
         raise UsageError(
-            "the work place has twelve digits in its name, as accounts have, and harness writes none of those down;"
+            "the work place's name holds twelve digits, like an account number, which harness never writes;"
             " choose another bucket or prefix"
         )
 

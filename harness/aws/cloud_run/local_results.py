@@ -60,8 +60,8 @@ class LocalResults:
                 return replace(known, spec=spec)
         cell = job.cell
         raise UsageError(
-            f"{cell.system} {cell.dataset} {cell.profile}: planned otherwise than when the run in S3 began; give it the"
-            " same suite, images, datasets, --only, --instance and --architecture, or another --results"
+            f"{cell.system} {cell.dataset} {cell.profile}: not as planned by the open run in S3; give the same"
+            " suite, images, datasets, --only, --instance and --architecture, or another --results"
         )
 
     def left(self, part: PlannedPart) -> tuple[PartJob, ...]:

@@ -226,8 +226,8 @@ class Fetcher:
         loaded = _found(engine, shipped.digest)
         if loaded is None:
             raise AwsError(
-                f"the image of {shipped.image}: after loading, no image here has the id {shipped.digest}; does one of"
-                " the engines use the containerd image store? switch it off in both or in none",
+                f"the image of {shipped.image}: no image here has the id {shipped.digest} after loading;"
+                " switch the containerd image store off in both engines or in none",
                 "BadImage",
             )
         with engine_errors():

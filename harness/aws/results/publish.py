@@ -119,8 +119,8 @@ class SuiteLock:
         self._lost = self._lost or not self._take(is_ours)
         if self._lost:
             raise StoreError(
-                f"{self._folder.place}: another run took it over, as this one gave no sign for {LEASE_S // 60} minutes;"
-                " what was measured is kept here, and the same command goes on from there"
+                f"{self._folder.place}: another run took it over after {LEASE_S // 60} minutes without a renewal;"
+                " measured jobs are kept here, and the same command resumes"
             )
 
     def _write(self, *, released: bool = False) -> bool:
