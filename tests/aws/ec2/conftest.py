@@ -157,7 +157,7 @@ def ground(aws: str) -> None:
 
 @pytest.fixture
 def plain(bench: Bench, aws: str, ground: None) -> Iterator[Field]:
-    """After every test: as many instances were terminated as were launched, and no secret of the tests is written anywhere."""
+    """After every test: every launched instance was terminated, and no secret is written anywhere."""
     server.quicken(aws, SPEED)
     made = Field(bench, aws)
     yield made
