@@ -243,9 +243,7 @@ class Fetcher:
         if indexes.find(self._cache, key):
             return
         cached = indexes.folder(self._cache, key)
-        fresh = filesystem.staging_path(cached)
-        fresh.mkdir(parents=True)
-        try:
+        with filesystem.scratch_folder(cached.parent, cached.name) as fresh:
             self._unpack(
                 shipped, f"the index {key}", fresh, lambda name: name == FACTS or name.split("/")[0] == INDEX_DATA
             )
@@ -258,8 +256,6 @@ class Fetcher:
             fresh.chmod(0o755)
             filesystem.remove_tree(cached)  # damaged
             fresh.rename(cached)
-        finally:
-            filesystem.remove_tree(fresh)
 
     def _unpack(
         self, shipped: ShippedInput, what: str, folder: Path, allowed: Callable[[str], bool] | None = None
