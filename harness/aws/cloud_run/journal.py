@@ -17,6 +17,7 @@ from harness.aws.cloud_run.records import CloudRun, Heartbeat, Launch, WorkerEnd
 from harness.aws.errors import OURS_TO_MEND, PASSING, ignoring
 from harness.aws.objects import Objects, StoredObject
 from harness.errors import AwsError
+from harness.untrusted import one_line
 
 T = TypeVar("T", Heartbeat, WorkerEnd)
 _READERS = 16
@@ -39,8 +40,8 @@ class AwsTime:
 
 
 def _plain(value: Any) -> Any:
-    """Return a worker's text without control characters, cut."""
-    return "".join(filter(str.isprintable, value[:_MOST_CHARACTERS])) if isinstance(value, str) else value
+    """Return a worker's text on one line, cut."""
+    return one_line(value, _MOST_CHARACTERS) if isinstance(value, str) else value
 
 
 def run_id(suite: str, now: float) -> str:
@@ -138,7 +139,7 @@ class Journal:
                 raise
             record = None
         self._read[name] = stored.etag
-        return record and replace(record, **{key: _plain(text) for key, text in vars(record).items()})
+        return record and replace(record, **{key: _plain(value) for key, value in vars(record).items()})
 
     def put_part(self, part: WorkerPart) -> None:
         """Write a part for its worker."""
