@@ -178,7 +178,7 @@ def reap(work: str | None, region: str | None, all_owners: bool, yes: bool) -> N
 
 def _inspect(connections: Connections, region: str | None, all_owners: bool) -> tuple[OwnedResources, str]:
     owner = clients.owner(connections, config.cache_folder())
-    return instances.look(connections, region, None if all_owners else owner), owner
+    return instances.find_owned(connections, region, None if all_owners else owner), owner
 
 
 def _show(found: OwnedResources, owner: str) -> None:

@@ -289,7 +289,7 @@ def _boundary(connections: Connections, work: S3Uri, region: str) -> None:
 
 def _refuse_alive(connections: Connections, work: S3Uri, owner: str, region: str) -> None:
     """Refuse while workers of any region or user need the bucket."""
-    living, failed = instances.everywhere(connections, partial(instances.alive, connections))
+    living, failed = instances.search_regions(connections, partial(instances.alive, connections))
     for unseen in failed:
         if not unseen.denied or unseen.region == region:
             raise AwsError(f"whether instances are alive in {unseen}; nothing was removed", "Unseen")

@@ -151,7 +151,7 @@ def regions(connections: Connections) -> list[str]:
         return sorted(region["RegionName"] for region in connections.client("ec2").describe_regions()["Regions"])
 
 
-def everywhere(
+def search_regions(
     connections: Connections, look: Callable[[str], list[Any]], limited: str | None = None
 ) -> tuple[list[Any], list[UnreadRegion]]:
     """Look in all regions at once; return finds and failed regions."""
@@ -168,9 +168,9 @@ def everywhere(
     return [resource for answer in answers if not isinstance(answer, UnreadRegion) for resource in answer], failed
 
 
-def look(connections: Connections, region: str | None, owner: str | None) -> OwnedResources:
+def find_owned(connections: Connections, region: str | None, owner: str | None) -> OwnedResources:
     """Find what costs money; ``None``: in all regions, of all owners."""
-    resources, failed = everywhere(
+    resources, failed = search_regions(
         connections, lambda name: [*alive(connections, name), *_volumes(connections, name)], region
     )
     mine = [resource for resource in resources if owner in (None, resource.tags.get(clients.OWNER))]
