@@ -228,7 +228,7 @@ class JobWatch:
         said = [_count(event.get(name)) for name in ("start_ns", "t_ns", "claimed_ns", "written_ns", "wrote_ns")]
         due = f"trial-{self._job.spec.first_trial + len(self.handed)}"
         if phase != due or self._answered != len(self.handed) + 1 or None in said:
-            self._refuse("the image said that a trial ended which did not run")
+            self._refuse("the image reported the end of a trial that did not run")
             return
         start_ns, end_ns, claimed_ns, written_ns, self._wrote_ns = (count or 0 for count in said)
         least_ns = max(0, self._quiet_ns - self._gone_ns)
