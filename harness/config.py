@@ -97,8 +97,8 @@ def validate(model: type[Model], raw: Any, path: Path, prefix: str = "") -> Mode
         first = next((item for item in errors if item["type"] == "extra_forbidden"), errors[0])
         key = ".".join(map(str, (*filter(None, [prefix]), *first["loc"])))
         if first["type"] == "extra_forbidden":
-            known = _known_keys(model, first["loc"])
-            hint = did_you_mean(str(first["loc"][-1]), known) or f"; known keys: {', '.join(sorted(known))}"
+            keys = _known_keys(model, first["loc"])
+            hint = did_you_mean(str(first["loc"][-1]), keys) or f"; known keys: {', '.join(sorted(keys))}"
             raise FileError(f"{path}: unknown key '{key}'{hint}") from error
         messages = {
             "missing": " is missing; add it",

@@ -161,19 +161,13 @@ def remove_leftovers(parent: Path, prefix: str = "") -> None:
     """Remove what dead processes left in ``parent`` under names with ``prefix``."""
     for leftover in parent.glob(f"*{_SUFFIX}"):
         owner = leftover.name.removesuffix(_SUFFIX).rpartition(".")[2]
-        if leftover.name.startswith(prefix) and has_died(owner) and _is_ours(leftover):
-            remove_tree(leftover)
+        with suppress(OSError):  # another process removed it
+            if leftover.name.startswith(prefix) and has_died(owner) and leftover.lstat().st_uid == os.geteuid():
+                remove_tree(leftover)
 
 
 def _partial(final: Path) -> Path:
     return final.with_name(f"{final.name}.{this_process()}{_SUFFIX}")
-
-
-def _is_ours(folder: Path) -> bool:
-    try:
-        return folder.lstat().st_uid == os.geteuid()
-    except OSError:  # another process removed it
-        return False
 
 
 def walk(folder: Path) -> Iterator[os.DirEntry[str]]:
@@ -250,8 +244,8 @@ def _take_apart(top: int) -> None:
                     os.rename(name, new, src_dir_fd=here.descriptor, dst_dir_fd=top)
                     way[0].folders.append(new)
     finally:
-        for each in way[1:]:
-            os.close(each.descriptor)
+        for folder in way[1:]:
+            os.close(folder.descriptor)
 
 
 def _opened(name: str | Path, within: int | None = None) -> int:
@@ -273,12 +267,12 @@ def _opened(name: str | Path, within: int | None = None) -> int:
 def _without_files(folder: int) -> list[str]:
     """Unlink all files and links; return the names of the folders."""
     with os.scandir(folder) as entries:
-        found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
-    for name, is_folder in found:
+        contents = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+    for name, is_folder in contents:
         if not is_folder:
             with suppress(OSError):
                 os.unlink(name, dir_fd=folder)
-    return [name for name, is_folder in found if is_folder]
+    return [name for name, is_folder in contents if is_folder]
 
 
 def this_process() -> str:
@@ -299,7 +293,9 @@ def has_died(process: str) -> bool:
         return False
     if boot_id != _boot_id():
         return True
-    return namespace == _pid_namespace() and _proc_is_ours() and _start_time(pid) != started
+    # After a bare ``unshare --pid``, /proc shows another pid namespace than ours.
+    shows_ours = str(Path("/proc/self").readlink()) == str(os.getpid())
+    return namespace == _pid_namespace() and shows_ours and _start_time(pid) != started
 
 
 def _host() -> str:
@@ -312,11 +308,6 @@ def _boot_id() -> str:
 
 def _pid_namespace() -> str:
     return str(Path("/proc/self/ns/pid").stat().st_ino)
-
-
-def _proc_is_ours() -> bool:
-    """Check that /proc shows our pid namespace; after a bare ``unshare --pid`` it does not."""
-    return str(Path("/proc/self").readlink()) == str(os.getpid())
 
 
 def _start_time(pid: str) -> str | None:

@@ -110,5 +110,5 @@ def embed(
 
     with choice.open() as launcher:
         made = encode.encode(declared, texts, path_of, launcher, cache, envelope)
-    size = f"{len(made.found.ids):,} {texts.role} vectors of {made.found.vectors.shape[1]} dimensions"
+    size = f"{len(made.content.ids):,} {texts.role} vectors of {made.content.vectors.shape[1]} dimensions"
     click.echo(one_line(f"{made.path}: {size} by {system}, {made.added:,} of them new"))

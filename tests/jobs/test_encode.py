@@ -76,20 +76,20 @@ def test_vectors_are_stored_once_and_extended(bench: Bench, launcher: Encoder) -
         return embeddings.embeddings_path(bench.results, made)
 
     first = encode.encode(SYSTEM, wanted(bench, "d3", "d1"), into, launcher, bench.cache)
-    assert (first.added, set(first.found.ids)) == (2, {"d1", "d3"})
+    assert (first.added, set(first.content.ids)) == (2, {"d1", "d3"})
     again = encode.encode(SYSTEM, wanted(bench, "d3"), into, launcher, bench.cache)
-    assert again.added == 0 and set(again.found.ids) == {"d1", "d3"}
+    assert again.added == 0 and set(again.content.ids) == {"d1", "d3"}
     more = encode.encode(SYSTEM, wanted(bench, "d3", "d4"), into, launcher, bench.cache)
     assert (more.added, more.path) == (1, first.path)
     assert len(launcher.launched) == 1, "the index is in the cache"
     kept = embeddings.read(more.path)
     assert kept.vectors[kept.rows["d4"]].tolist() == vector("all about the forest")
     every = encode.encode(SYSTEM, wanted(bench), into, launcher, bench.cache)
-    assert every.added == 7 and every.found.source == wanted(bench).corpus.sha256
-    assert every.path.name.startswith(f"{'c' * 16}-document-{every.found.source[:16]}-")
-    assert embeddings.find_embeddings(bench.results, "document", every.found.source) == (every.path,)
-    assert embeddings.find_embeddings(bench.results / "suite", "document", every.found.source) == (every.path,)
-    assert embeddings.find_embeddings(bench.results, "query", every.found.source) == ()
+    assert every.added == 7 and every.content.source == wanted(bench).corpus.sha256
+    assert every.path.name.startswith(f"{'c' * 16}-document-{every.content.source[:16]}-")
+    assert embeddings.find_embeddings(bench.results, "document", every.content.source) == (every.path,)
+    assert embeddings.find_embeddings(bench.results / "suite", "document", every.content.source) == (every.path,)
+    assert embeddings.find_embeddings(bench.results, "query", every.content.source) == ()
 
 
 def test_id_without_a_text_is_refused(bench: Bench, launcher: Encoder) -> None:
@@ -111,9 +111,9 @@ def test_queries_are_encoded_as_queries(bench: Bench, launcher: Encoder) -> None
     corpus = encode.texts_of({"q1": "a", "q2": "a b"}, bench.cache)
     texts, path = TextSet("q", corpus, "query", None), bench.folder / "file"
     made = encode.encode(prefixed, texts, lambda _: path, launcher, bench.cache)
-    assert made.found.source == sha256_of_texts({"q1": "a", "q2": "a b"}), "so it is known of which texts vectors are"
-    assert made.found.role == "query" and made.found.ids == ("q1", "q2")
-    assert made.found.vectors[0].tolist() == vector("query: a")
+    assert made.content.source == sha256_of_texts({"q1": "a", "q2": "a b"}), "so it is known of which texts vectors are"
+    assert made.content.role == "query" and made.content.ids == ("q1", "q2")
+    assert made.content.vectors[0].tolist() == vector("query: a")
     params = launcher.launched[0].spec.params
     assert (params["document_tokens"], params["document_prefix"], params["document_head"]) == (32, "query: ", "mean")
 

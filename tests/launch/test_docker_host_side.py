@@ -171,9 +171,9 @@ def test_throttling_by_a_quota_set_during_a_job_is_counted(rig: Rig, engine: doc
 
     def throttle(_done: int, _total: int = 0, phase: str = "", /) -> None:
         if phase == "trial-0" and not throttled:  # told again after the end of the job, which is too late
-            for each in ours(engine):
-                each.update(cpu_period=100_000, cpu_quota=5_000)
-                throttled.append(each.id)
+            for container in ours(engine):
+                container.update(cpu_period=100_000, cpu_quota=5_000)
+                throttled.append(container.id)
 
     ended = rig.launch(UNTIL_THROTTLED, seen=throttle)
     found = counted(ended)
@@ -203,8 +203,8 @@ def test_job_moved_to_other_cpus_is_stopped(rig: Rig, engine: docker.DockerClien
 
     def move(_done: int, _total: int = 0, phase: str = "", /) -> None:
         if phase == "trial-0":
-            for each in ours(engine):
-                each.update(cpuset_cpus="0")
+            for container in ours(engine):
+                container.update(cpuset_cpus="0")
 
     ended = rig.launch(PHASE + "say(phase='trial-0')\ntime.sleep(60)", seen=move)
     assert ended.placement is not None and ended.wall_s < 30
@@ -220,7 +220,7 @@ def test_short_memory_peak_is_recorded(rig: Rig, child: bool) -> None:
         hold = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {hold!r}])"
     ended = rig.launch(PHASE + "time.sleep(0.5)\n" + hold + "\ntime.sleep(0.3)", memory_mib=512)
     empty = rig.launch(PHASE + "time.sleep(0.5)")
-    peak, base = (each.memory.summary().peak_anon_bytes for each in (ended, empty))
+    peak, base = (end.memory.summary().peak_anon_bytes for end in (ended, empty))
     assert peak is not None and base is not None
     assert abs(peak - base - (200 << 20)) < 8 << 20
 

@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import LONG_TESTS, TEST_GROUPS
 from tests.integration.proxy import wait_until
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "test"
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "scripts" / "test"
 
 # pytest ends in order on Ctrl-C, with a code of its own.
 PYTEST = f"""#!{sys.executable}
@@ -87,3 +89,9 @@ def test_script_stops_on_ctrl_c(place: Path) -> None:
     assert process.wait(60) == 130
     assert len(runs(place)) == 1
     assert list((place / "memory").iterdir()) == []
+
+
+def test_order_and_groups_of_tests_name_existing_files() -> None:
+    paths = [str(path.relative_to(ROOT / "tests")) for path in ROOT.glob("tests/**/test_*.py")]
+    stale = {start for start in (*LONG_TESTS, *TEST_GROUPS) if not any(path.startswith(start) for path in paths)}
+    assert not stale
