@@ -160,10 +160,10 @@ def test_real_gpu_is_found() -> None:
         subprocess.run([sys.executable, "-c", "import time; time.sleep(0.5)"], check=True)
         second = gpus.moment(lambda: [os.getpid()])
     print(found, gpus.before, first, second)
-    for each in (first.seen, second.seen):
-        assert each.sm_clock_mhz is None or 0 < each.sm_clock_mhz < 10_000
-        assert each.temperature_c is None or 0 < each.temperature_c < 150
-        assert each.clock_reasons is None or all(not name.startswith("bit_") for name in each.clock_reasons)
+    for reading in (first.seen, second.seen):
+        assert reading.sm_clock_mhz is None or 0 < reading.sm_clock_mhz < 10_000
+        assert reading.temperature_c is None or 0 < reading.temperature_c < 150
+        assert reading.clock_reasons is None or all(not name.startswith("bit_") for name in reading.clock_reasons)
     if first.energy_mj is not None and second.energy_mj is not None:
         assert 1_000 < second.energy_mj - first.energy_mj < 1_000_000, "an idle GPU takes some 10 to 100 W"
 

@@ -24,7 +24,7 @@ class At:
 
 
 def over(times: list[int], *phases: Phase) -> list[list[int]]:
-    return [[each.t_ns for each in stretch] for stretch in over_trials([At(t_ns) for t_ns in times], phases)]
+    return [[reading.t_ns for reading in stretch] for stretch in over_trials([At(t_ns) for t_ns in times], phases)]
 
 
 def test_trials_are_separated_from_other_phases_and_sorted() -> None:
