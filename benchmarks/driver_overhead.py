@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from benchmarks.spec import ENVELOPE, K, spec
@@ -15,7 +16,7 @@ from benchmarks.table import Line
 from harness.driver import subprocess_adapter
 from harness.driver.adapter import Adapter, Corpus
 from harness.driver.output import SAMPLES, Output
-from harness.driver.scenarios import closed_loop
+from harness.driver.scenarios import closed_loop, planned_queries
 from harness.jobs.job_samples import read_samples
 from harness.launch.base import LaunchRequest, Prepared
 from harness.launch.images import catalog
@@ -108,7 +109,7 @@ def _driver(adapter: Adapter, folder: Path) -> list[int]:
     """The latencies that the driver writes down."""
     with tempfile.TemporaryDirectory(dir=folder) as place:
         out = Output(Path(place))
-        closed_loop(adapter, spec(QUERIES), out)
+        closed_loop(adapter, spec(QUERIES), out, partial(planned_queries, spec(QUERIES)))
         out.close()
         no_image = Prepared(catalog.system("null"), "none", "none")
         job = LaunchRequest(spec(QUERIES), no_image, Path(place), Path(place), Path(place))

@@ -67,8 +67,7 @@ class JudgedRuns:
         """Raise UsageError if no query is judged."""
         if not self.hits_alone and not self.judged_ids:
             raise UsageError(
-                f"{self.dataset}: none of the {len(self.queries):,} queries is judged; are these the judgements of "
-                "these queries?"
+                f"{self.dataset}: none of the {len(self.queries):,} queries is judged; name other judgements"
             )
 
 

@@ -97,10 +97,7 @@ def snapshot_files(root: Path | None = None) -> tuple[SnapshotFile, ...]:
     for path in sorted(prices.glob("*.csv")):
         match = _NAME.fullmatch(path.name)
         if match is None:
-            raise FileError(
-                f"{path}: name it <provider>_<region>_<date>.csv or <provider>_<region>_spot_<date>.csv,"
-                " e.g. aws_us-east-1_2026-07-20.csv"
-            )
+            raise FileError(f"{path}: name it <provider>_<region>_<date>.csv or <provider>_<region>_spot_<date>.csv")
         as_of = _parse_date(match["as_of"], f"{path}: {match['as_of']} is not a date; rename the file")
         files.append(SnapshotFile(path, match["provider"], match["region"], as_of, bool(match["spot"])))
     return tuple(sorted(files, key=lambda file: (file.as_of, file.provider, file.region, file.spot)))
@@ -206,10 +203,7 @@ def _checked(path: Path) -> bytes:
     if path.name not in known:
         raise FileError(f"{path}: has no line in {CHECKSUMS}; add one with `sha256sum {path.name} >> {CHECKSUMS}`")
     if hashlib.sha256(content).hexdigest() != known[path.name]:
-        raise FileError(
-            f"{path}: its checksum is not the one in {CHECKSUMS}: written prices never change; "
-            "restore the file, and give new prices a new date"
-        )
+        raise FileError(f"{path}: its checksum is not the one in {CHECKSUMS}; restore it, and date new prices anew")
     return content
 
 

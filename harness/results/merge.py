@@ -102,10 +102,8 @@ def merge(sources: Sequence[Source], out: Path, *, progress: Progress = silent) 
         jobs = by_origin.setdefault(name, {})
         other = jobs.setdefault(verified.target, verified)
         if other.sha256 != verified.sha256:
-            raise UsageError(
-                f"{verified.target}: {other.job.folder} and {verified.job.folder} are different jobs of one key under "
-                f"the origin {name!r}; keep them apart: give one of the two folders another NAME=FOLDER"
-            )
+            folders = f"{other.job.folder} and {verified.job.folder}"
+            raise UsageError(f"{folders} are different jobs of one key under {name!r}; name one of them NAME=FOLDER")
     wanted = tuple(_origin(name, jobs) for name, jobs in sorted(by_origin.items()))
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         _check_is(out, wanted)
@@ -129,17 +127,12 @@ def _read_sources(sources: Sequence[Source], progress: Progress) -> Iterator[tup
     by_source: dict[Source, list[VerifiedJob]] = {}
     for source in sources:
         if not paths[source]:
-            raise UsageError(
-                f"{source.folder}: no stored job in it; leave it out, or give the folder that holds results"
-            )
+            raise UsageError(f"{source.folder}: no stored job in it; leave it out, or give a folder of results")
         known, checked = origins.Known(), []
         for path in paths[source]:
             checked.append(integrity.check_job(path.parent, known, str(path.parent)))
             for mismatch in checked[-1].mismatches:
-                raise FileError(
-                    f"{mismatch}; nothing was written: `harness verify` names all that is wrong there, bring it back or"
-                    " leave it out"
-                )
+                raise FileError(f"{mismatch}; nothing was written: `harness verify {source.folder}` names all")
             done += 1
             progress(done, total)
         _check_manifests(source.folder, checked)
@@ -150,9 +143,9 @@ def _read_sources(sources: Sequence[Source], progress: Progress) -> Iterator[tup
         earlier = {verified.job.origin for verified in jobs}
         if source.name is not None and len(earlier) > 1:
             listed = ", ".join(sorted(name or "jobs of no origin" for name in earlier))
+            given = f"{source.name}={source.folder}"
             raise UsageError(
-                f"{source.name}={source.folder}: holds several origins ({listed}), which keep their names; give it "
-                "without a name, or one of its folders with one"
+                f"{given}: holds several origins ({listed}), which keep their names; give it without a name"
             )
         name = source.name or _free_name(source.folder, taken)
         if None in earlier:
@@ -194,10 +187,7 @@ def _check_is(out: Path, wanted: Sequence[Origin]) -> None:
             with suppress(HarnessError):
                 present.append(origins.read(folder))
     if present != list(wanted):
-        raise FileError(
-            f"{out}: is there already and is not what these sources make; name another -o (a merged folder can be "
-            "merged again, its origins keep their names)"
-        )
+        raise FileError(f"{out}: exists and is not what these sources make; name another -o")
 
 
 def _check_inputs(by_origin: Mapping[str, _Jobs]) -> None:

@@ -89,13 +89,10 @@ class Store:
         try:
             lock = filesystem.lock(self.folder / _LOCK, wait=False)
         except BlockingIOError:
-            raise StoreError(
-                f"{self.folder}: another run holds it; wait for its end or choose another --results"
-            ) from None
+            raise StoreError(f"{self.folder}: another run holds it; wait, or choose another --results") from None
         except OSError as error:
-            raise StoreError(
-                f"{self.folder}: cannot be locked: {error.strerror}; choose --results on another file system"
-            ) from error
+            remedy = "choose --results on another file system"
+            raise StoreError(f"{self.folder}: cannot be locked: {error.strerror}; {remedy}") from error
         with lock:
             filesystem.remove_tree(self.staging)
             with self._shelf.held(self.folder) if self._shelf else nullcontext():
@@ -137,10 +134,8 @@ class Store:
         for name, content in contents.items():
             target = self.folder / name
             if target.suffix == ".json" and len(content) > MOST_SAMPLE_BYTES:
-                raise StoreError(
-                    f"{target}: the query sample takes {math.ceil(len(content) / 2**20):,} MiB, "
-                    f"at most {MOST_SAMPLE_BYTES >> 20} are read; lower protocol.sample_size"
-                )
+                size = f"{math.ceil(len(content) / 2**20):,} MiB, more than {MOST_SAMPLE_BYTES >> 20}"
+                raise StoreError(f"{target}: the query sample takes {size}; lower protocol.sample_size")
             if target.exists():
                 continue
             with _disk_errors(target):

@@ -136,7 +136,7 @@ def test_runs_without_judged_queries_have_no_table(files: Path) -> None:
     (files / "queries.tsv").write_text("u1\ttext\n")
     done = run(files, "--queries", str(files / "queries.tsv"))
     assert (done.exit_code, done.stdout) == (2, "")
-    assert "qrels.txt: none of the 1 queries is judged; are these the judgements of these queries?" in done.stderr
+    assert "qrels.txt: none of the 1 queries is judged; name other judgements" in done.stderr
     (files / "queries.tsv").write_text("")
     done = run(files, "--queries", str(files / "queries.tsv"))
     assert done.exit_code == 2 and "queries.tsv: has no query" in done.stderr

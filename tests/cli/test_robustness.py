@@ -79,8 +79,8 @@ def test_robustness_without_a_picture_prints_the_reason(harness: Call, tmp_path:
     [
         (("--measure", "XYZ@10"), "unknown measure 'XYZ@10'"),
         (("--against", "AP ABC"), "unknown measure 'ABC'"),
-        (("--keep", "2.5"), "--keep 2.5: neither a number of relevant judgements a query"),
-        (("--format", "png"), "--format png writes files; name a folder for them with -o"),
+        (("--keep", "2.5"), "--keep 2.5: no number of relevant judgements"),
+        (("--format", "png"), "--format png writes several files; name a folder for them with -o"),
         (("--measure", "NumRet"), "NumRet makes no leaderboard: it is no mean over queries; choose another"),
         (("missing.run",), "missing.run: no such file"),
     ],

@@ -267,7 +267,8 @@ def test_unknown_format_lists_the_known_ones(tmp_path: Path) -> None:
 def test_missing_files_are_named_for_the_nearest_formats(example: Example) -> None:
     path = example("harness")
     (path / "qrels.trec").unlink()
-    assert said(path).startswith(f"{path}: lacks qrels.trec (harness), or qrels/*.tsv (BEIR); each may be .gz or .zst")
+    lacks = "lacks qrels.trec (harness), or qrels/*.tsv (BEIR); add corpus, queries and qrels"
+    assert said(path).startswith(f"{path}: {lacks}")
 
 
 def test_missing_folder_is_named(tmp_path: Path) -> None:

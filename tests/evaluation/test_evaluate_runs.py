@@ -37,7 +37,7 @@ def test_queries_without_hits_score_zero_in_the_mean() -> None:
 
 
 def test_judgements_of_other_queries_are_refused() -> None:
-    with pytest.raises(UsageError, match="made: none of the 1 queries is judged; are these the judgements"):
+    with pytest.raises(UsageError, match="made: none of the 1 queries is judged; name other judgements"):
         evaluate_runs.evaluate_runs(JudgedRuns("made", {"z": ""}, QRELS, {"a": Run({"z": HITS}, ())}), MEASURES)
 
 

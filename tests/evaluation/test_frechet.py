@@ -90,9 +90,7 @@ def test_too_large_vectors_are_refused() -> None:
             made = run_distance(BAD, RUNS.qrels, RUNS.query_ids, known, 2, FEW)
             assert made.value is not None and np.isfinite([made.value, made.low, made.high]).all()
             continue
-        with pytest.raises(
-            UsageError, match=r"vectors of minilm have numbers as large as \d\S+e\+36, too large for a distance"
-        ):
+        with pytest.raises(UsageError, match=r"vectors of minilm have numbers up to \d\S+e\+36: too large"):
             frechet.distances(RUNS, known, (1,), FEW)
 
 
@@ -193,7 +191,7 @@ def test_vectors_of_another_collection_are_refused() -> None:
     known = replace(RUNS, corpus_sha256="s")
     assert frechet.distances(known, FOUND, (1,), Settings(resamples=0)).source_checked
     assert not frechet.distances(RUNS, FOUND, (1,), Settings(resamples=0)).source_checked
-    with pytest.raises(UsageError, match=r"vectors of other texts \(s\) than the documents of toy \(z\); make those"):
+    with pytest.raises(UsageError, match="vectors of other texts than toy's documents; make those"):
         frechet.distances(replace(RUNS, corpus_sha256="z"), FOUND, (1,), Settings(resamples=0))
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from harness.analysis.stored_runs import read_stored_runs
-from harness.cli.stored_results import judged
+from harness.cli.stored_results import RunSelection
 from harness.errors import FileError, UsageError
 from harness.evaluation import judged_runs
 from harness.results import reader
@@ -58,7 +58,7 @@ def test_empty_files_are_refused_by_name(files: Path) -> None:
     with pytest.raises(FileError, match="nothing: has no query; name a file"):
         judged_runs.read_queries(files / "nothing")
     with pytest.raises(FileError, match="nothing: has no query; name a file"):
-        judged((files / "one.run",), files / "qrels.txt", files / "nothing", None, files)
+        RunSelection((files / "one.run",), files, files / "qrels.txt", files / "nothing").judged()
     assert judged_runs.read_runs(files / "qrels.txt", [files / "one.run"], {}).query_ids == ()
 
 
@@ -156,4 +156,6 @@ def test_conflicting_arguments_are_refused(
 ) -> None:
     given = tuple(files / name for name in runs)
     with pytest.raises(UsageError, match=why):
-        judged(given, files / "qrels.txt" if qrels else None, files / "q" if queries else None, only, files)
+        RunSelection(
+            given, files, files / "qrels.txt" if qrels else None, files / "q" if queries else None, only
+        ).judged()

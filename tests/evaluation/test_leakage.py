@@ -145,8 +145,7 @@ def test_measures_are_given_with_without_and_on_leaked_queries() -> None:
     leaks = leakage.find_leaks(queries, training, None, 0.9)
     made = leakage.Leakage("set", queries, training, leaks, (), None, None)
     assert made.leaked == ("q0", "q1", "q2", "q23")
-    made = leakage.with_effects(made, found, measure_names.parse(("RR@10", "NumRet")))
-    reciprocal, counted = made.effects
+    reciprocal, counted = leakage.measure_effects(found, made.leaked, measure_names.parse(("RR@10", "NumRet")))
     assert (reciprocal.queries, reciprocal.queries_leaked) == (23, 3)
     assert reciprocal.all.value == pytest.approx((12 + 11 / 2) / 23)
     assert reciprocal.without.value == pytest.approx((9 + 11 / 2) / 20)
@@ -154,7 +153,7 @@ def test_measures_are_given_with_without_and_on_leaked_queries() -> None:
     assert (reciprocal.leaked.value, reciprocal.leaked.low) == (1.0, None)
     assert reciprocal.leaked.reason == "an interval needs 11 queries"
     assert counted.all.value is None and counted.all.reason == "no mean over queries"
-    assert leakage.with_effects(replace(made, leaks=(), effects=()), found, ()).effects == ()
+    assert leakage.measure_effects(found, (), ()) == ()
 
 
 def test_all_commands_show_the_same_interval() -> None:

@@ -92,7 +92,7 @@ def test_pool_without_queries_is_refused() -> None:
 def test_unpoolable_runs_are_refused() -> None:
     with pytest.raises(UsageError, match=r"runs of 2 collections \(set, set\): choose one with --only"):
         build_pool([judged({}, corpus_sha256="a"), judged({}, corpus_sha256="b")], 5, seed=1)
-    with pytest.raises(UsageError, match="answers in the texts decide relevance"):
+    with pytest.raises(UsageError, match="answers in the texts judge every hit"):
         build_pool([judged({}, hits_alone=True)], 5, seed=1)
 
 

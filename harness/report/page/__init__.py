@@ -11,8 +11,8 @@ What the page computes from its data (scores, ranks, fronts, costs) is computed 
 from __future__ import annotations
 
 import base64
-import dataclasses
 import hashlib
+import html
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -27,19 +27,10 @@ from harness.analysis import axes, leaderboard
 from harness.analysis.axes import ComparisonGroup
 from harness.analysis.leaderboard import LeaderboardQuery
 from harness.analysis.row_pricing import Tariff
-from harness.analysis.table import Machine, Overhead, Row, Table
+from harness.analysis.table import Machine, Overhead, Table
 from harness.errors import UsageError
 from harness.pricing import cost
-from harness.report.page.groups import (
-    DRAWS,
-    AccuracyRelation,
-    PublishedRates,
-    RankingData,
-    group_id,
-    group_numbers,
-    group_records,
-    ranking_data,
-)
+from harness.report.page.groups import DRAWS, RankingData, group_id, group_numbers, group_record
 from harness.report.page.rows import (
     SharedTexts,
     SharedValues,
@@ -47,21 +38,8 @@ from harness.report.page.rows import (
     row_record,
     short_estimate,
     snapshot_records,
-    tariff_index,
 )
 from harness.untrusted import one_line
-
-__all__ = [
-    "AccuracyRelation",
-    "PageSource",
-    "PublishedRates",
-    "RankingData",
-    "check_view",
-    "page_content",
-    "ranking_data",
-    "render_page",
-    "view_fragment",
-]
 
 # Version of the data inside a page; a page reads its own alone.
 CONTENT_VERSION = 1
@@ -126,12 +104,13 @@ def page_content(source: PageSource) -> dict[str, Any]:
     """
     measures = source.measured.measures
     shared = SharedValues()
-    found = group_numbers(source.measured.rows)
+    groups = group_numbers(source.measured.rows)
     # Equal scores stand in this order; the page has it from here, as JavaScript orders texts in another way.
-    rows = sorted(source.measured.rows, key=_order)
+    rows = sorted(source.measured.rows, key=lambda row: (row.system, row.profile, row.per_query_key))
+    numbers = {row.per_query_key: number for number, row in enumerate(rows)}
     lines = [
         row_record(
-            row, found[axes.comparison_group(row)], measures, source.quantiles_s.get(row.per_query_key) or None, shared
+            row, groups[axes.comparison_group(row)], measures, source.quantiles_s.get(row.per_query_key, ()), shared
         )
         for row in rows
     ]
@@ -143,17 +122,18 @@ def page_content(source: PageSource) -> dict[str, Any]:
         "about": [one_line(line) for line in source.about],
         "harness": harness.__version__,
         "measures": [one_line(name) for name in measures],
-        "axes": [_axis(each) for each in (axes.accuracy(""), *axes.OTHERS.values())],
-        "presets": [{"name": name, "weights": dict(weights)} for name, weights in source.ranking.presets],
+        "axes": [
+            {"name": axis.name, "label": axis.label, "unit": axis.unit, "higher": axis.higher}
+            for axis in (axes.accuracy(""), *axes.OTHERS.values())
+        ],
+        "presets": [{"name": preset.name, "weights": dict(preset.weights)} for preset in leaderboard.PRESETS],
         "perturbation": leaderboard.PERTURBATION,
         "perturbations": np.round(leaderboard.weight_shifts(3)[:DRAWS], 5).tolist(),
         "formulas": {model.name: [model.formula, model.meaning] for model in cost.MODELS},
         "snapshots": snapshot_records(shared.needs, known, texts),
-        "snapshot": tariff_index(source.tariff, known),
+        "snapshot": [tariff.snapshot for tariff in known].index(source.tariff.snapshot),
         "view": source.view,
-        "groups": group_records(
-            found, measures, {row.per_query_key: number for number, row in enumerate(rows)}, source.ranking
-        ),
+        "groups": [group_record(group, groups, measures, numbers, source.ranking) for group in groups],
         "machines": [_machine(each, texts) for each in shared.machines],
         "overhead": [_overhead(each, texts) for each in source.measured.overhead],
         "notes": [one_line(note) for note in source.notes],
@@ -162,22 +142,13 @@ def page_content(source: PageSource) -> dict[str, Any]:
     return {**content, "texts": texts.all()}
 
 
-def _order(row: Row) -> tuple[str, str, str]:
-    return row.system, row.profile, row.per_query_key
-
-
-def _axis(axis: axes.Axis) -> dict[str, Any]:
-    return {"name": axis.name, "label": axis.label, "unit": axis.unit, "higher": axis.higher}
-
-
 def _machine(machine: Machine, texts: SharedTexts) -> dict[str, Any]:
     """Return the known facts of a machine."""
-    facts = {name: value for name, value in dataclasses.asdict(machine).items() if value not in (None, (), [])}
+    facts = {name: ", ".join(value) if isinstance(value, tuple) else value for name, value in vars(machine).items()}
     return {
-        name: texts.number(value if isinstance(value, str) else ", ".join(value))
-        if isinstance(value, str | tuple | list)
-        else value
+        name: texts.number(value) if isinstance(value, str) else value
         for name, value in facts.items()
+        if value not in (None, "")
     }
 
 
@@ -231,9 +202,7 @@ def in_script(content: Any) -> str:
 
 
 def _text(text: str) -> str:
-    for character, escape in {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"}.items():
-        text = text.replace(character, escape)
-    return text
+    return html.escape(text, quote=False).replace('"', "&quot;")
 
 
 def _script(name: str) -> str:

@@ -5,7 +5,7 @@ Figures that rank rows are in full, figures that are only shown in fewer digits.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,7 +13,6 @@ from harness.analysis import row_pricing
 from harness.analysis.row_pricing import Tariff
 from harness.analysis.table import Machine, Price, Row, Timing
 from harness.pricing import prices
-from harness.pricing.prices import Snapshot
 from harness.records import Outcome
 from harness.stats import Estimate
 from harness.untrusted import one_line
@@ -65,11 +64,6 @@ def rounded(value: float | None, digits: int | None) -> float | int | None:
     return int(value) if value == int(value) and abs(value) < 1e15 else value
 
 
-def rounded_all(values: Iterable[float], digits: int) -> list[float | int | None]:
-    """Return rounded numbers."""
-    return [rounded(value, digits) for value in values]
-
-
 # Rows with the same need are priced on the same machine, with the same words.
 MachineNeed = tuple[str | None, int, int, int, int | None, str | None]
 
@@ -85,18 +79,7 @@ def all_tariffs(chosen: Tariff) -> tuple[Tariff, ...]:
         for file in prices.snapshot_files(chosen.root)
         for snapshot in prices.read_snapshots(file, chosen.root).values()
     ]
-    if not any(_snapshot_key(each.snapshot) == _snapshot_key(chosen.snapshot) for each in found):
-        found.append(chosen)
-    return tuple(found)
-
-
-def _snapshot_key(snapshot: Snapshot) -> tuple[str, str, str, str]:
-    return snapshot.provider, snapshot.region, snapshot.term, str(snapshot.as_of)
-
-
-def tariff_index(chosen: Tariff, known: Sequence[Tariff]) -> int:
-    """Return the index of the chosen prices."""
-    return [_snapshot_key(each.snapshot) for each in known].index(_snapshot_key(chosen.snapshot))
+    return tuple(found if chosen.snapshot in [each.snapshot for each in found] else [*found, chosen])
 
 
 def machine_need(row: Row) -> MachineNeed:
@@ -180,7 +163,7 @@ class SharedValues:
 
 
 def row_record(
-    row: Row, place: int, measures: tuple[str, ...], quantiles_s: tuple[float, ...] | None, shared: SharedValues
+    row: Row, place: int, measures: tuple[str, ...], quantiles_s: tuple[float, ...], shared: SharedValues
 ) -> dict[str, Any]:
     """Return the record of a row; keys without a value are left out.
 
@@ -191,14 +174,14 @@ def row_record(
         quantiles_s: of its samples: minimum, every further 2 %, maximum.
         shared: takes what other rows have as well.
     """
-    texts = shared.texts
+    texts, findings = shared.texts, {finding.text for finding in row.findings}
     content = {
         **_names(row, place, shared),
         **(_figures(row, measures, texts) if row.outcome is Outcome.OK else {}),
-        "quantiles": None if quantiles_s is None else rounded_all(quantiles_s, _QUANTILE_DIGITS),
+        "quantiles": [rounded(value, _QUANTILE_DIGITS) for value in quantiles_s],
         "findings": [[each.cause.value, each.validity.value, texts.number(each.text)] for each in row.findings],
-        # What is said by a finding is not said twice.
-        "notes": _other_notes(row.notes, {each.text for each in row.findings}, texts),
+        # A finding's text is not repeated.
+        "notes": [texts.number(note) for note in row.notes if note not in findings],
     }
     return {name: value for name, value in content.items() if value not in (None, [], {}, ())}
 
@@ -257,7 +240,7 @@ def _figures(row: Row, measures: tuple[str, ...], texts: SharedTexts) -> dict[st
         "service": timing(row.service_s),
         "stages": {one_line(name): timing(item) for name, item in row.stages_s.items()},
         "spread": {name: short(item) for name, item in row.spread_s.items()},
-        "trialMeans": rounded_all(row.trial_means_s, _SHOWN_DIGITS),
+        "trialMeans": [rounded(mean_s, _SHOWN_DIGITS) for mean_s in row.trial_means_s],
         "anon": row.peak_anon_bytes,
         "mapped": row.peak_mapped_bytes,
         "cgroup": row.peak_cgroup_bytes,
@@ -270,7 +253,3 @@ def _figures(row: Row, measures: tuple[str, ...], texts: SharedTexts) -> dict[st
         "load": rounded(row.load_s, _SHOWN_DIGITS),
         "first": rounded(row.first_query_s, _SHOWN_DIGITS),
     }
-
-
-def _other_notes(notes: tuple[str, ...], said: set[str], texts: SharedTexts) -> list[int | None]:
-    return [texts.number(note) for note in notes if note not in said]

@@ -5,7 +5,7 @@ Rows of one group (:mod:`harness.analysis.axes`) share a plot; its file is named
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,14 +17,23 @@ from harness.analysis.table import Table
 from harness.errors import UnknownName
 from harness.evaluation.per_query import PerQuery
 from harness.records import digest
-from harness.report.plots import KINDS, order_flips, select, style
-from harness.report.plots.select import NoPlot, PlotRows
+from harness.report.plots import KINDS, order_flips, ranking, style
+from harness.report.plots import rows as row_plots
+from harness.report.plots.select import Drawing, NoPlot, PlotRows
 from harness.report.plots.style import file_name
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_MAKERS = {**select.MAKERS, "flips": order_flips.make_flips}
+_MAKERS: dict[str, Callable[[PlotRows], Drawing]] = {
+    "cost": row_plots.make_cost,
+    "winners": ranking.make_winners,
+    "ranks": ranking.make_ranks,
+    "distributions": row_plots.make_distributions,
+    "memory": row_plots.make_memory,
+    "instances": row_plots.make_instances,
+    "flips": order_flips.make_flips,
+}
 
 
 @dataclass(frozen=True)
@@ -93,22 +102,23 @@ def write_plots(pictures: Sequence[Plot], folder: Path, form: str) -> Iterator[P
             yield style.save(picture.draw(), folder / f"{picture.name}.{form}")
 
 
-def _group_names(every: Sequence[ComparisonGroup]) -> dict[ComparisonGroup, tuple[str, str]]:
+def _group_names(groups: Sequence[ComparisonGroup]) -> dict[ComparisonGroup, tuple[str, str]]:
     """Return the stem of each group's files, and its name: the dataset and what sets it apart."""
-    parts = {
-        place: _group_words(place, [other for other in every if other.dataset == place.dataset]) for place in every
+    words = {group: _group_words(group, groups) for group in groups}
+    stems = {group: file_name("-".join(of_group)) for group, of_group in words.items()}
+    times = Counter(stems.values())
+    return {
+        group: (f"{stem}-{digest(list(group))[:8]}" if times[stem] > 1 else stem, ", ".join(words[group]))
+        for group, stem in stems.items()
     }
-    found: dict[ComparisonGroup, tuple[str, str]] = {}
-    for place, words in parts.items():
-        stem = file_name("-".join(words))
-        same = sum(file_name("-".join(other)) == stem for other in parts.values()) > 1
-        found[place] = (f"{stem}-{digest(list(place))[:8]}" if same else stem, ", ".join(words))
-    return found
 
 
-def _group_words(place: ComparisonGroup, same: Sequence[ComparisonGroup]) -> tuple[str, ...]:
+def _group_words(group: ComparisonGroup, groups: Sequence[ComparisonGroup]) -> tuple[str, ...]:
     """Return a group's dataset, and the words that tell it from the dataset's other groups."""
-    fields = (place.suite or "measured", place.scenario, place.isolation)
-    others = [(other.suite or "measured", other.scenario, other.isolation) for other in same]
-    told = [field for number, field in enumerate(fields) if len({other[number] for other in others}) > 1]
-    return (place.dataset, *told)
+    same = [_group_facts(other) for other in groups if other.dataset == group.dataset]
+    facts = zip(_group_facts(group), zip(*same, strict=True), strict=True)
+    return (group.dataset, *(fact for fact, all_facts in facts if len(set(all_facts)) > 1))
+
+
+def _group_facts(group: ComparisonGroup) -> tuple[str, str, str]:
+    return group.suite or "measured", group.scenario, group.isolation

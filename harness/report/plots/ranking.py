@@ -7,13 +7,20 @@ a convex polygon, which is cut out exactly and not sampled.
 
 from __future__ import annotations
 
+import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from harness.analysis import axes as analysis_axes
+from harness.analysis import leaderboard
+from harness.analysis.axes import Axis
+from harness.analysis.dynascore import RateStatus
+from harness.analysis.leaderboard import Leaderboard, RankedRow
 from harness.report.plots import style
+from harness.report.plots.select import Drawing, NoPlot, PlotRows
 from harness.report.plots.style import Frame
 
 if TYPE_CHECKING:
@@ -21,110 +28,92 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MAX_RANKED = 40
-# The spans, in the order of the record: what each is, how thick it is drawn and how far below the dot.
-_RANK_INTERVALS: tuple[tuple[str, float, float, Any], ...] = (
-    ("rank with other queries", 4.0, 0.0, "-"),
-    ("without each system", 1.6, 0.22, "-"),
-    ("with other weights", 1.6, 0.38, ":"),
-)
+# The rank intervals: what each is, how thick its line is, how far below the dot, and its dash.
+_RANK_INTERVALS: dict[str, tuple[str, float, float, str]] = {
+    "by_queries": ("rank with other queries", 4.0, 0.0, "-"),
+    "by_systems": ("without each system", 1.6, 0.22, "-"),
+    "by_weights": ("with other weights", 1.6, 0.38, ":"),
+}
 
 
-@dataclass(frozen=True)
-class PlottedRank:
-    """Row with its rank, its written score, and the best and worst rank of each interval (``None``: unknown)."""
+def make_ranks(rows: PlotRows) -> Drawing:
+    """Return the drawing of ranks with their intervals.
 
-    system: str
-    label: str
-    rank: int
-    score: str
-    spans: tuple[tuple[int, int] | None, ...]
+    Raises:
+        NoPlot: no row has a score.
+    """
+    board, left_out = rows.board("ranks")
+    query = board.query
+    scored = [ranked for ranked in board.ranked_rows if ranked.score is not None]
+    if not scored:
+        reasons = ", ".join(f"the AMRS of {name} is {rate.status.value}" for name, rate in board.rates.items())
+        raise NoPlot(f"ranks: no row has a score ({reasons})")
+    axis = analysis_axes.axis(query.rank_by, query.measure) if query.rank_by else None
+    weights = ", ".join(f"{name} {weight:g}" for name, weight in query.weights.items())
+    notes = [] if axis else [f"Dynascore ({_rates(board)}; {rows.measure}; weights {weights})."]
+    if len(scored) > MAX_RANKED:
+        notes.append(f"The best {MAX_RANKED} of {len(scored):,} rows.")
+    by_queries = board.ranked_rows[0].by_queries
+    if by_queries.best is None:
+        notes.append(f"Ranks with other queries are not known ({by_queries.reason}).")
+    frame = rows.frame("ranks and how far they hold", notes, left_out)
+    return lambda: draw_ranks(scored[:MAX_RANKED], frame, axis)
 
 
-def draw_ranks(rows: Sequence[PlottedRank], around: Frame, score_label: str) -> Figure:
-    """Draw at most ``MAX_RANKED`` rows, the best on top."""
-    known = [number for number in range(len(_RANK_INTERVALS)) if any(row.spans[number] for row in rows)]
-    canvas = style.new_canvas(around, 0.9 + 0.3 * len(rows), 1 + len(known), 4)
-    axes = canvas.figure.add_subplot()
-    for place, row in enumerate(rows):
-        look = around.styles[row.system]
-        for number in known:
-            span = row.spans[number]
-            if span is not None:
-                _, width, down, dash = _RANK_INTERVALS[number]
-                axes.plot(
-                    span,
-                    [place + down] * 2,
-                    color=look.colour,
-                    linewidth=width,
-                    linestyle=dash,
-                    alpha=0.6,
-                    solid_capstyle="butt",
-                    gid=f"span {number}",
-                )
-        axes.plot(
-            [row.rank],
-            [place],
-            marker=look.marker,
-            color=look.colour,
-            markersize=7,
-            linestyle="none",
-            markeredgecolor="black",
-            gid=style.plain_text(row.system),
-        )
-        axes.annotate(
-            row.score,
-            (1, place),
-            xycoords=("axes fraction", "data"),
-            xytext=(6, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=8,
-            annotation_clip=False,
-        )
-    axes.set_yticks(range(len(rows)), [style.plain_text(row.label, 44) for row in rows], fontsize=8)
+def _rates(board: Leaderboard) -> str:
+    """Return the source of the exchange rates."""
+    given = all(rate.status is RateStatus.GIVEN for rate in board.rates.values())
+    return "rates given" if given else f"mode {board.query.mode}"
+
+
+def draw_ranks(rows: Sequence[RankedRow], frame: Frame, axis: Axis | None) -> Figure:
+    """Draw ranked rows, at most ``MAX_RANKED``, the best on top.
+
+    Args:
+        rows: with scores.
+        frame: title and small print.
+        axis: ranks the rows; ``None``: the Dynascore does.
+    """
+    intervals = [name for name in _RANK_INTERVALS if any(getattr(ranked, name).best is not None for ranked in rows)]
+    dot = style.handle(color=style.GREY, marker="o", markeredgecolor="black", linestyle="none")
+    entries = [(dot, "rank"), *(_interval_entry(name) for name in intervals)]
+    figure = style.framed_figure(frame, 0.9 + 0.3 * len(rows), entries, 4)
+    axes = figure.add_subplot()
+    last = 1
+    for place, ranked in enumerate(rows):
+        look, rank = frame.styles[ranked.row.system], ranked.rank or 0
+        last = max(last, rank)
+        for number, name in enumerate(_RANK_INTERVALS):
+            interval = getattr(ranked, name)
+            if interval.best is not None:
+                _, width, down, dash = _RANK_INTERVALS[name]
+                drawn: dict[str, Any] = {"color": look.colour, "linewidth": width, "linestyle": dash, "alpha": 0.6}
+                ends, level = (interval.best, interval.worst), place + down
+                axes.plot(ends, [level, level], solid_capstyle="butt", gid=f"span {number}", **drawn)
+                last = max(last, *ends)
+        mark = {**look.mark, "markersize": 7, "markeredgecolor": "black", "gid": style.plain_text(ranked.row.system)}
+        axes.plot([rank], [place], **mark)
+        beside: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "xytext": (6, 0), "va": "center"}
+        score = ranked.score or 0.0
+        text = f"{abs(score):.4g}" if axis else f"{score:.2f}"
+        axes.annotate(text, (1, place), textcoords="offset points", fontsize=8, annotation_clip=False, **beside)
+    names = [f"{style.plain_text(ranked.row.system, 24)}, {ranked.row.profile}" for ranked in rows]
+    axes.set_yticks(range(len(rows)), [style.plain_text(name, 44) for name in names], fontsize=8)
     axes.set_ylim(len(rows) - 0.3, -0.8)
-    _rank_axis(axes, rows)
-    axes.annotate(
-        style.plain_text(score_label),
-        (1, 1),
-        xycoords="axes fraction",
-        xytext=(6, 2),
-        textcoords="offset points",
-        fontsize=8,
-        va="bottom",
-    )
-    style.add_grid(axes, "x")
-    style.add_legend(canvas, _rank_entries(known), columns=4)
-    return canvas.figure
-
-
-def _rank_axis(axes: Any, rows: Sequence[PlottedRank]) -> None:
-    last = max(rank for row in rows for rank in (row.rank, *(end for span in row.spans if span for end in span)))
     axes.set_xlim(0.4, last + 0.6)
     step = -(-last // 10)
     axes.set_xticks(sorted({1, *range(step, last + 1, step)}))
     axes.set_xlabel("rank (1 is best)")
+    above: dict[str, Any] = {"xycoords": "axes fraction", "xytext": (6, 2), "textcoords": "offset points"}
+    score_label = f"{axis.label}, {axis.unit}" if axis else "Dynascore"
+    axes.annotate(style.plain_text(score_label), (1, 1), fontsize=8, va="bottom", **above)
+    style.add_grid(axes, "x")
+    return figure
 
 
-def _rank_entries(known: Sequence[int]) -> list[tuple[Any, str]]:
-    from matplotlib.lines import Line2D
-
-    dot = Line2D([], [], color=style.GREY, marker="o", markeredgecolor="black", linestyle="none")
-    spans = [
-        (
-            Line2D(
-                [],
-                [],
-                color=style.GREY,
-                linewidth=_RANK_INTERVALS[number][1],
-                linestyle=_RANK_INTERVALS[number][3],
-                alpha=0.6,
-            ),
-            _RANK_INTERVALS[number][0],
-        )
-        for number in known
-    ]
-    return [(dot, "rank"), *spans]
+def _interval_entry(interval: str) -> tuple[Any, str]:
+    name, width, _, dash = _RANK_INTERVALS[interval]
+    return style.handle(color=style.GREY, linewidth=width, linestyle=dash, alpha=0.6), name
 
 
 # Weights of accuracy, cost and latency; they sum to 1.
@@ -136,6 +125,38 @@ _PALE = 0.7
 _CORNER_POSITIONS = np.asarray(((0.5, 3**0.5 / 2), (0.0, 0.0), (1.0, 0.0)))
 # Shares of the triangle: what is smaller is not there, is in the small print alone, has no room for a number.
 _MIN_SHARE, _MIN_LISTED, _MIN_NUMBERED = 1e-9, 0.01, 0.02
+
+
+def make_winners(rows: PlotRows) -> Drawing:
+    """Return the drawing of the winner under each choice of weights.
+
+    Raises:
+        NoPlot: no row can be ranked, or a metric has no exchange rate.
+    """
+    plot = "winners over the weights"
+    board, left_out = rows.board(plot, weights=leaderboard.PRESETS[0].weights, bounds=(), rank_by=None)
+    rates = {}
+    for name, rate in board.rates.items():
+        if rate.value is None:
+            raise NoPlot(f"{plot}: the AMRS of {name} is undefined ({rate.status.value})")
+        rates[name] = rate.value
+    candidates = []
+    for ranked in sorted(board.ranked_rows, key=lambda ranked: (ranked.row.system, ranked.row.profile, ranked.row.key)):
+        accuracy, cost, latency = (ranked.figures[name].value or 0.0 for name in WEIGHED)
+        gains = (accuracy, -cost / rates["cost"], -latency / rates["latency"])
+        candidates.append(Candidate(ranked.row.system, ranked.row.profile, gains))
+    presets = {
+        preset.name: (preset.weights["accuracy"], preset.weights["cost"], preset.weights["latency"])
+        for preset in leaderboard.PRESETS
+    }
+    units = {name: analysis_axes.axis(name, rows.measure).unit for name in rates}
+    exchange = " and ".join(f"{rate:.4g} {units[name]}" for name, rate in rates.items())
+    note = (
+        f"The highest Dynascore ({_rates(board)}, {rows.measure}; a point of accuracy is worth {exchange})"
+        f" of {len(candidates)} rows. Numbers on the sides: accuracy left, cost below, latency right."
+    )
+    frame = rows.frame(f"who wins under which weights ({rows.measure})", [note], left_out)
+    return lambda: draw_winners(candidates, presets, frame)
 
 
 @dataclass(frozen=True)
@@ -206,23 +227,36 @@ def _share(corners: Sequence[Weights]) -> float:
     return abs(total)
 
 
-def draw_winners(candidates: Sequence[Candidate], presets: Mapping[str, Weights], around: Frame) -> Figure:
+def draw_winners(candidates: Sequence[Candidate], presets: Mapping[str, Weights], frame: Frame) -> Figure:
     """Draw the map, with named weights marked in it."""
     won = regions(candidates)
-    canvas = style.new_canvas(
-        _with_small_regions(around, won), 4.6, sum(each.share >= _MIN_LISTED for each in won) + len(presets), 2
-    )
-    axes = canvas.figure.add_subplot()
+    drawn = [_region_settings(frame, region) for region in won]
+    entries = [
+        *(
+            _region_entry(region, number, drawn[number - 1])
+            for number, region in enumerate(won, start=1)
+            if region.share >= _MIN_LISTED
+        ),
+        *(_preset_entry(name, weights, place) for place, (name, weights) in enumerate(presets.items())),
+    ]
+    small = [f"{region.winner.system}, {region.winner.label}" for region in won if region.share < _MIN_LISTED]
+    notes = style.listed(f"Also, each on less than {_MIN_LISTED:.0%}", small)
+    figure = style.framed_figure(replace(frame, notes=(*frame.notes, *notes)), 4.6, entries, 2)
+    axes = figure.add_subplot()
     axes.set_aspect("equal")
     axes.set_axis_off()
     marked = [_position(weights) for weights in presets.values()]
-    entries = [_draw_region(axes, region, around, number, marked) for number, region in enumerate(won, start=1)]
+    for number, region in enumerate(won, start=1):
+        _draw_region(axes, region, number, marked, drawn[number - 1])
     _weight_grid(axes)
-    entries += [_draw_preset(axes, name, weights, place) for place, (name, weights) in enumerate(presets.items())]
+    for place, (name, weights) in enumerate(presets.items()):
+        x, y = _position(weights)
+        axes.plot([x], [y], zorder=5, gid=style.plain_text(f"preset {name}"), **_PRESET_MARK, markersize=13)
+        middle: dict[str, Any] = {"ha": "center", "va": "center_baseline"}
+        axes.text(x, y, _letter(place), fontsize=8, weight="bold", zorder=6, **middle)
     axes.set_xlim(-0.16, 1.16)
     axes.set_ylim(-0.1, 0.95)
-    style.add_legend(canvas, [entry for entry in entries if entry is not None], columns=2)
-    return canvas.figure
+    return figure
 
 
 def _position(weights: Sequence[float]) -> tuple[float, float]:
@@ -241,34 +275,30 @@ def _free_position(corners: Sequence[Weights], marked: Sequence[tuple[float, flo
     return next((place for place in places if room(place) > 0.07), max(places, key=room))
 
 
+def _region_settings(frame: Frame, region: WinnerRegion) -> dict[str, Any]:
+    # Regions of one system on other hardware are told apart by their edges and numbers.
+    look = frame.styles[region.winner.system]
+    return {"facecolor": look.colour, "edgecolor": "white", "hatch": look.hatch, "linewidth": 1.4, "alpha": _PALE}
+
+
 def _draw_region(
-    axes: Axes, region: WinnerRegion, around: Frame, number: int, marked: Sequence[tuple[float, float]]
-) -> tuple[Any, str] | None:
-    from matplotlib.patches import Patch, Polygon
+    axes: Axes, region: WinnerRegion, number: int, marked: Sequence[tuple[float, float]], drawn: dict[str, Any]
+) -> None:
+    from matplotlib.patches import Polygon
     from matplotlib.patheffects import withStroke
 
-    look = around.styles[region.winner.system]
-    # Regions of one system on other hardware are told apart by their edges and numbers.
-    drawn: dict[str, Any] = {"facecolor": look.colour, "edgecolor": "white", "hatch": look.hatch, "linewidth": 1.4}
-    axes.add_patch(
-        Polygon([_position(corner) for corner in region.corners], alpha=_PALE, gid=f"region {number}", **drawn)
-    )
+    axes.add_patch(Polygon([_position(corner) for corner in region.corners], gid=f"region {number}", **drawn))
     if region.share >= _MIN_NUMBERED:
         x, y = _free_position(region.corners, marked)
         halo = [withStroke(linewidth=2.5, foreground="white")]
         axes.text(x, y, f"{number}", ha="center", va="center", fontsize=11, weight="bold", path_effects=halo, zorder=4)
-    if region.share < _MIN_LISTED:
-        return None
+
+
+def _region_entry(region: WinnerRegion, number: int, drawn: dict[str, Any]) -> tuple[Any, str]:
+    from matplotlib.patches import Patch
+
     system, label = style.plain_text(region.winner.system, 18), style.plain_text(region.winner.label, 18)
-    return Patch(alpha=_PALE, **drawn), f"{number}  {system}, {label} ({region.share:.0%})"
-
-
-def _with_small_regions(around: Frame, won: Sequence[WinnerRegion]) -> Frame:
-    """Add small print that names the winners missing in the legend."""
-    rest = [f"{each.winner.system}, {each.winner.label}" for each in won if each.share < _MIN_LISTED]
-    if not rest:
-        return around
-    return replace(around, notes=(*around.notes, f"Also, each on less than {_MIN_LISTED:.0%}: {style.first_of(rest)}."))
+    return Patch(**drawn), f"{number}  {system}, {label} ({region.share:.0%})"
 
 
 def _weight_grid(axes: Axes) -> None:
@@ -297,14 +327,19 @@ def _annotate(axes: Axes, text: str, weights: Sequence[float], away: tuple[float
     axes.annotate(text, _position(weights), away, textcoords="offset points", ha="center", va="center", **style)
 
 
-def _draw_preset(axes: Axes, name: str, weights: Weights, place: int) -> tuple[Any, str]:
-    letter = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[place % 26]
-    x, y = _position(weights)
-    drawn: dict[str, Any] = {"marker": "o", "markersize": 13, "markerfacecolor": "white", "markeredgecolor": "black"}
-    axes.plot([x], [y], linestyle="none", zorder=5, gid=style.plain_text(f"preset {name}"), **drawn)
-    axes.text(x, y, letter, ha="center", va="center_baseline", fontsize=8, weight="bold", zorder=6)
-    from matplotlib.lines import Line2D
+_PRESET_MARK: dict[str, Any] = {
+    "linestyle": "none",
+    "marker": "o",
+    "markerfacecolor": "white",
+    "markeredgecolor": "black",
+}
 
+
+def _letter(place: int) -> str:
+    return string.ascii_uppercase[place % 26]
+
+
+def _preset_entry(name: str, weights: Weights, place: int) -> tuple[Any, str]:
     parts = " / ".join(f"{weight:g}" for weight in weights)
-    mark = Line2D([], [], linestyle="none", **{**drawn, "markersize": 8})
-    return mark, f"{letter}  {style.plain_text(name, 24)}: {parts}"
+    label = f"{_letter(place)}  {style.plain_text(name, 24)}: {parts}"
+    return style.handle(**_PRESET_MARK, markersize=8), label

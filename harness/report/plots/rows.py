@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from harness.analysis.pareto_front import FrontState
+from harness.analysis import axes as analysis_axes
+from harness.analysis.leaderboard import RankedRow
+from harness.analysis.pareto_front import FrontState, reason_not_ranked
+from harness.analysis.table import Row, Validity
 from harness.evaluation.per_query import SHARES
+from harness.records import Outcome
 from harness.report.plots import style
+from harness.report.plots.select import Drawing, NoPlot, PlotRows, no_row_reason
 from harness.report.plots.style import Frame
 from harness.stats import Estimate
 
@@ -17,10 +21,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+COST, LATENCY = analysis_axes.OTHERS["cost"], analysis_axes.OTHERS["latency"]
 MAX_DISTRIBUTION_PANELS = 12
 MAX_TYPES = 40
-_MIB = 2**20
 MAX_MEMORY_PANELS = 6
+_MIB = 2**20
 # Failed limits stand in a band on top of the panel, systems one below the other in steps of its height.
 _FAILED_STEP = 0.07
 _MAX_LABELS = 40
@@ -37,40 +42,67 @@ _LABEL_OFFSETS = (
     (6, 16, "left", "bottom"),
     (-6, -16, "right", "top"),
 )
+# How the points of each state are drawn, and their names in the legend.
+_STATES: dict[FrontState, tuple[str, dict[str, Any]]] = {
+    FrontState.FRONT: ("front (black edge)", {"markeredgecolor": "black", "markersize": 8}),
+    FrontState.CONTESTED: ("contested (hollow)", {"markerfacecolor": "white"}),
+    FrontState.DOMINATED: ("dominated (pale)", {"alpha": 0.55}),
+}
 
 
-@dataclass(frozen=True)
-class CostPoint:
-    """Row with its cost and accuracy, their intervals, and its state; ``label`` is its hardware."""
+def make_cost(rows: PlotRows) -> Drawing:
+    """Return the drawing of cost against accuracy, with the Pareto front.
 
-    system: str
-    label: str
-    cost: Estimate
-    accuracy: Estimate
-    state: FrontState
+    Raises:
+        NoPlot: no row has both.
+    """
+    board, left_out = rows.board("cost and accuracy", bounds=(), rank_by="cost", front=("accuracy", "cost"))
+    points = [ranked for ranked in board.ranked_rows if ranked.state is not None]
+    notes = ["Bars: 95 % intervals."] if any(point.figures["cost"].low is not None for point in points) else []
+    frame = rows.frame(f"cost and {rows.measure}", notes, left_out)
+    return lambda: draw_cost(points, frame, rows.cost_label, f"{rows.measure}, points")
 
 
-def draw_cost(points: Sequence[CostPoint], around: Frame, cost_label: str, accuracy_label: str) -> Figure:
-    """Draw it; points whose cost or accuracy is missing are an error of the caller's."""
-    names = {point.system for point in points}
-    entries = [*style.system_entries(names, around.styles), *_state_entries(points)]
-    canvas = style.new_canvas(around, 3.6, len(entries))
-    axes = canvas.figure.add_subplot()
-    _front_line(axes, points)
+def draw_cost(points: Sequence[RankedRow], frame: Frame, cost_label: str, accuracy_label: str) -> Figure:
+    """Draw cost against accuracy; every point has both, and a state."""
+    states = {point.state for point in points}
+    entries = [
+        *style.system_entries((point.row.system for point in points), frame),
+        *(
+            (
+                style.handle(
+                    linestyle="-" if state is FrontState.FRONT else "none", color=style.GREY, marker="o", **drawn
+                ),
+                name,
+            )
+            for state, (name, drawn) in _STATES.items()
+            if state in states
+        ),
+    ]
+    figure = style.framed_figure(frame, 3.6, entries)
+    axes = figure.add_subplot()
+    front = sorted(_middle(point) for point in points if point.state is FrontState.FRONT)
+    if front:
+        costs, accuracies = zip(*front, strict=True)
+        axes.plot(costs, accuracies, drawstyle="steps-post", color=style.GREY, linewidth=1.2, zorder=2, gid="the front")
     alike = defaultdict(list)
     for point in points:
-        alike[point.system, point.state].append(point)
-    for group in alike.values():
-        _cost_points(axes, group, around)
-    style.set_number_axis(axes.xaxis, [_known(point.cost) for point in points])
-    style.set_number_axis(axes.yaxis, [_known(point.accuracy) for point in points], from_zero=False)
+        alike[point.row.system, point.state].append(point)
+    for (system, state), group in alike.items():
+        if state is not None:
+            _cost_points(axes, group, frame.styles[system], state)
+    style.set_number_axis(axes.xaxis, [_middle(point)[0] for point in points])
+    style.set_number_axis(axes.yaxis, [_middle(point)[1] for point in points], from_zero=False)
     axes.margins(x=0.08, y=0.12)
     axes.set_xlabel(style.plain_text(cost_label))
     axes.set_ylabel(style.plain_text(accuracy_label))
     style.add_grid(axes)
-    style.add_legend(canvas, entries)
-    _front_labels(canvas.figure, axes, points)
-    return canvas.figure
+    _front_labels(figure, axes, points)
+    return figure
+
+
+def _middle(point: RankedRow) -> tuple[float, float]:
+    return _known(point.figures["cost"]), _known(point.figures["accuracy"])
 
 
 def _known(number: Estimate) -> float:
@@ -78,283 +110,258 @@ def _known(number: Estimate) -> float:
     return number.value
 
 
-def _bar_lengths(numbers: Sequence[Estimate]) -> tuple[list[float], list[float]] | None:
+def _bars(numbers: Sequence[Estimate]) -> tuple[list[float], list[float]] | None:
     """Return the lengths of error bars down and up; ``None``: there are none."""
     below = [0.0 if number.low is None else max(0.0, _known(number) - number.low) for number in numbers]
     above = [0.0 if number.high is None else max(0.0, number.high - _known(number)) for number in numbers]
     return (below, above) if any((*below, *above)) else None
 
 
-def _cost_points(axes: Axes, points: Sequence[CostPoint], around: Frame) -> None:
+def _cost_points(axes: Axes, points: Sequence[RankedRow], look: style.SystemStyle, state: FrontState) -> None:
     """Draw the points of one system and one state."""
-    look = around.styles[points[0].system]
-    hollow, front = points[0].state is FrontState.CONTESTED, points[0].state is FrontState.FRONT
+    costs, accuracies = ([point.figures[name] for point in points] for name in ("cost", "accuracy"))
     bars = axes.errorbar(
-        [_known(point.cost) for point in points],
-        [_known(point.accuracy) for point in points],
-        xerr=_bar_lengths([point.cost for point in points]),
-        yerr=_bar_lengths([point.accuracy for point in points]),
-        fmt=look.marker,
-        color=look.colour,
-        markerfacecolor="white" if hollow else look.colour,
-        markeredgecolor="black" if front else look.colour,
-        markersize=8 if front else 6,
-        alpha=1 if front or hollow else 0.55,
+        [_known(cost) for cost in costs],
+        [_known(accuracy) for accuracy in accuracies],
+        xerr=_bars(costs),
+        yerr=_bars(accuracies),
         elinewidth=0.8,
         capsize=2,
-        zorder=4 if front else 3,
-        gid=points[0].state.value,
+        zorder=4 if state is FrontState.FRONT else 3,
+        gid=state.value,
+        **{**look.mark, "markersize": 6, **_STATES[state][1]},
     )
     for artist in bars.get_children():
         artist.set_in_layout(False)  # they lie within the axes, and there may be thousands
 
 
-def _front_line(axes: Axes, points: Sequence[CostPoint]) -> None:
-    front = sorted((_known(point.cost), _known(point.accuracy)) for point in points if point.state is FrontState.FRONT)
-    if front:
-        costs, accuracies = zip(*front, strict=True)
-        axes.plot(costs, accuracies, drawstyle="steps-post", color=style.GREY, linewidth=1.2, zorder=2, gid="the front")
-
-
-def _state_entries(points: Sequence[CostPoint]) -> list[tuple[Any, str]]:
-    from matplotlib.lines import Line2D
-
-    said: dict[FrontState, str] = {
-        FrontState.FRONT: "front (black edge)",
-        FrontState.CONTESTED: "contested (hollow)",
-        FrontState.DOMINATED: "dominated (pale)",
-    }
-    drawn: dict[FrontState, dict[str, Any]] = {
-        FrontState.FRONT: {"markerfacecolor": style.GREY, "markeredgecolor": "black", "markersize": 8},
-        FrontState.CONTESTED: {"markerfacecolor": "white", "markeredgecolor": style.GREY},
-        FrontState.DOMINATED: {"markerfacecolor": style.GREY, "markeredgecolor": style.GREY, "alpha": 0.55},
-    }
-    there = {point.state for point in points}
-    return [
-        (
-            Line2D(
-                [],
-                [],
-                linestyle="-" if state is FrontState.FRONT else "none",
-                color=style.GREY,
-                marker="o",
-                **drawn[state],
-            ),
-            said[state],
-        )
-        for state in FrontState
-        if state in there
-    ]
-
-
-def _front_labels(figure: Figure, axes: Axes, points: Sequence[CostPoint]) -> None:
+def _front_labels(figure: Figure, axes: Axes, points: Sequence[RankedRow]) -> None:
     """Name the front's hardware beside its points, where nothing is in the way."""
     from matplotlib.transforms import Bbox
 
     style.settle(figure)  # the places of things are known only then
     renderer = figure.canvas.get_renderer()  # type: ignore[attr-defined]
-    middles = axes.transData.transform([(_known(point.cost), _known(point.accuracy)) for point in points])
+    middles = axes.transData.transform([_middle(point) for point in points])
     taken = [Bbox.from_extents(x - 6, y - 6, x + 6, y + 6) for x, y in middles]
     inside = axes.get_window_extent(renderer)
     for point in [point for point in points if point.state is FrontState.FRONT][:_MAX_LABELS]:
-        at = (_known(point.cost), _known(point.accuracy))
+        row = point.row
+        hardware = row.profile if row.price is None else f"{row.profile}, {row.price.instance_type}"
+        name = style.plain_text(hardware, 30)
         for dx, dy, side, level in _LABEL_OFFSETS:
-            label = axes.annotate(
-                style.plain_text(point.label, 30),
-                at,
-                (dx, dy),
-                textcoords="offset points",
-                ha=side,
-                va=level,
-                fontsize=7,
-                zorder=5,
-            )
+            away: dict[str, Any] = {"xytext": (dx, dy), "textcoords": "offset points", "ha": side, "va": level}
+            label = axes.annotate(name, _middle(point), fontsize=7, zorder=5, **away)
             box = label.get_window_extent(renderer)
-            if inside.containsx(box.x0) and inside.containsx(box.x1) and not any(box.overlaps(each) for each in taken):
+            if inside.containsx(box.x0) and inside.containsx(box.x1) and not any(map(box.overlaps, taken)):
                 taken.append(box)
                 break
             label.remove()
 
 
-@dataclass(frozen=True)
-class LatencyDistribution:
-    """Row with the quantiles of its latencies, seconds, at :data:`harness.evaluation.per_query.SHARES`."""
+def make_distributions(rows: PlotRows) -> Drawing:
+    """Return the drawing of latency distributions, a panel for each hardware profile.
 
-    system: str
-    hardware: str
-    quantiles_s: tuple[float, ...]
+    Raises:
+        NoPlot: no row has samples.
+    """
+    usable, others = rows.usable()
+    quantiles = {
+        row.per_query_key: values.quantiles_s
+        for row in usable
+        if (values := rows.found.get(row.per_query_key)) is not None and values.quantiles_s
+    }
+    drawn = [row for row in usable if row.per_query_key in quantiles]
+    without = [(row, "no samples of latency") for row in usable if row.per_query_key not in quantiles]
+    if not drawn:
+        raise NoPlot(f"latency distributions: {no_row_reason(without or others)}")
+    profiles = list(dict.fromkeys(row.profile for row in drawn))[:MAX_DISTRIBUTION_PANELS]
+    hidden = sorted({row.profile for row in drawn} - set(profiles))
+    notes = [
+        "All timed samples of all trials; 51 quantiles joined by lines.",
+        *style.listed("Hardware not drawn", hidden),
+    ]
+    frame = rows.frame("latency distributions", notes, [*others, *without])
+    shown = [(row, quantiles[row.per_query_key]) for row in drawn if row.profile in profiles]
+    return lambda: draw_distributions(shown, frame)
 
 
-def draw_distributions(rows: Sequence[LatencyDistribution], around: Frame) -> Figure:
-    """Draw them; at most ``MOST_PANELS`` kinds of hardware."""
-    kinds = list(dict.fromkeys(row.hardware for row in rows))
-    names = {row.system for row in rows}
-    across = min(2, len(kinds))
-    down = -(-len(kinds) // across)
-    canvas = style.new_canvas(around, 0.5 + (2.0 if down > 1 else 3.0) * down, len(names))
-    grid = canvas.figure.subplots(down, across, squeeze=False, sharex=True, sharey=True)
-    every = [second * 1e3 for row in rows for second in (row.quantiles_s[0], row.quantiles_s[-1])]
-    called = style.short_names(kinds)
-    for place, kind in enumerate(kinds):
-        axes = grid.flat[place]
-        for row in rows:
-            if row.hardware == kind:
-                look = around.styles[row.system]
-                values = [second * 1e3 for second in row.quantiles_s]
-                axes.plot(
-                    values,
-                    SHARES,
-                    color=look.colour,
-                    linestyle=look.dash,
-                    linewidth=1.6,
-                    gid=style.plain_text(row.system),
-                )
-        if len(kinds) > 1:
-            axes.set_title(called[kind], fontsize=8)
+def draw_distributions(rows: Sequence[tuple[Row, tuple[float, ...]]], frame: Frame) -> Figure:
+    """Draw each row's quantiles (seconds, at ``SHARES``), at most ``MAX_DISTRIBUTION_PANELS`` profiles."""
+    profiles = style.short_names(row.profile for row, _ in rows)
+    across = min(2, len(profiles))
+    down = -(-len(profiles) // across)
+    systems = (row.system for row, _ in rows)
+    entries = style.system_entries(systems, frame, dashed=True, marker="none", linewidth=1.6)
+    figure = style.framed_figure(frame, 0.5 + (2.0 if down > 1 else 3.0) * down, entries)
+    grid = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True)
+    for axes, (profile, title) in zip(grid.flat, profiles.items(), strict=False):
+        for row, quantiles_s in rows:
+            if row.profile == profile:
+                drawn = {**frame.styles[row.system].line, "linewidth": 1.6, "gid": style.plain_text(row.system)}
+                axes.plot([second * 1e3 for second in quantiles_s], SHARES, **drawn)
+        if len(profiles) > 1:
+            axes.set_title(title, fontsize=8)
         style.add_grid(axes)
-    style.set_number_axis(grid[0][0].xaxis, every, narrow=across > 1)
+    ends = [second * 1e3 for _, quantiles_s in rows for second in (quantiles_s[0], quantiles_s[-1])]
+    style.set_number_axis(grid[0][0].xaxis, ends, narrow=across > 1)
     grid[0][0].set_ylim(0, 1.02)
-    for axes in grid.flat[len(kinds) :]:
+    for axes in grid.flat[len(profiles) :]:
         axes.set_visible(False)
-    for column in range(across):
-        lowest = grid.flat[max(place for place in range(len(kinds)) if place % across == column)]
+    for lowest in grid.flat[max(0, len(profiles) - across) : len(profiles)]:
         lowest.tick_params(labelbottom=True)
         lowest.set_xlabel("latency, ms")
     for line in grid:
         line[0].set_ylabel("share of samples")
-    style.add_legend(canvas, style.system_entries(names, around.styles, linestyle="dash", marker="none", linewidth=1.6))
-    return canvas.figure
+    return figure
 
 
-@dataclass(frozen=True)
-class InstanceCost:
-    """Row with the cost of a million queries on an instance type."""
+def make_instances(rows: PlotRows) -> Drawing:
+    """Return the drawing of cost by instance type.
 
-    system: str
-    instance_type: str
-    usd_per_hour: float
-    usd_per_million: float
+    Raises:
+        NoPlot: no row has a cost, or all are priced on one type.
+    """
+    usable, others = rows.usable()
+    drawn = []
+    for row in usable:
+        cost = COST.read(row)
+        if row.price is None or cost.value is None:
+            others.append((row, cost.reason or "no price"))
+        else:
+            drawn.append(row)
+    if not drawn:
+        raise NoPlot(f"cost by instance type: {no_row_reason(others)}")
+    types = instance_types(drawn)
+    if len(types) < 2:
+        raise NoPlot(f"cost by instance type: all rows are priced on one type, {types[0][1]}")
+    shown = types[:MAX_TYPES]
+    notes = [f"The cheapest {len(shown)} of {len(types)} types."] if len(shown) < len(types) else []
+    frame = rows.frame("cost by instance type", notes, others)
+    cheapest = [row for row in drawn if _type(row) in shown]
+    return lambda: draw_instances(cheapest, frame, rows.cost_label)
 
 
-def draw_instances(rows: Sequence[InstanceCost], around: Frame, cost_label: str) -> Figure:
-    """Draw them; at most ``MOST_TYPES`` types."""
-    types = sorted({(row.usd_per_hour, row.instance_type) for row in rows})
-    place = {name: number for number, (_, name) in enumerate(types)}
-    names = {row.system for row in rows}
-    canvas = style.new_canvas(around, max(2.4, 0.9 + 0.3 * len(types)), len(names))
-    axes = canvas.figure.add_subplot()
-    for system in sorted(names):
-        look = around.styles[system]
-        of_it = [row for row in rows if row.system == system]
-        (dots,) = axes.plot(
-            [row.usd_per_million for row in of_it],
-            [place[row.instance_type] for row in of_it],
-            marker=look.marker,
-            color=look.colour,
-            markersize=7,
-            alpha=0.85,
-            linestyle="none",
-            gid=style.plain_text(system),
-        )
+def _type(row: Row) -> tuple[float, str]:
+    assert row.price is not None, "a row without a price"
+    return row.price.usd_per_hour, row.price.instance_type
+
+
+def instance_types(rows: Sequence[Row]) -> list[tuple[float, str]]:
+    """Return the instance types of priced rows by their US$ per hour."""
+    return sorted({_type(row) for row in rows})
+
+
+def draw_instances(rows: Sequence[Row], frame: Frame, cost_label: str) -> Figure:
+    """Draw the cost of priced rows, at most ``MAX_TYPES`` instance types."""
+    types = instance_types(rows)
+    systems = sorted({row.system for row in rows})
+    height = max(2.4, 0.9 + 0.3 * len(types))
+    figure = style.framed_figure(frame, height, style.system_entries(systems, frame))
+    axes = figure.add_subplot()
+    for system in systems:
+        points = [(_known(COST.read(row)), types.index(_type(row))) for row in rows if row.system == system]
+        drawn = {**frame.styles[system].mark, "markersize": 7, "alpha": 0.85, "gid": style.plain_text(system)}
+        (dots,) = axes.plot(*zip(*points, strict=True), **drawn)
         dots.set_in_layout(False)
-    called = style.short_names(name for _, name in types)
-    axes.set_yticks(range(len(types)), [f"{called[name]} ({usd:g})" for usd, name in types])
+    labels = style.short_names(name for _, name in types)
+    axes.set_yticks(range(len(types)), [f"{labels[name]} ({usd:g})" for usd, name in types])
     axes.set_ylim(len(types) - 0.4, -0.6)
     axes.set_ylabel("instance type (US$ per hour)")
-    style.set_number_axis(axes.xaxis, [row.usd_per_million for row in rows])
+    style.set_number_axis(axes.xaxis, [_known(COST.read(row)) for row in rows])
     axes.set_xlabel(style.plain_text(cost_label))
     style.add_grid(axes)
-    style.add_legend(canvas, style.system_entries(names, around.styles))
-    return canvas.figure
+    return figure
 
 
-@dataclass(frozen=True)
-class MemoryPoint:
-    """Row under a memory limit; ``latency`` (ms) is missing where ``outcome`` is a failure."""
+def make_memory(rows: PlotRows) -> Drawing:
+    """Return the drawing of latency under memory limits, for systems with several.
 
-    system: str
-    hardware: str
-    limit_bytes: int
-    latency: Estimate
-    outcome: str
+    Raises:
+        NoPlot: each system was measured at one limit, or none ran at any.
+    """
+    limits: dict[tuple[int, int, str], list[Row]] = defaultdict(list)
+    others = []
+    for row in rows.table.rows:
+        unusable = row.validity is Validity.INVALID or LATENCY.read(row).value is None
+        if row.outcome in (Outcome.NOT_APPLICABLE, Outcome.INTERRUPTED) or (row.outcome is Outcome.OK and unusable):
+            others.append((row, reason_not_ranked(row, ()) or "no latency"))
+        else:
+            limits[row.cpus, row.gpus, row.system].append(row)
+    several = [
+        of_system for _, of_system in sorted(limits.items()) if len({row.memory_limit_bytes for row in of_system}) > 1
+    ]
+    drawn = [row for of_system in several for row in of_system]
+    single = {
+        f"{of_system[0].system}, {_processors(of_system[0])}"
+        for of_system in limits.values()
+        if of_system not in several
+    }
+    if not any(LATENCY.read(row).value is not None for row in drawn):
+        reason = "no system ran at any of several limits" if drawn else "each system was measured at one limit only"
+        raise NoPlot(f"memory limits: {no_row_reason(others) if others and not limits else reason}")
+    hardware = list(dict.fromkeys(_processors(row) for row in drawn))[:MAX_MEMORY_PANELS]
+    notes = ["Bars: 95 % intervals."] if any(LATENCY.read(row).low is not None for row in drawn) else []
+    notes += style.listed("Measured at one limit only, not drawn", sorted(single))
+    frame = rows.frame("latency under memory limits", notes, others)
+    return lambda: draw_memory([row for row in drawn if _processors(row) in hardware], frame)
 
 
-def draw_memory(rows: Sequence[MemoryPoint], around: Frame) -> Figure:
-    """Draw them; at most ``MOST_PANELS`` kinds of hardware."""
-    kinds = list(dict.fromkeys(row.hardware for row in rows))
-    names = {row.system for row in rows}
-    failed = sorted({row.outcome for row in rows if row.latency.value is None})
-    height = 0.5 + (2.2 if len(kinds) > 1 else 3.2) * len(kinds)
-    canvas = style.new_canvas(around, height, len(names) + bool(failed))
-    panels = canvas.figure.subplots(len(kinds), 1, squeeze=False, sharex=True)[:, 0]
-    for kind, axes in zip(kinds, panels, strict=True):
-        _memory_panel(axes, [row for row in rows if row.hardware == kind], around)
-        axes.set_title(style.plain_text(kind, 60), fontsize=9)
-    _limit_axis(panels[-1], rows)
-    entries = style.system_entries(names, around.styles, linestyle="dash")
+def _processors(row: Row) -> str:
+    gpus = f", {row.gpus} GPU{'s' if row.gpus > 1 else ''}" if row.gpus else ""
+    return f"{row.cpus} CPU{'s' if row.cpus > 1 else ''}{gpus}"
+
+
+def draw_memory(rows: Sequence[Row], frame: Frame) -> Figure:
+    """Draw latency by memory limit, at most ``MAX_MEMORY_PANELS`` numbers of CPUs and GPUs; failures are crosses."""
+    hardware = list(dict.fromkeys(_processors(row) for row in rows))
+    entries = style.system_entries((row.system for row in rows), frame, dashed=True)
+    failed = sorted({row.outcome.value for row in rows if LATENCY.read(row).value is None})
     if failed:
-        entries.append(_failed_entry(failed))
-    style.add_legend(canvas, entries)
-    return canvas.figure
+        cross = style.handle(color=style.GREY, marker="x", markersize=7, markeredgewidth=2, linestyle="none")
+        entries.append((cross, style.plain_text(f"no answer ({', '.join(failed)})")))
+    figure = style.framed_figure(frame, 0.5 + (2.2 if len(hardware) > 1 else 3.2) * len(hardware), entries)
+    panels = figure.subplots(len(hardware), 1, squeeze=False, sharex=True)[:, 0]
+    for name, axes in zip(hardware, panels, strict=True):
+        _memory_panel(axes, [row for row in rows if _processors(row) == name], frame)
+        axes.set_title(style.plain_text(name, 60), fontsize=9)
+    _limit_axis(panels[-1], sorted({row.memory_limit_bytes for row in rows}))
+    return figure
 
 
-def _memory_panel(axes: Axes, rows: Sequence[MemoryPoint], around: Frame) -> None:
-    drawn: list[float] = []
+def _memory_panel(axes: Axes, rows: Sequence[Row], frame: Frame) -> None:
+    latencies: list[float] = []
     for system in sorted({row.system for row in rows}):
-        ran = _latencies(rows, system)
-        look = around.styles[system]
-        if ran:
-            limits, values, below, above = zip(*ran, strict=True)
-            axes.errorbar(
-                limits,
-                values,
-                yerr=(below, above),
-                color=look.colour,
-                marker=look.marker,
-                linestyle=look.dash,
-                markersize=5,
-                capsize=2,
-                elinewidth=0.8,
-                gid=style.plain_text(system),
-            )
-            drawn += values
-    style.set_number_axis(axes.yaxis, drawn)
-    failed = _crosses(axes, rows, around)
-    _make_room(axes, failed * _FAILED_STEP)
+        measured = [row for row in rows if row.system == system and LATENCY.read(row).value is not None]
+        measured.sort(key=lambda row: row.memory_limit_bytes)
+        if measured:
+            limits = [row.memory_limit_bytes / _MIB for row in measured]
+            figures = [LATENCY.read(row) for row in measured]
+            values = [_known(figure) for figure in figures]
+            bars = _bars(figures) or [[0.0] * len(values)] * 2
+            drawn = {**frame.styles[system].mark, **frame.styles[system].line, "gid": style.plain_text(system)}
+            axes.errorbar(limits, values, yerr=bars, markersize=5, capsize=2, elinewidth=0.8, **drawn)
+            latencies += values
+    style.set_number_axis(axes.yaxis, latencies)
+    _make_room(axes, _crosses(axes, rows, frame) * _FAILED_STEP)
     axes.set_ylabel("mean latency, ms")
     style.add_grid(axes)
 
 
-def _latencies(rows: Sequence[MemoryPoint], system: str) -> list[tuple[float, float, float, float]]:
-    """Return the limits that a system ran under: MiB, latency, and the lengths of its error bars."""
-    found = []
-    for row in rows:
-        value, low, high = row.latency.value, row.latency.low, row.latency.high
-        if row.system == system and value is not None:
-            below, above = (0.0 if low is None else value - low), (0.0 if high is None else high - value)
-            found.append((row.limit_bytes / _MIB, value, below, above))
-    return sorted(found)
-
-
-def _crosses(axes: Axes, rows: Sequence[MemoryPoint], around: Frame) -> int:
+def _crosses(axes: Axes, rows: Sequence[Row], frame: Frame) -> int:
     """Draw failed limits in a band above the lines, as they have no latency; return the number of systems."""
-    failed = [row for row in rows if row.latency.value is None]
-    for level, system in enumerate(sorted({row.system for row in failed})):
-        look = around.styles[system]
-        for row in failed:
-            if row.system == system:
-                axes.plot(
-                    [row.limit_bytes / _MIB],
-                    [1 - _FAILED_STEP * (level + 0.5)],
-                    transform=axes.get_xaxis_transform(),
-                    marker="x",
-                    markersize=7,
-                    markeredgewidth=2,
-                    color=look.colour,
-                    linestyle="none",
-                    gid=style.plain_text(f"{system}: {row.outcome}"),
-                )
-    return len({row.system for row in failed})
+    failed = sorted((row for row in rows if LATENCY.read(row).value is None), key=lambda row: row.system)
+    systems = sorted({row.system for row in failed})
+    for row in failed:
+        axes.plot(
+            [row.memory_limit_bytes / _MIB],
+            [1 - _FAILED_STEP * (systems.index(row.system) + 0.5)],
+            transform=axes.get_xaxis_transform(),
+            markersize=7,
+            markeredgewidth=2,
+            gid=style.plain_text(f"{row.system}: {row.outcome.value}"),
+            **{**frame.styles[row.system].mark, "marker": "x"},
+        )
+    return len(systems)
 
 
 def _make_room(axes: Axes, share: float) -> None:
@@ -371,8 +378,7 @@ def _make_room(axes: Axes, share: float) -> None:
         axes.set_ylim(low, low + (high - low) / (1 - share))
 
 
-def _limit_axis(axes: Axes, rows: Sequence[MemoryPoint]) -> None:
-    limits = sorted({row.limit_bytes for row in rows})
+def _limit_axis(axes: Axes, limits: Sequence[int]) -> None:
     axes.set_xscale("log", base=2)
     axes.minorticks_off()
     shown = limits if len(limits) <= 12 else limits[:: -(-len(limits) // 12)]
@@ -380,10 +386,3 @@ def _limit_axis(axes: Axes, rows: Sequence[MemoryPoint]) -> None:
     if len(shown) > 6:
         axes.tick_params(axis="x", rotation=45)
     axes.set_xlabel("memory limit, MiB")
-
-
-def _failed_entry(outcomes: Sequence[str]) -> tuple[Any, str]:
-    from matplotlib.lines import Line2D
-
-    cross = Line2D([], [], color=style.GREY, marker="x", markersize=7, markeredgewidth=2, linestyle="none")
-    return cross, style.plain_text(f"no answer ({', '.join(outcomes)})")

@@ -123,6 +123,16 @@ class SystemStyle:
     dash: tuple[int, tuple[float, ...]]
     hatch: str
 
+    @property
+    def mark(self) -> dict[str, Any]:
+        """Return matplotlib's settings of the system's markers without a line."""
+        return {"color": self.colour, "marker": self.marker, "linestyle": "none"}
+
+    @property
+    def line(self) -> dict[str, Any]:
+        """Return matplotlib's settings of the system's line."""
+        return {"color": self.colour, "linestyle": self.dash}
+
 
 def system_styles(systems: Iterable[str]) -> dict[str, SystemStyle]:
     """Return a style for each system of a table's rows, always the same for the same rows.
@@ -162,11 +172,10 @@ def short_names(names: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def first_of(items: Iterable[str]) -> str:
-    """Return the first of many items, with the number of the others."""
-    every = list(items)
-    more = f" and {len(every) - _LISTED} more" if len(every) > _LISTED else ""
-    return "; ".join(every[:_LISTED]) + more
+def listed(label: str, items: Sequence[str]) -> list[str]:
+    """Return a sentence with the first of some items and the number of the others; none without items."""
+    more = f" and {len(items) - _LISTED} more" if len(items) > _LISTED else ""
+    return [f"{label}: {'; '.join(items[:_LISTED])}{more}."] if items else []
 
 
 def small_print(sentences: Iterable[str]) -> list[str]:
@@ -193,25 +202,17 @@ class Frame:
     styles: Mapping[str, SystemStyle]
 
 
-@dataclass(frozen=True)
-class Canvas:
-    """Figure with a title on top and small print below; ``legend_top``: top of a legend (0 below, 1 on top)."""
-
-    figure: Figure
-    legend_top: float
-
-
-def new_canvas(frame: Frame, height: float, entries: int = 0, columns: int = 3) -> Canvas:
-    """Return a figure with title and small print; its axes are laid out between them.
+def framed_figure(frame: Frame, height: float, entries: Sequence[tuple[Any, str]] = (), columns: int = 3) -> Figure:
+    """Return a figure with title, legend and small print; its axes are laid out between them.
 
     Args:
-        frame: what stands there.
-        height: inches of what is drawn, with its axes' labels.
-        entries: how many a legend below will have, in so many ``columns``.
-        columns: see there.
+        frame: the title and the small print.
+        height: inches of the axes with their labels.
+        entries: handles and names of the legend below the axes.
+        columns: of the legend.
     """
     lines = small_print(frame.notes)
-    title, named = 0.3, 0.18 * math.ceil(entries / columns) + 0.06 * bool(entries)
+    title, named = 0.3, 0.18 * math.ceil(len(entries) / columns) + 0.06 * bool(entries)
     below = 0.13 * len(lines) + 0.1
     whole = title + height + named + below
     figure = new_figure(WIDTH, whole)
@@ -220,39 +221,38 @@ def new_canvas(frame: Frame, height: float, entries: int = 0, columns: int = 3) 
     figure.text(0.5, 1 - 0.08 / whole, plain_text(frame.title, 90), ha="center", va="top", fontsize=10)
     small: dict[str, Any] = {"ha": "left", "va": "top", "fontsize": _SMALL, "color": INK}
     figure.text(0.012, (below - 0.04) / whole, "\n".join(lines), **small)
-    return Canvas(figure, (below + named) / whole)
+    if entries:
+        legend = figure.legend(
+            *zip(*entries, strict=True),
+            loc="upper center",
+            bbox_to_anchor=(0.5, (below + named) / whole),
+            borderaxespad=0,
+            ncols=columns,
+            fontsize=7.5,
+            frameon=False,
+            handlelength=2.6,
+        )
+        legend.set_in_layout(False)  # its room is kept free already
+    return figure
 
 
-def add_legend(canvas: Canvas, entries: Sequence[tuple[Any, str]], columns: int = 3) -> None:
-    """Add handles and their names between axes and small print."""
-    handles, names = zip(*entries, strict=True)
-    drawn = canvas.figure.legend(
-        handles,
-        names,
-        loc="upper center",
-        bbox_to_anchor=(0.5, canvas.legend_top),
-        borderaxespad=0,
-        ncols=columns,
-        fontsize=7.5,
-        frameon=False,
-        handlelength=2.6,
-    )
-    drawn.set_in_layout(False)  # its room is kept free already
+def system_entries(
+    names: Iterable[str], frame: Frame, *, dashed: bool = False, **settings: Any
+) -> list[tuple[Any, str]]:
+    """Return legend entries: each system's marker, with its line if ``dashed``, and other settings of matplotlib."""
+    entries = []
+    for name, label in short_names(sorted(set(names))).items():
+        look = frame.styles[name]
+        drawn = {**look.mark, "markersize": 6, **(look.line if dashed else {}), **settings}
+        entries.append((handle(**drawn), label))
+    return entries
 
 
-def system_entries(names: Iterable[str], styles: Mapping[str, SystemStyle], **drawn: Any) -> list[tuple[Any, str]]:
-    """Return legend entries: each system's marker, or its line with ``linestyle``."""
+def handle(**settings: Any) -> Any:
+    """Return a line without points, to stand in a legend."""
     from matplotlib.lines import Line2D
 
-    called = short_names(sorted(set(names)))
-    found = []
-    for name, label in called.items():
-        look = styles[name]
-        settings = {"marker": look.marker, "linestyle": "none", "markersize": 6, **drawn}
-        if drawn.get("linestyle") == "dash":
-            settings["linestyle"] = look.dash
-        found.append((Line2D([], [], color=look.colour, **settings), label))
-    return found
+    return Line2D([], [], **settings)
 
 
 def set_number_axis(axis: Any, values: Iterable[float], *, from_zero: bool = True, narrow: bool = False) -> bool:

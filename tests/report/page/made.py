@@ -13,6 +13,7 @@ from harness.evaluation.per_query import SHARES, PerQuery
 from harness.pricing import prices
 from harness.records import Envelope, Isolation, Outcome
 from harness.report import page
+from harness.report.page import groups
 from harness.stats import Estimate
 from tests.support import sample_records
 
@@ -184,7 +185,7 @@ def page_of(
         title=title,
         measured=measured,
         tariff=at,
-        ranking=page.ranking_data(table, found or {}),
+        ranking=groups.ranking_data(table, found or {}),
         quantiles_s={key: each.quantiles_s for key, each in (found or {}).items()},
         notes=table.notes,
     )

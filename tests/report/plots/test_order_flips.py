@@ -172,10 +172,10 @@ def test_rows_of_one_name_are_distinguished() -> None:
     again = [replace(A, suite="other", key="k1"), replace(A, suite="other", key="k2")]
     found = [of(each, RR=values(seed, 0.2 * seed)) for seed, each in enumerate((A, *again), start=1)]
     rows = rows_of(made([A, *again]), *found)
-    names = order_flips._names(rows.table.rows)
+    names = order_flips._unique_names(rows.table.rows)
     assert names == (f"a on cpu1-mem1, {A.suite}", "a on cpu1-mem1, k1", "a on cpu1-mem1, k2")
     assert len({*drawn(rows)[0]}) == 3
-    assert len({*order_flips._names([A, A])}) == 2
+    assert len({*order_flips._unique_names([A, A])}) == 2
 
 
 def test_omitted_rows_are_named_with_their_reason() -> None:

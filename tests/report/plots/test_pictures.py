@@ -21,9 +21,9 @@ from hypothesis import given
 from hypothesis import settings as settings_of
 from hypothesis import strategies as st
 
-from harness.analysis.leaderboard import LeaderboardQuery
+from harness.analysis.leaderboard import LeaderboardQuery, RankedRow, RankInterval
 from harness.analysis.pareto_front import FrontState
-from harness.analysis.table import Table, Validity
+from harness.analysis.table import Row, Table, Validity
 from harness.errors import FileError, UnknownName
 from harness.evaluation.per_query import SHARES, PerQuery
 from harness.records import Isolation, Outcome
@@ -32,6 +32,7 @@ from harness.report.plots import rows as row_plots
 from harness.report.plots.style import Frame
 from harness.stats import Estimate
 from tests.report.plots.conftest import SYSTEMS, made, per_query, row
+from tests.support import sample_records
 from tests.support.chance import chance
 
 NAMES = (
@@ -139,9 +140,13 @@ def test_pictures_do_not_depend_on_user_settings_or_a_display(tmp_path: Path) ->
         "import hashlib, pathlib, sys\n"
         "from harness.report.plots import rows, style\n"
         "from harness.report.plots.style import Frame\n"
+        "from harness.stats import Estimate\n"
+        "from tests.support import sample_records\n"
+        "price = sample_records.price('m', 1.0, 1, 2**30)\n"
+        "row = sample_records.row(system='a', price=price, usd_per_million=Estimate(2.0))\n"
         "with style.settings(9):\n"
         "    around = Frame('t', ('n',), style.system_styles(['a']))\n"
-        "    figure = rows.draw_instances([rows.InstanceCost('a', 'm', 1.0, 2.0)], around, 'c')\n"
+        "    figure = rows.draw_instances([row], around, 'c')\n"
         "    path = style.save(figure, pathlib.Path(sys.argv[1]))\n"
         "assert 'matplotlib.pyplot' not in sys.modules\n"
         "print(hashlib.sha256(path.read_bytes()).hexdigest())\n"
@@ -318,12 +323,24 @@ def test_short_names_are_distinct_and_use_only_available_glyphs() -> None:
 # What is drawn.
 
 
+def ranked(row: Row, **changes: Any) -> RankedRow:
+    """Return a row of a leaderboard without intervals of its rank."""
+    unknown = RankInterval(None, None, "made up")
+    plain = RankedRow(row, {}, None, None, unknown, unknown, unknown, None)
+    return replace(plain, **changes)
+
+
+def point(system: str, profile: str, cost: Estimate, accuracy: Estimate, state: FrontState) -> RankedRow:
+    row = sample_records.row(system=system, profile=profile)
+    return ranked(row, figures={"cost": cost, "accuracy": accuracy}, state=state)
+
+
 def test_cost_draws_each_point_with_its_interval_and_the_front_as_steps() -> None:
     points = [
-        row_plots.CostPoint("a", "one", Estimate(1.0, 0.8, 1.5), Estimate(30.0, 29.0, 31.0), FrontState.FRONT),
-        row_plots.CostPoint("b", "two", Estimate(4.0), Estimate(40.0), FrontState.FRONT),
-        row_plots.CostPoint("b", "three", Estimate(5.0), Estimate(39.0), FrontState.CONTESTED),
-        row_plots.CostPoint("a", "four", Estimate(90.0), Estimate(30.0), FrontState.DOMINATED),
+        point("a", "one", Estimate(1.0, 0.8, 1.5), Estimate(30.0, 29.0, 31.0), FrontState.FRONT),
+        point("b", "two", Estimate(4.0), Estimate(40.0), FrontState.FRONT),
+        point("b", "three", Estimate(5.0), Estimate(39.0), FrontState.CONTESTED),
+        point("a", "four", Estimate(90.0), Estimate(30.0), FrontState.DOMINATED),
     ]
     figure = row_plots.draw_cost(points, around("a", "b"), "cost, US$", "RR@10, points")
     (axes,) = axes_of(figure)
@@ -343,7 +360,7 @@ def test_cost_draws_each_point_with_its_interval_and_the_front_as_steps() -> Non
 
 def test_labels_of_the_front_do_not_overlap() -> None:
     points = [
-        row_plots.CostPoint("a", f"hardware number {n}", Estimate(1 + n / 50), Estimate(30 + n / 10), FrontState.FRONT)
+        point("a", f"hardware number {n}", Estimate(1 + n / 50), Estimate(30 + n / 10), FrontState.FRONT)
         for n in range(30)
     ]
     figure = row_plots.draw_cost(points, around("a"), "cost", "accuracy")
@@ -403,8 +420,10 @@ def test_distributions_draw_the_quantiles_of_each_row() -> None:
     fast, slow = (
         tuple(float(each) for each in np.linspace(low, high, 51)) for low, high in ((0.001, 0.002), (0.01, 0.05))
     )
-    rows = [row_plots.LatencyDistribution("a", "one", fast), row_plots.LatencyDistribution("b", "one", slow)]
-    rows.append(row_plots.LatencyDistribution("a", "two", slow))
+    rows = [
+        (sample_records.row(system=system, profile=profile), quantiles)
+        for system, profile, quantiles in (("a", "one", fast), ("b", "one", slow), ("a", "two", slow))
+    ]
     figure = row_plots.draw_distributions(rows, around("a", "b"))
     first, second = axes_of(figure)
     ((x, y),) = lines(first, "a")
@@ -419,11 +438,14 @@ def test_distributions_draw_the_quantiles_of_each_row() -> None:
 
 def test_failed_limits_are_crosses_and_never_a_latency() -> None:
     rows = [
-        row_plots.MemoryPoint("a", "1 CPU", 64 * MIB, Estimate(None), "oom"),
-        row_plots.MemoryPoint("a", "1 CPU", 256 * MIB, Estimate(4.0, 3.0, 6.0), "ok"),
-        row_plots.MemoryPoint("a", "1 CPU", 128 * MIB, Estimate(9.0), "ok"),
-        row_plots.MemoryPoint("b", "1 CPU", 64 * MIB, Estimate(None), "timeout"),
-        row_plots.MemoryPoint("b", "1 CPU", 128 * MIB, Estimate(None), "oom"),
+        sample_records.row(system=system, memory_limit_bytes=limit * MIB, latency_mean_s=mean_s, outcome=outcome)
+        for system, limit, mean_s, outcome in (
+            ("a", 64, Estimate(None), Outcome.OOM),
+            ("a", 256, Estimate(0.004, 0.003, 0.006), Outcome.OK),
+            ("a", 128, Estimate(0.009), Outcome.OK),
+            ("b", 64, Estimate(None), Outcome.TIMEOUT),
+            ("b", 128, Estimate(None), Outcome.OOM),
+        )
     ]
     figure = row_plots.draw_memory(rows, around("a", "b"))
     (axes,) = axes_of(figure)
@@ -445,12 +467,13 @@ def test_failed_limits_are_crosses_and_never_a_latency() -> None:
     assert "no answer (oom, timeout)" in words(figure)
 
 
+def priced(system: str, instance_type: str, usd_per_hour: float, usd_per_million: float) -> Row:
+    price = sample_records.price(instance_type, usd_per_hour, 1, 1024 * MIB)
+    return sample_records.row(system=system, price=price, usd_per_million=Estimate(usd_per_million))
+
+
 def test_instances_are_sorted_by_price_with_a_dot_for_each_row() -> None:
-    rows = [
-        row_plots.InstanceCost("a", "dear", 2.0, 30.0),
-        row_plots.InstanceCost("b", "cheap", 0.1, 7.0),
-        row_plots.InstanceCost("a", "cheap", 0.1, 2.0),
-    ]
+    rows = [priced("a", "dear", 2.0, 30.0), priced("b", "cheap", 0.1, 7.0), priced("a", "cheap", 0.1, 2.0)]
     figure = row_plots.draw_instances(rows, around("a", "b"), "cost, US$")
     (axes,) = axes_of(figure)
     assert [each.get_text() for each in axes.get_yticklabels()] == ["cheap (0.1)", "dear (2)"]
@@ -460,10 +483,16 @@ def test_instances_are_sorted_by_price_with_a_dot_for_each_row() -> None:
 
 def test_ranks_and_their_intervals_are_drawn_as_given() -> None:
     rows = [
-        ranking.PlottedRank("a", "a, m", 1, "19.78", ((1, 2), (1, 1), None)),
-        ranking.PlottedRank("b", "b, m", 2, "9.30", ((1, 3), None, None)),
+        ranked(
+            sample_records.row(system="a", profile="m"),
+            rank=1,
+            score=19.78,
+            by_queries=RankInterval(1, 2),
+            by_systems=RankInterval(1, 1),
+        ),
+        ranked(sample_records.row(system="b", profile="m"), rank=2, score=9.3, by_queries=RankInterval(1, 3)),
     ]
-    figure = ranking.draw_ranks(rows, around("a", "b"), "Dynascore")
+    figure = ranking.draw_ranks(rows, around("a", "b"), None)
     (axes,) = axes_of(figure)
     assert lines(axes, "a") == [([1], [0])] and lines(axes, "b") == [([2], [1])]
     assert [x for x, _ in lines(axes, "span 0")] == [[1, 2], [1, 3]] and len(lines(axes, "span 1")) == 1
@@ -486,6 +515,6 @@ def test_missing_figures_are_left_out_and_not_drawn_as_zero(table: Table, whole:
 def test_bytes_of_a_picture_depend_on_its_data(tmp_path: Path) -> None:
     prints = set()
     for usd in (1.0, 2.0):
-        figure = row_plots.draw_instances([row_plots.InstanceCost("a", "m", 1.0, usd)], around("a"), "c")
+        figure = row_plots.draw_instances([priced("a", "m", 1.0, usd)], around("a"), "c")
         prints.add(hashlib.sha256(style.save(figure, tmp_path / f"{usd}.svg").read_bytes()).hexdigest())
     assert len(prints) == 2

@@ -29,7 +29,7 @@ from harness.results import merge as merge_results
 from harness.results import origins, reader, seals
 from tests.support.results_folders import change, job, put, replace
 
-SHIPPED = Path(__file__).parents[3] / "results" / "published" / "santhanam2023"
+SHIPPED = Path(__file__).parents[2] / "results" / "published" / "santhanam2023"
 
 
 def verify(results: Path, against: Path | None = None) -> tuple[Mismatch, ...]:
