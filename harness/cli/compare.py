@@ -35,13 +35,7 @@ from harness.results import reader
 # Names with these endings are run files, missing ones too.
 _ENDINGS = frozenset({".run", ".trec", ".res", ".txt", ".gz"})
 # Options of stored results only, by the names of their parameters.
-_OF_RESULTS = {
-    "results": "--results",
-    "others": "--with",
-    "as_of": "--as-of",
-    "region": "--region",
-    "term": "--term",
-}
+_OF_RESULTS = {"results": "--results", "others": "--with", "as_of": "--as-of", "region": "--region", "term": "--term"}
 
 
 @click.command()
@@ -60,7 +54,6 @@ _OF_RESULTS = {
     "--changed",
     type=click.IntRange(0, 1000),
     default=5,
-    show_default=True,
     metavar="N",
     help="Name the N queries with the largest gain of B by that measure, and the N with the largest loss.",
 )

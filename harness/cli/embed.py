@@ -76,7 +76,6 @@ class TextSelection:
     "--depth",
     type=click.IntRange(1),
     default=10,
-    show_default=True,
     help="Hits of each query of the stored runs, and as many unjudged ones.",
 )
 @click.option(

@@ -44,31 +44,21 @@ def _bootstraps(count: int) -> int:
     help="Vectors of the documents, from `harness embed`; repeatable.  [default: those beside the results]",
 )
 @click.option("--encoder", help="Use only the vectors by this system.")
-@click.option(
-    "-k", "cutoffs", type=click.IntRange(1), multiple=True, default=(1, 10), show_default=True, help="May come again."
-)
+@click.option("-k", "cutoffs", type=click.IntRange(1), multiple=True, default=(1, 10), help="May come again.")
 @click.option(
     "--judged-per-query",
     "most_judged",
     type=click.Choice(tuple(_MOST)),
     default="10",
-    show_default=True,
     callback=parsed_by(_MOST.__getitem__),
     help="Maximum judged documents of a query, best grades first, equal grades in random order.",
 )
-@click.option(
-    "--relevant-from",
-    type=click.IntRange(1),
-    default=1,
-    show_default=True,
-    help="Minimum grade of a relevant document.",
-)
+@click.option("--relevant-from", type=click.IntRange(1), default=1, help="Minimum grade of a relevant document.")
 @click.option("--against", metavar="SYSTEM", help="Subtract this system's distance.  [default: the nearest's]")
 @click.option("--unlabelled", is_flag=True, help="Also measure with all judged documents skipped before k are taken.")
 @click.option(
     "--measures",
     default="nDCG@10 RR@10",
-    show_default=True,
     callback=parsed_by(lambda text: tuple(text.split())),
     help="Also show these measures, with Kendall's tau; as ir_measures writes them.",
 )
@@ -77,11 +67,10 @@ def _bootstraps(count: int) -> int:
     "resamples",
     type=click.IntRange(0, 100_000),
     default=1000,
-    show_default=True,
     callback=parsed_by(_bootstraps),
     help=f"Resamples of the queries, {_LEAST_BOOTSTRAPS} or more; 0: no intervals.",
 )
-@click.option("--seed", type=click.IntRange(0), default=2024, show_default=True, help="Seed of all random draws.")
+@click.option("--seed", type=click.IntRange(0), default=2024, help="Seed of all random draws.")
 @destination_options(*FORMATS)
 @cache_option
 @record_options("settings", Settings)

@@ -20,13 +20,12 @@ _LOCAL = (
     " fake: runs nothing, invents values; for tests."
 )
 launcher_option = click.option(
-    "--launcher", type=click.Choice(["docker", "process", "fake"]), default="docker", show_default=True, help=_LOCAL
+    "--launcher", type=click.Choice(["docker", "process", "fake"]), default="docker", help=_LOCAL
 )
 run_launcher_option = click.option(
     "--launcher",
     type=click.Choice(["docker", "process", "fake", "ec2", "batch"]),
     default="docker",
-    show_default=True,
     help=f"{_LOCAL} ec2: containers on EC2 instances, launched and terminated for the run."
     " batch: jobs of AWS Batch, in the queues that `harness batch up` makes.",
 )

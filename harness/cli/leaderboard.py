@@ -78,18 +78,15 @@ leaderboard_options = record_options(
     "query",
     LeaderboardQuery,
     click.option("--dataset", help="Dataset to rank.  [default: the only one]"),
-    click.option(
-        "--measure", default="RR@10", show_default=True, help="Measure of accuracy, as ir_measures writes it."
-    ),
+    click.option("--measure", default="RR@10", help="Measure of accuracy, as ir_measures writes it."),
     click.option(
         "--weights",
         default=WEIGHTS,
-        show_default=True,
         callback=parsed_by(_weights),
         metavar="AXIS=W,...",
         help="They sum to 1.  Axes: accuracy, cost, latency, memory, index, throughput.",
     ),
-    click.option("--mode", type=click.Choice(["reference", "robust"]), default="reference", show_default=True),
+    click.option("--mode", type=click.Choice(["reference", "robust"]), default="reference"),
     click.option(
         "--amrs",
         callback=parsed_by(_rates),
@@ -107,7 +104,6 @@ leaderboard_options = record_options(
     click.option(
         "--front",
         default="accuracy,cost,latency",
-        show_default=True,
         callback=parsed_by(_front),
         help="Two or three axes of the Pareto front.",
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -130,7 +131,7 @@ def _of(
         notes=(*unchecked, *evaluate_runs.unknown_query_notes(sample), *sample.notes),
         not_compared=blank,
     )
-    return leaking.with_effects(made, sample, measures)
+    return replace(made, effects=leaking.measure_effects(sample, made.leaked, measures))
 
 
 def _unchecked(

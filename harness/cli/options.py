@@ -131,9 +131,7 @@ def platform_option(text: str) -> Decorator:
 
 def retry_option(default: int, text: str) -> Decorator:
     """``--retry-noisy N``: the largest number of repeats."""
-    return click.option(
-        "--retry-noisy", type=click.IntRange(0, 100), default=default, show_default=True, metavar="N", help=text
-    )
+    return click.option("--retry-noisy", type=click.IntRange(0, 100), default=default, metavar="N", help=text)
 
 
 def parse_measures(text: str | None) -> tuple[str, ...]:
@@ -183,7 +181,6 @@ results_option = click.option(
     type=results_path,
     metavar="PATH",
     default=Path("results"),
-    show_default=True,
     help="Results: a folder, or s3://BUCKET/PREFIX.",
 )
 results_argument = click.argument("results", type=results_path, default=Path("results"))
@@ -196,6 +193,7 @@ cache_option = click.option(
     metavar="PATH",
     envvar=config.CACHE_VARIABLE,
     default=config.default_cache_folder(),
+    show_default=False,
     help="Folder for downloads, corpora and indexes.  [default: ~/.cache/ir-harness; env: HARNESS_CACHE]",
 )
 models_option = click.option(

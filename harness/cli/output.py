@@ -77,7 +77,7 @@ def destination_options(*formats: str, text: str | None = None) -> Decorator:
     return record_options(
         "destination",
         Destination,
-        click.option("--format", "form", type=click.Choice(formats), default=formats[0], show_default=True, help=text),
+        click.option("--format", "form", type=click.Choice(formats), default=formats[0], help=text),
         output_option(f"Write to this file instead of the terminal{pictures}."),
     )
 

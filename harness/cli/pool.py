@@ -22,12 +22,12 @@ _SHOWN = 3
 
 @click.command()
 @runs_options
-@click.option("--depth", type=click.IntRange(1), default=5, show_default=True, help="Hits of each run to look at.")
+@click.option("--depth", type=click.IntRange(1), default=5, help="Hits of each run to look at.")
 @click.option(
     "--dataset", metavar="NAME|FOLDER", help="Holds the documents' texts.  [default: that of the stored results]"
 )
 @click.option("--no-texts", is_flag=True, help="Only ids of the documents; needs no dataset.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Seed of the order.")
+@click.option("--seed", type=int, default=1, help="Seed of the order.")
 @destination_options("tsv", "jsonl")
 @cache_option
 def pool(

@@ -10,13 +10,7 @@ import click
 from harness.analysis import reprice as repricing
 from harness.analysis import row_pricing
 from harness.cli.locations import mirrored
-from harness.cli.options import (
-    PriceSelection,
-    cache_option,
-    date_option,
-    price_options,
-    results_argument,
-)
+from harness.cli.options import PriceSelection, cache_option, date_option, price_options, results_argument
 from harness.cli.output import FORMATS, Destination, columns, destination_options
 from harness.cli.stored_results import StoredResults, measures_option, stored_results
 from harness.errors import UsageError
@@ -31,15 +25,14 @@ from harness.report.repricing import repricing_document
 @click.command()
 @click.option("--cpu", type=click.IntRange(1), required=True, help="Minimum vCPUs.")
 @click.option("--memory", type=click.FloatRange(0, 1e6, min_open=True), required=True, help="Minimum GiB.")
-@click.option("--gpu", type=click.IntRange(0), default=0, show_default=True, help="Minimum NVIDIA GPUs.")
+@click.option("--gpu", type=click.IntRange(0), default=0, help="Minimum NVIDIA GPUs.")
 @click.option("--arch", type=click.Choice(["x86_64", "arm64"]), help="Only this architecture.  [default: any]")
 @click.option(
     "--reserve/--no-reserve",
     default=False,
-    show_default=True,
     help="Require the memory beside the host's reserve (instance_profiles/defaults.toml).",
 )
-@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Number of types to show.")
+@click.option("--limit", type=click.IntRange(1), default=20, help="Number of types to show.")
 @click.option("--left-out", is_flag=True, help="Name every type that was left out.")
 @price_options
 def instances(
@@ -140,8 +133,7 @@ def _today() -> datetime.date:
 @results_argument
 @price_options
 @date_option(
-    "--against",
-    "Compare with the prices of this date.  [default: the newest, or those before the ones asked for]",
+    "--against", "Compare with the prices of this date.  [default: the newest, or those before the ones asked for]"
 )
 @destination_options(*FORMATS)
 @measures_option

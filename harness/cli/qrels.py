@@ -46,7 +46,6 @@ def qrels() -> None:
     "--conflicts",
     type=click.Choice(["refuse", "keep", "override"]),
     default="refuse",
-    show_default=True,
     help="For a pair with another grade: refuse all, keep the old grade, or take the new one.",
 )
 @click.option(

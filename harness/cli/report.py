@@ -44,7 +44,6 @@ MEASURES = {"rows": measure_names.DEFAULT, "santhanam2023": ("RR@10", "Success@1
     "--layout",
     type=click.Choice(tuple(MEASURES)),
     default="rows",
-    show_default=True,
     help="One row for each cell, or the shape of the paper's Table 3: latency and cost by hardware, then accuracy.",
 )
 @click.option(

@@ -27,13 +27,10 @@ def _keeps(given: tuple[str, ...]) -> tuple[KeepRule, ...]:
 robustness_options = record_options(
     "options",
     RobustnessOptions,
-    click.option(
-        "--measure", default="nDCG@10", show_default=True, help="Measure of the order, as ir_measures writes it."
-    ),
+    click.option("--measure", default="nDCG@10", help="Measure of the order, as ir_measures writes it."),
     click.option(
         "--against",
         default="RR@10 AP",
-        show_default=True,
         callback=parsed_by(lambda text: tuple(text.split())),
         help="Measures whose orders are compared with it; '' for none.",
     ),
@@ -42,22 +39,18 @@ robustness_options = record_options(
         "keeps",
         multiple=True,
         default=("1", "50%"),
-        show_default=True,
         callback=parsed_by(_keeps),
         metavar="N|SHARE",
         help="Fewer judgements: at most N relevant ones by query, or a share of all; repeatable.",
     ),
-    click.option(
-        "--resamples", type=click.IntRange(100, 100_000), default=1000, show_default=True, help="Of the queries."
-    ),
+    click.option("--resamples", type=click.IntRange(100, 100_000), default=1000, help="Of the queries."),
     click.option(
         "--draws",
         type=click.IntRange(2, 10_000),
         default=100,
-        show_default=True,
         help="Draws of fewer judgements; 100 give shares to 10 points, 1000 to 3.",
     ),
-    click.option("--seed", type=click.IntRange(0), default=2023, show_default=True),
+    click.option("--seed", type=click.IntRange(0), default=2023),
 )
 
 

@@ -45,7 +45,6 @@ from harness.untrusted import MAX_TEXT, one_line
 measures_option = click.option(
     "--measures",
     default=" ".join(measure_names.DEFAULT),
-    show_default=True,
     callback=parsed_by(parse_measures),
     help="As ir_measures writes them.",
 )

@@ -66,7 +66,7 @@ def doctor() -> None:
 
 @click.command()
 @click.argument("system")
-@click.option("--profile", default="cpu1-mem1", show_default=True, help="Hardware profile to check under.")
+@click.option("--profile", default="cpu1-mem1", help="Hardware profile to check under.")
 @platform_option("Check the image for this platform, emulated if it is not the Docker engine's.")
 @launcher_option
 @cache_option
@@ -93,11 +93,9 @@ def conformance(system: str, profile: str, platform: str | None, choice: Launche
 @click.command()
 @results_option
 @click.option("--only", metavar="GLOB", help="Only cases whose name (or group) matches.")
-@click.option(
-    "--repeats", type=click.IntRange(1, 1000), default=1, show_default=True, help="Run all cases that many times."
-)
+@click.option("--repeats", type=click.IntRange(1, 1000), default=1, help="Run all cases that many times.")
 @retry_option(1, "Measure a case again whose times are off, at most N times; the table says so.")
-@click.option("--format", "form", type=click.Choice(["terminal", "md"]), default="terminal", show_default=True)
+@click.option("--format", "form", type=click.Choice(["terminal", "md"]), default="terminal")
 @output_option("Write the table to this file as well.")
 @launcher_option
 @cache_option

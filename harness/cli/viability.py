@@ -62,14 +62,9 @@ bench_options = record_options(
     Bench,
     click.argument("system"),
     click.option(
-        "--dataset",
-        default="scifact",
-        show_default=True,
-        help="A shipped dataset, a folder such as ./my-data, or an id of ir_datasets.",
+        "--dataset", default="scifact", help="A shipped dataset, a folder such as ./my-data, or an id of ir_datasets."
     ),
-    click.option(
-        "--queries", type=click.IntRange(1), default=300, show_default=True, help="Queries in the fixed sample."
-    ),
+    click.option("--queries", type=click.IntRange(1), default=300, help="Queries in the fixed sample."),
     click.option("--fresh", is_flag=True, help="Measure stored jobs again too; earlier jobs stay."),
     results_option,
     launcher_option,
@@ -102,10 +97,10 @@ def criteria_options(command: Command) -> Command:
     return wrapped
 
 
-_cpus_option = click.option("--cpus", default="1", show_default=True, metavar="N,...", help="CPU counts to try.")
-_gpus_option = click.option("--gpus", type=click.IntRange(0), default=0, show_default=True, help="NVIDIA GPUs.")
+_cpus_option = click.option("--cpus", default="1", metavar="N,...", help="CPU counts to try.")
+_gpus_option = click.option("--gpus", type=click.IntRange(0), default=0, help="NVIDIA GPUs.")
 _format_option = click.option(
-    "--format", "form", type=click.Choice(["md", "json"]), default="md", show_default=True, help="How to print it."
+    "--format", "form", type=click.Choice(["md", "json"]), default="md", help="How to print it."
 )
 
 
@@ -114,7 +109,7 @@ _format_option = click.option(
 @_cpus_option
 @_gpus_option
 @criteria_options
-@click.option("--step", default="16MiB", show_default=True, help="Limits are whole steps of this size.")
+@click.option("--step", default="16MiB", help="Limits are whole steps of this size.")
 @price_options
 @_format_option
 def viable(
@@ -168,7 +163,7 @@ def validate(bench: Bench, instance: str, provider: str | None, gpus: int, crite
 
 @click.command()
 @bench_options
-@click.option("--cpus", type=click.IntRange(1), default=1, show_default=True, help="Number of CPUs.")
+@click.option("--cpus", type=click.IntRange(1), default=1, help="Number of CPUs.")
 @_gpus_option
 @click.option("--limits", metavar="SIZE,...", help="Memory limits, e.g. 64MiB,96MiB.  [default: a ladder of eight]")
 @output_option("Plots go to OUTPUT.png and OUTPUT.svg.  [default: beside the jobs]")

@@ -135,7 +135,7 @@ def resample_distances(
             results[number, first : first + len(task.weights)] = _run_task(vectors, task)
             progress(done, len(tasks))
         return results
-    with filesystem.temporary_folder("frechet") as folder, _single_threaded(), _process_pool(workers) as pool:
+    with filesystem.temporary_folder("frechet") as folder, _process_pool(workers) as pool:
         path = folder / "vectors.npy"
         np.save(path, vectors)
         futures = {pool.submit(_work, path, task): key for key, task in tasks.items()}
@@ -170,26 +170,13 @@ def _workers(dims: int, pairs: Sequence[tuple[VectorRows, VectorRows]], weights:
 
 
 @contextmanager
-def _single_threaded() -> Iterator[None]:
-    """Give libraries of new processes one thread."""
-    before = {name: os.environ.get(name) for name in _ONE_THREAD}
-    os.environ.update(dict.fromkeys(_ONE_THREAD, "1"))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-
-
-@contextmanager
 def _process_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
-    """Start processes that end at once if this one is interrupted."""
+    """Start processes with libraries of one thread; they end at once if this process is interrupted."""
     others = set(multiprocessing.active_children())
+    environment = {name: os.environ[name] for name in _ONE_THREAD if name in os.environ}
     # Not forked: the libraries of a fork keep the threads that they were loaded with.
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=_ignore_interrupt)
+    os.environ.update(dict.fromkeys(_ONE_THREAD, "1"))
     try:
         yield pool
     except BaseException:
@@ -198,6 +185,9 @@ def _process_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
         raise
     finally:
         pool.shutdown(cancel_futures=True)
+        for name in _ONE_THREAD:
+            del os.environ[name]
+        os.environ.update(environment)
 
 
 def _ignore_interrupt() -> None:

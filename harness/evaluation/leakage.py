@@ -264,16 +264,11 @@ def _cosines(one: NDArray[np.float32], other: NDArray[np.float32]) -> NDArray[np
     return cosines
 
 
-def with_effects(leakage: Leakage, runs: JudgedRuns, measures: Sequence[Any]) -> Leakage:
-    """Return the leakage with its effects on the measures of these runs; none if nothing leaked."""
-    return replace(leakage, effects=measure_effects(runs, leakage.leaked, measures)) if leakage.leaks else leakage
-
-
 def measure_effects(runs: JudgedRuns, leaked: Sequence[str], measures: Sequence[Any]) -> tuple[Effect, ...]:
-    """Evaluate each system with all queries, without the leaked ones, and over those alone."""
+    """Evaluate each system with all queries, without the leaked ones, and over those alone; none if none leaked."""
     effects = []
     leaked_ids = set(leaked)
-    for system, run in runs.runs.items():
+    for system, run in runs.runs.items() if leaked else ():
         evaluation = evaluate(run, runs.qrels, runs.query_ids, measures, hits_alone=runs.hits_alone)
         leaked_and_judged = len(leaked_ids - set(evaluation.unjudged))
         for measure in map(str, measures):
