@@ -58,7 +58,7 @@ _OF_RESULTS = {"results": "--results", "others": "--with", "as_of": "--as-of", "
     help="Name the N queries with the largest gain of B by that measure, and the N with the largest loss.",
 )
 @price_options
-@destination_options(*FORMATS)
+@destination_options(*FORMATS, wide=True)
 @cache_option
 @stored_results
 def compare(

@@ -120,7 +120,7 @@ leaderboard_options = record_options(
 @click.option("--at-least", metavar="AXIS=X,...", help="Rank only rows of at least these, e.g. accuracy=38.")
 @judging_options
 @price_options
-@destination_options("md", "csv", "json", "latex", PAGE, *PICTURES)
+@destination_options("md", "csv", "json", "latex", PAGE, *PICTURES, wide=True)
 @cache_option
 @stored_results
 def leaderboard(

@@ -14,7 +14,7 @@ from harness import filesystem
 from harness.cli.options import Decorator, parsed_by, record_options
 from harness.errors import UsageError
 from harness.report import writers
-from harness.report.document import Escape, ReportDocument, Section
+from harness.report.document import Escape, ReportDocument, Section, brief
 from harness.untrusted import MAX_TEXT, one_line
 
 FORMATS = ("md", "csv", "json")
@@ -28,6 +28,7 @@ class Destination:
 
     form: str
     output: Path | None
+    wide: bool = False
 
     @property
     def folder(self) -> Path:
@@ -62,8 +63,18 @@ class Destination:
             self.show(writers.markdown_section(answer(writers.markdown_escape, None)) + "\n")
 
     def show_report(self, document: ReportDocument) -> None:
-        """Print a report, or write it to the file."""
-        self.show(writers.write(document, self.form))
+        """Print a report, or write it to the file; people see its answer first, and all of it with ``--wide``."""
+        if self.form != "md" or self.wide:
+            self.show(writers.write(document, self.form))
+            return
+        answer = document.answer or (lambda escape: brief(document.sections(escape)))
+        screen = Console()
+        if self.output is None and screen.is_terminal:
+            for number, section in enumerate(answer(lambda text: one_line(text, MAX_TEXT))):
+                screen.print() if number else None
+                writers.print_answer(section, screen)
+        else:
+            self.show("\n\n".join(map(writers.markdown_section, answer(writers.markdown_escape))) + "\n")
 
 
 def output_option(text: str = "Write to this file instead of the terminal.", *, required: bool = False) -> Decorator:
@@ -71,22 +82,22 @@ def output_option(text: str = "Write to this file instead of the terminal.", *, 
     return click.option("-o", "--output", type=click.Path(path_type=Path), required=required, help=text)
 
 
-def destination_options(*formats: str, text: str | None = None) -> Decorator:
-    """``--format``, by default the first one, and ``-o``; the command gets them as a destination."""
+def destination_options(*formats: str, text: str | None = None, wide: bool = False) -> Decorator:
+    """``--format``, by default the first one, ``-o`` and ``--wide``; the command gets them as a destination."""
     pictures = "; pictures: to this folder" if PICTURES[0] in formats else ""
-    return record_options(
-        "destination",
-        Destination,
-        click.option("--format", "form", type=click.Choice(formats), default=formats[0], help=text),
+    options: list[Decorator] = [
+        click.option("--format", "form", type=click.Choice(formats), default=formats[0], show_default=True, help=text),
         output_option(f"Write to this file instead of the terminal{pictures}."),
-    )
+    ]
+    if wide:
+        options.append(click.option("--wide", is_flag=True, help="Show every column and note; csv and json always do."))
+    return record_options("destination", Destination, *options)
 
 
 @dataclass(frozen=True)
 class TableView:
-    """Whether a table has every column and note, or else its columns and the one to sort by."""
+    """The columns of a table, and the one to sort by."""
 
-    wide: bool
     columns: tuple[str, ...]
     sort: str
 
@@ -94,7 +105,6 @@ class TableView:
 view_options = record_options(
     "view",
     TableView,
-    click.option("--wide", is_flag=True, help="Show every column and note."),
     click.option(
         "--columns",
         default="",

@@ -135,7 +135,7 @@ def _today() -> datetime.date:
 @date_option(
     "--against", "Compare with the prices of this date.  [default: the newest, or those before the ones asked for]"
 )
-@destination_options(*FORMATS)
+@destination_options(*FORMATS, wide=True)
 @measures_option
 @cache_option
 @stored_results

@@ -39,6 +39,7 @@ MEASURES = {"rows": measure_names.DEFAULT, "santhanam2023": ("RR@10", "Success@1
     PAGE,
     *PICTURES,
     text="html: one file that opens in a browser, with all prices, pictures and evidence in it.",
+    wide=True,
 )
 @click.option(
     "--layout",
@@ -74,7 +75,7 @@ def report(stored: StoredResults, layout: str, destination: Destination, view: T
         if layout != "rows":
             raise UsageError(f"--layout {layout} is the shape of a table; leave it out to draw pictures")
         draw(stored.table(), stored.per_query(), LeaderboardQuery("", stored.measures[0]), destination)
-    elif destination.form == "md" and layout == "rows" and not view.wide:
+    elif destination.form == "md" and layout == "rows" and not destination.wide:
         summary = SummaryView(chosen, view.columns, view.sort, pointers(stored.results))
         table, per_query = stored.table(distances=True), stored.per_query()
         destination.show_answer(lambda escape, width: summary_section(table, per_query, escape, summary, width))

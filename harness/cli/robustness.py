@@ -58,7 +58,7 @@ robustness_options = record_options(
 @runs_options
 @without_queries_option
 @robustness_options
-@destination_options(*FORMATS, *PICTURES)
+@destination_options(*FORMATS, *PICTURES, wide=True)
 @cache_option
 def robustness(runs: RunSelection, options: RobustnessOptions, destination: Destination) -> None:
     """Measure how often two systems swap ranks under other queries, fewer judgements, another measure.  Runs nothing.

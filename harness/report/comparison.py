@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from harness.analysis import comparison
@@ -13,7 +13,19 @@ from harness.analysis.paired_differences import LATENCY, POWER, ComparisonVerdic
 from harness.analysis.significance import DRAWS, LEVEL
 from harness.analysis.table import Validity
 from harness.records import Outcome
-from harness.report.document import MISSING, Escape, GridColumn, ReportDocument, Section, Value, digits, grid_of, number
+from harness.report.document import (
+    MISSING,
+    MOST_LINES,
+    Escape,
+    GridColumn,
+    ReportDocument,
+    Section,
+    Value,
+    digits,
+    grid_of,
+    number,
+)
+from harness.report.summary import doubts
 from harness.stats import Estimate
 from harness.untrusted import one_line
 
@@ -50,7 +62,47 @@ def comparison_document(pairs: Sequence[Comparison], notes: Sequence[str] = ()) 
         sections=lambda escape: _sections(pairs, notes, escape),
         lines=lambda: _lines(pairs),
         content=lambda: _content(pairs, notes),
+        answer=lambda escape: _answer(pairs, notes, escape),
     )
+
+
+def _answer(pairs: Sequence[Comparison], notes: Sequence[str], escape: Escape) -> Iterator[Section]:
+    """Yield one table and one sentence for a pair, or a line for each of several pairs."""
+    count = len(comparison.family(pairs))
+    more = "tests, the queries that changed most, and all notes: --wide"
+    if len(pairs) == 1:
+        (pair,) = pairs
+        a, b = (escape(side.name.replace("/", " ")) for side in (pair.a, pair.b))
+        grid = grid_of(pair.differences, [_metric(escape), *_VALUES, _P_HOLM, _VERDICT])
+        rows = [side.row for side in (pair.a, pair.b) if side.row is not None]
+        # The findings of noisy rows are said by their causes.
+        others = [note for note in (*notes, *pair.notes) if not note.startswith(("A is ", "B is "))]
+        warnings = (*map(escape, _costs(pair)), *doubts(rows, escape), *map(escape, others))[: MOST_LINES - 2]
+        yield Section(lead=(f"A: {a}; B: {b}",), grids=(grid,), notes=(summary(pair, count, escape), *warnings, more))
+        return
+    measures: list[GridColumn[Comparison]] = [
+        ("A", False, lambda pair: escape(pair.a.name)),
+        ("B", False, lambda pair: escape(pair.b.name)),
+        ("latency B / A", True, lambda pair: digits(getattr(pair.of(LATENCY), "ratio", None), ".3g")),
+        *((header, numeric, _of_main(cell)) for header, numeric, cell in (_VALUES[2], _P_HOLM, _VERDICT)),
+    ]
+    by = pairs[0].by or LATENCY
+    grid = grid_of(pairs, measures, keys=2)
+    yield Section(
+        lead=(f"{len(pairs)} pairs, by {escape(by)}",),
+        grids=(grid,),
+        notes=(*map(escape, notes[: MOST_LINES - 2]), f"p is corrected for {count:,} comparisons (Holm)", more),
+    )
+
+
+def _of_main(cell: Callable[[Difference], str]) -> Callable[[Comparison], str]:
+    """Return the cell of a pair's difference in the measure that it is compared by."""
+
+    def of_pair(pair: Comparison) -> str:
+        difference = pair.of(pair.by or LATENCY)
+        return MISSING if difference is None else cell(difference)
+
+    return of_pair
 
 
 def _sections(pairs: Sequence[Comparison], notes: Sequence[str], escape: Escape) -> Iterator[Section]:

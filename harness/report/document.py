@@ -5,8 +5,9 @@ Each report module builds a :class:`Document`; :mod:`harness.report.writers` wri
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from harness.analysis.table import Price, Row
@@ -92,6 +93,7 @@ class ReportDocument:
         sections: build the sections for people with the escape of a format.
         lines: build the lines of the CSV, the header first.
         content: build the object of the JSON.
+        answer: build the sections that people see first; by default those of :func:`brief`.
         printed: build the sections for LaTeX, where they differ.
         padded: the columns of Markdown grids line up in a terminal.
         dense: JSON has a line for each member of a list, as indenting 10,000 rows would cost a second.
@@ -100,6 +102,7 @@ class ReportDocument:
     sections: Callable[[Escape], Iterable[Section]]
     lines: Callable[[], Iterable[Sequence[Value]]]
     content: Callable[[], Mapping[str, Any]]
+    answer: Callable[[Escape], Iterable[Section]] | None = None
     printed: Callable[[Escape], Iterable[Section]] | None = None
     padded: bool = True
     dense: bool = False
@@ -128,6 +131,34 @@ def lines_of(items: Iterable[Item], columns: Sequence[tuple[str, Callable[[Item]
     getters = [get for _, get in columns]
     for item in items:
         yield [get(item) for get in getters]
+
+
+# The most lines of notes that people see first, with the one that names the others.
+MOST_LINES = 5
+_MARK = re.compile(r" \[\d+\]")
+
+
+def brief(sections: Iterable[Section]) -> tuple[Section, ...]:
+    """Return sections without footnotes and methods; the last line says how many notes are hidden.
+
+    A section without a table has the methods of all; of others the first notes stay.
+    """
+    shown, notes, hidden = [], list[str](), 0
+    for section in sections:
+        hidden += len(section.footnotes)
+        if not section.grids and not section.lead and not section.title:
+            hidden += len(section.notes)
+            continue
+        notes += section.notes
+        grids = tuple(replace(grid, cells=tuple(map(_unmarked, grid.cells))) for grid in section.grids)
+        shown.append(replace(section, grids=grids, footnotes=(), notes=()))
+    kept = notes if len(notes) < MOST_LINES else notes[: MOST_LINES - 1]
+    hidden += len(notes) - len(kept)
+    return *shown, Section(notes=(*kept, *([f"{hidden} more notes: --wide"] if hidden else [])))
+
+
+def _unmarked(cells: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(_MARK.sub("", cell) for cell in cells)
 
 
 @dataclass

@@ -12,8 +12,11 @@ from harness.analysis.leaderboard import PERTURBATION, PERTURBED, ExcludedRow, L
 from harness.analysis.pareto_front import FrontState
 from harness.analysis.resampling import RESAMPLES
 from harness.analysis.table import Row, Validity
+from harness.records import Outcome
+from harness.report import summary
 from harness.report.document import (
     MISSING,
+    MOST_LINES,
     Escape,
     Footnotes,
     GridColumn,
@@ -23,6 +26,7 @@ from harness.report.document import (
     bounded,
     digits,
     grid_of,
+    number,
     stand_ins,
     system_name,
 )
@@ -41,8 +45,62 @@ def leaderboard_document(board: Leaderboard) -> ReportDocument:
         sections=lambda escape: (_section(board, escape),),
         lines=lambda: _lines(board),
         content=lambda: _content(board),
+        answer=lambda escape: (_answer(board, escape),),
         padded=False,
     )
+
+
+def _answer(board: Leaderboard, escape: Escape) -> Section:
+    """Return ranks, scores, the figures behind them, and what else a reader must know."""
+    ranked, query = board.ranked_rows, board.query
+    several = len({summary.hardware(each.row) for each in ranked}) > 1
+
+    def value(axis: Axis) -> GridColumn[RankedRow]:
+        def cell(each: RankedRow) -> str:
+            return (
+                number(each.figures[axis.name].value)
+                if axis.name != ACCURACY
+                else digits(each.figures[axis.name].value, ".1f")
+            )
+
+        return axis.unit if axis.name != ACCURACY else query.measure, True, cell
+
+    columns: list[GridColumn[RankedRow] | None] = [
+        ("rank", True, lambda each: digits(each.rank, "d")),
+        ("system", False, lambda each: system_name(each.row, escape)),
+        ("origin", False, lambda each: escape(each.row.origin or MISSING)) if board.has_origins else None,
+        ("hardware", False, lambda each: escape(summary.hardware(each.row))) if several else None,
+        ("score", True, lambda each: digits(each.score, ".2f")) if query.rank_by is None else None,
+        *(value(axis) for axis in board.shown),
+        ("other queries", True, lambda each: _places(each.by_queries)),
+        ("", False, _remark),
+    ]
+    weights = ", ".join(f"{name} {weight:g}" for name, weight in query.weights.items())
+    heading = _caption(board, escape) + (f", weights {weights}" if query.rank_by is None else "")
+    lines = [
+        *(f"not ranked: {escape(_left_out(left))}" for left in board.left_out[:2]),
+        *summary.doubts([each.row for each in ranked], escape),
+    ]
+    shown = lines if len(lines) < MOST_LINES else lines[: MOST_LINES - 1]
+    grid = grid_of(ranked, columns, keys=2)
+    return Section(lead=(heading,), grids=(grid,), notes=(*shown, "all columns, methods and notes: --wide"))
+
+
+def _left_out(left: ExcludedRow) -> str:
+    reason = left.reason if left.row.outcome is Outcome.OK else summary.failure(left.row)
+    return f"{left.row.system} on {summary.hardware(left.row)} ({reason})"
+
+
+def _places(span: RankInterval) -> str:
+    if span.best is None or span.worst is None:
+        return MISSING
+    return f"{span.best}" if span.best == span.worst else f"{span.best} to {span.worst}"
+
+
+def _remark(ranked: RankedRow) -> str:
+    doubt = ranked.row.validity.value if ranked.row.validity in _DOUBTED else ""
+    state = ranked.state.value if ranked.state and ranked.state is not FrontState.DOMINATED else ""
+    return ", ".join(word for word in (state, doubt) if word)
 
 
 def _section(board: Leaderboard, escape: Escape) -> Section:

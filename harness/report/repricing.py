@@ -17,9 +17,11 @@ from harness.analysis.reprice import (
     RowChange,
 )
 from harness.analysis.table import Row
+from harness.report import summary
 from harness.report.columns import optional
 from harness.report.document import (
     MISSING,
+    MOST_LINES,
     Escape,
     Footnotes,
     Grid,
@@ -51,8 +53,39 @@ def repricing_document(repricing: Repricing) -> ReportDocument:
         sections=lambda escape: _sections(repricing, escape),
         lines=lambda: lines_of(repricing.changes, _csv_columns(repricing)),
         content=lambda: _content(repricing),
+        answer=lambda escape: (_answer(repricing, escape),),
         padded=False,
         dense=True,
+    )
+
+
+def _answer(repricing: Repricing, escape: Escape) -> Section:
+    """Return what each row costs at both dates on the type that priced it first, and what changed."""
+    before, now = repricing.before, repricing.now
+    caption, keys = name_columns([change.row for change in repricing.changes], escape)
+
+    def of_row(column: GridColumn[Row]) -> GridColumn[RowChange]:
+        header, numeric, cell = column
+        return header, numeric, lambda change: cell(change.row)
+
+    columns: list[GridColumn[RowChange] | None] = [
+        *(of_row(column) for column in keys),
+        ("hardware", False, lambda change: escape(summary.hardware(change.row))),
+        (
+            "instance type",
+            False,
+            lambda change: escape(change.before.price.instance_type) if change.before.price else MISSING,
+        ),
+        (f"US$/1M, {before.date}", True, lambda change: number(change.before.cost.value)),
+        (f"US$/1M, {now.date}", True, lambda change: number(change.same.cost.value)),
+        ("change", True, lambda change: _percent(*change.pairs[SAME])),
+    ]
+    title = f"{now.provider} {now.region}, {now.term}: {caption}"
+    shown = [line for line in repricing.summary if not line.startswith("0 ")][: MOST_LINES - 1]
+    return Section(
+        lead=(escape(title),),
+        grids=(grid_of(repricing.changes, columns, keys=len(keys)),),
+        notes=(*map(escape, shown), "cheapest types, ranks, verdicts and all notes: --wide"),
     )
 
 
@@ -65,6 +98,10 @@ def _sections(repricing: Repricing, escape: Escape) -> Iterator[Section]:
     changed = stand_ins(change.row for change in repricing.changes)
     notes = (*changed, *_findings(repricing), *repricing.notes, *_sources(repricing))
     yield Section(grids=grids, footnotes=footnotes.texts, notes=tuple(escape(note) for note in notes))
+
+
+def _instance_type(priced: PricedRow) -> str:
+    return MISSING if priced.price is None else priced.price.instance_type
 
 
 def _rows(repricing: Repricing, notes: Footnotes) -> Grid:

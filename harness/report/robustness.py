@@ -7,7 +7,18 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from harness.analysis.robustness import Condition, RankedSystem, Robustness
-from harness.report.document import MISSING, Escape, Grid, GridColumn, ReportDocument, Section, Value, digits, grid_of
+from harness.report.document import (
+    MISSING,
+    Escape,
+    Grid,
+    GridColumn,
+    ReportDocument,
+    Section,
+    Value,
+    brief,
+    digits,
+    grid_of,
+)
 
 # Version of the JSON.
 ROBUSTNESS_VERSION = 1
@@ -35,11 +46,17 @@ def robustness_document(boards: Sequence[Robustness]) -> ReportDocument:
     return ReportDocument(
         sections=lambda escape: (*(_section(board, escape) for board in boards), Section(notes=METHOD)),
         lines=lambda: _lines(boards),
+        answer=lambda escape: brief(_ranking(_section(board, escape)) for board in boards),
         content=lambda: {
             "robustness_version": ROBUSTNESS_VERSION,
             "leaderboards": [_record(board) for board in boards],
         },
     )
+
+
+def _ranking(section: Section) -> Section:
+    """Return a section without the matrices of flips."""
+    return dataclasses.replace(section, grids=section.grids[:2])
 
 
 def _section(board: Robustness, escape: Escape) -> Section:

@@ -21,11 +21,21 @@ from harness.analysis.table import Cause, Row, Table, Validity
 from harness.errors import UnknownName
 from harness.evaluation.per_query import PerQuery
 from harness.records import Isolation, Outcome
-from harness.report.document import MIB, MISSING, Escape, Grid, Section, bounded, number, stand_ins, system_name
+from harness.report.document import (
+    MIB,
+    MISSING,
+    MOST_LINES,
+    Escape,
+    Grid,
+    Section,
+    bounded,
+    number,
+    stand_ins,
+    system_name,
+)
 from harness.report.writers import plain_table
 from harness.stats import Estimate
 
-MOST_LINES = 5
 _GIB = 2**30
 # Tones of a line, for a terminal that shows colours.
 GOOD, DOUBTFUL, BAD = "good", "doubtful", "bad"
@@ -103,7 +113,7 @@ def summary_section(
         heading, grids = _grid(rows, columns, escape, keep=bool(view.columns), width=width)
     lead = ", ".join(part for part in (*heading, *_common(rows, table, escape)) if part)
     sentences = answers(table, per_query, measures[0] if measures else "")
-    lines = [*map(escape, sentences), *_doubts(rows, table, escape)]
+    lines = [*map(escape, sentences), *doubts(rows, escape)]
     return Section(lead=(lead,), grids=grids, notes=(*_at_most(lines, MOST_LINES - len(view.pointers)), *view.pointers))
 
 
@@ -530,9 +540,9 @@ def _quality(difference: Difference | None, measure: str) -> str:
     return f"and these queries show no difference in {measure}: {gap * scale:+.{decimals}f} {unit.strip()}{ends(1)}"
 
 
-def _doubts(rows: Sequence[Row], table: Table, escape: Escape) -> list[str]:
+def doubts(rows: Sequence[Row], escape: Escape) -> list[str]:
     """Return one line for each cause of doubt, and what must not be compared."""
-    lines = [escape(note) for note in notes.not_comparable(table.rows)]
+    lines = [escape(note) for note in notes.not_comparable(rows)]
     lines += [*stand_ins(rows), *map(escape, _without_cost(rows))]
     by_cause: dict[tuple[Validity, Cause], list[Row]] = defaultdict(list)
     for row in rows:

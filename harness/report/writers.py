@@ -142,8 +142,9 @@ def print_answer(section: Section, console: Console) -> None:
     """Print an answer: heading, tables without rules, and lines; in colour where the console shows colours."""
     from rich.text import Text
 
-    for paragraph in section.lead:
-        console.print(Text(paragraph, style="bold"))
+    for paragraph in (section.title, *section.lead):
+        if paragraph:
+            console.print(Text(paragraph, style="bold"))
     for grid in section.grids:
         console.print()
         if grid.caption:
@@ -152,9 +153,9 @@ def print_answer(section: Section, console: Console) -> None:
         console.print(Text(head, style="dim"), soft_wrap=True)
         for line, tone in zip(lines, grid.tones or [""] * len(lines), strict=True):
             console.print(Text(line, style=_STYLES.get(tone, "")), soft_wrap=True)
-    if section.notes:
+    if section.notes and (section.grids or section.lead):
         console.print()
-    for line in section.notes:
+    for line in (*section.after, *section.notes):
         console.print(Text(line), soft_wrap=not console.is_terminal)
 
 
