@@ -27,7 +27,7 @@ _file = click.Path(path_type=Path)
 @click.option("--by-query", is_flag=True, help="One line for each query and measure.")
 @queries_option("The queries that count, as JSON lines or id<TAB>text.")
 @without_queries_option
-@destination_options(*FORMATS, wide=True)
+@destination_options(*FORMATS)
 def evaluate(
     qrels: Path,
     runs: tuple[Path, ...],

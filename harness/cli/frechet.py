@@ -71,7 +71,7 @@ def _bootstraps(count: int) -> int:
     help=f"Resamples of the queries, {_LEAST_BOOTSTRAPS} or more; 0: no intervals.",
 )
 @click.option("--seed", type=click.IntRange(0), default=2024, help="Seed of all random draws.")
-@destination_options(*FORMATS, wide=True)
+@destination_options(*FORMATS)
 @cache_option
 @record_options("settings", Settings)
 def frechet(

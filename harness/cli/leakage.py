@@ -53,7 +53,7 @@ _THRESHOLD = 0.9
     metavar="FILE",
     help="Write the leaked queries' ids, one a line.",
 )
-@destination_options(*FORMATS, wide=True)
+@destination_options(*FORMATS)
 @cache_option
 def leakage(
     training: Path,

@@ -14,7 +14,7 @@ from harness import filesystem
 from harness.cli.options import Decorator, parsed_by, record_options
 from harness.errors import UsageError
 from harness.report import writers
-from harness.report.document import Escape, ReportDocument, Section, brief
+from harness.report.document import Escape, ReportDocument, Section
 from harness.untrusted import MAX_TEXT, one_line
 
 FORMATS = ("md", "csv", "json")
@@ -64,11 +64,10 @@ class Destination:
 
     def show_report(self, document: ReportDocument) -> None:
         """Print a report, or write it to the file; people see its answer first, and all of it with ``--wide``."""
-        if self.form != "md" or self.wide:
+        answer, screen = document.answer, Console()
+        if answer is None or self.form != "md" or self.wide:
             self.show(writers.write(document, self.form))
             return
-        answer = document.answer or (lambda escape: brief(document.sections(escape)))
-        screen = Console()
         if self.output is None and screen.is_terminal:
             for number, section in enumerate(answer(lambda text: one_line(text, MAX_TEXT))):
                 screen.print() if number else None

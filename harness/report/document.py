@@ -93,7 +93,7 @@ class ReportDocument:
         sections: build the sections for people with the escape of a format.
         lines: build the lines of the CSV, the header first.
         content: build the object of the JSON.
-        answer: build the sections that people see first; by default those of :func:`brief`.
+        answer: build the sections that people see first, where those are fewer.
         printed: build the sections for LaTeX, where they differ.
         padded: the columns of Markdown grids line up in a terminal.
         dense: JSON has a line for each member of a list, as indenting 10,000 rows would cost a second.

@@ -541,8 +541,8 @@ def _quality(difference: Difference | None, measure: str) -> str:
 
 
 def doubts(rows: Sequence[Row], escape: Escape) -> list[str]:
-    """Return one line for each cause of doubt, and what must not be compared."""
-    lines = [escape(note) for note in notes.not_comparable(rows)]
+    """Return what must not be compared, other judgements, stand-ins, and one line for each cause of doubt."""
+    lines = [escape(note) for note in (*notes.not_comparable(rows), *notes.of_judgements(rows))]
     lines += [*stand_ins(rows), *map(escape, _without_cost(rows))]
     by_cause: dict[tuple[Validity, Cause], list[Row]] = defaultdict(list)
     for row in rows:

@@ -93,7 +93,7 @@ def test_rejudging_leaves_the_other_figures_of_a_row(harness: Call) -> None:
 
 
 def test_leaderboard_and_comparison_note_other_judgements(harness: Call) -> None:
-    board = harness("leaderboard", "--qrels", "more.trec", "--rank-by", "accuracy")
+    board = harness("leaderboard", "--wide", "--qrels", "more.trec", "--rank-by", "accuracy")
     assert board.exit_code == 0 and "scifact is judged by more.trec" in board.stdout
     assert "Unjudged among the first 10 hits on scifact" in board.stdout
     compared = harness("compare", "early", "late", "--qrels", "more.trec", "--format", "json")

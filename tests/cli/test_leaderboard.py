@@ -47,9 +47,37 @@ def harness(_stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> C
     return call
 
 
+MOST_LINES = 25
+
+
+def test_leaderboard_shows_few_columns_and_what_is_not_ranked(harness: Call) -> None:
+    lines = harness("leaderboard").stdout.splitlines()
+    assert len(lines) <= MOST_LINES
+    assert lines[0].startswith("scifact, single_stream, by Dynascore (reference), weights accuracy 0.5")
+    assert [cell.strip() for cell in lines[2].strip("|").split("|")] == [
+        *("rank", "system", "hardware", "score", "RR@10", "US$ per million queries", "ms", "other queries", ""),
+    ]
+    assert "- not ranked: dead on 1 CPU, 1 GiB (out of memory at 1 GiB)" in lines
+    assert lines[-1] == "- all columns, methods and notes: --wide"
+
+
+def test_comparison_of_two_shows_one_table_and_its_sentence(harness: Call) -> None:
+    lines = harness("compare", "good", "bad").stdout.splitlines()
+    assert len(lines) <= MOST_LINES
+    assert lines[0] == "A: good scifact single_stream cpu1-mem1; B: bad scifact single_stream cpu1-mem1"
+    assert sum(line.startswith("| ---") for line in lines) == 1
+    assert any(line.startswith("- B costs 1.5x and loses ") for line in lines)
+    assert lines[-1].endswith("all notes: --wide")
+
+
+def test_comparison_of_several_pairs_is_a_line_for_each(harness: Call) -> None:
+    lines = harness("compare", "*/scifact/*/cpu1-mem1", "fast").stdout.splitlines()
+    assert lines[0].startswith("3 pairs, by RR@10") and sum(line.startswith("| ") for line in lines) == 2 + 3
+
+
 def test_published_leaderboard_is_reproduced(harness: Call) -> None:
     asked = ("--dataset", "msmarco", "--amrs", "latency=33.0507,cost=10.4392", "--as-of", "2022-12-05")
-    done = harness("leaderboard", PUBLISHED, *asked)
+    done = harness("leaderboard", "--wide", PUBLISHED, *asked)
     assert done.exit_code == 0, done.output
     lines = done.stdout.splitlines()
     assert lines[0] == "**msmarco, single_stream, by Dynascore (reference)**"
@@ -61,8 +89,8 @@ def test_published_leaderboard_is_reproduced(harness: Call) -> None:
 
 
 def test_csv_and_json_hold_the_same_values(harness: Call) -> None:
-    lines = list(csv.DictReader(io.StringIO(harness("leaderboard", "--format", "csv").stdout)))
-    board = json.loads(harness("leaderboard", "--format", "json").stdout)
+    lines = list(csv.DictReader(io.StringIO(harness("leaderboard", "--wide", "--format", "csv").stdout)))
+    board = json.loads(harness("leaderboard", "--wide", "--format", "json").stdout)
     assert len(lines) == 5 and {line["system"] for line in lines if not line["rank"]} == {"dead"}
     ranked = [line for line in lines if line["rank"]]
     assert [float(line["dynascore"]) for line in ranked] == [each["dynascore"] for each in board["rows"]]
@@ -76,17 +104,20 @@ def test_csv_and_json_hold_the_same_values(harness: Call) -> None:
 
 
 def test_modes_differ_and_are_named(harness: Call) -> None:
-    robust = harness("leaderboard", "--mode", "robust").stdout
+    robust = harness("leaderboard", "--wide", "--mode", "robust").stdout
     assert "half the 95 % interval of a paired difference over these queries" in robust
-    assert "Cut-off: 0.5 points (as asked)" in harness("leaderboard", "--mode", "robust", "--cutoff", "0.5").stdout
+    assert (
+        "Cut-off: 0.5 points (as asked)"
+        in harness("leaderboard", "--wide", "--mode", "robust", "--cutoff", "0.5").stdout
+    )
 
 
 def test_thresholds_exclude_rows_with_a_reason(harness: Call) -> None:
-    done = harness("leaderboard", "--at-most", "latency=25", "--rank-by", "accuracy")
+    done = harness("leaderboard", "--wide", "--at-most", "latency=25", "--rank-by", "accuracy")
     assert done.stdout.startswith("**scifact, single_stream, by accuracy, at most 25 latency**")
     assert "| bad | cpu1-mem1 | quick | mean latency 31.49 ms is above 25 |" in done.stdout
     assert "Dynascore" not in done.stdout
-    cheapest = harness("leaderboard", "--at-least", "accuracy=60", "--rank-by", "cost", "--format", "json")
+    cheapest = harness("leaderboard", "--wide", "--at-least", "accuracy=60", "--rank-by", "cost", "--format", "json")
     assert [each["system"] for each in json.loads(cheapest.stdout)["rows"]] == ["good", "bad"]
 
 
@@ -108,38 +139,42 @@ def test_thresholds_exclude_rows_with_a_reason(harness: Call) -> None:
     ],
 )
 def test_invalid_options_are_one_line(harness: Call, arguments: tuple[str, ...], said: str) -> None:
-    done = harness("leaderboard", *arguments)
+    done = harness("leaderboard", "--wide", *arguments)
     assert done.exit_code == 2 and said in done.stderr and done.stderr.count("\n") == 1
 
 
 @pytest.mark.slow
 def test_leaderboard_draws_its_pictures(harness: Call, tmp_path: Path) -> None:
     asked = ("--dataset", "msmarco", "--mode", "robust", "--at-most", "latency=100", "--format", "png")
-    done = harness("leaderboard", PUBLISHED, *asked, "-o", "pictures")
+    done = harness("leaderboard", "--wide", PUBLISHED, *asked, "-o", "pictures")
     assert done.exit_code == 0, done.output
     names = [Path(line).name for line in done.stdout.splitlines()]
     assert names == ["msmarco-ranks.png", "msmarco-winners.png", "msmarco-cost.png"]
     assert all((tmp_path / "pictures" / name).read_bytes().startswith(b"\x89PNG") for name in names)
-    unnamed = harness("leaderboard", PUBLISHED, *asked)
+    unnamed = harness("leaderboard", "--wide", PUBLISHED, *asked)
     assert unnamed.exit_code == 2 and "name a folder for them with -o" in unnamed.stderr
 
 
 def test_leaderboard_writes_a_page_that_opens_at_it(harness: Call, tmp_path: Path) -> None:
     asked = ("--dataset", "xortydi", "--mode", "robust", "--weights", "accuracy=0.2,cost=0.3,latency=0.5")
-    done = harness("leaderboard", PUBLISHED, *asked, "--amrs", "cost=35.1647", "--format", "html", "-o", "page.html")
+    done = harness(
+        "leaderboard", "--wide", PUBLISHED, *asked, "--amrs", "cost=35.1647", "--format", "html", "-o", "page.html"
+    )
     assert done.exit_code == 0, done.output
     assert "w=0.200%2C0.300%2C0.500\\u0026mode=robust\\u0026rcost=35.1647" in (tmp_path / "page.html").read_text()
-    refused = harness("leaderboard", PUBLISHED, *asked, "--at-most", "latency=5", "--format", "html", "-o", "page.html")
+    refused = harness(
+        "leaderboard", "--wide", PUBLISHED, *asked, "--at-most", "latency=5", "--format", "html", "-o", "page.html"
+    )
     assert refused.exit_code == 2 and "leave --at-most or --at-least out" in refused.stderr
 
 
 def test_a_dataset_must_be_chosen_among_several(harness: Call) -> None:
-    done = harness("leaderboard", PUBLISHED)
+    done = harness("leaderboard", "--wide", PUBLISHED)
     assert done.exit_code == 2 and "--dataset msmarco | xortydi" in done.stderr
 
 
 def test_compare_prints_one_sentence_and_a_table(harness: Call) -> None:
-    done = harness("compare", "good", "bad")
+    done = harness("compare", "--wide", "good", "bad")
     assert done.exit_code == 0, done.output
     assert done.stdout.startswith("**A: good scifact single_stream cpu1-mem1; B: bad scifact single_stream cpu1-mem1**")
     lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
@@ -152,12 +187,12 @@ def test_compare_prints_one_sentence_and_a_table(harness: Call) -> None:
         "| query | text | A | B | B - A |",
         *(f"| q{number:03} | q{number:03} | 1.000 | 0.500 | -0.500 |" for number in (0, 3, 6, 9, 12)),
     ]
-    found = json.loads(harness("compare", "good", "bad", "--format", "json").stdout)
+    found = json.loads(harness("compare", "--wide", "good", "bad", "--format", "json").stdout)
     (one,) = found["comparisons"]
     assert one["differences"][0]["over_queries"]["value"] == pytest.approx(0.0105, rel=0.01)
     assert (found["comparison_version"], found["comparisons_tested"]) == (1, 4)
     assert one["changed_most"]["by"] == "RR@10" and one["summary"].startswith("B costs 1.5x and loses")
-    lines = list(csv.DictReader(io.StringIO(harness("compare", "good", "bad", "--format", "csv").stdout)))
+    lines = list(csv.DictReader(io.StringIO(harness("compare", "--wide", "good", "bad", "--format", "csv").stdout)))
     assert [line["metric"] for line in lines] == ["latency", "RR@10", "Success@10", "nDCG@10"]
     assert [(line["won"], line["lost"], line["tied"]) for line in lines] == [
         ("0", "140", "0"),
@@ -169,7 +204,7 @@ def test_compare_prints_one_sentence_and_a_table(harness: Call) -> None:
 
 
 def test_compare_pairs_any_two_systems_once(harness: Call) -> None:
-    done = harness("compare", "*", "*", "--changed", "0", "--by", "nDCG@10", "--format", "json")
+    done = harness("compare", "--wide", "*", "*", "--changed", "0", "--by", "nDCG@10", "--format", "json")
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
     named = [(one["a"]["system"], one["b"]["system"]) for one in found["comparisons"]]
@@ -179,18 +214,18 @@ def test_compare_pairs_any_two_systems_once(harness: Call) -> None:
     clear = [each["p_holm"] for each in tested if each["tested"]["p"] == 1e-4]
     assert len(clear) > 3 and clear == pytest.approx([0.0012] * len(clear))
     assert all(one["changed_most"] == {"by": "nDCG@10", "queries": []} for one in found["comparisons"])
-    assert harness("compare", "good", "bad", "--by", "AP").exit_code == 2
-    assert harness("compare", "good", "bad", "--queries", "q.tsv").exit_code == 2
+    assert harness("compare", "--wide", "good", "bad", "--by", "AP").exit_code == 2
+    assert harness("compare", "--wide", "good", "bad", "--queries", "q.tsv").exit_code == 2
 
 
 def test_compare_without_query_texts_if_the_sample_is_damaged(harness: Call, tmp_path: Path) -> None:
-    assert "| q000  | q000 | 1.000 | 0.500 | -0.500 |" in harness("compare", "good", "bad").stdout
+    assert "| q000  | q000 | 1.000 | 0.500 | -0.500 |" in harness("compare", "--wide", "good", "bad").stdout
     stored = (tmp_path / "results").readlink()
     (tmp_path / "results").unlink()
     shutil.copytree(stored, tmp_path / "results")
     for path in (tmp_path / "results" / "quick" / "samples").iterdir():
         path.write_text("[{}]")
-    done = harness("compare", "good", "bad")
+    done = harness("compare", "--wide", "good", "bad")
     assert done.exit_code == 0 and "B costs 1.5x, with no RR@10 to compare." in done.stdout
     assert "The queries that changed most" not in done.stdout
 
@@ -213,7 +248,7 @@ def files(tmp_path: Path) -> Path:
 
 
 def test_compare_reads_run_files(harness: Call, files: Path) -> None:
-    asked = ("compare", str(files / "one.run"), str(files / "two.run"), "--qrels", str(files / "qrels.txt"))
+    asked = ("compare", "--wide", str(files / "one.run"), str(files / "two.run"), "--qrels", str(files / "qrels.txt"))
     done = harness(*asked, "--queries", str(files / "queries.tsv"), "--measures", "RR@10 AP", "--changed", "1")
     assert done.exit_code == 0, done.output
     lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
@@ -230,7 +265,7 @@ def test_compare_reads_run_files(harness: Call, files: Path) -> None:
     assert (found["a"]["system"], found["b"]["system"]) == ("one/qrels.txt", "two/qrels.txt")
     assert found["a"]["flagged"]["unjudged"] == found["b"]["flagged"]["unjudged"] == ["q00"]
     assert (found["a"]["flagged"]["unknown"], found["b"]["flagged"]["unknown"]) == ([], ["stray"])
-    missing = harness("compare", "none.run", str(files / "two.run"), "--qrels", str(files / "qrels.txt"))
+    missing = harness("compare", "--wide", "none.run", str(files / "two.run"), "--qrels", str(files / "qrels.txt"))
     assert missing.exit_code == 2 and missing.stderr.count("\n") == 1
 
 
@@ -240,7 +275,7 @@ def test_compare_prints_the_notes_of_evaluate_on_run_files(harness: Call, files:
     lines = len((files / "qrels.txt").read_text().splitlines())
     one, two = (str(files / name) for name in ("one.run", "two.run"))
     evaluated = harness("evaluate", str(files / "qrels.txt"), one, two)
-    compared = harness("compare", one, two, "--qrels", str(files / "qrels.txt"))
+    compared = harness("compare", "--wide", one, two, "--qrels", str(files / "qrels.txt"))
     for said in (
         "RR@10, Success@10, nDCG@10: look deeper than the 3 hits that were retrieved",
         f"- 1 grade is below 0, in {files}/qrels.txt:{lines}: no more relevant than 0",
@@ -299,7 +334,7 @@ def test_incomparable_arguments_are_one_line(
     (files / "results").symlink_to(files.parent / "results")
     (files / "folder").mkdir()
     (files / "one").write_bytes((files / "one.run").read_bytes())  # called like a system
-    done = harness("compare", *arguments)
+    done = harness("compare", "--wide", *arguments)
     assert (done.exit_code, done.stderr.count("\n")) == (2, 1), done.output
     assert said in done.stderr
 
@@ -308,9 +343,11 @@ def test_run_files_of_any_name_are_compared(harness: Call, files: Path, monkeypa
     monkeypatch.chdir(files)
     for name in ("good", "bad"):  # stored systems are called so too
         (files / name).write_bytes((files / "one.run").read_bytes())
-    assert harness("compare", "good", "bad", "--qrels", "qrels.txt").stdout.startswith("**A: good qrels.txt; B: bad")
+    assert harness("compare", "--wide", "good", "bad", "--qrels", "qrels.txt").stdout.startswith(
+        "**A: good qrels.txt; B: bad"
+    )
     (files / "results").symlink_to(files.parent / "results")
-    assert harness("compare", "good", "bad").stdout.startswith("**A: good scifact single_stream")
+    assert harness("compare", "--wide", "good", "bad").stdout.startswith("**A: good scifact single_stream")
 
 
 def test_many_run_files_are_one_family(harness: Call, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -321,7 +358,7 @@ def test_many_run_files_are_one_family(harness: Call, files: Path, monkeypatch: 
     asked = ("--qrels", "qrels.txt", "--measures", "RR@10", "--format", "json")
 
     def pairs(*named: str) -> list[tuple[str, str]]:
-        done = harness("compare", *named, *asked)
+        done = harness("compare", "--wide", *named, *asked)
         assert done.exit_code == 0, done.output
         found = json.loads(done.stdout)["comparisons"]
         return [tuple(each[side]["system"].partition("/")[0] for side in "ab") for each in found]
@@ -330,13 +367,13 @@ def test_many_run_files_are_one_family(harness: Call, files: Path, monkeypatch: 
     assert pairs("t*.run") == [("three", "two")]
     assert pairs("one.run", "two.run", "one.run", "three.run") == [("one", "two"), ("one", "three"), ("two", "three")]
     assert len(pairs("*.run")) == len(pairs("*.run", "*.run")) == 10
-    content = json.loads(harness("compare", "*.run", *asked).stdout)
+    content = json.loads(harness("compare", "--wide", "*.run", *asked).stdout)
     (tested,) = {content["comparisons_tested"]}
     smallest = min(each["tested"]["p"] for one in content["comparisons"] for each in one["differences"])
     claimed = [each for one in content["comparisons"] for each in one["differences"] if each["tested"]["p"] == smallest]
     assert tested == 10 and claimed[0]["p_holm"] == pytest.approx(10 * smallest), "one family"
     assert sum("equal scores" in note for note in content["notes"]) == 1
-    table = harness("compare", "*.run", "--qrels", "qrels.txt", "--measures", "RR@10").stdout
+    table = harness("compare", "--wide", "*.run", "--qrels", "qrels.txt", "--measures", "RR@10").stdout
     lines = [line for line in table.splitlines() if line.startswith("|")]
     assert table.startswith("**10 pairs of runs**\n") and len(lines) == 2 + 10
     assert table.count("have equal scores") + table.count("with equal scores") == 1
@@ -352,7 +389,7 @@ def test_compare_gives_the_reason_for_a_missing_interval_or_value(harness: Call,
     assert f"ERR@5: {why}" in found["notes"], "both have it, so once"
     assert found["differences"][0]["over_queries"]["reason"] == "an interval needs 11 queries, there are 4"
     assert [each["verdict"] for each in found["differences"]][1] == "cannot be compared"
-    shown = harness(*asked, "--measures", "RR@10 ERR@5").stdout
+    shown = harness(*asked, "--wide", "--measures", "RR@10 ERR@5").stdout
     assert f"- ERR@5: {why}\n" in shown and "the means that the test behind p does not reject" in shown
     for name, said in (("", "unknown measure '': it is empty"), ("RR@10 AP", "it is not NAME, NAME@k or NAME(key")):
         refused = harness(*asked, "--by", name)
@@ -361,14 +398,14 @@ def test_compare_gives_the_reason_for_a_missing_interval_or_value(harness: Call,
 
 def test_compare_takes_two_result_folders(harness: Call, tmp_path: Path) -> None:
     publisher.put(tmp_path / "other", Made("good", 10.0, (1, 1, 2)))
-    done = harness("compare", "good", "good", "--with", "other")
+    done = harness("compare", "--wide", "good", "good", "--with", "other")
     assert done.exit_code == 0 and "| faster" in done.stdout and "equal on every query" in done.stdout
 
 
 def test_compare_names_the_outcome_of_a_failed_row(harness: Call) -> None:
-    done = harness("compare", "good", "dead")
+    done = harness("compare", "--wide", "good", "dead")
     assert "cannot be compared" in done.stdout and "B ended oom" in done.stdout
-    assert harness("compare", "good", "none").exit_code == 2
+    assert harness("compare", "--wide", "good", "none").exit_code == 2
 
 
 def test_only_contested_cells_are_measured_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,7 +66,7 @@ def test_reprice_at_the_prices_of_another_date(harness: Call) -> None:
 
 
 def test_reprice_compares_with_the_newest_prices_by_default(harness: Call) -> None:
-    done = harness("reprice", "--as-of", "2022-12-05")
+    done = harness("reprice", "--wide", "--as-of", "2022-12-05")
     assert done.exit_code == 0, done.output
     title, _, summary = done.stdout.splitlines()[:3]
     assert title == "**aws us-east-1, on-demand: prices of 2022-12-05 against 2026-07-20**"
@@ -74,9 +74,16 @@ def test_reprice_compares_with_the_newest_prices_by_default(harness: Call) -> No
     assert "| same instance 2022-12-05 (US$/h) |" in done.stdout
 
 
+def test_reprice_shows_both_costs_and_the_change(harness: Call) -> None:
+    lines = harness("reprice", "--as-of", "2022-12-05").stdout.splitlines()
+    assert len(lines) <= 25
+    assert "US$/1M, 2026-07-20 | US$/1M, 2022-12-05 | change" in " ".join(lines[2].split())
+    assert lines[-1] == "- cheapest types, ranks, verdicts and all notes: --wide"
+
+
 def test_reprice_writes_the_requested_file(harness: Call, folder: Path) -> None:
     asked = ("--as-of", "2022-12-05", "--against", "2022-10-31", "--measures", "P@1")
-    assert harness("reprice", *asked, "--format", "csv", "-o", "out.csv").stdout == ""
+    assert harness("reprice", "--wide", *asked, "--format", "csv", "-o", "out.csv").stdout == ""
     (line,) = csv.DictReader(io.StringIO((folder / "out.csv").read_text()))
     assert (line["before_price_date"], line["same_price_date"], line["cost_model"]) == (
         "2022-10-31",
@@ -84,7 +91,7 @@ def test_reprice_writes_the_requested_file(harness: Call, folder: Path) -> None:
         "sequential",
     )
     assert "P@1" in line
-    found = json.loads(harness("reprice", *asked, "--format", "json").stdout)
+    found = json.loads(harness("reprice", "--wide", *asked, "--format", "json").stdout)
     assert (found["before"]["date"], found["now"]["date"], len(found["changes"])) == ("2022-10-31", "2022-12-05", 1)
 
 
@@ -96,7 +103,7 @@ def test_report_reuses_cached_rows(harness: Call, monkeypatch: pytest.MonkeyPatc
     whole = harness("report", "--as-of", "2022-12-05").stdout
     monkeypatch.setattr(rows, "build_rows", nobody)
     assert harness("report", "--as-of", "2022-12-05").stdout == whole
-    assert harness("reprice", "--as-of", "2022-12-05").exit_code == 0
+    assert harness("reprice", "--wide", "--as-of", "2022-12-05").exit_code == 0
     # A run keeps the rows of its own suite's folder.
     measures = "RR@10 Success@10 nDCG@10"
     assert harness("report", "results/test-suite", "--measures", measures).exit_code == 0
@@ -128,7 +135,7 @@ def test_unpriceable_results_are_one_line(
 
 
 def test_comparison_date_must_have_prices(harness: Call) -> None:
-    done = harness("reprice", "--as-of", "2022-12-05", "--against", "2022-01-01")
+    done = harness("reprice", "--wide", "--as-of", "2022-12-05", "--against", "2022-01-01")
     assert done.exit_code == 2
     assert done.stderr.startswith("harness: no prices of us-east-1 are dated 2022-01-01 or before")
 
@@ -141,14 +148,14 @@ def test_edited_prices_are_refused(harness: Call, tmp_path: Path, monkeypatch: p
     with (copy / "prices" / "aws_us-east-1_2022-12-05.csv").open("a") as stream:
         stream.write("aws,us-east-1,a1.medium,on-demand,0.0001,2022-12-05,nobody\n")
     monkeypatch.setattr(instances, "data_folder", lambda: copy)
-    done = harness("reprice", "--as-of", "2022-12-05")
+    done = harness("reprice", "--wide", "--as-of", "2022-12-05")
     assert done.exit_code == 2 and done.stderr.count("\n") == 1
     assert "aws_us-east-1_2022-12-05.csv: its checksum is not the one in SHA256SUMS" in done.stderr
 
 
 def test_unwritable_cache_is_logged_and_the_table_is_printed(harness: Call, folder: Path) -> None:
     (folder / "file").write_text("")
-    done = harness("reprice", "--as-of", "2022-12-05", "--cache", "file")
+    done = harness("reprice", "--wide", "--as-of", "2022-12-05", "--cache", "file")
     assert done.exit_code == 0 and "| planted |" in done.stdout
     assert done.stderr.count("\n") == 1 and "cannot be written: Not a directory" in done.stderr
 
@@ -209,6 +216,8 @@ def test_a_type_of_another_provider_has_neither_price_nor_successor(
     report = CliRunner().invoke(main, ["report", folder, "--wide", *asked], catch_exceptions=False).stdout
     assert "a type of another provider, aws" in report
     assert "successor" not in report and "None" not in report
-    done = CliRunner().invoke(main, ["reprice", folder, *asked, "--against", "2025-03-06"], catch_exceptions=False)
+    done = CliRunner().invoke(
+        main, ["reprice", folder, "--wide", *asked, "--against", "2025-03-06"], catch_exceptions=False
+    )
     assert "p3.2xlarge is a type of another provider, aws" in done.stdout
     assert "add a row" not in done.stdout and "Gone by" not in done.stdout
