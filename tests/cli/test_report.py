@@ -1,7 +1,10 @@
-"""The paper's Table 3 from the command line: a suite that is no whole product, run and printed in that shape."""
+"""`harness report`: formats, measures and layouts, as a person types them."""
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import re
 from typing import Any
 
@@ -18,6 +21,7 @@ from harness.launch.fake import FakeLauncher
 from harness.records import Outcome
 from tests.conftest import Bench
 from tests.published_study.test_table3 import shown
+from tests.support.command_line import Call
 from tests.support.published import SHIPPED
 from tests.support.stored_jobs import Maker, build_table
 
@@ -79,3 +83,22 @@ def test_the_papers_folder_has_the_papers_shape() -> None:
     cells = shown(done.stdout, "xortydi: latency and cost")
     assert cells[1] == ["0", "1", "64", "x2gd.xlarge (0.334)", "BM25", "37.0", "3.43"]
     assert "Prices: aws us-east-1, Linux on-demand, 2022-10-31" in done.stdout
+
+
+def test_report_is_written_in_every_format(harness: Call, bench: Bench) -> None:
+    bench.suite()
+    harness("run", "test-suite.toml", "--launcher", "fake")
+    rows = list(csv.DictReader(io.StringIO(harness("report", "--format", "csv").stdout)))
+    assert [row["system"] for row in rows] == ["planted"]
+    table = json.loads(harness("report", "results/test-suite", "--format", "json").stdout)
+    assert table["rows"][0]["profile"] == "cpu1-mem256m"
+    assert harness("report", "-o", "table.md").stdout == ""
+    assert (bench.folder / "table.md").read_text() == harness("report").stdout
+    assert "P@3" in harness("report", "--measures", "P@3").stdout
+
+
+def test_an_unknown_measure_is_one_line(harness: Call, bench: Bench) -> None:
+    bench.suite()
+    harness("run", "test-suite.toml", "--launcher", "fake")
+    done = harness("report", "--measures", "nDGC@10")
+    assert done.exit_code == 2 and done.stderr.count("\n") == 1 and "nDGC@10" in done.stderr
