@@ -34,11 +34,11 @@ def test_usage_error_is_one_line_and_exit_code_2(harness: Call, arguments: tuple
 
 @pytest.mark.parametrize("option", ["--results", "--cache"])
 @pytest.mark.parametrize(
-    ("path", "said"), [("long/" * 700, "bytes; at most"), ("n" * 300, "bytes; at most"), ("\udcff", "is not UTF-8")]
+    ("path", "message"), [("long/" * 700, "bytes; at most"), ("n" * 300, "bytes; at most"), ("\udcff", "is not UTF-8")]
 )
-def test_unusable_path_is_a_usage_error(harness: Call, bench: Bench, option: str, path: str, said: str) -> None:
+def test_unusable_path_is_a_usage_error(harness: Call, bench: Bench, option: str, path: str, message: str) -> None:
     done = harness("run", str(bench.suite()), "--launcher", "fake", option, path)
-    assert done.exit_code == 2 and said in done.stderr and not list(bench.folder.rglob("result.json"))
+    assert done.exit_code == 2 and message in done.stderr and not list(bench.folder.rglob("result.json"))
 
 
 def test_signals_wait_for_the_end_of_a_protected_section() -> None:

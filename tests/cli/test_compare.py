@@ -34,10 +34,10 @@ def test_compare_prints_one_sentence_and_a_table(harness: Call) -> None:
         "| query | text | A | B | B - A |",
         *(f"| q{number:03} | q{number:03} | 1.000 | 0.500 | -0.500 |" for number in (0, 3, 6, 9, 12)),
     ]
-    found = json.loads(harness("compare", "good", "bad", "--format", "json").stdout)
-    (one,) = found["comparisons"]
+    result = json.loads(harness("compare", "good", "bad", "--format", "json").stdout)
+    (one,) = result["comparisons"]
     assert one["differences"][0]["over_queries"]["value"] == pytest.approx(0.0105, rel=0.01)
-    assert (found["comparison_version"], found["comparisons_tested"]) == (1, 4)
+    assert (result["comparison_version"], result["comparisons_tested"]) == (1, 4)
     assert one["changed_most"]["by"] == "RR@10" and one["summary"].startswith("B costs 1.5x and loses")
     lines = list(csv.DictReader(io.StringIO(harness("compare", "good", "bad", "--format", "csv").stdout)))
     assert [line["metric"] for line in lines] == ["latency", "RR@10", "Success@10", "nDCG@10"]
@@ -53,14 +53,14 @@ def test_compare_prints_one_sentence_and_a_table(harness: Call) -> None:
 def test_compare_pairs_any_two_systems_once(harness: Call) -> None:
     done = harness("compare", "*", "*", "--changed", "0", "--by", "nDCG@10", "--format", "json")
     assert done.exit_code == 0, done.output
-    found = json.loads(done.stdout)
-    named = [(one["a"]["system"], one["b"]["system"]) for one in found["comparisons"]]
+    result = json.loads(done.stdout)
+    named = [(one["a"]["system"], one["b"]["system"]) for one in result["comparisons"]]
     assert len(named) == len({frozenset(pair) for pair in named}) == 6, "each two of four once, none with itself"
-    tested = [each for one in found["comparisons"] for each in one["differences"] if each["tested"]]
-    assert found["comparisons_tested"] == len(tested) == 12, "three pairs of systems that ended well, four metrics"
+    tested = [each for one in result["comparisons"] for each in one["differences"] if each["tested"]]
+    assert result["comparisons_tested"] == len(tested) == 12, "three pairs of systems that ended well, four metrics"
     clear = [each["p_holm"] for each in tested if each["tested"]["p"] == 1e-4]
     assert len(clear) > 3 and clear == pytest.approx([0.0012] * len(clear))
-    assert all(one["changed_most"] == {"by": "nDCG@10", "queries": []} for one in found["comparisons"])
+    assert all(one["changed_most"] == {"by": "nDCG@10", "queries": []} for one in result["comparisons"])
     assert harness("compare", "good", "bad", "--by", "AP").exit_code == 2
     assert harness("compare", "good", "bad", "--queries", "q.tsv").exit_code == 2
 
@@ -95,8 +95,8 @@ def files(tmp_path: Path) -> Path:
 
 
 def test_compare_reads_run_files(harness: Call, files: Path) -> None:
-    asked = ("compare", str(files / "one.run"), str(files / "two.run"), "--qrels", str(files / "qrels.txt"))
-    done = harness(*asked, "--queries", str(files / "queries.tsv"), "--measures", "RR@10 AP", "--changed", "1")
+    options = ("compare", str(files / "one.run"), str(files / "two.run"), "--qrels", str(files / "qrels.txt"))
+    done = harness(*options, "--queries", str(files / "queries.tsv"), "--measures", "RR@10 AP", "--changed", "1")
     assert done.exit_code == 0, done.output
     lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
     assert lines[0] == "**A: one qrels.txt; B: two qrels.txt**"
@@ -104,14 +104,14 @@ def test_compare_reads_run_files(harness: Call, files: Path) -> None:
     assert any(line.startswith("| RR@10 | 0.500 | 1.000 |") and "| better | 19 |" in line for line in lines)
     assert r"| q01 | what is \*q01\*? | 0.500 | 1.000 | +0.500 |" in lines
     assert "- 1 (q00) of 20 queries have no judgements, left out of the measures" in lines
-    said = "- two: 1 (stray) queries of the run are not among those to be judged and are left out; the first is in "
-    assert any(line.startswith(said) and "two.run:" in line for line in lines)
-    (found,) = json.loads(harness(*asked, "--queries", str(files / "queries.tsv"), "--format", "json").stdout)[
+    message = "- two: 1 (stray) queries of the run are not among those to be judged and are left out; the first is in "
+    assert any(line.startswith(message) and "two.run:" in line for line in lines)
+    (result,) = json.loads(harness(*options, "--queries", str(files / "queries.tsv"), "--format", "json").stdout)[
         "comparisons"
     ]
-    assert (found["a"]["system"], found["b"]["system"]) == ("one/qrels.txt", "two/qrels.txt")
-    assert found["a"]["flagged"]["unjudged"] == found["b"]["flagged"]["unjudged"] == ["q00"]
-    assert (found["a"]["flagged"]["unknown"], found["b"]["flagged"]["unknown"]) == ([], ["stray"])
+    assert (result["a"]["system"], result["b"]["system"]) == ("one/qrels.txt", "two/qrels.txt")
+    assert result["a"]["flagged"]["unjudged"] == result["b"]["flagged"]["unjudged"] == ["q00"]
+    assert (result["a"]["flagged"]["unknown"], result["b"]["flagged"]["unknown"]) == ([], ["stray"])
     missing = harness("compare", "none.run", str(files / "two.run"), "--qrels", str(files / "qrels.txt"))
     assert missing.exit_code == 2 and missing.stderr.count("\n") == 1
 
@@ -123,39 +123,39 @@ def test_compare_prints_the_notes_of_evaluate_on_run_files(harness: Call, files:
     one, two = (str(files / name) for name in ("one.run", "two.run"))
     evaluated = harness("evaluate", str(files / "qrels.txt"), one, two)
     compared = harness("compare", one, two, "--qrels", str(files / "qrels.txt"))
-    for said in (
+    for message in (
         "RR@10, Success@10, nDCG@10: look deeper than the 3 hits that were retrieved",
         f"- 1 grade is below 0, in {files}/qrels.txt:{lines}: no more relevant than 0",
         "- Unjudged among the first 3 hits on qrels.txt: two 67%, one 65%; they count as not relevant",
     ):
-        assert said in evaluated.stdout and said in compared.stdout, said
+        assert message in evaluated.stdout and message in compared.stdout, message
 
 
 def test_queries_of_run_files_are_left_out(harness: Call, files: Path, tmp_path: Path) -> None:
-    asked = ("compare", str(files / "one.run"), str(files / "two.run"), "--qrels", str(files / "qrels.txt"))
+    options = ("compare", str(files / "one.run"), str(files / "two.run"), "--qrels", str(files / "qrels.txt"))
     leaked = tmp_path / "leaked.txt"
     leaked.write_text("q01\nq02\nnowhere\n")
-    done = harness(*asked, "--without-queries", str(leaked), "--format", "json")
+    done = harness(*options, "--without-queries", str(leaked), "--format", "json")
     content = json.loads(done.stdout)
-    (found,) = content["comparisons"]
-    assert {each["queries"] for each in found["differences"]} == {17}
+    (result,) = content["comparisons"]
+    assert {each["queries"] for each in result["differences"]} == {17}
     assert (
         "qrels.txt is judged without 2 of its 19 queries (leaked.txt, which names 1 (nowhere) that the sample has not)"
         in content["notes"]
     )
     assert not any("q01" in note for note in content["notes"]), "what is left out is no stranger"
     leaked.write_text("nowhere\n")
-    done = harness(*asked, "--without-queries", str(leaked))
+    done = harness(*options, "--without-queries", str(leaked))
     assert done.exit_code == 2 and "leaked.txt: none of its 1 queries is in a sample here" in done.stderr
     leaked.write_text("".join(f"q{number:02}\n" for number in range(20)))
-    done = harness(*asked, "--without-queries", str(leaked))
+    done = harness(*options, "--without-queries", str(leaked))
     assert done.exit_code == 2 and "leaked.txt: leaves no query of qrels.txt to judge by" in done.stderr
-    done = harness(*asked, "--without-queries", "none.txt")
+    done = harness(*options, "--without-queries", "none.txt")
     assert done.exit_code == 2 and "none.txt: cannot be read" in done.stderr
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("one.run", "none.run", "--qrels", "qrels.txt"), "none.run: no such file; name a run file for B"),
         (("none.run", "no.run", "--qrels", "qrels.txt"), "none.run: no such file; name a run file for A"),
@@ -175,7 +175,7 @@ def test_queries_of_run_files_are_left_out(harness: Call, files: Path, tmp_path:
     ],
 )
 def test_incomparable_arguments_are_one_line(
-    harness: Call, files: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], said: str
+    harness: Call, files: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], message: str
 ) -> None:
     monkeypatch.chdir(files)
     (files / "results").symlink_to(files.parent / "results")
@@ -183,7 +183,7 @@ def test_incomparable_arguments_are_one_line(
     (files / "one").write_bytes((files / "one.run").read_bytes())  # called like a system
     done = harness("compare", *arguments)
     assert (done.exit_code, done.stderr.count("\n")) == (2, 1), done.output
-    assert said in done.stderr
+    assert message in done.stderr
 
 
 def test_run_files_of_any_name_are_compared(harness: Call, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,19 +200,19 @@ def test_many_run_files_are_one_family(harness: Call, files: Path, monkeypatch: 
     for name in ("three", "four", "five"):
         text = (files / "one.run").read_text()
         (files / f"{name}.run").write_text(text.replace(" -1 x", " -3 x") if name != "four" else text)
-    asked = ("--qrels", "qrels.txt", "--measures", "RR@10", "--format", "json")
+    options = ("--qrels", "qrels.txt", "--measures", "RR@10", "--format", "json")
 
     def pairs(*named: str) -> list[tuple[str, str]]:
-        done = harness("compare", *named, *asked)
+        done = harness("compare", *named, *options)
         assert done.exit_code == 0, done.output
-        found = json.loads(done.stdout)["comparisons"]
-        return [tuple(each[side]["system"].partition("/")[0] for side in "ab") for each in found]
+        result = json.loads(done.stdout)["comparisons"]
+        return [tuple(each[side]["system"].partition("/")[0] for side in "ab") for each in result]
 
     assert pairs("one.run", "t*.run") == [("one", "three"), ("one", "two")]
     assert pairs("t*.run") == [("three", "two")]
     assert pairs("one.run", "two.run", "one.run", "three.run") == [("one", "two"), ("one", "three"), ("two", "three")]
     assert len(pairs("*.run")) == len(pairs("*.run", "*.run")) == 10
-    content = json.loads(harness("compare", "*.run", *asked).stdout)
+    content = json.loads(harness("compare", "*.run", *options).stdout)
     (tested,) = {content["comparisons_tested"]}
     smallest = min(each["tested"]["p"] for one in content["comparisons"] for each in one["differences"])
     claimed = [each for one in content["comparisons"] for each in one["differences"] if each["tested"]["p"] == smallest]
@@ -227,18 +227,18 @@ def test_many_run_files_are_one_family(harness: Call, files: Path, monkeypatch: 
 
 def test_compare_gives_the_reason_for_a_missing_interval_or_value(harness: Call, files: Path) -> None:
     (files / "few.txt").write_text("".join(f"q{number:02} 0 right {number}\n" for number in range(2, 6)))
-    asked = ("compare", str(files / "one.run"), str(files / "two.run"), "--qrels", str(files / "few.txt"))
-    done = harness(*asked, "--measures", "RR@10 ERR@5", "--format", "json")
-    (found,) = json.loads(done.stdout)["comparisons"]
+    options = ("compare", str(files / "one.run"), str(files / "two.run"), "--qrels", str(files / "few.txt"))
+    done = harness(*options, "--measures", "RR@10 ERR@5", "--format", "json")
+    (result,) = json.loads(done.stdout)["comparisons"]
     why = "knows grades up to 4 (gdeval computes it); document 'right' of query 'q05' has grade 5"
-    assert f"ERR@5: {why}" in found["notes"], "both have it, so once"
-    assert found["differences"][0]["over_queries"]["reason"] == "an interval needs 11 queries, there are 4"
-    assert [each["verdict"] for each in found["differences"]][1] == "cannot be compared"
-    shown = harness(*asked, "--measures", "RR@10 ERR@5").stdout
+    assert f"ERR@5: {why}" in result["notes"], "both have it, so once"
+    assert result["differences"][0]["over_queries"]["reason"] == "an interval needs 11 queries, there are 4"
+    assert [each["verdict"] for each in result["differences"]][1] == "cannot be compared"
+    shown = harness(*options, "--measures", "RR@10 ERR@5").stdout
     assert f"- ERR@5: {why}\n" in shown and "the means that the test behind p does not reject" in shown
-    for name, said in (("", "unknown measure '': it is empty"), ("RR@10 AP", "it is not NAME, NAME@k or NAME(key")):
-        refused = harness(*asked, "--by", name)
-        assert refused.exit_code == 2 and refused.stderr.count("\n") == 1 and said in refused.stderr
+    for name, message in (("", "unknown measure '': it is empty"), ("RR@10 AP", "it is not NAME, NAME@k or NAME(key")):
+        refused = harness(*options, "--by", name)
+        assert refused.exit_code == 2 and refused.stderr.count("\n") == 1 and message in refused.stderr
 
 
 def test_compare_takes_two_result_folders(harness: Call, tmp_path: Path) -> None:

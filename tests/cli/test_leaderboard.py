@@ -20,8 +20,8 @@ def harness(four_systems: Call) -> Call:
 
 
 def test_published_leaderboard_is_reproduced(harness: Call) -> None:
-    asked = ("--dataset", "msmarco", "--amrs", "latency=33.0507,cost=10.4392", "--as-of", "2022-12-05")
-    done = harness("leaderboard", PUBLISHED, *asked)
+    options = ("--dataset", "msmarco", "--amrs", "latency=33.0507,cost=10.4392", "--as-of", "2022-12-05")
+    done = harness("leaderboard", PUBLISHED, *options)
     assert done.exit_code == 0, done.output
     lines = done.stdout.splitlines()
     assert lines[0] == "**msmarco, single_stream, by Dynascore (reference)**"
@@ -63,7 +63,7 @@ def test_thresholds_exclude_rows_with_a_reason(harness: Call) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("--weights", "accuracy=0.5,cost=0.2"), "they are not negative and sum to 1, these to 0.7"),
         (("--weights", "accuracy=1.5,cost=-0.5"), "not negative"),
@@ -79,29 +79,31 @@ def test_thresholds_exclude_rows_with_a_reason(harness: Call) -> None:
         (("--suite", "other"), "no row of scifact is of that suite"),
     ],
 )
-def test_invalid_options_are_one_line(harness: Call, arguments: tuple[str, ...], said: str) -> None:
+def test_invalid_options_are_one_line(harness: Call, arguments: tuple[str, ...], message: str) -> None:
     done = harness("leaderboard", *arguments)
-    assert done.exit_code == 2 and said in done.stderr and done.stderr.count("\n") == 1
+    assert done.exit_code == 2 and message in done.stderr and done.stderr.count("\n") == 1
 
 
 @pytest.mark.slow
 def test_leaderboard_draws_its_pictures(harness: Call, tmp_path: Path) -> None:
-    asked = ("--dataset", "msmarco", "--mode", "robust", "--at-most", "latency=100", "--format", "png")
-    done = harness("leaderboard", PUBLISHED, *asked, "-o", "pictures")
+    options = ("--dataset", "msmarco", "--mode", "robust", "--at-most", "latency=100", "--format", "png")
+    done = harness("leaderboard", PUBLISHED, *options, "-o", "pictures")
     assert done.exit_code == 0, done.output
     names = [Path(line).name for line in done.stdout.splitlines()]
     assert names == ["msmarco-ranks.png", "msmarco-winners.png", "msmarco-cost.png"]
     assert all((tmp_path / "pictures" / name).read_bytes().startswith(b"\x89PNG") for name in names)
-    unnamed = harness("leaderboard", PUBLISHED, *asked)
+    unnamed = harness("leaderboard", PUBLISHED, *options)
     assert unnamed.exit_code == 2 and "name a folder for them with -o" in unnamed.stderr
 
 
 def test_leaderboard_writes_a_page_that_opens_at_it(harness: Call, tmp_path: Path) -> None:
-    asked = ("--dataset", "xortydi", "--mode", "robust", "--weights", "accuracy=0.2,cost=0.3,latency=0.5")
-    done = harness("leaderboard", PUBLISHED, *asked, "--amrs", "cost=35.1647", "--format", "html", "-o", "page.html")
+    options = ("--dataset", "xortydi", "--mode", "robust", "--weights", "accuracy=0.2,cost=0.3,latency=0.5")
+    done = harness("leaderboard", PUBLISHED, *options, "--amrs", "cost=35.1647", "--format", "html", "-o", "page.html")
     assert done.exit_code == 0, done.output
     assert "w=0.200%2C0.300%2C0.500\\u0026mode=robust\\u0026rcost=35.1647" in (tmp_path / "page.html").read_text()
-    refused = harness("leaderboard", PUBLISHED, *asked, "--at-most", "latency=5", "--format", "html", "-o", "page.html")
+    refused = harness(
+        "leaderboard", PUBLISHED, *options, "--at-most", "latency=5", "--format", "html", "-o", "page.html"
+    )
     assert refused.exit_code == 2 and "leave --at-most or --at-least out" in refused.stderr
 
 

@@ -27,25 +27,25 @@ def write_vectors(name: str, texts: str, last: tuple[float, ...] | None = None) 
     vectors = np.eye(6, dtype=np.float32)[: len(queries)]
     if last is not None:
         vectors[-1] = last
-    found = Embeddings(tuple(queries), vectors, "minilm", "c" * 64, "query", sha256_of_texts(queries))
-    embeddings.write(Path(name), found)
+    result = Embeddings(tuple(queries), vectors, "minilm", "c" * 64, "query", sha256_of_texts(queries))
+    embeddings.write(Path(name), result)
 
 
 def test_leakage_compares_queries_by_their_vectors(harness: Call) -> None:
     Path("training.tsv").write_text("t0\twhere is the river?\nt1\twhich way to the glacier\nt2\tanything\n")
     write_vectors("sample", "tiny/queries.jsonl")
     write_vectors("training", "training.tsv", last=(-1,) * 6)
-    asked = ("leakage", "training.tsv", *RUN_FILES, "--queries", "tiny/queries.jsonl", "--measures", "P@3")
-    done = harness(*asked, "--embeddings", "sample", "training", "--write", "leaked.txt", "--format", "json")
+    options = ("leakage", "training.tsv", *RUN_FILES, "--queries", "tiny/queries.jsonl", "--measures", "P@3")
+    done = harness(*options, "--embeddings", "sample", "training", "--write", "leaked.txt", "--format", "json")
     assert done.exit_code == 0, done.output
-    (found,) = json.loads(done.stdout)["samples"]
-    assert found["leaked"] == ["q0", "q1"] and Path("leaked.txt").read_text() == "q0\nq1\n"
-    assert [(pair["query_id"], pair["training_id"], pair["same_text"]) for pair in found["pairs"]] == [
+    (result,) = json.loads(done.stdout)["samples"]
+    assert result["leaked"] == ["q0", "q1"] and Path("leaked.txt").read_text() == "q0\nq1\n"
+    assert [(pair["query_id"], pair["training_id"], pair["same_text"]) for pair in result["pairs"]] == [
         ("q0", "t0", True),
         ("q1", "t1", False),
     ]
-    assert found["encoder"] == "minilm" and [each["system"] for each in found["effects"]] == ["one", "two"]
-    lines = list(csv.DictReader(io.StringIO(harness(*asked, "--format", "csv").stdout)))
+    assert result["encoder"] == "minilm" and [each["system"] for each in result["effects"]] == ["one", "two"]
+    lines = list(csv.DictReader(io.StringIO(harness(*options, "--format", "csv").stdout)))
     assert [(line["query_id"], line["cosine"], line["same_text"]) for line in lines] == [("q0", "", "true")]
 
 
@@ -56,17 +56,17 @@ def test_vectors_of_other_texts_are_refused(harness: Call) -> None:
     write_vectors("sample", "tiny/queries.jsonl")
     for name in ("training", "changed", "more"):
         write_vectors(name, f"{name}.tsv")
-    asked = ("leakage", "training.tsv", *RUN_FILES, "--queries", "tiny/queries.jsonl", "--embeddings", "sample")
-    said = "the vectors of the training set are of other texts than its queries"
-    assert_refused(harness(*asked, "changed"), said)
-    assert "not checked" not in harness(*asked, "training").stdout
-    some = harness(*asked, "more")
+    options = ("leakage", "training.tsv", *RUN_FILES, "--queries", "tiny/queries.jsonl", "--embeddings", "sample")
+    message = "the vectors of the training set are of other texts than its queries"
+    assert_refused(harness(*options, "changed"), message)
+    assert "not checked" not in harness(*options, "training").stdout
+    some = harness(*options, "more")
     assert some.exit_code == 0 and "they are of 3 queries, of which 2 are compared" in some.stdout
     # The order of an index may be another than that of the file.
-    found = embeddings.read(Path("training"))
-    turned = replace(found, ids=found.ids[::-1], vectors=found.vectors[::-1])
+    result = embeddings.read(Path("training"))
+    turned = replace(result, ids=result.ids[::-1], vectors=result.vectors[::-1])
     embeddings.write(Path("turned"), turned)
-    assert "not checked" not in harness(*asked, "turned").stdout
+    assert "not checked" not in harness(*options, "turned").stdout
     bare = harness("leakage", "training.tsv", *RUN_FILES, "--embeddings", "sample", "training")
     assert bare.exit_code == 0 and "of the sample are of its queries is not checked: there are no texts" in bare.stdout
     assert "0 of 4 queries" not in bare.stdout, "vectors need no texts"
@@ -82,16 +82,16 @@ def test_leakage_reports_that_there_is_none(harness: Call) -> None:
 def test_leakage_share_counts_only_comparable_queries(harness: Call) -> None:
     Path("training.tsv").write_text("t0\twhere is the river?\n")
     Path("some.tsv").write_text("q0\twhere is the river\nq1\t\nq2\t?!\nq3\tother\n")
-    asked = ("leakage", "training.tsv", *RUN_FILES, "--queries", "some.tsv")
-    done = harness(*asked)
+    options = ("leakage", "training.tsv", *RUN_FILES, "--queries", "some.tsv")
+    done = harness(*options)
     assert "1 of 2 queries that could be compared (50.0%) are near duplicates" in done.stdout
     assert "2 (q1, q2) of 4 queries have no text, or no word in it, and could not be compared: name" in done.stdout
-    (sample,) = json.loads(harness(*asked, "--format", "json").stdout)["samples"]
+    (sample,) = json.loads(harness(*options, "--format", "json").stdout)["samples"]
     assert (sample["leaked"], sample["not_compared"], sample["queries"]) == (["q0"], ["q1", "q2"], 4)
 
 
 @pytest.mark.parametrize(
-    ("training", "options", "said"),
+    ("training", "options", "message"),
     [
         ("t0\tx\n", (), "qrels.trec: none of 4 queries has a text, so nothing can be compared; name a file of their"),
         ("", (), "training.tsv: has no query; name a file with lines"),
@@ -103,11 +103,11 @@ def test_leakage_share_counts_only_comparable_queries(harness: Call) -> None:
         ("t0\tx\n", ("--queries", "odd.jsonl", "--write", "ids"), "query '\\ud800': cannot stand in a list of ids"),
     ],
 )
-def test_leakage_refuses_unusable_input(harness: Call, training: str, options: tuple[str, ...], said: str) -> None:
+def test_leakage_refuses_unusable_input(harness: Call, training: str, options: tuple[str, ...], message: str) -> None:
     Path("training.tsv").write_text(training)
     Path("odd.jsonl").write_text('{"_id": "\\ud800", "text": "x"}\n{"_id": "q0", "text": "other"}\n')
     done = harness("leakage", "training.tsv", *RUN_FILES, *options)
-    assert_refused(done, said)
+    assert_refused(done, message)
     assert not done.stdout
 
 
@@ -133,10 +133,10 @@ def test_leakage_writes_every_leaked_query(harness: Call) -> None:
     texts = {f"q{n}": f"number {n}" for n in range(120)}
     Path("sample.tsv").write_text("".join(f"{name}\t{text}\n" for name, text in texts.items()))
     Path("training.tsv").write_text("".join(f"t{name}\t{text.upper()}\n" for name, text in texts.items()))
-    asked = ("leakage", "training.tsv", *RUN_FILES, "--queries", "sample.tsv", "--write", "leaked")
-    shown = harness(*asked)
+    options = ("leakage", "training.tsv", *RUN_FILES, "--queries", "sample.tsv", "--write", "leaked")
+    shown = harness(*options)
     assert shown.stdout.count("| yes ") == 50 and "70 more pairs: csv and json list all 120." in shown.stdout
     assert Path("leaked").read_text().split() == list(texts)
-    (sample,) = json.loads(harness(*asked, "--format", "json").stdout)["samples"]
+    (sample,) = json.loads(harness(*options, "--format", "json").stdout)["samples"]
     assert sample["leaked"] == list(texts) and [each["query_id"] for each in sample["pairs"]] == sorted(texts)
-    assert len(harness(*asked, "--format", "csv").stdout.splitlines()) == 121
+    assert len(harness(*options, "--format", "csv").stdout.splitlines()) == 121

@@ -56,7 +56,7 @@ def test_pool_of_run_files_is_written_with_or_without_texts(harness: Call) -> No
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (RUN_FILES, "name their --dataset, or say --no-texts"),
         ((*RUN_FILES, "--dataset", "none"), "unknown dataset 'none'"),
@@ -77,18 +77,18 @@ def test_pool_of_run_files_is_written_with_or_without_texts(harness: Call) -> No
         (("one.run", "--no-texts", "--qrels", "bad.gz"), "bad.gz: "),
     ],
 )
-def test_impossible_pools_are_refused(harness: Call, arguments: tuple[str, ...], said: str) -> None:
+def test_impossible_pools_are_refused(harness: Call, arguments: tuple[str, ...], message: str) -> None:
     Path("none.trec").write_text("# nobody has judged anything\n\n")
     Path("empty.tsv").touch()
     Path("q9.tsv").write_text("q9\ttext\n")
     Path("q9.trec").write_text("q9 0 d1 1\n")
     Path("bad.gz").write_bytes(b"q9 0 d1 1\n")
-    assert_refused(harness("pool", *arguments), said)
+    assert_refused(harness("pool", *arguments), message)
 
 
 def test_a_first_pool_needs_no_judgements(harness: Call) -> None:
-    asked = ("pool", "one.run", "two.run", "--depth", "1")
-    done = harness(*asked, "--dataset", "tiny")
+    options = ("pool", "one.run", "two.run", "--depth", "1")
+    done = harness(*options, "--dataset", "tiny")
     lines = pooled(done)
     assert {(line["query_id"], line["doc_id"]) for line in lines} == {
         (f"q{n}", f"d{n + first}") for n in range(4) for first in (1, 2)
@@ -96,19 +96,19 @@ def test_a_first_pool_needs_no_judgements(harness: Call) -> None:
     assert "8 pairs of 4 queries to judge; 0 more" in done.stderr
     assert "  one: 4 of 4 hits unjudged (100.0%); mean over queries 100.0%\n" in done.stderr
     Path("queries.tsv").write_text("q1\tsome\nq9\tother\n")
-    named = harness(*asked, "--no-texts", "--queries", "queries.tsv")
+    named = harness(*options, "--no-texts", "--queries", "queries.tsv")
     assert {line["query_id"] for line in pooled(named)} == {"q1"}
     left = "  one: 3 (q0, q2, q3) queries of the run are not among those to be judged and are left out"
     assert f"{left}; the first is in one.run:1\n" in named.stderr
     Path("none.trec").write_text("# nobody has judged anything\n\n")
-    again = harness(*asked, "--no-texts", "--queries", "queries.tsv", "--qrels", "none.trec")
+    again = harness(*options, "--no-texts", "--queries", "queries.tsv", "--qrels", "none.trec")
     assert pooled(again) == pooled(named)
     # What is judged of it begins a file.
     judged = [f"{line['pair']}\t{line['query_id']}\t{line['doc_id']}\t1\n" for line in lines]
     Path("judged.tsv").write_text(f"pair\t{HEAD}" + "".join(judged))
     done = harness("qrels", "add", "judged.tsv", "--to", "none.trec", "-o", "first.trec", "--dataset", "tiny")
     assert done.exit_code == 0 and "first.trec: 8 added" in done.stdout
-    assert "0 pairs of 0 queries" in harness(*asked, "--no-texts", "--qrels", "first.trec").stderr
+    assert "0 pairs of 0 queries" in harness(*options, "--no-texts", "--qrels", "first.trec").stderr
 
 
 def test_pool_prints_both_shares_and_names_omitted_queries(harness: Call) -> None:

@@ -11,10 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from harness.analysis import rows
-from harness.cli import main
 from harness.cli import prices as prices_cli
 from tests.conftest import make_bench
 from tests.support.command_line import Call, call
@@ -50,7 +48,7 @@ def test_instances_lists_types_that_were_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("--region", "mars"), "harness: unknown region 'mars'; known: eastus, us-central1, us-east-1"),
         (("--as-of", "2021-01-01"), "harness: no prices of us-east-1 are dated 2021-01-01 or before; there are those"),
@@ -66,10 +64,10 @@ def test_instances_lists_types_that_were_left_out() -> None:
         (("--memory", "0"), "0.0 is not in the range"),
     ],
 )
-def test_impossible_request_is_one_line(arguments: tuple[str, ...], said: str) -> None:
+def test_impossible_request_is_one_line(arguments: tuple[str, ...], message: str) -> None:
     done = call("instances", "--cpu", "1", "--memory", "4", *arguments)
     assert (done.exit_code, done.stdout) == (2, "")
-    assert said in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -95,7 +93,7 @@ def _stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setenv("HARNESS_IMAGES", str(made.folder / "engines"))
         patch.setenv("HARNESS_CACHE", str(made.cache))
         patch.chdir(made.folder)
-        done = CliRunner().invoke(main, ("run", suite.name, "--launcher", "fake"), catch_exceptions=False)
+        done = call("run", suite.name, "--launcher", "fake")
     assert done.exit_code == 0, done.output
     return made.folder
 
@@ -138,8 +136,8 @@ def test_reprice_compares_with_the_newest_prices_by_default(harness: Call) -> No
 
 
 def test_reprice_writes_the_requested_file(harness: Call, folder: Path) -> None:
-    asked = ("--as-of", "2022-12-05", "--against", "2022-10-31", "--measures", "P@1")
-    assert harness("reprice", *asked, "--format", "csv", "-o", "out.csv").stdout == ""
+    options = ("--as-of", "2022-12-05", "--against", "2022-10-31", "--measures", "P@1")
+    assert harness("reprice", *options, "--format", "csv", "-o", "out.csv").stdout == ""
     (line,) = csv.DictReader(io.StringIO((folder / "out.csv").read_text()))
     assert (line["before_price_date"], line["same_price_date"], line["cost_model"]) == (
         "2022-10-31",
@@ -147,8 +145,8 @@ def test_reprice_writes_the_requested_file(harness: Call, folder: Path) -> None:
         "sequential",
     )
     assert "P@1" in line
-    found = json.loads(harness("reprice", *asked, "--format", "json").stdout)
-    assert (found["before"]["date"], found["now"]["date"], len(found["changes"])) == ("2022-10-31", "2022-12-05", 1)
+    result = json.loads(harness("reprice", *options, "--format", "json").stdout)
+    assert (result["before"]["date"], result["now"]["date"], len(result["changes"])) == ("2022-10-31", "2022-12-05", 1)
 
 
 def test_report_reuses_cached_rows(harness: Call, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,13 +217,13 @@ def test_unwritable_cache_is_logged_and_the_table_is_printed(harness: Call, fold
 def test_published_tables_are_repriced_like_measured_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path))
     folder = Path(__file__).parents[2] / "results" / "published" / "santhanam2023"
-    asked = ("reprice", str(folder), "--as-of", "2026-07-20", "--against", "2022-12-05", "--format", "json")
-    found = json.loads(CliRunner().invoke(main, asked, catch_exceptions=False).stdout)
-    assert len(found["changes"]) == 62
-    for each in found["changes"]:
+    options = ("reprice", str(folder), "--as-of", "2026-07-20", "--against", "2022-12-05", "--format", "json")
+    result = json.loads(call(*options).stdout)
+    assert len(result["changes"]) == 62
+    for each in result["changes"]:
         assert each["before"]["instance_type"] == each["same"]["instance_type"] == each["published_type"]
         assert each["validity"] == "unknown" and each["before"]["rank"] is not None
-    ance = next(each for each in found["changes"] if each["system"] == "ANCE")
+    ance = next(each for each in result["changes"] if each["system"] == "ANCE")
     assert (ance["before"]["instance_type"], ance["before"]["usd_per_million"]["value"]) == (
         "p3.2xlarge",
         pytest.approx(10.20),
@@ -240,16 +238,16 @@ def test_reprice_and_report_agree_on_published_tables(
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path))
     folder = str(Path(__file__).parents[2] / "results" / "published" / "santhanam2023")
 
-    def json_of(command: str, *asked: str) -> dict[str, list[dict[str, Any]]]:
-        done = CliRunner().invoke(main, [command, folder, *asked, "--format", "json"], catch_exceptions=False)
+    def json_of(command: str, *options: str) -> dict[str, list[dict[str, Any]]]:
+        done = call(command, folder, *options, "--format", "json")
         return json.loads(done.stdout)  # type: ignore[no-any-return]
 
     def like(usd: float | None) -> object:
         return None if usd is None else pytest.approx(usd, rel=1e-12)
 
-    asked = ("--as-of", "2026-07-20")
-    repriced = {each["key"]: each for each in json_of("reprice", *asked, *place)["changes"]}
-    reported = [row for row in json_of("report", *asked, *place[:2])["rows"] if row["table"] != "1"]
+    options = ("--as-of", "2026-07-20")
+    repriced = {each["key"]: each for each in json_of("reprice", *options, *place)["changes"]}
+    reported = [row for row in json_of("report", *options, *place[:2])["rows"] if row["table"] != "1"]
     assert len(reported) == len(repriced) == 62
     for row in reported:
         each = repriced[f"santhanam2023/table{row['table']}/{row['row']}"]
@@ -268,10 +266,10 @@ def test_a_type_of_another_provider_has_neither_price_nor_successor(
 ) -> None:
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path))
     folder = str(Path(__file__).parents[2] / "results" / "published" / "santhanam2023")
-    asked = ("--region", "gcp/us-central1")
-    report = CliRunner().invoke(main, ["report", folder, *asked], catch_exceptions=False).stdout
+    options = ("--region", "gcp/us-central1")
+    report = call("report", folder, *options).stdout
     assert "a type of another provider, aws" in report
     assert "successor" not in report and "None" not in report
-    done = CliRunner().invoke(main, ["reprice", folder, *asked, "--against", "2025-03-06"], catch_exceptions=False)
+    done = call("reprice", folder, *options, "--against", "2025-03-06")
     assert "p3.2xlarge is a type of another provider, aws" in done.stdout
     assert "add a row" not in done.stdout and "Gone by" not in done.stdout

@@ -62,7 +62,7 @@ def test_judgements_without_a_record_are_shown(harness: Call) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "options", "said"),
+    ("content", "options", "message"),
     [
         ("q0\td1\tgood\n", (), "judged:2: grade 'good' is not a whole number"),
         ("q0\td0\t3\n", (), "1 grades differ from the existing ones: judged:2: 'q0', document 'd0': 3; "),
@@ -71,25 +71,25 @@ def test_judgements_without_a_record_are_shown(harness: Call) -> None:
         ("q0\td1\t-1\n", (), "judged:2: grade '-1' is not a whole number of 0 or more"),
     ],
 )
-def test_unusable_judgements_are_refused(harness: Call, content: str, options: tuple[str, ...], said: str) -> None:
+def test_unusable_judgements_are_refused(harness: Call, content: str, options: tuple[str, ...], message: str) -> None:
     Path("judged").write_text(HEAD + content)
     before = Path("tiny/qrels.trec").read_bytes()
     output = () if "-o" in options else ("-o", "new.trec")
-    assert_refused(harness("qrels", "add", "judged", "--to", "tiny/qrels.trec", *output, *options), said)
+    assert_refused(harness("qrels", "add", "judged", "--to", "tiny/qrels.trec", *output, *options), message)
     assert not Path("new.trec").exists() and Path("tiny/qrels.trec").read_bytes() == before
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ("q0 0 d1 1\nq1 0 d2 -1\nq2 0 d3 -2\n", "judged:2: grade -1 is below 0; write 0 (not relevant), or remove"),
         ("# nothing yet\n", "judged: has no judgements; name a pool with grades"),
         ("", "judged: has no judgements; name a pool with grades"),
     ],
 )
-def test_unusable_trec_files_are_refused(harness: Call, content: str, said: str) -> None:
+def test_unusable_trec_files_are_refused(harness: Call, content: str, message: str) -> None:
     Path("judged").write_text(content)
-    assert_refused(harness("qrels", "add", "judged", "--to", "tiny/qrels.trec", "-o", "new.trec"), said)
+    assert_refused(harness("qrels", "add", "judged", "--to", "tiny/qrels.trec", "-o", "new.trec"), message)
     assert not Path("new.trec").exists()
 
 
@@ -100,6 +100,6 @@ def test_unknown_ids_have_a_note_if_a_dataset_is_extended(harness: Call) -> None
     assert harness("qrels", "add", "judged", "--to", "tiny", "-o", "new.trec.gz").exit_code == 0
     done = harness("qrels", "add", "judged", "--to", "tiny/qrels.trec", "-o", "other.trec")
     assert done.exit_code == 0 and done.stderr == "judged: its ids are taken as they are; --dataset checks them\n"
-    said = "qrels.trc: no such file, and no dataset either; unknown dataset"
-    assert_refused(harness("qrels", "add", "judged", "--to", "qrels.trc", "-o", "third.trec"), said)
+    message = "qrels.trc: no such file, and no dataset either; unknown dataset"
+    assert_refused(harness("qrels", "add", "judged", "--to", "qrels.trc", "-o", "third.trec"), message)
     assert harness("qrels", "show", "new.trec.gz").stdout.startswith("**new.trec.gz**: 5 judgements")

@@ -11,9 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from harness.cli import main
 from tests.conftest import Bench
 from tests.support import publisher
 from tests.support.command_line import Call
@@ -64,16 +62,16 @@ def test_unpinned_system_is_one_line_and_the_others_run(harness: Call, bench: Be
     bare = 'description = "bare"\n[[assets]]\nfolder = "m"\nlicence = "MIT"\nhub = "a/m"\nfiles = ["w.bin"]\n'
     (bench.folder / "engines/planted/systems/bare.toml").write_text(bare)
     bench.suite(systems=["bare", "planted"])
-    said = "system 'bare': files of m have no sha256 yet"
+    message = "system 'bare': files of m have no sha256 yet"
     planned = harness("plan", "test-suite.toml", "--launcher", "process")
-    assert planned.exit_code == 0 and planned.stderr.startswith(said) and planned.stderr.count("\n") == 1
+    assert planned.exit_code == 0 and planned.stderr.startswith(message) and planned.stderr.count("\n") == 1
     done = harness("run", "test-suite.toml", "--launcher", "process")
     assert done.exit_code == 1
-    assert f"harness: bare tiny cpu1-mem256m ended crash: no image: {said}" in done.stderr
+    assert f"harness: bare tiny cpu1-mem256m ended crash: no image: {message}" in done.stderr
     assert "harness: planted" not in done.stderr and "2 jobs run" in done.stdout
     assert "bare [not pinned: harness pin bare]" in harness("systems").stdout
     checked = harness("conformance", "bare", "--launcher", "process")
-    assert checked.exit_code == 1 and f"harness: {said}" in checked.stderr
+    assert checked.exit_code == 1 and f"harness: {message}" in checked.stderr
 
 
 # The Docker SDK leaves its socket to the collector when its first request fails.
@@ -111,32 +109,30 @@ def test_signal_stops_the_job_with_a_message(harness: Call, bench: Bench, number
     while not list(samples.glob("*/out/events.jsonl")) and time.monotonic() < deadline:
         time.sleep(0.05)
     child.send_signal(number)
-    _, said = child.communicate(timeout=60)
+    _, message = child.communicate(timeout=60)
     assert child.returncode == 130
-    assert said.splitlines()[-1].startswith("harness: stopped; what was finished is kept")
+    assert message.splitlines()[-1].startswith("harness: stopped; what was finished is kept")
     assert not _processes_with(str(bench.folder))
 
 
 def _processes_with(text: str) -> list[str]:
-    found = []
+    result = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
             if (
                 text in (process / "environ").read_bytes().decode("utf-8", "replace")
                 and int(process.name) != os.getpid()
             ):
-                found.append((process / "comm").read_text().strip())
+                result.append((process / "comm").read_text().strip())
         except OSError:
             continue
-    return found
+    return result
 
 
 PUBLISHED = str(Path(__file__).resolve().parents[2] / "results" / "published" / "santhanam2023")
 
 
-def test_only_contested_cells_are_measured_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HARNESS_CACHE", str(bench.cache))
-    monkeypatch.chdir(bench.folder)
+def test_only_contested_cells_are_measured_again(harness: Call, bench: Bench) -> None:
     for name in ("one", "two", "far"):
         bench.plant(name)
     suite = bench.suite(systems=["one", "two", "far"])
@@ -147,12 +143,11 @@ def test_only_contested_cells_are_measured_again(bench: Bench, monkeypatch: pyte
         Made("far", 90.0, (0, 9, 0), dataset="tiny", profile="cpu1-mem256m"),
         suite="test-suite",
     )
-    call = ("run", str(suite), "--contested", "stored", "--launcher", "fake")
-    done = CliRunner().invoke(main, call, catch_exceptions=False)
+    done = harness("run", str(suite), "--contested", "stored", "--launcher", "fake")
     assert done.exit_code == 0, done.output
     assert {path.name for path in (bench.results / "test-suite").iterdir() if (path / "tiny").is_dir()} == {"two"}
-    nothing = CliRunner().invoke(main, ("run", "--contested", PUBLISHED), catch_exceptions=False)
+    nothing = harness("run", "--contested", PUBLISHED)
     assert nothing.exit_code == 0 and "nothing in" in nothing.stderr
-    unnamed = CliRunner().invoke(main, ("run", "--contested", "stored"), catch_exceptions=False)
+    unnamed = harness("run", "--contested", "stored")
     assert unnamed.exit_code == 2 and "there is no suites/test-suite.toml; name its SUITE" in unnamed.stderr
-    assert CliRunner().invoke(main, ("run",)).exit_code == 2
+    assert harness("run").exit_code == 2

@@ -34,22 +34,22 @@ def test_pipe_is_refused_for_a_file_that_is_read_twice(harness: Call) -> None:
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "options",
     [
         ("pool", "one.run", "two.run", "--no-texts", "--queries", "queries.tsv"),
         ("compare", "one.run", "two.run", "--qrels", "tiny/qrels.trec", "--format", "csv"),
     ],
 )
-def test_run_files_may_be_pipes(harness: Call, asked: tuple[str, ...]) -> None:
+def test_run_files_may_be_pipes(harness: Call, options: tuple[str, ...]) -> None:
     Path("queries.tsv").write_text("q1\tsome\n")
-    done = harness(*asked)
+    done = harness(*options)
     assert done.exit_code == 0, done.output
-    for name in asked[1:3]:
+    for name in options[1:3]:
         content = Path(name).read_bytes()
         Path(name).unlink()
         os.mkfifo(name)
         threading.Thread(target=Path(name).resolve().write_bytes, args=(content,), daemon=True).start()
-    piped = harness(*asked)
+    piped = harness(*options)
     assert (piped.exit_code, piped.stdout) == (0, done.stdout), piped.output
 
 
