@@ -238,8 +238,8 @@ def write_dataset(folder: Path, queries: int = 4) -> Path:
     documents = [{"_id": f"d{n}", "title": topic, "text": f"all about the {topic}"} for n, topic in enumerate(TOPICS)]
     topics = [{"_id": f"q{n}", "text": f"where is the {TOPICS[n]}"} for n in range(queries)]
     topics += [{"_id": f"w{n}", "text": f"what is {number}"} for n, number in enumerate(("warm", "warmer"))]
-    (folder / "corpus.jsonl").write_text("".join(json.dumps(each) + "\n" for each in documents), encoding="utf-8")
-    (folder / "queries.jsonl").write_text("".join(json.dumps(each) + "\n" for each in topics), encoding="utf-8")
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(fields) + "\n" for fields in documents), encoding="utf-8")
+    (folder / "queries.jsonl").write_text("".join(json.dumps(fields) + "\n" for fields in topics), encoding="utf-8")
     (folder / "qrels.trec").write_text("".join(f"q{n} 0 d{n} 1\n" for n in range(queries)), encoding="utf-8")
     return folder
 

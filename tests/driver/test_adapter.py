@@ -123,10 +123,10 @@ BAD: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_answer_is_refused_with_the_reason(name: str) -> None:
-    answer, said = BAD[name]
+    answer, message = BAD[name]
     with pytest.raises(BadAnswer) as caught:
         check_hits(answer, 3, 2)
-    assert str(caught.value).startswith(said)
+    assert str(caught.value).startswith(message)
     str(caught.value).encode("utf-8")  # it will be written down
 
 

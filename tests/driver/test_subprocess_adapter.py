@@ -197,7 +197,7 @@ def test_an_engine_that_fails_is_a_crash_in_one_line(rig: Rig, tmp_path: Path, a
 
 
 @pytest.mark.parametrize(
-    "said",
+    "error",
     [
         "OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 15.77 GiB",
         "AcceleratorError: CUDA error: out of memory",
@@ -205,8 +205,8 @@ def test_an_engine_that_fails_is_a_crash_in_one_line(rig: Rig, tmp_path: Path, a
         "RuntimeError: [enforce fail at alloc_cpu.cpp:124] err == 0. DefaultCPUAllocator: can't allocate memory",
     ],
 )
-def test_refused_memory_is_oom(said: str) -> None:
-    kind, _, message = said.partition(": ")
+def test_refused_memory_is_oom(error: str) -> None:
+    kind, _, message = error.partition(": ")
     assert outcome_of(type(kind, (RuntimeError,), {})(message)) is Outcome.OOM
     assert outcome_of(RuntimeError("CUDA error: an illegal memory access was encountered")) is Outcome.CRASH
 

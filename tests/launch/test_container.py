@@ -287,11 +287,11 @@ def test_wrong_cpus_and_nodes_are_named_at_the_start_and_later(host: Host) -> No
 def test_engine_with_fewer_cpus_than_harness_is_named_with_a_remedy(host: Host) -> None:
     host.holds("0-1,3", "0-1", up=1)
     host.holds("3", "1")
-    said = (
+    message = (
         "held to CPUs 3, asked for CPUs 2-3 (the engine has CPUs 0-1,3: run the harness on the same,"
         " `taskset -c 0-1,3 harness run ...`)"
     )
-    assert host.refused() == host.moved() == said
+    assert host.refused() == host.moved() == message
     for path in host.cpuset.parent.glob("cpuset.*"):
         path.unlink()
     assert host.refused() == "held to CPUs 3, asked for CPUs 2-3", "nobody knows what the engine has"
@@ -330,15 +330,15 @@ def test_too_low_memory_limit_of_a_parent_cgroup_is_named(host: Host, up: int) -
 @pytest.mark.parametrize("up", [1, 2])
 def test_binding_quota_of_a_parent_cgroup_is_named_at_the_start_and_later(host: Host, up: int) -> None:
     host.set_quota(3.5, up)
-    folder, said = _up(host.group.cpu, up), host.refused()
-    assert said is not None and said == host.moved()
+    folder, message = _up(host.group.cpu, up), host.refused()
+    assert message is not None and message == host.moved()
     begin = f"{folder} has a CPU quota of 3.5 CPUs and may use 4, asked for no quota that binds: take it off (`"
-    assert said.startswith(begin) and said.endswith("`), or measure outside that cgroup")
+    assert message.startswith(begin) and message.endswith("`), or measure outside that cgroup")
     if folder.name == "system.slice":
         command = "systemctl set-property system.slice CPUQuota="
     else:
         command = f"echo max > {folder}/cpu.max" if host.version == 2 else f"echo -1 > {folder}/cpu.cfs_quota_us"
-    assert f"(`{command}`)" in said
+    assert f"(`{command}`)" in message
 
 
 @pytest.mark.parametrize("up", [1, 2])

@@ -109,7 +109,7 @@ def test_limits_are_set_verified_inside_and_stored(
 
 
 @pytest.mark.parametrize(
-    ("seen_by_host", "said"),
+    ("seen_by_host", "message"),
     [
         (True, "seen from outside: held to CPUs {other}, asked for CPUs {asked}"),
         (False, "CPUs {other} in the affinity mask, asked for CPUs {asked}"),
@@ -117,7 +117,7 @@ def test_limits_are_set_verified_inside_and_stored(
 )
 @pytest.mark.parametrize("kind", ["build", "search"])
 def test_job_on_wrong_cpus_is_refused(
-    bench: Bench, launcher: DockerLauncher, monkeypatch: pytest.MonkeyPatch, kind: str, seen_by_host: bool, said: str
+    bench: Bench, launcher: DockerLauncher, monkeypatch: pytest.MonkeyPatch, kind: str, seen_by_host: bool, message: str
 ) -> None:
     """Assign other CPUs, equal in number, between the container's creation and its start."""
     if len(os.sched_getaffinity(0)) < 2:
@@ -139,7 +139,7 @@ def test_job_on_wrong_cpus_is_refused(
         monkeypatch.setattr(module, "group_of", lambda *_: None)
     (result, _), *_ = bench.run(launcher, bench.suite()).jobs
     assert result.outcome is Outcome.ENVELOPE_MISMATCH, result.detail
-    assert result.detail == ("index build: " if kind == "build" else "") + said.format(**cpus)
+    assert result.detail == ("index build: " if kind == "build" else "") + message.format(**cpus)
     assert result.load_s is None and result.trials_finished == 0 and result.warmup_done == 0
     if kind == "search" and not seen_by_host:
         assert result.effective is not None and result.effective.cpus == (int(cpus["other"]),)

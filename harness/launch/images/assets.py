@@ -209,8 +209,8 @@ def _members(path: Path) -> Iterator[Callable[[str], IO[bytes] | None]]:
     """Open a wheel or sdist; yield a function that opens a member, or returns ``None`` if it is missing."""
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as wheel:
-            known = set(wheel.namelist())
-            yield lambda name: wheel.open(name) if name in known else None
+            names = set(wheel.namelist())
+            yield lambda name: wheel.open(name) if name in names else None
     else:
         with tarfile.open(path) as sdist:
             files = {member.name: member for member in sdist if member.isfile()}

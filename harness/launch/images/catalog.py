@@ -328,8 +328,8 @@ def _system(path: Path, declared: SystemFile) -> System:
     engine = validate(EngineFile, read_toml(folder / "engine.toml"), folder / "engine.toml")
     settings = {**dict(engine), **dict(declared), "components": ()}
     shared = tuple(_shared(folder, name) for name in engine.shared)
-    place = {"name": path.stem, "file": path, "engine": folder.name, "engine_dir": folder}
-    return System.model_validate({**settings, **place, "engine_assets": engine.assets, "shared": shared})
+    location = {"name": path.stem, "file": path, "engine": folder.name, "engine_dir": folder}
+    return System.model_validate({**settings, **location, "engine_assets": engine.assets, "shared": shared})
 
 
 def _shared(engine_dir: Path, name: str) -> Path:

@@ -78,7 +78,9 @@ def engine_files(system: System) -> dict[str, Path]:
     folder = system.engine_dir
     files = {path.name: path for path in sorted(folder.iterdir()) if path.is_file()}
     packages = sorted(path.parent for path in folder.glob("*/__init__.py"))
-    files |= {path.relative_to(folder).as_posix(): path for each in packages for path in sorted(each.rglob("*.py"))}
+    files |= {
+        path.relative_to(folder).as_posix(): path for package in packages for path in sorted(package.rglob("*.py"))
+    }
     own = {name: path for name, path in files.items() if not (_HOST_ONLY.fullmatch(name) or _LOCK.fullmatch(name))}
     return {**own, "requirements.lock": system.lock}
 

@@ -107,12 +107,12 @@ def test_every_outcome_is_right_in_20_of_20_runs(engine: docker.DockerClient, tm
         )
         for group in ("killed", "lying", "hanging")
     }
-    said = {group: process.communicate()[0] for group, process in running.items()}
+    output = {group: process.communicate()[0] for group, process in running.items()}
     for group, process in running.items():
-        assert process.returncode == 0, said[group]
+        assert process.returncode == 0, output[group]
         names = [case.name for known in cases.GROUPS if known.name == group for case in known.cases]
         for name in names:
-            (line,) = [line for line in said[group].splitlines() if line.startswith(f"{name} ")]
+            (line,) = [line for line in output[group].splitlines() if line.startswith(f"{name} ")]
             assert line.endswith("ok, 20 of 20"), line
 
 

@@ -135,8 +135,8 @@ def test_pinned_package_missing_on_every_mirror_is_named(tmp_path: Path, mirror:
 def test_base_with_other_packages_than_pinned_is_refused(tmp_path: Path, mirror: Path) -> None:
     with pytest.raises(ImageError, match=r"> tiny=2 \| the root holds other packages than tiny\.lock"):
         ensure(Client(reachable=False), tmp_path / "cache")
-    said = (tmp_path / "said").read_text()
-    assert "--include=tiny=1 " in said and "deb [trusted=yes] copy:" in said
+    arguments = (tmp_path / "said").read_text()
+    assert "--include=tiny=1 " in arguments and "deb [trusted=yes] copy:" in arguments
 
 
 @pytest.mark.parametrize("name", ["base", "toolchain"])
@@ -200,9 +200,9 @@ def test_base_lists_its_packages_and_nothing_of_the_host(engine: docker.DockerCl
 def compiles(engine: docker.DockerClient, image: str) -> list[str]:
     """List the modules that a process in an image compiles because their bytecode is missing or stale."""
     command = ["python3", "-v", "-c", "import asyncio, json, multiprocessing, ssl"]
-    said = engine.containers.run(image, command, remove=True, network_mode="none", stderr=True).decode()
-    assert "json/__init__.py" in said, "Python tells what it loads"
-    return [line for line in said.splitlines() if line.startswith("# code object from") and line.endswith(".py")]
+    output = engine.containers.run(image, command, remove=True, network_mode="none", stderr=True).decode()
+    assert "json/__init__.py" in output, "Python tells what it loads"
+    return [line for line in output.splitlines() if line.startswith("# code object from") and line.endswith(".py")]
 
 
 @pytest.mark.docker

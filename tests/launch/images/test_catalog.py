@@ -73,7 +73,7 @@ def test_invalid_system_name_is_refused(images: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("surprise = 1\n", "unknown key 'surprise'"),
         ("[serach_params]\nk1 = 1\n", r"unknown key 'serach_params'; did you mean 'search_params'\?"),
@@ -89,9 +89,9 @@ def test_invalid_system_name_is_refused(images: Path, name: str) -> None:
         (UNPINNED.replace("w.bin", "../w.bin"), "must lie inside the folder"),
     ],
 )
-def test_mistake_in_a_system_file_is_named(images: Path, text: str, said: str) -> None:
+def test_mistake_in_a_system_file_is_named(images: Path, text: str, message: str) -> None:
     write_system(images, "x", "y", text)
-    with pytest.raises(FileError, match=f"x/systems/y.toml: .*{said}"):
+    with pytest.raises(FileError, match=f"x/systems/y.toml: .*{message}"):
         catalog.systems(images)
 
 
@@ -178,16 +178,16 @@ def test_missing_platform_has_its_reason(images: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("stated", "said"),
+    ("stated", "message"),
     [
         ('platform = "linux/arm64"\n', "reason"),
         ('platform = "linux/arm64"\nreason = ""\n', "reason"),
         ('platform = "arm64"\nreason = "none"\n', "platform"),
     ],
 )
-def test_not_for_needs_a_reason(images: Path, stated: str, said: str) -> None:
+def test_not_for_needs_a_reason(images: Path, stated: str, message: str) -> None:
     write_system(images, "x", "y", engine_text=f"[[not_for]]\n{stated}")
-    with pytest.raises(FileError, match=f"engine.toml: .*{said}"):
+    with pytest.raises(FileError, match=f"engine.toml: .*{message}"):
         catalog.systems(images)
 
 
@@ -249,7 +249,7 @@ def test_components_json_describes_each_component(two_engines: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ('components = ["bm25", "dnse"]\n', r"unknown system 'dnse'; did you mean 'dense'\?"),
         ('components = ["bm25"]\n', "1 names, must be two different systems"),
@@ -268,10 +268,10 @@ def test_components_json_describes_each_component(two_engines: Path) -> None:
         (BOTH + "[search_params]\ndense.tokens = 1\n", "key 'search_params.dense"),
     ],
 )
-def test_invalid_components_are_refused(two_engines: Path, text: str, said: str) -> None:
+def test_invalid_components_are_refused(two_engines: Path, text: str, message: str) -> None:
     write_system(two_engines, "fusion", "other", BOTH)
     write_system(two_engines, "fusion", "both", text)
-    with pytest.raises(FileError, match=said) as caught:
+    with pytest.raises(FileError, match=message) as caught:
         catalog.systems(two_engines)
     assert "both.toml" in str(caught.value)
 

@@ -94,9 +94,9 @@ def test_emulator_is_installed_once_as_root_on_debian(
     monkeypatch.setattr(emulation, "can_install", lambda: True)
     monkeypatch.setattr(emulation, "install_packages", install)
     monkeypatch.setattr(subprocess, "run", mount)
-    said = ensure(Engine(listed), tmp_path)
+    lines = ensure(Engine(listed), tmp_path)
     assert installed == ["qemu-user-static"] and (listed / "register").read_bytes() == line.strip()
-    assert said[-1].startswith("this host now runs programs of linux/arm64 with qemu, until 'echo -1 > ")
+    assert lines[-1].startswith("this host now runs programs of linux/arm64 with qemu, until 'echo -1 > ")
     assert ensure(Engine(listed), tmp_path) == [] and installed == ["qemu-user-static"]
 
 

@@ -152,21 +152,21 @@ def test_pin_warns_when_the_hub_gives_another_licence(images: Path, hub: Hub) ->
 def test_pin_refuses_a_changed_file_without_newest(images: Path, hub: Hub, tmp_path: Path) -> None:
     known = f'files = ["config.json"]\n\n[assets.sha256]\n"model.safetensors" = "{"0" * 64}"\n'
     path = write_system(images, SYSTEM.split("files = [")[0] + known)
-    said = f"model.safetensors has the sha256 {sha256(WEIGHTS)}, the system's file says {'0' * 64}"
+    message = f"model.safetensors has the sha256 {sha256(WEIGHTS)}, the system's file says {'0' * 64}"
     done = harness("pin", "toy", "--write", images=images, hub=hub.url)
     assert done.returncode == 1
-    assert f"someone/toy at {NEW[:12]}: {said}; mend 'model.safetensors', or add --newest" in done.stderr
+    assert f"someone/toy at {NEW[:12]}: {message}; mend 'model.safetensors', or add --newest" in done.stderr
     for name, content in MODEL.items():
         (tmp_path / "models/toy").mkdir(parents=True, exist_ok=True)
         (tmp_path / "models/toy" / name).write_bytes(content)
     local = harness("pin", "toy", "--models", str(tmp_path / "models"), "--write", images=images)
     assert (local.returncode, local.stderr) == (
         2,
-        f"harness: {tmp_path}/models/toy: {said}; replace that file\n",
+        f"harness: {tmp_path}/models/toy: {message}; replace that file\n",
     )
     assert "0" * 64 in path.read_text()
     newest = harness("pin", "toy", "--newest", "--write", images=images, hub=hub.url)
-    assert (newest.returncode, newest.stderr) == (0, f"toy: {said}\n")
+    assert (newest.returncode, newest.stderr) == (0, f"toy: {message}\n")
     assert assets(path.read_text())[0]["sha256"]["model.safetensors"] == sha256(WEIGHTS)
 
 
