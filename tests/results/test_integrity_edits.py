@@ -21,7 +21,7 @@ from tests.support.results_folders import job, put, relist
 
 
 def verify(results: Path) -> list[str]:
-    return [str(each) for each in verify_results(results, cache=results.parent / "cache").mismatches]
+    return [str(mismatch) for mismatch in verify_results(results, cache=results.parent / "cache").mismatches]
 
 
 def record(edit: Callable[[dict[str, Any]], object]) -> Callable[[Path], object]:
@@ -174,7 +174,7 @@ def test_verify_names_each_edit_by_hand(results: Path, edit: str) -> None:
 
 def leaves(value: Any, *path: str | int) -> Iterator[tuple[str | int, ...]]:
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    yield from (each for name, below in inner for each in leaves(below, *path, name))
+    yield from (leaf for name, below in inner for leaf in leaves(below, *path, name))
     if not isinstance(value, dict | list):
         yield path
 
