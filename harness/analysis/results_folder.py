@@ -45,7 +45,7 @@ def load_rows(
         measures: names as ir_measures writes them.
         keys: see :func:`harness.analysis.rows.build_rows`.
         cache: folder of cached rows (:mod:`harness.analysis.row_cache`); ``None``: no cache.
-        columns: fields of a row to read from the cache; the others may be missing.
+        columns: records in a row to read from the cache; other records, not plain values, may be missing.
         override: other qrels, or queries to leave out; ignored with ``keys``.
         distances: allow Frechet distances among the measures, from the vectors stored beside the results.
 
