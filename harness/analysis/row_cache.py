@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -29,15 +29,13 @@ from pydantic import TypeAdapter
 import harness
 from harness import filesystem
 from harness.analysis.table import Row, Table
+from harness.analysis.validity.sample_checks import SampleFacts
 from harness.errors import FileError
 from harness.evaluation import per_query
 from harness.evaluation.per_query import PerQuery
 from harness.results import origins, reader
 from harness.results.reader import StoredJob
 from harness.results.schema import ANSWER_DEPTHS, JUDGED_HITS
-
-if TYPE_CHECKING:
-    from harness.analysis.validity.sample_checks import SampleFacts
 
 log = logging.getLogger(__name__)
 
@@ -114,14 +112,13 @@ class RowCache:
         if content is None or by_query is None:
             return {}
         try:
-            rows = _decode_rows(content)
-            facts = _evidence_column().decode(content.column(_FACTS))
+            evidence = [_decode(content, name) for name in (_STAMP, _FACTS, _DISAGREEMENTS)]
+            cells = list(zip(_decode_rows(content), *evidence, strict=True))
         except _DAMAGE:
             return {}
-        stamps, disagreements = content.column(_STAMP).to_pylist(), content.column(_DISAGREEMENTS).to_pylist()
         return {
-            stamp: CellRow(_without_verdict(row), stamp, by_query[row.per_query_key], evidence, count)
-            for stamp, row, evidence, count in zip(stamps, rows, facts, disagreements, strict=True)
+            stamp: CellRow(_without_verdict(row), stamp, by_query[row.per_query_key], facts, disagreements)
+            for row, stamp, facts, disagreements in cells
             if stamp is not None and row.per_query_key in by_query
         }
 
@@ -255,7 +252,7 @@ def _read(path: Path, stamp: str, columns: Collection[str] | None = None) -> pa.
             about = whole.metadata or {}
             if os.fstat(stream.fileno()).st_uid != os.getuid() or about.get(b"stamp") != stamp.encode():
                 return None
-            records = {_FACTS, *(name for name, column in _columns().items() if not column.is_plain)}
+            records = {name for name, column in _columns().items() if not column.is_plain}
             names = [name for name in whole.schema.names if columns is None or name in columns or name not in records]
             texts = [name for name in names if name in records]
             file = pq.ParquetFile(stream, metadata=whole, read_dictionary=texts, page_checksum_verification=True)
@@ -278,23 +275,31 @@ def _table(path: Path, stamp: str, columns: Collection[str] | None = None) -> Ta
 
 def _encode(built: RowSet) -> pa.Table:
     """Put rows and evidence into columns; a column that holds nothing but defaults is left out."""
-    arrays = {}
-    for name, column in _columns().items():
-        values = [getattr(row, name) for row in built.table.rows]
-        if any(value != column.default for value in values):
-            arrays[name] = column.encode(values)
-    arrays[_STAMP] = pa.array([cell.stamp if cell.per_query else None for cell in built.cells], pa.string())
-    arrays[_FACTS] = _evidence_column().encode([cell.facts for cell in built.cells])
-    arrays[_DISAGREEMENTS] = pa.array([cell.disagreements for cell in built.cells], pa.int64())
-    return pa.table(arrays)
+    values: dict[str, list[Any]] = {
+        field.name: [getattr(row, field.name) for row in built.table.rows] for field in fields(Row)
+    }
+    values[_STAMP] = [cell.stamp if cell.per_query else None for cell in built.cells]
+    values[_FACTS] = [cell.facts for cell in built.cells]
+    values[_DISAGREEMENTS] = [cell.disagreements for cell in built.cells]
+    columns = _columns()
+    return pa.table(
+        {
+            name: columns[name].encode(column)
+            for name, column in values.items()
+            if any(value != columns[name].default for value in column)
+        }
+    )
+
+
+def _decode(content: pa.Table, name: str) -> list[Any]:
+    column = _columns()[name]
+    return column.decode(content.column(name)) if name in content.column_names else [column.default] * len(content)
 
 
 def _decode_rows(content: pa.Table) -> list[Row]:
-    columns = {name: column for name, column in _columns().items() if name in content.column_names}
-    missing = {name: column.default for name, column in _columns().items() if name not in columns}
-    values = [column.decode(content.column(name)) for name, column in columns.items()]
-    names = tuple(columns)
-    return [Row(**missing, **dict(zip(names, of_row, strict=True))) for of_row in zip(*values, strict=True)]
+    names = tuple(field.name for field in fields(Row))
+    values = (_decode(content, name) for name in names)
+    return [Row(**dict(zip(names, of_row, strict=True))) for of_row in zip(*values, strict=True)]
 
 
 class _Column:
@@ -326,18 +331,13 @@ class _Column:
 
 @functools.cache
 def _columns() -> dict[str, _Column]:
-    """Return the columns of a row's fields; the default of a required one is None."""
+    """Return the columns of a row's fields (the default of a required one is None), and of its evidence."""
     hints = typing.get_type_hints(Row)
     defaults = {field.name: None if field.default is MISSING else field.default for field in fields(Row)}
     defaults |= {field.name: field.default_factory() for field in fields(Row) if field.default_factory is not MISSING}
-    return {name: _Column(hints[name], default) for name, default in defaults.items()}
-
-
-@functools.cache
-def _evidence_column() -> _Column:
-    from harness.analysis.validity.sample_checks import SampleFacts
-
-    return _Column(SampleFacts | None, None)
+    columns = {name: _Column(hints[name], default) for name, default in defaults.items()}
+    evidence = {_STAMP: str | None, _FACTS: SampleFacts | None, _DISAGREEMENTS: int | None}
+    return columns | {name: _Column(hint, None) for name, hint in evidence.items()}
 
 
 @functools.cache
