@@ -70,11 +70,11 @@ def main() -> int:
     parser.add_argument("step", choices=("prepare", "runs", "figures"))
     parser.add_argument("out", type=Path)
     parser.add_argument("file", type=Path, nargs="?")
-    asked = parser.parse_args()
-    if asked.step == "figures":
-        figures(asked.out, asked.file)
+    arguments = parser.parse_args()
+    if arguments.step == "figures":
+        figures(arguments.out, arguments.file)
     else:
-        {"prepare": prepare, "runs": runs}[asked.step](asked.out)
+        {"prepare": prepare, "runs": runs}[arguments.step](arguments.out)
     return 0
 
 
@@ -110,9 +110,9 @@ def runs(out: Path) -> None:
     """The run files."""
     folder = out / "runs"
     folder.mkdir(exist_ok=True)
-    found = {each.dataset: each for each in read_stored_runs(out / "results" / "frechet")}
-    rankings = {name: found[dataset].runs[system].rankings for name, (system, dataset) in _MEASURED.items()}
-    queries = found["scifact"].query_ids
+    judged = {runs.dataset: runs for runs in read_stored_runs(out / "results" / "frechet")}
+    rankings = {name: judged[dataset].runs[system].rankings for name, (system, dataset) in _MEASURED.items()}
+    queries = judged["scifact"].query_ids
     with gzip.open(data_root() / "datasets" / "scifact" / "corpus.jsonl.gz", "rt", encoding="utf-8") as lines:
         documents = [json.loads(line)["_id"] for line in lines]
     chance = random.Random(SEED)

@@ -106,5 +106,5 @@ def _sleeping_job(folder: Path, prepared: Prepared, queries: int) -> LaunchReque
     (folder / "index").mkdir()
     (folder / "index" / "ids.json").write_text(json.dumps([f"d{n}" for n in range(K)]), encoding="utf-8")
     folder.chmod(0o755)
-    told = replace(spec(queries), system="calibration", params={"service_ms": 20, "how": "sleep"})
-    return LaunchRequest(told, prepared, folder, folder / "index", folder / "index", LIMITS)
+    job_spec = replace(spec(queries), system="calibration", params={"service_ms": 20, "how": "sleep"})
+    return LaunchRequest(job_spec, prepared, folder, folder / "index", folder / "index", LIMITS)

@@ -49,17 +49,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--jobs", type=int, default=10_000)
     parser.add_argument("--repeat", type=int, default=5, help="warm starts; their median and slowest are shown")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     slow: list[str] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         models = _measured(folder)
         for per_cell in (5, 1):
             results = folder / f"results-{per_cell}"
-            cells = asked.jobs // per_cell
+            cells = arguments.jobs // per_cell
             _copy(models[:per_cell], results, cells)
-            print(f"\n{asked.jobs:,} stored jobs: {cells:,} cells of {per_cell}")
-            slow += _time(results, folder / "cache", asked.repeat)
+            print(f"\n{arguments.jobs:,} stored jobs: {cells:,} cells of {per_cell}")
+            slow += _time(results, folder / "cache", arguments.repeat)
     return verdict("bench-reprice", slow)
 
 
@@ -123,14 +123,14 @@ def _time(results: Path, cache: Path, repeat: int) -> list[str]:
     slow = []
     for command in (reprice, (*reprice, "--format", "csv"), (*reprice, "--format", "json"), ("report", str(results))):
         taken = list(_warm(cache, command, repeat))
-        told = (
+        text = (
             f"{' '.join((command[0], *command[4:])):28} {statistics.median(taken):8.2f} s (slowest {max(taken):.2f} s)"
         )
         if command[0] == "reprice":
             over = statistics.median(taken) > ALLOWED_S
             slow += [" ".join((command[0], *command[4:]))] if over else []
-            told += "  OVER" if over else "  ok"
-        print(f"  {told}")
+            text += "  OVER" if over else "  ok"
+        print(f"  {text}")
     return slow
 
 

@@ -16,7 +16,7 @@ CACHE = Path(os.environ.get("HARNESS_CACHE", "~/.cache/ir-harness")).expanduser(
 SCIFACT = Path(__file__).resolve().parents[1] / "datasets" / "scifact"
 
 
-def said_by(
+def printed_by(
     system: str,
     script: str,
     *,

@@ -67,7 +67,8 @@ class Canary:
 
     def prepare(self, placement: Placement) -> None:
         """Touch the buffers on the job's CPUs, which takes longer than a reading may."""
-        _on(placement.cpus[-1:], lambda: len(self._buffers))
+        if "_buffers" not in vars(self):  # no thread on those CPUs between trials
+            _on(placement.cpus[-1:], lambda: len(self._buffers))
 
     def _copy(self) -> float:
         source, target = self._buffers
