@@ -108,5 +108,5 @@ def saturated(throughput_qps: Estimate, price_usd_per_hour: float) -> Estimate:
 
 
 def _follow(measured: Estimate, price: Callable[[float], float]) -> Estimate:
-    value, low, high = (None if each is None else price(each) for each in (measured.value, measured.low, measured.high))
+    value, low, high = (None if end is None else price(end) for end in (measured.value, measured.low, measured.high))
     return Estimate(value, low, high, measured.reason)
