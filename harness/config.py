@@ -95,19 +95,18 @@ def validate(model: type[Model], raw: Any, path: Path, prefix: str = "") -> Mode
         errors = error.errors()
         # A misspelt required key is both unknown and missing; the unknown one is the mistake.
         first = next((item for item in errors if item["type"] == "extra_forbidden"), errors[0])
-        key = ".".join(str(part) for part in (*([prefix] if prefix else []), *first["loc"]))
+        key = ".".join(map(str, (*filter(None, [prefix]), *first["loc"])))
         if first["type"] == "extra_forbidden":
-            known = _known_keys(model, first["loc"])
-            hint = did_you_mean(str(first["loc"][-1]), known) or f"; known keys: {', '.join(sorted(known))}"
+            keys = _known_keys(model, first["loc"])
+            hint = did_you_mean(str(first["loc"][-1]), keys) or f"; known keys: {', '.join(sorted(keys))}"
             raise FileError(f"{path}: unknown key '{key}'{hint}") from error
-        if first["type"] == "missing":
-            raise FileError(f"{path}: key '{key}' is missing; add it") from error
-        if first["type"] == "tuple_type":
-            raise FileError(f'{path}: key \'{key}\': expected a list, e.g. ["a", "b"]') from error
-        if first["type"] == "model_type":
-            raise FileError(f"{path}: key '{key}': expected a table: [{key}] and its keys below") from error
-        message = first["msg"].removeprefix("Value error, ")
-        raise FileError(f"{path}: key '{key}': {message}") from error
+        messages = {
+            "missing": " is missing; add it",
+            "tuple_type": ': expected a list, e.g. ["a", "b"]',
+            "model_type": f": expected a table: [{key}] and its keys below",
+        }
+        message = messages.get(first["type"], f": {first['msg'].removeprefix('Value error, ')}")
+        raise FileError(f"{path}: key '{key}'{message}") from error
 
 
 def _known_keys(model: type[BaseModel], loc: tuple[int | str, ...]) -> set[str]:

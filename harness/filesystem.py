@@ -17,11 +17,10 @@ import socket
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from io import BufferedReader
 from pathlib import Path
-from typing import Self
 
 from harness.errors import FileError, StoreError
 
@@ -47,38 +46,17 @@ def sha256(source: Path | BufferedReader, deadline: float | None = None) -> str:
     Raises:
         TimeoutError: the deadline passed.
     """
-    if isinstance(source, Path):
-        with source.open("rb") as file:
-            return sha256(file, deadline)
-    if deadline is None:
-        return hashlib.file_digest(source, "sha256").hexdigest()
     digest = hashlib.sha256()
-    while piece := source.read(1 << 20):
-        digest.update(piece)
-        if time.monotonic() > deadline:
-            raise TimeoutError
+    with source.open("rb") if isinstance(source, Path) else nullcontext(source) as file:
+        while piece := file.read(1 << 20):
+            digest.update(piece)
+            if deadline is not None and time.monotonic() > deadline:
+                raise TimeoutError
     return digest.hexdigest()
 
 
-class FileLock:
-    """An exclusive or shared lock on a file or folder, released by ``close`` or when the process dies."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Release the lock."""
-        os.close(self._descriptor)
-
-
-def lock(path: Path, *, wait: bool = True, shared: bool = False) -> FileLock:
-    """Lock a file or a folder.
+def lock(path: Path, *, wait: bool = True, shared: bool = False) -> ExitStack:
+    """Lock a file or a folder, until the stack is closed or the process dies.
 
     A lock belongs to its opening: the same thread that locks again waits for ever.
 
@@ -88,15 +66,13 @@ def lock(path: Path, *, wait: bool = True, shared: bool = False) -> FileLock:
     """
     # Over NFS an exclusive lock takes a file that is open for writing; a folder never is.
     descriptor = os.open(path, (os.O_RDONLY | os.O_DIRECTORY if path.is_dir() else os.O_RDWR) | os.O_CLOEXEC)
-    try:
+    with ExitStack() as opened:
+        opened.callback(os.close, descriptor)
         fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return FileLock(descriptor)
+        return opened.pop_all()
 
 
-def cache_lock(cache: Path, name: str) -> FileLock:
+def cache_lock(cache: Path, name: str) -> ExitStack:
     """Wait for the lock ``name`` of a cache that processes share."""
     path = cache / "locks" / f"{name}.lock"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -134,9 +110,10 @@ def reports_full_disk(text: str) -> bool:
 def raise_if_disk_full(what: str, output: str) -> None:
     """Raise StoreError if a host program blames a full disk: the measured system is not at fault."""
     if reports_full_disk(output):
-        last = next(line for line in reversed(output.splitlines()) if reports_full_disk(line))
-        words = " ".join(last.split())[-200:]
-        raise StoreError(f"{what}: the disk is full: {words}; make room; finished jobs are kept")
+        last = [line for line in output.splitlines() if reports_full_disk(line)][-1]
+        raise StoreError(
+            f"{what}: the disk is full: {' '.join(last.split())[-200:]}; make room; finished jobs are kept"
+        )
 
 
 def staging_path(final: Path) -> Path:
@@ -184,19 +161,13 @@ def remove_leftovers(parent: Path, prefix: str = "") -> None:
     """Remove what dead processes left in ``parent`` under names with ``prefix``."""
     for leftover in parent.glob(f"*{_SUFFIX}"):
         owner = leftover.name.removesuffix(_SUFFIX).rpartition(".")[2]
-        if leftover.name.startswith(prefix) and has_died(owner) and _is_ours(leftover):
-            remove_tree(leftover)
+        with suppress(OSError):  # another process removed it
+            if leftover.name.startswith(prefix) and has_died(owner) and leftover.lstat().st_uid == os.geteuid():
+                remove_tree(leftover)
 
 
 def _partial(final: Path) -> Path:
     return final.with_name(f"{final.name}.{this_process()}{_SUFFIX}")
-
-
-def _is_ours(folder: Path) -> bool:
-    try:
-        return folder.lstat().st_uid == os.geteuid()
-    except OSError:  # another process removed it
-        return False
 
 
 def walk(folder: Path) -> Iterator[os.DirEntry[str]]:
@@ -273,8 +244,8 @@ def _take_apart(top: int) -> None:
                     os.rename(name, new, src_dir_fd=here.descriptor, dst_dir_fd=top)
                     way[0].folders.append(new)
     finally:
-        for each in way[1:]:
-            os.close(each.descriptor)
+        for folder in way[1:]:
+            os.close(folder.descriptor)
 
 
 def _opened(name: str | Path, within: int | None = None) -> int:
@@ -296,12 +267,12 @@ def _opened(name: str | Path, within: int | None = None) -> int:
 def _without_files(folder: int) -> list[str]:
     """Unlink all files and links; return the names of the folders."""
     with os.scandir(folder) as entries:
-        found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
-    for name, is_folder in found:
+        contents = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+    for name, is_folder in contents:
         if not is_folder:
             with suppress(OSError):
                 os.unlink(name, dir_fd=folder)
-    return [name for name, is_folder in found if is_folder]
+    return [name for name, is_folder in contents if is_folder]
 
 
 def this_process() -> str:
@@ -322,7 +293,9 @@ def has_died(process: str) -> bool:
         return False
     if boot_id != _boot_id():
         return True
-    return namespace == _pid_namespace() and _proc_is_ours() and _start_time(pid) != started
+    # After a bare ``unshare --pid``, /proc shows another pid namespace than ours.
+    shows_ours = str(Path("/proc/self").readlink()) == str(os.getpid())
+    return namespace == _pid_namespace() and shows_ours and _start_time(pid) != started
 
 
 def _host() -> str:
@@ -335,11 +308,6 @@ def _boot_id() -> str:
 
 def _pid_namespace() -> str:
     return str(Path("/proc/self/ns/pid").stat().st_ino)
-
-
-def _proc_is_ours() -> bool:
-    """Check that /proc shows our pid namespace; after a bare ``unshare --pid`` it does not."""
-    return str(Path("/proc/self").readlink()) == str(os.getpid())
 
 
 def _start_time(pid: str) -> str | None:

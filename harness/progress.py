@@ -29,10 +29,10 @@ from harness.untrusted import escaped
 log = logging.getLogger(__name__)
 
 _LOGGER = logging.getLogger("harness")
-_NOWHERE = Console(file=StringIO(), quiet=True)
+NOWHERE = Console(file=StringIO(), quiet=True)
 _PHASES = {"start": "starting", "load": "loading", "warmup": "warming up", "close": "closing", "build": "building"}
-# Consoles that show messages and bars; the last one is in use, and None hides both.
-_consoles: list[Console | None] = []
+# Consoles that show messages and bars; the last one is in use.
+_consoles: list[Console] = []
 
 
 class Progress(Protocol):
@@ -57,7 +57,7 @@ def part_of(progress: Progress, number: int, count: int) -> Progress:
 
 @contextmanager
 def show_progress(screen: Console) -> Iterator[None]:
-    """Show the messages of ``harness`` and bars on this console."""
+    """Show the messages of ``harness`` and bars on this console alone; ``NOWHERE`` hides them."""
     handler, level = _Lines(screen), _LOGGER.level
     _LOGGER.addHandler(handler)
     _LOGGER.setLevel(logging.INFO)
@@ -68,16 +68,6 @@ def show_progress(screen: Console) -> Iterator[None]:
         _consoles.pop()
         _LOGGER.setLevel(level)
         _LOGGER.removeHandler(handler)
-
-
-@contextmanager
-def hidden() -> Iterator[None]:
-    """Show neither messages nor bars."""
-    _consoles.append(None)
-    try:
-        yield
-    finally:
-        _consoles.pop()
 
 
 @contextmanager
@@ -102,7 +92,7 @@ def filtering(change: Callable[[str], str | None]) -> Iterator[None]:
 
 def console() -> Console:
     """Return the console in use, or one that shows nothing."""
-    return (_consoles[-1] if _consoles else None) or _NOWHERE
+    return _consoles[-1] if _consoles else NOWHERE
 
 
 @contextmanager
@@ -172,6 +162,6 @@ class _Lines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print a message unless a later console took over."""
-        if _consoles and _consoles[-1] is self._console:
+        if console() is self._console:
             text = "\n".join(map(escaped, record.getMessage().split("\n")))
             self._console.print(escape(text), highlight=False, soft_wrap=True)

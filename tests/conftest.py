@@ -49,49 +49,50 @@ _ENOUGH_S, _COPY_BYTES = canary._ENOUGH_S, canary._COPY_BYTES
 _PREPARED = ("docker", "browser", "latex")
 
 # What takes longest begins first, so that no worker ends long after the others.
-_LONG = (
-    "remote/test_with_docker",
-    "ec2/test_whole",
-    "remote/test_standin",
-    "batch/test_",
+LONG_TESTS = (
+    "aws/cloud_run/test_with_docker",
+    "aws/ec2/test_whole",
+    "aws/cloud_run/test_standin",
+    "aws/batch/test_",
     "test_main_job",
-    "faults/test_hostile",
+    "integration/test_hostile",
     "checkpoints/test_small",
     "images/",
     "checkpoints/test_conformance",
-    "calibration/test_with_docker",
-    "viable/test_with_docker",
-    "page/",
+    "experiments/calibration/test_with_docker",
+    "experiments/viability/test_with_docker",
+    "report/page/",
     "launch/",
-    "faults/",
+    "integration/",
 )
 # Tests of one engine share its warm container, others what their fixtures made: each group has one worker.
-_TOGETHER = {
+TEST_GROUPS = {
     "images/test_colbert": "colbert",
     "images/test_impact": "impact",
     "images/test_dense": "dense",
     "images/test_encoder": "dense",
     "images/test_lucene": "lucene",
-    "images/test_node": "lucene",
-    "page/": "browser",
+    "images/test_jsonlines_example": "lucene",
+    "report/page/": "browser",
     "launch/test_process": "processes",
     "launch/test_docker.py": "containers",
-    "datasets/test_answer_depths": "depths",
-    "pictures/": "pictures",
-    "faults/test_kill": "kills",
-    "faults/test_results": "kills",
-    "test_cli_leaderboard": "leaderboard",
-    "test_cli_reprice": "reprice",
+    "datasets/test_answer_recall": "depths",
+    "report/plots/": "pictures",
+    "integration/test_kill": "kills",
+    "integration/test_results": "kills",
+    "cli/test_compare": "leaderboard",
+    "cli/test_leaderboard": "leaderboard",
+    "cli/test_prices": "prices",
     "test_main_job": "main job",
-    "faults/test_hostile": "hostile",
+    "integration/test_hostile": "hostile",
     "checkpoints/test_small": "small",
     "checkpoints/test_conformance": "conformance",
-    "batch/test_whole": "batch",
-    "batch/test_agent": "batch",
+    "aws/batch/test_whole": "batch",
+    "aws/batch/test_agent": "batch",
     # The first boot keeps the packages that the others then find installed.
-    "remote/test_with_docker": "stand-ins",
-    "remote/test_standin": "stand-ins",
-    "ec2/test_whole": "stand-ins",
+    "aws/cloud_run/test_with_docker": "stand-ins",
+    "aws/cloud_run/test_standin": "stand-ins",
+    "aws/ec2/test_whole": "stand-ins",
 }
 
 
@@ -134,7 +135,7 @@ def pytest_collection_finish() -> None:
 
 def _turn(item: pytest.Item) -> int:
     path = item.nodeid.removeprefix("tests/")
-    return next((turn for turn, start in enumerate(_LONG) if path.startswith(start)), len(_LONG))
+    return next((turn for turn, start in enumerate(LONG_TESTS) if path.startswith(start)), len(LONG_TESTS))
 
 
 class Grouped(LoadScopeScheduling):
@@ -142,7 +143,7 @@ class Grouped(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.removeprefix("tests/")
-        return next((group for start, group in _TOGETHER.items() if path.startswith(start)), nodeid)
+        return next((group for start, group in TEST_GROUPS.items() if path.startswith(start)), nodeid)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -237,8 +238,8 @@ def write_dataset(folder: Path, queries: int = 4) -> Path:
     documents = [{"_id": f"d{n}", "title": topic, "text": f"all about the {topic}"} for n, topic in enumerate(TOPICS)]
     topics = [{"_id": f"q{n}", "text": f"where is the {TOPICS[n]}"} for n in range(queries)]
     topics += [{"_id": f"w{n}", "text": f"what is {number}"} for n, number in enumerate(("warm", "warmer"))]
-    (folder / "corpus.jsonl").write_text("".join(json.dumps(each) + "\n" for each in documents), encoding="utf-8")
-    (folder / "queries.jsonl").write_text("".join(json.dumps(each) + "\n" for each in topics), encoding="utf-8")
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(fields) + "\n" for fields in documents), encoding="utf-8")
+    (folder / "queries.jsonl").write_text("".join(json.dumps(fields) + "\n" for fields in topics), encoding="utf-8")
     (folder / "qrels.trec").write_text("".join(f"q{n} 0 d{n} 1\n" for n in range(queries)), encoding="utf-8")
     return folder
 

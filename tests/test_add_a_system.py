@@ -69,7 +69,7 @@ def test_one_file_adds_a_system_and_one_folder_an_engine(followed: Path) -> None
 
 
 @pytest.mark.docker
-@pytest.mark.parametrize("command", [each for each in commands() if each.split()[1:2] == ["conformance"]])
+@pytest.mark.parametrize("command", [command for command in commands() if command.split()[1:2] == ["conformance"]])
 def test_instructions_on_the_page_work_in_a_container(followed: Path, command: str) -> None:
     output = run(command, followed)
     assert "FAIL" not in output and "finds the document that is meant" in output

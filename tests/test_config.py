@@ -25,7 +25,7 @@ class Tree(ConfigModel):
 
 
 @pytest.mark.parametrize(
-    ("raw", "said"),
+    ("raw", "message"),
     [
         ({"title": "t", "leafs": 1}, "unknown key 'leafs'; did you mean 'leaf'?"),
         ({"titel": "t"}, "unknown key 'titel'; did you mean 'title'?"),
@@ -41,10 +41,10 @@ class Tree(ConfigModel):
         ({"title": "t", "leaf": {"depth": 1, "ratio": float("nan")}}, "key 'leaf.ratio': Input should be a finite"),
     ],
 )
-def test_mistake_is_reported_in_one_line(raw: dict[str, Any], said: str) -> None:
+def test_mistake_is_reported_in_one_line(raw: dict[str, Any], message: str) -> None:
     with pytest.raises(FileError) as caught:
         validate(Tree, raw, FILE)
-    assert str(caught.value).startswith(f"some.toml: {said}")
+    assert str(caught.value).startswith(f"some.toml: {message}")
     assert "\n" not in str(caught.value)
     assert caught.value.exit_code == 2
 
@@ -62,19 +62,19 @@ def test_valid_record_is_frozen() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"a = \n", "not valid TOML: Invalid value"),
         (b"a = 1\na = 2\n", "not valid TOML: Cannot overwrite a value"),
         (b"a = '\xff'\n", "cannot be read: 'utf-8' codec"),
     ],
 )
-def test_invalid_toml_is_reported_with_its_line(tmp_path: Path, content: bytes, said: str) -> None:
+def test_invalid_toml_is_reported_with_its_line(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "wrong.toml"
     path.write_bytes(content)
     with pytest.raises(FileError) as caught:
         read_toml(path)
-    assert str(caught.value).startswith(f"{path}: {said}")
+    assert str(caught.value).startswith(f"{path}: {message}")
 
 
 def test_missing_file_and_folder_are_reported(tmp_path: Path) -> None:

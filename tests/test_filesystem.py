@@ -46,8 +46,8 @@ def test_leftovers_are_removed_if_their_process_is_dead(tmp_path: Path) -> None:
     stays = ["x", f"y.{ME}.partial", "y.partial", f"z.{elsewhere}.partial", f"z.{DEAD}.other"]
     for name in (f"x.{DEAD}.partial", f"x.y.{DEAD}.partial", *stays):
         (tmp_path / name).mkdir()
-    mine = filesystem.staging_path(tmp_path / "x")
-    assert mine.name == f"x.{ME}.partial" and not mine.exists()
+    path = filesystem.staging_path(tmp_path / "x")
+    assert path.name == f"x.{ME}.partial" and not path.exists()
     assert names(tmp_path) == sorted(stays)
 
 
@@ -67,11 +67,11 @@ def test_staging_path_removes_an_earlier_attempt(tmp_path: Path) -> None:
 
 
 def test_scratch_folders_differ_and_are_removed(tmp_path: Path) -> None:
-    place = tmp_path / "new"
-    with filesystem.scratch_folder(place, "x") as one, filesystem.scratch_folder(place, "x") as other:
+    parent = tmp_path / "new"
+    with filesystem.scratch_folder(parent, "x") as one, filesystem.scratch_folder(parent, "x") as other:
         assert one != other and one.is_dir() and other.is_dir()
         (one / "file").touch()
-    assert names(place) == []
+    assert names(parent) == []
 
 
 def test_only_own_temporary_files_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,9 +81,9 @@ def test_only_own_temporary_files_are_removed(tmp_path: Path, monkeypatch: pytes
     filesystem.remove_all_leftovers(tmp_path / "cache")
     assert names(tmp_path / "tmp") == [f"other-1.{DEAD}.partial"]
     assert names(tmp_path / "cache" / "tmp") == names(tmp_path / "cache" / "wheels") == []
-    with filesystem.temporary_folder("base") as mine:
+    with filesystem.temporary_folder("base") as path:
         filesystem.remove_all_leftovers(tmp_path / "cache")
-        assert mine.parent == tmp_path / "tmp" and mine.is_dir()
+        assert path.parent == tmp_path / "tmp" and path.is_dir()
 
 
 @pytest.mark.parametrize(("levels", "name"), [(1, "a"), (1100, "a"), (40, LONG)], ids=["1", "1100", "long"])
@@ -147,12 +147,12 @@ def test_folder_swapped_for_a_link_is_not_followed(
             bait.unlink(missing_ok=True)
             bait.mkdir()
         with listing(where) as entries:
-            found = Listed(entries)
+            listed = Listed(entries)
         bait.rmdir()
         swap(bait, victim)
         (here / f"late {len(swaps)}").touch()  # so that no single look is enough
         swaps.append(bait)
-        return found
+        return listed
 
     monkeypatch.setattr(os, "scandir", hostile)
     filesystem.remove_tree(top)
@@ -332,8 +332,8 @@ def test_process_in_another_pid_namespace_has_another_name() -> None:
     done = subprocess.run(unshared, capture_output=True, text=True, check=False)
     if done.returncode:
         pytest.skip("this user may not unshare")
-    mine, other = filesystem.this_process().split("_"), done.stdout.strip().split("_")
-    assert other[:2] == mine[:2] and other[2] != mine[2] and other[3] == "1"
+    here, other = filesystem.this_process().split("_"), done.stdout.strip().split("_")
+    assert other[:2] == here[:2] and other[2] != here[2] and other[3] == "1"
     assert not filesystem.has_died(done.stdout.strip()), "its end cannot be seen from here"
 
 

@@ -57,8 +57,8 @@ def _part_of_scifact(folder: Path) -> Path:
     whole = data_root() / "datasets" / "scifact"
     folder.mkdir()
     queries = (whole / "queries.jsonl").read_text(encoding="utf-8").splitlines()[:_QUERIES]
-    asked = {json.loads(line)["_id"] for line in queries}
-    judged = [line for line in (whole / "qrels.trec").read_text().splitlines() if line.split()[0] in asked]
+    sample_ids = {json.loads(line)["_id"] for line in queries}
+    judged = [line for line in (whole / "qrels.trec").read_text().splitlines() if line.split()[0] in sample_ids]
     kept = {line.split()[2] for line in judged}
     with gzip.open(whole / "corpus.jsonl.gz", "rt", encoding="utf-8") as file:
         documents = [line for n, line in enumerate(file) if n % _EACH == 0 or json.loads(line)["_id"] in kept]

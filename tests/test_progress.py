@@ -8,7 +8,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from harness.progress import bar, duration, filtering, hidden, part_of, show_progress, task
+from harness.progress import NOWHERE, bar, duration, filtering, part_of, show_progress, task
 
 log = logging.getLogger("harness.tests")
 
@@ -99,7 +99,7 @@ def test_a_later_console_takes_over() -> None:
     with show_progress(outer):
         with show_progress(inner):
             log.info("one")
-        with hidden():
+        with show_progress(NOWHERE):
             log.info("two")
             with task("three"):
                 pass

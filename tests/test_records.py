@@ -42,7 +42,7 @@ def test_spec_without_placement_has_no_cpuset() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"protocol_version": 2}, "contract version 2, this image speaks 1"),
         ({"protocol_version": None}, "contract version None"),
@@ -56,8 +56,8 @@ def test_spec_without_placement_has_no_cpuset() -> None:
         ({"sample": None}, "does not follow the contract"),
     ],
 )
-def test_spec_that_breaks_the_contract_is_refused(change: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_spec_that_breaks_the_contract_is_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         spec_from_json(json.dumps({**json.loads(to_json(FULL_SPEC)), **change}))
 
 

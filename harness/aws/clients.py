@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from harness import filesystem
 from harness.aws.errors import aws_errors
 from harness.errors import AwsError, UsageError
 
@@ -117,8 +118,8 @@ def _timestamp(value: Any) -> datetime.datetime:
     if isinstance(value, str) and value.endswith("Z"):
         with suppress(ValueError):
             return datetime.datetime.fromisoformat(value)
-    found: datetime.datetime = parse_timestamp(value)
-    return found
+    time: datetime.datetime = parse_timestamp(value)
+    return time
 
 
 def answered_at(answer: dict[str, Any]) -> datetime.datetime | None:
@@ -182,21 +183,14 @@ def owner(connections: Connections, cache: Path) -> str:
 
 
 def random_id(path: Path) -> str:
-    """Return the random id in a file; processes that draw one at once all return the first's."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if _is_empty(path):
-        draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
-        draft.write_text(f"{secrets.token_hex(16)}\n", encoding="ascii")
-        with suppress(OSError):  # another process was first, or the disk has no links
-            os.link(draft, path)
-        if _is_empty(path):  # of a machine that lost power
-            draft.replace(path)
-        draft.unlink(missing_ok=True)
+    """Return the random id in a file; concurrent first calls return the same id."""
+    if not path.exists() or not path.stat().st_size:  # it is empty after a loss of power
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        with filesystem.lock(path):
+            if not path.stat().st_size:
+                path.write_text(f"{secrets.token_hex(16)}\n", encoding="ascii")
     return path.read_text(encoding="ascii").strip()
-
-
-def _is_empty(path: Path) -> bool:
-    return not path.exists() or path.stat().st_size == 0
 
 
 def as_list(tags: dict[str, str]) -> list[dict[str, str]]:
@@ -206,4 +200,4 @@ def as_list(tags: dict[str, str]) -> list[dict[str, str]]:
 
 def as_dict(tags: list[dict[str, Any]] | None) -> dict[str, str]:
     """Return tags that the API gave."""
-    return {each["Key"]: each["Value"] for each in tags or ()}
+    return {tag["Key"]: tag["Value"] for tag in tags or ()}

@@ -53,12 +53,12 @@ def deploy(
 
     ``named_iam`` permits IAM resources with names of their own; ``store`` takes a template too large for a request.
     """
-    found = _settled(connections, stack)
-    if found is not None and found.status in _DEAD:
+    existing = _settled(connections, stack)
+    if existing is not None and existing.status in _DEAD:
         delete(connections, stack)
-        found = None
+        existing = None
     client = connections.client("cloudformation")
-    send = client.create_stack if found is None else client.update_stack
+    send = client.create_stack if existing is None else client.update_stack
     try:
         with aws_errors(f"deploying the stack {stack}"):
             send(
@@ -69,14 +69,14 @@ def deploy(
                 **_body(template, store),
             )
     except AwsError as error:
-        if found is None or "No updates are to be performed" not in str(error):
+        if existing is None or "No updates are to be performed" not in str(error):
             raise
         log.info(f"unchanged: stack {stack}")
-        return dict(found.outputs)
+        return dict(existing.outputs)
     done = _settled(connections, stack)
     if done is None or done.status not in _GOOD:
         raise _failure(connections, stack, "deploying")
-    log.info(f"{'made' if found is None else 'changed'}: stack {stack}")
+    log.info(f"{'made' if existing is None else 'changed'}: stack {stack}")
     return dict(done.outputs)
 
 
@@ -84,12 +84,12 @@ def find(connections: Connections, stack: str) -> Stack | None:
     """Return a stack; ``None``: there is none of that name."""
     try:
         with aws_errors(f"looking for the stack {stack}"):
-            [found] = connections.client("cloudformation").describe_stacks(StackName=stack)["Stacks"]
+            [shown] = connections.client("cloudformation").describe_stacks(StackName=stack)["Stacks"]
     except AwsError as error:
         if error.code == "ValidationError" and "does not exist" in str(error):
             return None
         raise
-    return _stack(found)
+    return _stack(shown)
 
 
 def find_tagged(connections: Connections, tag: str) -> list[Stack]:
@@ -104,9 +104,9 @@ def _stack(shown: Mapping[str, Any]) -> Stack:
     return Stack(
         shown["StackName"],
         shown["StackStatus"],
-        {each["OutputKey"]: each["OutputValue"] for each in shown.get("Outputs", ())},
-        {each["ParameterKey"]: each["ParameterValue"] for each in shown.get("Parameters", ())},
-        {each["Key"]: each["Value"] for each in shown.get("Tags", ())},
+        {output["OutputKey"]: output["OutputValue"] for output in shown.get("Outputs", ())},
+        {parameter["ParameterKey"]: parameter["ParameterValue"] for parameter in shown.get("Parameters", ())},
+        {tag["Key"]: tag["Value"] for tag in shown.get("Tags", ())},
     )
 
 
@@ -126,11 +126,11 @@ def _settled(connections: Connections, stack: str) -> Stack | None:
     """Wait until CloudFormation is done with a stack; return it, or ``None`` once it is gone."""
     shown = ""
     while True:
-        found = find(connections, stack)
-        if found is None or found.status == _DRAFT or not found.status.endswith("_IN_PROGRESS"):
-            return found
-        if found.status != shown:
-            shown = found.status
+        state = find(connections, stack)
+        if state is None or state.status == _DRAFT or not state.status.endswith("_IN_PROGRESS"):
+            return state
+        if state.status != shown:
+            shown = state.status
             log.info(f"waiting: stack {stack} is {shown}")
         time.sleep(_POLL_S)
 

@@ -1,4 +1,4 @@
-"""Errors of AWS: each as one line that says what, why and what to do; and retries of those that may pass."""
+"""Errors of AWS as one line each (what, why, remedy), and retries of passing errors."""
 
 from __future__ import annotations
 
@@ -101,8 +101,8 @@ def _explained(response: Mapping[str, Any]) -> tuple[str, str]:
     status = int(response.get("ResponseMetadata", {}).get("HTTPStatusCode") or 0)
     # EC2 says that it has no such machine with status 500.
     busy = status >= 500 and status != _NOT_IMPLEMENTED and not code.startswith("Insufficient")
-    found = (ours for ours, (pattern, _) in _KNOWN.items() if re.fullmatch(pattern, code))
-    ours = next(found, "Busy" if busy else None)
+    codes = (ours for ours, (pattern, _) in _KNOWN.items() if re.fullmatch(pattern, code))
+    ours = next(codes, "Busy" if busy else None)
     if ours is None:
         return f"{message} ({code})", code
     return _KNOWN[ours][1].format(code=code, message=message), ours
@@ -139,7 +139,7 @@ def retry(
 
 
 def until_answered(ask: Callable[[], Answer], wait: Callable[[], None]) -> Answer:
-    """Return what ``ask`` returns; say the first passing error, and wait after each."""
+    """Return the value of ``ask``; log the first passing error, and wait after each."""
 
     def between(failures: int, error: AwsError) -> None:
         if failures == 1:

@@ -1,4 +1,4 @@
-"""Objects below one place in S3: listed, read, and written so that nothing is ever overwritten unasked."""
+"""Objects below one place in S3: list, read, and write without overwriting by accident."""
 
 from __future__ import annotations
 
@@ -70,9 +70,9 @@ class Objects:
             arguments["StartAfter"] = base + after
         with aws_errors(f"listing {self.place}"):
             for page in self.client.get_paginator("list_objects_v2").paginate(**arguments):
-                for each in page.get("Contents", ()):
-                    name = each["Key"].removeprefix(base)
-                    yield StoredObject(name, each["Size"], each["ETag"].strip('"'), each["LastModified"])
+                for entry in page.get("Contents", ()):
+                    name = entry["Key"].removeprefix(base)
+                    yield StoredObject(name, entry["Size"], entry["ETag"].strip('"'), entry["LastModified"])
 
     @contextmanager
     def reading(self, name: str, **conditions: str) -> Iterator[dict[str, Any]]:

@@ -98,7 +98,7 @@ class _Unimported(click.Command):
 @click.group(
     cls=Commands,
     commands=[_Unimported(name) for name in COMMANDS],
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
 )
 @click.version_option(harness.__version__, prog_name="harness")
 def main() -> None:

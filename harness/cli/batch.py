@@ -70,7 +70,7 @@ def _stack_options(command: Command) -> Command:
     @wraps(command)
     def wrapped(suite: Path, work: str, region: str | None, subnets: tuple[str, ...] = (), **chosen: Any) -> None:
         connections = Connections(region)
-        options = suite_stack.BatchOptions(connections.known_region, parse_uri(work), **chosen)
+        options = suite_stack.BatchOptions(region=connections.known_region, work=parse_uri(work), **chosen)
         market = prices.snapshot(region=f"aws/{options.region}", term="on-demand")
         command(connections, suite_stack.requirements(suites.load(suite), options, market), subnets)
 

@@ -4,58 +4,49 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import click
 from click.core import ParameterSource
 
-from harness.analysis import comparison, rejudge
+from harness.analysis import comparison
 from harness.analysis.comparison import Comparison
 from harness.analysis.paired_differences import QueryChoice
 from harness.analysis.table import Row
 from harness.cli.locations import mirrored
-from harness.cli.options import (
-    PriceSelection,
-    cache_option,
-    parse_measures,
-    price_options,
-    results_option,
-    results_path,
+from harness.cli.options import cache_option, price_options, results_option, results_path
+from harness.cli.output import FORMATS, Destination, destination_options
+from harness.cli.stored_results import (
+    StoredResults,
+    measures_option,
+    qrels_option,
+    queries_option,
+    read_run_files,
+    stored_results,
+    without_queries_option,
 )
-from harness.cli.output import FORMATS, format_option, output_option, show
-from harness.cli.stored_results import StoredResults, measures_option, of_files, queries_option, without_queries_option
 from harness.errors import FileError, UnknownName, UsageError
-from harness.evaluation import evaluate_runs, judged_runs, measure_names, trec_lines
+from harness.evaluation import evaluate_runs, measure_names, trec_lines
 from harness.progress import bar
-from harness.report import writers
 from harness.report.comparison import comparison_document
 from harness.results import reader
 
 # Names with these endings are run files, missing ones too.
 _ENDINGS = frozenset({".run", ".trec", ".res", ".txt", ".gz"})
 # Options of stored results only, by the names of their parameters.
-_OF_RESULTS = {
-    "results": "--results",
-    "others": "--with",
-    "as_of": "--as-of",
-    "region": "--region",
-    "term": "--term",
-}
+_OF_RESULTS = {"results": "--results", "others": "--with", "as_of": "--as-of", "region": "--region", "term": "--term"}
 
 
 @click.command()
+@mirrored("results", "others")
 @click.argument("compared", nargs=-1, required=True, metavar="A [B]...")
 @results_option
 @click.option(
     "--with", "others", type=results_path, metavar="PATH", help="Look for B in this folder.  [default: --results]"
 )
-@click.option(
-    "--qrels",
-    type=click.Path(path_type=Path),
-    help="Of run files: their judgements.  Of stored ones: judge by this file, which holds theirs and more.",
-)
-@queries_option
+@qrels_option("Of run files: their judgements.  Of stored ones: judge by this file, which holds theirs and more.")
+@queries_option()
 @without_queries_option
 @measures_option
 @click.option("--by", metavar="MEASURE", help="Measure compared with cost.  [default: the first of --measures]")
@@ -63,29 +54,21 @@ _OF_RESULTS = {
     "--changed",
     type=click.IntRange(0, 1000),
     default=5,
-    show_default=True,
     metavar="N",
     help="Name the N queries with the largest gain of B by that measure, and the N with the largest loss.",
 )
 @price_options
-@format_option(*FORMATS)
-@output_option
+@destination_options(*FORMATS)
 @cache_option
-@mirrored("results", "others")
+@stored_results
 def compare(
     compared: tuple[str, ...],
-    results: Path,
+    stored: StoredResults,
     others: Path | None,
-    qrels: Path | None,
     queries: Path | None,
-    without_queries: Path | None,
-    measures: str,
     by: str | None,
     changed: int,
-    selection: PriceSelection,
-    form: str,
-    output: Path | None,
-    cache: Path,
+    destination: Destination,
 ) -> None:
     """Compare B with A, query by query: latency and each measure, with intervals and tests.  Runs nothing.
 
@@ -96,22 +79,20 @@ def compare(
     With --qrels, run files that others made are compared; they have measures, and neither latency nor cost.  A and B
     may be globs in quotes: each file of A with each of B.  Of one glob, or of more than two files, all pairs.
     """
-    names = parse_measures(measures)
     notes: Sequence[str] = ()
-    if _are_run_files(compared, qrels, results):
+    if _are_run_files(compared, stored):
         pairs = _file_pairs(compared)
-        if qrels is None:
+        if stored.qrels is None:
             raise UsageError(f"{', '.join(compared)}: run files need their judgements; name them with --qrels")
-        made, notes = _run_files(_Files(pairs, qrels, queries, without_queries), names, by, changed)
+        made, notes = _run_files(pairs, stored.qrels, queries, stored, by, changed)
     elif queries is not None:
         raise UsageError("--queries is of run files; name their judgements with --qrels, or leave it out")
     else:
         if len(compared) > 2:
             raise UsageError(f"stored rows are named by A and B, not by {len(compared)} names; put globs in quotes")
-        ours = StoredResults(results, names, cache, selection, rejudge.read(qrels, without_queries))
-        theirs = ours if others is None else replace(ours, folder=others)
-        made = _stored(compared[0], compared[-1], ours, theirs, by, changed)
-    show(writers.write(comparison_document(comparison.corrected(made), notes), form), output)
+        theirs = stored if others is None else replace(stored, results=others)
+        made = _stored(compared[0], compared[-1], stored, theirs, by, changed)
+    destination.show_report(comparison_document(comparison.corrected(made), notes))
 
 
 def _stored(a: str, b: str, ours: StoredResults, theirs: StoredResults, by: str | None, count: int) -> list[Comparison]:
@@ -128,7 +109,7 @@ def _stored(a: str, b: str, ours: StoredResults, theirs: StoredResults, by: str 
         for number, (row, other) in enumerate(pairs):
             step(number, len(pairs))
             if count and row.sample_sha256 not in texts:
-                texts[row.sample_sha256] = _texts(ours.folder, row)
+                texts[row.sample_sha256] = _texts(ours.results, row)
             query = QueryChoice(measure, count, texts.get(row.sample_sha256, {})) if measure else None
             values, other_values = per_query.get(row.per_query_key), their_per_query.get(other.per_query_key)
             made.append(comparison.compare(row, other, values, other_values, table.measures, query))
@@ -144,16 +125,16 @@ def _texts(results: Path, row: Row) -> Mapping[str, str]:
         return {}
 
 
-def _are_run_files(compared: Sequence[str], qrels: Path | None, results: Path) -> bool:
+def _are_run_files(compared: Sequence[str], stored: StoredResults) -> bool:
     """Return whether run files are named, missing ones too, and not globs over stored rows.
 
     A system may have the name of a file: where there are results, all names must be files with qrels.
     """
     files = [trec_lines.is_readable(Path(name)) for name in compared]
-    if all(files) and qrels is not None:
+    if all(files) and stored.qrels is not None:
         return True
     named = any(Path(name).suffix.lower() in _ENDINGS for name in compared)
-    return named or (any(files) and not results.is_dir())
+    return named or (any(files) and not stored.results.is_dir())
 
 
 def _file_pairs(compared: Sequence[str]) -> list[tuple[Path, Path]]:
@@ -182,32 +163,26 @@ def _file_pairs(compared: Sequence[str]) -> list[tuple[Path, Path]]:
     return list(pairs.values())
 
 
-@dataclass(frozen=True)
-class _Files:
-    """Pairs of run files, their qrels and queries."""
-
-    pairs: Sequence[tuple[Path, Path]]
-    qrels: Path
-    queries: Path | None
-    without_queries: Path | None
-
-
 def _run_files(
-    files: _Files, names: tuple[str, ...], by: str | None, count: int
+    pairs: Sequence[tuple[Path, Path]],
+    qrels: Path,
+    queries: Path | None,
+    options: StoredResults,
+    by: str | None,
+    count: int,
 ) -> tuple[list[Comparison], Sequence[str]]:
     """Compare pairs of run files; return notes on all of them too."""
-    measures = measure_names.parse(names)
-    texts = judged_runs.read_queries(files.queries) if files.queries else None
+    measures = measure_names.parse(options.measures)
     # A file may be named in several ways.
-    paths = {path.resolve(): path for pair in files.pairs for path in pair}
-    (runs,) = of_files(files.qrels, tuple(paths.values()), texts, files.without_queries)
+    paths = {path.resolve(): path for pair in pairs for path in pair}
+    (runs,) = read_run_files(qrels, tuple(paths.values()), queries, options.without_queries)
     name_of = dict(zip(paths, runs.runs, strict=True))
     with bar("compare", "judging") as step:
         evaluated = evaluate_runs.evaluate_runs(runs, measures, step)
     chosen = _chosen(by, evaluated.measures)
     choice = QueryChoice(chosen, count, runs.queries) if chosen else None
     made = []
-    for pair in files.pairs:
+    for pair in pairs:
         one, two = (name_of[path.resolve()] for path in pair)
         compared = comparison.compare_runs(
             (f"{one}/{runs.dataset}", f"{two}/{runs.dataset}"),

@@ -12,7 +12,7 @@ from harness import config
 from harness.aws import clients
 from harness.aws.clients import Connections, parse_uri
 from harness.aws.cloud_run import journal, machines
-from harness.aws.cloud_run.machines import MachineChoice
+from harness.aws.cloud_run.machines import MachineOptions
 from harness.aws.cloud_run.records import CloudRun
 from harness.aws.ec2 import account, instances
 from harness.aws.ec2.instances import OwnedInstance, OwnedResources
@@ -105,10 +105,10 @@ def _types(suites: tuple[Path, ...], named: tuple[str, ...], region: str) -> lis
         machines.check_known(name, types_of_instances.read_instances("aws"))
     types = set(named)
     for path in suites:
-        types |= {machine.name for machine in machines.of_suite(suite.load(path), snapshot, MachineChoice()).values()}
+        types |= {machine.name for machine in machines.of_suite(suite.load(path), snapshot, MachineOptions()).values()}
     for name, envelope in ({} if suites else types_of_instances.hardware_profiles()).items():
         with suppress(UsageError):  # no type of the region has room for it
-            types.add(machines.choose({name: envelope}, snapshot, MachineChoice(), {})[name].name)
+            types.add(machines.choose({name: envelope}, snapshot, MachineOptions(), {})[name].name)
     return sorted(types)
 
 
@@ -178,7 +178,7 @@ def reap(work: str | None, region: str | None, all_owners: bool, yes: bool) -> N
 
 def _inspect(connections: Connections, region: str | None, all_owners: bool) -> tuple[OwnedResources, str]:
     owner = clients.owner(connections, config.cache_folder())
-    return instances.look(connections, region, None if all_owners else owner), owner
+    return instances.find_owned(connections, region, None if all_owners else owner), owner
 
 
 def _show(found: OwnedResources, owner: str) -> None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
 from harness import datasets
 from harness.analysis.stored_runs import read_stored_runs
-from harness.cli.launchers import chosen_launcher, launcher_option
+from harness.cli.launchers import LauncherChoice, launcher_choice, launcher_option
 from harness.cli.locations import absolute, readable
-from harness.cli.options import cache_option, models_option, only_option, results_option
+from harness.cli.options import cache_option, models_option, only_option, record_options, results_option
+from harness.cli.output import output_option
 from harness.errors import UsageError
 from harness.evaluation import embeddings, judged_runs
 from harness.evaluation.embeddings import Embeddings
@@ -20,6 +21,41 @@ from harness.jobs.encode import TextSet
 from harness.launch.images import catalog
 from harness.pricing import instances
 from harness.untrusted import one_line
+
+
+@dataclass(frozen=True)
+class TextSelection:
+    """The texts to encode: those of a dataset that stored runs need, or queries of a file."""
+
+    dataset: str | None
+    texts: Path | None
+    role: str | None
+    results: Path | str
+    only: str | None
+    depth: int
+    everything: bool
+
+    def read(self, cache: Path) -> TextSet:
+        """Read the texts.
+
+        Raises:
+            UsageError: neither a dataset nor a file is named, or both are.
+        """
+        if (self.dataset is None) == (self.texts is None):
+            raise UsageError("name a DATASET or a file with --texts, one of the two")
+        if self.texts is not None:
+            corpus = encode.texts_of(judged_runs.read_queries(self.texts), cache)
+            return TextSet(self.texts.name, corpus, self.role or encode.QUERY, None)
+        dataset = datasets.load(datasets.find(str(self.dataset), Path.cwd()), cache)
+        if self.role == encode.QUERY:
+            queries = {query.query_id: query.text for query in dataset.queries}
+            return TextSet(f"the queries of {dataset.name}", encode.texts_of(queries, cache), self.role, None)
+        ids = None
+        if not self.everything:
+            folder = readable(self.results, cache)
+            assert folder is not None
+            ids = encode.needed(read_stored_runs(folder, self.only), self.depth, dataset.corpus, dataset.name)
+        return TextSet(dataset.name, dataset.corpus, "document", ids)
 
 
 @click.command()
@@ -40,37 +76,21 @@ from harness.untrusted import one_line
     "--depth",
     type=click.IntRange(1),
     default=10,
-    show_default=True,
     help="Hits of each query of the stored runs, and as many unjudged ones.",
 )
 @click.option(
     "--profile", help="Hardware profile to encode in.  [default: as index builds: all CPUs, half of the memory]"
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    help="Write the vectors to this file.  [default: RESULTS/embeddings/...]",
-)
+@output_option("Write the vectors to this file.  [default: RESULTS/embeddings/...]")
 @results_option
 @only_option
 @launcher_option
 @cache_option
 @models_option
+@launcher_choice
+@record_options("selection", TextSelection)
 def embed(
-    system: str,
-    dataset: str | None,
-    role: str | None,
-    texts: Path | None,
-    everything: bool,
-    depth: int,
-    profile: str | None,
-    output: Path | None,
-    results: Path | str,
-    only: str | None,
-    launcher: str,
-    cache: Path,
-    models: Path | None,
+    system: str, selection: TextSelection, profile: str | None, output: Path | None, choice: LauncherChoice
 ) -> None:
     """Encode texts with SYSTEM, a dense one with an exact index, and store the vectors in a file.
 
@@ -78,45 +98,17 @@ def embed(
     other runs, it adds what is missing.  The encoder runs in a container as for an index build, and not at all where
     that index is in the cache.  With --role query: DATASET's queries, or those of --texts.
     """
-    declared, folder = catalog.system(system), absolute(cache)
+    declared, cache = catalog.system(system), absolute(choice.cache)
     encode.check_exact_index(declared)
-    if isinstance(results, str) and output is None:
-        raise UsageError(f"{results}: vectors are kept on this disk; name a file with -o")
+    if isinstance(selection.results, str) and output is None:
+        raise UsageError(f"{selection.results}: vectors are kept on this disk; name a file with -o")
     envelope = instances.hardware_profile(profile) if profile else None
-    role = _role(role, dataset, texts)
-    selected = _texts(dataset, texts, role, (results, only, None if everything else depth), folder)
+    texts = selection.read(cache)
 
     def path_of(made: Embeddings) -> Path:
-        return output or embeddings.embeddings_path(Path(results), made)
+        return output or embeddings.embeddings_path(Path(selection.results), made)
 
-    with closing(chosen_launcher(launcher, folder, models)) as chosen:
-        made = encode.encode(declared, selected, path_of, chosen, folder, envelope)
-    size = f"{len(made.found.ids):,} {role} vectors of {made.found.vectors.shape[1]} dimensions"
+    with choice.open() as launcher:
+        made = encode.encode(declared, texts, path_of, launcher, cache, envelope)
+    size = f"{len(made.content.ids):,} {texts.role} vectors of {made.content.vectors.shape[1]} dimensions"
     click.echo(one_line(f"{made.path}: {size} by {system}, {made.added:,} of them new"))
-
-
-def _role(role: str | None, dataset: str | None, texts: Path | None) -> str:
-    if (dataset is None) == (texts is None):
-        raise UsageError("name a DATASET or a file with --texts, one of the two")
-    return role or ("document" if texts is None else "query")
-
-
-def _texts(
-    dataset: str | None, texts: Path | None, role: str, runs: tuple[Path | str, str | None, int | None], cache: Path
-) -> TextSet:
-    """Return the texts to encode: of documents those that the runs retrieved, or all without a depth."""
-    if texts is not None:
-        return encode.TextSet(texts.name, encode.texts_of(judged_runs.read_queries(texts), cache), role, None)
-    assert dataset is not None
-    loaded = datasets.load(datasets.find(dataset, Path.cwd()), cache)
-    if role == encode.QUERY:
-        queries = {query.query_id: query.text for query in loaded.queries}
-        name = f"the queries of {loaded.name}"
-        return encode.TextSet(name, encode.texts_of(queries, cache), role, None)
-    results, only, depth = runs
-    if depth is None:
-        return encode.TextSet(loaded.name, loaded.corpus, role, None)
-    folder = readable(results, cache)
-    assert folder is not None
-    ids = encode.needed(read_stored_runs(folder, only), depth, loaded.corpus, loaded.name)
-    return encode.TextSet(loaded.name, loaded.corpus, role, ids)

@@ -11,12 +11,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress as Bars
 
-from harness.cli.options import parse_measures
-from harness.cli.output import FORMATS, format_option, output_option, show
-from harness.cli.stored_results import measures_option, of_files, without_queries_option
-from harness.evaluation import evaluate_runs, judged_runs, measure_names
+from harness.cli.output import FORMATS, Destination, destination_options
+from harness.cli.stored_results import measures_option, queries_option, read_run_files, without_queries_option
+from harness.evaluation import evaluate_runs, measure_names
 from harness.progress import Progress
-from harness.report import writers
 from harness.report.evaluation import evaluation_document
 
 _file = click.Path(path_type=Path)
@@ -27,35 +25,28 @@ _file = click.Path(path_type=Path)
 @click.argument("runs", nargs=-1, required=True, type=_file, metavar="RUN...")
 @measures_option
 @click.option("--by-query", is_flag=True, help="One line for each query and measure.")
-@click.option(
-    "--queries",
-    type=_file,
-    help="The queries that count, as JSON lines or id<TAB>text.  [default: those judged]",
-)
+@queries_option("The queries that count, as JSON lines or id<TAB>text.")
 @without_queries_option
-@format_option(*FORMATS)
-@output_option
+@destination_options(*FORMATS)
 def evaluate(
     qrels: Path,
     runs: tuple[Path, ...],
-    measures: str,
+    measures: tuple[str, ...],
     by_query: bool,
     queries: Path | None,
     without_queries: Path | None,
-    form: str,
-    output: Path | None,
+    destination: Destination,
 ) -> None:
     """Judge TREC run files by QRELS (both plain or .gz), as trec_eval does with -c.  Runs nothing.
 
     All judged queries count: one that a run has no results for counts 0, and queries that nobody judged are named.
     Scores decide the order and ranks play no part; equal scores are ordered by document id, the largest first.
     """
-    parsed = measure_names.parse(parse_measures(measures))
-    texts = judged_runs.read_queries(queries) if queries else None
+    parsed = measure_names.parse(measures)
     with _watching() as (reading, step):
-        (judged,) = of_files(qrels, runs, texts, without_queries, reading)
+        (judged,) = read_run_files(qrels, runs, queries, without_queries, reading)
         evaluated = evaluate_runs.evaluate_runs(judged, parsed, step)
-    show(writers.write(evaluation_document(evaluated, by_query=by_query), form), output)
+    destination.show_report(evaluation_document(evaluated, by_query=by_query))
 
 
 @contextmanager

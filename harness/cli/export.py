@@ -8,8 +8,9 @@ from pathlib import Path
 import click
 
 from harness.cli.locations import absolute, as_given, mirrored, named_as_given, source
-from harness.cli.options import PriceSelection, cache_option, parse_measures, price_options, results_argument
-from harness.cli.stored_results import StoredResults, measures_option
+from harness.cli.options import cache_option, price_options, record_options, results_argument
+from harness.cli.output import output_option
+from harness.cli.stored_results import StoredResults, measures_option, stored_results
 from harness.errors import UsageError
 from harness.progress import bar
 from harness.report.export import FORMATS, export_csv, export_parquet, export_sqlite
@@ -21,27 +22,22 @@ from harness.untrusted import one_line
 
 
 @click.command()
+@mirrored("results", files="ALL")
 @results_argument
 @click.option("--format", "form", type=click.Choice(FORMATS), required=True)
-@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The file or folder to make.")
+@output_option("The file or folder to make.", required=True)
 @click.option("--samples", is_flag=True, help="sqlite: raw samples too.")
-@click.option("--actor-name", help="ir_metadata: name of the actor.")
-@click.option("--actor-team", help="ir_metadata: team of the actor.")
+@record_options(
+    "actor",
+    Actor,
+    click.option("--actor-name", "name", help="ir_metadata: name of the actor."),
+    click.option("--actor-team", "team", help="ir_metadata: team of the actor."),
+)
 @measures_option
 @price_options
 @cache_option
-@mirrored("results", files="ALL")
-def export(
-    results: Path,
-    form: str,
-    output: Path,
-    samples: bool,
-    actor_name: str | None,
-    actor_team: str | None,
-    measures: str,
-    selection: PriceSelection,
-    cache: Path,
-) -> None:
+@stored_results
+def export(stored: StoredResults, form: str, output: Path, samples: bool, actor: Actor) -> None:
     """Write the stored RESULTS (a folder; default: results) for other programs.
 
     parquet, sqlite and csv hold the table, with the columns of docs/reference/columns.md; ir_metadata is a folder with
@@ -49,41 +45,29 @@ def export(
     """
     if samples and form != "sqlite":
         raise UsageError("--samples goes with --format sqlite; harness.load_samples gives them as a frame")
-    if (actor_name or actor_team) and form != "ir_metadata":
+    if actor != Actor() and form != "ir_metadata":
         raise UsageError("--actor-name and --actor-team go with --format ir_metadata")
-    names = parse_measures(measures)
-    if form == "ir_metadata":
-        actor = Actor(actor_name, actor_team)
-        _ir_metadata(results, names, output, actor)
-    else:
-        _table(StoredResults(results, names, cache, selection), form, output, samples)
-    click.echo(f"written: {output}")
-
-
-def _table(stored: StoredResults, form: str, output: Path, samples: bool) -> None:
-    table = stored.table()
     if form == "csv":
-        export_csv(table, output)
+        export_csv(stored.table(), output)
     elif form == "parquet":
-        export_parquet(table, output)
-    else:
-        jobs = reader.read_jobs(stored.folder)
+        export_parquet(stored.table(), output)
+    elif form == "sqlite":
+        table, jobs = stored.table(), reader.read_jobs(stored.results)
         if samples and not jobs:
-            raise UsageError(f"{stored.folder}: published tables have no samples; leave --samples out")
+            raise UsageError(f"{stored.results}: published tables have no samples; leave --samples out")
         export_sqlite(table, jobs, output, samples=samples)
-
-
-def _ir_metadata(results: Path, measures: tuple[str, ...], output: Path, actor: Actor) -> None:
-    jobs = reader.read_jobs(results)
-    if not jobs:
-        raise UsageError(f"{results}: no stored job in it, and published tables have no runs to describe")
-    with bar("exporting", "jobs") as step:
-        export_ir_metadata(results, jobs, measures, output, actor=actor, progress=step)
+    else:
+        jobs = reader.read_jobs(stored.results)
+        if not jobs:
+            raise UsageError(f"{stored.results}: no stored job in it, and published tables have no runs to describe")
+        with bar("exporting", "jobs") as step:
+            export_ir_metadata(stored.results, jobs, stored.measures, output, actor=actor, progress=step)
+    click.echo(f"written: {output}")
 
 
 @click.command()
 @click.argument("sources", metavar="[NAME=]RESULTS...", nargs=-1, required=True)
-@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The folder to make.")
+@output_option("The folder to make.", required=True)
 @cache_option
 def merge(sources: tuple[str, ...], output: Path, cache: Path) -> None:
     """Merge results folders of several people or machines into one, each under the name of its origin.
@@ -101,6 +85,7 @@ def merge(sources: tuple[str, ...], output: Path, cache: Path) -> None:
 
 
 @click.command()
+@mirrored("results", files="ALL", thorough=True)
 @results_argument
 @click.option(
     "--against",
@@ -108,7 +93,6 @@ def merge(sources: tuple[str, ...], output: Path, cache: Path) -> None:
     help="A report or leaderboard (--format json) to recompute too, at its own prices and measures.",
 )
 @cache_option
-@mirrored("results", files="ALL", thorough=True)
 def verify(results: Path, against: Path | None, cache: Path) -> None:
     """Recompute all checksums and derived figures of the stored RESULTS (a folder; default: results).
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import click
 
 from harness.cli.locations import named_as_given
-from harness.cli.options import cache_option
-from harness.cli.output import FORMATS, format_option, output_option, show
-from harness.cli.stored_results import judged, runs_arguments
+from harness.cli.options import cache_option, parsed_by, record_options
+from harness.cli.output import FORMATS, Destination, destination_options
+from harness.cli.stored_results import RunSelection, runs_options
 from harness.errors import UsageError
 from harness.evaluation import embeddings, evaluate_runs, measure_names
 from harness.evaluation.embeddings import Embeddings
@@ -20,7 +20,6 @@ from harness.evaluation.evaluate import evaluate
 from harness.evaluation.frechet import Distances, Settings, check_source, distances
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.progress import bar
-from harness.report import writers
 from harness.report.frechet import frechet_document
 from harness.untrusted import one_line
 
@@ -29,8 +28,14 @@ _MOST = {"1": 1, "5": 5, "10": 10, "all": None}
 _LEAST_BOOTSTRAPS = 100
 
 
+def _bootstraps(count: int) -> int:
+    if 0 < count < _LEAST_BOOTSTRAPS:
+        raise UsageError(f"--bootstraps {count}: an interval of 95 % takes {_LEAST_BOOTSTRAPS} or more; say 0 for none")
+    return count
+
+
 @click.command()
-@runs_arguments
+@runs_options
 @click.option(
     "--embeddings",
     "files",
@@ -39,61 +44,44 @@ _LEAST_BOOTSTRAPS = 100
     help="Vectors of the documents, from `harness embed`; repeatable.  [default: those beside the results]",
 )
 @click.option("--encoder", help="Use only the vectors by this system.")
-@click.option(
-    "-k", "cutoffs", type=click.IntRange(1), multiple=True, default=(1, 10), show_default=True, help="May come again."
-)
+@click.option("-k", "cutoffs", type=click.IntRange(1), multiple=True, default=(1, 10), help="May come again.")
 @click.option(
     "--judged-per-query",
-    "most",
+    "most_judged",
     type=click.Choice(tuple(_MOST)),
     default="10",
-    show_default=True,
+    callback=parsed_by(_MOST.__getitem__),
     help="Maximum judged documents of a query, best grades first, equal grades in random order.",
 )
-@click.option(
-    "--relevant-from",
-    type=click.IntRange(1),
-    default=1,
-    show_default=True,
-    help="Minimum grade of a relevant document.",
-)
+@click.option("--relevant-from", type=click.IntRange(1), default=1, help="Minimum grade of a relevant document.")
 @click.option("--against", metavar="SYSTEM", help="Subtract this system's distance.  [default: the nearest's]")
 @click.option("--unlabelled", is_flag=True, help="Also measure with all judged documents skipped before k are taken.")
 @click.option(
     "--measures",
     default="nDCG@10 RR@10",
-    show_default=True,
+    callback=parsed_by(lambda text: tuple(text.split())),
     help="Also show these measures, with Kendall's tau; as ir_measures writes them.",
 )
 @click.option(
     "--bootstraps",
+    "resamples",
     type=click.IntRange(0, 100_000),
     default=1000,
-    show_default=True,
+    callback=parsed_by(_bootstraps),
     help=f"Resamples of the queries, {_LEAST_BOOTSTRAPS} or more; 0: no intervals.",
 )
-@click.option("--seed", type=click.IntRange(0), default=2024, show_default=True, help="Seed of all random draws.")
-@format_option(*FORMATS)
-@output_option
+@click.option("--seed", type=click.IntRange(0), default=2024, help="Seed of all random draws.")
+@destination_options(*FORMATS)
 @cache_option
+@record_options("settings", Settings)
 def frechet(
-    runs: tuple[Path | str, ...],
-    qrels: Path | None,
-    queries: Path | None,
-    only: str | None,
+    runs: RunSelection,
     files: tuple[Path, ...],
     encoder: str | None,
     cutoffs: tuple[int, ...],
-    most: str,
-    relevant_from: int,
-    against: str | None,
-    unlabelled: bool,
-    measures: str,
-    bootstraps: int,
-    seed: int,
-    form: str,
-    output: Path | None,
-    cache: Path,
+    settings: Settings,
+    measures: tuple[str, ...],
+    destination: Destination,
 ) -> None:
     """Measure the Frechet distance between judged and retrieved documents.  Runs nothing.
 
@@ -101,36 +89,30 @@ def frechet(
     relevant documents with those of all that a system has in its first k: 0 where they spread alike, and smaller is
     better.  See docs/method/frechet.md for what it cannot see.
     """
-    if 0 < bootstraps < _LEAST_BOOTSTRAPS:
-        raise UsageError(
-            f"--bootstraps {bootstraps}: an interval of 95 % takes {_LEAST_BOOTSTRAPS} or more; say 0 for none"
-        )
-    settings = Settings(_MOST[most], unlabelled, bootstraps, seed, relevant_from, against)
-    depths, names = tuple(dict.fromkeys(cutoffs)), tuple(measures.split())
+    depths = tuple(dict.fromkeys(cutoffs))
     made, failed = [], False
-    with named_as_given(cache):
-        samples = judged(runs, qrels, queries, only, cache)
+    with named_as_given(runs.cache):
+        samples = runs.judged()
         given = _read(files, samples)
-        for sample in (
-            replace(each, notes=(*each.notes, *evaluate_runs.unknown_query_notes(each))) for each in samples
-        ):
+        for each in samples:
+            sample = replace(each, notes=(*each.notes, *evaluate_runs.unknown_query_notes(each)))
             try:
                 encoded = _vectors(sample, given, _folder(runs), encoder)
-                made += [_measured(sample, vectors, depths, settings, names) for vectors in encoded]
+                made += [_measured(sample, vectors, depths, settings, measures) for vectors in encoded]
             except UsageError as error:
                 if len(samples) == 1:
                     raise
                 failed = True  # the other samples may do
                 click.echo(f"harness: {one_line(str(error))}", err=True)
     if made:
-        show(writers.write(frechet_document(made), form), output)
+        destination.show_report(frechet_document(made))
     sys.exit(1 if failed else 0)
 
 
-def _folder(runs: tuple[Path | str, ...]) -> Path | None:
+def _folder(selection: RunSelection) -> Path | None:
     """Return the folder of results, which keeps vectors; run files and S3 have none."""
-    given = runs[0] if runs else Path("results")
-    return given if isinstance(given, Path) and given.is_dir() else None
+    named = selection.runs[0] if selection.runs else Path("results")
+    return named if isinstance(named, Path) and named.is_dir() else None
 
 
 def _read(files: tuple[Path, ...], samples: Sequence[JudgedRuns]) -> tuple[Embeddings, ...]:

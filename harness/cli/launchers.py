@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
 from harness.cli.locations import absolute
+from harness.cli.options import record_options
 from harness.errors import UsageError
 from harness.jobs.inputs import RunOptions
 from harness.launch import docker, fake, process
@@ -17,34 +20,49 @@ _LOCAL = (
     " fake: runs nothing, invents values; for tests."
 )
 launcher_option = click.option(
-    "--launcher", type=click.Choice(["docker", "process", "fake"]), default="docker", show_default=True, help=_LOCAL
+    "--launcher", type=click.Choice(["docker", "process", "fake"]), default="docker", help=_LOCAL
 )
 run_launcher_option = click.option(
     "--launcher",
     type=click.Choice(["docker", "process", "fake", "ec2", "batch"]),
     default="docker",
-    show_default=True,
     help=f"{_LOCAL} ec2: containers on EC2 instances, launched and terminated for the run."
     " batch: jobs of AWS Batch, in the queues that `harness batch up` makes.",
 )
 
 
-def chosen_launcher(name: str, cache: Path, models: Path | None, emulated: str | None = None) -> Launcher:
-    """Return the launcher of this name, which the caller closes.
+@dataclass(frozen=True)
+class LauncherChoice:
+    """The launcher of a command, the cache and the models."""
 
-    Args:
-        emulated: a platform to make images for, and to run jobs of even if it must be emulated.
+    launcher: str
+    cache: Path
+    models: Path | None = None
 
-    Raises:
-        UsageError: this launcher has only the host's platform.
-    """
-    if name == "docker":
-        return docker.DockerLauncher(cache, models, platform=emulated, emulated=emulated is not None)
-    if emulated is not None:
-        raise UsageError(f"--platform is for containers, not for --launcher {name}; leave one of the two away")
-    if name == "process":
-        return process.ProcessLauncher(cache, models)
-    return fake.FakeLauncher()
+    def open(self, emulated: str | None = None) -> closing[Launcher]:
+        """Return the launcher in a context that closes it.
+
+        Args:
+            emulated: a platform to make images for, and to run jobs of even if it must be emulated.
+
+        Raises:
+            UsageError: this launcher has only the host's platform.
+        """
+        return closing(self._launcher(emulated))
+
+    def _launcher(self, emulated: str | None) -> Launcher:
+        cache = absolute(self.cache)
+        if self.launcher == "docker":
+            return docker.DockerLauncher(cache, self.models, platform=emulated, emulated=emulated is not None)
+        if emulated is not None:
+            raise UsageError(
+                f"--platform is for containers, not for --launcher {self.launcher}; leave one of the two away"
+            )
+        return process.ProcessLauncher(cache, self.models) if self.launcher == "process" else fake.FakeLauncher()
+
+
+# The command gets --launcher, --cache and --models as one record.
+launcher_choice = record_options("choice", LauncherChoice)
 
 
 def run_options(suite: Path, results: Path, only: str | None, fresh: bool, cache: Path) -> RunOptions:

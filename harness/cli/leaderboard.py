@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import click
 
-from harness.analysis import axes, rejudge
+from harness.analysis import axes
 from harness.analysis import leaderboard as boards
 from harness.analysis.leaderboard import Bound, LeaderboardQuery
 from harness.cli.locations import mirrored
-from harness.cli.options import PriceSelection, cache_option, price_options, record_options, results_argument
-from harness.cli.output import PAGE, PICTURES, format_option, picture_output_option, show, show_page
-from harness.cli.stored_results import StoredResults, draw, judging_options, measures_for
+from harness.cli.options import cache_option, parsed_by, price_options, record_options, results_argument
+from harness.cli.output import PAGE, PICTURES, Destination, destination_options
+from harness.cli.stored_results import StoredResults, draw, judging_options, measures_for, stored_results
 from harness.errors import UsageError
-from harness.report import writers
 from harness.report.leaderboard import leaderboard_document
 from harness.report.page import check_view, view_fragment
 
@@ -78,36 +74,29 @@ def _numbers(text: str, option: str) -> dict[str, float]:
     return numbers
 
 
-def _read_by(parse: Callable[[Any], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
-    return lambda _context, _parameter, given: parse(given)
-
-
 leaderboard_options = record_options(
     "query",
     LeaderboardQuery,
     click.option("--dataset", help="Dataset to rank.  [default: the only one]"),
-    click.option(
-        "--measure", default="RR@10", show_default=True, help="Measure of accuracy, as ir_measures writes it."
-    ),
+    click.option("--measure", default="RR@10", help="Measure of accuracy, as ir_measures writes it."),
     click.option(
         "--weights",
         default=WEIGHTS,
-        show_default=True,
-        callback=_read_by(_weights),
+        callback=parsed_by(_weights),
         metavar="AXIS=W,...",
         help="They sum to 1.  Axes: accuracy, cost, latency, memory, index, throughput.",
     ),
-    click.option("--mode", type=click.Choice(["reference", "robust"]), default="reference", show_default=True),
+    click.option("--mode", type=click.Choice(["reference", "robust"]), default="reference"),
     click.option(
         "--amrs",
-        callback=_read_by(_rates),
+        callback=parsed_by(_rates),
         metavar="AXIS=RATE,...",
         help="Fixed exchange rates, e.g. latency=33.0507,cost=10.4392.",
     ),
     click.option(
         "--cutoff",
         type=click.FloatRange(0),
-        callback=_read_by(_cutoff),
+        callback=parsed_by(_cutoff),
         metavar="POINTS",
         help="Of mode robust.  [default: from the sample]",
     ),
@@ -115,8 +104,7 @@ leaderboard_options = record_options(
     click.option(
         "--front",
         default="accuracy,cost,latency",
-        show_default=True,
-        callback=_read_by(_front),
+        callback=parsed_by(_front),
         help="Two or three axes of the Pareto front.",
     ),
     click.option("--suite", help="Only rows of this suite."),
@@ -125,52 +113,39 @@ leaderboard_options = record_options(
 
 
 @click.command()
+@mirrored("results")
 @results_argument
 @leaderboard_options
 @click.option("--at-most", metavar="AXIS=X,...", help="Rank only rows of at most these, e.g. latency=50,cost=2.")
 @click.option("--at-least", metavar="AXIS=X,...", help="Rank only rows of at least these, e.g. accuracy=38.")
 @judging_options
 @price_options
-@format_option("md", "csv", "json", "latex", PAGE, *PICTURES)
-@picture_output_option
+@destination_options("md", "csv", "json", "latex", PAGE, *PICTURES)
 @cache_option
-@mirrored("results")
+@stored_results
 def leaderboard(
-    results: Path,
-    query: LeaderboardQuery,
-    at_most: str | None,
-    at_least: str | None,
-    qrels: Path | None,
-    without_queries: Path | None,
-    selection: PriceSelection,
-    form: str,
-    output: Path | None,
-    cache: Path,
+    stored: StoredResults, query: LeaderboardQuery, at_most: str | None, at_least: str | None, destination: Destination
 ) -> None:
     """Rank the stored RESULTS (a folder; default: results) of one dataset.  Runs nothing.
 
     By Dynascore (accuracy, cost and latency weighed), or by one axis among the rows that keep thresholds.  Also
     shows the exchange rates, the stability of each rank, and the Pareto front.
     """
-    override = rejudge.read(qrels, without_queries)
-    stored = StoredResults(results, measures_for(query.measure), cache, selection, override)
+    stored = replace(stored, measures=measures_for(query.measure))
     table = stored.table()
-    query = replace(
-        query,
-        dataset=query.dataset or _only({row.dataset for row in table.rows}),
-        bounds=_bounds(at_most, at_least),
-    )
-    if form == PAGE:
+    dataset = query.dataset or _only({row.dataset for row in table.rows})
+    query = replace(query, dataset=dataset, bounds=_bounds(at_most, at_least))
+    if destination.form == PAGE:
         check_view(query)
     per_query = stored.per_query()
     board = boards.build(table, per_query, query)
-    if form in PICTURES:
+    if destination.form in PICTURES:
         rows = tuple(row for row in table.rows if axes.comparison_group(row) == board.place)
-        draw(replace(table, rows=rows), per_query, query, form, output, ("ranks", "winners", "cost"))
-    elif form == PAGE:
-        show_page(stored.page(view_fragment(query, board.place)), output)
+        draw(replace(table, rows=rows), per_query, query, destination, ("ranks", "winners", "cost"))
+    elif destination.form == PAGE:
+        destination.show(stored.page(view_fragment(query, board.place)))
     else:
-        show(writers.write(leaderboard_document(board), form), output)
+        destination.show_report(leaderboard_document(board))
 
 
 def _only(datasets: set[str]) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from harness.cli.options import cache_option, parse_measures
-from harness.cli.output import FORMATS, format_option, output_option, show, write
-from harness.cli.stored_results import judged, measures_option, runs_arguments
+from harness.cli.options import cache_option
+from harness.cli.output import FORMATS, Destination, destination_options, write
+from harness.cli.stored_results import RunSelection, measures_option, runs_options
 from harness.errors import UsageError
 from harness.evaluation import embeddings as vector_files
 from harness.evaluation import evaluate_runs, judged_runs, measure_names
@@ -20,7 +21,6 @@ from harness.evaluation.evaluate_runs import count_and_ids
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.leakage import Leakage, check_vector_texts, queries_without_words
 from harness.progress import bar, silent
-from harness.report import writers
 from harness.report.leakage import leakage_document
 from harness.untrusted import one_line
 
@@ -31,7 +31,7 @@ _THRESHOLD = 0.9
 
 @click.command()
 @click.argument("training", type=click.Path(path_type=Path), metavar="TRAINING")
-@runs_arguments
+@runs_options
 @click.option(
     "--embeddings",
     nargs=2,
@@ -53,22 +53,16 @@ _THRESHOLD = 0.9
     metavar="FILE",
     help="Write the leaked queries' ids, one a line.",
 )
-@format_option(*FORMATS)
-@output_option
+@destination_options(*FORMATS)
 @cache_option
 def leakage(
     training: Path,
-    runs: tuple[Path | str, ...],
-    qrels: Path | None,
-    queries: Path | None,
-    only: str | None,
+    runs: RunSelection,
     embeddings: tuple[Path, Path] | None,
     threshold: float | None,
-    measures: str,
+    measures: tuple[str, ...],
     leaked: Path | None,
-    form: str,
-    output: Path | None,
-    cache: Path,
+    destination: Destination,
 ) -> None:
     """Find queries of the TRAINING set that recur in the sample, and the measures without them.
 
@@ -81,7 +75,7 @@ def leakage(
     least = _THRESHOLD if threshold is None else threshold
     if math.isnan(least):  # which click takes for a number between any two
         raise UsageError("--threshold nan is no cosine; say a number above 0, up to 1")
-    parsed = measure_names.parse(parse_measures(measures))
+    parsed = measure_names.parse(measures)
     trained = judged_runs.read_queries(training)
     if embeddings is None:
         blank = queries_without_words(
@@ -92,14 +86,14 @@ def leakage(
                 one_line(f"{training}: {count_and_ids(blank)} queries have no word and are like no other"), err=True
             )
     vectors = (vector_files.read(embeddings[0]), vector_files.read(embeddings[1])) if embeddings else None
-    samples = judged(runs, qrels, queries, only, cache)
+    samples = runs.judged()
     for sample in samples:
         if not sample.queries:
             raise UsageError(f"{sample.dataset}: no query in it, so nothing can be compared; name those with --queries")
     made = [_of(sample, trained, vectors, least, parsed) for sample in samples]
     if leaked is not None:
         write(leaked, _lines(dict.fromkeys(query for each in made for query in each.leaked)))
-    show(writers.write(leakage_document(made), form), output)
+    destination.show_report(leakage_document(made))
 
 
 def _lines(ids: Iterable[str]) -> str:
@@ -137,7 +131,7 @@ def _of(
         notes=(*unchecked, *evaluate_runs.unknown_query_notes(sample), *sample.notes),
         not_compared=blank,
     )
-    return leaking.with_effects(made, sample, measures)
+    return replace(made, effects=leaking.measure_effects(sample, made.leaked, measures))
 
 
 def _unchecked(

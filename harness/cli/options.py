@@ -61,25 +61,26 @@ def one_line_errors() -> Iterator[None]:
 
 
 def record_options(name: str, record: type[Any], *options: Decorator) -> Decorator:
-    """Add options whose names are fields of a record; pass them to the command as one record."""
-    names = {field.name for field in dataclasses.fields(record)}
+    """Add options, and pass the parameters that are fields of a record to the command as one record."""
+    fields = {field.name for field in dataclasses.fields(record)}
 
     def decorate(command: Command) -> Command:
         @wraps(command)
         def wrapped(**given: Any) -> None:
-            values = {key: given.pop(key) for key in list(given) if key in chosen}
+            values = {key: given.pop(key) for key in list(given) if key in fields}
             command(**given, **{name: record(**values)})
 
         decorated: Command = wrapped
-        before = len(getattr(wrapped, "__click_params__", ()))
         for option in reversed(options):
             decorated = option(decorated)
-        added = getattr(decorated, "__click_params__", [])[before:]
-        chosen = {parameter.name for parameter in added}
-        assert chosen <= names, chosen - names
         return decorated
 
     return decorate
+
+
+def parsed_by(parse: Callable[[Any], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """Return a callback of an option that parses its value."""
+    return lambda _context, _parameter, value: parse(value)
 
 
 @dataclass(frozen=True)
@@ -100,15 +101,10 @@ class PriceSelection:
         return prices.snapshot(self.as_of, region=self.region, term=self.term)
 
 
-def _date(
-    _context: click.Context, _parameter: click.Parameter, given: datetime.datetime | None
-) -> datetime.date | None:
-    return given.date() if given else None
-
-
 def date_option(name: str, text: str) -> Decorator:
     """A date, written YYYY-MM-DD."""
-    return click.option(name, type=click.DateTime(formats=["%Y-%m-%d"]), callback=_date, help=text)
+    moment = click.DateTime(formats=["%Y-%m-%d"])
+    return click.option(name, type=moment, callback=parsed_by(lambda given: given and given.date()), help=text)
 
 
 DEFAULT_PRICES = PriceSelection()
@@ -124,28 +120,28 @@ price_options = record_options(
 def platform_option(text: str) -> Decorator:
     """``--platform``, by any of its names; the command gets Docker's."""
 
-    def parsed(_context: click.Context, _parameter: click.Parameter, given: str | None) -> str | None:
+    def parse(given: str | None) -> str | None:
         try:
             return platforms.parse(given) if given is not None else None
         except UnknownName as error:
             raise click.BadParameter(str(error)) from error
 
-    return click.option("--platform", metavar="linux/amd64|linux/arm64", callback=parsed, help=text)
+    return click.option("--platform", metavar="linux/amd64|linux/arm64", callback=parsed_by(parse), help=text)
 
 
 def retry_option(default: int, text: str) -> Decorator:
     """``--retry-noisy N``: the largest number of repeats."""
-    return click.option(
-        "--retry-noisy", type=click.IntRange(0, 100), default=default, show_default=True, metavar="N", help=text
-    )
+    return click.option("--retry-noisy", type=click.IntRange(0, 100), default=default, metavar="N", help=text)
 
 
-def parse_measures(text: str) -> tuple[str, ...]:
-    """Split the names of ``--measures``.
+def parse_measures(text: str | None) -> tuple[str, ...]:
+    """Split the names of ``--measures``; an option that was left out without a default gives none.
 
     Raises:
         UsageError: it is empty.
     """
+    if text is None:
+        return ()
     names = tuple(text.split())
     if not names:
         raise UsageError("--measures names none; name some, e.g. 'RR@10 nDCG@10', or leave it out")
@@ -185,7 +181,6 @@ results_option = click.option(
     type=results_path,
     metavar="PATH",
     default=Path("results"),
-    show_default=True,
     help="Results: a folder, or s3://BUCKET/PREFIX.",
 )
 results_argument = click.argument("results", type=results_path, default=Path("results"))
@@ -198,6 +193,7 @@ cache_option = click.option(
     metavar="PATH",
     envvar=config.CACHE_VARIABLE,
     default=config.default_cache_folder(),
+    show_default=False,
     help="Folder for downloads, corpora and indexes.  [default: ~/.cache/ir-harness; env: HARNESS_CACHE]",
 )
 models_option = click.option(

@@ -4,47 +4,68 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
 from harness import filesystem
-from harness.cli.options import Decorator
+from harness.cli.options import Decorator, record_options
 from harness.errors import UsageError
+from harness.report import writers
+from harness.report.document import ReportDocument
 
 FORMATS = ("md", "csv", "json")
 PAGE = "html"
 PICTURES = ("png", "svg", "pdf")
 
-output_option = click.option(
-    "-o", "--output", type=click.Path(path_type=Path), help="Write to this file instead of the terminal."
-)
-picture_output_option = click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    help="Write to this file instead of the terminal; pictures: to this folder.",
-)
+
+@dataclass(frozen=True)
+class Destination:
+    """Format of a command's result, and the file or folder that it is written to; ``None``: the terminal."""
+
+    form: str
+    output: Path | None
+
+    @property
+    def folder(self) -> Path:
+        """The folder of pictures.
+
+        Raises:
+            UsageError: it is not named.
+        """
+        if self.output is None:
+            raise UsageError(f"--format {self.form} writes several files; name a folder for them with -o")
+        return self.output
+
+    def show(self, text: str) -> None:
+        """Print a text, or write it to the file; a page is not for a terminal."""
+        if self.output is not None:
+            write(self.output, text)
+        elif self.form == PAGE and sys.stdout.isatty():
+            raise UsageError("--format html: a page is no text for a terminal; name a file for it with -o page.html")
+        else:
+            click.echo(text, nl=False)
+
+    def show_report(self, document: ReportDocument) -> None:
+        """Print a report, or write it to the file."""
+        self.show(writers.write(document, self.form))
 
 
-def format_option(*formats: str, text: str | None = None) -> Decorator:
-    """``--format``; Markdown by default."""
-    return click.option("--format", "form", type=click.Choice(formats), default="md", show_default=True, help=text)
+def output_option(text: str = "Write to this file instead of the terminal.", *, required: bool = False) -> Decorator:
+    """``-o``."""
+    return click.option("-o", "--output", type=click.Path(path_type=Path), required=required, help=text)
 
 
-def show(text: str, output: Path | None) -> None:
-    """Print a text, or write it to a file."""
-    if output is None:
-        click.echo(text, nl=False)
-    else:
-        write(output, text)
-
-
-def show_page(text: str, output: Path | None) -> None:
-    """Write a page to a file, or to a stdout that is not a terminal."""
-    if output is None and sys.stdout.isatty():
-        raise UsageError("--format html: a page is no text for a terminal; name a file for it with -o page.html")
-    show(text, output)
+def destination_options(*formats: str, text: str | None = None) -> Decorator:
+    """``--format``, by default the first one, and ``-o``; the command gets them as a destination."""
+    pictures = "; pictures: to this folder" if PICTURES[0] in formats else ""
+    return record_options(
+        "destination",
+        Destination,
+        click.option("--format", "form", type=click.Choice(formats), default=formats[0], help=text),
+        output_option(f"Write to this file instead of the terminal{pictures}."),
+    )
 
 
 def write(path: Path, text: str) -> None:

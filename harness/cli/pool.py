@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from harness.cli.options import cache_option
-from harness.cli.output import output_option, show
-from harness.cli.stored_results import judged, load_dataset, runs_arguments
+from harness.cli.output import Destination, destination_options
+from harness.cli.stored_results import RunSelection, load_dataset, runs_options
 from harness.datasets import Dataset
 from harness.errors import UnknownName, UsageError
 from harness.evaluation import evaluate_runs, judged_runs, trec_lines
@@ -22,28 +21,17 @@ _SHOWN = 3
 
 
 @click.command()
-@runs_arguments
-@click.option("--depth", type=click.IntRange(1), default=5, show_default=True, help="Hits of each run to look at.")
+@runs_options
+@click.option("--depth", type=click.IntRange(1), default=5, help="Hits of each run to look at.")
 @click.option(
     "--dataset", metavar="NAME|FOLDER", help="Holds the documents' texts.  [default: that of the stored results]"
 )
 @click.option("--no-texts", is_flag=True, help="Only ids of the documents; needs no dataset.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Seed of the order.")
-@click.option("--format", "form", type=click.Choice(["tsv", "jsonl"]), default="tsv", show_default=True)
-@output_option
+@click.option("--seed", type=int, default=1, help="Seed of the order.")
+@destination_options("tsv", "jsonl")
 @cache_option
 def pool(
-    runs: tuple[Path | str, ...],
-    qrels: Path | None,
-    queries: Path | None,
-    only: str | None,
-    depth: int,
-    dataset: str | None,
-    no_texts: bool,
-    seed: int,
-    form: str,
-    output: Path | None,
-    cache: Path,
+    runs: RunSelection, depth: int, dataset: str | None, no_texts: bool, seed: int, destination: Destination
 ) -> None:
     """List the unjudged documents among the first hits of all RUNS, each pair once.
 
@@ -53,51 +41,52 @@ def pool(
     """
     if no_texts and dataset is not None:
         raise UsageError("--no-texts leaves out what --dataset has; leave one of them out")
-    if output is not None and output.is_file():
-        raise UsageError(f"{output}: is there already, and somebody's grades may be in it; name another file")
+    if destination.output is not None and destination.output.is_file():
+        raise UsageError(
+            f"{destination.output}: is there already, and somebody's grades may be in it; name another file"
+        )
     holder = None
-    if _first(runs, qrels):
-        holder = None if dataset is None else load_dataset(dataset, cache)
-        samples = _unjudged(runs, queries, only, holder)
+    if _are_unjudged(runs):
+        holder = None if dataset is None else load_dataset(dataset, runs.cache)
+        samples = _unjudged(runs, holder)
     else:
-        samples = judged(runs, qrels, queries, only, cache)
+        samples = runs.judged()
     made = build_pool(samples, depth, seed)
     if not any(hits.hits for _, hits in made.systems):
         count = sum(len(sample.queries) for sample in samples)
         raise UsageError(f"none of the {count:,} queries has a hit in these runs; are these the runs of these queries?")
     documents: dict[str, dict[str, str]] = {}
     if not no_texts:
-        holder = holder or _holder(dataset, samples, cache)
+        holder = holder or _holder(dataset, samples, runs.cache)
         documents = _documents(made, holder)
         for query in holder.queries:
             if not made.queries.get(query.query_id, "?"):
                 made.queries[query.query_id] = query.text
     stream = io.StringIO()
-    write_pool(made, documents, form, stream)
-    show(stream.getvalue(), output)
+    write_pool(made, documents, destination.form, stream)
+    destination.show(stream.getvalue())
     _summarise(made)
     for note in dict.fromkeys(note for sample in samples for note in sample.notes):
         click.echo(one_line(note), err=True)
-    _name_unknown_queries(samples)
+    for note in (note for sample in samples for note in evaluate_runs.unknown_query_notes(sample)):
+        click.echo(f"  {one_line(note)}", err=True)
 
 
-def _first(runs: tuple[Path | str, ...], qrels: Path | None) -> bool:
+def _are_unjudged(runs: RunSelection) -> bool:
     """Return whether the run files have no qrels yet."""
-    if not any(isinstance(run, Path) and trec_lines.is_readable(run) for run in runs):
+    if not runs.names_run_files:
         return False
-    if qrels is None:
+    if runs.qrels is None:
         return True
-    trec_lines.refuse_pipe(qrels)  # is looked into here, and read later
-    return not has_judgements(qrels)
+    trec_lines.refuse_pipe(runs.qrels)  # is looked into here, and read later
+    return not has_judgements(runs.qrels)
 
 
-def _unjudged(
-    runs: tuple[Path | str, ...], queries: Path | None, only: str | None, holder: Dataset | None
-) -> tuple[JudgedRuns, ...]:
-    if only is not None:
+def _unjudged(runs: RunSelection, holder: Dataset | None) -> tuple[JudgedRuns, ...]:
+    if runs.only is not None:
         raise UsageError("--only is of stored results; leave it out")
-    if queries is not None:
-        texts = judged_runs.read_queries(queries)
+    if runs.queries is not None:
+        texts = judged_runs.read_queries(runs.queries)
     elif holder is not None:
         texts = {query.query_id: query.text for query in holder.queries}
     else:
@@ -105,13 +94,7 @@ def _unjudged(
             "without judgements, nothing says which queries to pool for; name those with --queries or --dataset, or"
             " judgements with --qrels"
         )
-    return (judged_runs.read_unjudged_runs("runs", [Path(run) for run in runs], texts),)
-
-
-def _name_unknown_queries(samples: Sequence[JudgedRuns]) -> None:
-    """Print notes on runs' queries that are not in the pool."""
-    for note in (note for runs in samples for note in evaluate_runs.unknown_query_notes(runs)):
-        click.echo(f"  {one_line(note)}", err=True)
+    return (judged_runs.read_unjudged_runs("runs", runs.paths, texts),)
 
 
 def _summarise(made: JudgingPool) -> None:

@@ -4,45 +4,35 @@ from __future__ import annotations
 
 import datetime
 import math
-from pathlib import Path
 
 import click
 
 from harness.analysis import reprice as repricing
 from harness.analysis import row_pricing
 from harness.cli.locations import mirrored
-from harness.cli.options import (
-    PriceSelection,
-    cache_option,
-    date_option,
-    parse_measures,
-    price_options,
-    results_argument,
-)
-from harness.cli.output import FORMATS, columns, format_option, output_option, show
-from harness.cli.stored_results import StoredResults, measures_option
+from harness.cli.options import PriceSelection, cache_option, date_option, price_options, results_argument
+from harness.cli.output import FORMATS, Destination, columns, destination_options
+from harness.cli.stored_results import StoredResults, measures_option, stored_results
 from harness.errors import UsageError
 from harness.pricing import offers
-from harness.pricing import prices as stored
+from harness.pricing import prices as price_files
 from harness.pricing.instances import Instance
 from harness.pricing.offers import UnfitInstance
 from harness.records import Envelope
-from harness.report import writers
 from harness.report.repricing import repricing_document
 
 
 @click.command()
 @click.option("--cpu", type=click.IntRange(1), required=True, help="Minimum vCPUs.")
 @click.option("--memory", type=click.FloatRange(0, 1e6, min_open=True), required=True, help="Minimum GiB.")
-@click.option("--gpu", type=click.IntRange(0), default=0, show_default=True, help="Minimum NVIDIA GPUs.")
+@click.option("--gpu", type=click.IntRange(0), default=0, help="Minimum NVIDIA GPUs.")
 @click.option("--arch", type=click.Choice(["x86_64", "arm64"]), help="Only this architecture.  [default: any]")
 @click.option(
     "--reserve/--no-reserve",
     default=False,
-    show_default=True,
     help="Require the memory beside the host's reserve (instance_profiles/defaults.toml).",
 )
-@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Number of types to show.")
+@click.option("--limit", type=click.IntRange(1), default=20, help="Number of types to show.")
 @click.option("--left-out", is_flag=True, help="Name every type that was left out.")
 @price_options
 def instances(
@@ -118,17 +108,17 @@ def prices() -> None:
     today = _today()
     newest: dict[tuple[str, str, str], tuple[str, int]] = {}
     lines = []
-    for file in stored.snapshot_files():
-        for term, snapshot in stored.read_snapshots(file).items():
+    for file in price_files.snapshot_files():
+        for term, snapshot in price_files.read_snapshots(file).items():
             age = (today - file.as_of).days
             region = f"{snapshot.provider} {snapshot.region}"
             lines.append((region, term, str(file.as_of), f"{age} days", str(len(snapshot.prices)), snapshot.source))
             newest[snapshot.provider, snapshot.region, term] = (region, age)
     columns(("region", "term", "as of", "age", "types", "source"), lines)
     for (*_, term), (region, age) in newest.items():
-        if age > stored.OLD_DAYS:
+        if age > price_files.OLD_DAYS:
             click.echo(
-                f"warning: the newest {term} prices of {region} are {age} days old (more than {stored.OLD_DAYS}); "
+                f"warning: the newest {term} prices of {region} are {age} days old (more than {price_files.OLD_DAYS}); "
                 "add newer ones: docs/reference/prices.md says how",
                 err=True,
             )
@@ -139,33 +129,24 @@ def _today() -> datetime.date:
 
 
 @click.command()
+@mirrored("results")
 @results_argument
 @price_options
 @date_option(
-    "--against",
-    "Compare with the prices of this date.  [default: the newest, or those before the ones asked for]",
+    "--against", "Compare with the prices of this date.  [default: the newest, or those before the ones asked for]"
 )
-@format_option(*FORMATS)
-@output_option
+@destination_options(*FORMATS)
 @measures_option
 @cache_option
-@mirrored("results")
-def reprice(
-    results: Path,
-    selection: PriceSelection,
-    against: datetime.date | None,
-    form: str,
-    output: Path | None,
-    measures: str,
-    cache: Path,
-) -> None:
+@stored_results
+def reprice(stored: StoredResults, against: datetime.date | None, destination: Destination) -> None:
     """Price the stored RESULTS (a folder; default: results) at two dates, and show what changes.  Runs nothing.
 
     Each row at the other date's prices, on that same instance at the new ones, and on the cheapest instance of the new
     date; then the verdicts that flip, and the instance types that are gone.
     """
-    now = selection.snapshot()
+    now = stored.selection.snapshot()
     before = repricing.other_prices(now, against)
-    rows = StoredResults(results, parse_measures(measures), cache).table(priced=False, columns=row_pricing.COLUMNS)
+    rows = stored.table(priced=False, columns=row_pricing.COLUMNS)
     repriced = repricing.compare(rows, row_pricing.tariff(before), row_pricing.tariff(now))
-    show(writers.write(repricing_document(repriced), form), output)
+    destination.show_report(repricing_document(repriced))

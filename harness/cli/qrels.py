@@ -7,18 +7,20 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import click
 
 from harness.cli.options import cache_option
-from harness.cli.output import output_option, show
+from harness.cli.output import Destination, destination_options, output_option
 from harness.cli.stored_results import load_dataset
 from harness.datasets import Dataset
 from harness.errors import UnknownName, UsageError
 from harness.evaluation import pool, qrels_merge, trec_lines
 from harness.evaluation.pool import GradedPair
 from harness.evaluation.qrels_merge import BaseQrels, MergeRecord
-from harness.report.writers import markdown_escape, markdown_grid
+from harness.report.document import GridColumn, Section, grid_of
+from harness.report.writers import markdown_escape, markdown_section
 from harness.untrusted import one_line
 
 _SHOWN = 3
@@ -38,19 +40,12 @@ def qrels() -> None:
     metavar="QRELS|DATASET",
     help="The judgements to add to: a TREC file, or a dataset's.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    required=True,
-    help="File of judgements to write; may be the file of --to.",
-)
+@output_option("File of judgements to write; may be the file of --to.", required=True)
 @click.option("--source", help="Name of the judge, for the record.  [default: the name of FILE]")
 @click.option(
     "--conflicts",
     type=click.Choice(["refuse", "keep", "override"]),
     default="refuse",
-    show_default=True,
     help="For a pair with another grade: refuse all, keep the old grade, or take the new one.",
 )
 @click.option(
@@ -130,9 +125,8 @@ def _report(done: MergeRecord, output: Path) -> None:
 
 @qrels.command("show")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--format", "form", type=click.Choice(["md", "json"]), default="md", show_default=True)
-@output_option
-def show_qrels(file: Path, form: str, output: Path | None) -> None:
+@destination_options("md", "json")
+def show_qrels(file: Path, destination: Destination) -> None:
     """Describe a FILE of judgements: grades, judgements by query, and merges."""
     trec_lines.refuse_pipe(file)
     base = qrels_merge.read_base(file)
@@ -141,42 +135,39 @@ def show_qrels(file: Path, form: str, output: Path | None) -> None:
         "merges": [asdict(merge) for merge in base.merges],
         "changed_after": base.changed_after,
     }
-    if form == "json":
-        show(json.dumps({"qrels_version": 1, **facts}, indent=2) + "\n", output)
-        return
-    show(_qrels_text(file, facts, base.merges), output)
+    if destination.form == "json":
+        destination.show(json.dumps({"qrels_version": 1, **facts}, indent=2) + "\n")
+    else:
+        destination.show(markdown_section(_section(file, facts, base)) + "\n")
 
 
-def _qrels_text(file: Path, facts: Mapping[str, object], merges: tuple[MergeRecord, ...]) -> str:
-    counts = facts["grades"]
-    assert isinstance(counts, dict)
+def _section(file: Path, facts: Mapping[str, Any], base: BaseQrels) -> Section:
     size = f"{facts['judgements']:,} judgements of {facts['queries']:,} queries"
-    out = [f"**{markdown_escape(str(file))}**: {size}, SHA-256 {str(facts['sha256'])[:16]}"]
-    grades = [(grade, f"{count:,}") for grade, count in counts.items()]
-    out += ["", *markdown_grid(("grade", "judgements"), (True, True), grades, padded=True)]
-    per_query = facts["judged_per_query"], facts["relevant_per_query"]
-    rows = [
-        (name, *(f"{each[part]:g}" for part in ("least", "median", "mean", "most")))
-        for name, each in zip(("judged", "relevant"), per_query, strict=True)
-        if isinstance(each, dict)
+    grades: list[GridColumn[tuple[str, int]]] = [
+        ("grade", True, lambda item: item[0]),
+        ("judgements", True, lambda item: f"{item[1]:,}"),
     ]
-    out += [
-        "",
-        *markdown_grid(("a query", "least", "median", "mean", "most"), (False, *(True,) * 4), rows, padded=True),
+    merges: list[GridColumn[MergeRecord]] = [
+        ("iteration", True, lambda merge: str(merge.iteration)),
+        ("added", True, lambda merge: f"{merge.added:,}"),
+        ("replaced", True, lambda merge: f"{len(merge.conflicts) if merge.resolved == 'override' else 0:,}"),
+        ("source", False, lambda merge: markdown_escape(merge.source)),
+        ("date", False, lambda merge: markdown_escape(merge.date)),
+        ("file", False, lambda merge: markdown_escape(merge.file)),
     ]
-    if merges:
-        head = ("iteration", "added", "replaced", "source", "date", "file")
-        cells = [
-            (
-                str(each.iteration),
-                f"{each.added:,}",
-                f"{len(each.conflicts) if each.resolved == 'override' else 0:,}",
-                *(markdown_escape(text) for text in (each.source, each.date, each.file)),
-            )
-            for each in merges
-        ]
-        out += ["", *markdown_grid(head, (True, True, True, False, False, False), cells, padded=True)]
-    if changed := facts["changed_after"]:
-        assert isinstance(changed, tuple)
-        out += ["", f"- Something else changed the file after iteration {', '.join(map(str, changed))}."]
-    return "\n".join(out) + "\n"
+
+    def of_queries(part: str) -> GridColumn[str]:
+        return part, True, lambda kind: f"{facts[f'{kind}_per_query'][part]:g}"
+
+    per_query = [of_queries(part) for part in ("least", "median", "mean", "most")]
+    grids = (
+        grid_of(list(facts["grades"].items()), grades),
+        grid_of(("judged", "relevant"), [("a query", False, str), *per_query]),
+        grid_of(base.merges, merges),
+    )
+    changed = ", ".join(map(str, base.changed_after))
+    return Section(
+        lead=(f"**{markdown_escape(str(file))}**: {size}, SHA-256 {base.sha256[:16]}",),
+        grids=tuple(grid for grid in grids if grid.cells),
+        notes=(f"Something else changed the file after iteration {changed}.",) if changed else (),
+    )

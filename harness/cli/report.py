@@ -2,85 +2,73 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import replace
 
 import click
 
-from harness.analysis import published, rejudge
+from harness.analysis import published
 from harness.analysis.leaderboard import LeaderboardQuery
 from harness.cli.locations import mirrored
-from harness.cli.options import PriceSelection, cache_option, parse_measures, price_options, results_argument
-from harness.cli.output import FORMATS, PAGE, PICTURES, format_option, picture_output_option, show, show_page
-from harness.cli.stored_results import StoredResults, draw, judging_options
+from harness.cli.options import cache_option, parse_measures, parsed_by, price_options, results_argument
+from harness.cli.output import FORMATS, PAGE, PICTURES, Destination, destination_options
+from harness.cli.stored_results import StoredResults, draw, judging_options, stored_results
 from harness.errors import UsageError
 from harness.evaluation import measure_names
 from harness.report import render, study
 
 # Each layout and its default measures.
-MEASURES = {"rows": " ".join(measure_names.DEFAULT), "santhanam2023": "RR@10 Success@10"}
+MEASURES = {"rows": measure_names.DEFAULT, "santhanam2023": ("RR@10", "Success@10")}
 
 
 @click.command()
+@mirrored("results")
 @results_argument
-@format_option(
+@destination_options(
     *FORMATS,
     "latex",
     PAGE,
     *PICTURES,
     text="html: one file that opens in a browser, with all prices, pictures and evidence in it.",
 )
-@picture_output_option
 @click.option(
     "--layout",
     type=click.Choice(tuple(MEASURES)),
     default="rows",
-    show_default=True,
     help="One row for each cell, or the shape of the paper's Table 3: latency and cost by hardware, then accuracy.",
 )
 @click.option(
     "--measures",
+    callback=parsed_by(parse_measures),
     help="As ir_measures writes them; in tables also FD@10, a Frechet distance by the vectors of harness embed.  "
-    f"[default: {MEASURES['rows']}; layout santhanam2023: {MEASURES['santhanam2023']}]",
+    f"[default: {' '.join(MEASURES['rows'])}; layout santhanam2023: {' '.join(MEASURES['santhanam2023'])}]",
 )
 @judging_options
 @price_options
 @cache_option
-@mirrored("results")
-def report(
-    results: Path,
-    form: str,
-    layout: str,
-    output: Path | None,
-    measures: str | None,
-    qrels: Path | None,
-    without_queries: Path | None,
-    selection: PriceSelection,
-    cache: Path,
-) -> None:
+@stored_results
+def report(stored: StoredResults, layout: str, destination: Destination) -> None:
     """Make the table of the stored RESULTS (a folder; default: results).  Runs nothing.
 
     With png, svg or pdf: pictures of each dataset, into the folder that -o names.
     """
-    names = parse_measures(MEASURES[layout] if measures is None else measures)
-    override = rejudge.read(qrels, without_queries)
-    stored = StoredResults(results, names, cache, selection, override)
-    if form == PAGE:
+    stored = replace(stored, measures=stored.measures or MEASURES[layout])
+    if destination.form == PAGE:
         if layout != "rows":
             raise UsageError(f"--layout {layout}: a page has one layout of its own; leave --layout out")
-        show_page(stored.page(), output)
-    elif form in PICTURES:
+        destination.show(stored.page())
+    elif destination.form in PICTURES:
         if layout != "rows":
             raise UsageError(f"--layout {layout} is the shape of a table; leave it out to draw pictures")
-        draw(stored.table(), stored.per_query(), LeaderboardQuery("", names[0]), form, output)
+        draw(stored.table(), stored.per_query(), LeaderboardQuery("", stored.measures[0]), destination)
     else:
-        text = _published(results, form, selection) if layout == "rows" and override is None else None
-        show(text or render(stored.table(distances=True), form, layout=layout), output)
+        text = _published(stored, destination.form) if layout == "rows" and stored.override is None else None
+        destination.show(text or render(stored.table(distances=True), destination.form, layout=layout))
 
 
-def _published(results: Path, form: str, selection: PriceSelection) -> str | None:
+def _published(stored: StoredResults, form: str) -> str | None:
     """Write published tables in their paper's shape; ``None``: the folder holds jobs, or no study knows the paper."""
-    if not published.is_in(results):
+    if not published.is_in(stored.results):
         return None
-    paper = published.read(results)
+    paper = published.read(stored.results)
     known = study.of(paper)
-    return None if known is None else known.render_paper(paper, paper.follows(), selection.snapshot(), form)
+    return None if known is None else known.render_paper(paper, paper.follows(), stored.selection.snapshot(), form)

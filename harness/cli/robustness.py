@@ -2,47 +2,36 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 import click
 
 from harness.analysis import robustness as examining
 from harness.analysis.robustness import Robustness, RobustnessOptions
-from harness.cli.options import cache_option, record_options
-from harness.cli.output import FORMATS, PICTURES, format_option, picture_output_option, show
-from harness.cli.stored_results import judged, runs_arguments, without_queries_option
-from harness.errors import UsageError
+from harness.cli.options import cache_option, parsed_by, record_options
+from harness.cli.output import FORMATS, PICTURES, Destination, destination_options
+from harness.cli.stored_results import RunSelection, runs_options, show_pictures, without_queries_option
 from harness.evaluation import qrels_subsample
 from harness.evaluation.judged_runs import JudgedRuns
+from harness.evaluation.qrels_subsample import KeepRule
 from harness.progress import bar
-from harness.report import writers
 from harness.report.plots import order_flips
 from harness.report.robustness import robustness_document
 from harness.untrusted import one_line
 
 
-def _names(_context: click.Context, _parameter: click.Parameter, given: str) -> tuple[str, ...]:
-    return tuple(given.split())
-
-
-def _keeps(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> tuple[Any, ...]:
+def _keeps(given: tuple[str, ...]) -> tuple[KeepRule, ...]:
     return tuple(dict.fromkeys(map(qrels_subsample.parse_keep, given)))
 
 
 robustness_options = record_options(
     "options",
     RobustnessOptions,
-    click.option(
-        "--measure", default="nDCG@10", show_default=True, help="Measure of the order, as ir_measures writes it."
-    ),
+    click.option("--measure", default="nDCG@10", help="Measure of the order, as ir_measures writes it."),
     click.option(
         "--against",
         default="RR@10 AP",
-        show_default=True,
-        callback=_names,
+        callback=parsed_by(lambda text: tuple(text.split())),
         help="Measures whose orders are compared with it; '' for none.",
     ),
     click.option(
@@ -50,71 +39,46 @@ robustness_options = record_options(
         "keeps",
         multiple=True,
         default=("1", "50%"),
-        show_default=True,
-        callback=_keeps,
+        callback=parsed_by(_keeps),
         metavar="N|SHARE",
         help="Fewer judgements: at most N relevant ones by query, or a share of all; repeatable.",
     ),
-    click.option(
-        "--resamples", type=click.IntRange(100, 100_000), default=1000, show_default=True, help="Of the queries."
-    ),
+    click.option("--resamples", type=click.IntRange(100, 100_000), default=1000, help="Of the queries."),
     click.option(
         "--draws",
         type=click.IntRange(2, 10_000),
         default=100,
-        show_default=True,
         help="Draws of fewer judgements; 100 give shares to 10 points, 1000 to 3.",
     ),
-    click.option("--seed", type=click.IntRange(0), default=2023, show_default=True),
+    click.option("--seed", type=click.IntRange(0), default=2023),
 )
 
 
 @click.command()
-@runs_arguments
+@runs_options
 @without_queries_option
 @robustness_options
-@format_option(*FORMATS, *PICTURES)
-@picture_output_option
+@destination_options(*FORMATS, *PICTURES)
 @cache_option
-def robustness(
-    runs: tuple[Path | str, ...],
-    qrels: Path | None,
-    queries: Path | None,
-    only: str | None,
-    without_queries: Path | None,
-    options: RobustnessOptions,
-    form: str,
-    output: Path | None,
-    cache: Path,
-) -> None:
+def robustness(runs: RunSelection, options: RobustnessOptions, destination: Destination) -> None:
     """Measure how often two systems swap ranks under other queries, fewer judgements, another measure.  Runs nothing.
 
     RUNS is one folder of results (default: results), or run files with their --qrels.  For each two systems it says in
     how many draws they stand the other way round, for each system between which ranks it moves, and for each way of
     asking how far its order agrees (Kendall's tau).  With png, svg or pdf: a matrix picture into the folder of -o.
     """
-    if form in PICTURES and output is None:
-        raise UsageError(f"--format {form} writes files; name a folder for them with -o")
-    examined = _examine(judged(runs, qrels, queries, only, cache, without_queries), options)
-    if form in PICTURES:
-        assert output is not None
-        _draw(examined, output, form)
-    else:
-        show(writers.write(robustness_document(examined), form), output)
-
-
-def _draw(examined: Sequence[Robustness], output: Path, form: str) -> None:
-    """Draw matrices; print their paths, and a reason for each missing one."""
-    for sample in examined:
-        for condition in sample.conditions:
-            if condition.reason:
-                text = f"{sample.dataset}: no matrix of {condition.cause.value}, {condition.name}: {condition.reason}"
-                click.echo(one_line(text), err=True)
-    paths = [*order_flips.write_flips(examined, output, form)]
-    for path in paths:
-        click.echo(one_line(str(path)))
-    if not paths:
-        sys.exit(1)
+    folder = destination.folder if destination.form in PICTURES else None
+    examined = _examine(runs.judged(), options)
+    if folder is None:
+        destination.show_report(robustness_document(examined))
+        return
+    missing = [
+        f"{sample.dataset}: no matrix of {condition.cause.value}, {condition.name}: {condition.reason}"
+        for sample in examined
+        for condition in sample.conditions
+        if condition.reason
+    ]
+    show_pictures(order_flips.write_flips(examined, folder, destination.form), missing)
 
 
 def _examine(samples: Sequence[JudgedRuns], options: RobustnessOptions) -> list[Robustness]:

@@ -21,13 +21,14 @@ from harness.aws.cloud_run.run import BackendClass, ClientContext, CloudOptions,
 from harness.aws.cloud_run.run import run as run_in_cloud
 from harness.aws.cloud_run.shipment import Shipper
 from harness.aws.ec2.backend import Ec2Backend
-from harness.cli.launchers import chosen_launcher, launcher_option, run_launcher_option, run_options
+from harness.cli.launchers import LauncherChoice, launcher_choice, launcher_option, run_launcher_option, run_options
 from harness.cli.locations import ResultsLocation, as_given, mirrored, named_as_given, of_suite, writable
 from harness.cli.options import (
     agree,
     cache_option,
     models_option,
     only_option,
+    parsed_by,
     record_options,
     results_option,
     results_path,
@@ -50,7 +51,7 @@ from harness.results.schema import Cell
 BACKENDS: dict[str, BackendClass] = {"ec2": Ec2Backend, "batch": BatchBackend}
 
 
-def _finite(_context: click.Context, _option: click.Parameter, value: float | None) -> float | None:
+def _finite(value: float | None) -> float | None:
     """Refuse a cap that would be none: nothing is more than nan."""
     if value is not None and not math.isfinite(value):
         raise click.BadParameter("a sum of money is needed")
@@ -73,7 +74,7 @@ cloud_options = record_options(
         "--max-usd",
         "cap_usd",
         type=click.FloatRange(min=0, min_open=True),
-        callback=_finite,
+        callback=parsed_by(_finite),
         help="ec2, batch: never spend more.",
     ),
     click.option(
@@ -81,7 +82,6 @@ cloud_options = record_options(
         "most",
         type=click.IntRange(1, 1000),
         default=8,
-        show_default=True,
         help="ec2: at most this many at once; 1: one hardware profile after the other.",
     ),
     click.option("--spot", is_flag=True, help="ec2: spot capacity; the same command measures interrupted jobs again."),
@@ -92,7 +92,6 @@ cloud_options = record_options(
         "--architecture",
         type=click.Choice(["x86_64", "arm64"]),
         default="x86_64",
-        show_default=True,
         help="ec2, batch: architecture of the instances and of their images.",
     ),
     click.option("--subnet", help="ec2: this subnet.  [default: those of the default VPC]"),
@@ -101,6 +100,7 @@ cloud_options = record_options(
 
 
 @click.command()
+@mirrored("contested")
 @click.argument("suite", type=click.Path(path_type=Path), required=False)
 @results_option
 @only_option
@@ -120,7 +120,7 @@ cloud_options = record_options(
 @cache_option
 @models_option
 @click.option("--part", type=click.Path(path_type=Path), hidden=True, help="For workers: what their agent wrote.")
-@mirrored("contested")
+@launcher_choice
 def run(
     suite: Path | None,
     results: Path | str,
@@ -128,13 +128,11 @@ def run(
     fresh: bool,
     contested: Path | None,
     retry_noisy: int,
-    launcher: str,
-    cache: Path,
-    models: Path | None,
     part: Path | None,
     work: str | None,
     cloud: CloudOptions,
     yes: bool,
+    choice: LauncherChoice,
 ) -> None:
     """Run the jobs of SUITE (a TOML file) that are not done yet, then print the table.
 
@@ -143,34 +141,35 @@ def run(
     """
     cells = None
     if contested is not None:
-        suite, cells = _contested(suite, contested, cache)
+        suite, cells = _contested(suite, contested, choice.cache)
         if not cells:
             text = f"nothing in {contested} is contested: every row is on the front or surely dominated"
-            click.echo(as_given(text, cache), err=True)
+            click.echo(as_given(text, choice.cache), err=True)
             return
     if part is not None:
         assert isinstance(results, Path)
-        options = run_options(part, results, only, fresh, cache)
-        with closing(chosen_launcher(launcher, options.cache, models)) as chosen:
-            sys.exit(0 if worker.run_part(part, options, chosen) else 1)
+        options = run_options(part, results, only, fresh, choice.cache)
+        with choice.open() as launcher:
+            sys.exit(0 if worker.run_part(part, options, launcher) else 1)
     if suite is None:
         raise UsageError("name the SUITE to run, e.g. harness run suites/quickstart.toml")
-    loaded = load(suite)
-    if launcher in BACKENDS:
-        of_suite(results, loaded.name, cache, "RECORDS")  # stored jobs decide what is launched
+    loaded, in_cloud = load(suite), choice.launcher in BACKENDS
+    if in_cloud:
+        of_suite(results, loaded.name, choice.cache, "RECORDS")  # stored jobs decide what is launched
     else:
-        _refuse_cloud_options(launcher)
-    with writable(results, cache) as location:
-        options = run_options(suite, location.folder, only, fresh or cells is not None, cache)
+        _refuse_cloud_options(choice.launcher)
+    with writable(results, choice.cache) as location:
+        options = run_options(suite, location.folder, only, fresh or cells is not None, choice.cache)
         options = replace(options, retry_noisy=retry_noisy, cells=cells, shelf=location.shelf)
-        if launcher in BACKENDS:
-            summary, errors = _run_in_cloud(launcher, _request(launcher, loaded, options, work, cloud), models, yes)
+        if in_cloud:
+            request = _request(choice.launcher, loaded, options, work, cloud)
+            summary, errors = _run_in_cloud(request, choice, yes)
         else:
-            with closing(chosen_launcher(launcher, options.cache, models)) as chosen:
-                summary = orchestrator.run_suite(inputs.gather(loaded, options), options, chosen)
+            with choice.open() as launcher:
+                summary = orchestrator.run_suite(inputs.gather(loaded, options), options, launcher)
             errors = summary.complaints
         if summary is not None:
-            _finish(location, loaded.name, loaded.measures, summary)
+            _finish(location, loaded, summary)
     for error in errors:
         click.echo(f"harness: {error}", err=True)
     sys.exit(1 if errors else 0)
@@ -202,29 +201,27 @@ def _request(launcher: str, suite: Suite, options: RunOptions, work: str | None,
     return CloudRequest(suite=suite, options=options, work=parse_uri(work), **vars(cloud))
 
 
-def _run_in_cloud(
-    launcher: str, request: CloudRequest, models: Path | None, yes: bool
-) -> tuple[RunSummary | None, Sequence[str]]:
+def _run_in_cloud(request: CloudRequest, choice: LauncherChoice, yes: bool) -> tuple[RunSummary | None, Sequence[str]]:
     """Run a suite on EC2 or Batch; return its summary, if it has any job, and its errors."""
     cache, platform = request.options.cache, platforms.parse(request.architecture)
-    with closing(DockerLauncher(cache, models, platform=platform)) as docker:
+    with closing(DockerLauncher(cache, choice.models, platform=platform)) as docker:
         client = ClientContext(
             connections=Connections(request.region),
             launcher=docker,
             shipper=lambda work: Shipper(work, docker.client, cache),
             agree=lambda question: agree(yes, question),
         )
-        done = run_in_cloud(request, client, BACKENDS[launcher])
+        done = run_in_cloud(request, client, BACKENDS[choice.launcher])
     if done is None:
         return None, ()
     any_job = done.summary.jobs or done.summary.keys
     return done.summary if any_job else None, (*done.summary.complaints, *done.complaints)
 
 
-def _finish(location: ResultsLocation, suite: str, measures: tuple[str, ...], summary: RunSummary) -> None:
+def _finish(location: ResultsLocation, suite: Suite, summary: RunSummary) -> None:
     """Print the table, write the report and the page, and print their paths."""
-    folder = location.folder / suite
-    stored = StoredResults(folder, measures, location.cache, keys=summary.keys)
+    folder = location.folder / suite.name
+    stored = StoredResults(folder, location.cache, suite.measures, keys=summary.keys)
     table = stored.table()
     click.echo(render(table, "terminal", width=Console().width), nl=False)
     markdown, page = folder / "report.md", folder / "report.html"
@@ -238,7 +235,7 @@ def _finish(location: ResultsLocation, suite: str, measures: tuple[str, ...], su
 
 def _contested(suite: Path | None, folder: Path, cache: Path) -> tuple[Path | None, frozenset[Cell]]:
     """Return the contested cells of stored results, and the suite that declares them, from ``suites/`` by default."""
-    stored = StoredResults(folder, measure_names.DEFAULT, cache)
+    stored = StoredResults(folder, cache, measure_names.DEFAULT)
     cells = pareto_front.contested_cells(stored.table(), stored.per_query(), stored.measures[0])
     if suite is not None:
         name = load(suite).name
@@ -264,16 +261,16 @@ def _contested(suite: Path | None, folder: Path, cache: Path) -> tuple[Path | No
 @launcher_option
 @cache_option
 @models_option
-def plan(
-    suite: Path, results: Path | str, only: str | None, fresh: bool, launcher: str, cache: Path, models: Path | None
-) -> None:
+@launcher_choice
+def plan(suite: Path, results: Path | str, only: str | None, fresh: bool, choice: LauncherChoice) -> None:
     """List the jobs of SUITE, done and to do.  Runs nothing."""
     loaded = load(suite)
-    with named_as_given(cache):
-        options = run_options(suite, of_suite(results, loaded.name, cache, "RECORDS"), only, fresh, cache)
-    with closing(chosen_launcher(launcher, options.cache, models)) as chosen:
+    with named_as_given(choice.cache):
+        folder = of_suite(results, loaded.name, choice.cache, "RECORDS")
+        options = run_options(suite, folder, only, fresh, choice.cache)
+    with choice.open() as launcher:
         gathered = inputs.gather(loaded, options)
-        jobs = plan_here(gathered, options, chosen)
+        jobs = plan_here(gathered, options, launcher)
     columns(
         ("system", "dataset", "scenario", "profile", "state"),
         [(cell.system, cell.dataset, cell.scenario, cell.profile, state) for cell, state in states(jobs)],

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import click
@@ -16,7 +17,18 @@ from harness.analysis.rejudge import QrelsOverride
 from harness.analysis.stored_runs import read_stored_runs
 from harness.analysis.table import Table
 from harness.cli.locations import absolute, readable
-from harness.cli.options import DEFAULT_PRICES, Command, PriceSelection, only_option, results_path
+from harness.cli.options import (
+    DEFAULT_PRICES,
+    Command,
+    Decorator,
+    PriceSelection,
+    only_option,
+    parse_measures,
+    parsed_by,
+    record_options,
+    results_path,
+)
+from harness.cli.output import Destination
 from harness.datasets import Dataset
 from harness.errors import UsageError
 from harness.evaluation import judged_runs, measure_names, trec_lines
@@ -29,7 +41,10 @@ from harness.report.plots import KINDS, album
 from harness.untrusted import one_line
 
 measures_option = click.option(
-    "--measures", default=" ".join(measure_names.DEFAULT), show_default=True, help="As ir_measures writes them."
+    "--measures",
+    default=" ".join(measure_names.DEFAULT),
+    callback=parsed_by(parse_measures),
+    help="As ir_measures writes them.",
 )
 without_queries_option = click.option(
     "--without-queries",
@@ -37,49 +52,47 @@ without_queries_option = click.option(
     metavar="FILE",
     help="Leave these queries out of the measures: ids, one a line (harness leakage writes such).",
 )
-queries_option = click.option(
-    "--queries",
-    type=click.Path(path_type=Path),
-    help="With run files: the queries that count, as JSON lines or id<TAB>text.  [default: those judged]",
-)
+
+
+def qrels_option(text: str) -> Decorator:
+    """``--qrels``."""
+    return click.option("--qrels", type=click.Path(path_type=Path), help=text)
+
+
+def queries_option(text: str = "With run files: the queries that count, as JSON lines or id<TAB>text.") -> Decorator:
+    """``--queries``."""
+    return click.option("--queries", type=click.Path(path_type=Path), help=f"{text}  [default: those judged]")
 
 
 def judging_options(command: Command) -> Command:
-    """``--qrels`` and ``--without-queries``, which :func:`harness.analysis.rejudge.read` takes."""
-    qrels_option = click.option(
-        "--qrels",
-        type=click.Path(path_type=Path),
-        help="Judge by this file, which holds the stored judgements and more (harness qrels add makes such);"
-        " nothing is measured again.",
+    """``--qrels`` and ``--without-queries``, by which stored runs are judged."""
+    option = qrels_option(
+        "Judge by this file, which holds the stored judgements and more (harness qrels add makes such);"
+        " nothing is measured again."
     )
-    return qrels_option(without_queries_option(command))
-
-
-def runs_arguments(command: Command) -> Command:
-    """``RUNS...``, ``--qrels``, ``--queries`` and ``--only``, which :func:`judged` takes."""
-    qrels_option = click.option(
-        "--qrels",
-        type=click.Path(path_type=Path),
-        help="With run files: their judgements.  With results: judge by this file, which holds the stored ones and"
-        " more.",
-    )
-    runs_argument = click.argument("runs", nargs=-1, type=results_path, metavar="[RUNS]...")
-    return runs_argument(qrels_option(queries_option(only_option(command))))
+    return option(without_queries_option(command))
 
 
 @dataclass(frozen=True)
 class StoredResults:
     """A results folder as a command reads it.
 
-    ``override``: other qrels, or queries left out.  ``keys``: of the jobs that count, where not all do.
+    ``qrels`` replace the stored ones, ``without_queries`` names queries to leave out.  ``keys``: of the jobs that
+    count, where not all do.
     """
 
-    folder: Path
-    measures: tuple[str, ...]
+    results: Path
     cache: Path
+    measures: tuple[str, ...] = ()
     selection: PriceSelection = DEFAULT_PRICES
-    override: QrelsOverride | None = None
+    qrels: Path | None = None
+    without_queries: Path | None = None
     keys: frozenset[str] | None = None
+
+    @cached_property
+    def override(self) -> QrelsOverride | None:
+        """Other qrels, or queries left out."""
+        return rejudge.read(self.qrels, self.without_queries)
 
     def table(self, *, priced: bool = True, columns: Collection[str] | None = None, distances: bool = False) -> Table:
         """Return the table, at the selected prices unless ``priced`` is off.
@@ -87,7 +100,7 @@ class StoredResults:
         ``columns`` and ``distances``: see :func:`harness.analysis.results_folder.load_rows`.
         """
         table = results_folder.load_rows(
-            self.folder,
+            self.results,
             self.measures,
             keys=self.keys,
             cache=absolute(self.cache),
@@ -100,7 +113,7 @@ class StoredResults:
     def per_query(self) -> Mapping[str, PerQuery]:
         """Return the rows' values by query."""
         return results_folder.load_per_query(
-            self.folder, self.measures, cache=absolute(self.cache), override=self.override
+            self.results, self.measures, cache=absolute(self.cache), override=self.override
         )
 
     def page(self, view: str = "") -> str:
@@ -108,9 +121,9 @@ class StoredResults:
         tariff = row_pricing.tariff(self.selection.snapshot())
         rows, per_query = self.table(priced=False), self.per_query()
         table = row_pricing.price(rows, tariff)
-        title, about, rates = _paper(self.folder)
+        title, about, rates = _paper(self.results)
         content = PageSource(
-            title=title or f"Results in {self.folder.resolve().name}",
+            title=title or f"Results in {self.results.resolve().name}",
             about=about,
             measured=rows,
             tariff=tariff,
@@ -122,23 +135,98 @@ class StoredResults:
         return render_page(page_content(content))
 
 
+# The command gets RESULTS, measures, prices, qrels and --cache as one record.
+stored_results = record_options("stored", StoredResults)
+
+
+@dataclass(frozen=True)
+class RunSelection:
+    """One folder of results, by default ``results``, or run files with their qrels and queries."""
+
+    runs: tuple[Path | str, ...]
+    cache: Path
+    qrels: Path | None = None
+    queries: Path | None = None
+    only: str | None = None
+    without_queries: Path | None = None
+
+    @property
+    def names_results(self) -> bool:
+        """Return whether one folder of results is named, or a location in S3, which no run file has."""
+        return len(self.runs) == 1 and (isinstance(self.runs[0], str) or self.runs[0].is_dir())
+
+    @property
+    def names_run_files(self) -> bool:
+        """Return whether a readable run file is named."""
+        return any(isinstance(run, Path) and trec_lines.is_readable(run) for run in self.runs)
+
+    @property
+    def paths(self) -> list[Path]:
+        """The run files."""
+        return [Path(run) for run in self.runs]
+
+    def judged(self) -> tuple[JudgedRuns, ...]:
+        """Return the judged runs, one entry for each dataset, query sample and collection.
+
+        Raises:
+            UsageError: the arguments do not go together, there is no run, or no such query.
+            FileError: a file is missing or damaged.
+        """
+        if self.qrels is None or self.names_results:
+            return self._stored()
+        if self.only is not None:
+            raise UsageError("--only is of stored results; leave it out, or leave --qrels out")
+        if not self.runs:
+            raise UsageError("--qrels needs run files beside it; name at least one")
+        return read_run_files(self.qrels, self.paths, self.queries, self.without_queries)
+
+    def _stored(self) -> tuple[JudgedRuns, ...]:
+        if self.queries is not None:
+            raise UsageError("--queries is of run files; name their judgements with --qrels, or leave it out")
+        if len(self.runs) > 1 or self.names_run_files:
+            raise UsageError("run files need their judgements; name them with --qrels, or give one folder of results")
+        folder = readable(self.runs[0] if self.runs else Path("results"), self.cache)
+        assert folder is not None
+        stored = read_stored_runs(folder, self.only)
+        override = rejudge.read(self.qrels, self.without_queries)
+        return stored if override is None else rejudge.override_runs(stored, override)
+
+
+# ``RUNS...``, ``--qrels``, ``--queries`` and ``--only``; the command gets them as one record.
+runs_options = record_options(
+    "runs",
+    RunSelection,
+    click.argument("runs", nargs=-1, type=results_path, metavar="[RUNS]..."),
+    qrels_option(
+        "With run files: their judgements.  With results: judge by this file, which holds the stored ones and more."
+    ),
+    queries_option(),
+    only_option,
+)
+
+
 def draw(
     table: Table,
     per_query: Mapping[str, PerQuery],
     query: LeaderboardQuery,
-    form: str,
-    output: Path | None,
+    destination: Destination,
     kinds: Sequence[str] = KINDS,
 ) -> None:
-    """Draw a table's pictures into a folder; print a line on stderr for each missing one."""
-    if output is None:
-        raise UsageError(f"--format {form} writes several files; name a folder for them with -o")
+    """Draw a table's pictures into a folder."""
+    folder = destination.folder
     drawn = album.plots_of(table, per_query, query, kinds)
-    for reason in drawn.missing:
+    show_pictures(album.write_plots(drawn.pictures, folder, destination.form), drawn.missing)
+
+
+def show_pictures(paths: Iterable[Path], missing: Iterable[str]) -> None:
+    """Print a line on stderr for each missing picture, and the paths; exit code 1 without any."""
+    for reason in missing:
         click.echo(one_line(reason), err=True)
-    for path in album.write_plots(drawn.pictures, output, form):
+    any_picture = False
+    for path in paths:
+        any_picture = True
         click.echo(one_line(str(path)))
-    if not drawn.pictures:
+    if not any_picture:
         sys.exit(1)
 
 
@@ -158,62 +246,18 @@ def measures_for(measure: str) -> tuple[str, ...]:
     return measure_names.DEFAULT if measure in measure_names.DEFAULT else (measure,)
 
 
-def judged(
-    runs: tuple[Path | str, ...],
-    qrels: Path | None,
-    queries: Path | None,
-    only: str | None,
-    cache: Path,
-    without_queries: Path | None = None,
-) -> tuple[JudgedRuns, ...]:
-    """Return the judged runs, one entry for each dataset, query sample and collection.
-
-    Args:
-        runs: one folder of results (or its URI in S3; by default ``results``), or run files.
-        qrels: of run files; for results, replaces the stored qrels.
-        queries: of run files.
-        only: of stored results.
-        cache: the mirror of results in S3.
-        without_queries: ids of queries that do not count.
-
-    Raises:
-        UsageError: the arguments do not go together, there is no run, or no such query.
-        FileError: a file is missing or damaged.
-    """
-    if qrels is None or _is_results(runs):
-        if queries is not None:
-            raise UsageError("--queries is of run files; name their judgements with --qrels, or leave it out")
-        if len(runs) > 1 or any(isinstance(run, Path) and trec_lines.is_readable(run) for run in runs):
-            raise UsageError("run files need their judgements; name them with --qrels, or give one folder of results")
-        folder = readable(runs[0] if runs else Path("results"), cache)
-        assert folder is not None
-        stored = read_stored_runs(folder, only)
-        override = rejudge.read(qrels, without_queries)
-        return stored if override is None else rejudge.override_runs(stored, override)
-    if only is not None:
-        raise UsageError("--only is of stored results; leave it out, or leave --qrels out")
-    if not runs:
-        raise UsageError("--qrels needs run files beside it; name at least one")
-    texts = judged_runs.read_queries(queries) if queries else None
-    return of_files(qrels, [Path(run) for run in runs], texts, without_queries)
-
-
-def of_files(
+def read_run_files(
     qrels: Path,
     runs: Sequence[Path],
-    queries: Mapping[str, str] | None,
+    queries: Path | None,
     without_queries: Path | None,
     watch: Callable[[Path], Progress | None] = lambda _: None,
 ) -> tuple[JudgedRuns]:
     """Read run files and their qrels; ``watch`` gives the progress callback of each file."""
+    texts = judged_runs.read_queries(queries) if queries else None
     override = rejudge.read(None, without_queries)
-    read = judged_runs.read_runs(qrels, runs, queries, watch)
-    return (read if override is None else rejudge.override_runs((read,), override)[0],)
-
-
-def _is_results(runs: tuple[Path | str, ...]) -> bool:
-    """Return whether one folder of results is named, or a location in S3, which no run file has."""
-    return len(runs) == 1 and (isinstance(runs[0], str) or runs[0].is_dir())
+    runs_of_files = judged_runs.read_runs(qrels, runs, texts, watch)
+    return (runs_of_files if override is None else rejudge.override_runs((runs_of_files,), override)[0],)
 
 
 def _paper(folder: Path) -> tuple[str | None, tuple[str, ...], tuple[PublishedRates, ...]]:

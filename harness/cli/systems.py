@@ -5,19 +5,19 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from harness import filesystem
-from harness.cli.launchers import chosen_launcher, launcher_option, run_options
-from harness.cli.locations import absolute, writable
+from harness.cli.launchers import LauncherChoice, launcher_choice, launcher_option, run_options
+from harness.cli.locations import writable
 from harness.cli.options import cache_option, models_option, platform_option, results_option, retry_option
-from harness.cli.output import columns, write
+from harness.cli.output import columns, output_option, write
 from harness.errors import UsageError
 from harness.experiments.calibration import run as calibration
+from harness.experiments.calibration.run import CaseSelection
 from harness.experiments.conformance import examine
 from harness.launch import doctor as host
 from harness.launch.images import catalog, pins
@@ -66,25 +66,24 @@ def doctor() -> None:
 
 @click.command()
 @click.argument("system")
-@click.option("--profile", default="cpu1-mem1", show_default=True, help="Hardware profile to check under.")
+@click.option("--profile", default="cpu1-mem1", help="Hardware profile to check under.")
 @platform_option("Check the image for this platform, emulated if it is not the Docker engine's.")
 @launcher_option
 @cache_option
 @models_option
-def conformance(
-    system: str, profile: str, platform: str | None, launcher: str, cache: Path, models: Path | None
-) -> None:
+@launcher_choice
+def conformance(system: str, profile: str, platform: str | None, choice: LauncherChoice) -> None:
     """Check SYSTEM against the container contract with a ten-document corpus."""
     declared, envelope = catalog.system(system), instances.hardware_profile(profile)
     failed = 0
-    with closing(chosen_launcher(launcher, absolute(cache), models, platform)) as chosen:
-        chosen.check()
-        cannot = chosen.cannot(envelope)
+    with choice.open(platform) as launcher:
+        launcher.check()
+        cannot = launcher.cannot(envelope)
         if cannot:
             raise UsageError(f"{cannot}; choose another --profile")
-        chosen.sweep()  # first, because containers of dead runs may still write to their folders
+        launcher.sweep()  # first, because containers of dead runs may still write to their folders
         with filesystem.temporary_folder("conformance") as folder:
-            for check in examine(chosen, declared, envelope, folder):
+            for check in examine(launcher, declared, envelope, folder):
                 failed += not check.ok
                 detail = f": {check.detail}" if check.detail else ""
                 click.echo(f"{'ok' if check.ok else 'FAIL':<5} {check.what}{detail}")
@@ -94,14 +93,13 @@ def conformance(
 @click.command()
 @results_option
 @click.option("--only", metavar="GLOB", help="Only cases whose name (or group) matches.")
-@click.option(
-    "--repeats", type=click.IntRange(1, 1000), default=1, show_default=True, help="Run all cases that many times."
-)
+@click.option("--repeats", type=click.IntRange(1, 1000), default=1, help="Run all cases that many times.")
 @retry_option(1, "Measure a case again whose times are off, at most N times; the table says so.")
-@click.option("--format", "form", type=click.Choice(["terminal", "md"]), default="terminal", show_default=True)
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the table to this file as well.")
+@click.option("--format", "form", type=click.Choice(["terminal", "md"]), default="terminal")
+@output_option("Write the table to this file as well.")
 @launcher_option
 @cache_option
+@launcher_choice
 def calibrate(
     results: Path | str,
     only: str | None,
@@ -109,19 +107,16 @@ def calibrate(
     retry_noisy: int,
     form: str,
     output: Path | None,
-    launcher: str,
-    cache: Path,
+    choice: LauncherChoice,
 ) -> None:
     """Measure injected values, and show how far the reported ones are off.
 
     Takes about three minutes.  Exit code 1 if an error is larger than the documented tolerance.
     """
     started = time.monotonic()
-    with writable(results, cache) as location:
-        options = replace(run_options(Path(), location.folder, None, True, cache), shelf=location.shelf)
-        with closing(chosen_launcher(launcher, options.cache, None)) as chosen:
-            cases = calibration.CaseSelection(only, repeats, retry_noisy)
-            lines = calibration.calibrate(options, cases, chosen)
+    with writable(results, choice.cache) as location, choice.open() as launcher:
+        options = replace(run_options(Path(), location.folder, None, True, choice.cache), shelf=location.shelf)
+        lines = calibration.calibrate(options, CaseSelection(only, repeats, retry_noisy), launcher)
     remark = calibration.summary(lines, time.monotonic() - started)
     click.echo(calibration.render(lines, remark, form), nl=False)
     if output is not None:

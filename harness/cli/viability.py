@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from harness import datasets
-from harness.cli.launchers import chosen_launcher, launcher_option
+from harness.cli.launchers import LauncherChoice, launcher_option
 from harness.cli.locations import absolute, as_given, of_suite, writable
 from harness.cli.options import (
     Command,
@@ -24,6 +24,7 @@ from harness.cli.options import (
     record_options,
     results_option,
 )
+from harness.cli.output import output_option
 from harness.errors import HarnessError
 from harness.experiments.viability import acceptance, render, validation
 from harness.experiments.viability import curve as curves
@@ -35,8 +36,8 @@ from harness.launch.images import catalog
 from harness.untrusted import one_line
 
 
-@dataclass(frozen=True)
-class Bench:
+@dataclass(frozen=True, kw_only=True)
+class Bench(LauncherChoice):
     """The system, dataset and launcher of a question, and the folders of its results and caches."""
 
     system: str
@@ -44,19 +45,13 @@ class Bench:
     queries: int
     fresh: bool
     results: Path | str
-    launcher: str
-    cache: Path
-    models: Path | None
 
     @contextmanager
     def ask(self, criteria: Criteria, gpus: int, step: int = Question.step) -> Iterator[Question]:
         """Check everything that needs no time, then open the question."""
         system, cache = catalog.system(self.system), absolute(self.cache)
         about = subject(system, datasets.find(self.dataset, Path.cwd()), cache, self.queries)
-        with (
-            writable(self.results, cache) as location,
-            closing(chosen_launcher(self.launcher, cache, self.models)) as launcher,
-        ):
+        with writable(self.results, cache) as location, self.open() as launcher:
             results = of_suite(self.results, SUITE, cache).absolute()
             jobs = SubjectJobs(about, results, cache, launcher, fresh=self.fresh, shelf=location.shelf)
             yield Question(jobs, criteria, gpus, step)
@@ -67,14 +62,9 @@ bench_options = record_options(
     Bench,
     click.argument("system"),
     click.option(
-        "--dataset",
-        default="scifact",
-        show_default=True,
-        help="A shipped dataset, a folder such as ./my-data, or an id of ir_datasets.",
+        "--dataset", default="scifact", help="A shipped dataset, a folder such as ./my-data, or an id of ir_datasets."
     ),
-    click.option(
-        "--queries", type=click.IntRange(1), default=300, show_default=True, help="Queries in the fixed sample."
-    ),
+    click.option("--queries", type=click.IntRange(1), default=300, help="Queries in the fixed sample."),
     click.option("--fresh", is_flag=True, help="Measure stored jobs again too; earlier jobs stay."),
     results_option,
     launcher_option,
@@ -107,10 +97,10 @@ def criteria_options(command: Command) -> Command:
     return wrapped
 
 
-_cpus_option = click.option("--cpus", default="1", show_default=True, metavar="N,...", help="CPU counts to try.")
-_gpus_option = click.option("--gpus", type=click.IntRange(0), default=0, show_default=True, help="NVIDIA GPUs.")
+_cpus_option = click.option("--cpus", default="1", metavar="N,...", help="CPU counts to try.")
+_gpus_option = click.option("--gpus", type=click.IntRange(0), default=0, help="NVIDIA GPUs.")
 _format_option = click.option(
-    "--format", "form", type=click.Choice(["md", "json"]), default="md", show_default=True, help="How to print it."
+    "--format", "form", type=click.Choice(["md", "json"]), default="md", help="How to print it."
 )
 
 
@@ -119,7 +109,7 @@ _format_option = click.option(
 @_cpus_option
 @_gpus_option
 @criteria_options
-@click.option("--step", default="16MiB", show_default=True, help="Limits are whole steps of this size.")
+@click.option("--step", default="16MiB", help="Limits are whole steps of this size.")
 @price_options
 @_format_option
 def viable(
@@ -173,15 +163,10 @@ def validate(bench: Bench, instance: str, provider: str | None, gpus: int, crite
 
 @click.command()
 @bench_options
-@click.option("--cpus", type=click.IntRange(1), default=1, show_default=True, help="Number of CPUs.")
+@click.option("--cpus", type=click.IntRange(1), default=1, help="Number of CPUs.")
 @_gpus_option
 @click.option("--limits", metavar="SIZE,...", help="Memory limits, e.g. 64MiB,96MiB.  [default: a ladder of eight]")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    help="Plots go to OUTPUT.png and OUTPUT.svg.  [default: beside the jobs]",
-)
+@output_option("Plots go to OUTPUT.png and OUTPUT.svg.  [default: beside the jobs]")
 @_format_option
 def curve(bench: Bench, cpus: int, gpus: int, limits: str | None, output: Path | None, form: str) -> None:
     """Measure SYSTEM under a ladder of memory limits: a table and a plot, with the knee marked."""

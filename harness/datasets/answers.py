@@ -158,7 +158,5 @@ def check_tokenizer() -> None:
     try:
         word_tokenize("A sentence. Another.")
     except LookupError as error:
-        raise UsageError(
-            "XOR-TyDi's rule for answers needs NLTK's sentence model: run `python -m nltk.downloader punkt_tab`, or set"
-            " NLTK_DATA to a folder with tokenizers/punkt_tab"
-        ) from error
+        command = "python -m nltk.downloader punkt_tab"
+        raise UsageError(f"NLTK's sentence model is missing; run `{command}`, or set NLTK_DATA") from error

@@ -121,8 +121,6 @@ def draw_sample(dataset: Dataset, size: int, warmup: int, seed: int) -> QuerySam
         # Never a text that is timed too: an answer cached during warm-up would make it fast.
         warm += [query for query in drawn if texts[query.text] == 1][:missing]
     if not warm or len(set(drawn) - set(warm)) == 0:
-        raise FileError(
-            f"dataset {dataset.name}: {len(drawn)} queries leave none to warm up with; add queries with other texts,"
-            " judged or not"
-        )
+        remedy = "add queries with other texts, judged or not"
+        raise FileError(f"dataset {dataset.name}: {len(drawn)} queries leave none to warm up with; {remedy}")
     return QuerySample(tuple(sorted(drawn, key=lambda query: query.query_id)), tuple(warm))

@@ -54,9 +54,7 @@ def _recognise(folder: Path) -> Format:
         raise FileError(f"{folder}: not a known dataset format; looked for {formats} (each may be .gz or .zst)")
     near = [name for name, count in present.items() if count == most]
     lacking = ", or ".join(f"{' and '.join(missing[name])} ({name})" for name in near)
-    raise FileError(
-        f"{folder}: lacks {lacking}; each may be .gz or .zst, and a dataset needs corpus, queries and qrels"
-    )
+    raise FileError(f"{folder}: lacks {lacking}; add corpus, queries and qrels (each may be .gz or .zst)")
 
 
 def _missing(format: Format, folder: Path) -> list[str]:

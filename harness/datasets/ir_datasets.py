@@ -127,7 +127,5 @@ def _fetch(dataset: IrDataset, fetch: Callable[[], _Item]) -> _Item:
         raise
     except _IR_DATASETS_ERRORS as error:
         first = (str(error).splitlines() or [""])[0][:200] or type(error).__name__
-        raise FileError(
-            f"{dataset.id}: ir_datasets could not get it: {first}; connect this machine, or put its files where"
-            " ir_datasets looks for them (IR_DATASETS_HOME, by default ~/.ir_datasets)"
-        ) from error
+        remedy = "connect this machine, or put its files into IR_DATASETS_HOME"
+        raise FileError(f"{dataset.id}: ir_datasets could not get it: {first}; {remedy}") from error

@@ -112,9 +112,7 @@ def _read_answers(path: Path) -> Answers:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise FileError(f"{path}: no answers of this harness ({error}); copy the dataset again") from error
     if rule != answers.RULE:
-        raise FileError(
-            f"{path}: judged by the rule {rule!r}, this harness uses {answers.RULE!r}; use the same version"
-        )
+        raise FileError(f"{path}: rule {rule!r}, this harness uses {answers.RULE!r}; use the same version")
     return Answers(by_query, languages)
 
 

@@ -136,11 +136,6 @@ class Cgroup:
         anon, shmem, mapped, swap, faults = (number_after(text, name) for name in _STAT_NAMES[self.version])
         return None if anon is None else MemoryStat(anon + (shmem or 0), mapped, swap, faults)
 
-    def anon_bytes(self) -> int | None:
-        """Read anonymous plus shared memory (tmpfs, shm), children included, without file pages."""
-        stat = self.memory_stat()
-        return stat.anon_bytes if stat else None
-
     def swap_bytes(self) -> int | None:
         """Read the swap in use."""
         if self.version == 2:

@@ -114,24 +114,23 @@ class ComponentServer:
 
     def __init__(self, write: Callable[[Reply], None]) -> None:
         self._write = write
-        self._adapter: Adapter | None = None
-        self._has_loaded = False
+        self._adapter: Adapter | None = None  # once it has loaded
 
     def answer(self, request: dict[str, Any]) -> Reply:
         """Answer one request."""
         return cast(Reply, getattr(self, f"_{request['verb']}")(request))
 
     def _build(self, request: dict[str, Any]) -> Reply:
-        adapter = self._start(request)
+        adapter = _start(request)
         corpus = Corpus(Path(request["corpus"]), request["documents"])
         adapter.build(corpus, Path(request["index"]), throttled(lambda done: self._write({"progress": done})))
         adapter.verify_index(corpus, Path(request["index"]))
         return {"libraries": adapter.libraries(), "device": adapter.device(), "resumed_s": adapter.resumed_s()}
 
     def _load(self, request: dict[str, Any]) -> Reply:
-        adapter = self._start(request)
+        adapter = _start(request)
         adapter.load(Path(request["index"]))
-        self._has_loaded = True
+        self._adapter = adapter
         # What load left is never garbage: frozen, no collection walks it again.
         gc.collect()
         gc.freeze()
@@ -158,25 +157,24 @@ class ComponentServer:
         return {"libraries": self._loaded.libraries()}
 
     def _close(self, _: dict[str, Any]) -> Reply:
-        # After a build nothing is loaded.
-        if self._has_loaded:
-            self._loaded.close()
+        if self._adapter is not None:  # after a build nothing is loaded
+            self._adapter.close()
         return {}
 
     @property
     def _loaded(self) -> Adapter:
-        assert self._adapter is not None, "the first request is build or load"
+        assert self._adapter is not None, "load comes before it"
         return self._adapter
 
-    def _start(self, request: dict[str, Any]) -> Adapter:
-        envelope = Envelope("component", request["cpus"], request["memory_bytes"], request["gpus"])
-        module = importlib.import_module("adapter")
-        source = Path(str(module.__file__))
-        expected = request.get("adapter_sha256")
-        if expected and hashlib.sha256(source.read_bytes()).hexdigest() != expected:
-            raise ValueError(f"{source} is another engine's: one that is joined keeps its files in /opt/<its name>")
-        self._adapter = adapter = cast(Adapter, module.ENGINE(request["params"], envelope, Path(request["assets"])))
-        return adapter
+
+def _start(request: dict[str, Any]) -> Adapter:
+    envelope = Envelope("component", request["cpus"], request["memory_bytes"], request["gpus"])
+    module = importlib.import_module("adapter")
+    source = Path(str(module.__file__))
+    expected = request.get("adapter_sha256")
+    if expected and hashlib.sha256(source.read_bytes()).hexdigest() != expected:
+        raise ValueError(f"{source} is another engine's: one that is joined keeps its files in /opt/<its name>")
+    return cast(Adapter, module.ENGINE(request["params"], envelope, Path(request["assets"])))
 
 
 def _answer(hits: Sequence[Hit], request: dict[str, Any]) -> Reply:

@@ -49,65 +49,55 @@ def mismatches(
     Args:
         cpuset: the chosen CPUs and NUMA nodes; ``None``: any CPUs, as many as requested.
     """
-    wrong = _cpus(requested, effective, cpuset)
-    if isolation is Isolation.CONTAINER:
-        wrong += _numa_nodes(effective, cpuset) + _limits(requested, effective) + _walls(requested, effective)
-    return wrong
-
-
-def _cpus(requested: Envelope, effective: EffectiveEnvelope, cpuset: Cpuset | None) -> list[str]:
     if len(effective.cpus) != requested.cpus:
-        return [f"{len(effective.cpus)} CPUs in the affinity mask, asked for {requested.cpus}"]
-    if cpuset and set(effective.cpus) != set(cpuset.cpus):
+        wrong = [f"{len(effective.cpus)} CPUs in the affinity mask, asked for {requested.cpus}"]
+    elif cpuset and set(effective.cpus) != set(cpuset.cpus):
         # The same number of other CPUs: perhaps the harness's own, or two threads of one core.
-        return [f"CPUs {format_list(effective.cpus)} in the affinity mask, asked for CPUs {format_list(cpuset.cpus)}"]
-    return []
+        held = format_list(effective.cpus)
+        wrong = [f"CPUs {held} in the affinity mask, asked for CPUs {format_list(cpuset.cpus)}"]
+    else:
+        wrong = []
+    if isolation is Isolation.CONTAINER:
+        if cpuset and cpuset.numa_nodes and set(effective.numa_nodes or ()) != set(cpuset.numa_nodes):
+            nodes = "unknown" if effective.numa_nodes is None else format_list(effective.numa_nodes)
+            wrong.append(f"memory from NUMA nodes {nodes}, asked for nodes {format_list(cpuset.numa_nodes)}")
+        wrong += [text for is_wrong, text in _container_checks(requested, effective) if is_wrong]
+    return wrong
 
 
-def _numa_nodes(effective: EffectiveEnvelope, cpuset: Cpuset | None) -> list[str]:
-    if not cpuset or not cpuset.numa_nodes or set(effective.numa_nodes or ()) == set(cpuset.numa_nodes):
-        return []
-    nodes = "unknown" if effective.numa_nodes is None else format_list(effective.numa_nodes)
-    return [f"memory from NUMA nodes {nodes}, asked for nodes {format_list(cpuset.numa_nodes)}"]
-
-
-def _limits(requested: Envelope, effective: EffectiveEnvelope) -> list[str]:
-    wrong = []
-    if effective.memory_bytes is None or not same_memory(requested, effective.memory_bytes):
-        wrong.append(f"memory limit {effective.memory_bytes} bytes, asked for {requested.memory_bytes}")
-    if effective.swap_bytes != 0:
-        wrong.append(f"swap limit {effective.swap_bytes} bytes, asked for 0: turn swap accounting on or swap off")
-    if effective.cpu_quota is None:
-        # A quota further up may still be in force.
-        wrong.append(
+def _container_checks(requested: Envelope, effective: EffectiveEnvelope) -> list[tuple[bool, str]]:
+    """Return each check of a container's limits and walls: whether it fails, and the text if it does."""
+    memory, quota, pids = effective.memory_bytes, effective.cpu_quota, effective.pids
+    interfaces = effective.network_interfaces
+    return [
+        (
+            memory is None or not same_memory(requested, memory),
+            f"memory limit {memory} bytes, asked for {requested.memory_bytes}",
+        ),
+        (
+            effective.swap_bytes != 0,
+            f"swap limit {effective.swap_bytes} bytes, asked for 0: turn swap accounting on or swap off",
+        ),
+        (
+            quota is None,  # a quota further up may still be in force
             "CPU quota unknown, asked for none: the container does not see the cpu controller; delegate it to the"
-            " engine (cgroup v2) or mount it (v1)"
-        )
-    elif effective.cpu_quota != UNLIMITED:
-        wrong.append(f"CPU quota of {effective.cpu_quota} CPUs, asked for none")
-    if effective.pids is None or not 0 < effective.pids <= requested.pids:
-        wrong.append(f"pids limit {effective.pids}, asked for {requested.pids}")
-    return wrong
-
-
-def _walls(requested: Envelope, effective: EffectiveEnvelope) -> list[str]:
-    wrong = []
-    if effective.gpus != requested.gpus:
-        wrong.append(f"{effective.gpus} GPUs visible, asked for {requested.gpus}")
-    if not effective.network_interfaces:  # without a network there is "lo"
-        wrong.append("network interfaces unknown, asked for none that leads out")
-    # Tunnel stubs (tunl0, sit0 ...) come with kernel modules and lead nowhere; a veth (eth0) leads out.
-    if any(re.match(r"(eth|en|wl|veth)", name) for name in effective.network_interfaces):
-        wrong.append(f"network interfaces {', '.join(effective.network_interfaces)}, asked for none")
-    if not effective.root_read_only:
-        wrong.append("the root file system is writable, asked for read-only")
-    if effective.effective_capabilities != 0:
-        wrong.append(f"capabilities {effective.effective_capabilities}, asked for none")
-    if effective.no_new_privileges is not True:
-        wrong.append("no-new-privileges is off")
-    if effective.uid == 0:
-        wrong.append("runs as root")
-    return wrong
+            " engine (cgroup v2) or mount it (v1)",
+        ),
+        (quota not in (None, UNLIMITED), f"CPU quota of {quota} CPUs, asked for none"),
+        (pids is None or not 0 < pids <= requested.pids, f"pids limit {pids}, asked for {requested.pids}"),
+        (effective.gpus != requested.gpus, f"{effective.gpus} GPUs visible, asked for {requested.gpus}"),
+        # Without a network there is "lo".
+        (not interfaces, "network interfaces unknown, asked for none that leads out"),
+        # Tunnel stubs (tunl0, sit0 ...) come with kernel modules and lead nowhere; a veth (eth0) leads out.
+        (
+            any(re.match(r"(eth|en|wl|veth)", name) for name in interfaces),
+            f"network interfaces {', '.join(interfaces)}, asked for none",
+        ),
+        (not effective.root_read_only, "the root file system is writable, asked for read-only"),
+        (effective.effective_capabilities != 0, f"capabilities {effective.effective_capabilities}, asked for none"),
+        (effective.no_new_privileges is not True, "no-new-privileges is off"),
+        (effective.uid == 0, "runs as root"),
+    ]
 
 
 def same_memory(requested: Envelope, limit_bytes: int) -> bool:

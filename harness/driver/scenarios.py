@@ -10,7 +10,6 @@ import itertools
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from statistics import fmean, median
 from time import perf_counter_ns  # by name: see output.py
 
@@ -44,9 +43,9 @@ class QueryRunner:
     """Sends queries, checks and writes the answers; the clock runs around the system's call alone."""
 
     def __init__(self, adapter: Adapter, spec: JobSpec, out: Output) -> None:
-        self._adapter = adapter
-        self._spec = spec
-        self._out = out
+        self.adapter = adapter
+        self.spec = spec
+        self.out = out
         self._min_hits = 0 if spec.fewer_hits_ok else min(spec.k, spec.corpus_size)
         self._batches: dict[int, int] = {}
         self._warmed: set[str] = set()
@@ -54,7 +53,7 @@ class QueryRunner:
     def one_by_one(self, trial: int, queries: Sequence[Query]) -> int:
         """Send each query once, one at a time; return the nanoseconds of all answers."""
         # Outside: attribute look-ups are ours.
-        clock, search, k, out = perf_counter_ns, self._adapter.search, self._spec.k, self._out
+        clock, search, k, out = perf_counter_ns, self.adapter.search, self.spec.k, self.out
         total_ns = 0
         for query in queries:
             text = query.text
@@ -77,8 +76,8 @@ class QueryRunner:
         Raises:
             BadAnswer: a batch's answers are not one for each of its queries.
         """
-        clock, search_batch, k = perf_counter_ns, self._adapter.search_batch, self._spec.k
-        size = self._spec.scenario_params.batch_size or 1
+        clock, search_batch, k = perf_counter_ns, self.adapter.search_batch, self.spec.k
+        size = self.spec.scenario_params.batch_size or 1
         total_ns = 0
         for first in range(0, len(queries), size):
             batch = queries[first : first + size]
@@ -94,7 +93,7 @@ class QueryRunner:
             self._batches[trial] = number + 1
             for query, answer in zip(batch, answers, strict=True):
                 hits = self.hits_of(trial, query, answer)
-                self._out.write_sample(trial, query.query_id, latency_ns, stages_ns, hits, batch=number)
+                self.out.write_sample(trial, query.query_id, latency_ns, stages_ns, hits, batch=number)
             total_ns += latency_ns
             del answers
             gc.collect()
@@ -102,7 +101,7 @@ class QueryRunner:
 
     def stages_ns(self) -> dict[str, int]:
         """Return the stages of the last search, in nanoseconds."""
-        return {name: round(seconds * 1e9) for name, seconds in self._adapter.stages_s().items()}
+        return {name: round(seconds * 1e9) for name, seconds in self.adapter.stages_s().items()}
 
     def hits_of(self, trial: int, query: Query, answer: object) -> list[tuple[str, float]]:
         """Check an answer against the contract, and return its hits.
@@ -112,7 +111,7 @@ class QueryRunner:
         Raises:
             BadAnswer: the answer breaks the contract.
         """
-        hits = check_hits(answer, self._spec.k, self._min_hits)
+        hits = check_hits(answer, self.spec.k, self._min_hits)
         if trial == WARMUP_TRIAL:
             hits = [] if query.query_id in self._warmed else hits
             self._warmed.add(query.query_id)
@@ -238,10 +237,10 @@ def run_warmup(ask: Pass, spec: JobSpec, out: Output, compiled_ns: CompilerClock
         return warm_up(lambda: ask(WARMUP_TRIAL, spec.warmup), queries, spec.warmup_cap if queries else 0, compiled_ns)
 
 
-def closed_loop(adapter: Adapter, spec: JobSpec, out: Output, hand: QuerySource | None = None) -> ScenarioResult:
+def closed_loop(adapter: Adapter, spec: JobSpec, out: Output, hand: QuerySource) -> ScenarioResult:
     """Warm up, run the trials query by query or in batches, then repeat some queries."""
-    asker, hand, compiled_ns = QueryRunner(adapter, spec, out), hand or partial(planned_queries, spec), CompilerClock()
-    ask = asker.in_batches if spec.scenario == "offline" else asker.one_by_one
+    runner, compiled_ns = QueryRunner(adapter, spec, out), CompilerClock()
+    ask = runner.in_batches if spec.scenario == "offline" else runner.one_by_one
     _, steady = run_warmup(ask, spec, out, compiled_ns)
     compiled_s = 0.0
     for number in range(spec.trials):
@@ -256,5 +255,5 @@ def closed_loop(adapter: Adapter, spec: JobSpec, out: Output, hand: QuerySource 
         # After the trials, which a cache that the repeats fill can no longer make faster.
         with out.phase("repeat", 2 * len(again)):
             for query in again:
-                asker.one_by_one(REPEAT_TRIAL, (query, query))
+                runner.one_by_one(REPEAT_TRIAL, (query, query))
     return ScenarioResult(steady, compiled_s=compiled_s if compiled_ns.seen else None)

@@ -10,21 +10,13 @@ import gc
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from functools import partial
 from time import perf_counter_ns  # by name: see output.py
 
 from harness.driver.adapter import Adapter
 from harness.driver.output import Output
 from harness.driver.procfs import CompilerClock
 from harness.driver.rate_search import ServedQuery, Unreachable, arrivals_ns, highest_rate, judge_probe, out_of_reach
-from harness.driver.scenarios import (
-    QueryRunner,
-    QuerySource,
-    ScenarioResult,
-    pause_collector,
-    planned_queries,
-    run_warmup,
-)
+from harness.driver.scenarios import QueryRunner, QuerySource, ScenarioResult, pause_collector, run_warmup
 from harness.records import MAX_PROBES, JobSpec, Probe, Query
 
 _MAX_STREAMS = 1024
@@ -36,7 +28,7 @@ _REPORT_NS = 1_000_000_000
 _LEAD_NS = 2_000_000
 
 
-def server(adapter: Adapter, spec: JobSpec, out: Output, hand: QuerySource | None = None) -> ScenarioResult:
+def server(adapter: Adapter, spec: JobSpec, out: Output, hand: QuerySource) -> ScenarioResult:
     """Warm up one query at a time, then search the highest rate that meets the target.
 
     Each tried rate is a probe, numbered and stored like a trial.
@@ -44,9 +36,8 @@ def server(adapter: Adapter, spec: JobSpec, out: Output, hand: QuerySource | Non
     streams = adapter.streams()
     if type(streams) is not int or not 1 <= streams <= _MAX_STREAMS:
         raise ValueError(f"streams() is {streams!r}, must be a whole number from 1 to {_MAX_STREAMS}")
-    asker, hand = QueryRunner(adapter, spec, out), hand or partial(planned_queries, spec)
-    compiled_ns = CompilerClock()
-    level_ns, steady = run_warmup(asker.one_by_one, spec, out, compiled_ns)
+    runner, compiled_ns = QueryRunner(adapter, spec, out), CompilerClock()
+    level_ns, steady = run_warmup(runner.one_by_one, spec, out, compiled_ns)
     service_qps = streams * len(spec.warmup) * 1e9 / max(1, level_ns) if spec.warmup else 1.0
     probes: list[Probe] = []
     compiled_s = 0.0
@@ -57,8 +48,8 @@ def server(adapter: Adapter, spec: JobSpec, out: Output, hand: QuerySource | Non
         trial, queries = spec.first_trial + len(probes), hand(len(probes) + 1)
         before_ns = compiled_ns()
         with out.phase(f"trial-{trial}", len(queries)) as phase:
-            served = _Arrivals(adapter, spec, out, asker, trial, queries, rate_qps, streams).serve()
-            phase.claimed_ns = sum(each.latency_ns for each in served)
+            served = _Arrivals(runner, trial, queries, rate_qps, streams).serve()
+            phase.claimed_ns = sum(query.latency_ns for query in served)
         compiled_s += (compiled_ns() - before_ns) / 1e9
         probes.append(judge_probe(served, trial, rate_qps, spec.scenario_params, streams=streams, check=check))
         if out_of_reach(served, spec.scenario_params):
@@ -73,23 +64,13 @@ class _Arrivals:
     """One probe: every query of the sample once, at its scheduled time."""
 
     def __init__(
-        self,
-        adapter: Adapter,
-        spec: JobSpec,
-        out: Output,
-        asker: QueryRunner,
-        trial: int,
-        queries: Sequence[Query],
-        rate_qps: float,
-        streams: int,
+        self, runner: QueryRunner, trial: int, queries: Sequence[Query], rate_qps: float, streams: int
     ) -> None:
-        self._adapter, self._out, self._asker = adapter, out, asker
-        self._trial, self._streams, self._k = trial, streams, spec.k
-        self._queries = queries
-        self._arrivals = arrivals_ns(spec.seed, trial, len(self._queries), rate_qps)
-        self._answers: list[object] = [None] * len(self._queries)
-        self._stages: list[dict[str, int]] = [{}] * len(self._queries)
-        self._times: list[tuple[int, int, int]] = [(0, 0, 0)] * len(self._queries)
+        self._runner, self._trial, self._queries, self._streams = runner, trial, queries, streams
+        self._arrivals = arrivals_ns(runner.spec.seed, trial, len(queries), rate_qps)
+        self._answers: list[object] = [None] * len(queries)
+        self._stages: list[dict[str, int]] = [{}] * len(queries)
+        self._times: list[tuple[int, int, int]] = [(0, 0, 0)] * len(queries)
         self._failed: BaseException | None = None
         self._origin = self._reported = 0
 
@@ -117,7 +98,7 @@ class _Arrivals:
 
     def _stream(self, turns: Iterator[int]) -> None:
         """Serve queries on one of the system's streams."""
-        clock, search, k, origin = perf_counter_ns, self._adapter.search, self._k, self._origin
+        clock, search, k, origin = perf_counter_ns, self._runner.adapter.search, self._runner.spec.k, self._origin
         free = origin
         try:
             for turn in turns:
@@ -130,7 +111,7 @@ class _Arrivals:
                 end = clock()
                 self._times[turn] = (free, start, end)
                 if self._streams == 1:  # several streams have no "last search"
-                    self._stages[turn] = self._asker.stages_ns()
+                    self._stages[turn] = self._runner.stages_ns()
                 free = end
         # The main thread raises it.
         except BaseException as error:  # noqa: BLE001
@@ -143,7 +124,7 @@ class _Arrivals:
             now = clock()
             if now - self._reported >= _REPORT_NS:
                 self._reported = now
-                self._out.progress(sum(end > 0 for _, _, end in self._times))
+                self._runner.out.progress(sum(end > 0 for _, _, end in self._times))
             left = until - clock()
             if left <= _SLEEP_SHORT_NS or self._failed is not None:
                 break
@@ -156,11 +137,11 @@ class _Arrivals:
             ServedQuery(scheduled, free - self._origin, start - self._origin, end - self._origin)
             for scheduled, (free, start, end) in zip(self._arrivals, self._times, strict=True)
         ]
-        self._out.progress(0)  # from now on the host counts samples
-        for turn, (query, each) in enumerate(zip(self._queries, served, strict=True)):
-            extra = {"scheduled_ns": each.scheduled_ns, "service_ns": each.service_ns}
-            stages_ns, hits = self._stages[turn], self._asker.hits_of(self._trial, query, self._answers[turn])
-            self._out.write_sample(self._trial, query.query_id, each.latency_ns, stages_ns, hits, **extra)
+        self._runner.out.progress(0)  # from now on the host counts samples
+        for turn, (query, times) in enumerate(zip(self._queries, served, strict=True)):
+            extra = {"scheduled_ns": times.scheduled_ns, "service_ns": times.service_ns}
+            stages_ns, hits = self._stages[turn], self._runner.hits_of(self._trial, query, self._answers[turn])
+            self._runner.out.write_sample(self._trial, query.query_id, times.latency_ns, stages_ns, hits, **extra)
             self._answers[turn] = None
         gc.collect()
         return served

@@ -264,9 +264,9 @@ def hits_of(answer: object) -> list[Hit]:
 
 
 def _mapping(name: str, value: object, kinds: tuple[type, ...]) -> dict[str, Any]:
-    if type(value) is not dict or not all(type(each) in kinds for each in value.values()):
-        kind = " or ".join(each.__name__ for each in kinds)
-        raise BadAnswer(f"the engine's {name} is no object whose values are {kind}: {str(value)[:80]!r}")
+    if type(value) is not dict or not all(type(item) in kinds for item in value.values()):
+        names = " or ".join(kind.__name__ for kind in kinds)
+        raise BadAnswer(f"the engine's {name} is no object whose values are {names}: {str(value)[:80]!r}")
     return value
 
 

@@ -105,7 +105,7 @@ def evaluate(
     able = [measure for measure in measures if str(measure) not in reasons]
     recalls = [measure for measure in able if isinstance(measure, AnswerRecall)]
     others = [measure for measure in able if not isinstance(measure, AnswerRecall)]
-    computed = compute_measures(others, judged, run.rankings) if judged and others else ProviderValues()
+    (computed,) = compute_runs(others, judged, (run.rankings,)) if judged and others else (ProviderValues(),)
     depths = run.depths or {}
     for measure in recalls if judged else ():
         values = measure.values(depths, judged)
@@ -183,17 +183,6 @@ class ProviderValues:
     reasons: dict[str, str] = field(default_factory=dict)
 
 
-def compute_measures(measures: Sequence[Any], judged: Qrels, rankings: Rankings) -> ProviderValues:
-    """Have ir_measures compute measures over all judged queries.
-
-    Args:
-        measures: its own, and those that :mod:`harness.evaluation.measure_names` derives from them.
-        judged: at least one query, each with at least one judgement.
-        rankings: document ids, best first; a missing query has no results.
-    """
-    return compute_runs(measures, judged, (rankings,))[0]
-
-
 def compute_runs(
     measures: Sequence[Any],
     judged: Qrels,
@@ -201,63 +190,25 @@ def compute_runs(
     query_of: Mapping[str, str] | None = None,
     step: Progress = silent,
 ) -> list[ProviderValues]:
-    """Compute measures of several runs; providers read the judgements once for all of them.
+    """Have ir_measures compute measures of several runs; providers read the judgements once for all of them.
 
     Args:
-        measures: as of :func:`compute_measures`.
-        judged: as of :func:`compute_measures`.
-        runs: each run's rankings.
+        measures: its own, and those that :mod:`harness.evaluation.measure_names` derives from them.
+        judged: at least one query, each with at least one judgement.
+        runs: each run's document ids by query, best first; a missing query has no results.
         query_of: the query whose ranking an entry of ``judged`` is for; by default the one of its name.
         step: gets the numbers of scored rankings and of all.
     """
     reasons = {str(measure): reason for measure in measures if (reason := _provider_limit(measure, judged)) is not None}
     able = [measure for measure in measures if str(measure) not in reasons]
-    judgements = _Judgements(judged, query_of, step)
+    scorer = _Scorer(judged, query_of or {name: name for name in judged}, step)
     try:
-        computed = _compute_together(able, judgements, runs)
+        computed = scorer.compute(able, runs)
     except _PROVIDER_ERRORS:  # of one measure, of one run
-        computed = [_compute_apart(able, judgements, rankings) for rankings in runs]
+        computed = [scorer.compute_apart(able, rankings) for rankings in runs]
     for values in computed:
         values.reasons |= reasons
     return computed
-
-
-@dataclass(frozen=True)
-class _Judgements:
-    """Judged entries, the query of each, and a callback for progress."""
-
-    judged: Qrels
-    query_of: Mapping[str, str] | None
-    step: Progress
-
-    def query(self, name: str) -> str:
-        return name if self.query_of is None else self.query_of[name]
-
-    def parts(self, runs: Sequence[Rankings]) -> Iterator[list[str]]:
-        """Yield the judged entries in parts of limited size."""
-        part: list[str] = []
-        size = 0
-        for name, documents in self.judged.items():
-            query = self.query(name)
-            part.append(name)
-            size += len(documents) + max((len(rankings.get(query, ())) for rankings in runs), default=0)
-            if size >= _MAX_ROWS:
-                yield part
-                part, size = [], 0
-        if part:
-            yield part
-
-    def for_provider(self, part: Sequence[str], ids: Mapping[str, str]) -> Qrels:
-        """Return the judgements of a part under other ids, each entry with a grade of 0 or more.
-
-        pytrec_eval 0.5 reads foreign memory for a query without one, and may never return.  No document has the empty
-        id, so the added one is neither relevant nor retrieved.
-        """
-        return {
-            ids[name]: documents if max(documents.values()) >= 0 else {**documents, "": 0}
-            for name in part
-            for documents in (self.judged[name],)
-        }
 
 
 def _provider_limit(measure: Any, judged: Qrels) -> str | None:
@@ -279,45 +230,125 @@ def _provider(measure: Any) -> str:
     import ir_measures
 
     providers = ir_measures.DefaultPipeline.providers
-    return next((each.NAME for each in providers if each.is_available() and each.supports(measure)), "")
+    return next((item.NAME for item in providers if item.is_available() and item.supports(measure)), "")
 
 
-def _compute_apart(measures: Sequence[Any], judgements: _Judgements, rankings: Rankings) -> ProviderValues:
-    """Compute each measure alone, so that a provider's failure costs one measure only."""
-    computed = ProviderValues()
-    for measure in measures:
-        try:
-            (alone,) = _compute_together([measure], judgements, (rankings,))
-        except _PROVIDER_ERRORS as error:
-            reason = " ".join(str(error).split()) or type(error).__name__
-            computed.reasons[str(measure)] = f"cannot be computed for every query: {reason}"
-        else:
-            computed.values |= alone.values
-            computed.per_query |= alone.per_query
-    return computed
+# Measures by name, the provider's id of each judged entry, and ir_measures' evaluator.
+_Evaluator = tuple[Mapping[str, Any], Mapping[str, str], Any]
 
 
-def _compute_together(
-    measures: Sequence[Any], judgements: _Judgements, runs: Sequence[Rankings]
-) -> list[ProviderValues]:
-    """Compute measures of each run; raise whatever a provider raises."""
-    # ir_measures' own measures, by the depth at which rankings are cut.
-    cuts: dict[int | None, dict[str, Any]] = defaultdict(dict)
-    for measure in measures:
-        if isinstance(measure, F1AtCutoff):
-            cuts[None] |= {str(part): part for part in (measure.precision, measure.recall)}
-        elif isinstance(measure, SetAtCutoff):
-            cuts[measure.depth][str(measure)] = measure.whole
-        else:
-            cuts[None][str(measure)] = measure
-    values: list[dict[str, dict[str, float]]] = [defaultdict(dict) for _ in runs]
-    done, total = 0, len(judgements.judged) * len(cuts) * len(runs)
-    for part in judgements.parts(runs):
-        for depth, named in cuts.items():
-            for _ in _score(part, depth, named, judgements, runs, values):
-                judgements.step(done, total)
-                done += len(part)
-    return [_aggregate(measures, of_run) for of_run in values]
+@dataclass(frozen=True)
+class _Scorer:
+    """Judged entries, the query of each, and a callback for progress."""
+
+    judged: Qrels
+    query_of: Mapping[str, str]
+    step: Progress
+
+    def compute_apart(self, measures: Sequence[Any], rankings: Rankings) -> ProviderValues:
+        """Compute each measure alone, so that a provider's failure costs one measure only."""
+        computed = ProviderValues()
+        for measure in measures:
+            try:
+                (alone,) = self.compute([measure], (rankings,))
+            except _PROVIDER_ERRORS as error:
+                reason = " ".join(str(error).split()) or type(error).__name__
+                computed.reasons[str(measure)] = f"cannot be computed for every query: {reason}"
+            else:
+                computed.values |= alone.values
+                computed.per_query |= alone.per_query
+        return computed
+
+    def compute(self, measures: Sequence[Any], runs: Sequence[Rankings]) -> list[ProviderValues]:
+        """Compute measures of each run; raise whatever a provider raises."""
+        # ir_measures' own measures, by the depth at which rankings are cut.
+        cuts: dict[int | None, dict[str, Any]] = defaultdict(dict)
+        for measure in measures:
+            if isinstance(measure, F1AtCutoff):
+                cuts[None] |= {str(part): part for part in (measure.precision, measure.recall)}
+            elif isinstance(measure, SetAtCutoff):
+                cuts[measure.depth][str(measure)] = measure.whole
+            else:
+                cuts[None][str(measure)] = measure
+        values: list[dict[str, dict[str, float]]] = [defaultdict(dict) for _ in runs]
+        done, total = 0, len(self.judged) * len(cuts) * len(runs)
+        for part in self._parts(runs):
+            for depth, named in cuts.items():
+                evaluators = self._evaluators(part, named)
+                for rankings, of_run in zip(runs, values, strict=True):
+                    self.step(done, total)
+                    self._score(part, depth, evaluators, rankings, of_run)
+                    done += len(part)
+        return [_aggregate(measures, of_run) for of_run in values]
+
+    def _parts(self, runs: Sequence[Rankings]) -> Iterator[list[str]]:
+        """Yield the judged entries in parts of limited size."""
+        part: list[str] = []
+        size = 0
+        for name, documents in self.judged.items():
+            part.append(name)
+            size += len(documents) + max(len(rankings.get(self.query_of[name], ())) for rankings in runs)
+            if size >= _MAX_ROWS:
+                yield part
+                part, size = [], 0
+        if part:
+            yield part
+
+    def _evaluators(self, part: Sequence[str], named: Mapping[str, Any]) -> list[_Evaluator]:
+        """Return an evaluator of gdeval's measures, which accepts only numbers as ids, and one of all others.
+
+        Each entry gets a grade of 0 or more: pytrec_eval 0.5 reads foreign memory for a query without one, and may
+        never return.  No document has the empty id, so the added one is neither relevant nor retrieved.
+        """
+        import ir_measures
+
+        numbered = {name: measure for name, measure in named.items() if _provider(measure) == "gdeval"}
+        others = {name: measure for name, measure in named.items() if name not in numbered}
+        numbers = {name: str(number) for number, name in enumerate(part, start=1)}
+        evaluators: list[_Evaluator] = []
+        for measures, ids in ((others, {name: name for name in part}), (numbered, numbers)):
+            if measures:
+                judged = ((name, self.judged[name]) for name in part)
+                qrels = {ids[name]: own if max(own.values()) >= 0 else {**own, "": 0} for name, own in judged}
+                evaluators.append((measures, ids, ir_measures.evaluator(list(measures.values()), qrels)))
+        return evaluators
+
+    def _score(
+        self,
+        part: Sequence[str],
+        depth: int | None,
+        evaluators: Sequence[_Evaluator],
+        rankings: Rankings,
+        values: Mapping[str, dict[str, float]],
+    ) -> None:
+        """Add the values of a part of the entries, with rankings cut at a depth."""
+        # Entries of one query share its scores.
+        scores = {
+            query: {document: float(-rank) for rank, document in enumerate(ranking[:depth])}
+            for query in dict.fromkeys(self.query_of[name] for name in part)
+            if (ranking := rankings.get(query))
+        }
+        for measures, ids, evaluator in evaluators:
+            scored = {ids[name]: scores[query] for name in part if (query := self.query_of[name]) in scores}
+            by_measure: dict[Any, dict[str, float]] = defaultdict(dict)
+            last, by_id = None, {}
+            for metric in evaluator.iter_calc(scored):
+                if metric.measure is not last:  # hashing it takes a third of the time: its text is made anew
+                    last, by_id = metric.measure, by_measure[metric.measure]
+                by_id[metric.query_id] = float(metric.value)
+            for name, measure in measures.items():
+                by_id = by_measure[measure]
+                for query in part:
+                    count = _judgement_count(measure, self.judged[query])
+                    # Accuracy, computed alone, leaves out queries.
+                    values[name][query] = by_id.get(ids[query], float(measure.DEFAULT)) if count is None else count
+
+
+def _judgement_count(measure: Any, judged: dict[str, int]) -> float | None:
+    """Return NumQ and NumRel of a query: ir_measures leaves out queries without results."""
+    if measure.NAME == "NumQ":
+        return 1.0
+    return float(sum(grade >= measure["rel"] for grade in judged.values())) if measure.NAME == "NumRel" else None
 
 
 def _aggregate(measures: Sequence[Any], values: Mapping[str, dict[str, float]]) -> ProviderValues:
@@ -338,54 +369,3 @@ def _aggregate(measures: Sequence[Any], values: Mapping[str, dict[str, float]]) 
 
 def _harmonic(one: float, other: float) -> float:
     return 2 * one * other / (one + other) if one + other else 0.0
-
-
-def _score(
-    part: Sequence[str],
-    depth: int | None,
-    named: Mapping[str, Any],
-    judgements: _Judgements,
-    runs: Sequence[Rankings],
-    values: Sequence[dict[str, dict[str, float]]],
-) -> Iterator[None]:
-    """Add a part's values to those of each run, of rankings cut at a depth; yield before each run."""
-    import ir_measures
-
-    numbered = {name: measure for name, measure in named.items() if _provider(measure) == "gdeval"}
-    others = {name: measure for name, measure in named.items() if name not in numbered}
-    # gdeval accepts only numbers as ids of queries.
-    numbers = {name: str(number) for number, name in enumerate(part, start=1)}
-    evaluators = [
-        (measures, ids, ir_measures.evaluator(list(measures.values()), judgements.for_provider(part, ids)))
-        for measures, ids in ((others, {name: name for name in part}), (numbered, numbers))
-        if measures
-    ]
-    for rankings, of_run in zip(runs, values, strict=True):
-        yield
-        # Entries of one query share its scores.
-        scores = {
-            query: {document: float(-rank) for rank, document in enumerate(ranking[:depth])}
-            for query in dict.fromkeys(map(judgements.query, part))
-            if (ranking := rankings.get(query))
-        }
-        for measures, ids, evaluator in evaluators:
-            scored = {ids[name]: scores[query] for name in part if (query := judgements.query(name)) in scores}
-            by_measure: dict[Any, dict[str, float]] = defaultdict(dict)
-            last, by_id = None, {}
-            for metric in evaluator.iter_calc(scored):
-                if metric.measure is not last:  # hashing it takes a third of the time: its text is made anew
-                    last, by_id = metric.measure, by_measure[metric.measure]
-                by_id[metric.query_id] = float(metric.value)
-            for name, measure in measures.items():
-                by_id = by_measure[measure]
-                for query in part:
-                    count = _judgement_count(measure, judgements.judged[query])
-                    # Accuracy, computed alone, leaves out queries.
-                    of_run[name][query] = by_id.get(ids[query], float(measure.DEFAULT)) if count is None else count
-
-
-def _judgement_count(measure: Any, judged: dict[str, int]) -> float | None:
-    """Return NumQ and NumRel of a query: ir_measures leaves out queries without results."""
-    if measure.NAME == "NumQ":
-        return 1.0
-    return float(sum(grade >= measure["rel"] for grade in judged.values())) if measure.NAME == "NumRel" else None

@@ -146,8 +146,7 @@ def distances(
     """
     if runs.hits_alone:
         raise UsageError(
-            f"{runs.dataset}: only what its systems retrieved was judged, by the answers in the texts; a Frechet"
-            " distance needs relevant documents that no system chose"
+            f"{runs.dataset}: only hits are judged; a distance needs relevant documents that no system chose"
         )
     check_source(runs, embeddings)
     if settings.against not in (None, *runs.runs):
@@ -191,25 +190,19 @@ def check_source(runs: JudgedRuns, embeddings: Embeddings) -> None:
     if embeddings.role != "document":
         raise UsageError(f"vectors of {embeddings.role} texts, not of documents; make those with harness embed")
     if runs.corpus_sha256 not in (None, embeddings.source):
-        raise UsageError(
-            f"vectors of other texts ({embeddings.source[:12]}) than the documents of {runs.dataset}"
-            f" ({str(runs.corpus_sha256)[:12]}); make those with harness embed {embeddings.encoder} {runs.dataset}"
-        )
+        raise UsageError(f"vectors of other texts than {runs.dataset}'s documents; make those with harness embed")
 
 
 def _check_vectors(embeddings: Embeddings, documents: Collection[str], dataset: str) -> None:
     missing = embeddings.missing(documents)
     if missing:
-        raise UsageError(
-            f"{len(missing)} documents have no vector of {embeddings.encoder}, e.g. {missing[0]!r}; add them with"
-            f" harness embed {embeddings.encoder} {dataset} (--all: the whole corpus)"
-        )
+        example = f"{len(missing)} documents have no vector of {embeddings.encoder}, e.g. {missing[0]!r}"
+        raise UsageError(f"{example}; add them with harness embed {embeddings.encoder} {dataset}")
     # abs() would take as much memory again.
     largest = max(float(embeddings.vectors.max(initial=0.0)), -float(embeddings.vectors.min(initial=0.0)))
     if largest > _LARGEST:
         raise UsageError(
-            f"vectors of {embeddings.encoder} have numbers as large as {largest:.3g}, too large for a distance and for "
-            "any encoder; make them again with harness embed"
+            f"vectors of {embeddings.encoder} have numbers up to {largest:.3g}: too large; embed them again"
         )
 
 

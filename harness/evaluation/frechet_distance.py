@@ -64,10 +64,11 @@ def distance_of_points(one: ArrayLike, other: ArrayLike) -> float:
         ValueError: a set has fewer than two vectors, or the dimensions differ.
     """
     points = [np.asarray(vectors, dtype=np.float64) for vectors in (one, other)]
-    if any(each.ndim != 2 or len(each) < 2 for each in points) or points[0].shape[1] != points[1].shape[1]:
-        raise ValueError(f"two sets of at least two vectors of one length are needed, not {[e.shape for e in points]}")
-    means = [each.mean(axis=0) for each in points]
-    halves = [(each - mean) / np.sqrt(len(each) - 1) for each, mean in zip(points, means, strict=True)]
+    if any(vectors.ndim != 2 or len(vectors) < 2 for vectors in points) or points[0].shape[1] != points[1].shape[1]:
+        shapes = [vectors.shape for vectors in points]
+        raise ValueError(f"two sets of at least two vectors of one length are needed, not {shapes}")
+    means = [vectors.mean(axis=0) for vectors in points]
+    halves = [(vectors - mean) / np.sqrt(len(vectors) - 1) for vectors, mean in zip(points, means, strict=True)]
     return _distance_of_halves(means[0] - means[1], *halves)
 
 
@@ -135,7 +136,7 @@ def resample_distances(
             results[number, first : first + len(task.weights)] = _run_task(vectors, task)
             progress(done, len(tasks))
         return results
-    with filesystem.temporary_folder("frechet") as folder, _single_threaded(), _process_pool(workers) as pool:
+    with filesystem.temporary_folder("frechet") as folder, _process_pool(workers) as pool:
         path = folder / "vectors.npy"
         np.save(path, vectors)
         futures = {pool.submit(_work, path, task): key for key, task in tasks.items()}
@@ -160,7 +161,7 @@ def _workers(dims: int, pairs: Sequence[tuple[VectorRows, VectorRows]], weights:
     """Return the number of processes; 1: only this one."""
     work, most = 0.0, 0
     for pair in pairs:
-        sizes = [len(each.rows) for each in pair]
+        sizes = [len(rows.rows) for rows in pair]
         # Cross-products, then eigenvalues of the smaller side.
         work += sum(min(size, weights.shape[1]) * dims**2 for size in sizes) + 2.0 * min(dims, *sizes) ** 3
         most = max(most, 16 * dims * sum(sizes) + 8 * _CHUNK * dims**2)
@@ -170,26 +171,13 @@ def _workers(dims: int, pairs: Sequence[tuple[VectorRows, VectorRows]], weights:
 
 
 @contextmanager
-def _single_threaded() -> Iterator[None]:
-    """Give libraries of new processes one thread."""
-    before = {name: os.environ.get(name) for name in _ONE_THREAD}
-    os.environ.update(dict.fromkeys(_ONE_THREAD, "1"))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-
-
-@contextmanager
 def _process_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
-    """Start processes that end at once if this one is interrupted."""
+    """Start processes with libraries of one thread; they end at once if this process is interrupted."""
     others = set(multiprocessing.active_children())
+    environment = {name: os.environ[name] for name in _ONE_THREAD if name in os.environ}
     # Not forked: the libraries of a fork keep the threads that they were loaded with.
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=_ignore_interrupt)
+    os.environ.update(dict.fromkeys(_ONE_THREAD, "1"))
     try:
         yield pool
     except BaseException:
@@ -198,6 +186,9 @@ def _process_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
         raise
     finally:
         pool.shutdown(cancel_futures=True)
+        for name in _ONE_THREAD:
+            del os.environ[name]
+        os.environ.update(environment)
 
 
 def _ignore_interrupt() -> None:
@@ -347,8 +338,8 @@ class CrossProducts:
         sides = [slice(first, min(first + side, dims)) for first in range(0, dims, side)]
         for number, one in enumerate(sides):
             for other in sides[number:]:
-                crossed = [np.matmul(each[:, :, one].transpose(0, 2, 1), each[:, :, other]) for _, each in groups]
-                flat = np.concatenate([each.reshape(len(each), -1) for each in crossed])
+                crossed = [np.matmul(part[:, :, one].transpose(0, 2, 1), part[:, :, other]) for _, part in groups]
+                flat = np.concatenate([products.reshape(len(products), -1) for products in crossed])
                 yield one, other, changes @ flat
 
 

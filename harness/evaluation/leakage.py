@@ -176,10 +176,7 @@ def check_vector_texts(embeddings: Embeddings, texts: Mapping[str, str], name: s
     orders = (texts, {query: texts[query] for query in embeddings.ids})
     hashes = [sha256_of_texts(order) for order in orders]
     if embeddings.source not in hashes:
-        raise UsageError(
-            f"the vectors of {name} are of other texts ({embeddings.source[:12]}) than its queries have "
-            f"({hashes[0][:12]}); embed these with harness embed {embeddings.encoder} --texts FILE"
-        )
+        raise UsageError(f"the vectors of {name} are of other texts than its queries; embed these with --texts FILE")
     return None
 
 
@@ -212,9 +209,7 @@ def near_pairs(
         block = (training.vectors[start:stop] / training_lengths[start:stop, None]).astype(np.float32)
         rows, columns = np.nonzero(unit @ block.T >= threshold - _SINGLE)
         if len(pairs) + len(rows) > MOST_PAIRS:
-            raise UsageError(
-                f"more than {MOST_PAIRS:,} pairs of queries have a cosine of {threshold:g} or so; raise --threshold"
-            )
+            raise UsageError(f"more than {MOST_PAIRS:,} pairs have a cosine of {threshold:g} or so; raise --threshold")
         exact = _cosines(sample.vectors[rows], training.vectors[start + columns])
         near = exact >= threshold - _DOUBLE
         pairs += zip(rows[near].tolist(), (start + columns[near]).tolist(), exact[near].tolist(), strict=True)
@@ -230,14 +225,11 @@ def check_encoders(sample: Embeddings, training: Embeddings) -> None:
     for fact in ("checkpoint_sha256", "role", "made_with"):
         one, other = (getattr(embeddings, fact, "") for embeddings in (sample, training))
         if one != other:
-            raise UsageError(
-                f"the sample's vectors are by {sample.encoder} ({fact} {one[:16]}), the training set's by "
-                f"{training.encoder} ({other[:16]}): their cosines mean nothing; embed both alike"
-            )
+            makers = f"{sample.encoder} ({fact} {one[:16]}) and {training.encoder} ({other[:16]})"
+            raise UsageError(f"vectors by {makers}: their cosines mean nothing; embed both alike")
     if sample.vectors.shape[1] != training.vectors.shape[1]:
-        raise UsageError(
-            f"vectors of {sample.vectors.shape[1]} and {training.vectors.shape[1]} dimensions; embed both alike"
-        )
+        sizes = f"{sample.vectors.shape[1]} and {training.vectors.shape[1]}"
+        raise UsageError(f"vectors of {sizes} dimensions; embed both alike")
 
 
 def select_vectors(embeddings: Embeddings, ids: Iterable[str], name: str) -> Embeddings:
@@ -272,16 +264,11 @@ def _cosines(one: NDArray[np.float32], other: NDArray[np.float32]) -> NDArray[np
     return cosines
 
 
-def with_effects(leakage: Leakage, runs: JudgedRuns, measures: Sequence[Any]) -> Leakage:
-    """Return the leakage with its effects on the measures of these runs; none if nothing leaked."""
-    return replace(leakage, effects=measure_effects(runs, leakage.leaked, measures)) if leakage.leaks else leakage
-
-
 def measure_effects(runs: JudgedRuns, leaked: Sequence[str], measures: Sequence[Any]) -> tuple[Effect, ...]:
-    """Evaluate each system with all queries, without the leaked ones, and over those alone."""
+    """Evaluate each system with all queries, without the leaked ones, and over those alone; none if none leaked."""
     effects = []
     leaked_ids = set(leaked)
-    for system, run in runs.runs.items():
+    for system, run in runs.runs.items() if leaked else ():
         evaluation = evaluate(run, runs.qrels, runs.query_ids, measures, hits_alone=runs.hits_alone)
         leaked_and_judged = len(leaked_ids - set(evaluation.unjudged))
         for measure in map(str, measures):

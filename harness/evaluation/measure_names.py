@@ -165,10 +165,7 @@ def _parse_one(name: str, *, distances: bool) -> Any:
 def _answer_recall(name: str, thousands: str, *, by_language: bool) -> AnswerRecall:
     # Digits only and no leading zero: the measure's text must parse back.
     if re.fullmatch(r"[1-9][0-9]{0,3}", thousands) is None or int(thousands) * 1000 > MAX_TOKENS:
-        raise UsageError(
-            f"unknown measure {name!r}: harness looks for answers in the first {MAX_TOKENS:,} tokens; write "
-            f"R@1kt to R@{MAX_TOKENS // 1000}kt, of which R@2kt and R@5kt are XOR-TyDi's own"
-        )
+        raise UsageError(f"unknown measure {name!r}: write R@1kt to R@{MAX_TOKENS // 1000}kt")
     return AnswerRecall(int(thousands) * 1000, by_language)
 
 

@@ -78,13 +78,10 @@ def build_pool(samples: Sequence[JudgedRuns], depth: int, seed: int) -> JudgingP
     """
     corpora = sorted({(runs.dataset, runs.corpus_sha256 or "") for runs in samples})
     if len(corpora) > 1:
-        raise UsageError(
-            f"runs of {len(corpora)} collections ({', '.join(name for name, _ in corpora)}): choose one with --only"
-        )
+        names = ", ".join(name for name, _ in corpora)
+        raise UsageError(f"runs of {len(corpora)} collections ({names}): choose one with --only")
     if any(runs.hits_alone for runs in samples):
-        raise UsageError(
-            f"{samples[0].dataset}: answers in the texts decide relevance, so every hit is judged; nothing to pool"
-        )
+        raise UsageError(f"{samples[0].dataset}: answers in the texts judge every hit; there is nothing to pool")
     if not any(runs.queries for runs in samples):
         raise UsageError(f"{samples[0].dataset}: there are no queries to pool for; name them with --queries")
     unjudged: dict[str, set[str]] = defaultdict(set)
@@ -212,19 +209,15 @@ def _check_pairs(lines: Iterator[tuple[str, Mapping[str, Any]]]) -> tuple[Graded
             raise FileError(f"{place}: query {query!r}, document {document!r}: {fault}; correct it")
         written = str(line.get("pair") or "")
         if written and written != pair_id(query, document):
-            raise FileError(
-                f"{place}: query {query!r} and document {document!r} are not the pair that was written ({written}): "
-                "a spreadsheet may have taken an id for a number; import its columns as text, or judge the JSON lines"
-            )
+            ids = f"query {query!r} and document {document!r}"
+            raise FileError(f"{place}: {ids} are not the pair that was written ({written}); import columns as text")
         pair = GradedPair(place, query, document, _grade(place, line["grade"]))
         earlier = pairs.setdefault((query, document), pair)
         if earlier.grade is None:
             pairs[query, document] = pair
         elif pair.grade not in (None, earlier.grade):
-            raise FileError(
-                f"{place}: document {document!r} of query {query!r} has grade {pair.grade}, and {earlier.grade} in "
-                f"{earlier.place}; keep one"
-            )
+            grades = f"grade {pair.grade}, and {earlier.grade} in {earlier.place}"
+            raise FileError(f"{place}: document {document!r} of query {query!r} has {grades}; keep one")
     return tuple(pairs.values())
 
 
@@ -252,8 +245,7 @@ def _grade(place: str, value: object) -> int | None:
         return None
     if isinstance(value, bool) or not _GRADE.fullmatch(text):
         raise FileError(
-            f"{place}: grade {one_line(text)!r} is not a whole number of 0 or more; write 0 (not relevant), 1 ..., or "
-            "leave it empty"
+            f"{place}: grade {one_line(text)!r} is not a whole number of 0 or more; write 0, 1 ... or nothing"
         )
     return int(text)
 
@@ -268,9 +260,8 @@ def _json_lines(path: Path, text: str) -> Iterator[tuple[str, Mapping[str, Any]]
                         raise TypeError(f"{name} is not a text")
                 yield f"{path}:{number}", {name: raw[name] for name in _REQUIRED} | {"pair": raw.get("pair")}
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-                raise FileError(
-                    f"{path}:{number}: no JSON with {', '.join(_REQUIRED)} ({error!r}); correct the line"
-                ) from error
+                fields = ", ".join(_REQUIRED)
+                raise FileError(f"{path}:{number}: no JSON with {fields} ({error!r}); correct the line") from error
 
 
 def _table_lines(path: Path, text: str, delimiter: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -283,9 +274,7 @@ def _table_lines(path: Path, text: str, delimiter: str) -> Iterator[tuple[str, M
             if not any(cell.strip() for cell in cells):
                 continue
             if len(cells) != len(header):
-                raise FileError(
-                    f"{place}: {len(cells)} fields, must be {len(header)} as in the first line; correct the row"
-                )
+                raise FileError(f"{place}: {len(cells)} fields, must be {len(header)}; correct the row")
             line = dict(zip(header, cells, strict=True))
             yield place, line | {name: _id(line[name].strip()) for name in ("query_id", "doc_id")}
     except csv.Error as error:

@@ -129,10 +129,7 @@ def read_graded_qrels(path: Path) -> tuple[GradedPair, ...]:
         raise FileError(f"{path}: has no judgements; name a pool with grades, or a TREC qrels file")
     for pair in pairs:
         if (pair.grade or 0) < 0:
-            raise FileError(
-                f"{pair.place}: grade {pair.grade} is below 0; write 0 (not relevant), or remove the line if nobody "
-                "judged it"
-            )
+            raise FileError(f"{pair.place}: grade {pair.grade} is below 0; write 0 (not relevant), or remove the line")
     return pairs
 
 

@@ -49,7 +49,7 @@ def parse_keep(text: str) -> KeepRule:
     share = float(match[1]) / (100 if match[2] else 1) if match else 0.0
     if not 0 < share < 1:
         raise UsageError(
-            f"--keep {text}: neither a number of relevant judgements a query (1, 5) nor a share of all (0.5, 50%)"
+            f"--keep {text}: no number of relevant judgements (1, 5) or share of all (0.5, 50%); write one"
         )
     return KeepRule(share=share)
 

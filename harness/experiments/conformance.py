@@ -91,9 +91,9 @@ def _judge(system: System, collected: CollectedJob) -> Iterator[Check]:
     disagreements = collected.ranking_disagreements()
     yield Check(disagreements == 0, "ranks the same in both trials", f"{disagreements} queries differ")
     if system.name != NULL_SYSTEM:  # it answers without looking, on purpose
-        found = {sample.query_id: sample.hits for sample in collected.samples if sample.trial == 0}
-        right = sum(bool(hits) and hits[0][0] == query_id for query_id, hits in found.items())
-        yield Check(right >= 8, "finds the document that is meant", f"{right} of {len(found)} queries have it first")
+        answers = {sample.query_id: sample.hits for sample in collected.samples if sample.trial == 0}
+        right = sum(bool(hits) and hits[0][0] == query_id for query_id, hits in answers.items())
+        yield Check(right >= 8, "finds the document that is meant", f"{right} of {len(answers)} queries have it first")
     threads = measured.effective.threads if measured.effective else {}
     yield Check(
         bool(threads), "says how many threads its libraries use", json.dumps(threads) if threads else "none said"
@@ -103,7 +103,7 @@ def _judge(system: System, collected: CollectedJob) -> Iterator[Check]:
 
 def _judge_index(copy: Path, search: Callable[[], object]) -> Iterator[Check]:
     """Search once more with an index that may be written, to see whether the engine wants that."""
-    for entry in (copy, *(Path(each.path) for each in filesystem.walk(copy))):
+    for entry in (copy, *(Path(below.path) for below in filesystem.walk(copy))):
         entry.chmod(0o777 if entry.is_dir() else 0o666)  # the job's user is another
     before = _contents(copy)
     search()
@@ -118,7 +118,7 @@ def _judge_index(copy: Path, search: Callable[[], object]) -> Iterator[Check]:
 
 
 def _contents(folder: Path) -> dict[str, str]:
-    files = (Path(each.path) for each in filesystem.walk(folder) if each.is_file(follow_symlinks=False))
+    files = (Path(entry.path) for entry in filesystem.walk(folder) if entry.is_file(follow_symlinks=False))
     return {str(path.relative_to(folder)): filesystem.sha256(path) for path in files}
 
 

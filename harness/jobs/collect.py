@@ -72,16 +72,6 @@ class CollectedJob:
     gpu: GpuUse | None = None
 
     @property
-    def first_query_s(self) -> float | None:
-        """Return the latency of the first query after load, in seconds."""
-        return self.samples[0].latency_ns / 1e9 if self.samples else None
-
-    @property
-    def warmup_done(self) -> int:
-        """Return the number of warm-up queries."""
-        return sum(sample.trial == WARMUP_TRIAL for sample in self.samples)
-
-    @property
     def failed_to_load(self) -> bool:
         """Return whether a search job crashed before its index was open, by its own account."""
         loaded = self.samples or (self.measurement and self.measurement.load_s is not None)
@@ -124,20 +114,18 @@ class CollectedJob:
             return None
         import pyarrow as pa
 
-        stages = sorted({name for sample in self.samples for name in sample.stages_ns})
         columns: dict[str, Any] = {
-            "query_id": pa.array([sample.query_id for sample in self.samples], pa.string()),
+            "query_id": [sample.query_id for sample in self.samples],
             "trial": pa.array([sample.trial for sample in self.samples], pa.int32()),
-            "warmup": pa.array([sample.trial == WARMUP_TRIAL for sample in self.samples], pa.bool_()),
-            "latency_ns": pa.array([sample.latency_ns for sample in self.samples], pa.int64()),
+            "warmup": [sample.trial == WARMUP_TRIAL for sample in self.samples],
+            "latency_ns": [sample.latency_ns for sample in self.samples],
         }
         for name in ("scheduled_ns", "service_ns", "batch"):
-            extra = [getattr(sample, name) for sample in self.samples]
-            if any(value is not None for value in extra):
-                columns[name] = pa.array(extra, pa.int64())
-        for name in stages:
-            values = [sample.stages_ns.get(name) for sample in self.samples]
-            columns[f"stage_{name}_ns"] = pa.array(values, pa.int64())
+            column = [getattr(sample, name) for sample in self.samples]
+            if any(value is not None for value in column):
+                columns[name] = column
+        for name in sorted({name for sample in self.samples for name in sample.stages_ns}):
+            columns[f"stage_{name}_ns"] = [sample.stages_ns.get(name) for sample in self.samples]
         return pa.table(columns)
 
     def _timed(self) -> list[Sample]:
@@ -151,13 +139,13 @@ def collect(job: LaunchRequest, ended: LaunchEnd, unknown_ids: Callable[[set[str
         unknown_ids: returns the document ids that the corpus does not have.
     """
     measurement, unreadable = _measurement(job)
-    found, doc_ids, wrong = read_samples(job)
+    samples, doc_ids, wrong = read_samples(job)
     outcome, detail = _judge(job, ended, measurement, unreadable)
     if outcome is Outcome.OK and measurement is not None:
         if job.spec.kind == "search":
-            wrong = wrong or incomplete(job.spec, measurement, found) or _unknown(doc_ids, unknown_ids)
-        wrong = wrong or _impossible(job.spec, measurement, found, ended.wall_s)
-        wrong = wrong or clock_contradiction(job.spec, ended.handed, found, ended.counters.readings)
+            wrong = wrong or incomplete(job.spec, measurement, samples) or _unknown(doc_ids, unknown_ids)
+        wrong = wrong or _impossible(job.spec, measurement, samples, ended.wall_s)
+        wrong = wrong or clock_contradiction(job.spec, ended.handed, samples, ended.counters.readings)
         if wrong:
             outcome, detail = Outcome.BAD_OUTPUT, wrong
     negative = _negative(measurement)
@@ -169,7 +157,7 @@ def collect(job: LaunchRequest, ended: LaunchEnd, unknown_ids: Callable[[set[str
         detail,
         None if negative else measurement,  # no reader would take it
         ended.memory.summary(phases),
-        tuple(found),
+        tuple(samples),
         ended.counters.summary(phases),
         ended.gpus.summary(phases) if ended.gpus else None,
     )
@@ -196,12 +184,12 @@ def build_result(
         wall_s=ended.wall_s,
         environment=environment,
         memory=replace(collected.memory, peak_cgroup_bytes=peak),
-        first_query_s=collected.first_query_s,
+        first_query_s=collected.samples[0].latency_ns / 1e9 if collected.samples else None,
         throttled_periods=_most(ended.throttled_periods, measured.throttled_periods),
         # A sampler outside may miss the last kill; a dying job inside says nothing.
         oom_kills=_most(ended.oom_kills, measured.oom_kills),
         exit_code=ended.exit_code,
-        warmup_done=collected.warmup_done,
+        warmup_done=sum(sample.trial == WARMUP_TRIAL for sample in collected.samples),
         trials_finished=collected.trials_finished(job.spec.timed_queries),
         ranking_disagreements=collected.ranking_disagreements(),
         canary=ended.canary,
@@ -283,11 +271,11 @@ def at_limit(ended: LaunchEnd, memory_bytes: int) -> str | None:
     # The last reading may fall after the kill.
     until_ns = ended.memory.anon[-1][0]
     anon_bytes = max(value for t_ns, value in ended.memory.anon if until_ns - t_ns <= _STRETCH_S * 1e9)
-    known = [reading for reading in ended.counters.readings if reading.major_faults is not None]
-    if anon_bytes < _ANON_SHARE * memory_bytes or not known:
+    counted = [reading for reading in ended.counters.readings if reading.major_faults is not None]
+    if anon_bytes < _ANON_SHARE * memory_bytes or not counted:
         return None
-    last = known[-1]
-    before = [reading for reading in known if last.t_ns - reading.t_ns >= _STRETCH_S * 1e9]
+    last = counted[-1]
+    before = [reading for reading in counted if last.t_ns - reading.t_ns >= _STRETCH_S * 1e9]
     if not before:
         return None
     seconds = (last.t_ns - before[-1].t_ns) / 1e9
@@ -324,10 +312,10 @@ def _unknown(doc_ids: set[str], unknown_ids: Callable[[set[str]], set[str]]) -> 
     return f"{len(unknown)} document ids that the corpus does not have, such as {min(unknown)!r}"
 
 
-def _impossible(spec: JobSpec, measurement: Measurement, found: list[Sample], wall_s: float) -> str | None:
+def _impossible(spec: JobSpec, measurement: Measurement, samples: list[Sample], wall_s: float) -> str | None:
     """Return the error where claimed times exceed the time that passed."""
     here_s = (measurement.build_s or 0) - (measurement.resumed_s or 0)  # the rest was spent by earlier attempts
-    inside_s = (measurement.load_s or 0) + here_s + worked_s(spec, found)
+    inside_s = (measurement.load_s or 0) + here_s + worked_s(spec, samples)
     if inside_s <= wall_s + _CLOCK_SLACK_S:
         return None
     return f"the image says it worked {inside_s:.3f} s in a {spec.kind} job that lasted {wall_s:.3f} s"

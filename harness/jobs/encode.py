@@ -50,7 +50,7 @@ class VectorFile:
     """File of vectors, and the number of texts added to it."""
 
     path: Path
-    found: Embeddings
+    content: Embeddings
     added: int
 
 
@@ -76,11 +76,11 @@ def needed(runs: Iterable[JudgedRuns], depth: int, corpus: PreparedCorpus, name:
     Raises:
         UsageError: no run is over the collection.
     """
-    ours = [judged for judged in runs if judged.corpus_sha256 in (None, corpus.sha256)]
-    if not ours:
+    chosen = [judged for judged in runs if judged.corpus_sha256 in (None, corpus.sha256)]
+    if not chosen:
         raise UsageError(f"no stored run is over the documents of {name}; run a suite over it first, or ask for --all")
     documents: set[str] = set()
-    for judged in ours:
+    for judged in chosen:
         for query, grades in judged.qrels.items():
             documents.update(grades if query in judged.queries else ())
         for run in judged.runs.values():
@@ -159,21 +159,21 @@ def encode(
     )
     path = into(empty)
     before = _before(path, empty)
-    have = before.ids if before else ()
+    stored_ids = before.ids if before else ()
     if before and texts.ids is not None and not before.missing(texts.ids):
         return VectorFile(path, before, 0)
-    wanted = None if texts.ids is None else {*texts.ids, *have}
-    ids, vectors = index.take(wanted)
-    lacking = sorted(wanted - set(ids)) if wanted is not None else []
-    if lacking:
+    requested = None if texts.ids is None else {*texts.ids, *stored_ids}
+    ids, vectors = index.take(requested)
+    missing = sorted(requested - set(ids)) if requested is not None else []
+    if missing:
         raise UsageError(
-            f"{texts.name}: {len(lacking)} ids are of no text in it, e.g. {lacking[0]!r}; the runs are of another"
+            f"{texts.name}: {len(missing)} ids are of no text in it, e.g. {missing[0]!r}; the runs are of another"
             " collection"
         )
     encoded = replace(empty, ids=ids, vectors=vectors)
     path.parent.mkdir(parents=True, exist_ok=True)
     embeddings.write(path, encoded)
-    return VectorFile(path, encoded, len(ids) - len(have))
+    return VectorFile(path, encoded, len(ids) - len(stored_ids))
 
 
 def _before(path: Path, empty: Embeddings) -> Embeddings | None:
@@ -219,14 +219,14 @@ class FlatIndex:
     checkpoint_sha256: str
     made_with: str
 
-    def take(self, wanted: set[str] | None) -> tuple[tuple[str, ...], Vectors]:
+    def take(self, requested: set[str] | None) -> tuple[tuple[str, ...], Vectors]:
         """Return ids and vectors of these texts (``None``: all) that it has, in index order.
 
         Raises:
             JobError: the index is damaged, or a vector of it is not finite.
         """
         try:
-            chosen = [(row, name) for row, name in enumerate(self._ids()) if wanted is None or name in wanted]
+            chosen = [(row, name) for row, name in enumerate(self._ids()) if requested is None or name in requested]
             rows = [row for row, _ in chosen]
             with open_regular(self.folder / "vectors.f32") as file:
                 shape = (self.documents, self.dimensions)

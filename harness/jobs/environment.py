@@ -31,11 +31,6 @@ _VALUE = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._:/-]{0,127}")
 
 def ec2_instance() -> Ec2Instance | None:
     """Return this machine's EC2 facts and CPU model, none of which names its owner; None outside EC2."""
-    if not is_ec2():
-        return None
-    token = _token()
-    if token is None:
-        return None
     names = {
         "instance_id": "instance-id",
         "instance_type": "instance-type",
@@ -45,7 +40,8 @@ def ec2_instance() -> Ec2Instance | None:
         "placement_group": "placement/group-name",
         "host_id": "placement/host-id",
     }
-    facts = {name: _value(_get(f"meta-data/{path}", token)) for name, path in names.items()}
+    answers = _metadata(*names.values())
+    facts = {name: text if text and _VALUE.fullmatch(text) else None for name, text in zip(names, answers, strict=True)}
     instance_id, instance_type = facts.pop("instance_id"), facts.pop("instance_type")
     if instance_id is None or instance_type is None:
         return None
@@ -54,8 +50,7 @@ def ec2_instance() -> Ec2Instance | None:
 
 def spot_notice() -> str | None:
     """Return what EC2 has announced for this spot instance (``terminate at 2023-...``)."""
-    token = _token() if is_ec2() else None
-    content = _get("meta-data/spot/instance-action", token) if token else None
+    [content] = _metadata("spot/instance-action")
     if content is None:
         return None
     try:
@@ -81,19 +76,13 @@ def _firmware(name: str) -> str:
         return ""
 
 
-def _value(text: str | None) -> str | None:
-    return text if text is not None and _VALUE.fullmatch(text) else None
-
-
-def _token() -> str | None:
-    for _ in range(_TRIES):
+def _metadata(*paths: str) -> list[str | None]:
+    """Return the facts of the instance metadata service; ``None``: no such fact, or no such service."""
+    for _ in range(_TRIES if is_ec2() else 0):
         if token := _request("api/token", {"X-aws-ec2-metadata-token-ttl-seconds": _TTL_S}, "PUT"):
-            return token
-    return None
-
-
-def _get(path: str, token: str) -> str | None:
-    return _request(path, {"X-aws-ec2-metadata-token": token}, "GET")
+            header = {"X-aws-ec2-metadata-token": token}
+            return [_request(f"meta-data/{path}", header, "GET") for path in paths]
+    return [None] * len(paths)
 
 
 def _request(path: str, headers: dict[str, str], method: str) -> str | None:

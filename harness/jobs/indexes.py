@@ -84,13 +84,13 @@ def folder(cache: Path, key: str) -> Path:
     return cache / "indexes" / key
 
 
-def read(home: Path) -> Index | None:
+def read(folder: Path) -> Index | None:
     """Read the finished index of a folder, if any."""
     try:
-        facts = _FACTS.validate_json((home / "facts.json").read_bytes())
+        facts = _FACTS.validate_json((folder / "facts.json").read_bytes())
     except (OSError, ValidationError):
         return None
-    return Index(home / "data", facts)
+    return Index(folder / "data", facts)
 
 
 def build(
@@ -117,16 +117,16 @@ def build(
     """
     if reason := launcher.cannot(envelope):
         raise _failed(Outcome.NOT_APPLICABLE, reason)
-    home = folder(cache, key)
+    target = folder(cache, key)
     if replacing is not None:
-        found = find(cache, key)
-        if found and found.rebuilt:  # another run was faster
-            return found
-        filesystem.remove_tree(home)
+        other = find(cache, key)
+        if other and other.rebuilt:  # another run was faster
+            return other
+        filesystem.remove_tree(target)
     check_room(cache)
-    with _folder(home, prepared.system.resumable_builds) as (place, before_s):
-        data, made = place / "data", place / "job"
-        (made / "out").mkdir(parents=True)
+    with _folder(target, prepared.system.resumable_builds) as (staging, before_s):
+        data, job_folder = staging / "data", staging / "job"
+        (job_folder / "out").mkdir(parents=True)
         spec = JobSpec(
             kind="build",
             system=prepared.system.name,
@@ -135,7 +135,7 @@ def build(
             isolation=launcher.isolation,
             corpus_size=corpus.size,
         )
-        job = LaunchRequest(spec, prepared, made, corpus.folder, data, limits)
+        job = LaunchRequest(spec, prepared, job_folder, corpus.folder, data, limits)
         with task(f"{prepared.system.name}: {title}") as progress:
             ended = launcher.launch(job, progress)
         collected = collect(job, ended, corpus.unknown)
@@ -148,51 +148,51 @@ def build(
         size, checksum = content(data, most_index_bytes(job), time.monotonic() + limits.build_s)
         facts = _facts(collected.measurement, collected.memory, size, checksum, envelope, before_s)
         _lend_no_rights(data)
-        filesystem.remove_tree(made)
-        (place / _CLOCK).unlink()
+        filesystem.remove_tree(job_folder)
+        (staging / _CLOCK).unlink()
         if replacing is not None:
-            (place / _REBUILT).touch()
-        (place / "facts.json").write_text(to_json(facts, indent=2), encoding="utf-8")
-        found = find(cache, key)
-        if found:  # another run was faster; jobs may be reading its index
-            return found
-        filesystem.remove_tree(home)  # damaged, else it had been found
-        place.rename(home)
-    return Index(home / "data", facts)
+            (staging / _REBUILT).touch()
+        (staging / "facts.json").write_text(to_json(facts, indent=2), encoding="utf-8")
+        other = find(cache, key)
+        if other:  # another run was faster; jobs may be reading its index
+            return other
+        filesystem.remove_tree(target)  # damaged, else it had been found
+        staging.rename(target)
+    return Index(target / "data", facts)
 
 
 @contextlib.contextmanager
-def _folder(home: Path, resumable: bool) -> Iterator[tuple[Path, float]]:
-    """Provide the folder in which ``home`` is built, and its age; remove it afterwards, unless renamed.
+def _folder(target: Path, resumable: bool) -> Iterator[tuple[Path, float]]:
+    """Provide the folder in which ``target`` is built, and its age; remove it afterwards, unless renamed.
 
     The state of a resumable build in ``data/.building`` survives every end but one that proves it bad.
     """
-    begun = home.with_name(f"{home.name}.begun")
+    resumed = target.with_name(f"{target.name}.begun")
     if resumable:
-        begun.mkdir(parents=True, exist_ok=True)
-    with _flock(begun) if resumable else contextlib.nullcontext(False) as ours:
-        place = begun if ours else filesystem.staging_path(home)
-        unfinished, clock = place / "data" / _UNFINISHED, place / _CLOCK
-        resumes = ours and unfinished.is_dir() and clock.is_file()
-        found = _entries(unfinished) if resumes else None
+        resumed.mkdir(parents=True, exist_ok=True)
+    with _flock(resumed) if resumable else contextlib.nullcontext(False) as locked:
+        staging = resumed if locked else filesystem.staging_path(target)
+        unfinished, clock = staging / "data" / _UNFINISHED, staging / _CLOCK
+        resumes = locked and unfinished.is_dir() and clock.is_file()
+        before = _entries(unfinished) if resumes else None
         if not resumes:
-            filesystem.remove_tree(place / "data")
-            (place / "data").mkdir(parents=True)
+            filesystem.remove_tree(staging / "data")
+            (staging / "data").mkdir(parents=True)
             clock.write_text(repr(time.time()), encoding="utf-8")
-        filesystem.remove_tree(place / "job")
-        place.chmod(0o755)
+        filesystem.remove_tree(staging / "job")
+        staging.chmod(0o755)
         good = True
         try:
-            yield place, time.time() - float(clock.read_text(encoding="utf-8")) if resumes else 0.0
+            yield staging, time.time() - float(clock.read_text(encoding="utf-8")) if resumes else 0.0
         except JobError as error:
             # Without progress, the state itself may be at fault: the next attempt starts anew.
-            stuck = error.outcome is Outcome.CRASH and _entries(unfinished) == found
+            stuck = error.outcome is Outcome.CRASH and _entries(unfinished) == before
             good = error.outcome is not Outcome.BAD_OUTPUT and not stuck
             raise
         finally:
-            filesystem.remove_tree(place / "job")
-            if not (ours and good and unfinished.is_dir()):
-                filesystem.remove_tree(place)
+            filesystem.remove_tree(staging / "job")
+            if not (locked and good and unfinished.is_dir()):
+                filesystem.remove_tree(staging)
 
 
 def _entries(folder: Path) -> list[tuple[str, int]] | None:
@@ -205,17 +205,17 @@ def _entries(folder: Path) -> list[tuple[str, int]] | None:
 
 @contextlib.contextmanager
 def _flock(folder: Path, *, shared: bool = False) -> Iterator[bool | None]:
-    """Lock a folder: ``True``: it is ours; ``False``: another run has it; ``None``: its file system knows no locks."""
-    lock, ours = contextlib.ExitStack(), None
+    """Lock a folder: ``True``: it is locked; ``False``: another run has it; ``None``: its file system has no locks."""
+    lock, locked = contextlib.ExitStack(), None
     with lock:
         try:
             lock.enter_context(filesystem.lock(folder, wait=False, shared=shared))
-            ours = True
+            locked = True
         except BlockingIOError:
-            ours = False
+            locked = False
         except OSError:
             pass
-        yield ours
+        yield locked
 
 
 def _facts(

@@ -197,17 +197,19 @@ def clock_contradiction(
         if sample.trial >= 0:
             trials[sample.trial].append(sample)
     handed_by_phase = {trial.phase: trial for trial in handed}
-    for trial, mine in sorted(trials.items()):
+    for trial, trial_samples in sorted(trials.items()):
         marks = handed_by_phase.get(f"trial-{trial}")
-        wrong = _wrong(spec, marks, mine, readings) if marks else "the host did not see it begin and end"
+        wrong = _wrong(spec, marks, trial_samples, readings) if marks else "the host did not see it begin and end"
         if wrong:
             return f"trial {trial}: {wrong}"
     return None
 
 
-def _wrong(spec: JobSpec, marks: TrialTimes, mine: Sequence[Sample], readings: Sequence[CounterReading]) -> str | None:
-    claimed_s, counted_s = claimed_ns(mine) / 1e9, marks.claimed_ns / 1e9
-    if claimed_ns(mine) != marks.claimed_ns:
+def _wrong(
+    spec: JobSpec, marks: TrialTimes, samples: Sequence[Sample], readings: Sequence[CounterReading]
+) -> str | None:
+    claimed_s, counted_s = claimed_ns(samples) / 1e9, marks.claimed_ns / 1e9
+    if claimed_ns(samples) != marks.claimed_ns:
         return f"its samples add up to {claimed_s:.6f} s, the driver counted {counted_s:.6f} s as they came"
     span_s, least_s, most_s = marks.span_ns / 1e9, marks.least_ns / 1e9, (marks.end_ns - marks.go_ns) / 1e9
     wall_s, cpu_s, delays_s = _counted(readings, marks, spec.envelope.cpus)
@@ -216,10 +218,10 @@ def _wrong(spec: JobSpec, marks: TrialTimes, mine: Sequence[Sample], readings: S
         return f"the image's clock says that it lasted {span_s:.3f} s, the host's {least_s:.3f} to {most_s:.3f} s"
     answered_s = claimed_s
     if spec.scenario == "server":  # the last answer of an open loop came so long after the probe's start
-        answered_s = max((sample.scheduled_ns or 0) + sample.latency_ns for sample in mine) / 1e9
+        answered_s = max((sample.scheduled_ns or 0) + sample.latency_ns for sample in samples) / 1e9
     if answered_s > span_s + tolerance_s:
         return f"the image claims {answered_s:.3f} s of work in the {span_s:.3f} s that it lasted"
-    own_s = len(mine) * (OWN_QUERY_S + spec.k * OWN_HIT_S)
+    own_s = len(samples) * (OWN_QUERY_S + spec.k * OWN_HIT_S)
     if span_s - marks.written_ns / 1e9 - answered_s > own_s + tolerance_s + delays_s:
         return f"the image claims {answered_s:.3f} of {span_s:.3f} s; checking answers explains {own_s:.3f} s at most"
     # Waiting and writing take no processor time.  An open loop leaves time in which threads behind it may work.

@@ -16,7 +16,7 @@ from harness.jobs import environment, indexes
 from harness.jobs.collect import NOT_LAUNCHED, CollectedJob, build_result, collect
 from harness.jobs.indexes import Index
 from harness.jobs.inputs import Inputs, RunOptions
-from harness.jobs.plan import Planned, assigned, index_key, order, plan_here
+from harness.jobs.plan import Planned, index_key, order, plan_here
 from harness.launch import host
 from harness.launch.base import Launcher, LaunchRequest, Prepared
 from harness.launch.images.catalog import System
@@ -179,21 +179,16 @@ def keep_inputs(inputs: Inputs, store: Store) -> None:
 
 def _plan(run: _RunState) -> tuple[list[Planned], dict[str, str]]:
     """Plan, prepare the images of the jobs to do, and plan again with them; return the image digests too."""
-    inputs, options, work = run.inputs, run.options, run.options.assigned
-
-    def ours(jobs: list[Planned]) -> list[Planned]:
-        return assigned(jobs, work, {job.result.key for job in read_jobs(run.store.folder)}) if work else jobs
-
-    todo = ours(plan_here(inputs, options, run.launcher))
-    _prepare(run, inputs.images(job.cell for job in todo if not job.done and not job.cannot))
+    inputs, options = run.inputs, run.options
+    todo = [job for job in plan_here(inputs, options, run.launcher) if not job.done and not job.cannot]
+    _prepare(run, inputs.images(job.cell for job in todo))
     digests = {name: image.digest for name, image in run.prepared.items() if isinstance(image, Prepared)}
     # Planned again: with its image at hand a cell may turn out to be done.
     for name, system in inputs.images(inputs.cells).items():
-        image = None if name in run.prepared else run.launcher.find(system)
-        if image:
+        if name not in run.prepared and (image := run.launcher.find(system)):
             digests[name] = image.digest
-    jobs = ours(plan_here(inputs, options, run.launcher, digests))
-    for build in work.builds if work else ():
+    jobs = plan_here(inputs, options, run.launcher, digests)
+    for build in options.assigned.builds if options.assigned else ():
         cell = inputs.cell_of(build.system, build.dataset)
         builder = inputs.builder(cell)
         if builder.image not in run.prepared:

@@ -48,13 +48,17 @@ class Planned:
 def plan_here(
     inputs: Inputs, options: RunOptions, launcher: Launcher, digests: Mapping[str, str] | None = None
 ) -> list[Planned]:
-    """Plan a run on this host, against its store; without ``digests``, with the images that it has."""
+    """Plan a run on this host, or the part assigned to it; without ``digests``, with the images that it has.
+
+    Raises:
+        UsageError: an assigned job is not planned here.
+    """
     if digests is None:
         images = {name: launcher.find(system) for name, system in inputs.images(inputs.cells).items()}
         digests = {name: image.digest for name, image in images.items() if image}
     folder = options.results / inputs.suite.name
     stored = [job.result for job in read_jobs(folder)] if folder.is_dir() else []
-    return plan(
+    planned = plan(
         inputs,
         launcher.isolation,
         digests,
@@ -63,6 +67,9 @@ def plan_here(
         fresh=options.fresh,
         instance_types=options.instance_types,
     )
+    if options.assigned is None:
+        return planned
+    return assigned(planned, options.assigned, {result.key for result in stored})
 
 
 def plan(
@@ -88,7 +95,7 @@ def plan(
     """
     by_spec: dict[str, list[Result]] = defaultdict(list)
     for result in stored:
-        by_spec[_identity(result.spec)].append(result)
+        by_spec[identity(result.spec)].append(result)
     planned = []
     for cell in inputs.cells:
         envelope, reason = inputs.profiles[cell.profile], (cannot or {}).get(cell.profile)
@@ -99,7 +106,7 @@ def plan(
         if reason and envelope.gpus:
             expected = Outcome.NOT_APPLICABLE
         for job in range(spec.jobs):
-            attempts = by_spec.get(_identity(replace(spec, job=job)), []) if by_spec else []
+            attempts = by_spec.get(identity(replace(spec, job=job)), []) if by_spec else []
             planned.append(_planned(replace(spec, job=job), attempts, expected, reason, fresh))
     return planned
 
@@ -115,11 +122,11 @@ def assigned(planned: Iterable[Planned], work: AssignedWork, stored: Collection[
     """
     jobs: list[Planned] = []
     for job in planned:
-        wanted = work.jobs.get((job.cell, job.spec.job))
-        if wanted is not None:
-            attempt = replace(job, spec=replace(job.spec, repetition=wanted.repetition))
-            _check_key(attempt, wanted.key)
-            jobs.append(replace(attempt, done=wanted.key in stored, latest=None))
+        expected = work.jobs.get((job.cell, job.spec.job))
+        if expected is not None:
+            attempt = replace(job, spec=replace(job.spec, repetition=expected.repetition))
+            _check_key(attempt, expected.key)
+            jobs.append(replace(attempt, done=expected.key in stored, latest=None))
     missing = work.jobs.keys() - {(job.cell, job.spec.job) for job in jobs}
     if missing:
         cell, number = min(missing, key=str)
@@ -221,5 +228,6 @@ def _spec(inputs: Inputs, cell: Cell, isolation: Isolation, digests: Mapping[str
     )
 
 
-def _identity(spec: ResultSpec) -> str:
+def identity(spec: ResultSpec) -> str:
+    """Return the digest that all attempts at the same job share."""
     return digest(replace(spec, repetition=0))

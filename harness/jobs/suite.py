@@ -205,13 +205,11 @@ class Suite(ConfigModel):
 
     def scenario_params(self, scenario: str) -> ScenarioParams:
         """Return the parameters of a scenario."""
-        if scenario == "offline":
-            return ScenarioParams(batch_size=self.offline.batch_size)
-        if scenario == "server":
-            return ScenarioParams(
-                latency_target_s=self.server.latency_target_s, latency_percentile=float(self.server.latency_percentile)
-            )
-        return ScenarioParams()
+        target_s, percentile = self.server.latency_target_s, float(self.server.latency_percentile)
+        return {
+            "offline": ScenarioParams(batch_size=self.offline.batch_size),
+            "server": ScenarioParams(latency_target_s=target_s, latency_percentile=percentile),
+        }.get(scenario, ScenarioParams())
 
     def allows(self, system: str, profile: str) -> bool:
         """Return whether a system is measured on a profile, given ``[[restrict]]``."""
@@ -219,10 +217,8 @@ class Suite(ConfigModel):
 
     def expected(self, system: str, profile: str) -> Outcome:
         """Return the expected outcome of a cell."""
-        for entry in self.expect:
-            if (entry.system, entry.profile) == (system, profile):
-                return entry.outcome
-        return Outcome.OK
+        declared = {(entry.system, entry.profile): entry.outcome for entry in self.expect}
+        return declared.get((system, profile), Outcome.OK)
 
 
 def load(path: Path) -> Suite:

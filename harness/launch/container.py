@@ -140,7 +140,7 @@ class ContainerWait(threading.Thread):
             )
 
 
-def limit_mismatch(group: Cgroup | None, asked: Envelope, cpuset: Cpuset) -> StopReason | None:
+def limit_mismatch(group: Cgroup | None, requested: Envelope, cpuset: Cpuset) -> StopReason | None:
     """Return why a container that has just started must not be measured.
 
     Args:
@@ -150,11 +150,11 @@ def limit_mismatch(group: Cgroup | None, asked: Envelope, cpuset: Cpuset) -> Sto
         return None
     wrong = _cpuset(group, cpuset)
     memory_bytes, quota = group.memory_limit_bytes(), group.cpu_quota()
-    if memory_bytes is not None and not same_memory(asked, memory_bytes):
-        wrong.append(f"memory limit {memory_bytes} bytes, asked for {asked.memory_bytes}")
+    if memory_bytes is not None and not same_memory(requested, memory_bytes):
+        wrong.append(f"memory limit {memory_bytes} bytes, asked for {requested.memory_bytes}")
     if quota not in (None, UNLIMITED):
         wrong.append(f"CPU quota of {quota} CPUs, asked for none")
-    return _stopped(wrong + _memory_above(group, asked) + _quotas_above(group))
+    return _stopped(wrong + _memory_above(group, requested) + _quotas_above(group))
 
 
 def limit_change(group: Cgroup | None, cpuset: Cpuset) -> StopReason | None:
@@ -162,34 +162,36 @@ def limit_change(group: Cgroup | None, cpuset: Cpuset) -> StopReason | None:
     return _stopped(_cpuset(group, cpuset) + _quotas_above(group)) if group else None
 
 
-def _cpuset(group: Cgroup, asked: Cpuset) -> list[str]:
+def _cpuset(group: Cgroup, requested: Cpuset) -> list[str]:
     wrong = []
     cpus, nodes = group.cpus(), group.numa_nodes()
-    if cpus is not None and cpus != set(asked.cpus):
-        said = f"held to CPUs {format_list(cpus)}, asked for CPUs {format_list(asked.cpus)}"
-        wrong.append(said + _same_cpus_as_the_engine(group, asked))
-    if nodes is not None and asked.numa_nodes and nodes != set(asked.numa_nodes):
-        wrong.append(f"memory from NUMA nodes {format_list(nodes)}, asked for nodes {format_list(asked.numa_nodes)}")
+    if cpus is not None and cpus != set(requested.cpus):
+        reason = f"held to CPUs {format_list(cpus)}, asked for CPUs {format_list(requested.cpus)}"
+        wrong.append(reason + _same_cpus_as_the_engine(group, requested))
+    if nodes is not None and requested.numa_nodes and nodes != set(requested.numa_nodes):
+        wrong.append(
+            f"memory from NUMA nodes {format_list(nodes)}, asked for nodes {format_list(requested.numa_nodes)}"
+        )
     return wrong
 
 
-def _same_cpus_as_the_engine(group: Cgroup, asked: Cpuset) -> str:
+def _same_cpus_as_the_engine(group: Cgroup, requested: Cpuset) -> str:
     """Return the remedy where the engine itself lacks CPUs of the harness, else nothing."""
     for parent in group.cpu_parents():
         cpus = parent.cpus()
-        if cpus is not None and not cpus.issuperset(asked.cpus):
+        if cpus is not None and not cpus.issuperset(requested.cpus):
             these = format_list(cpus)
             return f" (the engine has CPUs {these}: run the harness on the same, `taskset -c {these} harness run ...`)"
     return ""
 
 
 # Limits further up are invisible from inside, and the kernel keeps no count of them in the container's own cgroup.
-def _memory_above(group: Cgroup, asked: Envelope) -> list[str]:
+def _memory_above(group: Cgroup, requested: Envelope) -> list[str]:
     limits = [(parent.memory, parent.memory_limit_bytes()) for parent in group.memory_parents()]
     return [
-        f"{folder} has a memory limit of {memory_bytes} bytes, asked for {asked.memory_bytes}"
+        f"{folder} has a memory limit of {memory_bytes} bytes, asked for {requested.memory_bytes}"
         for folder, memory_bytes in limits
-        if memory_bytes is not None and UNLIMITED < memory_bytes <= asked.memory_bytes - PAGE_BYTES
+        if memory_bytes is not None and UNLIMITED < memory_bytes <= requested.memory_bytes - PAGE_BYTES
     ]
 
 

@@ -141,7 +141,7 @@ def _siblings(cpu: int, root: Path) -> set[int] | None:
     if mine is None:
         return None
     folders = (root / "cpu").glob("cpu[0-9]*/topology")
-    return {int(each.parent.name.removeprefix("cpu")) for each in folders if _core_name(each) == mine}
+    return {int(other.parent.name.removeprefix("cpu")) for other in folders if _core_name(other) == mine}
 
 
 def _core_name(folder: Path) -> tuple[str, str] | None:
@@ -150,11 +150,11 @@ def _core_name(folder: Path) -> tuple[str, str] | None:
 
 
 def _nodes(root: Path) -> dict[int, int]:
-    found = {}
+    node_of = {}
     for path in (root / "node").glob("node[0-9]*"):
         for cpu in _cpu_list(path / "cpulist"):
-            found[cpu] = int(path.name.removeprefix("node"))
-    return found
+            node_of[cpu] = int(path.name.removeprefix("node"))
+    return node_of
 
 
 def _cpu_list(path: Path) -> set[int]:

@@ -148,11 +148,11 @@ def _canary() -> HostCheck:
 
 
 def _gpu() -> HostCheck:
-    found = gpu.probe()
-    if not found.models:
-        return HostCheck(Level.OK, "GPUs", f"none; profiles with GPUs are not_applicable here ({found.reason})")
-    fact = f"{', '.join(found.models)} (driver {found.driver})"
-    if found.processes:
-        fact += "; 1 process is on them" if found.processes == 1 else f"; {found.processes} processes are on them"
+    gpus = gpu.probe()
+    if not gpus.models:
+        return HostCheck(Level.OK, "GPUs", f"none; profiles with GPUs are not_applicable here ({gpus.reason})")
+    fact = f"{', '.join(gpus.models)} (driver {gpus.driver})"
+    if gpus.processes:
+        fact += "; 1 process is on them" if gpus.processes == 1 else f"; {gpus.processes} processes are on them"
     remedy = "whoever is there disturbs every job with GPUs; end it (`nvidia-smi` lists all)"
-    return _warn_if(bool(found.processes), "GPUs", fact, remedy)
+    return _warn_if(bool(gpus.processes), "GPUs", fact, remedy)

@@ -56,9 +56,9 @@ class FakeLauncher(Launcher):
 
     def prepare(self, system: System) -> Prepared:
         """Return the system: it is always ready."""
-        found = self.find(system)
-        assert found is not None
-        return found
+        prepared = self.find(system)
+        assert prepared is not None
+        return prepared
 
     def launch(self, job: LaunchRequest, progress: Progress) -> LaunchEnd:
         """Write the scripted output."""

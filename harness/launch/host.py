@@ -44,9 +44,9 @@ def cannot_provide(envelope: Envelope) -> str | None:
     reason = larger_than_host(envelope)
     if reason or not envelope.gpus:
         return reason
-    found = gpu.probe()
-    if len(found.models) < envelope.gpus:
-        return found.reason or f"{len(found.models)} GPUs on this host, the profile needs {envelope.gpus}"
+    gpus = gpu.probe()
+    if len(gpus.models) < envelope.gpus:
+        return gpus.reason or f"{len(gpus.models)} GPUs on this host, the profile needs {envelope.gpus}"
     return None
 
 

@@ -107,8 +107,8 @@ class ProcessLauncher(Launcher):
             self._make_ready(system, partial)
         shared = assets.fetch(system.engine, system.engine_assets, self._cache, self._models)
         shutil.copytree(shared, partial / "assets", dirs_exist_ok=True)
-        told = recipes.components_json(system, [_engine_environment(Path(part.reference)) for part in joined])
-        (partial / "components.json").write_text(told, encoding="utf-8")
+        components = recipes.components_json(system, [_engine_environment(Path(part.reference)) for part in joined])
+        (partial / "components.json").write_text(components, encoding="utf-8")
         partial.rename(folder)
         return prepared
 
@@ -238,8 +238,8 @@ def _entries(job: LaunchRequest) -> dict[str, tuple[int, int]]:
     """Return size and time of change of each file and folder of an index that the job may only read."""
     if job.may_write_index:
         return {}
-    found = ((entry.path, entry.stat(follow_symlinks=False)) for entry in filesystem.walk(job.index_dir))
-    return {os.path.relpath(path, job.index_dir): (seen.st_size, seen.st_mtime_ns) for path, seen in found}
+    entries = ((entry.path, entry.stat(follow_symlinks=False)) for entry in filesystem.walk(job.index_dir))
+    return {os.path.relpath(path, job.index_dir): (status.st_size, status.st_mtime_ns) for path, status in entries}
 
 
 def _changed(before: dict[str, tuple[int, int]], after: dict[str, tuple[int, int]]) -> StopReason | None:

@@ -146,8 +146,8 @@ class JobWatch:
             return StopReason(Outcome.TIMEOUT, f"the job took more than {self._limits.job_s:g} s")
         allowed_s = self._allowed_s()
         if now - self._step > allowed_s:
-            asked = "a query" if self._batch_size() == 1 else "a batch"
-            what = asked if self._asking() else self.progress.phase
+            unit = "a query" if self._batch_size() == 1 else "a batch"
+            what = unit if self._asking() else self.progress.phase
             return StopReason(Outcome.TIMEOUT, f"{what} took more than {allowed_s:g} s")
         return self._too_much()
 
@@ -225,12 +225,12 @@ class JobWatch:
         """Note that a phase ended; of a trial, when the host saw it and the driver's figures."""
         if not phase.startswith("trial-") or not self.pausing:
             return
-        said = [_count(event.get(name)) for name in ("start_ns", "t_ns", "claimed_ns", "written_ns", "wrote_ns")]
+        counts = [_count(event.get(name)) for name in ("start_ns", "t_ns", "claimed_ns", "written_ns", "wrote_ns")]
         due = f"trial-{self._job.spec.first_trial + len(self.handed)}"
-        if phase != due or self._answered != len(self.handed) + 1 or None in said:
-            self._refuse("the image said that a trial ended which did not run")
+        if phase != due or self._answered != len(self.handed) + 1 or None in counts:
+            self._refuse("the image reported the end of a trial that did not run")
             return
-        start_ns, end_ns, claimed_ns, written_ns, self._wrote_ns = (count or 0 for count in said)
+        start_ns, end_ns, claimed_ns, written_ns, self._wrote_ns = (count or 0 for count in counts)
         least_ns = max(0, self._quiet_ns - self._gone_ns)
         seen_ns = time.perf_counter_ns()
         span_ns = max(0, end_ns - start_ns)
@@ -294,8 +294,8 @@ def _size(folder: Path) -> int:
         with suppress(OSError), os.scandir(parent) as entries:  # it went while we looked
             for entry in entries:
                 with suppress(OSError):
-                    found = entry.stat(follow_symlinks=False)
-                    total += max(found.st_blocks * 512, found.st_size, _ENTRY)
+                    status = entry.stat(follow_symlinks=False)
+                    total += max(status.st_blocks * 512, status.st_size, _ENTRY)
                     if entry.is_dir(follow_symlinks=False):
                         waiting.append(entry.path)
     return total
@@ -333,14 +333,15 @@ def follow(
     Args:
         check: returns another reason to stop it, at each poll.
     """
+    mark = sampler.mark if sampler else lambda: None
     next_poll, seen = 0.0, (watch.progress.phase, 0)
     while not ended.wait(_ASK_PAUSING_S if watch.pausing else _ASK_S):
         if not watch.stirred() and time.monotonic() < next_poll:
             continue
         stopped = watch.poll() or check()
         next_poll = time.monotonic() + _POLL_S
-        if sampler and seen != (watch.progress.phase, len(watch.handed)):
-            sampler.mark()
+        if seen != (watch.progress.phase, len(watch.handed)):
+            mark()
         seen = (watch.progress.phase, len(watch.handed))
         progress(watch.progress.done, watch.progress.total, watch.progress.phase)
         if stopped:
@@ -348,10 +349,8 @@ def follow(
         if watch.paused is not None:
             # The look works on the job's CPUs: what is counted between these two marks is ours.
             if watch.between:
-                if sampler:
-                    sampler.mark()
+                mark()
                 canary_log.take("between")
-            if sampler:
-                sampler.mark()
+            mark()
             watch.answer()
     return watch.follow()

@@ -193,20 +193,20 @@ _EFFECT: GridColumn[Difference] = ("effect size d_z", True, _effect_size)
 _VERDICT: GridColumn[Difference] = ("B is", False, lambda line: line.verdict.value)
 
 
+def _usd(pair: Comparison) -> tuple[float, float] | None:
+    """Return the costs of A and of B per million queries, where both are known."""
+    a, b = ((side.row.usd_per_million.value if side.row else None) for side in (pair.a, pair.b))
+    return (a, b) if a and b is not None else None
+
+
 def _costs(pair: Comparison) -> list[str]:
     """Return a note on both costs, where both sides are priced."""
-    a, b = pair.a.row, pair.b.row
-    if a is None or b is None or a.price is None or b.price is None:
+    usd, priced = _usd(pair), [side.row.price for side in (pair.b, pair.a) if side.row and side.row.price]
+    if usd is None or len(priced) < 2:
         return []
-    one, other = a.usd_per_million.value, b.usd_per_million.value
-    if not one or other is None:
-        return []
-    types = dict.fromkeys((b.price.instance_type, a.price.instance_type))
-    dates = dict.fromkeys((b.price.date, a.price.date))
-    return [
-        f"cost, sequential: US$ {number(other)} against {number(one)} per million queries "
-        f"({' against '.join(types)}, {' and '.join(dates)})"
-    ]
+    types = " against ".join(dict.fromkeys(price.instance_type for price in priced))
+    dates = " and ".join(dict.fromkeys(price.date for price in priced))
+    return [f"cost, sequential: US$ {number(usd[1])} against {number(usd[0])} per million queries ({types}, {dates})"]
 
 
 def summary(pair: Comparison, family: int, escape: Escape = str) -> str:
@@ -245,19 +245,19 @@ def multiple(value: float) -> str:
 
 def _relative_cost(pair: Comparison) -> str | None:
     """Return B's cost as a multiple of A's; without prices, its latency."""
-    a, b, latency = pair.a.row, pair.b.row, pair.of(LATENCY)
+    a, b, usd, latency = pair.a.row, pair.b.row, _usd(pair), pair.of(LATENCY)
     if a is None or b is None:
         return None
-    one, other = a.usd_per_million.value, b.usd_per_million.value
-    if one and other is not None:
-        cost, on_one_type = f"costs {multiple(other / one)}", a.price == b.price
+    if usd is not None:
+        cost, on_one_type = f"costs {multiple(usd[1] / usd[0])}", a.price == b.price
     elif latency is not None and latency.ratio is not None:
         cost, on_one_type = f"takes {multiple(latency.ratio)}", True
     else:
         return None
     # On one instance type all that a cost is made of, but for the latency, is the same.
-    doubtful = on_one_type and latency is not None and latency.verdict in _UNSHOWN
-    return f"{cost} (of its latency: {latency.verdict.value})" if latency is not None and doubtful else cost
+    if on_one_type and latency is not None and latency.verdict in _UNSHOWN:
+        return f"{cost} (of its latency: {latency.verdict.value})"
+    return cost
 
 
 def _cost_and_gain(cost: str | None, gain: Difference, family: int, name: str) -> str:

@@ -212,12 +212,12 @@ def decimals_of(value: float) -> int:
 
 def panels(widths: Sequence[int], keys: int, room: int) -> list[list[int]]:
     """Return the column numbers of each panel: the ``keys`` naming columns, then as many others as fit."""
-    made: list[list[int]] = []
+    divided: list[list[int]] = []
     left = 0
     for column in range(keys, len(widths)):
-        if widths[column] > left or not made:
-            made.append(list(range(keys)))
+        if widths[column] > left or not divided:
+            divided.append(list(range(keys)))
             left = room - sum(widths[:keys])
-        made[-1].append(column)
+        divided[-1].append(column)
         left -= widths[column]
-    return made
+    return divided

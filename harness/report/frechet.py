@@ -189,12 +189,12 @@ def _lines(samples: Sequence[Sample]) -> Iterator[Sequence[Value]]:
     for sample, values in samples:
         for system, distances in sample.systems.items():
             start = (sample.dataset, sample.encoder, system)
-            for each in distances:
-                value, difference = each.figure, each.difference
+            for distance in distances:
+                k, value, difference = distance.k, distance.figure, distance.difference
                 yield (
-                    *(*start, f"FD@{each.k}", each.k, each.unlabelled, value.value, value.low, value.high),
-                    *(each.retrieved, each.queries, each.short, value.reason),
-                    *(each.against, difference.value, difference.low, difference.high),
+                    *(*start, f"FD@{k}", k, distance.unlabelled, value.value, value.low, value.high),
+                    *(distance.retrieved, distance.queries, distance.short, value.reason),
+                    *(distance.against, difference.value, difference.low, difference.high),
                 )
             for measure, measured in values[system].items():
                 yield *start, measure, None, None, measured, *(None,) * 10
@@ -207,7 +207,11 @@ def _record(sample: Distances, values: Values) -> dict[str, Any]:
         "settings": asdict(sample.settings),
         "left_out": list(sample.left_out),
         "systems": [
-            {"system": system, "distances": [asdict(each) for each in distances], "measures": dict(values[system])}
+            {
+                "system": system,
+                "distances": list(map(asdict, distances)),
+                "measures": dict(values[system]),
+            }
             for system, distances in _ordered(sample)
         ],
         "tau": taus(sample, values),

@@ -137,8 +137,8 @@ def metadata(job: StoredJob, evaluation: dict[str, Any], actor: Actor) -> dict[s
         },
         "harness": _own(job),
     }
-    known: dict[str, Any] = _known(whole)
-    return known
+    present: dict[str, Any] = _without_missing(whole)
+    return present
 
 
 def _platform(result: Result) -> dict[str, Any]:
@@ -215,12 +215,12 @@ def _amount(value: float | None, scale: float, unit: str) -> str | None:
     return None if value is None else f"{value * scale:.0f} {unit}"
 
 
-def _known(value: Any) -> Any:
+def _without_missing(value: Any) -> Any:
     """Drop missing values and empty sections; make texts readable for every YAML reader."""
     if isinstance(value, dict):
-        inside = {name: _known(item) for name, item in value.items()}
+        inside = {name: _without_missing(item) for name, item in value.items()}
         return {name: item for name, item in inside.items() if item is not None and item not in ({}, [])}
     if isinstance(value, list):
-        return [_known(item) for item in value]
+        return [_without_missing(item) for item in value]
     # A stranger's JSON may hold halves of characters, which no file can.
     return value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else value

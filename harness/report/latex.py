@@ -125,21 +125,21 @@ def escape(text: str) -> str:
 
 
 def _word(word: str) -> str:
-    found = []
+    parts = []
     run, before, long = 0, "", sum(len(glyph(character)) for character in word) > _LONG
     for number, character in enumerate(word, start=1):
         written = _SPECIAL.get(character) or glyph(character)
         if character in _JOINED and character == before:
             written = f"{{}}{written}"
-        found.append(written)
+        parts.append(written)
         run += 1
         punctuation = character.isascii() and not character.isalnum()
         # A code point is as long as a word.
         if long and number < len(word) and (run >= (_SOON if punctuation else _AT_LAST) or "U+" in written):
-            found.append(_BREAK)
+            parts.append(_BREAK)
             run = 0
         before = character
-    return "".join(found)
+    return "".join(parts)
 
 
 def finished(text: str) -> str:

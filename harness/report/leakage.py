@@ -88,9 +88,9 @@ def _notes(sample: Leakage) -> Iterator[str]:
     missing = {(effect.measure, effect.all.reason) for effect in sample.effects if effect.all.value is None}
     yield from (f"{measure}: {reason}." for measure, reason in sorted(missing, key=str))
     for measure in dict.fromkeys(effect.measure for effect in sample.effects):
-        known = [each for each in sample.effects if each.measure == measure and _change(each) is not None]
-        before = [effect.system for effect in sorted(known, key=lambda effect: -(effect.all.value or 0))]
-        after = [effect.system for effect in sorted(known, key=lambda effect: -(effect.without.value or 0))]
+        effects = [effect for effect in sample.effects if effect.measure == measure and _change(effect) is not None]
+        before = [effect.system for effect in sorted(effects, key=lambda effect: -(effect.all.value or 0))]
+        after = [effect.system for effect in sorted(effects, key=lambda effect: -(effect.without.value or 0))]
         if before != after:
             yield f"The order by {measure} changes without them: {', '.join(before)} becomes {', '.join(after)}."
     yield from sample.notes

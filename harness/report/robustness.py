@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from harness.analysis.robustness import Condition, RankedSystem, Robustness
-from harness.report.document import MISSING, Escape, Grid, GridColumn, ReportDocument, Section, Value, grid_of
+from harness.report.document import MISSING, Escape, Grid, GridColumn, ReportDocument, Section, Value, digits, grid_of
 
 # Version of the JSON.
 ROBUSTNESS_VERSION = 1
@@ -49,7 +49,7 @@ def _section(board: Robustness, escape: Escape) -> Section:
         (board.measure, True, lambda item: f"{item[1].value:.4f}"),
         ("rank", True, lambda item: f"{item[1].rank:g}"),
         ("rank (95 % of resamples)", True, lambda item: _rank_interval(item[1])),
-        ("first with other queries", True, lambda item: MISSING if item[1].first is None else f"{item[1].first:.0%}"),
+        ("first with other queries", True, lambda item: digits(item[1].first, ".0%")),
     ]
     headers = ("what is other", "draws", "± points (95 %)", "tau", "pairs that flip in 5 % of draws", "what flips most")
     conditions = tuple(_condition(board, condition, escape) for condition in board.conditions)
@@ -76,17 +76,18 @@ def _rank_interval(standing: RankedSystem) -> str:
     return f"{standing.low:g}" if standing.low == standing.high else f"{standing.low:g} to {standing.high:g}"
 
 
-def condition_name(each: Condition) -> str:
+def condition_name(condition: Condition) -> str:
     """Return a condition's name."""
-    return f"{each.cause.value}: {each.name}"
+    return f"{condition.cause.value}: {condition.name}"
 
 
-def _condition(board: Robustness, each: Condition, escape: Escape) -> tuple[str, ...]:
-    if not each.flips:
-        return escape(condition_name(each)), MISSING, MISSING, MISSING, MISSING, escape(each.reason or "")
+def _condition(board: Robustness, condition: Condition, escape: Escape) -> tuple[str, ...]:
+    name = escape(condition_name(condition))
+    if not condition.flips:
+        return name, *(MISSING,) * 4, escape(condition.reason or "")
     pairs = [
         (share, one, other)
-        for one, line in enumerate(each.flips)
+        for one, line in enumerate(condition.flips)
         for other, share in enumerate(line[:one])
         if share is not None
     ]
@@ -94,26 +95,23 @@ def _condition(board: Robustness, each: Condition, escape: Escape) -> tuple[str,
     share, one, other = max(pairs, default=(0.0, 0, 0), key=lambda pair: pair[0])
     both = f"{escape(board.systems[other])} and {escape(board.systems[one])}"
     most = f"{both}: {percent(share)} %" if share else "none"
-    error = share_error(each.draws)
-    shown = MISSING if error is None else f"{100 * error:.2g}"
-    return escape(condition_name(each)), f"{each.draws:,}", shown, _tau(each), f"{often:,} of {len(pairs):,}", most
+    error = share_error(condition.draws)
+    points = digits(error and 100 * error, ".2g")
+    return name, f"{condition.draws:,}", points, _tau(condition), f"{often:,} of {len(pairs):,}", most
 
 
-def _tau(each: Condition) -> str:
+def _tau(condition: Condition) -> str:
     """Return ``0.87 (0.33 to 1.00)``; of another measure tau over all queries first."""
-    tau = each.tau
+    tau, whole = condition.tau, condition.tau_whole
     if tau.value is None:
         return MISSING
     spread = "" if tau.low == tau.high else f" ({tau.low:.2f} to {tau.high:.2f})"
-    shown = f"{tau.value:.2f}{spread}"
-    return shown if each.tau_whole is None or each.draws == 1 else f"{each.tau_whole:.2f}; {shown}"
+    first = "" if whole is None or condition.draws == 1 else f"{whole:.2f}; "
+    return f"{first}{tau.value:.2f}{spread}"
 
 
 def share_error(draws: int) -> float | None:
-    """Return the sampling error (95 %) of a share of one half, the largest; ``None``: nothing was drawn at random.
-
-    ``None``: nothing was drawn at random.
-    """
+    """Return the sampling error (95 %) of a share of one half, the largest; ``None``: nothing was drawn at random."""
     return _Z / (2 * draws**0.5) if draws > 1 else None
 
 

@@ -14,7 +14,7 @@ from harness import filesystem
 from harness.errors import FileError, HarnessError, StoreError, UsageError
 from harness.progress import Progress, silent
 from harness.results import integrity, origins, reader, seals
-from harness.results.origins import Origin
+from harness.results.origins import JobOrigins, Origin
 from harness.results.reader import StoredJob
 from harness.untrusted import MAX_FILE_BYTES, read_whole
 
@@ -102,24 +102,22 @@ def merge(sources: Sequence[Source], out: Path, *, progress: Progress = silent) 
         jobs = by_origin.setdefault(name, {})
         other = jobs.setdefault(verified.target, verified)
         if other.sha256 != verified.sha256:
-            raise UsageError(
-                f"{verified.target}: {other.job.folder} and {verified.job.folder} are different jobs of one key under "
-                f"the origin {name!r}; keep them apart: give one of the two folders another NAME=FOLDER"
-            )
-    wanted = tuple(_origin(name, jobs) for name, jobs in sorted(by_origin.items()))
+            folders = f"{other.job.folder} and {verified.job.folder}"
+            raise UsageError(f"{folders} are different jobs of one key under {name!r}; name one of them NAME=FOLDER")
+    merged_origins = tuple(_origin(name, jobs) for name, jobs in sorted(by_origin.items()))
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        _check_is(out, wanted)
-        return Merged(wanted, new=False)
+        _check_is(out, merged_origins)
+        return Merged(merged_origins, new=False)
     _check_inputs(by_origin)
     try:
         with filesystem.scratch_folder(out.absolute().parent, out.name) as scratch:
             whole = scratch / "merged"
-            for origin in wanted:
+            for origin in merged_origins:
                 _write(whole / origin.name, by_origin[origin.name], origin)
             whole.replace(out)
     except OSError as error:
         raise StoreError(f"{out}: cannot be written: {error.strerror or error}; name another -o") from error
-    return Merged(wanted, new=True)
+    return Merged(merged_origins, new=True)
 
 
 def _read_sources(sources: Sequence[Source], progress: Progress) -> Iterator[tuple[str, VerifiedJob]]:
@@ -129,17 +127,12 @@ def _read_sources(sources: Sequence[Source], progress: Progress) -> Iterator[tup
     by_source: dict[Source, list[VerifiedJob]] = {}
     for source in sources:
         if not paths[source]:
-            raise UsageError(
-                f"{source.folder}: no stored job in it; leave it out, or give the folder that holds results"
-            )
-        known, checked = origins.Known(), []
+            raise UsageError(f"{source.folder}: no stored job in it; leave it out, or give a folder of results")
+        job_origins, checked = JobOrigins(), []
         for path in paths[source]:
-            checked.append(integrity.check_job(path.parent, known, str(path.parent)))
+            checked.append(integrity.check_job(path.parent, job_origins, str(path.parent)))
             for mismatch in checked[-1].mismatches:
-                raise FileError(
-                    f"{mismatch}; nothing was written: `harness verify` names all that is wrong there, bring it back or"
-                    " leave it out"
-                )
+                raise FileError(f"{mismatch}; nothing was written: `harness verify {source.folder}` names all")
             done += 1
             progress(done, total)
         _check_manifests(source.folder, checked)
@@ -150,9 +143,9 @@ def _read_sources(sources: Sequence[Source], progress: Progress) -> Iterator[tup
         earlier = {verified.job.origin for verified in jobs}
         if source.name is not None and len(earlier) > 1:
             listed = ", ".join(sorted(name or "jobs of no origin" for name in earlier))
+            given = f"{source.name}={source.folder}"
             raise UsageError(
-                f"{source.name}={source.folder}: holds several origins ({listed}), which keep their names; give it "
-                "without a name, or one of its folders with one"
+                f"{given}: holds several origins ({listed}), which keep their names; give it without a name"
             )
         name = source.name or _free_name(source.folder, taken)
         if None in earlier:
@@ -186,18 +179,15 @@ def _origin(name: str, jobs: Mapping[Path, VerifiedJob]) -> Origin:
     return Origin(name=name, jobs=len(jobs), sha256=digest)
 
 
-def _check_is(out: Path, wanted: Sequence[Origin]) -> None:
+def _check_is(out: Path, merged_origins: Sequence[Origin]) -> None:
     """Raise FileError unless a folder holds exactly this merge."""
     present = []
     if out.is_dir():
         for folder in sorted(out.iterdir()):
             with suppress(HarnessError):
                 present.append(origins.read(folder))
-    if present != list(wanted):
-        raise FileError(
-            f"{out}: is there already and is not what these sources make; name another -o (a merged folder can be "
-            "merged again, its origins keep their names)"
-        )
+    if present != list(merged_origins):
+        raise FileError(f"{out}: exists and is not what these sources make; name another -o")
 
 
 def _check_inputs(by_origin: Mapping[str, _Jobs]) -> None:

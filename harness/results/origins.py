@@ -58,8 +58,8 @@ def text(origin: Origin) -> str:
 
 
 @dataclass
-class Known:
-    """Says the origin of one job after another, and reads each ``origin.toml`` once."""
+class JobOrigins:
+    """Reader of the origins of jobs; reads each ``origin.toml`` once."""
 
     _names: dict[Path, str | None] = field(default_factory=dict)
     _folders: dict[str, Path] = field(default_factory=dict)
@@ -73,10 +73,8 @@ class Known:
             origin = read(parent)
             self._names[parent] = origin.name if origin else None
             if origin and self._folders.setdefault(origin.name, parent) != parent:
-                raise FileError(
-                    f"{parent / FILE}: {origin.name!r} is also the name of {self._folders[origin.name]}; "
-                    "give one of the two another name, or read them one by one"
-                )
+                other = self._folders[origin.name]
+                raise FileError(f"{parent / FILE}: {origin.name!r} is also the name of {other}; rename one of them")
         return self._names[parent]
 
 

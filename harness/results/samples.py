@@ -1,6 +1,6 @@
 """Read a stored job's samples.
 
-A file may be a stranger's: what it says of itself is held against bounds before any column of it is read.
+Another person may have made the file: its declared sizes and types are checked before any column is read.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def no_samples() -> pa.Table:
 
 
 def load_samples(path: Path) -> pa.Table:
-    """Read a job's ``samples.parquet``, as far as it is one.
+    """Read a job's ``samples.parquet``.
 
     Raises:
         FileError: it is damaged, has other columns than samples have, or more of anything than makes sense.
@@ -55,42 +55,43 @@ def load_samples(path: Path) -> pa.Table:
         for name in _TYPES:
             if table.column(name).null_count:
                 raise ValueError(f"column {name!r} has holes")
-        place = table.column_names.index("query_id")
-        return table.set_column(place, "query_id", table.column(place).cast(pa.string()))
+        index = table.column_names.index("query_id")
+        return table.set_column(index, "query_id", table.column(index).cast(pa.string()))
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
         what = error.strerror if isinstance(error, OSError) and error.strerror else " ".join(str(error).split())[:300]
-        raise FileError(f"{path}: cannot be read: {what}; restore it or measure the job again") from error
+        remedy = "run its suite again with --fresh (harness verify names all damage)"
+        raise FileError(f"{path}: cannot be read: {what}; {remedy}") from error
 
 
 def _check_outline(file: Any) -> None:
-    """Hold what a Parquet file says of itself against what samples are; ValueError."""
+    """Check the columns and sizes that a Parquet file declares; raise ValueError if samples have others."""
     import pyarrow as pa
 
     schema, about = file.schema_arrow, file.metadata
     if len(schema) > _MOST_COLUMNS or about.num_columns != len(schema):
         raise ValueError(f"{about.num_columns} columns, at most {_MOST_COLUMNS} plain ones make sense")
     types = {
-        each.name: str(each.type.value_type if pa.types.is_dictionary(each.type) else each.type) for each in schema
+        field.name: str(field.type.value_type if pa.types.is_dictionary(field.type) else field.type) for field in schema
     }
     for name, kind in types.items():
-        wanted = _TYPES.get(name, "int64" if _MORE.fullmatch(name) else None)
-        if kind != wanted:
-            raise ValueError(f"column {name[:80]!r} of {kind[:80]}, must be {wanted or 'no column of samples'}")
+        expected = _TYPES.get(name, "int64" if _MORE.fullmatch(name) else None)
+        if kind != expected:
+            raise ValueError(f"column {name[:80]!r} of {kind[:80]}, must be {expected or 'no column of samples'}")
     if missing := _TYPES.keys() - types.keys():
         raise ValueError(f"no column {min(missing)!r}")
     groups = [about.row_group(number) for number in range(about.num_row_groups)]
-    rows = max(about.num_rows, sum(each.num_rows for each in groups))
+    rows = max(about.num_rows, sum(group.num_rows for group in groups))
     if rows > _MOST_ROWS or rows * len(schema) > _MOST_VALUES:
         raise ValueError(f"{rows:,} rows, at most {min(_MOST_ROWS, _MOST_VALUES // len(schema)):,} make sense")
-    if (size := sum(each.total_byte_size for each in groups)) > MAX_UNPACKED_BYTES:
+    if (size := sum(group.total_byte_size for group in groups)) > MAX_UNPACKED_BYTES:
         raise ValueError(f"{size:,} bytes unpacked, at most {MAX_UNPACKED_BYTES:,} make sense")
 
 
 def _check_ids(column: pa.ChunkedArray) -> None:
-    """Refuse ids that would take much more room than they have in the file; ValueError."""
+    """Raise ValueError for ids that would take much more memory than the file."""
     import pyarrow.compute as pc
 
-    lengths = (pc.max(pc.binary_length(each.dictionary)).as_py() for each in column.chunks if len(each.dictionary))
+    lengths = (pc.max(pc.binary_length(chunk.dictionary)).as_py() for chunk in column.chunks if len(chunk.dictionary))
     longest = max(lengths, default=0)
     if longest > _LONGEST_ID_BYTES or longest * len(column) > _MOST_ID_BYTES:
         raise ValueError(f"{len(column):,} query ids, the longest of {longest:,} bytes, make no sense")

@@ -16,7 +16,7 @@ from harness.analysis import rejudge
 from harness.analysis.rejudge import QrelsOverride
 from harness.analysis.stored_runs import read_stored_runs
 from harness.cli import main
-from harness.cli.stored_results import judged
+from harness.cli.stored_results import RunSelection
 from harness.errors import UsageError
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.trec import Run
@@ -159,12 +159,12 @@ def test_report_names_a_missing_qrels_file(harness: Call) -> None:
 
 
 def test_stored_runs_are_rejudged(harness: Call, tmp_path: Path) -> None:
-    (found,) = judged((Path("results"),), Path("more.trec"), None, None, tmp_path)
+    (found,) = RunSelection((Path("results"),), tmp_path, Path("more.trec")).judged()
     assert found.qrels["q000"] == {"right": 1, "wrong1": 1} and set(found.runs) == {"early", "late"}
     with pytest.raises(UsageError, match="lacks judgements"):
-        judged((Path("results"),), Path("other.trec"), None, None, tmp_path)
+        RunSelection((Path("results"),), tmp_path, Path("other.trec")).judged()
     with pytest.raises(UsageError, match=r"--only is of stored results|--queries is of run files"):
-        judged((Path("results"),), Path("more.trec"), Path("queries"), None, tmp_path)
+        RunSelection((Path("results"),), tmp_path, Path("more.trec"), Path("queries")).judged()
 
 
 def test_rows_of_other_datasets_are_unchanged(harness: Call, tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def test_corpus_streams_its_documents_repeatedly(tmp_path: Path) -> None:
     path = tmp_path / "corpus.jsonl"
     odd = "one\u2028line\u0085only\r\n, 森林"
     raw = [{"_id": "d1", "title": "t", "text": "first"}, {"_id": "d2", "text": odd}]
-    path.write_text("".join(json.dumps(each, ensure_ascii=False) + "\n" for each in raw), encoding="utf-8")
+    path.write_text("".join(json.dumps(document, ensure_ascii=False) + "\n" for document in raw), encoding="utf-8")
     corpus = Corpus(path, 2)
     assert len(corpus) == 2 and corpus.path == path
     expected = [Document("d1", "t", "first"), Document("d2", "", odd)]
@@ -123,10 +123,10 @@ BAD: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_answer_is_refused_with_the_reason(name: str) -> None:
-    answer, said = BAD[name]
+    answer, message = BAD[name]
     with pytest.raises(BadAnswer) as caught:
         check_hits(answer, 3, 2)
-    assert str(caught.value).startswith(said)
+    assert str(caught.value).startswith(message)
     str(caught.value).encode("utf-8")  # it will be written down
 
 

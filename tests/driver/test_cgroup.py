@@ -44,7 +44,7 @@ def test_v1_recording_is_read(v1: Path) -> None:
     assert group.swap_limit_bytes() == 0
     assert group.cpu_quota() == UNLIMITED
     assert group.pids_limit() == 512
-    assert group.anon_bytes() == 29_511_680
+    assert group.memory_stat().anon_bytes == 29_511_680
     assert group.peak_bytes() == 31_129_600
     assert group.oom_kills() == 0
     assert group.throttled_periods() == 0
@@ -95,7 +95,7 @@ def test_v2_counts_allocated_memory(tmp_path: Path, driver: str) -> None:
     assert (first.mapped_bytes, then.mapped_bytes) == (0, 16 * MIB), "a file that was mapped and touched"
     assert last.anon_bytes == pytest.approx(then.anon_bytes, rel=0.01), "what the killed child took is gone"
     for group in (before, busy):
-        peak, anon = group.peak_bytes(), group.anon_bytes()
+        peak, anon = group.peak_bytes(), group.memory_stat().anon_bytes
         assert peak is not None and anon is not None and anon < peak < 256 * MIB
     assert killed.peak_bytes() == 256 * MIB
     assert [group.oom_kills() for group in (before, busy, killed)] == [0, 0, 1]
@@ -106,7 +106,7 @@ def test_v2_counters_equal_those_of_the_engine(tmp_path: Path, driver: str) -> N
     for moment in ("limited/before", "limited/busy", "limited/killed"):
         group, stats = seen_of(tmp_path, f"{driver}/{moment}.host"), docker_says(f"{driver}/{moment}")
         of_memory = stats["memory_stats"]["stats"]
-        assert group.anon_bytes() == pytest.approx(of_memory["anon"] + of_memory["shmem"], rel=0.01)
+        assert group.memory_stat().anon_bytes == pytest.approx(of_memory["anon"] + of_memory["shmem"], rel=0.01)
         stat = group.memory_stat()
         assert stat is not None
         assert (stat.mapped_bytes, stat.major_faults) == (of_memory["file_mapped"], of_memory["pgmajfault"])
@@ -173,7 +173,7 @@ def test_a_container_in_the_hosts_namespace_finds_itself(tmp_path: Path) -> None
 
 def test_v1_counts_children_and_shared_memory(v1: Path) -> None:
     (v1 / "memory" / "memory.stat").write_text("rss 1\nshmem 2\ntotal_rss 4096\ntotal_shmem 8192\ntotal_cache 99\n")
-    assert own(v1).anon_bytes() == 4096 + 8192
+    assert own(v1).memory_stat().anon_bytes == 4096 + 8192
 
 
 def test_v2_max_is_unlimited(v2: Path) -> None:
@@ -347,7 +347,7 @@ def test_threads_are_listed(v1: Path, v2: Path) -> None:
 )
 def test_similar_name_is_not_read(v2: Path, text: str) -> None:
     (v2 / "memory.stat").write_text(text)
-    assert own(v2).anon_bytes() is None
+    assert own(v2).memory_stat() is None
 
 
 def test_open_files_return_new_content(v1: Path, v2: Path) -> None:
@@ -355,10 +355,10 @@ def test_open_files_return_new_content(v1: Path, v2: Path) -> None:
     for root in (v1, v2):
         kept = OpenFiles()
         group = own(root).reading_with(kept)
-        assert group.anon_bytes() == own(root).anon_bytes()
+        assert group.memory_stat().anon_bytes == own(root).memory_stat().anon_bytes
         path = group.memory / "memory.stat"
         path.write_text(re.sub(r"(?m)^(anon|total_rss) \d+$", r"\1 1", path.read_text()))
-        assert group.anon_bytes() == (1 if root == v1 else 1 + 4 * MIB)
+        assert group.memory_stat().anon_bytes == (1 if root == v1 else 1 + 4 * MIB)
         # The recording on v1 has no list of threads: what was not there is not looked for again.
         assert group.threads() == group.threads() == (None if root == v1 else own(v2).threads())
         kept.close()
@@ -375,7 +375,7 @@ def test_missing_file_is_none_and_not_0(tmp_path: Path, version: int) -> None:
     assert gone.cpus() is None
     assert gone.numa_nodes() is None
     assert gone.memory_parents() == gone.cpu_parents() == []
-    assert gone.anon_bytes() is None
+    assert gone.memory_stat() is None
     assert gone.peak_bytes() is None
     assert gone.oom_kills() is None
     assert gone.throttled_periods() is None

@@ -145,7 +145,7 @@ def test_batch_is_one_request_if_the_adapter_shares_work(make: Make, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("body", "outcome", "said"),
+    ("body", "outcome", "message"),
     [
         ("[][1]", Outcome.CRASH, "the engine says: IndexError: list index out of range"),
         ("sys.exit(0)", Outcome.CRASH, "the engine says: SystemExit: 0"),
@@ -161,13 +161,13 @@ def test_batch_is_one_request_if_the_adapter_shares_work(make: Make, tmp_path: P
         ("[Hit('d', 1j)]", Outcome.BAD_OUTPUT, "a reply holds what JSON cannot"),
     ],
 )
-def test_failure_keeps_its_outcome(make: Make, tmp_path: Path, body: str, outcome: Outcome, said: str) -> None:
+def test_failure_keeps_its_outcome(make: Make, tmp_path: Path, body: str, outcome: Outcome, message: str) -> None:
     near = make(body)
     near.load(tmp_path)
     with pytest.raises((EngineFailed, BadAnswer, MemoryError)) as caught:
         near.search("x", 3)
     assert outcome_of(caught.value) is outcome
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_another_engines_adapter_is_refused(make: Make, tmp_path: Path) -> None:
@@ -199,8 +199,8 @@ time.sleep(0.2)
 os.kill(os.getpid(), 9)
 """
 
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    (pid,) = said.stdout.split()
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    (pid,) = done.stdout.split()
     deadline = time.monotonic() + 30
     while Path(f"/proc/{pid}").exists() and "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text():
         assert time.monotonic() < deadline, "it lives on"
@@ -224,7 +224,7 @@ GOOD = [Hit("a", 2.0), Hit("b", 1.0)]
 
 
 @pytest.mark.parametrize(
-    ("hits", "said"),
+    ("hits", "message"),
     [
         (None, "search returned NoneType, not a list or tuple of hits"),
         (iter(GOOD), "search returned list_iterator"),
@@ -243,10 +243,10 @@ GOOD = [Hit("a", 2.0), Hit("b", 1.0)]
         ([Hit([], 1.0)], "rank 1: the document id is list, not str"),
     ],
 )
-def test_pack_refuses_hits_with_the_drivers_reason(hits: Any, said: str) -> None:
+def test_pack_refuses_hits_with_the_drivers_reason(hits: Any, message: str) -> None:
     with pytest.raises(BadAnswer) as caught:
         pack(hits, 3)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -120,15 +120,15 @@ def test_build_only_verifies_and_builds(job: Job) -> None:
 
 
 def test_index_is_verified_after_its_build_and_outside_its_time(job: Job) -> None:
-    said = "the index holds 0 of 1 documents"
+    message = "the index holds 0 of 1 documents"
 
     def short() -> None:
         time.sleep(0.2)
-        raise RuntimeError(said)
+        raise RuntimeError(message)
 
     job.wrong["verify_index ['d']"] = short
     code, measurement = job.run(replace(SEARCH, kind="build", warmup=(), sample=()))
-    assert (code, measurement["outcome"], measurement["detail"]) == (1, "crash", f"RuntimeError: {said}")
+    assert (code, measurement["outcome"], measurement["detail"]) == (1, "crash", f"RuntimeError: {message}")
     (build, check) = measurement["phases"]
     assert (build["name"], check["name"]) == ("build", "check")
     assert measurement["build_s"] <= (build["end_ns"] - build["start_ns"]) / 1e9

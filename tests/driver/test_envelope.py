@@ -67,9 +67,9 @@ def test_limit_rounded_down_to_a_page_matches() -> None:
 
 @pytest.mark.parametrize("name", WRONG)
 def test_each_wrong_limit_is_named(name: str) -> None:
-    change, said = WRONG[name]
+    change, message = WRONG[name]
     (wrong,) = envelope.mismatches(ASKED, replace(SEEN, **change), Isolation.CONTAINER, CPUSET)
-    assert wrong.startswith(said)
+    assert wrong.startswith(message)
 
 
 def test_all_wrong_limits_are_named_together() -> None:
@@ -88,8 +88,8 @@ def test_plain_process_is_checked_for_its_affinity_alone(isolation: Isolation) -
 
 
 def test_each_library_with_more_threads_than_cpus_is_named() -> None:
-    said = envelope.thread_mismatches(ASKED, {"torch_intraop": 2, "faiss_omp": 3, "rayon": 56, "jvm": 1})
-    assert said == ["faiss_omp says 3 threads on 2 CPUs", "rayon says 56 threads on 2 CPUs"]
+    wrong = envelope.thread_mismatches(ASKED, {"torch_intraop": 2, "faiss_omp": 3, "rayon": 56, "jvm": 1})
+    assert wrong == ["faiss_omp says 3 threads on 2 CPUs", "rayon says 56 threads on 2 CPUs"]
     assert envelope.thread_mismatches(ASKED, {}) == []
 
 

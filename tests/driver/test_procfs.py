@@ -15,7 +15,7 @@ import pytest
 from harness.driver.procfs import CompilerClock
 
 
-def plant(proc: Path, process: str, thread: str, name: str, ran_ns: int | None, children: str = "") -> None:
+def write_thread(proc: Path, process: str, thread: str, name: str, ran_ns: int | None, children: str = "") -> None:
     folder = proc / process / "task" / thread
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "comm").write_text(f"{name}\n")
@@ -32,30 +32,30 @@ def own() -> str:
 
 def test_compiler_threads_are_found_by_name(tmp_path: Path, own: str) -> None:
     clock = CompilerClock(tmp_path)
-    plant(tmp_path, own, "1", "python3", 5_000)
-    plant(tmp_path, own, "2", "GC Thread#0", 7_000)
+    write_thread(tmp_path, own, "1", "python3", 5_000)
+    write_thread(tmp_path, own, "2", "GC Thread#0", 7_000)
     assert clock() == 0 and not clock.seen
-    plant(tmp_path, own, "3", "C1 CompilerThre", 100)
-    plant(tmp_path, own, "4", "C2 CompilerThre", 20)
+    write_thread(tmp_path, own, "3", "C1 CompilerThre", 100)
+    write_thread(tmp_path, own, "4", "C2 CompilerThre", 20)
     assert clock() == 120 and clock.seen
-    plant(tmp_path, own, "4", "C2 CompilerThre", 60)
+    write_thread(tmp_path, own, "4", "C2 CompilerThre", 60)
     assert clock() == 160
 
 
 def test_ended_compiler_thread_counts_and_its_id_may_recur(tmp_path: Path, own: str) -> None:
     clock = CompilerClock(tmp_path)
-    plant(tmp_path, own, "3", "C2 CompilerThre", 100)
+    write_thread(tmp_path, own, "3", "C2 CompilerThre", 100)
     assert clock() == 100
     (tmp_path / own / "task" / "3" / "schedstat").unlink()
     assert clock() == 100
-    plant(tmp_path, own, "3", "C2 CompilerThre", 30)
+    write_thread(tmp_path, own, "3", "C2 CompilerThre", 30)
     assert clock() == 130
 
 
 def test_compilers_of_child_processes_count(tmp_path: Path, own: str) -> None:
-    plant(tmp_path, own, "1", "python3", 5, children="7000 ")
-    plant(tmp_path, "7000", "7000", "sh", 5, children="7001 ")
-    plant(tmp_path, "7001", "7002", ".NET Tiered Com", 40)
+    write_thread(tmp_path, own, "1", "python3", 5, children="7000 ")
+    write_thread(tmp_path, "7000", "7000", "sh", 5, children="7001 ")
+    write_thread(tmp_path, "7001", "7002", ".NET Tiered Com", 40)
     assert CompilerClock(tmp_path)() == 40
 
 

@@ -225,7 +225,7 @@ def test_probe_has_its_figures() -> None:
     chance = random.Random(1)
     served = queue(lambda _: chance.uniform(0.005, 0.015), arrivals_ns(1, 0, 200, 60.0))
     probe = judge_probe(served, 4, 60.0, P95, streams=1, check=True)
-    latencies = sorted(each.end_ns - each.scheduled_ns for each in served)
+    latencies = sorted(query.end_ns - query.scheduled_ns for query in served)
     assert probe.latency_s == latencies[189] / 1e9, "nearest rank: 190 of 200"
     assert probe.late == sum(latency > 50_000_000 for latency in latencies)
     assert (probe.trial, probe.rate_qps, probe.queries, probe.check) == (4, 60.0, 200, True)

@@ -6,8 +6,9 @@ import gc
 import json
 import random
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from harness.driver.output import EVENTS, MEASUREMENT, SAMPLES, Output
 from harness.driver.scenarios import (
     ENOUGH_QUERIES,
     WORK_NS,
+    QuerySource,
     ScenarioResult,
     closed_loop,
     planned_queries,
@@ -78,11 +80,11 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def run(
-    folder: Path, adapter: Adapter, job: JobSpec, scenario: Callable[..., ScenarioResult] = closed_loop, **keys: Any
+    folder: Path, adapter: Adapter, job: JobSpec, hand: QuerySource | None = None
 ) -> tuple[list[dict[str, Any]], list[str]]:
     out = Output(folder)
     try:
-        scenario(adapter, job, out, **keys)
+        closed_loop(adapter, job, out, hand or partial(planned_queries, job))
     finally:
         out.close()
     samples = [json.loads(line) for line in (folder / SAMPLES).read_text().splitlines()]
@@ -483,6 +485,7 @@ def test_warm_up_is_bounded_by_its_cap(tmp_path: Path, clock: Clock, cap: int, s
     assert isinstance(adapter, Warming)
     adapter.script = [90_000_000, 20_000_000, 5_000_000]
     out = Output(tmp_path)
-    done = closed_loop(adapter, spec(warmup_cap=cap), out)
+    job = spec(warmup_cap=cap)
+    done = closed_loop(adapter, job, out, partial(planned_queries, job))
     out.close()
     assert done == ScenarioResult(steady) and not (tmp_path / MEASUREMENT).exists()

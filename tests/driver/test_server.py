@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,7 @@ def run(
     (folder / "out").mkdir()
     out = Output(folder / "out")
     try:
-        return scenario(system, job, out)
+        return scenario(system, job, out, partial(planned_queries, job))
     finally:
         out.close()
 

@@ -82,7 +82,7 @@ def test_every_verb_is_one_line_each_way(rig: Rig, tmp_path: Path) -> None:
         "gpus": 0,
     }
     assert search == {"verb": "search", "query": "caf\u00e9 \U0001f600\nline", "k": 2}
-    assert [each["verb"] for each in (threads, libraries, close)] == ["threads", "libraries", "close"]
+    assert [request["verb"] for request in (threads, libraries, close)] == ["threads", "libraries", "close"]
 
 
 def test_minimal_engine_is_accepted(rig: Rig, tmp_path: Path) -> None:
@@ -96,13 +96,13 @@ def test_a_build_reports_and_ends(rig: Rig, tmp_path: Path) -> None:
     corpus = tmp_path / "corpus.jsonl"
     corpus.write_text('{"_id": "d", "title": "", "text": "x"}\n')
     last = {"libraries": {"lib": "2"}, "device": "cpu"}
-    lines = "\n".join(json.dumps(each) for each in ({"progress": 1}, {"progress": 2}, last))
+    lines = "\n".join(json.dumps(reply) for reply in ({"progress": 1}, {"progress": 2}, last))
     build = f"!print({lines!r}, flush=True)"
     engine, done = rig(build=build), list[int]()
     engine.build(Corpus(corpus, 2), tmp_path / "index", done.append)
     assert done == [1, 2] and engine.libraries() == {"lib": "2"} and engine._process is None
     asked = rig.asked()
-    assert [each["verb"] for each in asked] == ["build", "close"]
+    assert [request["verb"] for request in asked] == ["build", "close"]
     assert (asked[0]["corpus"], asked[0]["documents"], asked[0]["index"]) == (str(corpus), 2, str(tmp_path / "index"))
 
 
@@ -110,7 +110,7 @@ def test_batch_is_one_request_if_the_engine_offers_it(rig: Rig, tmp_path: Path) 
     one = rig(search=GOOD)
     one.load(tmp_path)
     assert one.search_batch(["a", "b"], 2) == [[Hit("d1", 2.5), Hit("d2", 1)]] * 2
-    assert [each["verb"] for each in rig.asked()] == ["load", "search", "search"]
+    assert [request["verb"] for request in rig.asked()] == ["load", "search", "search"]
     many = rig(load={"search_batch": True}, search_batch={"answers": [[["d1", 1.0]], []]})
     many.load(tmp_path)
     assert many.search_batch(["a", "b"], 2) == [[Hit("d1", 1.0)], []]
@@ -197,7 +197,7 @@ def test_an_engine_that_fails_is_a_crash_in_one_line(rig: Rig, tmp_path: Path, a
 
 
 @pytest.mark.parametrize(
-    "said",
+    "error",
     [
         "OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 15.77 GiB",
         "AcceleratorError: CUDA error: out of memory",
@@ -205,8 +205,8 @@ def test_an_engine_that_fails_is_a_crash_in_one_line(rig: Rig, tmp_path: Path, a
         "RuntimeError: [enforce fail at alloc_cpu.cpp:124] err == 0. DefaultCPUAllocator: can't allocate memory",
     ],
 )
-def test_refused_memory_is_oom(said: str) -> None:
-    kind, _, message = said.partition(": ")
+def test_refused_memory_is_oom(error: str) -> None:
+    kind, _, message = error.partition(": ")
     assert outcome_of(type(kind, (RuntimeError,), {})(message)) is Outcome.OOM
     assert outcome_of(RuntimeError("CUDA error: an illegal memory access was encountered")) is Outcome.CRASH
 
@@ -310,7 +310,7 @@ def test_a_whole_job_over_json_lines(rig: Rig, tmp_path: Path, monkeypatch: pyte
     code, measurement = job.run(SEARCH)
     assert (code, measurement["outcome"]) == (0, "ok"), measurement["detail"]
     assert measurement["effective"]["threads"] == {"pool": 1}
-    verbs = [each["verb"] for each in rig.asked()]
+    verbs = [request["verb"] for request in rig.asked()]
     assert verbs == ["load", "threads", "libraries", "search", "search", "search", "close"]
     (rig.folder / "diary").unlink()
     monkeypatch.setattr(sys.modules["adapter"], "ENGINE", command(sys.executable, "-c", "print('hello')"))

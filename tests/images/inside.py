@@ -75,10 +75,10 @@ def ask(
         volumes=volumes(read, write),
         **limits(memory, 256, {"OMP_NUM_THREADS": "1"}),
     )
-    return said(output.decode())
+    return answers_of(output.decode())
 
 
-def said(output: str) -> list[Any]:
+def answers_of(output: str) -> list[Any]:
     """Return the values that a script's ``say`` printed."""
     lines = [line for line in output.splitlines() if line.startswith("said ")]
     return [json.loads(line.removeprefix("said ")) for line in lines]
@@ -131,7 +131,7 @@ class Warm:
         if last != "ended 0":
             code = int(last.removeprefix("ended ")) if last.startswith("ended ") else 137
             raise ContainerError(self._container, code, "/job/probe.py", self.image, output[-4000:])
-        return said(output)
+        return answers_of(output)
 
     def close(self) -> None:
         """Remove the container and its folder."""
@@ -162,16 +162,16 @@ class Warmth:
             imports: lines of Python that import the engine.
             read: folders that all its scripts read, by their place in the container.
         """
-        found = self._warm.pop(image, None)
-        if found is not None and not found.alive():
-            found.close()
-            found = None
-        if found is None:
+        warm = self._warm.pop(image, None)
+        if warm is not None and not warm.alive():
+            warm.close()
+            warm = None
+        if warm is None:
             if len(self._warm) >= self.most:
                 self._warm.pop(next(iter(self._warm))).close()
-            found = Warm(self.client, image, imports, read or {})
-        self._warm[image] = found
-        return found
+            warm = Warm(self.client, image, imports, read or {})
+        self._warm[image] = warm
+        return warm
 
     def close(self) -> None:
         """End all."""

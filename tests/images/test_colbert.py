@@ -94,7 +94,7 @@ for ready in (small, large, small):
         assert few[0] <= more[0] <= most[0], "more cells, more candidates"
         assert few[1] == min(64, few[0]) and more[1] == min(256, more[0]) and most[1] == min(1024, most[0])
         assert few[2] == more[2] == most[2] == 10
-    assert sum(each[1] for each in small) < sum(each[1] for each in medium) < sum(each[1] for each in large)
+    assert sum(counts[1] for counts in small) < sum(counts[1] for counts in medium) < sum(counts[1] for counts in large)
     first, second, third = again
     assert first == third < second
 
@@ -225,8 +225,8 @@ def test_sizes_share_one_small_image(
     engine: docker.DockerClient, colbert_image: builder.Image, colbert_models: Path, tmp_path: Path
 ) -> None:
     systems = _sizes(tmp_path, colbert_models)
-    made = [builder.ImageBuilder(engine, tmp_path, colbert_models).ensure(each) for each in systems.values()]
-    assert len({each.digest for each in made}) == 1
+    made = [builder.ImageBuilder(engine, tmp_path, colbert_models).ensure(system) for system in systems.values()]
+    assert len({image.digest for image in made}) == 1
     assert colbert_image.size_bytes < made[0].size_bytes < MAXIMUM_BYTES
     script = "import shutil; print([shutil.which(name) for name in ('g++', 'cc', 'ninja')])"
     tools = engine.containers.run(made[0].digest, ["-c", script], entrypoint=["python3"], remove=True)

@@ -84,21 +84,21 @@ def test_exact_index_is_exact_and_approximate_index_is_close(probe: Probe, tmp_p
     job.mkdir()
     (job / "scifact.jsonl").write_text("".join(json.dumps(each) + "\n" for each in SCIFACT.documents(DOCUMENTS)))
     (job / "texts.json").write_text(json.dumps(SCIFACT.texts(0, 30)))
-    said = {name: rest for name, *rest in probe("minilm", EACH_INDEX)}
+    answers = {name: rest for name, *rest in probe("minilm", EACH_INDEX)}
     for name in ("flat", "cosine", "ip", "l2"):
-        same, recall, difference, equal, size, _ = said[name]
+        same, recall, difference, equal, size, _ = answers[name]
         assert recall == 1 and same == 30, name
         assert difference < 1e-4
         assert equal, "two builds of one corpus give the same bytes"
         assert size == DOCUMENTS * 384 * 4
     for name, least in RECALL.items():
-        _, recall, difference, equal, size, files = said[name]
+        _, recall, difference, equal, size, files = answers[name]
         assert least <= recall, (name, recall)
         assert equal, name
         assert "vectors.faiss" in files
-    assert said["sq8"][4] < DOCUMENTS * 384 * 1.1 and said["ivfpq"][4] < said["sq8"][4] * 2
-    assert said["hnsw"][2] < 1e-4, "its scores are exact, its candidates are not"
-    assert 1e-4 < said["sq8"][2] < 0.02 and said["ivfpq"][2] > said["sq8"][2]
+    assert answers["sq8"][4] < DOCUMENTS * 384 * 1.1 and answers["ivfpq"][4] < answers["sq8"][4] * 2
+    assert answers["hnsw"][2] < 1e-4, "its scores are exact, its candidates are not"
+    assert 1e-4 < answers["sq8"][2] < 0.02 and answers["ivfpq"][2] > answers["sq8"][2]
 
 
 def test_an_approximate_index_of_too_few_documents_is_refused(probe: Probe) -> None:

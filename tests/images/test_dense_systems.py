@@ -46,10 +46,10 @@ for query in queries:
     say([[hit.doc_id for hit in hits] == [ids[row] for row in rows[0]],
          max(abs(hit.score - score) for hit, score in zip(hits, scores[0].tolist()))])
 """
-    said = probe("minilm", lines)
-    assert len(said) == 10
-    assert all(same for same, _ in said)
-    assert max(difference for _, difference in said) < 1e-4
+    answers = probe("minilm", lines)
+    assert len(answers) == 10
+    assert all(same for same, _ in answers)
+    assert max(difference for _, difference in answers) < 1e-4
 
 
 # Two encoders, as `dpr` is declared, over small checkpoints.
@@ -242,8 +242,8 @@ load(True)
 """
     *same, vocabulary, case, config = probe("minilm", lines)
     assert same == ["loaded"] * 3
-    for said in (vocabulary, case, config):
-        assert said.startswith("the index was built with checkpoint_sha256")
+    for message in (vocabulary, case, config):
+        assert message.startswith("the index was built with checkpoint_sha256")
 
 
 def test_chinese_texts_are_encoded_identically_in_the_image(probe: Probe, tmp_path: Path) -> None:
@@ -294,6 +294,6 @@ for text, relevant in json.loads(Path("/job/asked.json").read_text()):
     found = [hit.doc_id for hit in dense.search(text, 10)]
     say(1 / (1 + found.index(relevant)) if relevant in found else 0.0)
 """
-    said = probe("minilm", lines)
-    assert len(said) == 30
-    assert sum(said) / 30 > 0.4, "by chance it is 0.07"
+    answers = probe("minilm", lines)
+    assert len(answers) == 30
+    assert sum(answers) / 30 > 0.4, "by chance it is 0.07"

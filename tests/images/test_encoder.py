@@ -52,16 +52,16 @@ for number, pair in enumerate((("onnxruntime", "openvino"), ("onnxruntime-int8",
         say([backend, float(abs(found - expected).max()), overlap, threads, libraries,
              sorted(path.name for path in (place / "m").iterdir())])
 """
-    said = {name: rest for name, *rest in probe("minilm", lines)}
-    assert said.keys() == TOLERANCES.keys()
-    for name, (difference, overlap, threads, libraries, files) in said.items():
+    answers = {name: rest for name, *rest in probe("minilm", lines)}
+    assert answers.keys() == TOLERANCES.keys()
+    for name, (difference, overlap, threads, libraries, files) in answers.items():
         allowed, least = TOLERANCES[name]
         assert difference <= allowed, name
         assert overlap >= least, name
         assert set(threads.values()) == {1}
         assert name.split("-", maxsplit=1)[0] in libraries
         assert ("model.safetensors" in files) == name.startswith("torch"), "weights that no backend reads are dropped"
-    assert said["onnxruntime-int8"][0] > 1e-3, "this is float32 in disguise"
+    assert answers["onnxruntime-int8"][0] > 1e-3, "this is float32 in disguise"
 
 
 def test_backend_loads_only_its_own_library(probe: Probe) -> None:
@@ -146,9 +146,9 @@ for kind, (head, loader, call) in theirs.items():
 
 def test_each_published_format_is_read_as_by_its_authors(probe: Probe, tmp_path: Path) -> None:
     put_small_checkpoints(tmp_path)
-    said = probe("minilm", AS_ITS_AUTHORS)
-    assert len(said) == 24
-    for kind, shape, dims, difference, size in said:
+    answers = probe("minilm", AS_ITS_AUTHORS)
+    assert len(answers) == 24
+    for kind, shape, dims, difference, size in answers:
         assert shape == [5, dims] and dims in (24, 32)
         assert size > 0.1
         assert difference < 1e-5, kind
@@ -200,9 +200,9 @@ for number, (kind, head) in enumerate(made):
 
 def test_exported_model_equals_torch(probe: Probe, tmp_path: Path) -> None:
     put_small_checkpoints(tmp_path)
-    said = probe("minilm", EXPORTED)
-    assert len(said) == 34, "16 in two forms; an encoder of DPR in the one that its side asks for"
-    for kind, head, backend, same_shape, difference, size in said:
+    answers = probe("minilm", EXPORTED)
+    assert len(answers) == 34, "16 in two forms; an encoder of DPR in the one that its side asks for"
+    for kind, head, backend, same_shape, difference, size in answers:
         assert same_shape and size > 0.1, (kind, head, backend)
         # Weights of terms before they are rounded to impacts, and vectors before they are normalised.
         assert difference < 1e-4, (kind, head, backend)

@@ -59,14 +59,14 @@ def run(
 
 def rankings(bench_results: Path) -> dict[str, dict[str, list[Hit]]]:
     """System -> query -> its hits, from the stored runs."""
-    found: dict[str, dict[str, list[Hit]]] = {}
+    ranked: dict[str, dict[str, list[Hit]]] = {}
     for job in read_jobs(bench_results):
         lists: dict[str, list[Hit]] = defaultdict(list)
         for line in gzip.decompress((job.folder / "run.trec.gz").read_bytes()).decode().splitlines():
             query_id, _, doc_id, _, score, _ = line.split()
             lists[query_id].append(Hit(doc_id, float(score)))
-        found[job.result.spec.cell.system] = dict(lists)
-    return found
+        ranked[job.result.spec.cell.system] = dict(lists)
+    return ranked
 
 
 def fused(lists: list[list[Hit]], k: int, **params: Any) -> list[Hit]:
@@ -89,10 +89,10 @@ def test_ranking_fuses_both_components(bench: Bench, params: dict[str, Any]) -> 
     declare(bench, f"{keys}depth = 3\n")
     results = run(bench, "words", "letters", "both")
     assert {result.outcome for result in results.values()} == {Outcome.OK}, results["both"].detail
-    found = rankings(bench.results)
-    assert found["words"] != found["letters"], "else anything would do"
-    for query_id, hits in found["both"].items():
-        assert hits == fused([found["words"][query_id], found["letters"][query_id]], 3, **params)
+    ranked = rankings(bench.results)
+    assert ranked["words"] != ranked["letters"], "else anything would do"
+    for query_id, hits in ranked["both"].items():
+        assert hits == fused([ranked["words"][query_id], ranked["letters"][query_id]], 3, **params)
 
 
 def test_stages_sum_within_the_latency_and_libraries_name_their_component(bench: Bench) -> None:
@@ -128,10 +128,10 @@ def test_fused_system_meets_the_contract(bench: Bench) -> None:
     folder.mkdir()
     envelope = Envelope("cpu1-mem1", 1, 1 << 30)
     checks = conformance.examine(ProcessLauncher(bench.cache), catalog.system("both"), envelope, folder)
-    found = {check.what: check for check in checks}
+    by_name = {check.what: check for check in checks}
     # Ten documents that a toy tells apart by their words: what is asked here is that batches, trials and threads agree.
-    assert [check for check in found.values() if not check.ok] == []
-    assert "answers batches as it answers single queries" in found
+    assert [check for check in by_name.values() if not check.ok] == []
+    assert "answers batches as it answers single queries" in by_name
 
 
 MISDEEDS = {
@@ -165,7 +165,7 @@ def _alive(bench: Bench) -> list[Path]:
 
 
 @pytest.mark.parametrize(
-    ("fusion", "said"),
+    ("fusion", "message"),
     [
         ('method = "rrf"\n', "depth is None, must be a whole number of hits above 0"),
         ('method = "rrf"\ndepth = 0\n', "depth is 0, must be a whole number"),
@@ -175,10 +175,10 @@ def _alive(bench: Bench) -> list[Path]:
         ('method = "rrf"\ndepth = 5\n"wrods.k" = 1\n', "'wrods.k' is no parameter of 'rrf'"),
     ],
 )
-def test_invalid_fusion_parameters_are_reported_in_one_line(bench: Bench, fusion: str, said: str) -> None:
+def test_invalid_fusion_parameters_are_reported_in_one_line(bench: Bench, fusion: str, message: str) -> None:
     declare(bench, fusion)
     detail = run(bench)["both"].detail
-    assert said in (detail or ""), detail
+    assert message in (detail or ""), detail
 
 
 def test_threads_are_limited_in_both_components(bench: Bench) -> None:

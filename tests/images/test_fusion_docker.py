@@ -56,13 +56,13 @@ def test_ranking_fuses_those_of_the_systems_measured_separately(tmp_path: Path, 
     arguments = ["run", str(tmp_path / "hybrid.toml"), "--results", str(results), "--cache", str(CACHE)]
     done = CliRunner().invoke(main, arguments)
     assert done.exit_code == 0, done.output
-    found = rankings(results)
-    assert len(found["hybrid-minilm"]) == QUERIES
-    for query_id, hits in found["hybrid-minilm"].items():
-        lists = [found["bm25"].get(query_id, []), found["minilm"][query_id]]
+    ranked = rankings(results)
+    assert len(ranked["hybrid-minilm"]) == QUERIES
+    for query_id, hits in ranked["hybrid-minilm"].items():
+        lists = [ranked["bm25"].get(query_id, []), ranked["minilm"][query_id]]
         assert hits == fused(lists, 100, method="rrf", rrf_k=60)
     assert any(
-        hits != fused([[], found["minilm"][each]], 100, method="rrf") for each, hits in found["hybrid-minilm"].items()
+        hits != fused([[], ranked["minilm"][each]], 100, method="rrf") for each, hits in ranked["hybrid-minilm"].items()
     )
     (joined,) = [job.result for job in read_jobs(results) if job.result.spec.cell.system == "hybrid-minilm"]
     assert joined.effective is not None and len(joined.effective.cpus) == 1

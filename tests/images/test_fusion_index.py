@@ -121,7 +121,7 @@ def test_index_of_other_components_is_refused(make: Make, corpus: Corpus, index:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (None, "the index has no readable fusion.json: not made by this engine, or damaged; build it again"),
         (
@@ -142,13 +142,13 @@ def test_index_of_other_components_is_refused(make: Make, corpus: Corpus, index:
     ids=["none", "damaged", "unversioned", "other-content", "older", "other-engine"],
 )
 def test_an_index_of_another_engine_or_version_is_refused(
-    make: Make, corpus: Corpus, index: Path, content: str | None, said: str
+    make: Make, corpus: Corpus, index: Path, content: str | None, message: str
 ) -> None:
     make().build(corpus, index, lambda _: None)
     (index / "fusion.json").unlink()
     if content is not None:
         (index / "fusion.json").write_text(content)
-    with pytest.raises(ValueError, match=f"^{re.escape(said)}"):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
         make().load(index)
 
 

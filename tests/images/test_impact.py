@@ -113,7 +113,7 @@ subprocess.run([sys.executable, "-c", f"{script}ranks({params!r}, *{exported!r})
     assert names == ["torch", "torch-bf16", "onnxruntime", "onnxruntime-int8", "openvino", "openvino-bf16"]
     assert [torch for (_, torch, _) in facts] == [True, True, False, False, False, False]
     assert all(set(threads.values()) == {1} for (_, _, threads) in facts)
-    rankings, weights, impacts = (dict(zip(names, each, strict=True)) for each in kinds)
+    rankings, weights, impacts = (dict(zip(names, values, strict=True)) for values in kinds)
     exact = rankings["torch"]
     for name in ("onnxruntime", "openvino"):
         assert numpy.abs(numpy.array(weights[name]) - numpy.array(weights["torch"])).max() <= 1e-4
@@ -178,7 +178,7 @@ short, whole = impact_methods.writer(params, assets, 1, "cpu").lines(long, lambd
 say([short == whole, "zebra" in json.dumps(whole)])
 """
     answers, options, (same, zebra) = ask(like, BUILT + lines)
-    assert len(answers) == 8 and all(len(each) == len(set(each)) <= 3 for each in answers)
+    assert len(answers) == 8 and all(len(answer) == len(set(answer)) <= 3 for answer in answers)
     assert len(answers[6]) == 3
     if like in ("deepct", "doct5query"):
         assert answers[:4] == [[], [], [], []]

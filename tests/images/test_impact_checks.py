@@ -79,8 +79,8 @@ for wrong in (*({**params, **each} for each in changes), plain):
 
 def refused(ask: Ask, lines: str, starts: list[str]) -> None:
     """Check that each attempt ends with this line and exit code 1, or succeeds for an empty start."""
-    said = ask("bt-splade-l", _ATTEMPT + lines)
-    for (code, complaint), start in zip(said, starts, strict=True):
+    answers = ask("bt-splade-l", _ATTEMPT + lines)
+    for (code, complaint), start in zip(answers, starts, strict=True):
         assert (complaint or [""])[-1].startswith(start), complaint
         assert code == (1 if start else 0)
 

@@ -72,8 +72,8 @@ for query in {QUERIES!r}:
     say([[hit.doc_id, hit.score] for hit in bm25.search_batch([query, "river"], 5)[0]])
 bm25.close()
 """
-    said = probe("bm25-node", RUN + lines)
-    for query, alone, batched in zip(QUERIES, said[::2], said[1::2], strict=True):
+    answers = probe("bm25-node", RUN + lines)
+    for query, alone, batched in zip(QUERIES, answers[::2], answers[1::2], strict=True):
         expected = ranking(query, 5)
         assert [doc_id for doc_id, _ in alone] == [doc_id for doc_id, _ in expected], query
         assert [score for _, score in alone] == pytest.approx([score for _, score in expected], rel=1e-12)

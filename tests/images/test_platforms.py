@@ -41,8 +41,8 @@ def test_image_of_the_other_platform_meets_the_contract_and_is_not_measured(
 ) -> None:
     done = CliRunner().invoke(main, ["conformance", "null", "--platform", foreign, "--cache", str(CACHE)])
     assert done.exit_code == 0, done.output
-    said = [line for line in done.stdout.splitlines() if line.startswith(("ok", "FAIL"))]
-    assert len(said) == 7 and not [line for line in said if line.startswith("FAIL")]
+    lines = [line for line in done.stdout.splitlines() if line.startswith(("ok", "FAIL"))]
+    assert len(lines) == 7 and not [line for line in lines if line.startswith("FAIL")]
 
     null = catalog.system("null")
     image = builder.ImageBuilder(engine, CACHE, platform=foreign).find(null)

@@ -33,8 +33,8 @@ SECOND = [Hit("b", 0.9), Hit("d", 0.5), Hit("a", 0.4)]
 
 def scores(first: list[Hit] = FIRST, second: list[Hit] = SECOND, **params: Any) -> dict[str, float]:
     lists = [([hit.doc_id for hit in hits], [hit.score for hit in hits]) for hits in (first, second)]
-    found: dict[str, float] = rank_fusion.fuse(params)(lists)
-    return found
+    scored: dict[str, float] = rank_fusion.fuse(params)(lists)
+    return scored
 
 
 def test_reciprocal_rank_fusion_equals_a_hand_calculation() -> None:
@@ -45,33 +45,33 @@ def test_reciprocal_rank_fusion_equals_a_hand_calculation() -> None:
         "c": Fraction(1, 63),
         "d": Fraction(1, 62),
     }
-    found = scores(method="rrf")
-    assert found == pytest.approx({doc_id: float(score) for doc_id, score in expected.items()}, rel=1e-15)
-    assert [hit.doc_id for hit in rank_fusion.ranked(found, 10)] == ["b", "a", "d", "c"]
+    scored = scores(method="rrf")
+    assert scored == pytest.approx({doc_id: float(score) for doc_id, score in expected.items()}, rel=1e-15)
+    assert [hit.doc_id for hit in rank_fusion.ranked(scored, 10)] == ["b", "a", "d", "c"]
     assert scores(method="rrf", rrf_k=0)["a"] == pytest.approx(1 + 1 / 3)
 
 
 def test_weighted_sums_of_plain_scores() -> None:
     # What a list lacks has its lowest score there: c 0.4 in the second, d 2 in the first.
-    found = scores(method="weighted", normalise="none", first_weight=0.1, second_weight=2)
+    scored = scores(method="weighted", normalise="none", first_weight=0.1, second_weight=2)
     expected = {"a": 1 + 0.8, "b": 0.6 + 1.8, "c": 0.2 + 0.8, "d": 0.2 + 1}
-    assert found == pytest.approx(expected, rel=1e-15)
+    assert scored == pytest.approx(expected, rel=1e-15)
 
 
 def test_weighted_sums_of_scores_between_0_and_1() -> None:
     # First: a 1, b 0.5, c 0, d 0 (lacking).  Second: b 1, d 0.2, a 0, c 0 (lacking).
-    found = scores(method="weighted")
-    assert found == pytest.approx({"a": 0.5, "b": 0.25 + 0.5, "c": 0.0, "d": 0.1}, abs=1e-15)
-    found = scores(method="weighted", first_weight=0.3, second_weight=0.7)
-    assert found == pytest.approx({"a": 0.3, "b": 0.15 + 0.7, "c": 0.0, "d": 0.14}, abs=1e-15)
+    scored = scores(method="weighted")
+    assert scored == pytest.approx({"a": 0.5, "b": 0.25 + 0.5, "c": 0.0, "d": 0.1}, abs=1e-15)
+    scored = scores(method="weighted", first_weight=0.3, second_weight=0.7)
+    assert scored == pytest.approx({"a": 0.3, "b": 0.15 + 0.7, "c": 0.0, "d": 0.14}, abs=1e-15)
 
 
 def test_weighted_sums_of_standard_scores() -> None:
     # First: mean 6, deviation sqrt(32/3).  Second: mean 0.6, deviation sqrt(0.14/3).
     one, two = (32 / 3) ** 0.5, (0.14 / 3) ** 0.5
-    found = scores(method="weighted", normalise="z", first_weight=1, second_weight=1)
+    scored = scores(method="weighted", normalise="z", first_weight=1, second_weight=1)
     expected = {"a": 4 / one - 0.2 / two, "b": 0.3 / two, "c": -4 / one - 0.2 / two, "d": -4 / one - 0.1 / two}
-    assert found == pytest.approx(expected, abs=1e-12)
+    assert scored == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize("normalise", ["min-max", "z"])
@@ -110,7 +110,7 @@ def test_fusion_does_not_depend_on_the_order_of_the_lists(params: dict[str, Any]
 
 
 @pytest.mark.parametrize(
-    ("params", "said"),
+    ("params", "message"),
     [
         ({}, "method is None, must be one of rrf, weighted"),
         ({"method": "combsum"}, "method is 'combsum', must be one of rrf, weighted"),
@@ -127,7 +127,7 @@ def test_fusion_does_not_depend_on_the_order_of_the_lists(params: dict[str, Any]
         ({"method": "weighted", "first_weight": 0, "second_weight": 0}, "nor both 0"),
     ],
 )
-def test_invalid_parameters_are_refused(params: dict[str, Any], said: str) -> None:
+def test_invalid_parameters_are_refused(params: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError) as caught:
         rank_fusion.fuse(params)
-    assert said in str(caught.value)
+    assert message in str(caught.value)

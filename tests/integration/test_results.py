@@ -115,7 +115,7 @@ def test_second_run_on_the_same_results_is_refused_and_the_first_continues(bench
         second = support.run_here(bench, command)
         assert first.poll() is None, "the second came too late to meet it"
         assert second.code == 1
-        refusal = "another run holds it; wait for its end or choose another --results"
+        refusal = "another run holds it; wait, or choose another --results"
         assert second.complaint == f"harness: {bench.results / 'test-suite'}: {refusal}"
         assert first.wait(timeout=120) == 0, (bench.folder / "first.txt").read_text()
     finally:

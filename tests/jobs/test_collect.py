@@ -60,12 +60,12 @@ class Left:
         )
 
     def wrote(self, *lines: Any) -> None:
-        self.samples.write_text("".join(json.dumps(each) + "\n" for each in lines))
+        self.samples.write_text("".join(json.dumps(fields) + "\n" for fields in lines))
 
     def collect(
-        self, ended: LaunchEnd = ENDED, known: Callable[[set[str]], set[str]] = lambda ids: set()
+        self, ended: LaunchEnd = ENDED, unknown_ids: Callable[[set[str]], set[str]] = lambda ids: set()
     ) -> CollectedJob:
-        collected = collect(self.job, ended, known)
+        collected = collect(self.job, ended, unknown_ids)
         assert "\n" not in (collected.detail or "") and len(collected.detail or "") < 700
         assert (collected.detail or "").isprintable()
         to_json(collected.measurement) if collected.measurement else None
@@ -87,7 +87,7 @@ def test_complete_job_is_ok(left: Left) -> None:
     assert (collected.outcome, collected.detail) == (Outcome.OK, None)
     assert collected.trials_finished(2) == 2
     assert collected.ranking_disagreements() == 0
-    assert collected.first_query_s == 5e-9
+    assert collected.samples[0].latency_ns == 5
     lines = ["q0 Q0 d1 1 2.0 bm25", "q0 Q0 d2 2 1.0 bm25", "q1 Q0 d1 1 2.0 bm25", "q1 Q0 d2 2 1.0 bm25"]
     assert (collected.run("bm25") or b"").decode().splitlines() == lines
 
@@ -99,12 +99,12 @@ def test_run_holds_the_first_answers_of_held_out_warm_up_queries(left: Left) -> 
 
 def test_kernel_evidence_outranks_all_other_evidence(left: Left) -> None:
     late = StopReason(Outcome.TIMEOUT, "too late")
-    said = "the kernel killed one of its processes at the memory limit of 1024 MiB"
-    left.ends(Outcome.OOM, said, replace(ENDED, oom_killed=True))
-    left.ends(Outcome.OOM, said, replace(ENDED, oom_kills=1, stopped=late))
+    message = "the kernel killed one of its processes at the memory limit of 1024 MiB"
+    left.ends(Outcome.OOM, message, replace(ENDED, oom_killed=True))
+    left.ends(Outcome.OOM, message, replace(ENDED, oom_kills=1, stopped=late))
     left.ends(Outcome.OOM, "killed the job", replace(ENDED, exit_code=137, oom_killed=True, stopped=late))
     left.measured(replace(MEASURED, oom_kills=1))
-    left.ends(Outcome.OOM, said, replace(ENDED, oom_kills=None, stopped=late))
+    left.ends(Outcome.OOM, message, replace(ENDED, oom_kills=None, stopped=late))
 
 
 def test_stop_reason_outranks_the_jobs_own_report(left: Left) -> None:
@@ -124,11 +124,11 @@ def trace(anon_mib: int, faults_per_s: float, seconds: int = 60) -> LaunchEnd:
 
 
 def test_job_stopped_while_thrashing_is_oom(left: Left) -> None:
-    said = (
+    message = (
         "load took more than 60 s at the memory limit: 900 of 1024 MiB were anonymous, and the rest was read from "
         "disk over and over (50 major faults a second)"
     )
-    left.ends(Outcome.OOM, said, trace(900, 50))
+    left.ends(Outcome.OOM, message, trace(900, 50))
 
 
 @pytest.mark.parametrize(
@@ -273,7 +273,7 @@ def test_missing_duplicate_and_unexpected_samples_are_named(left: Left) -> None:
     left.wrote(line(-1, "q0"), *lines)
     left.ends(Outcome.BAD_OUTPUT, "query 'q0' was not asked for in the warm-up")
     left.samples.unlink()
-    assert left.ends(Outcome.BAD_OUTPUT, "5 of 5 samples are missing").first_query_s is None
+    assert left.ends(Outcome.BAD_OUTPUT, "5 of 5 samples are missing").samples == ()
 
 
 WRONG_LINES: dict[str, tuple[Any, str]] = {
@@ -299,10 +299,10 @@ WRONG_LINES: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize("wrong", WRONG_LINES)
 def test_wrong_sample_is_named_and_earlier_ones_are_kept(left: Left, wrong: str) -> None:
-    bad, said = WRONG_LINES[wrong]
+    bad, message = WRONG_LINES[wrong]
     left.wrote(line(-1, "w0"), bad, line(0, "q1"))
     collected = left.ends(Outcome.BAD_OUTPUT, "samples.jsonl: line 2: ")
-    assert said in (collected.detail or ""), collected.detail
+    assert message in (collected.detail or ""), collected.detail
     assert [sample.query_id for sample in collected.samples] == ["w0"]
 
 
@@ -332,7 +332,7 @@ def test_component_system_is_a_stage_with_stages(left: Left) -> None:
 
 
 def test_unknown_documents_are_bad_output(left: Left) -> None:
-    collected = left.collect(known=lambda ids: ids - {"d1"})
+    collected = left.collect(unknown_ids=lambda ids: ids - {"d1"})
     assert collected.outcome is Outcome.BAD_OUTPUT
     assert collected.detail == "1 document ids that the corpus does not have, such as 'd2'"
 
@@ -382,6 +382,6 @@ def test_endless_stages_and_samples_are_bad_output(left: Left) -> None:
 def test_gpu_figures_are_summed_over_the_jobs_trials(left: Left) -> None:
     left.measured(replace(MEASURED, phases=(Phase("trial-0", 10, 20),)))
     moments = tuple(GpuMoment(t_ns, GpuReading(1980, ()), t_ns * 1000, ForeignProcesses(0, 0)) for t_ns in (10, 15, 20))
-    found = left.collect(replace(ENDED, gpus=GpuTrace(ForeignProcesses(0, 0), moments))).gpu
-    assert found == GpuUse(1e-8, 10.0, 3, 1980, {}, 0, 0)
+    use = left.collect(replace(ENDED, gpus=GpuTrace(ForeignProcesses(0, 0), moments))).gpu
+    assert use == GpuUse(1e-8, 10.0, 3, 1980, {}, 0, 0)
     assert left.collect().gpu is None, "a job without GPUs"

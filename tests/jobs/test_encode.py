@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from harness import datasets
-from harness.cli import embed, launchers, main
+from harness.cli import main
+from harness.cli.launchers import LauncherChoice
 from harness.errors import FileError, JobError, UsageError
 from harness.evaluation import embeddings
 from harness.evaluation.embeddings import Embeddings, sha256_of_texts
@@ -38,11 +40,11 @@ def vector(text: str) -> list[float]:
 def write_index(folder: Path, ids: list[str], vectors: Any, **facts: object) -> None:
     """Write an index in the format of the engine ``dense``."""
     (folder / "ids.bin").write_bytes("".join(ids).encode())
-    np.save(folder / "ids.npy", np.cumsum([len(each.encode()) for each in ids], dtype=np.int64))
+    np.save(folder / "ids.npy", np.cumsum([len(name.encode()) for name in ids], dtype=np.int64))
     (folder / "vectors.f32").write_bytes(np.asarray(vectors, dtype="<f4").tobytes())
-    told = {"engine": "dense", "index": "flat", "checkpoint_sha256": "c" * 64, "document_tokens": 256}
-    told |= {"documents": len(ids), "dimensions": len(vectors[0]), **facts}
-    (folder / "built-with.json").write_text(json.dumps(told))
+    stored = {"engine": "dense", "index": "flat", "checkpoint_sha256": "c" * 64, "document_tokens": 256}
+    stored |= {"documents": len(ids), "dimensions": len(vectors[0]), **facts}
+    (folder / "built-with.json").write_text(json.dumps(stored))
 
 
 class Encoder(FakeLauncher):
@@ -51,11 +53,11 @@ class Encoder(FakeLauncher):
     def launch(self, job: LaunchRequest, progress: Progress) -> LaunchEnd:
         ended = super().launch(job, progress)
         lines = (job.corpus_dir / "corpus.jsonl").read_text(encoding="utf-8").splitlines()
-        found = [json.loads(line) for line in lines]
+        documents = [json.loads(line) for line in lines]
         tokens = job.spec.params["document_tokens"]
         prefix = str(job.spec.params.get("document_prefix", ""))
-        vectors = [vector(prefix + each["text"]) for each in found]
-        write_index(job.index_dir, [each["_id"] for each in found], vectors, document_tokens=tokens)
+        vectors = [vector(prefix + document["text"]) for document in documents]
+        write_index(job.index_dir, [document["_id"] for document in documents], vectors, document_tokens=tokens)
         return ended
 
 
@@ -64,7 +66,7 @@ def launcher() -> Encoder:
     return Encoder()
 
 
-def wanted(bench: Bench, *ids: str) -> TextSet:
+def texts(bench: Bench, *ids: str) -> TextSet:
     corpus = datasets.load(bench.folder / "tiny", bench.cache).corpus
     return TextSet("tiny", corpus, "document", frozenset(ids) if ids else None)
 
@@ -73,26 +75,26 @@ def test_vectors_are_stored_once_and_extended(bench: Bench, launcher: Encoder) -
     def into(made: Embeddings) -> Path:
         return embeddings.embeddings_path(bench.results, made)
 
-    first = encode.encode(SYSTEM, wanted(bench, "d3", "d1"), into, launcher, bench.cache)
-    assert (first.added, set(first.found.ids)) == (2, {"d1", "d3"})
-    again = encode.encode(SYSTEM, wanted(bench, "d3"), into, launcher, bench.cache)
-    assert again.added == 0 and set(again.found.ids) == {"d1", "d3"}
-    more = encode.encode(SYSTEM, wanted(bench, "d3", "d4"), into, launcher, bench.cache)
+    first = encode.encode(SYSTEM, texts(bench, "d3", "d1"), into, launcher, bench.cache)
+    assert (first.added, set(first.content.ids)) == (2, {"d1", "d3"})
+    again = encode.encode(SYSTEM, texts(bench, "d3"), into, launcher, bench.cache)
+    assert again.added == 0 and set(again.content.ids) == {"d1", "d3"}
+    more = encode.encode(SYSTEM, texts(bench, "d3", "d4"), into, launcher, bench.cache)
     assert (more.added, more.path) == (1, first.path)
     assert len(launcher.launched) == 1, "the index is in the cache"
     kept = embeddings.read(more.path)
     assert kept.vectors[kept.rows["d4"]].tolist() == vector("all about the forest")
-    every = encode.encode(SYSTEM, wanted(bench), into, launcher, bench.cache)
-    assert every.added == 7 and every.found.source == wanted(bench).corpus.sha256
-    assert every.path.name.startswith(f"{'c' * 16}-document-{every.found.source[:16]}-")
-    assert embeddings.find_embeddings(bench.results, "document", every.found.source) == (every.path,)
-    assert embeddings.find_embeddings(bench.results / "suite", "document", every.found.source) == (every.path,)
-    assert embeddings.find_embeddings(bench.results, "query", every.found.source) == ()
+    every = encode.encode(SYSTEM, texts(bench), into, launcher, bench.cache)
+    assert every.added == 7 and every.content.source == texts(bench).corpus.sha256
+    assert every.path.name.startswith(f"{'c' * 16}-document-{every.content.source[:16]}-")
+    assert embeddings.find_embeddings(bench.results, "document", every.content.source) == (every.path,)
+    assert embeddings.find_embeddings(bench.results / "suite", "document", every.content.source) == (every.path,)
+    assert embeddings.find_embeddings(bench.results, "query", every.content.source) == ()
 
 
 def test_id_without_a_text_is_refused(bench: Bench, launcher: Encoder) -> None:
     with pytest.raises(UsageError, match=r"1 ids are of no text in it, e\.g\. 'no'"):
-        encode.encode(SYSTEM, wanted(bench, "d1", "no"), lambda _: bench.folder / "file", launcher, bench.cache)
+        encode.encode(SYSTEM, texts(bench, "d1", "no"), lambda _: bench.folder / "file", launcher, bench.cache)
     assert not (bench.folder / "file").exists()
 
 
@@ -100,7 +102,7 @@ def test_other_file_is_not_overwritten(bench: Bench, launcher: Encoder) -> None:
     other = Embeddings(("a",), np.ones((1, 3), dtype=np.float32), "minilm", "d" * 64, "document", "s")
     embeddings.write(bench.folder / "file", other)
     with pytest.raises(FileError, match="holds vectors of checkpoint_sha256"):
-        encode.encode(SYSTEM, wanted(bench), lambda _: bench.folder / "file", launcher, bench.cache)
+        encode.encode(SYSTEM, texts(bench), lambda _: bench.folder / "file", launcher, bench.cache)
     assert embeddings.read(bench.folder / "file").ids == ("a",)
 
 
@@ -109,9 +111,9 @@ def test_queries_are_encoded_as_queries(bench: Bench, launcher: Encoder) -> None
     corpus = encode.texts_of({"q1": "a", "q2": "a b"}, bench.cache)
     texts, path = TextSet("q", corpus, "query", None), bench.folder / "file"
     made = encode.encode(prefixed, texts, lambda _: path, launcher, bench.cache)
-    assert made.found.source == sha256_of_texts({"q1": "a", "q2": "a b"}), "so it is known of which texts vectors are"
-    assert made.found.role == "query" and made.found.ids == ("q1", "q2")
-    assert made.found.vectors[0].tolist() == vector("query: a")
+    assert made.content.source == sha256_of_texts({"q1": "a", "q2": "a b"}), "so it is known of which texts vectors are"
+    assert made.content.role == "query" and made.content.ids == ("q1", "q2")
+    assert made.content.vectors[0].tolist() == vector("query: a")
     params = launcher.launched[0].spec.params
     assert (params["document_tokens"], params["document_prefix"], params["document_head"]) == (32, "query: ", "mean")
 
@@ -179,10 +181,9 @@ def _linked(path: Path) -> None:
 
 @pytest.fixture
 def harness(bench: Bench, launcher: Encoder, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
-    """The command line, whose launcher builds such indexes."""
+    """Return the command line, with a launcher that builds such indexes."""
     monkeypatch.chdir(bench.folder)
-    for module in (launchers, embed):
-        monkeypatch.setattr(module, "chosen_launcher", lambda *_: launcher)
+    monkeypatch.setattr(LauncherChoice, "open", lambda _: closing(launcher))
 
     def call(*arguments: str) -> Result:
         return CliRunner().invoke(main, [*arguments, "--cache", str(bench.cache)], catch_exceptions=False)
@@ -202,7 +203,7 @@ def test_run_is_embedded_and_its_distances_are_printed(bench: Bench, harness: Ca
     assert shown.exit_code == 0, shown.output
     assert "FD@2 (URR)" in shown.stdout and "no interval: 4 queries, it takes 11" in shown.stdout
     table = json.loads(harness("frechet", "results", "--format", "json").stdout)
-    assert [each["system"] for each in table["samples"][0]["systems"]] == ["planted"]
+    assert [system["system"] for system in table["samples"][0]["systems"]] == ["planted"]
     (bench.folder / "far.trec").write_text("q0 Q0 d9 1 1.0 far\nq1 Q0 d8 1 1.0 far\n")
     (bench.folder / "more.trec").write_text("q0 0 d9 1\nq1 0 d7 1\n")
     files = ("far.trec", "--qrels", "more.trec", "--embeddings")
@@ -242,10 +243,10 @@ def test_query_vectors_match_the_texts_that_leakage_reads(bench: Bench, harness:
     (bench.folder / "judged.tsv").write_text(judged)
     harness("embed", "minilm", "--texts", "judged.tsv", "-o", "sample")
     harness("embed", "minilm", "--texts", "training.tsv", "-o", "training")
-    asked = ("leakage", "training.tsv", "results", "--embeddings")
-    done = harness(*asked, "sample", "training", "--threshold", "1")
+    options = ("leakage", "training.tsv", "results", "--embeddings")
+    done = harness(*options, "sample", "training", "--threshold", "1")
     assert done.exit_code == 0 and "of 4 queries" in done.stdout and "not checked" not in done.stdout
-    swapped = harness(*asked, "sample", "sample")
+    swapped = harness(*options, "sample", "sample")
     assert swapped.exit_code == 2 and "queries of the training set have no vector" in swapped.stderr
 
 
@@ -284,5 +285,5 @@ def test_index_written_by_the_engine_is_read(tmp_path: Path, monkeypatch: pytest
     doc_ids.join(shards, tmp_path / "index")
     facts = {"engine": "dense", "index": "flat", "checkpoint_sha256": "c", "documents": 4, "dimensions": 3}
     built_with.write(tmp_path / "index", facts)
-    found, vectors = encode.read_flat_index(tmp_path / "index").take({"b1", "é0", "elsewhere"})
-    assert found == ("é0", "b1") and vectors.tolist() == [[0, 0, 0], [1, 1, 1]]
+    ids, vectors = encode.read_flat_index(tmp_path / "index").take({"b1", "é0", "elsewhere"})
+    assert ids == ("é0", "b1") and vectors.tolist() == [[0, 0, 0], [1, 1, 1]]

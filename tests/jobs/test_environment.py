@@ -23,13 +23,13 @@ def forget() -> Iterator[None]:
 
 def test_this_host_is_described(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment.gpu, "probe", lambda: Gpus(("H200",), "590.1"))
-    seen = environment.read("20.10.24")
-    assert seen.kernel == platform.release() and seen.architecture == platform.machine()
-    assert seen.cpu_model and seen.host_cpus >= 1 and seen.host_memory_bytes > 1 << 28
-    assert seen.cgroup_version in (1, 2, None)
-    assert (seen.docker_version, seen.harness_version) == ("20.10.24", harness.__version__)
-    assert (seen.gpu_models, seen.gpu_driver) == (("H200",), "590.1")
-    assert seen.instance_type is None
+    facts = environment.read("20.10.24")
+    assert facts.kernel == platform.release() and facts.architecture == platform.machine()
+    assert facts.cpu_model and facts.host_cpus >= 1 and facts.host_memory_bytes > 1 << 28
+    assert facts.cgroup_version in (1, 2, None)
+    assert (facts.docker_version, facts.harness_version) == ("20.10.24", harness.__version__)
+    assert (facts.gpu_models, facts.gpu_driver) == (("H200",), "590.1")
+    assert facts.instance_type is None
     assert environment.read(None).docker_version is None
 
 

@@ -32,8 +32,8 @@ def test_instance_is_described_without_its_account(service: imds.Metadata) -> No
     )
     assert environment.ec2_instance() == replace(expected, cpu_platform=environment.cpu_model())
     service.paths |= {"placement/group-name": "together", "placement/host-id": "h-1"}
-    found = environment.ec2_instance()
-    assert found and (found.placement_group, found.host_id) == ("together", "h-1")
+    instance = environment.ec2_instance()
+    assert instance and (instance.placement_group, instance.host_id) == ("together", "h-1")
     assert environment.read(None).instance_type == "c7g.large"
     assert not [path for path in service.requests if "iam" in path or "identity" in path]
 
@@ -63,8 +63,8 @@ def test_environment_is_none_if_the_metadata_service_does_not_answer(
 
 def test_malformed_metadata_is_ignored(service: imds.Metadata) -> None:
     service.paths["ami-id"] = "<html>\x1b[2J"
-    found = environment.ec2_instance()
-    assert found and found.ami_id is None
+    instance = environment.ec2_instance()
+    assert instance and instance.ami_id is None
     service.paths["instance-type"] = "x" * 200
     assert environment.ec2_instance() is None
 

@@ -125,7 +125,7 @@ def empty(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mischief", "said"),
+    ("mischief", "message"),
     [
         (empty, "the index is empty"),
         (sparse, "the index has 8388608 MiB, at most 1024 MiB make sense"),
@@ -135,9 +135,9 @@ def empty(folder: Path) -> None:
     ],
 )
 def test_index_is_refused_if_empty_or_linked_outside(
-    bench: Bench, mischief: Callable[[Path], object], said: str
+    bench: Bench, mischief: Callable[[Path], object], message: str
 ) -> None:
-    with pytest.raises(JobError, match=said) as caught:
+    with pytest.raises(JobError, match=message) as caught:
         build(bench, Builder(mischief))
     assert caught.value.outcome is Outcome.BAD_OUTPUT
     assert left(bench) == []
@@ -242,8 +242,8 @@ def test_unfinished_build_resumes(bench: Bench, how: str) -> None:
 def test_build_starts_over_if_resuming_fails(bench: Bench) -> None:
     bench.plant("stumbling", build_misdeed="stumble")
     launcher = ProcessLauncher(bench.cache)
-    for said, remains in (("half-way", ["key.begun"]), ("stumbles", []), ("half-way", ["key.begun"])):
-        with pytest.raises(JobError, match=said):
+    for message, remains in (("half-way", ["key.begun"]), ("stumbles", []), ("half-way", ["key.begun"])):
+        with pytest.raises(JobError, match=message):
             build(bench, launcher, system="stumbling")
         assert left(bench) == remains
 

@@ -34,28 +34,28 @@ def gather(bench: Bench) -> Gather:
 
 
 def test_everything_the_suite_names_is_loaded(gather: Gather) -> None:
-    found = gather(profiles=["cpu1-mem256m", "cpu2-mem4"])
-    assert [(cell.system, cell.dataset, cell.profile) for cell in found.cells] == [
+    gathered = gather(profiles=["cpu1-mem256m", "cpu2-mem4"])
+    assert [(cell.system, cell.dataset, cell.profile) for cell in gathered.cells] == [
         ("planted", "tiny", "cpu1-mem256m"),
         ("planted", "tiny", "cpu2-mem4"),
     ]
-    assert set(found.systems) == {"planted"}
-    assert set(found.profiles) == {"cpu1-mem256m", "cpu2-mem4", "cpu1-mem1"}, "the build profile is one of them"
-    assert found.datasets["tiny"].corpus.size == 10
-    sample = found.samples["tiny"]
+    assert set(gathered.systems) == {"planted"}
+    assert set(gathered.profiles) == {"cpu1-mem256m", "cpu2-mem4", "cpu1-mem1"}, "the build profile is one of them"
+    assert gathered.datasets["tiny"].corpus.size == 10
+    sample = gathered.samples["tiny"]
     assert {query.query_id for query in sample.sample} == {"q0", "q1", "q2", "q3"}
     assert {query.query_id for query in sample.warmup} == {"w0", "w1"} and not sample.held_out
 
 
 def test_warm_up_queries_are_reported_once_and_reduce_the_timed_sample(bench: Bench) -> None:
     topics = [{"_id": f"q{n}", "text": f"where is number {n}"} for n in range(20)]
-    (bench.folder / "tiny" / "queries.jsonl").write_text("".join(json.dumps(each) + "\n" for each in topics))
+    (bench.folder / "tiny" / "queries.jsonl").write_text("".join(json.dumps(topic) + "\n" for topic in topics))
     (bench.folder / "tiny" / "qrels.trec").write_text("".join(f"q{n} 0 d1 1\n" for n in range(20)))
     text = StringIO()
     with show_progress(Console(file=text, width=200)):
-        found = inputs.gather(suite.load(bench.suite("[protocol]\nwarmup_queries = 5\n")), options(bench))
+        gathered = inputs.gather(suite.load(bench.suite("[protocol]\nwarmup_queries = 5\n")), options(bench))
     assert "  tiny: 4 of 20 queries warm the systems up; they are judged, not timed" in text.getvalue()
-    job = plan_here(found, options(bench), FakeLauncher())[0]
+    job = plan_here(gathered, options(bench), FakeLauncher())[0]
     assert (job.spec.sample_size, job.spec.timed_queries, job.spec.warmup_queries) == (20, 16, 4)
 
 
@@ -118,7 +118,7 @@ def test_sample_too_small_to_prove_a_rate_is_a_usage_error(
 def test_sample_of_the_minimum_size_is_accepted(bench: Bench) -> None:
     write_dataset(bench.folder / "large")
     topics = [{"_id": f"q{n}", "text": f"where is number {n}"} for n in range(14)]
-    (bench.folder / "large" / "queries.jsonl").write_text("".join(json.dumps(each) + "\n" for each in topics))
+    (bench.folder / "large" / "queries.jsonl").write_text("".join(json.dumps(topic) + "\n" for topic in topics))
     (bench.folder / "large" / "qrels.trec").write_text("".join(f"q{n} 0 d1 1\n" for n in range(11)))
     path = bench.suite(SERVER.format(size=11, percentile=50), datasets=["./large"], scenarios=["server"])
     assert len(inputs.gather(suite.load(path), options(bench)).samples["large"].sample) == 11
@@ -141,12 +141,12 @@ def test_the_sample_follows_the_seed(gather: Gather) -> None:
 def test_planning_runs_nothing_and_reads_stored_results(bench: Bench) -> None:
     path = bench.suite(profiles=["cpu1-mem256m", "cpu2-mem4"])
     launcher = FakeLauncher()
-    found = inputs.gather(suite.load(path), options(bench))
-    assert [job.done for job in plan_here(found, options(bench), launcher)] == [False, False]
+    gathered = inputs.gather(suite.load(path), options(bench))
+    assert [job.done for job in plan_here(gathered, options(bench), launcher)] == [False, False]
     assert launcher.launched == [] and not bench.results.exists()
     bench.run(FakeLauncher(), path, only="cpu2-mem4")
-    assert [job.done for job in plan_here(found, options(bench), launcher)] == [False, True]
-    assert [job.done for job in plan_here(found, options(bench, fresh=True), launcher)] == [False, False]
+    assert [job.done for job in plan_here(gathered, options(bench), launcher)] == [False, True]
+    assert [job.done for job in plan_here(gathered, options(bench, fresh=True), launcher)] == [False, False]
 
 
 def test_profile_too_large_for_the_host_is_planned_with_the_reason(bench: Bench, gather: Gather) -> None:
@@ -157,9 +157,9 @@ def test_profile_too_large_for_the_host_is_planned_with_the_reason(bench: Bench,
 
 def test_null_system_is_found_without_a_suite_naming_it(gather: Gather, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HARNESS_IMAGES")
-    found = gather(systems=["bm25"], profiles=["cpu1-mem1", "cpu2-mem4"], overhead=True)
-    assert set(found.systems) == {"bm25", "null"}
-    assert [(cell.system, cell.profile) for cell in found.cells if cell.system == "null"] == [
+    gathered = gather(systems=["bm25"], profiles=["cpu1-mem1", "cpu2-mem4"], overhead=True)
+    assert set(gathered.systems) == {"bm25", "null"}
+    assert [(cell.system, cell.profile) for cell in gathered.cells if cell.system == "null"] == [
         ("null", "cpu1-mem1"),
         ("null", "cpu2-mem4"),
     ]
@@ -171,14 +171,14 @@ def test_progress_is_shown_while_a_corpus_is_prepared_and_not_afterwards(
     monkeypatch.setattr(corpus, "_PROGRESS_STEP", 5)
     with (bench.folder / "tiny" / "corpus.jsonl").open("a") as file:
         file.write('{"_id": "nothing", "title": "", "text": " "}\n')
-    said = []
+    messages = []
     for _ in range(2):
         text = StringIO()
         with show_progress(Console(file=text, width=200)):
             inputs.gather(suite.load(bench.suite()), options(bench))
-        said.append(text.getvalue())
+        messages.append(text.getvalue())
     empty = "  tiny: 1 of 11 documents are empty\n"
-    assert said == [f"  tiny: corpus ...\n{empty}", empty]
+    assert messages == [f"  tiny: corpus ...\n{empty}", empty]
 
 
 def test_judgements_of_missing_documents_are_reported_and_accepted(bench: Bench) -> None:
@@ -186,9 +186,9 @@ def test_judgements_of_missing_documents_are_reported_and_accepted(bench: Bench)
         file.write("q1 0 d77 1\nq2 0 d77 0\n")
     text = StringIO()
     with show_progress(Console(file=text, width=300)):
-        found = inputs.gather(suite.load(bench.suite()), options(bench))
+        gathered = inputs.gather(suite.load(bench.suite()), options(bench))
     assert text.getvalue() == (
         "  tiny: 2 judgements are of documents that its corpus has not, such as 'd77' for query 'q1'; "
         "no system can find them\n"
     )
-    assert b"q1 0 d77 1" in found.datasets["tiny"].qrels
+    assert b"q1 0 d77 1" in gathered.datasets["tiny"].qrels

@@ -24,7 +24,7 @@ OK = Measurement(Outcome.OK, None, None)
 def read(folder: Path, spec: JobSpec, *lines: dict[str, Any]) -> tuple[list[Sample], set[str], str | None]:
     job = LaunchRequest(spec, PREPARED, folder, folder, folder)
     job.out.mkdir(exist_ok=True)
-    (job.out / "samples.jsonl").write_text("".join(json.dumps(each) + "\n" for each in lines), encoding="utf-8")
+    (job.out / "samples.jsonl").write_text("".join(json.dumps(fields) + "\n" for fields in lines), encoding="utf-8")
     return job_samples.read_samples(job)
 
 
@@ -32,8 +32,8 @@ def sample(trial: int, query_id: str, **change: Any) -> Sample:
     return replace(Sample(trial, query_id, 1_000_000_000, {}, b"", []), **change)
 
 
-def missing(spec: JobSpec, *found: Sample, measurement: Measurement = OK) -> str | None:
-    return job_samples.incomplete(spec, measurement, list(found))
+def missing(spec: JobSpec, *samples: Sample, measurement: Measurement = OK) -> str | None:
+    return job_samples.incomplete(spec, measurement, list(samples))
 
 
 def honest(spec: JobSpec, trials: int) -> list[Sample]:
@@ -44,17 +44,17 @@ def honest(spec: JobSpec, trials: int) -> list[Sample]:
 
 def test_job_may_use_only_its_own_trial_numbers(tmp_path: Path) -> None:
     third = replace(SPEC, first_trial=3, trials=1)
-    found, doc_ids, wrong = read(tmp_path, third, line(-1, "w0"), line(3, "q0"), line(3, "q1"))
+    samples, doc_ids, wrong = read(tmp_path, third, line(-1, "w0"), line(3, "q0"), line(3, "q1"))
     assert wrong is None and doc_ids == {"d1", "d2"}
-    assert [len(each.hits) for each in found] == [2, 2, 2], "of warm-up and the first trial"
+    assert [len(one.hits) for one in samples] == [2, 2, 2], "of warm-up and the first trial"
     for trial in (0, 2, 4):
         assert read(tmp_path, third, line(trial, "q0"))[2] == f"samples.jsonl: line 1: trial {trial}, asked for 3 to 3"
 
 
 def test_hits_are_held_for_one_trial_only(tmp_path: Path) -> None:
-    found, _, _ = read(tmp_path, SPEC, line(0, "q0"), line(1, "q0"), line(-2, "q0"))
-    assert [bool(each.hits) for each in found] == [True, False, False]
-    assert len({each.ranking for each in found}) == 1
+    samples, _, _ = read(tmp_path, SPEC, line(0, "q0"), line(1, "q0"), line(-2, "q0"))
+    assert [bool(one.hits) for one in samples] == [True, False, False]
+    assert len({one.ranking for one in samples}) == 1
 
 
 def test_number_of_tried_rates_is_limited(tmp_path: Path) -> None:
@@ -66,8 +66,11 @@ def test_number_of_tried_rates_is_limited(tmp_path: Path) -> None:
 
 
 def test_scenario_columns_are_read_and_checked(tmp_path: Path) -> None:
-    found, _, _ = read(tmp_path, SPEC, line(0, "q0", scheduled_ns=7, service_ns=3), line(0, "q1", batch=0))
-    assert [(each.scheduled_ns, each.service_ns, each.batch) for each in found] == [(7, 3, None), (None, None, 0)]
+    samples, _, _ = read(tmp_path, SPEC, line(0, "q0", scheduled_ns=7, service_ns=3), line(0, "q1", batch=0))
+    assert [(one.scheduled_ns, one.service_ns, one.batch) for one in samples] == [
+        (7, 3, None),
+        (None, None, 0),
+    ]
 
 
 @pytest.mark.parametrize("value", [-1, 1 << 62, 0.5, True, "1", None, [1]])
@@ -79,8 +82,8 @@ def test_invalid_scenario_value_is_named(tmp_path: Path, name: str, value: objec
 
 
 def test_endless_lines_are_read_up_to_a_limit(tmp_path: Path) -> None:
-    found, _, wrong = read(tmp_path, SPEC, *[line(0, "q0")] * 1000)
-    assert wrong == "samples.jsonl: line 11: more than 10 samples" and len(found) == 10
+    samples, _, wrong = read(tmp_path, SPEC, *[line(0, "q0")] * 1000)
+    assert wrong == "samples.jsonl: line 11: more than 10 samples" and len(samples) == 10
 
 
 def test_endless_stages_are_refused(tmp_path: Path) -> None:
@@ -97,12 +100,12 @@ def test_missing_samples_file_has_no_samples(tmp_path: Path) -> None:
 
 def test_samples_of_every_trial_and_repeat_are_required() -> None:
     spec = replace(SPEC, first_trial=3, trials=1, repeats=1)
-    found = honest(spec, 1)
-    assert missing(spec, *found) is None
-    assert missing(spec, *found[:-1]) == "1 of 5 samples are missing"
-    assert missing(spec, *found, found[-1]) == "1 samples come twice"
+    samples = honest(spec, 1)
+    assert missing(spec, *samples) is None
+    assert missing(spec, *samples[:-1]) == "1 of 5 samples are missing"
+    assert missing(spec, *samples, samples[-1]) == "1 samples come twice"
     (other,) = {query.query_id for query in spec.sample} - {query.query_id for query in repeat_queries(spec)}
-    assert missing(spec, *found, sample(REPEAT_TRIAL, other)) == f"query {other!r} was not asked for in trial -2"
+    assert missing(spec, *samples, sample(REPEAT_TRIAL, other)) == f"query {other!r} was not asked for in trial -2"
 
 
 def test_warm_up_may_repeat_its_queries_up_to_the_cap() -> None:
@@ -140,7 +143,7 @@ def test_busy_time_counts_concurrent_streams_once() -> None:
     one = [served(0, 0, 100, 100), served(0, 0, 100, 100), served(0, 50, 100, 100), served(0, 110, 30, 20)]
     one.append(served(0, 100, 300, 100))
     assert job_samples.worked_s(spec, one) == pytest.approx(0.25)
-    again = [replace(each, trial=1) for each in one]
+    again = [replace(query, trial=1) for query in one]
     assert job_samples.worked_s(spec, [*one, *again]) == pytest.approx(0.5), "trials run one after another"
     assert job_samples.worked_s(spec, [sample(WARMUP_TRIAL, "w0"), sample(WARMUP_TRIAL, "w0"), *one]) == pytest.approx(
         2.25

@@ -36,6 +36,10 @@ def test_every_cell_is_stored_and_a_second_run_runs_nothing(bench: Bench) -> Non
     path = bench.suite(profiles=["cpu1-mem1", "cpu2-mem4"])
     first = bench.run(FakeLauncher(), path)
     assert (first.done_before, len(first.jobs), first.unforeseen) == (0, 2, [])
+    for job in read_jobs(bench.results):
+        latency_ns = job.samples().column("latency_ns").to_pylist()
+        assert job.result.first_query_s == latency_ns[0] / 1e9
+        assert job.result.warmup_done == sum(job.samples().column("warmup").to_pylist())
     again = FakeLauncher()
     second = bench.run(again, path)
     assert (second.done_before, second.jobs, again.launched) == (2, (), [])
@@ -71,7 +75,7 @@ def test_stand_in_is_recorded_for_every_outcome(bench: Bench) -> None:
     failing = FakeLauncher(lambda job: Outcome.CRASH if job.spec.kind == "search" else Outcome.OK)
     bench.run(failing, fresh=True)
     stored = sorted((job.result for job in read_jobs(bench.results)), key=lambda result: result.spec.repetition)
-    assert [(each.outcome, each.stand_in) for each in stored] == [
+    assert [(result.outcome, result.stand_in) for result in stored] == [
         (Outcome.OK, None),
         (Outcome.CRASH, "a model of two layers"),
     ]
@@ -156,7 +160,10 @@ def test_a_second_run_on_the_same_results_is_refused(bench: Bench) -> None:
 
 def test_interrupt_keeps_finished_results(bench: Bench) -> None:
     def stop_at_second(job: LaunchRequest) -> Outcome:
-        if job.spec.kind == "search" and len([each for each in launcher.launched if each.spec.kind == "search"]) == 2:
+        if (
+            job.spec.kind == "search"
+            and len([result for result in launcher.launched if result.spec.kind == "search"]) == 2
+        ):
             raise KeyboardInterrupt
         return Outcome.OK
 
@@ -181,10 +188,10 @@ def test_next_run_continues_after_sigkill(bench: Bench) -> None:
     command = [sys.executable, "-m", "harness", "run", str(path), "--launcher", "process"]
     command += ["--results", str(bench.results), "--cache", str(bench.cache)]
     finished: set[str] = set()
-    for seen, stored in ((_BUILD, 0), (_JOB, 0), (_JOB, 1)):
+    for phase, stored in ((_BUILD, 0), (_JOB, 0), (_JOB, 1)):
         began = time.time()
         child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        while len(_jobs(bench.results)) < stored or not _made_since(bench.folder, seen, began):
+        while len(_jobs(bench.results)) < stored or not _made_since(bench.folder, phase, began):
             assert child.poll() is None, "it ended before it was killed"
             time.sleep(0.01)
         child.send_signal(signal.SIGKILL)
@@ -313,11 +320,11 @@ def _noisy_first(monkeypatch: pytest.MonkeyPatch, times: int) -> list[int]:
 
     def verdicts(jobs: tuple[StoredJob, ...], keys: Collection[str]) -> dict[tuple[Cell, Isolation], _Verdict]:
         looked.append(len(keys))
-        found: dict[tuple[Cell, Isolation], _Verdict] = {}
+        verdicts: dict[tuple[Cell, Isolation], _Verdict] = {}
         for cell in {job.result.spec.cell for job in jobs}:
-            found[cell, Isolation.FAKE] = _Verdict(cell.profile == "cpu1-mem1" and len(looked) <= times)
-            found[cell, Isolation.CONTAINER] = _Verdict(transient=True)  # not this run's to mend
-        return found
+            verdicts[cell, Isolation.FAKE] = _Verdict(cell.profile == "cpu1-mem1" and len(looked) <= times)
+            verdicts[cell, Isolation.CONTAINER] = _Verdict(transient=True)  # not this run's to mend
+        return verdicts
 
     monkeypatch.setattr(rows, "verdicts", verdicts)
     return looked

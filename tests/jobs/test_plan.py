@@ -88,7 +88,7 @@ def test_only_matches_a_cell_or_any_part_of_it(glob: str, count: int) -> None:
 def test_job_is_done_if_stored_as_ok() -> None:
     job = one([ended(one(), Outcome.OK)])
     assert job.done and job.why == "done (ok)" and job.spec.repetition == 0
-    assert sum(each.done for each in make(stored=[ended(one(), Outcome.OK)])) == 1
+    assert sum(job.done for job in make(stored=[ended(one(), Outcome.OK)])) == 1
 
 
 @pytest.mark.parametrize("outcome", [outcome for outcome in Outcome if outcome is not Outcome.OK])

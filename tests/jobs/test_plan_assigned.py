@@ -26,7 +26,7 @@ def planned(bench: Bench) -> list[Planned]:
     return plan_here(inputs.gather(loaded, options), options, launcher)
 
 
-def wanted(job: Planned, repetition: int = 0) -> AssignedJob:
+def assignment(job: Planned, repetition: int = 0) -> AssignedJob:
     return AssignedJob(repetition, job_key(replace(job.spec, repetition=repetition)))
 
 
@@ -36,14 +36,16 @@ def work(*jobs: tuple[Planned, AssignedJob]) -> AssignedWork:
 
 def test_assignment_keeps_only_its_jobs_and_attempts(planned: list[Planned]) -> None:
     assert len(planned) == 3 and {job.spec.instance_type for job in planned} == {"c7g.large"}
-    first, last = assigned(planned, work((planned[0], wanted(planned[0])), (planned[2], wanted(planned[2], 4))), set())
+    first, last = assigned(
+        planned, work((planned[0], assignment(planned[0])), (planned[2], assignment(planned[2], 4))), set()
+    )
     assert (first.spec, first.done) == (planned[0].spec, False)
     assert last.spec == replace(planned[2].spec, repetition=4) and not last.done
 
 
 def test_assigned_job_is_done_if_stored_locally(planned: list[Planned]) -> None:
-    ours = work((planned[0], wanted(planned[0])))
-    assert [job.done for job in assigned(planned, ours, {job_key(planned[0].spec)})] == [True]
+    assigned_work = work((planned[0], assignment(planned[0])))
+    assert [job.done for job in assigned(planned, assigned_work, {job_key(planned[0].spec)})] == [True]
 
 
 def test_instance_type_changes_the_job(planned: list[Planned]) -> None:
@@ -68,7 +70,7 @@ def test_assignment_refuses_a_different_job_and_names_the_difference(planned: li
     assert "its image is not here" in refused(replace(job, spec=replace(job.spec, image_digest=NO_IMAGE)), "0" * 16)
     assert "cannot run it: no GPU; choose" in refused(replace(job, cannot="no GPU"), "0" * 16)
     with pytest.raises(UsageError, match="job 1: the suite here does not declare it"):
-        assigned(planned[:1], work((planned[1], wanted(planned[1]))), set())
+        assigned(planned[:1], work((planned[1], assignment(planned[1]))), set())
 
 
 def test_run_without_an_assignment_does_the_whole_plan(bench: Bench, tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_each_key_of_a_protocol_can_be_set(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (LEAST.replace("systems", "system"), r"unknown key 'system'; did you mean 'systems'\?"),
         (LEAST + "trials = 3\n", "unknown key 'trials'; known keys: build_profile, datasets"),
@@ -126,8 +126,8 @@ def test_each_key_of_a_protocol_can_be_set(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_each_mistake_is_reported_in_one_line(tmp_path: Path, text: str, said: str) -> None:
-    with pytest.raises(FileError, match=rf"^{tmp_path}/my-suite.toml: {said}") as caught:
+def test_each_mistake_is_reported_in_one_line(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(FileError, match=rf"^{tmp_path}/my-suite.toml: {message}") as caught:
         load(tmp_path, text)
     assert "\n" not in str(caught.value)
 
@@ -155,7 +155,7 @@ def test_expected_outcome_applies_to_its_cell_only(tmp_path: Path) -> None:
 def test_restriction_limits_a_profile_to_the_named_systems(tmp_path: Path) -> None:
     loaded = load(tmp_path, TWO + RESTRICT)
     kept = {(system, profile) for system in loaded.systems for profile in loaded.profiles}
-    assert kept - {("dpr", "cpu1-mem1")} == {place for place in kept if loaded.allows(*place)}
+    assert kept - {("dpr", "cpu1-mem1")} == {pair for pair in kept if loaded.allows(*pair)}
     assert load(tmp_path, TWO).allows("dpr", "cpu1-mem1")
 
 
@@ -173,9 +173,9 @@ def test_paper_suites_have_exactly_the_cells_of_table_3(dataset: str, count: int
     printed = [
         (line.system.lower(), line.gpu, line.cpu, float(line.ram_gib.value)) for line in published.table3[dataset]
     ]
-    found = [(system, held.gpus, held.cpus, held.memory_bytes / 2**30) for system, held in planned]
-    assert len(found) == count
-    assert sorted(found) == sorted(printed)
+    cells = [(system, held.gpus, held.cpus, held.memory_bytes / 2**30) for system, held in planned]
+    assert len(cells) == count
+    assert sorted(cells) == sorted(printed)
     paper = published.about.protocol
     protocol = declared.protocol
     assert (protocol.name, protocol.warmup_queries, protocol.warmup_cap) == (

@@ -64,7 +64,11 @@ def test_limits_are_set_verified_inside_and_stored(
     def look() -> None:
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline and not seen:
-            running = [each.attrs for each in ours(engine) if "search" in each.name and each.status == "running"]
+            running = [
+                container.attrs
+                for container in ours(engine)
+                if "search" in container.name and container.status == "running"
+            ]
             seen.extend(running)
             time.sleep(0.02)
 
@@ -105,7 +109,7 @@ def test_limits_are_set_verified_inside_and_stored(
 
 
 @pytest.mark.parametrize(
-    ("seen_by_host", "said"),
+    ("seen_by_host", "message"),
     [
         (True, "seen from outside: held to CPUs {other}, asked for CPUs {asked}"),
         (False, "CPUs {other} in the affinity mask, asked for CPUs {asked}"),
@@ -113,32 +117,32 @@ def test_limits_are_set_verified_inside_and_stored(
 )
 @pytest.mark.parametrize("kind", ["build", "search"])
 def test_job_on_wrong_cpus_is_refused(
-    bench: Bench, launcher: DockerLauncher, monkeypatch: pytest.MonkeyPatch, kind: str, seen_by_host: bool, said: str
+    bench: Bench, launcher: DockerLauncher, monkeypatch: pytest.MonkeyPatch, kind: str, seen_by_host: bool, message: str
 ) -> None:
     """Assign other CPUs, equal in number, between the container's creation and its start."""
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("one CPU has no other")
-    planted: dict[str, str] = {}
+    cpus: dict[str, str] = {}
     start = module._start
 
-    def plant(container: Any) -> Any:
+    def move(container: Any) -> Any:
         if f"-{kind}-" in container.name:
             container.reload()
             asked = container.attrs["HostConfig"]["CpusetCpus"]
             other = str(min(cpu for cpu in os.sched_getaffinity(1) if cpu != int(asked)))
             container.update(cpuset_cpus=other)
-            planted.update(asked=asked, other=other)
+            cpus.update(asked=asked, other=other)
         return start(container)
 
-    monkeypatch.setattr(module, "_start", plant)
+    monkeypatch.setattr(module, "_start", move)
     if not seen_by_host:  # as with a remote engine
         monkeypatch.setattr(module, "group_of", lambda *_: None)
     (result, _), *_ = bench.run(launcher, bench.suite()).jobs
     assert result.outcome is Outcome.ENVELOPE_MISMATCH, result.detail
-    assert result.detail == ("index build: " if kind == "build" else "") + said.format(**planted)
+    assert result.detail == ("index build: " if kind == "build" else "") + message.format(**cpus)
     assert result.load_s is None and result.trials_finished == 0 and result.warmup_done == 0
     if kind == "search" and not seen_by_host:
-        assert result.effective is not None and result.effective.cpus == (int(planted["other"]),)
+        assert result.effective is not None and result.effective.cpus == (int(cpus["other"]),)
 
 
 @pytest.fixture(scope="module")
@@ -230,7 +234,7 @@ def test_containers_of_a_dead_run_are_removed_and_those_of_a_running_one_stay(
     living, dead, reused = leave(1, init), leave(4194303, 77), leave(1, int(init) + 77)
     try:
         assert launcher.sweep() == 2
-        left = {each.id for each in engine.containers.list(all=True, ignore_removed=True)}
+        left = {container.id for container in engine.containers.list(all=True, ignore_removed=True)}
         assert living in left and not {dead, reused} & left
     finally:
         engine.containers.get(living).remove(force=True)

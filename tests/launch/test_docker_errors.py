@@ -20,8 +20,8 @@ def test_unreachable_engine_is_named_by_its_address(number: int, monkeypatch: py
             raise OSError(number, os.strerror(number))
         except OSError as error:
             raise docker.errors.DockerException(f"('Connection aborted.', {error!r})") from error
-    said = f"refuses: {os.strerror(number)} (unix:///somewhere/docker.sock); see `harness doctor`"
-    assert said in str(raised.value)
+    message = f"refuses: {os.strerror(number)} (unix:///somewhere/docker.sock); see `harness doctor`"
+    assert message in str(raised.value)
 
 
 def test_message_of_the_engine_is_kept() -> None:

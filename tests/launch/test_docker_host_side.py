@@ -171,9 +171,9 @@ def test_throttling_by_a_quota_set_during_a_job_is_counted(rig: Rig, engine: doc
 
     def throttle(_done: int, _total: int = 0, phase: str = "", /) -> None:
         if phase == "trial-0" and not throttled:  # told again after the end of the job, which is too late
-            for each in ours(engine):
-                each.update(cpu_period=100_000, cpu_quota=5_000)
-                throttled.append(each.id)
+            for container in ours(engine):
+                container.update(cpu_period=100_000, cpu_quota=5_000)
+                throttled.append(container.id)
 
     ended = rig.launch(UNTIL_THROTTLED, seen=throttle)
     found = counted(ended)
@@ -182,19 +182,19 @@ def test_throttling_by_a_quota_set_during_a_job_is_counted(rig: Rig, engine: doc
 
 
 @pytest.mark.parametrize(
-    ("limits", "said"),
+    ("limits", "message"),
     [
         ({"cpu_period": 100_000, "cpu_quota": 50_000}, "CPU quota of 0.5 CPUs, asked for none"),
         ({"mem_limit": 512 << 20, "memswap_limit": 512 << 20}, "memory limit 536870912 bytes, asked for 268435456"),
     ],
 )
 def test_wrong_limits_are_found_despite_the_images_claims(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch, limits: dict[str, int], said: str
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, limits: dict[str, int], message: str
 ) -> None:
     start = module._start
     monkeypatch.setattr(module, "_start", lambda container: (container.update(**limits), start(container))[1])
     ended = rig.launch(SPIN)
-    assert ended.stopped == StopReason(Outcome.ENVELOPE_MISMATCH, f"seen from outside: {said}")
+    assert ended.stopped == StopReason(Outcome.ENVELOPE_MISMATCH, f"seen from outside: {message}")
 
 
 def test_job_moved_to_other_cpus_is_stopped(rig: Rig, engine: docker.DockerClient) -> None:
@@ -203,14 +203,14 @@ def test_job_moved_to_other_cpus_is_stopped(rig: Rig, engine: docker.DockerClien
 
     def move(_done: int, _total: int = 0, phase: str = "", /) -> None:
         if phase == "trial-0":
-            for each in ours(engine):
-                each.update(cpuset_cpus="0")
+            for container in ours(engine):
+                container.update(cpuset_cpus="0")
 
     ended = rig.launch(PHASE + "say(phase='trial-0')\ntime.sleep(60)", seen=move)
     assert ended.placement is not None and ended.wall_s < 30
     asked = ended.placement.cpus[0]
-    said = f"seen from outside: held to CPUs 0, asked for CPUs {asked}"
-    assert ended.stopped == StopReason(Outcome.ENVELOPE_MISMATCH, said)
+    message = f"seen from outside: held to CPUs 0, asked for CPUs {asked}"
+    assert ended.stopped == StopReason(Outcome.ENVELOPE_MISMATCH, message)
 
 
 @pytest.mark.parametrize("child", [False, True])
@@ -220,7 +220,7 @@ def test_short_memory_peak_is_recorded(rig: Rig, child: bool) -> None:
         hold = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {hold!r}])"
     ended = rig.launch(PHASE + "time.sleep(0.5)\n" + hold + "\ntime.sleep(0.3)", memory_mib=512)
     empty = rig.launch(PHASE + "time.sleep(0.5)")
-    peak, base = (each.memory.summary().peak_anon_bytes for each in (ended, empty))
+    peak, base = (end.memory.summary().peak_anon_bytes for end in (ended, empty))
     assert peak is not None and base is not None
     assert abs(peak - base - (200 << 20)) < 8 << 20
 
@@ -270,8 +270,10 @@ while True:
     limits = Limits(4, 60, 60, 60)
     thrashed = rig.launch(PHASE + hold + thrash, limits=limits, corpus=corpus)
     assert thrashed.stopped == StopReason(Outcome.TIMEOUT, "load took more than 4 s")
-    said = collect.at_limit(thrashed, 256 << 20)
-    assert said is not None and re.match(r"2\d\d of 256 MiB were anonymous, .* major faults a second", said), said
+    message = collect.at_limit(thrashed, 256 << 20)
+    assert message is not None and re.match(r"2\d\d of 256 MiB were anonymous, .* major faults a second", message), (
+        message
+    )
     hung = rig.launch(PHASE + hold + "time.sleep(60)", limits=limits, corpus=corpus)
     assert hung.stopped == thrashed.stopped and collect.at_limit(hung, 256 << 20) is None
 

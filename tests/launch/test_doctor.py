@@ -107,12 +107,12 @@ def test_other_checks_run_without_an_engine(host: Host, error: Exception) -> Non
 
 
 @pytest.mark.parametrize(
-    ("key", "said"), [("MemoryLimit", "memory limits"), ("PidsLimit", "pids limits"), ("CPUSet", "CPU sets")]
+    ("key", "message"), [("MemoryLimit", "memory limits"), ("PidsLimit", "pids limits"), ("CPUSet", "CPU sets")]
 )
-def test_unenforceable_limit_fails(host: Host, key: str, said: str) -> None:
+def test_unenforceable_limit_fails(host: Host, key: str, message: str) -> None:
     host.info = {**INFO, **FINE, key: False}
     (finding,) = host.bad()
-    assert finding.level is Level.FAIL and said in finding.fact
+    assert finding.level is Level.FAIL and message in finding.fact
 
 
 def test_unlimited_swap_fails_only_if_the_host_has_swap(host: Host) -> None:
@@ -124,7 +124,7 @@ def test_unlimited_swap_fails_only_if_the_host_has_swap(host: Host) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"cgroup": None}, "cgroup: no memory controller in /sys/fs/cgroup"),
         ({"cpus": 1, "load": 0.0}, "CPUs: 1 usable of "),
@@ -140,18 +140,18 @@ def test_unlimited_swap_fails_only_if_the_host_has_swap(host: Host) -> None:
         ({"load": 0.6}, "load: 0.60 over the last minute on 2 CPUs"),
     ],
 )
-def test_measurement_disturbance_is_a_warning(host: Host, change: dict[str, Any], said: str) -> None:
+def test_measurement_disturbance_is_a_warning(host: Host, change: dict[str, Any], message: str) -> None:
     vars(host).update(change)
     (finding,) = host.bad()
-    assert finding.level is Level.WARN and said in f"{finding.what}: {finding.fact}"
+    assert finding.level is Level.WARN and message in f"{finding.what}: {finding.fact}"
 
 
-@pytest.mark.parametrize(("processes", "said"), [(1, "1 process is on them"), (2, "2 processes are on them")])
-def test_gpu_in_use_by_others_is_a_warning(host: Host, processes: int, said: str) -> None:
+@pytest.mark.parametrize(("processes", "message"), [(1, "1 process is on them"), (2, "2 processes are on them")])
+def test_gpu_in_use_by_others_is_a_warning(host: Host, processes: int, message: str) -> None:
     host.gpus = Gpus(("H200",), "590.1", processes=processes)
     (finding,) = host.bad()
     assert (finding.level, finding.what) == (Level.WARN, "GPUs")
-    assert finding.fact == f"H200 (driver 590.1); {said}" and "nvidia-smi" in finding.remedy
+    assert finding.fact == f"H200 (driver 590.1); {message}" and "nvidia-smi" in finding.remedy
 
 
 def test_host_without_gpus_has_no_findings(host: Host) -> None:
@@ -161,7 +161,7 @@ def test_host_without_gpus_has_no_findings(host: Host) -> None:
     assert "not_applicable here (no GPU on this host" in list(doctor.examine())[-1].fact
 
 
-@pytest.mark.parametrize(("cpus", "said"), [(2, "jobs of up to 1 do not"), (8, "jobs of up to 7 do not")])
-def test_largest_job_beside_the_harness_is_reported(host: Host, cpus: int, said: str) -> None:
+@pytest.mark.parametrize(("cpus", "message"), [(2, "jobs of up to 1 do not"), (8, "jobs of up to 7 do not")])
+def test_largest_job_beside_the_harness_is_reported(host: Host, cpus: int, message: str) -> None:
     host.cpus = cpus
-    assert said in next(finding.fact for finding in doctor.examine() if finding.what == "CPUs")
+    assert message in next(finding.fact for finding in doctor.examine() if finding.what == "CPUs")

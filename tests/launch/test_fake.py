@@ -197,7 +197,7 @@ def _large(bench: Bench) -> str:
     """Use 40 queries: fewer than 11 prove no rate."""
     write_dataset(bench.folder / "large")
     topics = [{"_id": f"q{n}", "text": f"where is number {n}"} for n in range(40)]
-    (bench.folder / "large" / "queries.jsonl").write_text("".join(json.dumps(each) + "\n" for each in topics))
+    (bench.folder / "large" / "queries.jsonl").write_text("".join(json.dumps(topic) + "\n" for topic in topics))
     (bench.folder / "large" / "qrels.trec").write_text("".join(f"q{n} 0 d1 1\n" for n in range(40)))
     return "./large"
 

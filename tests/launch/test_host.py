@@ -33,10 +33,10 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("small")
 def test_too_large_envelope_names_the_exceeded_resource() -> None:
-    said = host.larger_than_host(Envelope("cpu16-mem4", 16, 4 << 30))
-    assert said == "profile cpu16-mem4 needs 16 CPUs, this host gives 2"
-    said = host.larger_than_host(Envelope("cpu1-mem32", 1, 32 << 30))
-    assert said == "profile cpu1-mem32 needs 32768 MiB, this host has 4096"
+    message = host.larger_than_host(Envelope("cpu16-mem4", 16, 4 << 30))
+    assert message == "profile cpu16-mem4 needs 16 CPUs, this host gives 2"
+    message = host.larger_than_host(Envelope("cpu1-mem32", 1, 32 << 30))
+    assert message == "profile cpu1-mem32 needs 32768 MiB, this host has 4096"
 
 
 @pytest.fixture

@@ -65,7 +65,7 @@ def test_progress_follows_phases_events_and_samples(job: Running) -> None:
 
 
 @pytest.mark.parametrize(
-    ("phase", "allowed_s", "said"),
+    ("phase", "allowed_s", "message"),
     [
         ("load", 10, "load took more than 10 s"),
         ("warmup", 2, "a query took more than 2 s"),
@@ -75,19 +75,19 @@ def test_progress_follows_phases_events_and_samples(job: Running) -> None:
         ("close", 2, "close took more than 2 s"),
     ],
 )
-def test_each_phase_has_its_limit(job: Running, phase: str, allowed_s: float, said: str) -> None:
+def test_each_phase_has_its_limit(job: Running, phase: str, allowed_s: float, message: str) -> None:
     job.event(phase=phase)
     assert job.after(1) is None
     assert job.after(allowed_s) is None
-    assert job.after(0.1) == said
+    assert job.after(0.1) == message
 
 
 @pytest.mark.parametrize(
-    ("batch_size", "allowed_s", "said"),
+    ("batch_size", "allowed_s", "message"),
     [(4, 8, "a batch took more than 8 s"), (1, 2, "a query took more"), (1000, 20, "a batch took more than 20 s")],
 )
 def test_time_limit_of_a_batch_is_that_of_its_queries(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch_size: int, allowed_s: float, said: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch_size: int, allowed_s: float, message: str
 ) -> None:
     """A batch is never larger than the sample."""
     job = Running(tmp_path, monkeypatch)
@@ -99,7 +99,7 @@ def test_time_limit_of_a_batch_is_that_of_its_queries(
     assert job.after(0) is None
     assert job.after(allowed_s) is None
     stopped = job.after(0.1)
-    assert stopped is not None and stopped.startswith(said)
+    assert stopped is not None and stopped.startswith(message)
     job.event(phase="close")
     assert job.after(0) is None
     assert job.after(2.1) == "close took more than 2 s"
@@ -363,8 +363,8 @@ class Marked(Pausing):
             self.watch.answer()
 
     def ends(self, phase: str = "trial-3", **change: object) -> StopReason | None:
-        said = {"start_ns": 5_000, "t_ns": 9_000, "claimed_ns": 3_000, "written_ns": 40, "wrote_ns": 50}
-        self.event(end=phase, **{**said, **change})
+        figures = {"start_ns": 5_000, "t_ns": 9_000, "claimed_ns": 3_000, "written_ns": 40, "wrote_ns": 50}
+        self.event(end=phase, **{**figures, **change})
         return self.watch.poll()
 
 
@@ -401,13 +401,13 @@ def test_start_and_end_of_a_trial_are_recorded(marked: Marked) -> None:
 )
 def test_end_of_a_trial_that_did_not_run_stops_the_job(marked: Marked, phase: str, change: dict[str, object]) -> None:
     stopped = marked.ends(phase, **change)
-    assert stopped == StopReason(Outcome.BAD_OUTPUT, "the image said that a trial ended which did not run")
+    assert stopped == StopReason(Outcome.BAD_OUTPUT, "the image reported the end of a trial that did not run")
     assert marked.watch.handed == []
 
 
 def test_second_end_of_a_trial_stops_the_job(marked: Marked) -> None:
     assert marked.ends() is None and marked.ends("warmup") is None
-    assert marked.ends() == StopReason(Outcome.BAD_OUTPUT, "the image said that a trial ended which did not run")
+    assert marked.ends() == StopReason(Outcome.BAD_OUTPUT, "the image reported the end of a trial that did not run")
 
 
 def test_each_event_is_noticed_once(job: Running) -> None:

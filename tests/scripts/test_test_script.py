@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import LONG_TESTS, TEST_GROUPS
 from tests.integration.proxy import wait_until
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "test"
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "scripts" / "test"
 
 # pytest ends in order on Ctrl-C, with a code of its own.
 PYTEST = f"""#!{sys.executable}
@@ -29,8 +31,8 @@ sys.exit("fails" in open("how").read())
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
-    """A checkout in which nothing takes time."""
+def checkout(tmp_path: Path) -> Path:
+    """Make a checkout whose commands only record their calls."""
     for name in ("scripts", "tests", ".venv/bin"):
         (tmp_path / name).mkdir(parents=True)
     shutil.copy(SCRIPT, tmp_path / "scripts")
@@ -45,45 +47,51 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def started(place: Path, how: str, *what: str) -> subprocess.Popen[bytes]:
-    (place / "how").write_text(how)
-    (place / "memory").mkdir()
-    with (place / "said").open("wb") as said:
+def started(checkout: Path, how: str, *what: str) -> subprocess.Popen[bytes]:
+    (checkout / "how").write_text(how)
+    (checkout / "memory").mkdir()
+    with (checkout / "output").open("wb") as output:
         return subprocess.Popen(
-            [place / "scripts" / "test", *what],
-            env={**os.environ, "TMPDIR": str(place / "memory")},
-            stdout=said,
+            [checkout / "scripts" / "test", *what],
+            env={**os.environ, "TMPDIR": str(checkout / "memory")},
+            stdout=output,
             start_new_session=True,
         )
 
 
-def runs(place: Path) -> list[str]:
-    path = place / "runs"
+def runs(checkout: Path) -> list[str]:
+    path = checkout / "runs"
     return path.read_text().splitlines() if path.exists() else []
 
 
-def test_script_runs_tests_with_an_engine_last(place: Path) -> None:
-    assert started(place, "quick").wait(60) == 0
-    first, last = runs(place)
+def test_script_runs_tests_with_an_engine_last(checkout: Path) -> None:
+    assert started(checkout, "quick").wait(60) == 0
+    first, last = runs(checkout)
     assert "not (docker or browser or latex) and not soak" in first and "tests/test_some.py" not in first
     assert last.endswith("-m (docker or browser or latex) and not soak tests/test_some.py")
-    assert list((place / "memory").iterdir()) == [], "nothing temporary is left"
+    assert list((checkout / "memory").iterdir()) == [], "nothing temporary is left"
 
 
 @pytest.mark.parametrize(("how", "code", "line"), [("quick", 0, "soak: all limits hold"), ("fails", 1, "soak: FAILED")])
-def test_soak_runs_calibration_alone_and_ends_with_a_verdict(place: Path, how: str, code: int, line: str) -> None:
-    assert started(place, how, "soak").wait(60) == code
-    assert runs(place) == [
+def test_soak_runs_calibration_alone_and_ends_with_a_verdict(checkout: Path, how: str, code: int, line: str) -> None:
+    assert started(checkout, how, "soak").wait(60) == code
+    assert runs(checkout) == [
         "-m pytest -n 2 -m soak --ignore tests/experiments/calibration",
         "-m pytest -m soak tests/experiments/calibration",
     ]
-    assert (place / "said").read_text().splitlines()[-1] == line
+    assert (checkout / "output").read_text().splitlines()[-1] == line
 
 
-def test_script_stops_on_ctrl_c(place: Path) -> None:
-    process = started(place, "slow")
-    wait_until(lambda: len(runs(place)) == 1, "the first run")
+def test_script_stops_on_ctrl_c(checkout: Path) -> None:
+    process = started(checkout, "slow")
+    wait_until(lambda: len(runs(checkout)) == 1, "the first run")
     os.killpg(process.pid, signal.SIGINT)
     assert process.wait(60) == 130
-    assert len(runs(place)) == 1
-    assert list((place / "memory").iterdir()) == []
+    assert len(runs(checkout)) == 1
+    assert list((checkout / "memory").iterdir()) == []
+
+
+def test_order_and_groups_of_tests_name_existing_files() -> None:
+    paths = [str(path.relative_to(ROOT / "tests")) for path in ROOT.glob("tests/**/test_*.py")]
+    stale = {start for start in (*LONG_TESTS, *TEST_GROUPS) if not any(path.startswith(start) for path in paths)}
+    assert not stale

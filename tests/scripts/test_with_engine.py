@@ -100,7 +100,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
     programs.mkdir()
     (programs / "dockerd").write_text(DOCKERD)
     (programs / "dockerd").chmod(0o755)
-    place = Stage(
+    stage = Stage(
         tmp_path,
         {
             "PATH": f"{programs}:{os.environ['PATH']}",
@@ -108,8 +108,8 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
             "HARNESS_ENGINE_RUN": str(tmp_path / "run"),
         },
     )
-    yield place
-    for pid in place.engines():
+    yield stage
+    for pid in stage.engines():
         if lives(pid):
             os.kill(pid, signal.SIGKILL)
 
@@ -144,13 +144,13 @@ def test_planned_installation_is_announced_in_one_line(stage: Stage, missing: tu
         check=True,
     )
     later = "mmdebstrap if no registry has the base image"
-    said = {
+    warning = {
         (): "",
         ("dockerd",): "docker.io iptables",
         ("mmdebstrap",): later,
         ("venv", "dockerd", "mmdebstrap"): f"python3-venv docker.io iptables, and {later}",
     }[missing]
-    assert done.stderr == (said and f"with-engine: apt-get will install as root: {said}\n") and done.stdout == ""
+    assert done.stderr == (warning and f"with-engine: apt-get will install as root: {warning}\n") and done.stdout == ""
 
 
 @needs_root

@@ -68,8 +68,8 @@ def add_prices(root: Path, name: str, by_term: Mapping[str, Mapping[str, str]]) 
     provider, region, *_, as_of = name.removesuffix(".csv").split("_")
     lines = [
         f"{provider},{region},{instance_type},{term},{price},{as_of},{as_of} list\n"
-        for term, known in by_term.items()
-        for instance_type, price in known.items()
+        for term, prices_by_type in by_term.items()
+        for instance_type, price in prices_by_type.items()
     ]
     path = root / "prices" / name
     path.write_text(f"{prices.PRICE_HEADER}\n{''.join(lines)}")

@@ -81,8 +81,8 @@ def _put(store: Store, made: Made, job: int, suite: str, queries: tuple[str, ...
     if not ok:
         store.put(result, None, None, b"")
         return
-    each = made.latency_ms / 1e3 * (1 + np.arange(len(queries)) / 1400) * (1 + made.jitter * (job - 1))
-    store.put(result, sample_records.samples(each[np.newaxis, :], names=queries), _run(made, queries), b"said")
+    latency_s = made.latency_ms / 1e3 * (1 + np.arange(len(queries)) / 1400) * (1 + made.jitter * (job - 1))
+    store.put(result, sample_records.samples(latency_s[np.newaxis, :], names=queries), _run(made, queries), b"said")
 
 
 def _run(made: Made, queries: tuple[str, ...]) -> bytes:

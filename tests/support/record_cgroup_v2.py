@@ -103,8 +103,8 @@ def main(image: str, target: str, *names: str) -> None:
         folder.mkdir(parents=True)
         with tempfile.TemporaryDirectory() as work:
             job = _job(Path(work))
-            asked = {**create_arguments(job, PLACEMENT), "image": image, **changes}
-            container = client.containers.create(entrypoint=["python3", "/job/workload.py"], **asked)
+            arguments = {**create_arguments(job, PLACEMENT), "image": image, **changes}
+            container = client.containers.create(entrypoint=["python3", "/job/workload.py"], **arguments)
             try:
                 container.start()
                 _record(container, moments, folder)
@@ -148,8 +148,8 @@ def _record(container: Container, moments: tuple[str, ...], folder: Path) -> Non
     kept = ("Memory", "MemorySwap", "NanoCpus", "PidsLimit", "CpusetCpus", "CpusetMems", "CgroupnsMode")
     config = {key: container.attrs["HostConfig"][key] for key in kept}
     logs = container.logs().decode().splitlines()
-    seen = {"Id": container.id, "State": container.attrs["State"], "HostConfig": config, "Logs": logs}
-    (folder / "container.docker.json").write_text(_dump(seen))
+    recorded = {"Id": container.id, "State": container.attrs["State"], "HostConfig": config, "Logs": logs}
+    (folder / "container.docker.json").write_text(_dump(recorded))
 
 
 def _host(container: Container) -> bytes:

@@ -24,7 +24,7 @@ def make(bench: Bench) -> None:
     """Run two systems in three scenarios, two jobs each; one runs out of memory."""
     large = write_dataset(bench.folder / "large")
     topics = [{"_id": f"q{n}", "text": f"where is number {n}"} for n in range(QUERIES)]
-    (large / "queries.jsonl").write_text("".join(json.dumps(each) + "\n" for each in topics))
+    (large / "queries.jsonl").write_text("".join(json.dumps(topic) + "\n" for topic in topics))
     (large / "qrels.trec").write_text("".join(f"q{n} 0 d1 1\n" for n in range(QUERIES)))
     bench.plant("greedy")
     path = bench.suite(
@@ -42,14 +42,14 @@ def make(bench: Bench) -> None:
 
 def job(results: Path, system: str = "planted", scenario: str = "single_stream", number: int = 0) -> Path:
     """Return the folder of one job."""
-    found = [
+    folders = [
         path.parent
         for path in sorted(results.rglob(RESULT))
         if (spec := json.loads(path.read_text())["spec"])["cell"]["system"] == system
         and spec["cell"]["scenario"] == scenario
         and spec["job"] == number
     ]
-    return found[0]
+    return folders[0]
 
 
 def change(folder: Path, edit: Callable[[dict[str, Any]], object]) -> None:

@@ -18,13 +18,13 @@ COPY driver /opt/harness
 def make(folder: Path) -> System:
     """Write the engine, named for its folder so that concurrent tests share no image."""
     name = folder.name.replace("_", "-").lower()
-    place = folder / f"toys-{name}"
-    place.mkdir()
-    (place / "Dockerfile").write_text(_DOCKERFILE)
-    (place / "adapter.py").write_text("ENGINE = None\n")
-    (place / "requirements.lock").write_text("")
-    (place / "engine.toml").write_text('description = "toys"\n')
-    return job_fixtures.system(f"toy-{name}", engine=place.name, engine_dir=place)
+    engine = folder / f"toys-{name}"
+    engine.mkdir()
+    (engine / "Dockerfile").write_text(_DOCKERFILE)
+    (engine / "adapter.py").write_text("ENGINE = None\n")
+    (engine / "requirements.lock").write_text("")
+    (engine / "engine.toml").write_text('description = "toys"\n')
+    return job_fixtures.system(f"toy-{name}", engine=engine.name, engine_dir=engine)
 
 
 def with_asset(system: System, sha: str, folder: str = "model") -> System:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -44,7 +43,7 @@ _KINDS = {
 
 @dataclass
 class _LaunchedJob:
-    """A launch's job, and since when it is doubted, unseen, stuck."""
+    """A launch's job, and the times since which it is doubted, unseen, stuck."""
 
     job_id: str | None = None
     doubted: float | None = None
@@ -54,7 +53,7 @@ class _LaunchedJob:
 
 
 def _since(before: float | None, holds: bool, now: float) -> float | None:
-    """Return since when something holds; ``None``: it does not."""
+    """Return the time since which a condition holds; ``None``: it does not hold."""
     return (now if before is None else before) if holds else None
 
 
@@ -63,16 +62,10 @@ class BatchBackend:
 
     name = "batch"
 
-    def __init__(
-        self,
-        context: BackendContext,
-        sleep: Callable[[float], None] = time.sleep,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, context: BackendContext) -> None:
         self._suite, self._work = context.request.suite, context.request.work
         self._connections, self._region = context.connections, context.region
-        self._known = context.known
-        self._sleep, self._clock = sleep, clock
+        self._known, self._clock = context.known, context.clock
         self._role = ""  # begins the worker id of each attempt
         self._jobs: dict[str, _LaunchedJob] = defaultdict(_LaunchedJob)
         self._ids: dict[str, str] = {}  # part -> the job that does it
@@ -105,20 +98,20 @@ class BatchBackend:
 
     def check(self, parts: Sequence[PlannedPart]) -> list[str]:
         """Refuse parts that the stack would not run."""
-        suite, options = self._suite.name, BatchOptions(self._region, self._work)
+        suite, options = self._suite.name, BatchOptions(region=self._region, work=self._work)
         up = f"`harness batch up SUITE --work {self._work}` (give both commands the same --instance and --region)"
-        found = cloudformation.find(self._connections, suite_stack.stack_name(suite))
-        if found is None:
+        stack = cloudformation.find(self._connections, suite_stack.stack_name(suite))
+        if stack is None:
             raise UsageError(f"{suite} is not in AWS Batch in {self._region}; make it: {up}")
-        if found.outputs.get(suite_stack.WORK) != str(self._work):
-            raise UsageError(f"the stack {found.name} is for another work place than {self._work}; change it: {up}")
+        if stack.outputs.get(suite_stack.WORK) != str(self._work):
+            raise UsageError(f"the stack {stack.name} is for another work place than {self._work}; change it: {up}")
         for profile, instance_type in dict.fromkeys((self._profile(part), part.instance_type) for part in parts):
             envelope, instance = hardware_profile(profile), self._known[instance_type]
             either = (options, replace(options, shared=True))
-            digests = [suite_stack.definition_digest(envelope, instance, each) for each in either]
-            if found.outputs.get(suite_stack.logical_name("Jobs", profile)) not in digests:
+            digests = [suite_stack.definition_digest(envelope, instance, chosen) for chosen in either]
+            if stack.outputs.get(suite_stack.logical_name("Jobs", profile)) not in digests:
                 why = f"has no jobs of this version of harness for {profile} on {instance_type}"
-                raise UsageError(f"the stack {found.name} {why}; change it: {up}")
+                raise UsageError(f"the stack {stack.name} {why}; change it: {up}")
         for instance_type in dict.fromkeys(part.instance_type for part in parts):
             queue = suite_stack.queue_name(suite, instance_type)
             if ill := self._ill("queue", queue) or self._ill("environment", queue):
@@ -130,34 +123,34 @@ class BatchBackend:
         operation, key = _KINDS[kind]
         with aws_errors(f"looking for the {kind} {name}"):
             described = getattr(self._connections.client("batch"), operation)(**{key: [name]})[key]
-        found = next((each for each in described if each["status"] != "DELETED"), None)
-        if found is None:
+        resource = next((resource for resource in described if resource["status"] != "DELETED"), None)
+        if resource is None:
             return f"{kind} {name} is missing"
-        if found["state"] == "ENABLED" and found["status"] not in ("INVALID", "DELETING"):
+        if resource["state"] == "ENABLED" and resource["status"] not in ("INVALID", "DELETING"):
             return None
-        words = (found["state"].lower(), found["status"].lower(), concealed(found.get("statusReason") or ""))
+        words = (resource["state"].lower(), resource["status"].lower(), concealed(resource.get("statusReason") or ""))
         return f"{kind} {name} is {', '.join(filter(None, words))}"
 
     def begin(self, run: CloudRun, bundle: ShippedInput) -> None:
-        """Take note of the run, and of the harness that agents fetch."""
+        """Remember the run, and the harness that agents fetch."""
         self._run, self._bundle = run, bundle
-        found = account.find(self._connections, self._work, self._region)
-        if found is None:
+        account_stack = account.find(self._connections, self._work, self._region)
+        if account_stack is None:
             raise UsageError(f"the account stack is gone; make it with `harness ec2 up {self._work}`")
-        self._role = found.worker_role_id
+        self._role = account_stack.worker_role_id
 
     def launch(self, launch: Launch, submission: Submission, note: Callable[[Launch], None]) -> None:
         """Submit a launch's job, unless an earlier one may show up."""
         del note
         job, first = self._jobs[launch.name], submission.parts[0]
-        if job.doubted is not None and self._clock() - job.doubted < _LISTED_S:
+        if job.doubted is not None and self._clock.now - job.doubted < _LISTED_S:
             return
         count, more = len(submission.parts), dict[str, Any]()
         if count > 1:  # Batch refuses an array of one
             more["arrayProperties"] = {"size": count}
         if launch.attempts != partition.ATTEMPTS:
             more["retryStrategy"] = {"attempts": launch.attempts}
-        fresh, job.doubted = job.doubted is None, self._clock()
+        fresh, job.doubted = job.doubted is None, self._clock.now
         values = (self._run.run_id, launch.name, self._bundle.name, self._bundle.sha256)
         with aws_errors(f"submitting {launch.name}"):
             # Batch makes two jobs of two equal requests, so that none is sent a second time.
@@ -178,10 +171,10 @@ class BatchBackend:
     def look(self, launches: Sequence[Launch], submissions: Mapping[str, Submission]) -> dict[str, PartState]:
         """Return the state of every part of these launches, by name."""
         states = [self._look(launch.name, submissions[launch.name]) for launch in launches]
-        return {part: state for each in states for part, state in each.items()}
+        return {part: state for launched in states for part, state in launched.items()}
 
     def _look(self, name: str, submission: Submission) -> dict[str, PartState]:
-        job, now, parts = self._jobs[name], self._clock(), [part.name for part in submission.parts]
+        job, now, parts = self._jobs[name], self._clock.now, [part.name for part in submission.parts]
         if job.job_id is None or (job.doubted is not None and now - job.doubted < _FORGOTTEN_S):
             self._find(job, submission)
         if job.job_id is None:
@@ -193,16 +186,16 @@ class BatchBackend:
         if not rest:
             return job.ended
         wanted = list(dict.fromkeys([job.job_id, *rest.values()]))
-        found = {each["jobId"]: each for each in suite_stack.described(self._connections, wanted)}
-        job.unseen = _since(job.unseen, not found, now)
+        described = {shown["jobId"]: shown for shown in suite_stack.described(self._connections, wanted)}
+        job.unseen = _since(job.unseen, not described, now)
         if job.unseen is not None and now - job.unseen >= _FORGOTTEN_S:
             job.ended |= dict.fromkeys(rest, _FORGOTTEN)
             return job.ended
         # Batch makes the children some time after their array: until then they are as it is.
-        array = found.get(job.job_id, _NEW)
+        array = described.get(job.job_id, _NEW)
         shown = {**array, "container": {}, "attempts": ()} if array["status"] in suite_stack.ENDED else _NEW
         missing = replace(self._state(shown), seconds=None)
-        states = {part: self._state(found[each]) if each in found else missing for part, each in rest.items()}
+        states = {part: self._state(described[id_]) if id_ in described else missing for part, id_ in rest.items()}
         job.ended |= {part: state for part, state in states.items() if state.phase == ENDED}
         reason = self._why_waits(job, submission, [state for state in states.values() if state.phase != ENDED])
         for part, state in states.items():
@@ -216,27 +209,28 @@ class BatchBackend:
         # With a filter Batch lists jobs in all states, and those whose name begins so.
         filters = [{"name": "JOB_NAME", "values": [name]}]
         listed = suite_stack.listed(self._connections, self._queue(submission.parts[0]), filters=filters)
-        found = sorted((each for each in listed if each.name == name), key=lambda each: (each.created, each.job_id))
-        if found:
-            job.job_id = found[0].job_id
-        for twin in found[1:]:
+        jobs = sorted((each for each in listed if each.name == name), key=attrgetter("created", "job_id"))
+        if jobs:
+            job.job_id = jobs[0].job_id
+        for twin in jobs[1:]:
             if twin.status not in suite_stack.ENDED:
                 suite_stack.terminate(self._connections, twin.job_id, "harness: submitted twice")
 
     def _state(self, shown: Mapping[str, Any]) -> PartState:
         """Return the state of a job, or of an array's child."""
         container, attempts = shown.get("container", {}), shown.get("attempts", ())
-        tasks = [each.get("taskArn") for each in (*(attempt.get("container", {}) for attempt in attempts), container)]
+        containers = (*(attempt.get("container", {}) for attempt in attempts), container)
+        tasks = [each.get("taskArn") for each in containers]
         # An ECS task's id is the name of its role's session.
         workers = dict.fromkeys(f"{self._role}:{task.rpartition('/')[2]}" for task in tasks if task)
         reasons = [shown.get("statusReason"), container.get("reason")]
         if container.get("exitCode"):
             reasons.append(f"exit code {container['exitCode']}")
         phase = _PHASES.get(shown["status"], WAITING)
-        begun = [each for each in attempts if each.get("startedAt")]
+        begun = [attempt for attempt in attempts if attempt.get("startedAt")]
         seconds: float | None = None
-        if phase == ENDED and all(each.get("stoppedAt") for each in begun):
-            ran_ms = sum(each["stoppedAt"] - each["startedAt"] for each in begun)
+        if phase == ENDED and all(attempt.get("stoppedAt") for attempt in begun):
+            ran_ms = sum(attempt["stoppedAt"] - attempt["startedAt"] for attempt in begun)
             seconds = ran_ms / 1000 + len(begun) * partition.BEYOND_LIMIT_S  # an instance costs before and after, too
         reason = concealed(" ".join("; ".join(filter(None, reasons)).split()))[:300]  # it may name the account
         return PartState(
@@ -245,7 +239,7 @@ class BatchBackend:
 
     def _why_waits(self, job: _LaunchedJob, submission: Submission, open_: Sequence[PartState]) -> str:
         """Return why all open parts have waited for minutes, or nothing."""
-        now, waits = self._clock(), bool(open_) and all(state.words == "runnable" for state in open_)
+        now, waits = self._clock.now, bool(open_) and all(state.words == "runnable" for state in open_)
         job.stuck = _since(job.stuck, waits, now)
         if job.stuck is None or now - job.stuck < _PATIENCE_S:
             return ""
@@ -266,8 +260,8 @@ class BatchBackend:
     def alive(self) -> list[str]:
         """Wait until Batch has ended the suite's instances, unless others use them."""
         suite = self._suite.name
-        found = cloudformation.find(self._connections, suite_stack.stack_name(suite))
-        if found is not None and suite_stack.unfinished_jobs(self._connections, found):
+        stack = cloudformation.find(self._connections, suite_stack.stack_name(suite))
+        if stack is not None and suite_stack.unfinished_jobs(self._connections, stack):
             log.info(f"other jobs of {suite} are not finished; their instances go on")
             return []
         machines = partial(suite_stack.alive_machines, self._connections, suite)
@@ -275,6 +269,6 @@ class BatchBackend:
         if left:
             log.info(f"waiting until AWS Batch has ended {len(left)} instances; Ctrl-C leaves that to it")
         try:
-            return instances.wait(machines, self._sleep, self._clock)
+            return instances.wait(machines)
         except KeyboardInterrupt:
             return machines()

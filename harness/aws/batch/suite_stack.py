@@ -20,7 +20,7 @@ from harness.aws import clients, cloudformation
 from harness.aws.clients import Connections, S3Uri
 from harness.aws.cloud_run import bundle, machines, partition
 from harness.aws.cloud_run.bundle import pins
-from harness.aws.cloud_run.machines import MachineChoice
+from harness.aws.cloud_run.machines import MachineOptions
 from harness.aws.cloudformation import Stack
 from harness.aws.ec2 import instances
 from harness.aws.ec2.account import Account, resource
@@ -215,7 +215,7 @@ def up(
 ) -> None:
     """Deploy the stack and wait; refuse to change machines under unfinished jobs."""
     name, text = stack_name(wanted.suite), template(wanted)
-    found = cloudformation.find(connections, name)
+    deployed = cloudformation.find(connections, name)
     places = instances.subnets(connections, wanted.options.region, subnets)
     if any(subnet.vpc != account.vpc for subnet in places):
         raise UsageError(f"name --subnet of {account.vpc}, the VPC of `harness ec2 up`, with a way to the internet")
@@ -225,9 +225,9 @@ def up(
         "SecurityGroup": account.security_group,
         "Subnets": ",".join(sorted(subnet.subnet_id for subnet in places)),
         # Stays: CloudFormation would replace the queues, which have the stack's tags.
-        "Owner": found.parameters.get("Owner", owner) if found else owner,
+        "Owner": deployed.parameters.get("Owner", owner) if deployed else owner,
     }
-    if found and _changes_machines(found, text, parameters) and (jobs := unfinished_jobs(connections, found)):
+    if deployed and _changes_machines(deployed, text, parameters) and (jobs := unfinished_jobs(connections, deployed)):
         raise UsageError(
             f"{len(jobs)} jobs of {wanted.suite} are not finished, and their machines would change; wait, or end them:"
             f" `harness batch cancel {wanted.suite}`"
@@ -237,31 +237,28 @@ def up(
     cloudformation.deploy(connections, name, text, parameters, own, store=store)
 
 
-def _changes_machines(found: cloudformation.Stack, text: str, parameters: Mapping[str, str]) -> bool:
-    same = found.outputs.get(MACHINES) == json.loads(text)["Outputs"][MACHINES]["Value"]
-    return not same or any(found.parameters.get(key) != parameters[key] for key in parameters if key != _WORKER_ROLE)
+def _changes_machines(deployed: cloudformation.Stack, text: str, parameters: Mapping[str, str]) -> bool:
+    same = deployed.outputs.get(MACHINES) == json.loads(text)["Outputs"][MACHINES]["Value"]
+    return not same or any(deployed.parameters.get(key) != parameters[key] for key in parameters if key != _WORKER_ROLE)
 
 
 def down(connections: Connections, suite: str) -> list[str]:
     """Delete the stack; return a line for each instance still alive."""
     name = stack_name(suite)
-    found = cloudformation.find(connections, name)
-    if found and (jobs := unfinished_jobs(connections, found)):
+    deployed = cloudformation.find(connections, name)
+    if deployed and (jobs := unfinished_jobs(connections, deployed)):
         raise UsageError(f"{len(jobs)} jobs of {suite} are not finished; end them: `harness batch cancel {suite}`")
     if not cloudformation.delete(connections, name):
         log.info(f"not there: stack {name}")
     return alive_machines(connections, suite)
 
 
-@dataclass(frozen=True)
-class BatchOptions:
+@dataclass(frozen=True, kw_only=True)
+class BatchOptions(MachineOptions):
     """The machines that the command line asks for; ``max_instances`` of each type."""
 
     region: str
     work: S3Uri
-    instance: str | None = None
-    burstable: bool = False
-    architecture: str | None = "x86_64"
     max_instances: int = 4
     disk_gib: int = 100
     spot: bool = False
@@ -280,8 +277,7 @@ class StackRequirements:
 
 def requirements(suite: Suite, options: BatchOptions, snapshot: Snapshot) -> StackRequirements:
     """Choose the instance type of each profile of a suite."""
-    choice = MachineChoice(options.instance, options.burstable, options.architecture)
-    chosen = machines.of_suite(suite, snapshot, choice).items()
+    chosen = machines.of_suite(suite, snapshot, options).items()
     pairs = tuple((hardware_profile(name), machine.instance) for name, machine in chosen)
     for envelope, instance in pairs:
         check_fit(envelope, instance, options.shared)
@@ -340,7 +336,7 @@ def job_definition(envelope: Envelope, instance: Instance, options: BatchOptions
 
 
 def definition_digest(envelope: Envelope, instance: Instance, options: BatchOptions) -> str:
-    """Return a hash of how a job runs, wherever its image is."""
+    """Return a hash of a job's definition without its image."""
     return records.digest(_identity(envelope, instance, replace(options, agent_image="")))[:16]
 
 
@@ -376,9 +372,9 @@ def command(image: str, work: S3Uri, region: str) -> list[str]:
 def _script(name: str) -> str:
     """Return a script without comments and docstrings."""
     tree = ast.parse((resources.files("harness.aws.batch") / "agent" / name).read_text(encoding="utf-8"))
-    for each in ast.walk(tree):
-        if isinstance(each, (ast.FunctionDef, ast.ClassDef, ast.Module)) and ast.get_docstring(each, clean=False):
-            del each.body[0]
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.Module)) and ast.get_docstring(node, clean=False):
+            del node.body[0]
     return ast.unparse(tree)
 
 
@@ -395,8 +391,8 @@ class BatchJob:
 
 def alive_machines(connections: Connections, suite: str) -> list[str]:
     """Return a line for each living instance of a suite."""
-    found = instances.alive(connections, None, {LAUNCHER_TAG: LAUNCHER, clients.SUITE: suite})
-    return [f"{each.instance_id} ({each.instance_type} {each.state})" for each in found]
+    living = instances.alive(connections, None, {LAUNCHER_TAG: LAUNCHER, clients.SUITE: suite})
+    return [f"{instance.instance_id} ({instance.instance_type} {instance.state})" for instance in living]
 
 
 def queues(stack: Stack) -> list[str]:
@@ -411,16 +407,16 @@ def unfinished_jobs(connections: Connections, stack: Stack) -> list[BatchJob]:
     # After a deletion that failed halfway the outputs name queues that are gone.
     with aws_errors(f"looking for the queues of {stack.name}"):
         there = connections.client("batch").describe_job_queues(jobQueues=named)["jobQueues"]
-    names = [each["jobQueueName"] for each in there if each["status"] != "DELETED"]
+    names = [queue["jobQueueName"] for queue in there if queue["status"] != "DELETED"]
     pairs = ((queue, status) for queue in names for status in _UNFINISHED)
-    found = {job.job_id: job for queue, status in pairs for job in listed(connections, queue, jobStatus=status)}
+    jobs = {job.job_id: job for queue, status in pairs for job in listed(connections, queue, jobStatus=status)}
     unfinished = []
-    for each in described(connections, list(found)):
-        array = each.get("arrayProperties", {})
+    for shown in described(connections, list(jobs)):
+        array = shown.get("arrayProperties", {})
         states: dict[str, int] = array.get("statusSummary") or {}
         # An array may be shown as pending although all of its children have ended.
         if not states or any(states.get(status) for status in _UNFINISHED):
-            unfinished.append(replace(found[each["jobId"]], parts=array.get("size", 1)))
+            unfinished.append(replace(jobs[shown["jobId"]], parts=array.get("size", 1)))
     return unfinished
 
 
@@ -428,9 +424,10 @@ def listed(connections: Connections, queue: str, **filters: Any) -> list[BatchJo
     """Return the jobs of one queue, an array once."""
     with aws_errors(f"listing the jobs of {queue}"):
         pages = connections.client("batch").get_paginator("list_jobs").paginate(jobQueue=queue, **filters)
-        found = [each for page in pages for each in page["jobSummaryList"] if ":" not in each["jobId"]]
+        summaries = [shown for page in pages for shown in page["jobSummaryList"] if ":" not in shown["jobId"]]
     return [
-        BatchJob(each["jobId"], each["jobName"], each["status"], created=each.get("createdAt", 0)) for each in found
+        BatchJob(shown["jobId"], shown["jobName"], shown["status"], created=shown.get("createdAt", 0))
+        for shown in summaries
     ]
 
 
@@ -449,15 +446,15 @@ def terminate(connections: Connections, job_id: str, reason: str) -> None:
 
 
 def cancel(connections: Connections, stack: Stack) -> tuple[int, int]:
-    """End a suite's jobs and wait; return how many, and the rest."""
-    found = unfinished_jobs(connections, stack)
-    for job in found:
+    """End a suite's jobs and wait; return the numbers of ended and of remaining jobs."""
+    jobs = unfinished_jobs(connections, stack)
+    for job in jobs:
         terminate(connections, job.job_id, _CANCELLED)
         log.info(f"ending  {job.name}")
-    children = [f"{job.job_id}:{number}" for job in found if job.parts > 1 for number in range(job.parts)]
+    children = [f"{job.job_id}:{number}" for job in jobs if job.parts > 1 for number in range(job.parts)]
     if children:
         time.sleep(_GRACE_S)
-    for each in described(connections, children):
-        if each["status"] not in ENDED:
-            terminate(connections, each["jobId"], _CANCELLED)
-    return len(found), len(instances.wait(lambda: unfinished_jobs(connections, stack)))
+    for child in described(connections, children):
+        if child["status"] not in ENDED:
+            terminate(connections, child["jobId"], _CANCELLED)
+    return len(jobs), len(instances.wait(lambda: unfinished_jobs(connections, stack)))

@@ -45,8 +45,8 @@ def write(target: IO[bytes], entries: Entries) -> None:
                 tar.addfile(entry, io.BytesIO(content))
             else:
                 with content.open("rb") as file:
-                    found = content.stat()
-                    entry.size, entry.mode = found.st_size, 0o755 if found.st_mode & 0o100 else 0o644
+                    status = content.stat()
+                    entry.size, entry.mode = status.st_size, 0o755 if status.st_mode & 0o100 else 0o644
                     tar.addfile(entry, file)
 
 

@@ -59,7 +59,7 @@ class Backend(Protocol):
         """
 
     def begin(self, run: CloudRun, bundle: ShippedInput) -> None:
-        """Take note of the run that parts are launched for, and of the harness that workers are to run."""
+        """Remember the run to launch parts for, and the harness that workers run."""
 
     def launch(self, launch: Launch, submission: Submission, note: Callable[[Launch], None]) -> None:
         """Launch; called again while it is unknown whether the last call did.
@@ -67,7 +67,7 @@ class Backend(Protocol):
         ``note`` writes the changed launch to the journal.
 
         Raises:
-            Refused: the service does not take it.
+            LaunchRefused: the service does not take it.
             AwsError: AWS is not reached or refuses for a reason that the user can mend.
         """
 

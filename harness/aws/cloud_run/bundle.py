@@ -47,24 +47,24 @@ _SECRET_VARIABLES = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ACCESS_K
 def bundle_entries() -> list[tuple[str, Path | bytes]]:
     """Return all files of the bundle by their names in it, sorted."""
     package = Path(harness.__file__).resolve().parent
-    found: dict[str, Path | bytes] = {}
+    files: dict[str, Path | bytes] = {}
     for name, folder in (("harness", package), *((name, data_root() / name) for name in _DATA)):
-        found |= {f"{name}/{path.relative_to(folder).as_posix()}": path for path in _files(folder)}
+        files |= {f"{name}/{path.relative_to(folder).as_posix()}": path for path in _files(folder)}
     own = own_images_dir()
     for engine in sorted(own.iterdir()) if own else ():
         # The user's folder may hold other files, too: only engines and systems are shipped.
         if engine.is_dir() and ((engine / "engine.toml").is_file() or (engine / "systems").is_dir()):
             for path in _files(engine):
-                found[f"{OWN_IMAGES}/{engine.name}/{path.relative_to(engine).as_posix()}"] = path
-    found[LOCK] = lock().encode()
-    found[f"harness/{environment.COMMIT_FILE}"] = f"{environment.commit() or ''}\n".encode()
-    size = sum(each.stat().st_size for each in found.values() if isinstance(each, Path))
+                files[f"{OWN_IMAGES}/{engine.name}/{path.relative_to(engine).as_posix()}"] = path
+    files[LOCK] = lock().encode()
+    files[f"harness/{environment.COMMIT_FILE}"] = f"{environment.commit() or ''}\n".encode()
+    size = sum(content.stat().st_size for content in files.values() if isinstance(content, Path))
     if size > _MOST_BYTES:
         raise UsageError(
             f"harness and the engines take {size >> 20} MiB, more than {_MOST_BYTES >> 20}: no weights belong there;"
             " declare them as assets, and move other files out of HARNESS_IMAGES"
         )
-    return sorted(found.items())
+    return sorted(files.items())
 
 
 def lock() -> str:
@@ -72,11 +72,13 @@ def lock() -> str:
     text = (Path(__file__).resolve().parent / LOCK).read_text(encoding="utf-8")
     # A package's line, and the lines of its hashes below it.
     packages = re.split(r"^(?=[a-z])", text, flags=re.MULTILINE)
-    needed = [each for each in packages if each.partition("==")[0] not in LOCAL_ONLY]
-    return "".join(
-        each.replace(" \\", " ; platform_machine == 'x86_64' \\", 1) if each.partition("==")[0] in _X86_ONLY else each
-        for each in needed
-    )
+    text = ""
+    for package in packages:
+        name = package.partition("==")[0]
+        if name not in LOCAL_ONLY:
+            marker = " ; platform_machine == 'x86_64'" if name in _X86_ONLY else ""
+            text += package.replace(" \\", f"{marker} \\", 1)
+    return text
 
 
 def pins(*names: str) -> list[str]:
@@ -113,7 +115,7 @@ def refuse_accounts(work: S3Uri) -> None:
     """Refuse a work place with an account's number: logs name it."""
     if _ACCOUNT.search(str(work)):
         raise UsageError(
-            "the work place has twelve digits in its name, as accounts have, and harness writes none of those down;"
+            "the work place's name holds twelve digits, like an account number, which harness never writes;"
             " choose another bucket or prefix"
         )
 
@@ -140,7 +142,7 @@ def render_user_data(
         "VERSION": str(VERSION),
         "PINS": "\n".join(pins(*BOTO3)),
     }
-    text = re.sub(r"@([A-Z0-9_]+)@", lambda found: values[found[1]], _TEMPLATE.read_text(encoding="utf-8"))
+    text = re.sub(r"@([A-Z0-9_]+)@", lambda match: values[match[1]], _TEMPLATE.read_text(encoding="utf-8"))
     size = len(text.encode())
     if size > MAXIMUM_USER_DATA_BYTES:
         raise UsageError(

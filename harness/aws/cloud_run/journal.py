@@ -17,6 +17,7 @@ from harness.aws.cloud_run.records import CloudRun, Heartbeat, Launch, WorkerEnd
 from harness.aws.errors import OURS_TO_MEND, PASSING, ignoring
 from harness.aws.objects import Objects, StoredObject
 from harness.errors import AwsError
+from harness.untrusted import one_line
 
 T = TypeVar("T", Heartbeat, WorkerEnd)
 _READERS = 16
@@ -39,8 +40,8 @@ class AwsTime:
 
 
 def _plain(value: Any) -> Any:
-    """Return a worker's text without control characters, cut."""
-    return "".join(filter(str.isprintable, value[:_MOST_CHARACTERS])) if isinstance(value, str) else value
+    """Return a worker's text on one line, cut."""
+    return one_line(value, _MOST_CHARACTERS) if isinstance(value, str) else value
 
 
 def run_id(suite: str, now: float) -> str:
@@ -50,12 +51,12 @@ def run_id(suite: str, now: float) -> str:
 
 def open_runs(work: Objects) -> list[CloudRun]:
     """Return all runs below a work place that are not closed; those of other versions are skipped."""
-    found = []
-    for each in work.list(f"{records.OPEN}/"):
-        name = f"{records.run(PurePosixPath(each.name).name)}/{records.RUN}"
+    runs = []
+    for marker in work.list(f"{records.OPEN}/"):
+        name = f"{records.run(PurePosixPath(marker.name).name)}/{records.RUN}"
         with ignoring("BadRecord"):
-            found.append(fetch(CloudRun, work, name))
-    return [run for run in found if run is not None]
+            runs.append(fetch(CloudRun, work, name))
+    return [run for run in runs if run is not None]
 
 
 def find(work: Objects, launcher: str, suite: str, results: str, owner: str) -> CloudRun | None:
@@ -90,16 +91,16 @@ class Journal:
         self._read: dict[str, str] = {}
 
     def begin(self) -> None:
-        """Write the run down."""
+        """Write the run's record, and mark it open."""
         self.objects.put_new(records.RUN, dump(self.run))
         self._work.put(records.is_open(self.run.run_id), b"")
 
     def recall(self) -> None:
-        """Read the launches that an earlier command wrote down."""
-        names = [each.name for each in self.objects.list(f"{records.LAUNCHES}/")]
+        """Read the launches of earlier commands."""
+        names = [stored.name for stored in self.objects.list(f"{records.LAUNCHES}/")]
         with ThreadPoolExecutor(_READERS) as pool:
-            found = pool.map(lambda name: fetch(Launch, self.objects, name), names)
-            self.launches = {launch.name: launch for launch in found if launch is not None}
+            launches = pool.map(lambda name: fetch(Launch, self.objects, name), names)
+            self.launches = {launch.name: launch for launch in launches if launch is not None}
 
     def look(self, worker_ids: Iterable[str]) -> None:
         """Read what these workers have written since the last look.
@@ -113,35 +114,35 @@ class Journal:
 
     def _read_worker(self, worker_id: str) -> tuple[str, WorkerRecords]:
         folder, written = self._work.below(records.worker(worker_id)), self.workers.get(worker_id, WorkerRecords())
-        for each in islice(folder.list(), _MOST_OBJECTS):
-            kind, _, name = each.name.rpartition("/")
-            if each.name == records.HEARTBEAT:
-                written.heartbeat = self._changed(Heartbeat, folder, each) or written.heartbeat
-                written.heartbeat_at = each.modified.timestamp()
-            elif each.name == records.END:
-                written.end = self._changed(WorkerEnd, folder, each) or written.end
+        for stored in islice(folder.list(), _MOST_OBJECTS):
+            kind, _, name = stored.name.rpartition("/")
+            if stored.name == records.HEARTBEAT:
+                written.heartbeat = self._changed(Heartbeat, folder, stored) or written.heartbeat
+                written.heartbeat_at = stored.modified.timestamp()
+            elif stored.name == records.END:
+                written.end = self._changed(WorkerEnd, folder, stored) or written.end
             elif kind == records.JOBS:
                 written.jobs.add(name.rpartition(".")[0])
             elif kind == records.INDEXES and name.endswith(".json"):
                 written.indexes.add(name.partition(".")[0])
         return worker_id, written
 
-    def _changed(self, kind: type[T], folder: Objects, each: StoredObject) -> T | None:
-        """Read a record that is new or has changed; one that is none of ours says nothing."""
-        name = str(folder.place.below(each.name))
-        if self._read.get(name) == each.etag:
+    def _changed(self, kind: type[T], folder: Objects, stored: StoredObject) -> T | None:
+        """Read a new or changed record; ignore a foreign one."""
+        name = str(folder.place.below(stored.name))
+        if self._read.get(name) == stored.etag:
             return None
         try:
-            found = fetch(kind, folder, each.name)
+            record = fetch(kind, folder, stored.name)
         except AwsError as error:
             if error.code in PASSING | OURS_TO_MEND:
                 raise
-            found = None
-        self._read[name] = each.etag
-        return found and replace(found, **{key: _plain(text) for key, text in vars(found).items()})
+            record = None
+        self._read[name] = stored.etag
+        return record and replace(record, **{key: _plain(value) for key, value in vars(record).items()})
 
     def put_part(self, part: WorkerPart) -> None:
-        """Write what a worker is to do."""
+        """Write a part for its worker."""
         self.objects.put(records.part(part.name), dump(part))
 
     def new_launch(self, launch: Launch) -> Launch:
@@ -152,7 +153,7 @@ class Journal:
         return launch
 
     def put_launch(self, launch: Launch) -> None:
-        """Write what has become of a launch."""
+        """Write the present state of a launch."""
         self.objects.put(records.launch(launch.name), dump(launch))
         self.launches[launch.name] = launch
 

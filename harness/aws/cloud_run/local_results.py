@@ -1,6 +1,6 @@
 """A run's jobs in the local store: fetched, missing, or interrupted.
 
-A job that arrives is a stranger's until names, sizes, hashes, seal and spec are checked.
+An arriving job is untrusted until names, sizes, hashes, seal and spec are checked.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class LocalResults:
                 return replace(known, spec=spec)
         cell = job.cell
         raise UsageError(
-            f"{cell.system} {cell.dataset} {cell.profile}: planned otherwise than when the run in S3 began; give it the"
-            " same suite, images, datasets, --only, --instance and --architecture, or another --results"
+            f"{cell.system} {cell.dataset} {cell.profile}: not as planned by the open run in S3; give the same"
+            " suite, images, datasets, --only, --instance and --architecture, or another --results"
         )
 
     def left(self, part: PlannedPart) -> tuple[PartJob, ...]:
@@ -116,10 +116,11 @@ def fetch_job(work: Objects, worker_id: str, key: str, expected: ResultSpec, sto
 
 def _check(result: Result, folder: Path, key: str, expected: ResultSpec) -> None:
     """Refuse a result that contradicts itself, its files or the plan."""
-    found = {each.name: filesystem.sha256(each) for each in folder.iterdir()}
-    del found[RESULT]
-    if found != result.files:
-        other = sorted(name for name in found.keys() | result.files.keys() if found.get(name) != result.files.get(name))
+    hashes = {file.name: filesystem.sha256(file) for file in folder.iterdir()}
+    del hashes[RESULT]
+    if hashes != result.files:
+        names = hashes.keys() | result.files.keys()
+        other = sorted(name for name in names if hashes.get(name) != result.files.get(name))
         raise AwsError(f"{', '.join(other)} are not as its {RESULT} says")
     if result.key != job_key(result.spec):
         raise AwsError(f"its key {result.key[:40]!r} is not that of its spec")
@@ -129,5 +130,5 @@ def _check(result: Result, folder: Path, key: str, expected: ResultSpec) -> None
         raise AwsError(f"holds the job {result.key}, which is not the one that was planned")
     measured = {result.instance.instance_type if result.instance else None, result.environment.instance_type}
     if expected.instance_type is not None and measured != {expected.instance_type}:
-        types = ", ".join(sorted(str(each) for each in measured - {expected.instance_type}))
+        types = ", ".join(sorted(str(name) for name in measured - {expected.instance_type}))
         raise AwsError(f"planned for {expected.instance_type}, it was measured on {types}")

@@ -29,15 +29,15 @@ class ChosenMachine:
 
 
 @dataclass(frozen=True)
-class MachineChoice:
-    """The command line's choice: ``instance`` for all profiles, and what images are made for (``None``: any)."""
+class MachineOptions:
+    """The command line's choice: ``instance`` for all profiles, and the architecture of images."""
 
     instance: str | None = None
     burstable: bool = False
-    architecture: str | None = "x86_64"
+    architecture: str = "x86_64"
 
 
-def of_suite(suite: Suite, snapshot: Snapshot, choice: MachineChoice) -> dict[str, ChosenMachine]:
+def of_suite(suite: Suite, snapshot: Snapshot, choice: MachineOptions) -> dict[str, ChosenMachine]:
     """Return the machine of each hardware profile of a suite, by name."""
     profiles = {
         name: instances.hardware_profile(name) for name in (*suite.profiles, *filter(None, (suite.build_profile,)))
@@ -46,7 +46,7 @@ def of_suite(suite: Suite, snapshot: Snapshot, choice: MachineChoice) -> dict[st
 
 
 def choose(
-    profiles: Mapping[str, Envelope], snapshot: Snapshot, choice: MachineChoice, declared: Mapping[str, str]
+    profiles: Mapping[str, Envelope], snapshot: Snapshot, choice: MachineOptions, declared: Mapping[str, str]
 ) -> dict[str, ChosenMachine]:
     """Return the machine of each profile; ``declared`` are a suite's own types, by profile.
 
@@ -55,13 +55,13 @@ def choose(
             provides a profile.
     """
     reserve, known = offers.host_reserve(), instances.read_instances("aws")
-    bootable = replace(snapshot, prices=tuple(each for each in snapshot.prices if not _unbootable(each[0])))
+    bootable = replace(snapshot, prices=tuple(offer for offer in snapshot.prices if not _unbootable(offer[0])))
     chosen = {}
     for name, envelope in profiles.items():
-        asked = choice.instance or declared.get(name)
-        if asked:
-            check_known(asked, known)
-            chosen[name] = _named(known[asked], envelope, snapshot, reserve, choice)
+        type_name = choice.instance or declared.get(name)
+        if type_name:
+            check_known(type_name, known)
+            chosen[name] = _named(known[type_name], envelope, snapshot, reserve, choice)
         else:
             chosen[name] = _cheapest(envelope, snapshot, bootable, reserve, choice.architecture)
     return chosen
@@ -86,29 +86,29 @@ def _unbootable(instance: Instance) -> str | None:
 
 
 def _cheapest(
-    envelope: Envelope, snapshot: Snapshot, bootable: Snapshot, reserve: HostReserve, architecture: str | None
+    envelope: Envelope, snapshot: Snapshot, bootable: Snapshot, reserve: HostReserve, architecture: str
 ) -> ChosenMachine:
     """Return the type that the profile is priced on, or the next cheapest with room for the host and the harness."""
     roomy = replace(envelope, cpus=envelope.cpus + 1)
-    found = offers.find_offers(roomy, bootable, architecture=architecture, reserve=reserve).cheapest
-    if found is None:
+    cheapest = offers.find_offers(roomy, bootable, architecture=architecture, reserve=reserve).cheapest
+    if cheapest is None:
         raise UsageError(
             f"no instance type of {snapshot} has room for profile {envelope.name} beside the host"
-            f"{f' on {architecture}' if architecture else ''}; name one in the suite's [ec2] table or with --instance"
+            f" on {architecture}; name one in the suite's [ec2] table or with --instance"
         )
     priced = offers.find_offers(envelope, snapshot).cheapest
-    if priced is None or priced.instance.instance_type == found.instance.instance_type:
-        return ChosenMachine(found.instance, found.usd_per_hour)
+    if priced is None or priced.instance.instance_type == cheapest.instance.instance_type:
+        return ChosenMachine(cheapest.instance, cheapest.usd_per_hour)
     out = offers.find_offers(roomy, snapshot, architecture=architecture, reserve=reserve).left_out
-    reasons = {each.instance.instance_type: each.reason for each in out}
+    reasons = {unfit.instance.instance_type: unfit.reason for unfit in out}
     why = reasons.get(priced.instance.instance_type) or _unbootable(priced.instance) or "dearer"
     why = why.replace(f"fewer than {roomy.cpus} vCPUs", f"no vCPU beside the job's {envelope.cpus} for the harness")
     remark = f"{envelope.name} is priced on {priced.instance.instance_type}, which is left out: {why}"
-    return ChosenMachine(found.instance, found.usd_per_hour, remark)
+    return ChosenMachine(cheapest.instance, cheapest.usd_per_hour, remark)
 
 
 def _named(
-    instance: Instance, envelope: Envelope, snapshot: Snapshot, reserve: HostReserve, choice: MachineChoice
+    instance: Instance, envelope: Envelope, snapshot: Snapshot, reserve: HostReserve, choice: MachineOptions
 ) -> ChosenMachine:
     name, usd = instance.instance_type, snapshot.price_of(instance.instance_type)
     if usd is None:

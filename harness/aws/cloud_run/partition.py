@@ -128,7 +128,7 @@ def plan_launch(
     limit_s, attempts = max(map(usual_limit_s, submission.parts)), ATTEMPTS
     if left_usd is not None:
         need = least_limit_s(submission.parts)
-        kept = sum(most_usd(each.usd_per_hour, least_limit_s(each.parts)) for each in others)
+        kept = sum(most_usd(other.usd_per_hour, least_limit_s(other.parts)) for other in others)
         # Rounding must not refuse what is just enough.
         allowed = max(left_usd - kept, min(left_usd, most_usd(submission.usd_per_hour, need))) + 1e-9
         most_s = 3600 * allowed / submission.usd_per_hour - BEYOND_LIMIT_S
@@ -142,8 +142,8 @@ def plan_launch(
 def cost_usd(launch: Launch, parts: Sequence[PlannedPart], seconds: Sequence[float | None]) -> float:
     """Return what a launch has cost; a time that is not known counts as all that was allowed."""
     most = launch.attempts * (launch.limit_s + BEYOND_LIMIT_S)
-    billed = (most if each is None else min(most, max(each, MINIMUM_BILLED_S)) for each in seconds)
-    return sum(part.usd_per_hour * each / 3600 for part, each in zip(parts, billed, strict=True))
+    billed = (most if lived is None else min(most, max(lived, MINIMUM_BILLED_S)) for lived in seconds)
+    return sum(part.usd_per_hour * lived / 3600 for part, lived in zip(parts, billed, strict=True))
 
 
 @dataclass(frozen=True)
@@ -192,10 +192,10 @@ def parts(
 
 
 def _grouped(members: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
-    found: dict[Hashable, list[T]] = defaultdict(list)
-    for each in members:
-        found[key(each)].append(each)
-    return list(found.values())
+    groups: dict[Hashable, list[T]] = defaultdict(list)
+    for member in members:
+        groups[key(member)].append(member)
+    return list(groups.values())
 
 
 def _planned_part(
@@ -270,13 +270,13 @@ def grouping(
 
 def index_keys(inputs: Inputs, images: Mapping[str, Prepared], planned: Iterable[Planned]) -> set[str]:
     """Return the keys of the indexes that jobs to do search, as far as their images are there."""
-    found = set()
+    keys = set()
     for job in planned:
         builder = inputs.builder(job.cell)
         prepared = images.get(builder.image)
         if not job.done and prepared is not None:
-            found.add(index_key(builder, prepared.digest, inputs.datasets[job.cell.dataset].corpus.sha256))
-    return found
+            keys.add(index_key(builder, prepared.digest, inputs.datasets[job.cell.dataset].corpus.sha256))
+    return keys
 
 
 def _image_bytes(inputs: Inputs, images: Mapping[str, Prepared]) -> dict[str, int]:

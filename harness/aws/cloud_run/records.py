@@ -212,14 +212,14 @@ def read(kind: type[T], name: str, content: bytes) -> T:
     """Parse a record, or raise an `AwsError` that begins with its ``name``."""
     try:
         adapter = _ADAPTERS.get(kind) or _ADAPTERS.setdefault(kind, TypeAdapter(kind))
-        found: T = adapter.validate_json(content)
+        record: T = adapter.validate_json(content)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         raise AwsError(f"{name}: no record of this harness (key {where!r}: {first['msg']})", "BadRecord") from error
-    if getattr(found, "version", VERSION) != VERSION:
+    if getattr(record, "version", VERSION) != VERSION:
         raise AwsError(f"{name}: written by another version of harness; use the one that started the run", "BadRecord")
-    return found
+    return record
 
 
 def fetch(kind: type[T], place: Objects, name: str) -> T | None:

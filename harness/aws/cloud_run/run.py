@@ -16,10 +16,10 @@ from harness.aws.cloud_run import journal, machines, partition
 from harness.aws.cloud_run.backend import Backend
 from harness.aws.cloud_run.journal import AwsTime, Journal
 from harness.aws.cloud_run.local_results import LocalResults
-from harness.aws.cloud_run.machines import MachineChoice
+from harness.aws.cloud_run.machines import MachineOptions
 from harness.aws.cloud_run.records import CloudRun, PartJob, PlannedPart
 from harness.aws.cloud_run.shipment import Shipper
-from harness.aws.cloud_run.watch import RunDisplay, RunWatch, Timeouts
+from harness.aws.cloud_run.watch import RunWatch, Timeouts
 from harness.aws.errors import ignoring
 from harness.aws.objects import Objects
 from harness.errors import HarnessError, ImageError, UsageError
@@ -46,18 +46,15 @@ _CENT = 0.01
 
 
 @dataclass(frozen=True)
-class CloudOptions:
+class CloudOptions(MachineOptions):
     """Options of a run on EC2 or Batch.  ``most``: machines at once; ``cap_usd``: the most that it may cost."""
 
     region: str | None = None
-    instance: str | None = None
     cap_usd: float | None = None
     most: int = 8
     spot: bool = False
-    burstable: bool = False
     subnet: str | None = None
     dry_run: bool = False
-    architecture: str = "x86_64"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,8 +145,7 @@ class SuiteRun:
         self.clock = AwsTime(client.connections)
         self.shipper = client.shipper(self.work)
         # A wrong machine is known before a dataset is loaded.
-        choice = MachineChoice(request.instance, request.burstable, request.architecture)
-        self.machines = machines.of_suite(request.suite, self.snapshot, choice)
+        self.machines = machines.of_suite(request.suite, self.snapshot, request)
         self.inputs = gather(request.suite, request.options)
         self.store = Store(request.options.results, request.suite.name, request.options.shelf)
         self.owner = clients.owner(client.connections, config.cache_folder())
@@ -161,32 +157,32 @@ class SuiteRun:
 
     def run(self) -> RunReport:
         """Do all of it, with the results folder held."""
-        found = self.open_run()
+        open_run = self.open_run()
         # The jobs of a run that is open are known by their images.
-        draft = self.draft(self.images() if found else self.found_images(), found)
+        draft = self.draft(self.images() if open_run else self.found_images(), open_run)
         self.quote(draft)
-        if not draft.parts and found is None:
+        if not draft.parts and open_run is None:
             keys = frozenset(job.latest.key for job in draft.jobs if job.done and job.latest)
             return RunReport(RunSummary(len(draft.jobs), (), keys))
         if draft.parts:
             self._agree(draft)
         keep_inputs(self.inputs, self.store)
-        if found is None:
+        if open_run is None:
             draft = self._with_images(draft)
         return self._watch(draft)
 
     def open_run(self) -> CloudRun | None:
         """Return the run that this very command began and did not bring to its end."""
-        found = journal.find(self.work, self.backend.name, self.request.suite.name, self._results, self.owner)
-        if found is not None and found.region != self.region:
-            raise UsageError(f"{found.run_id} is open in {found.region}; give --region {found.region} to go on with it")
-        return found
+        run = journal.find(self.work, self.backend.name, self.request.suite.name, self._results, self.owner)
+        if run is not None and run.region != self.region:
+            raise UsageError(f"{run.run_id} is open in {run.region}; give --region {run.region} to go on with it")
+        return run
 
     def found_images(self) -> dict[str, Prepared]:
         """Return the images that are there, by name."""
         wanted = self.inputs.images(self.inputs.cells)
-        found = {name: self.client.launcher.find(system) for name, system in wanted.items()}
-        return {name: prepared for name, prepared in found.items() if prepared is not None}
+        images = {name: self.client.launcher.find(system) for name, system in wanted.items()}
+        return {name: prepared for name, prepared in images.items() if prepared is not None}
 
     def images(self) -> dict[str, Prepared]:
         """Make the images; one that cannot be made is a complaint, and the others go on."""
@@ -200,16 +196,16 @@ class SuiteRun:
                 log.info(f"{name}: {error}")
         return made
 
-    def draft(self, images: dict[str, Prepared], found: CloudRun | None) -> Draft:
+    def draft(self, images: dict[str, Prepared], open_run: CloudRun | None) -> Draft:
         """Return what is to do with these images."""
         folder = self.store.folder
         stored = [job.result for job in read_jobs(folder)] if folder.is_dir() else []
         jobs = self._plan(images, stored)
         local, remote = self._indexes(images, jobs)
-        if found is not None:
+        if open_run is not None:
             known = self.local_results(images, stored)
-            rest = tuple(each for part in found.parts if (each := _rest(part, known)) is not None)
-            return Draft(images, jobs, stored, rest, local, found)
+            rest = tuple(left for part in open_run.parts if (left := _rest(part, known)) is not None)
+            return Draft(images, jobs, stored, rest, local, open_run)
         todo = order(jobs, self.request.suite.protocol.seed)
         how = partition.grouping(
             self.inputs, self.machines, images, todo, stored, local, remote, self.usd_per_gib_month
@@ -231,7 +227,7 @@ class SuiteRun:
     def _indexes(self, images: dict[str, Prepared], jobs: Iterable[Planned]) -> tuple[dict[str, Index], frozenset[str]]:
         """Return the indexes that need no build: those in the cache, and keys of those in the work place."""
         keys = partition.index_keys(self.inputs, images, jobs)
-        local = {key: found for key in keys if (found := indexes.find(self.request.options.cache, key))}
+        local = {key: index for key in keys if (index := indexes.find(self.request.options.cache, key))}
         with ignoring("NoSuchBucket"):
             return local, frozenset(key for key in keys - local.keys() if self.shipper.find_index(key) is not None)
         return local, frozenset()
@@ -264,15 +260,15 @@ class SuiteRun:
         """Return the parts that no command has launched yet."""
         if draft.run is None:
             return list(draft.parts)
-        book = Journal(self.work, draft.run)
-        book.recall()
-        launched = {name for launch in book.launches.values() for name in launch.parts}
+        run_journal = Journal(self.work, draft.run)
+        run_journal.recall()
+        launched = {name for launch in run_journal.launches.values() for name in launch.parts}
         return [part for part in draft.parts if part.name not in launched]
 
-    def _cap(self, found: CloudRun | None) -> float | None:
+    def _cap(self, open_run: CloudRun | None) -> float | None:
         """Return the request's cap, else the cap that an open run began with."""
         cap_usd = self.request.cap_usd
-        return cap_usd if cap_usd is not None or found is None else found.cap_usd
+        return cap_usd if cap_usd is not None or open_run is None else open_run.cap_usd
 
     def _agree(self, draft: Draft) -> None:
         count = len({part.name for part in draft.parts})
@@ -299,26 +295,34 @@ class SuiteRun:
     def _watch(self, draft: Draft) -> RunReport:
         local_results = self.local_results(draft.images, draft.stored)
         begun = draft.run or self._begun(draft)
-        book, run_id = Journal(self.work, begun), begun.run_id
+        run_journal = Journal(self.work, begun)
 
         def put_part(part: PlannedPart, jobs: tuple[PartJob, ...]) -> None:
             inputs, images, local = self.inputs, draft.images, draft.local
             keys = {job: local_results.planned(job).spec.index_key for job in jobs}
-            book.put_part(self.shipper.part(part, jobs, inputs, images, local, keys.__getitem__))
+            run_journal.put_part(self.shipper.part(part, jobs, inputs, images, local, keys.__getitem__))
 
         self.backend.begin(begun, self.shipper.bundle())
         if draft.run is None:
-            book.begin()
+            run_journal.begin()
             first = self.open_run() or begun
             if first.run_id != begun.run_id:
-                book.close()
+                run_journal.close()
                 raise UsageError(f"another command began {first.run_id} meanwhile; give yours again to go on with it")
             log.info(f"run {begun.run_id}")
-        jobs = sum(len(part.jobs) for part in begun.parts)
-        board = RunDisplay(run_id, jobs, partition.expected_usd(begun.parts))
-        backend, shipper, known, clock = self.backend, self.shipper, self.known, self.clock
-        terms = (self.request.most, self._cap(draft.run), self.client.timeouts)
-        watch = RunWatch(self.work, book, local_results, backend, shipper, put_part, known, clock, board, *terms)
+        watch = RunWatch(
+            self.work,
+            run_journal,
+            local_results,
+            self.backend,
+            self.shipper,
+            put_part,
+            self.known,
+            self.clock,
+            self.request.most,
+            self._cap(draft.run),
+            self.client.timeouts,
+        )
         with self._going_on(watch):
             alive = watch.run()
         return self._done(draft, begun, watch, alive)
@@ -345,7 +349,7 @@ class SuiteRun:
             yield
         except (KeyboardInterrupt, HarnessError):
             if watch.launched:
-                last = datetime.fromtimestamp(max(each.at + each.limit_s for each in watch.launched), UTC)
+                last = datetime.fromtimestamp(max(launch.at + launch.limit_s for launch in watch.launched), UTC)
                 log.info(
                     f"{len(watch.launched)} launches go on, and end by themselves by {last:%Y-%m-%d %H:%M} UTC; the"
                     f" same command goes on from here, {self.backend.ending} ends them"

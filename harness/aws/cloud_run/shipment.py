@@ -1,7 +1,7 @@
 """Inputs in S3: the orchestrator ships them, a worker fetches them.
 
 An input is packed into a temporary file of the cache and uploaded under a name that its bytes decide; then its record
-(:class:`Input`) is written.  If two ship the same at once, one record stays and both use it.
+(:class:`ShippedInput`) is written.  If two ship the same at once, one record stays and both use it.
 """
 
 from __future__ import annotations
@@ -130,9 +130,9 @@ class Shipper:
 
         An `AwsError` of code ``BadInput``: what the worker wrote is no index, whatever is wrong with it.
         """
-        found = self.find_index(key)
-        if found is not None:
-            return found
+        shipped = self.find_index(key)
+        if shipped is not None:
+            return shipped
         name = f"{records.worker(worker_id)}/{records.index(key)}"
         place = self._work.place.below(f"{name}.json")
         try:
@@ -166,7 +166,7 @@ class Shipper:
     ) -> WorkerPart:
         """Ship a part's inputs; ``index_of`` returns the key of a job's index."""
         keys = dict.fromkeys((*map(index_of, jobs), *(build.key for build in planned.builds)))
-        indexes = {key: found for key in keys if (found := self._index_of(key, local_indexes.get(key))) is not None}
+        indexes = {key: shipped for key in keys if (shipped := self._index_of(key, local_indexes.get(key))) is not None}
         builds = tuple(build for build in planned.builds if build.key not in indexes)
         builders = [inputs.systems[build.system].on(inputs.build_gpus).image for build in builds]
         needed = dict.fromkeys([*inputs.images(job.cell for job in jobs), *builders])
@@ -189,15 +189,15 @@ class Shipper:
         return cast(T, self._shipped[kind, name])
 
     def _ship(self, name: str, what: str, pack: Callable[[Path], None]) -> ShippedInput:
-        found = self._stored_input(name)
-        return found or _record(self._work, name, _upload(self._work, name, what, pack, self._cache))
+        stored = self._stored_input(name)
+        return stored or _record(self._work, name, _upload(self._work, name, what, pack, self._cache))
 
     def _stored_input(self, name: str) -> ShippedInput | None:
         """Find an input; renew it before the bucket's rule deletes it."""
-        found = _find(self._work, name)
-        for each in (found.name, f"{name}.json") if found else ():
-            self._work.renew(each, RENEWED_AFTER)
-        return found
+        stored = _find(self._work, name)
+        for part in (stored.name, f"{name}.json") if stored else ():
+            self._work.renew(part, RENEWED_AFTER)
+        return stored
 
 
 def index_name(key: str) -> str:
@@ -223,15 +223,15 @@ class Fetcher:
         if _found(engine, shipped.digest) is None:
             with self._downloaded(shipped.file, f"the image of {shipped.image}") as file, engine_errors():
                 engine.images.load(cast(bytes, file))  # streams it
-        found = _found(engine, shipped.digest)
-        if found is None:
+        loaded = _found(engine, shipped.digest)
+        if loaded is None:
             raise AwsError(
-                f"the image of {shipped.image}: after loading, no image here has the id {shipped.digest}; does one of"
-                " the engines use the containerd image store? switch it off in both or in none",
+                f"the image of {shipped.image}: no image here has the id {shipped.digest} after loading;"
+                " switch the containerd image store off in both engines or in none",
                 "BadImage",
             )
         with engine_errors():
-            found.tag(*shipped.reference.rsplit(":", 1))
+            loaded.tag(*shipped.reference.rsplit(":", 1))
 
     def dataset(self, shipped: ShippedInput, folder: Path) -> None:
         """Unpack a dataset into a new folder."""
@@ -243,23 +243,19 @@ class Fetcher:
         if indexes.find(self._cache, key):
             return
         cached = indexes.folder(self._cache, key)
-        fresh = filesystem.staging_path(cached)
-        fresh.mkdir(parents=True)
-        try:
+        with filesystem.scratch_folder(cached.parent, cached.name) as fresh:
             self._unpack(
                 shipped, f"the index {key}", fresh, lambda name: name == FACTS or name.split("/")[0] == INDEX_DATA
             )
-            made, found = indexes.read(fresh), None
+            made, content = indexes.read(fresh), None
             with suppress(JobError):
-                found = indexes.content(fresh / INDEX_DATA)
-            if made is None or found != (made.facts.index_bytes, made.facts.content_sha256):
+                content = indexes.content(fresh / INDEX_DATA)
+            if made is None or content != (made.facts.index_bytes, made.facts.content_sha256):
                 place = self._work.place.below(shipped.name)
                 raise AwsError(f"{place}: holds another index than its {FACTS} says; delete it, run again", "BadInput")
             fresh.chmod(0o755)
             filesystem.remove_tree(cached)  # damaged
             fresh.rename(cached)
-        finally:
-            filesystem.remove_tree(fresh)
 
     def _unpack(
         self, shipped: ShippedInput, what: str, folder: Path, allowed: Callable[[str], bool] | None = None
@@ -276,12 +272,12 @@ class Fetcher:
         with filesystem.scratch_folder(self._cache / "shipping", "fetched") as folder:
             path = folder / "it"
             try:
-                found = self._work.download(shipped.name, path)
+                sha256 = self._work.download(shipped.name, path)
             except AwsError as error:
                 if error.code not in MISSING | {"AccessDenied"}:  # which it is for workers, that may not list
                     raise
                 raise AwsError(f"{place}: cannot be read, or is not there; run again", "BadInput") from error
-            if found != shipped.sha256:
+            if sha256 != shipped.sha256:
                 raise AwsError(f"{place}: its content is not what was shipped; delete it, then run again", "BadInput")
             with path.open("rb") as file:
                 yield file
@@ -296,25 +292,25 @@ def _found(engine: docker.DockerClient, digest: str) -> Image | None:
 def _tag(engine: docker.DockerClient, prepared: Prepared) -> str | None:
     """Return an image's tag in the engine."""
     # By id, because a recipe names several platforms' images.
-    found = _found(engine, prepared.digest)
-    if found is None:
+    image = _found(engine, prepared.digest)
+    if image is None:
         return None
-    beginning = f"harness-{prepared.system.image}:{found.labels.get(builder.RECIPE_LABEL, '')[:12]}"
-    return next((tag for tag in found.tags if tag.startswith(beginning)), None)
+    beginning = f"harness-{prepared.system.image}:{image.labels.get(builder.RECIPE_LABEL, '')[:12]}"
+    return next((tag for tag in image.tags if tag.startswith(beginning)), None)
 
 
 def _pack_index(path: Path, index: Index) -> None:
     entries: list[tuple[str, Path | bytes]] = [(FACTS, to_json(index.facts, indent=2).encode())]
-    for each in sorted(Path(entry.path) for entry in filesystem.walk(index.folder)):
-        name = f"{INDEX_DATA}/{each.relative_to(index.folder).as_posix()}"
-        entries.append((f"{name}/", b"") if each.is_dir() else (name, each))
+    for file in sorted(Path(entry.path) for entry in filesystem.walk(index.folder)):
+        name = f"{INDEX_DATA}/{file.relative_to(index.folder).as_posix()}"
+        entries.append((f"{name}/", b"") if file.is_dir() else (name, file))
     archive.write_gz(path, entries)
 
 
 def _find(work: Objects, name: str) -> ShippedInput | None:
     """Read the record of an input whose bytes are there."""
-    found = fetch(ShippedInput, work, f"{name}.json")
-    return found if found is not None and work.size(found.name) == found.size_bytes else None
+    record = fetch(ShippedInput, work, f"{name}.json")
+    return record if record is not None and work.size(record.name) == record.size_bytes else None
 
 
 def _upload(work: Objects, name: str, what: str, pack: Callable[[Path], None], cache: Path) -> ShippedInput:
@@ -331,9 +327,9 @@ def _upload(work: Objects, name: str, what: str, pack: Callable[[Path], None], c
 def _record(work: Objects, name: str, made: ShippedInput) -> ShippedInput:
     """Write an input's record; return the one that stays."""
     if not work.put_new(f"{name}.json", dump(made)):
-        found = _find(work, name)
-        if found is not None:
-            return found
+        earlier = _find(work, name)
+        if earlier is not None:
+            return earlier
         work.put(f"{name}.json", dump(made))  # the bytes that the stored one names are gone
     return made
 

@@ -21,7 +21,7 @@ from harness.aws.cloud_run.backend import ENDED, RUNNING, UNKNOWN, Backend, Laun
 from harness.aws.cloud_run.journal import AwsTime, Journal, WorkerRecords
 from harness.aws.cloud_run.local_results import LocalResults, fetch_job
 from harness.aws.cloud_run.partition import Submission
-from harness.aws.cloud_run.records import Launch, PartJob, PlannedPart
+from harness.aws.cloud_run.records import CloudRun, Launch, PartJob, PlannedPart
 from harness.aws.cloud_run.shipment import Shipper
 from harness.aws.errors import until_answered
 from harness.aws.objects import Objects
@@ -43,10 +43,10 @@ _AT_ONCE = 8
 class RunDisplay:
     """Display of one line for each machine, and one for each fetched job."""
 
-    def __init__(self, title: str, jobs: int, expected_usd: float) -> None:
-        self._title = title
-        self._jobs = jobs
-        self._expected_usd = expected_usd
+    def __init__(self, run: CloudRun) -> None:
+        self._title = run.run_id
+        self._jobs = sum(len(part.jobs) for part in run.parts)
+        self._expected_usd = partition.expected_usd(run.parts)
         self._live: Live | None = None
         self._shown: dict[str, str] = {}
         self._fetched = 0
@@ -114,14 +114,14 @@ class RunWatch:
     put_part: Callable[[PlannedPart, tuple[PartJob, ...]], None]
     machines: Mapping[str, Instance]
     clock: AwsTime
-    board: RunDisplay
     most: int
     cap_usd: float | None
     timeouts: Timeouts
     given_up: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._submissions = {each.name: each for each in self.backend.split(self.journal.run.parts)}
+        self.display = RunDisplay(self.journal.run)
+        self._submissions = {submission.name: submission for submission in self.backend.split(self.journal.run.parts)}
         self._states: dict[str, PartState] = {}
         self._over: set[str] = set()  # names of submissions
         self._finished: set[str] = set()  # names of parts
@@ -142,7 +142,7 @@ class RunWatch:
         for launch in self.journal.launches.values():
             if launch.usd is not None:
                 self._close(launch)
-        with self.board.open():
+        with self.display.open():
             while not until_answered(self._tick, self._wait):
                 self._wait()
         alive = until_answered(self.backend.alive, self._wait)
@@ -194,7 +194,7 @@ class RunWatch:
         for launch in self.launched:
             self._settle(launch)
         self._launches()
-        self.board.update(self._lines(), self.committed_usd)
+        self.display.update(self._lines(), self.committed_usd)
         return self._over >= self._submissions.keys()
 
     def _last(self, state: PartState) -> WorkerRecords:
@@ -214,8 +214,8 @@ class RunWatch:
                     self._adopt(worker_id, key, part.disk_gib << 30)
                 wanted |= {key: (jobs[key], worker_id) for key in jobs.keys() & written.jobs}
 
-        def one(each: tuple[PartJob, str]) -> Result | HarnessError:
-            job, worker_id = each
+        def one(upload: tuple[PartJob, str]) -> Result | HarnessError:
+            job, worker_id = upload
             try:
                 return fetch_job(
                     self.work, worker_id, job.key, self.local_results.planned(job).spec, self.local_results.store
@@ -229,7 +229,7 @@ class RunWatch:
         for key, result in zip(wanted, came, strict=True):
             if isinstance(result, Result):
                 self.local_results.keys.add(result.key)
-                self.board.came(result, self.local_results.planned(wanted[key][0]).expected)
+                self.display.came(result, self.local_results.planned(wanted[key][0]).expected)
             elif isinstance(result, AwsError) and result.code in _OF_THE_JOB:
                 self._damage(key, result)
             else:
@@ -334,7 +334,7 @@ class RunWatch:
 
     def _launches(self) -> None:
         """Launch what is ready, as many as may live at once."""
-        waiting = [each for name, each in self._submissions.items() if name not in self._over]
+        waiting = [submission for name, submission in self._submissions.items() if name not in self._over]
         for submission in waiting:
             launch = self.journal.launches.get(submission.name)
             if launch is not None:
@@ -348,7 +348,7 @@ class RunWatch:
 
     def _new_launch(self, submission: Submission, waiting: list[Submission]) -> None:
         begun = {submission.name, *self.journal.launches, *self._over}
-        others = [each for each in waiting if each.name not in begun]
+        others = [other for other in waiting if other.name not in begun]
         left_usd = None if self.cap_usd is None else self.cap_usd - self.committed_usd
         launch = partition.plan_launch(submission, others, self.clock.now, left_usd)
         if launch is None:
@@ -382,7 +382,7 @@ class RunWatch:
 
     def _ready(self, submission: Submission) -> bool:
         """Return whether each index that another part builds is there, or nobody builds it any more."""
-        making = {key for name, each in self._submissions.items() if name not in self._over for key in each.builds}
+        making = {key for name, other in self._submissions.items() if name not in self._over for key in other.builds}
         return all(key not in making or self._has_index(key) for key in submission.needs)
 
     def _has_index(self, key: str) -> bool:
@@ -396,15 +396,15 @@ class RunWatch:
 
     def _lines(self) -> list[tuple[str, str, str, str]]:
         """Return name, machine, state and jobs done of what is under way or still to be launched."""
-        found = []
+        lines = []
         for name, submission in self._submissions.items():
             if name in self._over:
                 continue
             states = [self._states.get(part.name) for part in submission.parts]
             jobs = [job for part in submission.parts for job in part.jobs]
             fetched = sum(job.key in self.local_results.keys for job in jobs)
-            found.append((name, submission.parts[0].instance_type, self._words(states), f"{fetched}/{len(jobs)}"))
-        return found
+            lines.append((name, submission.parts[0].instance_type, self._words(states), f"{fetched}/{len(jobs)}"))
+        return lines
 
     def _words(self, states: list[PartState | None]) -> str:
         known = [state for state in states if state is not None]

@@ -121,13 +121,13 @@ class Worker:
     def live(self) -> bool:
         """Do the part, report every failure, return whether all is done."""
         self._status_file.unlink(missing_ok=True)
-        found = environment.ec2_instance()
-        self._heartbeat = replace(self._heartbeat, instance_id=found.instance_id if found else _UNKNOWN)
+        instance = environment.ec2_instance()
+        self._heartbeat = replace(self._heartbeat, instance_id=instance.instance_id if instance else _UNKNOWN)
         detail, stopped = "the agent was ended", False
         heartbeats = threading.Thread(target=self._send_heartbeats, name="heartbeats", daemon=True)
         try:
             heartbeats.start()
-            detail = self._do(found.instance_type if found else None)
+            detail = self._do(instance.instance_type if instance else None)
         except HarnessError as error:
             detail = str(error)
         except KeyboardInterrupt:
@@ -168,10 +168,10 @@ class Worker:
                     fetcher.image(engine, image)
         datasets = self._root / _DATASETS
         filesystem.remove_tree(datasets)
-        for name, each in part.datasets.items():
-            fetcher.dataset(each, datasets / name)
-        for key, each in part.indexes.items():
-            fetcher.index(key, each)
+        for name, dataset in part.datasets.items():
+            fetcher.dataset(dataset, datasets / name)
+        for key, index in part.indexes.items():
+            fetcher.index(key, index)
         assignment = Assignment(str(self._work.place), self._worker_id, part, str(self._status_file))
         (self._root / "part.json").write_bytes(dump(assignment))
 
@@ -308,7 +308,8 @@ class Uploader(RunCallbacks):
         self._attempts, self._sleep, self._file = attempts, time.sleep, Path(assignment.status)
         self._waiting: list[tuple[str, Callable[[], None]]] = []
         # Index key -> how errors name the index.
-        self._unbuilt = {each.key: f"the index of {each.system} on {each.dataset}" for each in assignment.part.builds}
+        builds = assignment.part.builds
+        self._unbuilt = {build.key: f"the index of {build.system} on {build.dataset}" for build in builds}
         self.status = WorkerStatus("fetching")
 
     def starts(self, key: str) -> None:
@@ -371,9 +372,9 @@ class Uploader(RunCallbacks):
         self._note(uploaded=self.status.uploaded + 1)
 
     def _upload_index(self, key: str) -> None:
-        found = indexes.find(self._cache, key)
-        if found is not None:
-            shipment.upload_index(self._work, self._worker_id, key, found, self._cache)
+        index = indexes.find(self._cache, key)
+        if index is not None:
+            shipment.upload_index(self._work, self._worker_id, key, index, self._cache)
 
     def _trouble(self, text: str) -> None:
         log.info(text)

@@ -60,7 +60,7 @@ def stack_name(work: S3Uri, region: str) -> str:
 def find(connections: Connections, work: S3Uri, region: str) -> Account | None:
     """Return the account stack's outputs; ``None``: it, or some, are missing."""
     stack = cloudformation.find(_at(connections, region), stack_name(work, region))
-    outputs = {each.name: each.name.title().replace("_", "") for each in fields(Account)}
+    outputs = {output_field.name: output_field.name.title().replace("_", "") for output_field in fields(Account)}
     if stack is None or not stack.outputs.keys() >= set(outputs.values()):
         return None
     return Account(**{name: stack.outputs[output] for name, output in outputs.items()})
@@ -88,7 +88,7 @@ def up(
     subnet: str | None = None,
     agent_image: str | None = None,
 ) -> None:
-    """Deploy the account stack, and what must be there before it.
+    """Deploy the account stack and its prerequisites.
 
     Workers may be of these types; the security group is for the subnet's VPC, or the default one; ``agent_image`` is
     that of Batch's agents, if hosts fetch it from ECR.
@@ -264,7 +264,7 @@ def _is_ours(connections: Connections, bucket: str) -> bool | None:
 
 
 def _linked_roles(connections: Connections) -> None:
-    """Make the services' own roles: who runs has no right to."""
+    """Make the services' own roles, which a runner may not."""
     for service in LINKED:
         with ignoring("InvalidInput", "EntityAlreadyExists"), aws_errors(f"making the role of {service}"):  # it exists
             connections.client("iam").create_service_linked_role(AWSServiceName=service)
@@ -289,14 +289,15 @@ def _boundary(connections: Connections, work: S3Uri, region: str) -> None:
 
 def _refuse_alive(connections: Connections, work: S3Uri, owner: str, region: str) -> None:
     """Refuse while workers of any region or user need the bucket."""
-    found, failed = instances.everywhere(connections, partial(instances.alive, connections))
+    living, failed = instances.search_regions(connections, partial(instances.alive, connections))
     for unseen in failed:
         if not unseen.denied or unseen.region == region:
             raise AwsError(f"whether instances are alive in {unseen}; nothing was removed", "Unseen")
-    mine = [each for each in found if each.tags.get(clients.OWNER) == owner]
-    users = [each for each in found if each in mine or each.profile == f"{stack_name(work, each.region)}-worker"]
+    mine = [instance for instance in living if instance.tags.get(clients.OWNER) == owner]
+    profiles = {region: f"{stack_name(work, region)}-worker" for region in {instance.region for instance in living}}
+    users = [instance for instance in living if instance in mine or instance.profile == profiles[instance.region]]
     if users:
-        where = ", ".join(sorted({each.region for each in users}))
+        where = ", ".join(sorted({instance.region for instance in users}))
         whose = "" if users == mine else " --all-owners"
         raise UsageError(
             f"{len(users)} instances are alive in {where}; `harness ec2 reap{whose}` ends them, then try again"
@@ -307,7 +308,7 @@ def _remove_objects(connections: Connections, work: S3Uri, results_too: bool) ->
     if (ours := _is_ours(connections, work.bucket)) is None:
         return
     objects = Objects(connections, work)
-    names = [each.name for folder in FOLDERS for each in objects.list(f"{folder}/")]
+    names = [stored.name for folder in FOLDERS for stored in objects.list(f"{folder}/")]
     if names and not results_too:
         log.info(f"kept: {len(names)} objects below {work}, which cost their storage; --results-too deletes them")
         return
@@ -323,7 +324,7 @@ def _remove_objects(connections: Connections, work: S3Uri, results_too: bool) ->
 
 
 def trust_policy(*services: str) -> Policy:
-    """Return who may take a role: these services."""
+    """Return the trust policy of a role of these services."""
     return _document({"Effect": "Allow", "Principal": {"Service": list(services)}, "Action": "sts:AssumeRole"})
 
 
@@ -352,9 +353,9 @@ def host_policy(agent_image: str | None) -> Policy:
         _allow("ClusterTags", "ec2", "DescribeTags"),
         _allow("JobLogs", "logs", "CreateLogStream PutLogEvents", _arn("logs", "log-group:/aws/batch/job:*")),
     ]
-    found = _ECR.match(agent_image) if agent_image is not None else None
-    if agent_image is None or found:
-        name = f"{found['region']}:{found['account']}:repository/{found['name']}" if found else "*:*:repository/*"
+    image = _ECR.match(agent_image) if agent_image is not None else None
+    if agent_image is None or image:
+        name = f"{image['region']}:{image['account']}:repository/{image['name']}" if image else "*:*:repository/*"
         fetch = "BatchCheckLayerAvailability BatchGetImage GetDownloadUrlForLayer"
         statements += [
             _allow("RegistryLogin", "ecr", "GetAuthorizationToken"),
@@ -375,9 +376,8 @@ def reaper_policy(name: str) -> Policy:
 
 def boundary_policy(work: S3Uri, name: str) -> Policy:
     """Return the most that any role of a work place may do."""
-    return _document(
-        *(each for part in (worker_policy(work), host_policy(None), reaper_policy(name)) for each in part["Statement"])
-    )
+    roles = (worker_policy(work), host_policy(None), reaper_policy(name))
+    return _document(*(statement for role in roles for statement in role["Statement"]))
 
 
 def boundary_arn(name: str) -> str:
@@ -443,7 +443,7 @@ def keeper_policy(work: S3Uri, name: str) -> Policy:
     """
     roles, arn = f"{_IAM}:role/{name}-*", boundary_arn(name)
     held = {"StringLike": {"iam:PermissionsBoundary": arn}}
-    linked = [f"{_IAM}:role/aws-service-role/{each}/*" for each in LINKED]
+    linked = [f"{_IAM}:role/aws-service-role/{service}/*" for service in LINKED]
     role = "DeleteRole GetRole GetRolePolicy ListAttachedRolePolicies ListRolePolicies TagRole UpdateAssumeRolePolicy"
     profile = "AddRoleToInstanceProfile CreateInstanceProfile DeleteInstanceProfile GetInstanceProfile"
     profile += " RemoveRoleFromInstanceProfile TagInstanceProfile"
@@ -477,9 +477,9 @@ def keeper_policy(work: S3Uri, name: str) -> Policy:
 def in_template(value: Any) -> Any:
     """Return a policy for a template: CloudFormation substitutes its own variables."""
     if isinstance(value, dict):
-        return {key: in_template(each) for key, each in value.items()}
+        return {key: in_template(part) for key, part in value.items()}
     if isinstance(value, list):
-        return [in_template(each) for each in value]
+        return [in_template(part) for part in value]
     if isinstance(value, str) and "${AWS::" in value:
         return {"Fn::Sub": value.replace("${aws:", "${!aws:")}
     return value

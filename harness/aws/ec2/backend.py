@@ -60,8 +60,8 @@ class Ec2Backend:
     @staticmethod
     def parts(todo: list[Planned], how: Grouping) -> tuple[PlannedPart, ...]:
         """Group jobs by hardware profile, and all builds into one part."""
-        found = partition.parts(todo, how, lambda job: job.cell.profile, lambda _build: "builds")
-        return tuple(replace(part, name=part.jobs[0].cell.profile if part.jobs else "builds") for part in found)
+        parts = partition.parts(todo, how, lambda job: job.cell.profile, lambda _build: "builds")
+        return tuple(replace(part, name=part.jobs[0].cell.profile if part.jobs else "builds") for part in parts)
 
     def split(self, parts: tuple[PlannedPart, ...]) -> tuple[Submission, ...]:
         """Return one request for each part."""
@@ -90,21 +90,21 @@ class Ec2Backend:
         return lines
 
     def _find(self, parts: Sequence[PlannedPart]) -> bool:
-        """Find what parts need; return whether the account stack is there."""
-        found = account.find(self._connections, self._request.work, self._region)
-        if found is not None:
-            self._account = found
+        """Find images, subnets and zones; return whether the account stack exists."""
+        account_stack = account.find(self._connections, self._request.work, self._region)
+        if account_stack is not None:
+            self._account = account_stack
         self._subnets = instances.subnets(self._connections, self._region, [self._request.subnet])
         self._zones = instances.zones(self._connections, self._region, {part.instance_type for part in parts})
         kinds, system = sorted({self._kind(part) for part in parts}), self._request.suite.ec2.ami
         self._amis = {kind: instances.ami(self._connections, self._region, system, *kind) for kind in kinds}
-        return found is not None
+        return account_stack is not None
 
     def _kind(self, part: PlannedPart) -> tuple[str, bool]:
         return self._known[part.instance_type].architecture, bool(part.gpus)
 
     def begin(self, run: CloudRun, bundle: ShippedInput) -> None:
-        """Take note of the run; find all that its parts need, which may be more than is left."""
+        """Remember the run; find images, subnets and zones of all its parts."""
         self._run, self._bundle = run, bundle
         if not self._find(run.parts):
             raise UsageError(f"the account stack is gone; make it with `harness ec2 up {self._request.work}`")
@@ -120,7 +120,8 @@ class Ec2Backend:
         first = [subnet for subnet in self._subnets if subnet.zone == launch.zone]
         if launch.zone is not None and not first:
             raise UsageError(f"{part.name} was requested in {launch.zone}; give a --subnet there, as before")
-        others = [each for each in self._subnets if each.zone in offered and each.free_addresses and each not in first]
+        free = [subnet for subnet in self._subnets if subnet.zone in offered and subnet.free_addresses]
+        others = [subnet for subnet in free if subnet not in first]
         if not first + others:
             raise LaunchRefused(f"no subnet with free addresses is in a zone that offers {part.instance_type}")
         if launch.zone is None:

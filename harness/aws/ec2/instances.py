@@ -104,9 +104,8 @@ def find(
     """Return a region's instances with these tags, lately terminated ones too."""
     client = connections.client("ec2", region)
     shown = _listed(client, "describe_instances", "Reservations", marks or {})
-    return [
-        _owned_instance(each, client.meta.region_name) for reservation in shown for each in reservation["Instances"]
-    ]
+    region_name = client.meta.region_name
+    return [_owned_instance(instance, region_name) for reservation in shown for instance in reservation["Instances"]]
 
 
 def alive(
@@ -135,7 +134,7 @@ def _owned_instance(shown: dict[str, Any], region: str) -> OwnedInstance:
 
 def _volumes(connections: Connections, region: str) -> list[OwnedVolume]:
     shown = _listed(connections.client("ec2", region), "describe_volumes", "Volumes", {}, status="available")
-    return [OwnedVolume(each["VolumeId"], region, each["Size"], clients.as_dict(each.get("Tags"))) for each in shown]
+    return [OwnedVolume(disk["VolumeId"], region, disk["Size"], clients.as_dict(disk.get("Tags"))) for disk in shown]
 
 
 def _listed(client: Any, operation: str, key: str, marks: Mapping[str, str], **more: str) -> Iterator[Any]:
@@ -149,10 +148,10 @@ def _listed(client: Any, operation: str, key: str, marks: Mapping[str, str], **m
 def regions(connections: Connections) -> list[str]:
     """Return all regions that the account can use."""
     with aws_errors("listing the account's regions"):
-        return sorted(each["RegionName"] for each in connections.client("ec2").describe_regions()["Regions"])
+        return sorted(region["RegionName"] for region in connections.client("ec2").describe_regions()["Regions"])
 
 
-def everywhere(
+def search_regions(
     connections: Connections, look: Callable[[str], list[Any]], limited: str | None = None
 ) -> tuple[list[Any], list[UnreadRegion]]:
     """Look in all regions at once; return finds and failed regions."""
@@ -166,19 +165,19 @@ def everywhere(
     with ThreadPoolExecutor(_REGIONS_AT_ONCE) as pool:
         answers = list(pool.map(one, [limited] if limited else regions(connections)))
     failed = [answer for answer in answers if isinstance(answer, UnreadRegion)]
-    return [each for answer in answers if not isinstance(answer, UnreadRegion) for each in answer], failed
+    return [resource for answer in answers if not isinstance(answer, UnreadRegion) for resource in answer], failed
 
 
-def look(connections: Connections, region: str | None, owner: str | None) -> OwnedResources:
+def find_owned(connections: Connections, region: str | None, owner: str | None) -> OwnedResources:
     """Find what costs money; ``None``: in all regions, of all owners."""
-    found, failed = everywhere(
+    resources, failed = search_regions(
         connections, lambda name: [*alive(connections, name), *_volumes(connections, name)], region
     )
-    mine = [each for each in found if owner in (None, each.tags.get(clients.OWNER))]
-    living = tuple(each for each in mine if isinstance(each, OwnedInstance))
-    disks = tuple(each for each in mine if isinstance(each, OwnedVolume))
+    mine = [resource for resource in resources if owner in (None, resource.tags.get(clients.OWNER))]
+    living = tuple(resource for resource in mine if isinstance(resource, OwnedInstance))
+    disks = tuple(resource for resource in mine if isinstance(resource, OwnedVolume))
     return OwnedResources(
-        living, disks, tuple(failed), sum(isinstance(each, OwnedInstance) for each in found) - len(living)
+        living, disks, tuple(failed), sum(isinstance(resource, OwnedInstance) for resource in resources) - len(living)
     )
 
 
@@ -191,29 +190,25 @@ def end(connections: Connections, region: str | None, ids: Sequence[str]) -> Non
             client.terminate_instances(InstanceIds=some)
             continue
         # One that EC2 has forgotten makes the whole request fail.
-        for each in some if len(some) > 1 else ():
-            end(connections, region, [each])
+        for instance_id in some if len(some) > 1 else ():
+            end(connections, region, [instance_id])
 
 
-def wait(
-    left: Callable[[], list[T]],
-    sleep: Callable[[float], None] = time.sleep,
-    clock: Callable[[], float] = time.monotonic,
-) -> list[T]:
+def wait(left: Callable[[], list[T]]) -> list[T]:
     """Wait until nothing is left; return what stays."""
-    until = clock() + WAIT_S
-    while (stay := left()) and clock() < until:
-        sleep(POLL_S)
+    until = time.monotonic() + WAIT_S
+    while (stay := left()) and time.monotonic() < until:
+        time.sleep(POLL_S)
     return stay
 
 
-def end_all(connections: Connections, found: OwnedResources) -> list[str]:
-    """End all of it and wait; return a line for each rest."""
+def end_all(connections: Connections, owned: OwnedResources) -> list[str]:
+    """End instances, delete disks and wait; return a line for each that stays."""
     left: list[str] = []
-    ids = {instance.instance_id for instance in found.instances}
-    places = sorted({instance.region for instance in found.instances} | {volume.region for volume in found.volumes})
+    ids = {instance.instance_id for instance in owned.instances}
+    places = sorted({instance.region for instance in owned.instances} | {volume.region for volume in owned.volumes})
     for region in places:
-        if here := sorted(instance.instance_id for instance in found.instances if instance.region == region):
+        if here := sorted(instance.instance_id for instance in owned.instances if instance.region == region):
             log.info(f"ending {len(here)} instances in {region}")
             try:
                 end(connections, region, here)
@@ -221,10 +216,10 @@ def end_all(connections: Connections, found: OwnedResources) -> list[str]:
                 left.append(str(error))
 
     def staying() -> list[OwnedInstance]:
-        return [each for region in places for each in alive(connections, region) if each.instance_id in ids]
+        return [instance for region in places for instance in alive(connections, region) if instance.instance_id in ids]
 
-    left += [f"{each.instance_id} in {each.region} is still {each.state}" for each in wait(staying)]
-    for volume in found.volumes:
+    left += [f"{instance.instance_id} in {instance.region} is still {instance.state}" for instance in wait(staying)]
+    for volume in owned.volumes:
         left += _delete(connections, volume)
     return left
 
@@ -292,11 +287,12 @@ def ami(connections: Connections, region: str, system: str, architecture: str, g
         raise
     with aws_errors(f"looking at {image_id}"):
         images = connections.client("ec2", region).describe_images(ImageIds=[image_id])["Images"]
-    image = next((each for each in images if each["Architecture"] == architecture), None)
+    image = next((image for image in images if image["Architecture"] == architecture), None)
     if image is None:
         raise UsageError(f"{region} has no {architecture} image {image_id}, which {name} names; choose another type")
     root = image["RootDeviceName"]
-    disks = [each.get("Ebs", {}) for each in image.get("BlockDeviceMappings", ()) if each.get("DeviceName") == root]
+    mappings = image.get("BlockDeviceMappings", ())
+    disks = [mapping.get("Ebs", {}) for mapping in mappings if mapping.get("DeviceName") == root]
     least = max((disk.get("VolumeSize", 0) for disk in disks), default=0)
     return Ami(image_id, root, least, image.get("Name", image_id))
 
@@ -307,24 +303,24 @@ def subnets(connections: Connections, region: str, named: Sequence[str | None] =
     wanted = {"Name": "subnet-id", "Values": names} if names else {"Name": "default-for-az", "Values": ["true"]}
     with aws_errors("looking for subnets"):
         shown = connections.client("ec2", region).describe_subnets(Filters=[wanted])["Subnets"]
-    found = [
-        Subnet(each["SubnetId"], each["AvailabilityZone"], each["VpcId"], each["AvailableIpAddressCount"])
-        for each in shown
+    chosen = [
+        Subnet(subnet["SubnetId"], subnet["AvailabilityZone"], subnet["VpcId"], subnet["AvailableIpAddressCount"])
+        for subnet in shown
     ]
-    if missing := set(names) - {subnet.subnet_id for subnet in found}:
+    if missing := set(names) - {subnet.subnet_id for subnet in chosen}:
         raise UsageError(f"{region} has no subnet {', '.join(sorted(missing))}; name another --subnet")
-    if not found:
+    if not chosen:
         raise UsageError(f"{region} has no default VPC; make one (`aws ec2 create-default-vpc`) or give --subnet")
-    return sorted(found, key=lambda subnet: subnet.zone)
+    return sorted(chosen, key=lambda subnet: subnet.zone)
 
 
 def zones(connections: Connections, region: str, types: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Return the availability zones that offer each instance type."""
-    found: dict[str, set[str]] = {name: set() for name in types}
-    filters = [{"Name": "instance-type", "Values": sorted(found)}]
+    zones_by_type: dict[str, set[str]] = {name: set() for name in types}
+    filters = [{"Name": "instance-type", "Values": sorted(zones_by_type)}]
     pages = connections.client("ec2", region).get_paginator("describe_instance_type_offerings")
     with aws_errors("asking which zones offer what"):
         for page in pages.paginate(LocationType="availability-zone", Filters=filters):
-            for each in page["InstanceTypeOfferings"]:
-                found[each["InstanceType"]].add(each["Location"])
-    return {name: tuple(sorted(zones)) for name, zones in found.items()}
+            for offering in page["InstanceTypeOfferings"]:
+                zones_by_type[offering["InstanceType"]].add(offering["Location"])
+    return {name: tuple(sorted(zones)) for name, zones in zones_by_type.items()}

@@ -23,7 +23,7 @@ def handler(event: dict[str, str], _context: object) -> None:
     filters = [{"Name": "tag-key", "Values": ["harness:owner"]}, {"Name": "instance-state-name", "Values": states}]
     try:
         for page in ec2.get_paginator("describe_instances").paginate(Filters=filters):
-            for instance in (each for reservation in page["Reservations"] for each in reservation["Instances"]):
+            for instance in (member for reservation in page["Reservations"] for member in reservation["Instances"]):
                 expiry = {tag["Key"]: tag["Value"] for tag in instance["Tags"]}.get("harness:expiry")
                 try:
                     if expiry is not None and datetime.datetime.fromisoformat(expiry) <= now:

@@ -268,8 +268,8 @@ class _Round:
             folder = suite.rpartition("/")[0]
             if not f"{folder}/".startswith(prefix):
                 above.add(f"{folder}/{origins.FILE}".removeprefix("/"))
-        for found in self.pool.map(self._list_above, sorted(above)):
-            listing.add(found)
+        for listed in self.pool.map(self._list_above, sorted(above)):
+            listing.add(listed)
         return listing
 
     def _list_above(self, prefix: str) -> list[StoredObject]:
@@ -287,9 +287,9 @@ class _Round:
         """Return whether the mirror has an object: its size and time, or else its MD5."""
         path, time_ns = self.place.path(stored.name), _time_ns(stored)
         with suppress(OSError):
-            found = path.stat()
-            same_time = found.st_mtime_ns == time_ns
-            if found.st_size != stored.size_bytes:
+            status = path.stat()
+            same_time = status.st_mtime_ns == time_ns
+            if status.st_size != stored.size_bytes:
                 return False
             if (thorough or not same_time) and _md5(path) != stored.etag:
                 return False

@@ -81,13 +81,13 @@ class SuiteLock:
             self._renew()
 
     def _acquire(self) -> None:
-        def is_free(found: _StoredLock | None) -> bool:
-            if found is None:
+        def is_free(lock: _StoredLock | None) -> bool:
+            if lock is None:
                 return True
-            mine, released = found.record.get("owner") == self._record["owner"], found.record.get("released") is True
-            if mine or released or found.age_s > LEASE_S:
+            mine, released = lock.record.get("owner") == self._record["owner"], lock.record.get("released") is True
+            if mine or released or lock.age_s > LEASE_S:
                 return True
-            since = str(found.record.get("since") or found.modified)[:40]
+            since = str(lock.record.get("since") or lock.modified)[:40]
             raise StoreError(
                 f"{self._folder.place}: another run holds it since {since}; wait for its end (of a run that died: "
                 f"{LEASE_S // 60} minutes) or choose another --results"
@@ -101,10 +101,10 @@ class SuiteLock:
         for _ in range(_TRIES):
             if self._write():
                 return True
-            found = self._look()
-            if not may_take(found):
+            lock = self._look()
+            if not may_take(lock):
                 return False
-            self._etag = found.etag if found else None
+            self._etag = lock.etag if lock else None
         return False
 
     def _renew_until(self, ended: threading.Event) -> None:
@@ -113,14 +113,14 @@ class SuiteLock:
                 self.confirm()
 
     def _renew(self) -> None:
-        def is_ours(found: _StoredLock | None) -> bool:  # our own write may have arrived without its answer
-            return found is not None and found.record.get("holder") == self._record["holder"]
+        def is_ours(lock: _StoredLock | None) -> bool:  # our own write may have arrived without its answer
+            return lock is not None and lock.record.get("holder") == self._record["holder"]
 
         self._lost = self._lost or not self._take(is_ours)
         if self._lost:
             raise StoreError(
-                f"{self._folder.place}: another run took it over, as this one gave no sign for {LEASE_S // 60} minutes;"
-                " what was measured is kept here, and the same command goes on from there"
+                f"{self._folder.place}: another run took it over after {LEASE_S // 60} minutes without a renewal;"
+                " measured jobs are kept here, and the same command resumes"
             )
 
     def _write(self, *, released: bool = False) -> bool:
@@ -154,7 +154,7 @@ class KeyTaken(StoreError):
 
 
 class Publisher:
-    """Publishes a store's files from a mirror (a :class:`harness.results.store.ResultPublisher`).
+    """Publisher of a store's files from a mirror (a :class:`harness.results.store.ResultPublisher`).
 
     A job is whole in S3 before it is in the mirror; until then it waits in a folder of its own, from which the next run
     publishes it if this one dies.
@@ -198,8 +198,8 @@ class Publisher:
 
     def _publish_waiting(self, suite: str) -> None:
         """Publish jobs that dead runs measured."""
-        found = waiting_jobs(self._place.below(suite))
-        for folder in found:
+        folders = waiting_jobs(self._place.below(suite))
+        for folder in folders:
             job = folder.relative_to(self._place.waiting)
             try:
                 self._publish(folder)
@@ -213,8 +213,8 @@ class Publisher:
                 filesystem.remove_tree(folder)
             else:
                 _move(folder, target)
-        if found:
-            log.info("published %s jobs that an earlier run had measured", f"{len(found):,}")
+        if folders:
+            log.info("published %s jobs that an earlier run had measured", f"{len(folders):,}")
 
     def _publish(self, folder: Path) -> None:
         assert self._lock is not None, "held() comes first"
@@ -230,7 +230,7 @@ def publish(folder: Path, job: Objects, lock: SuiteLock) -> None:
     Nobody else writes there while the lock on its suite is held: files of a dead run are replaced.
 
     Raises:
-        Taken: another job has its key.
+        KeyTaken: another job has its key.
         StoreError: another run took the lock over.
     """
     contents = {path.name: path.read_bytes() for path in folder.iterdir()}
@@ -269,7 +269,7 @@ def _is(job: Objects, name: str, content: bytes) -> bool:
 
 
 def _machine() -> str:
-    """Return a hash that tells machines apart without their names."""
+    """Return a hash that identifies this machine without its name."""
     name = ""
     with suppress(OSError, ValueError):
         name = Path("/etc/machine-id").read_text(encoding="ascii").strip()

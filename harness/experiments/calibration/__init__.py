@@ -1,1 +1,1 @@
-"""Planted truths: a system that does what its parameters say, measured the whole real way, held against the report."""
+"""Calibration: measure a system that does what its parameters say, and compare the report with the injected values."""

@@ -55,7 +55,7 @@ class Group:
     name: str
     cases: tuple[Case, ...]
     queries: int
-    protocol: dict[str, Any] = field(default_factory=dict)
+    protocol: dict[str, Any]
     envelope: Envelope = _SMALL
     scenario: str = "single_stream"
     suite: dict[str, Any] = field(default_factory=dict)
@@ -71,6 +71,8 @@ _BARE, _BARE_CHILD = "memory-0", "memory-0-in-child"
 # A quota of half a CPU, set from outside when the first trial begins.
 _HALF = (50_000, 100_000)
 _WARMUP = 10
+# Slow: memory is sampled, so what the last moments add may be missed.
+_LEAK = PeakMemory(_BARE, (_WARMUP + 200) * MIB // 4, timed=True)
 # The timed query that stands still.
 _STALLED = 50
 # Where the search for the highest rate ends, as shares of the capacity: simulated with an undisturbed queue it is
@@ -88,13 +90,12 @@ def select(only: str | None) -> tuple[Group, ...]:
     """
     if only is None:
         return GROUPS
-    names = {
-        case.name for group in GROUPS for case in group.cases if fnmatchcase(case.name, only) or group.name == only
-    }
-    if not names:
-        raise UnknownName("calibration case", only, [case.name for group in GROUPS for case in group.cases])
-    known_values = [case.known_value for group in GROUPS for case in group.cases if case.name in names]
-    names |= {known_value.bare for known_value in known_values if isinstance(known_value, PeakMemory)}
+    cases = [(group, case) for group in GROUPS for case in group.cases]
+    chosen = [case for group, case in cases if fnmatchcase(case.name, only) or group.name == only]
+    if not chosen:
+        raise UnknownName("calibration case", only, [case.name for _, case in cases])
+    names = {case.name for case in chosen}
+    names |= {case.known_value.bare for case in chosen if isinstance(case.known_value, PeakMemory)}
     return tuple(part for group in GROUPS if (part := group.limited(names)).cases)
 
 
@@ -103,9 +104,9 @@ def _once(**more: Any) -> dict[str, Any]:
     return {"trials": 1, "warmup_queries": _WARMUP, "warmup_cap": _WARMUP, "repeats": 0, **more}
 
 
-def _paper(trials: int, **more: Any) -> dict[str, Any]:
-    """Return a protocol of several trials in one container."""
-    return {"name": "santhanam2023", "trials": trials, "repeats": 0, **more}
+def _group(name: str, queries: int, *cases: Case, protocol: dict[str, Any] | None = None, **more: Any) -> Group:
+    """Return a group, of one container and trial unless a protocol is given."""
+    return Group(name, cases, queries, _once() if protocol is None else protocol, **more)
 
 
 def _mean(service_ms: float, how: str = "spin") -> Case:
@@ -151,76 +152,60 @@ def _stall(name: str, *, open_loop: bool) -> Case:
 
 
 LATENCY = (
-    Group("latency-2000", (_mean(0.2),), 2000, _once()),
-    Group("latency-400", (_mean(1), _mean(1, "sleep")), 400, _once()),
-    Group("latency-100", (_mean(5), _mean(5, "child")), 100, _once()),
-    Group("latency-40", (_mean(20), _mean(20, "sleep"), _mean(20, "child")), 40, _once()),
-    Group("latency-11", (_mean(100),), 11, _once(warmup_queries=2, warmup_cap=2)),
-    Group("latency-4", (_mean(500),), 4, _once(warmup_queries=1, warmup_cap=1)),
-    Group(
-        "distribution",
-        (Case("lognormal", LognormalLatency(0.3e-3, 0.8), {"service_ms": 0.3, "sigma": 0.8}),),
-        2000,
-        _once(),
-    ),
+    _group("latency-2000", 2000, _mean(0.2)),
+    _group("latency-400", 400, _mean(1), _mean(1, "sleep")),
+    _group("latency-100", 100, _mean(5), _mean(5, "child")),
+    _group("latency-40", 40, _mean(20), _mean(20, "sleep"), _mean(20, "child")),
+    _group("latency-11", 11, _mean(100), protocol=_once(warmup_queries=2, warmup_cap=2)),
+    _group("latency-4", 4, _mean(500), protocol=_once(warmup_queries=1, warmup_cap=1)),
+    _group("distribution", 2000, Case("lognormal", LognormalLatency(0.3e-3, 0.8), {"service_ms": 0.3, "sigma": 0.8})),
 )
 
 SCENARIOS = (
-    Group(
+    _group(
         "offline",
-        (Case("offline", Throughput(32 / 0.02), {"batch_ms": 20}),),
         960,
-        _once(warmup_queries=64, warmup_cap=64),
+        Case("offline", Throughput(32 / 0.02), {"batch_ms": 20}),
+        protocol=_once(warmup_queries=64, warmup_cap=64),
         scenario="offline",
         suite={"offline": {"batch_size": 32}},
     ),
-    Group(
+    _group(
         "server",
-        (
-            Case("server-rate", ServerQueue(1e-3, _SEARCH), {"service_ms": 1}),
-            Case("clean-server", Clean(), {"service_ms": 1}),
-        ),
         400,
-        _once(job_timeout_s=60.0),  # on a machine that is too busy the search goes on and on
+        Case("server-rate", ServerQueue(1e-3, _SEARCH), {"service_ms": 1}),
+        Case("clean-server", Clean(), {"service_ms": 1}),
+        protocol=_once(job_timeout_s=60.0),  # on a machine that is too busy the search goes on and on
         scenario="server",
         suite={"server": {"latency_target_s": 0.02, "latency_percentile": 95}},
     ),
-    Group(
+    _group(
         "stall-open",
-        (_stall("stall-open-loop", open_loop=True),),
         700,
-        _once(),
+        _stall("stall-open-loop", open_loop=True),
         scenario="server",
         # Out of reach, so that the first rate is the last.
         suite={"server": {"latency_target_s": 0.0005, "latency_percentile": 95}},
     ),
-    Group("stall-closed", (_stall("stall-closed-loop", open_loop=False),), 700, _once()),
+    _group("stall-closed", 700, _stall("stall-closed-loop", open_loop=False)),
 )
 
 MEMORY = (
-    Group(
+    _group(
         "memory",
-        (
-            Case(_BARE, BareMemory(), {"service_ms": 1}),
-            Case(_BARE_CHILD, BareMemory(), {"service_ms": 1, "hold_mib": 0, "hold_in": "child"}),
-            _memory("memory-64", 64, hold_mib=64),
-            _memory("memory-256", 256, hold_mib=256),
-            _memory("memory-1024", 1024, hold_mib=1024),
-            _memory("memory-2048", 2048, hold_mib=2048),
-            _memory("memory-256-in-child", 256, hold_mib=256, hold_in="child"),
-            _memory("memory-2048-in-child", 2048, hold_mib=2048, hold_in="child"),
-            _memory("mapped-256", 0, 256, touch_file=True),
-            _memory("mapped-256-untouched", 0, 0, touch_file=False),
-            _memory("memory-128-mapped-256", 128, 256, hold_mib=128, touch_file=True),
-            # Slowly: memory is sampled, so what the last moments add may be missed.
-            Case(
-                "leak-0.25-a-query",
-                PeakMemory(_BARE, (_WARMUP + 200) * MIB // 4, timed=True),
-                {"service_ms": 5, "leak_kib": 256},
-            ),
-        ),
         200,
-        _once(),
+        Case(_BARE, BareMemory(), {"service_ms": 1}),
+        Case(_BARE_CHILD, BareMemory(), {"service_ms": 1, "hold_mib": 0, "hold_in": "child"}),
+        _memory("memory-64", 64, hold_mib=64),
+        _memory("memory-256", 256, hold_mib=256),
+        _memory("memory-1024", 1024, hold_mib=1024),
+        _memory("memory-2048", 2048, hold_mib=2048),
+        _memory("memory-256-in-child", 256, hold_mib=256, hold_in="child"),
+        _memory("memory-2048-in-child", 2048, hold_mib=2048, hold_in="child"),
+        _memory("mapped-256", 0, 256, touch_file=True),
+        _memory("mapped-256-untouched", 0, 0, touch_file=False),
+        _memory("memory-128-mapped-256", 128, 256, hold_mib=128, touch_file=True),
+        Case("leak-0.25-a-query", _LEAK, {"service_ms": 5, "leak_kib": 256}),
         envelope=_LARGE,
     ),
 )
@@ -230,85 +215,73 @@ _BUSY = NamedReason("each CPU had a busy process in 1 of 3 trials", Cause.CANARY
 _HELD = NamedReason("half a CPU by quota, from outside", Cause.THROTTLING, Validity.INVALID)
 _UNSAID = NamedReason("4 threads on 1 CPU, unsaid", Cause.OVERSUBSCRIPTION)
 NAMED = (
-    Group(
+    _group(
         "clean",
-        (Case("clean", Clean(), {"service_ms": 2}), Case("rival", _BUSY, {"service_ms": 2}, rival=1)),
         100,
-        {"trials": 3},
+        Case("clean", Clean(), {"service_ms": 2}),
+        Case("rival", _BUSY, {"service_ms": 2}, rival=1),
+        protocol={"trials": 3},
     ),
-    Group(
+    _group(
         "one-container",
-        (
-            Case("clean-one-container", Clean(), {"service_ms": 2}),
-            _cold("cold-one-pass", service_ms=1, slow_first=100),
-            _named("drift", "each trial 1.4 times slower", Cause.DRIFT, service_ms=1, drift=1.4, **_LEAD),
-            _rankings("rankings-by-trial", "another ranking each trial", ranking="trial", **_LEAD),
-        ),
         100,
-        _paper(3),
+        Case("clean-one-container", Clean(), {"service_ms": 2}),
+        _cold("cold-one-pass", service_ms=1, slow_first=100),
+        _named("drift", "each trial 1.4 times slower", Cause.DRIFT, service_ms=1, drift=1.4, **_LEAD),
+        _rankings("rankings-by-trial", "another ranking each trial", ranking="trial", **_LEAD),
+        protocol={"name": "santhanam2023", "trials": 3, "repeats": 0},
     ),
-    Group(
+    _group(
         "until-steady",
-        (_cold("cold-beyond-cap", service_ms=0.5, slow_first=200),),
         100,
-        {"trials": 1, "warmup_cap": 80},
+        _cold("cold-beyond-cap", service_ms=0.5, slow_first=200),
+        protocol={"trials": 1, "warmup_cap": 80},
     ),
-    Group(
+    _group(
         "two-containers",
-        (_rankings("rankings-by-process", "another ranking in each process", ranking="process"),),
         100,
-        {"trials": 2},
+        _rankings("rankings-by-process", "another ranking in each process", ranking="process"),
+        protocol={"trials": 2},
     ),
-    Group(
+    _group(
         "repeated",
-        (
-            _named("cache", "a second answer is free", Cause.RESULT_CACHE, service_ms=5, cache=True),
-            Case("threads-unsaid", _UNSAID, {"service_ms": 5, "how": "threads", "workers": 4}),
-            Case("throttled", _HELD, {"service_ms": 10}, quota=_HALF),
-        ),
         100,
-        {"trials": 1},
+        _named("cache", "a second answer is free", Cause.RESULT_CACHE, service_ms=5, cache=True),
+        Case("threads-unsaid", _UNSAID, {"service_ms": 5, "how": "threads", "workers": 4}),
+        Case("throttled", _HELD, {"service_ms": 10}, quota=_HALF),
+        protocol={"trials": 1},
     ),
 )
 
 OUTCOMES = (
-    Group(
+    _group(
         "killed",
-        (
-            _fault("oom", Outcome.OOM, "the job"),
-            _fault("oom-child", Outcome.OOM, "one of its processes"),
-            _fault("raise", Outcome.CRASH, "planted"),
-            _fault("exit", Outcome.CRASH, "exit code 0"),
-            _fault("segfault", Outcome.CRASH, "exit code 139"),
-        ),
         20,
-        _once(),
+        _fault("oom", Outcome.OOM, "the job"),
+        _fault("oom-child", Outcome.OOM, "one of its processes"),
+        _fault("raise", Outcome.CRASH, "planted"),
+        _fault("exit", Outcome.CRASH, "exit code 0"),
+        _fault("segfault", Outcome.CRASH, "exit code 139"),
     ),
-    Group(
+    _group(
         "lying",
-        (
-            _fault("wrong-id", Outcome.BAD_OUTPUT, "no-such-document"),
-            _fault("duplicate", Outcome.BAD_OUTPUT, "comes twice"),
-            _fault("nan", Outcome.BAD_OUTPUT, "nan"),
-            _ends("threads-said", Outcome.ENVELOPE_MISMATCH, "4 threads on 1 CPUs", threads_said=4),
-        ),
         20,
-        _once(),
+        _fault("wrong-id", Outcome.BAD_OUTPUT, "no-such-document"),
+        _fault("duplicate", Outcome.BAD_OUTPUT, "comes twice"),
+        _fault("nan", Outcome.BAD_OUTPUT, "nan"),
+        _ends("threads-said", Outcome.ENVELOPE_MISMATCH, "4 threads on 1 CPUs", threads_said=4),
     ),
     # What cannot be kept from an adapter is refused; where it changes nothing, the figure is the true one.
-    Group(
+    _group(
         "lying-about-time",
-        (
-            _lie("lie-ahead", NotFaster(0.02), cache=True),
-            _lie("lie-asks", JobEnd(Outcome.BAD_OUTPUT, "out of turn"), cache=True),
-            _lie("lie-clock", NotFaster(0.02)),
-            _lie("lie-driver-clock", JobEnd(Outcome.BAD_OUTPUT, "the image's clock says")),
-            _lie("lie-samples", JobEnd(Outcome.BAD_OUTPUT, "the driver counted")),
-        ),
         40,
-        _once(),
+        _lie("lie-ahead", NotFaster(0.02), cache=True),
+        _lie("lie-asks", JobEnd(Outcome.BAD_OUTPUT, "out of turn"), cache=True),
+        _lie("lie-clock", NotFaster(0.02)),
+        _lie("lie-driver-clock", JobEnd(Outcome.BAD_OUTPUT, "the image's clock says")),
+        _lie("lie-samples", JobEnd(Outcome.BAD_OUTPUT, "the driver counted")),
     ),
-    Group("hanging", (_fault("hang", Outcome.TIMEOUT, "more than 1 s"),), 20, _once(query_timeout_s=1.0)),
+    _group("hanging", 20, _fault("hang", Outcome.TIMEOUT, "more than 1 s"), protocol=_once(query_timeout_s=1.0)),
 )
 
 GROUPS = (*LATENCY, *SCENARIOS, *MEMORY, *NAMED, *OUTCOMES)

@@ -22,7 +22,7 @@ from harness.jobs.suite import SuiteProtocol
 from harness.launch.base import Launcher
 from harness.launch.images import catalog
 from harness.launch.images.catalog import System
-from harness.progress import Progress, hidden, task
+from harness.progress import NOWHERE, Progress, show_progress, task
 from harness.records import Isolation, Outcome
 from harness.results.reader import read_jobs
 
@@ -154,7 +154,7 @@ class _Calibration:
         reports: dict[str, CaseReport] = {}
         for group in groups:
             inputs = fixtures.inputs(group, self.base, self.dataset)
-            with hidden():
+            with show_progress(NOWHERE):
                 summary = orchestrator.run_suite(inputs, self.options, launcher)
             keys = {result.key for result, _ in summary.jobs}
             jobs = [job for job in read_jobs(self.options.results / group.name) if job.result.key in keys]

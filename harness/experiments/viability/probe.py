@@ -12,12 +12,12 @@ from harness.datasets import Dataset, QuerySample
 from harness.errors import JobError, StoreError, UsageError
 from harness.jobs import environment, orchestrator
 from harness.jobs.inputs import Inputs, RunOptions
-from harness.jobs.plan import NO_IMAGE, plan
+from harness.jobs.plan import NO_IMAGE, identity, plan
 from harness.jobs.suite import Suite, SuiteProtocol
 from harness.launch.base import Launcher, Prepared
 from harness.launch.images.catalog import System
 from harness.progress import filtering, task
-from harness.records import Envelope, Isolation, Outcome, digest
+from harness.records import Envelope, Isolation, Outcome
 from harness.results.attempts import started
 from harness.results.reader import StoredJob, cell_path, read_jobs
 from harness.results.schema import Environment, Result, ResultSpec
@@ -257,8 +257,3 @@ def _counts(result: Result) -> bool:
 def machine(environment: Environment) -> Environment:
     """Return the environment of a job, without the harness's commit."""
     return replace(environment, harness_commit=None)
-
-
-def identity(spec: ResultSpec) -> str:
-    """Return the digest that all attempts at the same job share."""
-    return digest(replace(spec, repetition=0))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from harness import filesystem
 from harness.experiments.viability.judge import OOM, Judgement, Unconstrained
-from harness.experiments.viability.probe import LEAST_BYTES, MIB, identity, machine
+from harness.experiments.viability.probe import LEAST_BYTES, MIB, machine
 from harness.experiments.viability.search import (
     CONFIRMATIONS,
     LimitSearch,
@@ -21,6 +21,7 @@ from harness.experiments.viability.search import (
     wrong_side,
 )
 from harness.experiments.viability.session import Question, Session
+from harness.jobs.plan import identity
 from harness.records import digest, to_json
 from harness.results import seals
 from harness.results.reader import VERDICTS
@@ -97,20 +98,13 @@ class ViabilityVerdict:
     schema_version: int = SCHEMA_VERSION
     seal: str | None = None
 
-    @property
-    def resolution_bytes(self) -> int:
-        """Return how far below the limit the true edge can lie: a step, or more where the probes ran out."""
-        if self.limit_bytes is None or self.below_bytes is None:
-            return self.step_bytes
-        return self.limit_bytes - self.below_bytes
-
 
 def make_verdict(settled: SearchResult, session: Session) -> ViabilityVerdict:
     """Return the verdict of a search from the jobs of its session; :func:`_store` seals it."""
     base, question = session.base, session.question
     spec = base.spec
     targets = base.targets(question.criteria)
-    kept = tuple(map(evidence, session.tried))
+    jobs = tuple(map(evidence, session.tried))
     edge = settled.limit is not None and (settled.lowest or settled.below is not None)
     return ViabilityVerdict(
         system=spec.cell.system,
@@ -129,22 +123,22 @@ def make_verdict(settled: SearchResult, session: Session) -> ViabilityVerdict:
         limit_bytes=settled.limit,
         below_bytes=settled.below,
         lowest=settled.lowest,
-        binding=_binding(kept, settled.below),
-        sharp=edge and not against_edge(kept, settled.limit, settled.below),
+        binding=_binding(jobs, settled.below),
+        sharp=edge and not against_edge(jobs, settled.limit, settled.below),
         margin_bytes=None if settled.limit is None else settled.limit - base.summary.peak_anon_bytes,
         headroom=_headroom(session.tried, settled.limit, targets),
         probes=settled.probes,
-        jobs=len(base.summary.jobs) + len(base.summary.left_out) + len(kept),
+        jobs=len(base.summary.jobs) + len(base.summary.left_out) + len(jobs),
         unconstrained=base.summary,
-        evidence=kept,
+        evidence=jobs,
     )
 
 
-def against_edge(kept: Sequence[Evidence], limit: int | None, below: int | None) -> list[int]:
+def against_edge(jobs: Sequence[Evidence], limit: int | None, below: int | None) -> list[int]:
     """Return the limits (bytes) of jobs on the wrong side of the edge, ascending."""
     wrong = {
         job.limit_bytes
-        for job in kept
+        for job in jobs
         if job.counts and wrong_side(job.limit_bytes, ProbeFinding(job.finding), limit, below)
     }
     return sorted(wrong)
@@ -167,11 +161,11 @@ def evidence(judgement: Judgement) -> Evidence:
     )
 
 
-def _binding(kept: Sequence[Evidence], below: int | None) -> tuple[str, ...]:
+def _binding(jobs: Sequence[Evidence], below: int | None) -> tuple[str, ...]:
     """Return what failed in the next smaller limit, most frequent first; a doubtful latency failed too."""
     causes = [
         cause
-        for job in kept
+        for job in jobs
         if job.limit_bytes == below and job.counts and job.finding != ProbeFinding.PASS.value
         for cause in job.causes
     ]
@@ -183,7 +177,7 @@ def _headroom(tried: Sequence[Judgement], limit: int | None, targets: dict[str, 
     passed = [job.observation for job in tried if (job.limit, job.purpose, job.finding) == confirmed][-CONFIRMATIONS:]
     if not passed:
         return {}
-    slowest = {name: max(observation.latency_s[name].value or 0.0 for observation in passed) for name in targets}
+    slowest = {name: max(observation.latency_s[name] for observation in passed) for name in targets}
     return {name: 1 - slowest[name] / at_most_s for name, at_most_s in targets.items()}
 
 
@@ -198,7 +192,7 @@ def smallest(question: Question, cpus: int) -> ViabilityVerdict:
         JobError: the unconstrained system does not run, or a job's end has nothing to do with its limit.
         HarnessError: the machine is too busy, or the search does not settle; or as from a run.
     """
-    session = begun = Session(question, cpus)
+    session = first_session = Session(question, cpus)
     free = session.base.summary
     grid = bounds(
         free.peak_anon_bytes, free.peak_cgroup_bytes, free.limit_bytes, question.step, LEAST_BYTES, ALLOWANCE_BYTES
@@ -209,7 +203,7 @@ def smallest(question: Question, cpus: int) -> ViabilityVerdict:
     while first.limit is not None and (killed := session.most_killed(first.limit)) != failed:
         assert killed is not None, "no job that was stored goes away"
         session.log(f"killed with {killed // MIB:,} MiB in another job: moves up", question.jobs.measured > 0)
-        session, failed = begun.again(killed), killed
+        session, failed = first_session.again(killed), killed
         higher = _run_search(session, LimitSearch(grid).above(killed), until_killed=True)
         settled = replace(higher, probes=first.probes)
     session.tried += session.contradictions(first.limit, settled)

@@ -61,8 +61,8 @@ class Image:
 def _check_made_for(system: System) -> None:
     """Raise ImageError if the system has no image for its platform."""
     if system.platform not in platforms.PLATFORMS:
-        known = " and ".join(platforms.PLATFORMS)
-        raise ImageError(f"system {system.name!r}: images are made for {known}, this engine is {system.platform}")
+        names = " and ".join(platforms.PLATFORMS)
+        raise ImageError(f"system {system.name!r}: images are made for {names}, this engine is {system.platform}")
     if system.lacking:
         raise ImageError(f"system {system.name!r}: {system.lacking}; take another platform (docs/guides/platforms.md)")
 

@@ -76,6 +76,11 @@ class Asset(ConfigModel):
         return self
 
 
+def checksums(assets: tuple[Asset, ...]) -> dict[str, str]:
+    """Map the pinned files of assets, by their path, to their sha256."""
+    return {f"{asset.folder}/{name}": sha256 for asset in assets for name, sha256 in asset.sha256.items()}
+
+
 class NotFor(ConfigModel):
     """A platform that an engine has no image for, with the reason, so that no build has to fail first."""
 
@@ -328,8 +333,8 @@ def _system(path: Path, declared: SystemFile) -> System:
     engine = validate(EngineFile, read_toml(folder / "engine.toml"), folder / "engine.toml")
     settings = {**dict(engine), **dict(declared), "components": ()}
     shared = tuple(_shared(folder, name) for name in engine.shared)
-    place = {"name": path.stem, "file": path, "engine": folder.name, "engine_dir": folder}
-    return System.model_validate({**settings, **place, "engine_assets": engine.assets, "shared": shared})
+    location = {"name": path.stem, "file": path, "engine": folder.name, "engine_dir": folder}
+    return System.model_validate({**settings, **location, "engine_assets": engine.assets, "shared": shared})
 
 
 def _shared(engine_dir: Path, name: str) -> Path:

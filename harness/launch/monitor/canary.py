@@ -67,7 +67,8 @@ class Canary:
 
     def prepare(self, placement: Placement) -> None:
         """Touch the buffers on the job's CPUs, which takes longer than a reading may."""
-        _on(placement.cpus[-1:], lambda: len(self._buffers))
+        if "_buffers" not in vars(self):  # no thread on those CPUs between trials
+            _on(placement.cpus[-1:], lambda: len(self._buffers))
 
     def _copy(self) -> float:
         source, target = self._buffers
@@ -76,22 +77,22 @@ class Canary:
 
 def lowest_mhz(cpus: tuple[int, ...], root: Path = Path("/sys/devices/system/cpu")) -> float | None:
     """Return the lowest clock of some CPUs, None where any of them hides it."""
-    found = []
+    clocks = []
     for cpu in cpus:
         try:
-            found.append(int((root / f"cpu{cpu}" / "cpufreq" / "scaling_cur_freq").read_text(encoding="ascii")) / 1000)
+            clocks.append(int((root / f"cpu{cpu}" / "cpufreq" / "scaling_cur_freq").read_text(encoding="ascii")) / 1000)
         except (OSError, ValueError):
             return None
-    return min(found, default=None)
+    return min(clocks, default=None)
 
 
 def cpu_pressure(path: Path = Path("/proc/pressure/cpu")) -> float | None:
     """Return the share of the last 10 s in which a task waited for a CPU; None without PSI."""
     try:
-        found = re.search(r"^some avg10=([\d.]+)", path.read_text(encoding="ascii"), re.MULTILINE)
+        share = re.search(r"^some avg10=([\d.]+)", path.read_text(encoding="ascii"), re.MULTILINE)
     except OSError:
         return None
-    return float(found.group(1)) / 100 if found else None
+    return float(share.group(1)) / 100 if share else None
 
 
 def _work() -> None:

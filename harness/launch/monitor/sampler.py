@@ -171,7 +171,8 @@ class Sampler(threading.Thread):
             grown_bytes, passed_s = now.anon_bytes - last_bytes, (t_ns - last_ns) / 1e9
             growing = grown_bytes > _FAST_BYTES_PER_S * passed_s
             self._anon.append((t_ns, now.anon_bytes))
-            self._mapped = _larger(self._mapped, now.mapped_bytes)
+            if now.mapped_bytes is not None:
+                self._mapped = max(self._mapped or 0, now.mapped_bytes)
         peak, kills = self._memory.peak_bytes(), self._memory.oom_kills()
         self._peak = self._peak if peak is None else peak
         self.oom_kills = self.oom_kills if kills is None else kills
@@ -189,8 +190,3 @@ class Sampler(threading.Thread):
     def _pids(self) -> Collection[int] | None:
         with self._reading:
             return self._counters.pids()
-
-
-def _larger(one: int | None, other: int | None) -> int | None:
-    found = [value for value in (one, other) if value is not None]
-    return max(found, default=None)

@@ -85,7 +85,7 @@ class CounterTrace:
             return _sum(_less(get(readings[-1]), get(readings[0])) for readings in stretches)
 
         own, busy = total(lambda reading: reading.cpu_ns), total(lambda reading: reading.busy_ns)
-        swapped = [value for readings in stretches for each in readings if (value := each.swap_bytes) is not None]
+        swapped = [value for readings in stretches for reading in readings if (value := reading.swap_bytes) is not None]
         return Counters(
             wall_s=_seconds(total(lambda reading: reading.t_ns)),
             cpu_s=_seconds(own),
@@ -135,7 +135,7 @@ class GpuTrace:
             moment for moment in self.moments if any(trial.start_ns <= moment.t_ns <= trial.end_ns for trial in trials)
         ]
         clocks = [clock for moment in inside if (clock := moment.seen.sm_clock_mhz) is not None]
-        said = [reasons for moment in inside if (reasons := moment.seen.clock_reasons) is not None]
+        named = [reasons for moment in inside if (reasons := moment.seen.clock_reasons) is not None]
         strangers = self._strangers()
         wall_s, energy_j = self._energy(phases)
         return GpuUse(
@@ -143,7 +143,9 @@ class GpuTrace:
             energy_j=energy_j,
             readings=len(inside),
             sm_clock_mhz=statistics.median(clocks) if clocks else None,
-            clock_reasons=dict(sorted(Counter(name for reasons in said for name in reasons).items())) if said else None,
+            clock_reasons=dict(sorted(Counter(name for reasons in named for name in reasons).items()))
+            if named
+            else None,
             foreign_processes=strangers.processes if strangers else None,
             foreign_bytes=strangers.held_bytes if strangers else None,
         )

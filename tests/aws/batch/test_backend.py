@@ -25,6 +25,7 @@ from harness.aws.cloud_run.partition import Grouping, Submission
 from harness.aws.cloud_run.records import CloudRun, Launch, PartJob, PlannedPart, ShippedInput
 from harness.aws.cloud_run.run import BackendContext
 from harness.aws.ec2 import account as accounts
+from harness.aws.ec2 import instances as ec2_instances
 from harness.aws.ec2.account import Account
 from harness.errors import AwsError, UsageError
 from harness.jobs.inputs import IndexBuild
@@ -58,16 +59,10 @@ def part(
 
 
 class Clock:
-    """A clock that waits for nobody."""
+    """A clock that a test sets."""
 
     def __init__(self) -> None:
         self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
 
 
 @pytest.fixture
@@ -77,10 +72,9 @@ def clock() -> Clock:
 
 def backend_of(connections: Connections, clock: Clock | None = None) -> BatchBackend:
     """The backend of one more command for the same run."""
-    clock = clock or Clock()
+    clock_: Any = clock or Clock()
     request: Any = SimpleNamespace(suite=SimpleNamespace(name="quick", build_profile="cpu1-mem1"), work=WORK)
-    unused: Any = None
-    made = BatchBackend(BackendContext(request, connections, server.REGION, KNOWN, unused, "owner"), clock.sleep, clock)
+    made = BatchBackend(BackendContext(request, connections, server.REGION, KNOWN, clock_, "owner"))
     made.begin(CloudRun("run", "batch", "quick", "r", "owner", server.REGION, ()), BUNDLE)
     return made
 
@@ -471,13 +465,16 @@ def test_end_of_a_run_waits_for_its_instances(
         waited.append(seconds)
         connections.client("ec2").terminate_instances(InstanceIds=[mine])
 
-    monkeypatch.setattr(backend, "_sleep", sleep)
+    monkeypatch.setattr(time, "sleep", sleep)
     assert backend.alive() == []
     assert len(waited) == 1
     assert "ended 1 instances" in logged[0]
 
 
-def test_an_instance_that_does_not_end_is_returned(connections: Connections, backend: BatchBackend) -> None:
+def test_an_instance_that_does_not_end_is_returned(
+    connections: Connections, backend: BatchBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ec2_instances, "WAIT_S", 0.0)
     mine = start(connections, suite="quick", launcher="batch")
     [left] = backend.alive()
     assert mine in left and "running" in left

@@ -32,7 +32,7 @@ from harness.aws.cloud_run.records import (
     WorkerEnd,
     dump,
 )
-from harness.aws.cloud_run.watch import RunDisplay, RunWatch, Timeouts
+from harness.aws.cloud_run.watch import RunWatch, Timeouts
 from harness.aws.objects import Objects, StoredObject
 from harness.errors import AwsError
 from harness.jobs.inputs import IndexBuild
@@ -156,7 +156,6 @@ class Scene:
             lambda part, jobs: self.written.append((part.name, tuple(job.key for job in jobs))),
             instances.read_instances("aws"),
             self.clock,
-            RunDisplay("s-1", 3, 1.0),
             terms.pop("most", 8),
             terms.pop("cap_usd", None),
             Timeouts(poll_s=0.0, sleep=lambda _s: None, **terms),

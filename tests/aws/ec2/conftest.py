@@ -65,7 +65,7 @@ class FakeShipper(shipment.Shipper):
 
 @dataclass
 class Field:
-    """A suite over some planted systems and two profiles, and the account that it runs on."""
+    """A suite over some test systems and two profiles, and the account that it runs on."""
 
     bench: Bench
     endpoint: str
@@ -157,7 +157,7 @@ def ground(aws: str) -> None:
 
 @pytest.fixture
 def plain(bench: Bench, aws: str, ground: None) -> Iterator[Field]:
-    """After every test: as many instances were terminated as were launched, and nothing planted is written anywhere."""
+    """After every test: every launched instance was terminated, and no secret is written anywhere."""
     server.quicken(aws, SPEED)
     made = Field(bench, aws)
     yield made

@@ -27,7 +27,7 @@ class Job:
         trials = [-1, *[0] * len(self.latency_s), -2]
         columns = {"trial": pa.array(trials, pa.int32())}
         for name, seconds in (("latency_ns", self.latency_s), ("stage_planted_ns", self.injected_s)):
-            columns[name] = pa.array([10**12, *(round(each * 1e9) for each in seconds), 10**12], pa.int64())
+            columns[name] = pa.array([10**12, *(round(value_s * 1e9) for value_s in seconds), 10**12], pa.int64())
         return pa.table(columns)
 
 

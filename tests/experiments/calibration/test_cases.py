@@ -1,4 +1,4 @@
-"""The planted truths are sound as data: each can be planned, and each parameter is one that the adapter knows."""
+"""Every calibration case can be planned, and the adapter knows its parameters."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ ADAPTER = catalog.images_dir() / "calibration" / "adapter.py"
 
 
 @pytest.fixture(scope="module")
-def planted(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    folder = tmp_path_factory.mktemp("planted")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    folder = tmp_path_factory.mktemp("dataset")
     return fixtures.dataset(folder / "source", folder / "cache")
 
 
@@ -39,8 +39,8 @@ def test_the_adapter_knows_every_parameter() -> None:
 
 
 @pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.name)
-def test_each_group_makes_a_suite(group: Group, planted: Dataset) -> None:
-    inputs = fixtures.inputs(group, catalog.system("calibration"), planted)
+def test_each_group_makes_a_suite(group: Group, dataset: Dataset) -> None:
+    inputs = fixtures.inputs(group, catalog.system("calibration"), dataset)
     assert [cell.system for cell in inputs.cells] == [case.name for case in group.cases]
     assert not any(cell.system == NULL_SYSTEM for cell in inputs.cells)
     (sample,) = inputs.samples.values()
@@ -50,8 +50,8 @@ def test_each_group_makes_a_suite(group: Group, planted: Dataset) -> None:
     assert inputs.profiles[group.envelope.name].cpus == 1, "a profile with all CPUs is noisy by rule"
 
 
-def test_query_carries_a_uniform_draw(planted: Dataset) -> None:
-    shares = [float(query.text.rpartition(" ")[2]) for query in planted.queries[:2000]]
+def test_query_carries_a_uniform_draw(dataset: Dataset) -> None:
+    shares = [float(query.text.rpartition(" ")[2]) for query in dataset.queries[:2000]]
     assert 0 < min(shares) < max(shares) < 1
     # The largest distance from an even distribution that chance shows once in 1,000 such draws (Kolmogorov).
     distance = max(abs((rank + 0.5) / 2000 - share) for rank, share in enumerate(sorted(shares)))

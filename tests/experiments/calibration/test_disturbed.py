@@ -64,7 +64,7 @@ def _cell(canary: Canary, placement: Placement, slowed: int | None) -> Cell:
     facts = SampleFacts(trial_means_s=tuple(means), mean_within=within)
     found = machine_speed.check(jobs, {}, facts)
     others_s = _busy_s() - all_s - (_own_s() - own_s)
-    return Cell(tuple(each for each in found if each.validity is Validity.NOISY), others_s, facts)
+    return Cell(tuple(finding for finding in found if finding.validity is Validity.NOISY), others_s, facts)
 
 
 def _quiet() -> bool:
@@ -88,7 +88,7 @@ def _busy_s() -> float:
 def _own_s() -> float:
     """Return the CPU seconds of this process and of the children that have ended."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(each.ru_utime + each.ru_stime for each in used)
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 @pytest.mark.soak
@@ -106,7 +106,7 @@ def test_busy_process_is_detected_in_20_of_20_runs_and_a_quiet_machine_is_clean(
         cell = _cell(canary, placement, draw.randrange(TRIALS) if slowed else None)
         if cell.others_s < _OTHERS_S:
             cells[slowed].append(cell)
-    planted, quiet = cells[True], cells[False]
-    assert min(len(planted), len(quiet)) >= WANTED, "strangers worked on this machine all the time"
-    assert [cell.facts for cell in planted if not cell.noisy] == []
+    disturbed, quiet = cells[True], cells[False]
+    assert min(len(disturbed), len(quiet)) >= WANTED, "strangers worked on this machine all the time"
+    assert [cell.facts for cell in disturbed if not cell.noisy] == []
     assert [cell for cell in quiet if cell.noisy] == []

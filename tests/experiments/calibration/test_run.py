@@ -38,11 +38,11 @@ class ScriptedLauncher(FakeLauncher):
 
 @pytest.fixture
 def groups(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    def plant(*planted: Case) -> None:
-        group = Group("made-up", planted, 20, {"trials": 1, "warmup_queries": 10, "repeats": 0})
+    def replace_groups(*chosen: Case) -> None:
+        group = Group("made-up", chosen, 20, {"trials": 1, "warmup_queries": 10, "repeats": 0})
         monkeypatch.setattr(cases, "GROUPS", (group,))
 
-    return plant
+    return replace_groups
 
 
 def calibrate(folder: Path, launcher: FakeLauncher, wanted: CaseSelection = ONCE) -> list[CalibrationLine]:

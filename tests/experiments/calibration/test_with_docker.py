@@ -1,4 +1,4 @@
-"""The instrument against its planted truths, for real.
+"""Real calibrations: reports equal the injected values.
 
 A machine that others use as well spoils times.  What the report itself says against the machine is no false alarm, and
 excuses a time that is off.  Nothing excuses an outcome or a byte.
@@ -107,12 +107,12 @@ def test_every_outcome_is_right_in_20_of_20_runs(engine: docker.DockerClient, tm
         )
         for group in ("killed", "lying", "hanging")
     }
-    said = {group: process.communicate()[0] for group, process in running.items()}
+    output = {group: process.communicate()[0] for group, process in running.items()}
     for group, process in running.items():
-        assert process.returncode == 0, said[group]
-        names = [case.name for each in cases.GROUPS if each.name == group for case in each.cases]
+        assert process.returncode == 0, output[group]
+        names = [case.name for known in cases.GROUPS if known.name == group for case in known.cases]
         for name in names:
-            (line,) = [line for line in said[group].splitlines() if line.startswith(f"{name} ")]
+            (line,) = [line for line in output[group].splitlines() if line.startswith(f"{name} ")]
             assert line.endswith("ok, 20 of 20"), line
 
 
@@ -127,13 +127,15 @@ def test_twenty_clean_runs_raise_no_false_alarm(
         monkeypatch.setattr(cases, "GROUPS", (Group(name, (case,), 100, {"name": name, "trials": 2}),))
         lines += _calibrate(tmp_path, CaseSelection(repeats=10, retries=0))
     assert [len(line.verdicts) for line in lines] == [10, 10]
-    assert all(line.ok for line in lines), [each.measured for line in lines for each in line.verdicts if not each.ok]
+    assert all(line.ok for line in lines), [
+        verdict.measured for line in lines for verdict in line.verdicts if not verdict.ok
+    ]
 
 
 def test_wrong_known_value_is_reported(
     engine: docker.DockerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The calibration can fail: 1.1 ms are taken where 1 ms is said to be planted."""
+    """The calibration can fail: the case injects 1.1 ms and declares 1 ms."""
     slow = Case("slow", MeanLatency(1e-3), {"service_ms": 1.1})
     monkeypatch.setattr(cases, "GROUPS", (Group("wrong", (slow,), 50, {"trials": 1, "repeats": 0}),))
     (line,) = _calibrate(tmp_path, CaseSelection(retries=0))

@@ -1,4 +1,4 @@
-"""A system whose need is scripted, on a launcher that runs nothing."""
+"""A system with a scripted need for memory, on a launcher that runs nothing."""
 
 from __future__ import annotations
 
@@ -80,11 +80,11 @@ class Scripted(FakeLauncher):
 
 
 @dataclass
-class Asker:
-    """Makes a subject ready to be asked, again and again on the same results."""
+class Questions:
+    """Opens questions about one subject, all on the same results."""
 
     bench: Bench
-    said: StringIO = field(default_factory=StringIO)
+    messages: StringIO = field(default_factory=StringIO)
     stack: ExitStack = field(default_factory=ExitStack)
 
     def __call__(
@@ -97,22 +97,22 @@ class Asker:
         **facts: int,
     ) -> tuple[Question, Scripted]:
         launcher = Scripted(script, **facts)
-        self.said = StringIO()
+        self.messages = StringIO()
         about = subject(catalog.system("planted"), self.bench.folder / "tiny", self.bench.cache, 4)
         self.stack.close()
-        self.stack.enter_context(show_progress(Console(file=self.said, width=300)))
+        self.stack.enter_context(show_progress(Console(file=self.messages, width=300)))
         jobs = SubjectJobs(about, self.bench.results, self.bench.cache, launcher, fresh=fresh)
         return Question(jobs, criteria or Criteria(), step=step), launcher
 
 
 @pytest.fixture
-def ask(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Iterator[Asker]:
+def questions(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Iterator[Questions]:
     # A host of 16 GiB and two CPUs, whatever this one is.
     monkeypatch.setattr("harness.launch.host.memory_bytes", lambda: 16 << 30)
     monkeypatch.setattr("harness.launch.host.cpus", lambda: 2)
-    asker = Asker(bench)
-    with asker.stack:
-        yield asker
+    questions = Questions(bench)
+    with questions.stack:
+        yield questions
 
 
 def needs(mib: int, **otherwise: object) -> Script:

@@ -10,15 +10,15 @@ from harness.experiments.viability.acceptance import Criteria, MinimumMeasure, T
 
 
 def test_targets_and_measures_are_read() -> None:
-    found = acceptance.parse_criteria(["p95=200ms", "mean=0.05s"], ["RR@10=0.3", "AP(rel=2)@100=0"])
-    assert found == Criteria(
+    criteria = acceptance.parse_criteria(["p95=200ms", "mean=0.05s"], ["RR@10=0.3", "AP(rel=2)@100=0"])
+    assert criteria == Criteria(
         (Target("p95", 0.2), Target("mean", 0.05)), (MinimumMeasure("RR@10", 0.3), MinimumMeasure("AP(rel=2)@100", 0.0))
     )
     assert acceptance.parse_criteria([], []) == Criteria()
 
 
 @pytest.mark.parametrize(
-    ("targets", "least", "said"),
+    ("targets", "least", "message"),
     [
         (["p59=1ms"], [], "unknown latency figure 'p59'; did you mean 'p99'"),
         (["200ms"], [], "unknown latency figure '200ms'"),
@@ -35,17 +35,17 @@ def test_targets_and_measures_are_read() -> None:
         ([], ["RR@10=0.1", "RR@10=0.3"], "RR@10 is asked twice"),
     ],
 )
-def test_malformed_targets_and_measures_are_refused(targets: list[str], least: list[str], said: str) -> None:
-    with pytest.raises(UsageError, match=said.replace("(", r"\(").replace("?", r"\?")):
+def test_malformed_targets_and_measures_are_refused(targets: list[str], least: list[str], message: str) -> None:
+    with pytest.raises(UsageError, match=message.replace("(", r"\(").replace("?", r"\?")):
         acceptance.parse_criteria(targets, least)
 
 
 def test_percentile_needs_enough_queries() -> None:
-    wanted = acceptance.parse_criteria(["p95=1ms"], [])
-    acceptance.check_sample_size(wanted, 130)
+    criteria = acceptance.parse_criteria(["p95=1ms"], [])
+    acceptance.check_sample_size(criteria, 130)
     acceptance.check_sample_size(acceptance.parse_criteria(["mean=1ms"], []), 1)
     with pytest.raises(UsageError, match="a sample of 129 queries shows no p95, which takes 130; raise --queries"):
-        acceptance.check_sample_size(wanted, 129)
+        acceptance.check_sample_size(criteria, 129)
 
 
 def test_numbers_and_sizes_are_read_or_refused() -> None:

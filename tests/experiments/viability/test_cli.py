@@ -1,4 +1,4 @@
-"""The three commands, and one line for each thing that cannot be asked."""
+"""The three commands, and one line for each impossible question."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def test_viable_prints_the_verdict_and_the_type_to_rent(call) -> None:  # type: 
     assert "; not measured: this was x86_64" in done.stdout
     again = call("viable", "planted", "--cpus", "1,2", "--as-of", "2022-10-31")
     assert "on-demand of 2022-10-31" in again.stdout and again.stderr == ""
-    told = json.loads(call("viable", "planted", "--format", "json").stdout)
-    assert told[0]["limit_bytes"] == 144 << 20 and told[0]["rent"]["same_architecture"]["usd_per_hour"] > 0
+    verdicts = json.loads(call("viable", "planted", "--format", "json").stdout)
+    assert verdicts[0]["limit_bytes"] == 144 << 20 and verdicts[0]["rent"]["same_architecture"]["usd_per_hour"] > 0
 
 
 def test_validate_and_curve_print_their_verdicts(call, bench: Bench) -> None:  # type: ignore[no-untyped-def]
@@ -59,7 +59,7 @@ def test_validate_and_curve_print_their_verdicts(call, bench: Bench) -> None:  #
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (["viable", "plnted"], 2, "unknown system 'plnted'; did you mean 'planted'?"),
         (["viable", "planted", "--dataset", "scifakt"], 2, "unknown dataset 'scifakt'; did you mean 'scifact'?"),
@@ -78,11 +78,11 @@ def test_validate_and_curve_print_their_verdicts(call, bench: Bench) -> None:  #
         (["curve", "planted", "--limits", "64"], 2, "--limits: '64' is not a memory size"),
     ],
 )
-def test_impossible_question_is_one_line(call, arguments: list[str], code: int, said: str) -> None:  # type: ignore[no-untyped-def]
+def test_impossible_question_is_one_line(call, arguments: list[str], code: int, message: str) -> None:  # type: ignore[no-untyped-def]
     done = call(*arguments)
     assert done.exit_code == code, done.output
     lines = [line for line in done.stderr.splitlines() if line.startswith("harness: ")]
-    assert len(lines) == 1 and said in lines[0], done.stderr
+    assert len(lines) == 1 and message in lines[0], done.stderr
     assert "Traceback" not in done.output
 
 
@@ -145,5 +145,5 @@ def test_unmeasurable_cpu_count_is_refused_before_any_job(
 
 def test_shipped_dataset_is_the_default() -> None:
     for command in (viable, validate, curve):
-        (option,) = [each for each in command.params if each.name == "dataset"]
+        (option,) = [option for option in command.params if option.name == "dataset"]
         assert datasets.find(str(option.default), Path.cwd()).is_dir(), command.name

@@ -11,11 +11,11 @@ from harness.experiments.viability import curve, render
 from harness.experiments.viability.curve import CurvePoint
 from harness.experiments.viability.probe import MIB
 from harness.records import Outcome
-from tests.experiments.viability.conftest import STIRRED, Asker, Life, needs
+from tests.experiments.viability.conftest import STIRRED, Life, Questions, needs
 
 
 def points(*means_ms: float | None) -> list[CurvePoint]:
-    """Limits of 100, 200 ... MiB, the last one unconstrained; ``None``: killed."""
+    """Return points at limits of 100, 200 ... MiB, the last one unconstrained; ``None``: killed."""
     return [
         CurvePoint(
             limit_bytes=number * 100 * MIB,
@@ -76,62 +76,68 @@ def bending(limit: int | None, _before: int) -> Life:
 
 
 @pytest.mark.slow
-def test_a_curve_is_measured_once_and_drawn(ask: Asker, tmp_path: Path) -> None:
-    asked, launcher = ask(bending)
+def test_a_curve_is_measured_once_and_drawn(questions: Questions, tmp_path: Path) -> None:
+    question, launcher = questions(bending)
     limits = tuple(size * MIB for size in (140, 80, 100, 120))
-    found = curve.measure_curve(asked, 1, limits)
+    measured = curve.measure_curve(question, 1, limits)
     assert launcher.limits == [None] * 3 + [80, 100, 120, 140]
-    assert [point.outcome for point in found.points] == ["oom", "ok", "ok", "ok", "ok"]
-    assert found.points[-1].unconstrained and found.knee_bytes == 120 * MIB
-    paths = curve.draw_curve(found, tmp_path / "deep" / "curve")
+    assert [point.outcome for point in measured.points] == ["oom", "ok", "ok", "ok", "ok"]
+    assert measured.points[-1].unconstrained and measured.knee_bytes == 120 * MIB
+    paths = curve.draw_curve(measured, tmp_path / "deep" / "curve")
     assert [path.name for path in paths] == ["curve.png", "curve.svg"]
     assert paths[0].read_bytes().startswith(b"\x89PNG")
     drawn = paths[1].read_text()
     for words in ("planted on tiny, 1 CPU", "knee, 120 MiB", "no answer (oom)", "anonymous peak, 100 MiB"):
         assert words in drawn
-    text = render.render_curve(found, "md")
+    text = render.render_curve(measured, "md")
     assert "Knee: 120 MiB" in text and "| 15,616 MiB (unconstrained) |" in text and "| 80 MiB " in text
-    asked, launcher = ask(needs(1))
-    again = curve.measure_curve(asked, 1, limits)
-    assert again == found and launcher.limits == [], "all of it is stored"
+    question, launcher = questions(needs(1))
+    again = curve.measure_curve(question, 1, limits)
+    assert again == measured and launcher.limits == [], "all of it is stored"
     curve.draw_curve(again, tmp_path / "again")
     assert (tmp_path / "again.svg").read_text() == drawn
 
 
-def test_flat_curve_is_drawn_with_a_note(ask: Asker, tmp_path: Path) -> None:
-    asked, _ = ask(needs(110))
-    found = curve.measure_curve(asked, 1)
-    assert found.knee_bytes is None
-    assert "No knee: flat: each that ran, from" in render.render_curve(found, "md")
-    assert "(no knee)" in curve.draw_curve(found, tmp_path / "flat")[1].read_text()
+def test_flat_curve_is_drawn_with_a_note(questions: Questions, tmp_path: Path) -> None:
+    question, _ = questions(needs(110))
+    measured = curve.measure_curve(question, 1)
+    assert measured.knee_bytes is None
+    assert "No knee: flat: each that ran, from" in render.render_curve(measured, "md")
+    assert "(no knee)" in curve.draw_curve(measured, tmp_path / "flat")[1].read_text()
 
 
-def test_slightly_slow_rung_is_repeated_and_the_fastest_job_is_shown(ask: Asker) -> None:
-    asked, launcher = ask(lambda limit, before: Life(ms=20 - before, canary=STIRRED) if limit == 120 else Life())
-    (point, _) = curve.measure_curve(asked, 1, (120 * MIB,)).points
+def test_slightly_slow_rung_is_repeated_and_the_fastest_job_is_shown(questions: Questions) -> None:
+    question, launcher = questions(
+        lambda limit, before: Life(ms=20 - before, canary=STIRRED) if limit == 120 else Life()
+    )
+    (point, _) = curve.measure_curve(question, 1, (120 * MIB,)).points
     assert launcher.limits[3:] == [120, None] * 3
     assert point.mean_s == pytest.approx(0.018) and point.disturbed is not None
-    assert "Measured on a disturbed machine:" in render.render_curve(curve.measure_curve(asked, 1, (120 * MIB,)), "md")
+    assert "Measured on a disturbed machine:" in render.render_curve(
+        curve.measure_curve(question, 1, (120 * MIB,)), "md"
+    )
 
 
-def test_a_busy_machine_makes_no_knee(ask: Asker) -> None:
+def test_a_busy_machine_makes_no_knee(questions: Questions) -> None:
     """One rung and the unconstrained system right after it are slow."""
-    asked, launcher = ask(lambda limit, before: Life(ms=19) if (limit, before) in ((120, 0), (None, 3)) else Life())
-    found = curve.measure_curve(asked, 1, tuple(size * MIB for size in (110, 120, 130)))
+    question, launcher = questions(
+        lambda limit, before: Life(ms=19) if (limit, before) in ((120, 0), (None, 3)) else Life()
+    )
+    measured = curve.measure_curve(question, 1, tuple(size * MIB for size in (110, 120, 130)))
     assert launcher.limits[3:] == [110, 120, None, 120, 130]
-    assert found.knee_bytes is None and [point.mean_s for point in found.points] == [pytest.approx(0.01)] * 4
+    assert measured.knee_bytes is None and [point.mean_s for point in measured.points] == [pytest.approx(0.01)] * 4
 
 
-def test_invalid_limits_are_one_line(ask: Asker) -> None:
-    asked, _ = ask(needs(1))
+def test_invalid_limits_are_one_line(questions: Questions) -> None:
+    question, _ = questions(needs(1))
     with pytest.raises(UsageError, match="8 MiB start no container; name 16 MiB or more"):
-        curve.measure_curve(asked, 1, (8 * MIB,))
+        curve.measure_curve(question, 1, (8 * MIB,))
     with pytest.raises(UsageError, match="20,480 MiB constrain nothing here: this host leaves 15,616 MiB"):
-        curve.measure_curve(asked, 1, (20 << 30,))
+        curve.measure_curve(question, 1, (20 << 30,))
 
 
-def test_a_plot_that_cannot_be_written_is_one_line(ask: Asker, tmp_path: Path) -> None:
+def test_a_plot_that_cannot_be_written_is_one_line(questions: Questions, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    asked, _ = ask(bending)
+    question, _ = questions(bending)
     with pytest.raises(FileError, match="cannot be written"):
-        curve.draw_curve(curve.measure_curve(asked, 1, (100 * MIB,)), tmp_path / "file" / "curve")
+        curve.draw_curve(curve.measure_curve(question, 1, (100 * MIB,)), tmp_path / "file" / "curve")

@@ -12,12 +12,12 @@ from harness.experiments.viability.probe import MIB
 from harness.experiments.viability.smallest import ViabilityVerdict, smallest
 from harness.pricing import offers, prices
 from harness.pricing.prices import Snapshot
-from tests.experiments.viability.conftest import Asker, needs
+from tests.experiments.viability.conftest import Questions, needs
 
 
 @pytest.fixture
-def found(ask: Asker) -> ViabilityVerdict:
-    return smallest(ask(needs(129))[0], 1)
+def verdict(questions: Questions) -> ViabilityVerdict:
+    return smallest(questions(needs(129))[0], 1)
 
 
 @pytest.fixture
@@ -25,8 +25,10 @@ def market() -> Snapshot:
     return prices.snapshot()
 
 
-def test_price_is_of_the_cheapest_type_with_room_for_limit_and_host(found: ViabilityVerdict, market: Snapshot) -> None:
-    rent = render.rental_offers(replace(found, architecture="x86_64", limit_bytes=3 * 1024 * MIB), market)
+def test_price_is_of_the_cheapest_type_with_room_for_limit_and_host(
+    verdict: ViabilityVerdict, market: Snapshot
+) -> None:
+    rent = render.rental_offers(replace(verdict, architecture="x86_64", limit_bytes=3 * 1024 * MIB), market)
     assert rent is not None
     same, anywhere = rent["same_architecture"], rent["any_architecture"]
     assert same is not None and anywhere is not None
@@ -36,31 +38,31 @@ def test_price_is_of_the_cheapest_type_with_room_for_limit_and_host(found: Viabi
         assert offers.host_reserve().left(offer.instance.memory_bytes) >= 3 * 1024 * MIB
 
 
-def test_envelope_that_no_type_provides_is_one_line_of_the_verdict(found: ViabilityVerdict, market: Snapshot) -> None:
-    huge = replace(found, architecture="x86_64", limit_bytes=1 << 50)
+def test_envelope_that_no_type_provides_is_one_line_of_the_verdict(verdict: ViabilityVerdict, market: Snapshot) -> None:
+    huge = replace(verdict, architecture="x86_64", limit_bytes=1 << 50)
     assert f"- To rent: no x86_64 type in the prices of {market} provides it beside" in render.render_verdicts(
         [huge], market, "md"
     )
-    told = json.loads(render.render_verdicts([huge], market, "json"))
-    assert told[0]["rent"]["same_architecture"] is None
+    rendered = json.loads(render.render_verdicts([huge], market, "json"))
+    assert rendered[0]["rent"]["same_architecture"] is None
 
 
-def test_coarse_verdict_names_its_bracket(found: ViabilityVerdict, market: Snapshot) -> None:
-    coarse = replace(found, limit_bytes=192 * MIB, below_bytes=128 * MIB, probes=8)
+def test_coarse_verdict_names_its_bracket(verdict: ViabilityVerdict, market: Snapshot) -> None:
+    coarse = replace(verdict, limit_bytes=192 * MIB, below_bytes=128 * MIB, probes=8)
     text = render.render_verdicts([coarse], market, "md")
     assert "The 8 probes leave the edge between these two, coarser than --step." in text
-    assert "coarser" not in render.render_verdicts([found], market, "md")
+    assert "coarser" not in render.render_verdicts([verdict], market, "md")
 
 
-def test_verdict_without_a_limit_has_no_price(found: ViabilityVerdict, market: Snapshot) -> None:
-    none = replace(found, limit_bytes=None, margin_bytes=None, headroom={}, sharp=False)
+def test_verdict_without_a_limit_has_no_price(verdict: ViabilityVerdict, market: Snapshot) -> None:
+    none = replace(verdict, limit_bytes=None, margin_bytes=None, headroom={}, sharp=False)
     text = render.render_verdicts([none], market, "md")
     assert "**No limit was confirmed**" in text and "To rent" not in text
     assert json.loads(render.render_verdicts([none], market, "json"))[0]["rent"] is None
 
 
-def test_limit_with_none_smaller_has_a_reason(found: ViabilityVerdict, market: Snapshot) -> None:
-    least = replace(found, below_bytes=None, binding=(), lowest=True)
+def test_limit_with_none_smaller_has_a_reason(verdict: ViabilityVerdict, market: Snapshot) -> None:
+    least = replace(verdict, below_bytes=None, binding=(), lowest=True)
     assert "less than that starts no container." in render.render_verdicts([least], market, "md")
     flaky = render.render_verdicts([replace(least, sharp=False)], market, "md")
     assert "less than that starts no container, but not all jobs passed there." in flaky
@@ -69,32 +71,32 @@ def test_limit_with_none_smaller_has_a_reason(found: ViabilityVerdict, market: S
     )
 
 
-def test_passed_limit_is_never_reported_as_failed(found: ViabilityVerdict, market: Snapshot) -> None:
+def test_passed_limit_is_never_reported_as_failed(verdict: ViabilityVerdict, market: Snapshot) -> None:
     passing = tuple(
-        replace(each, finding="passes", causes=()) if each.limit_bytes == 128 * MIB else each for each in found.evidence
+        replace(job, finding="passes", causes=()) if job.limit_bytes == 128 * MIB else job for job in verdict.evidence
     )
-    moved = render.render_verdicts([replace(found, binding=(), sharp=False, evidence=passing)], market, "md")
+    moved = render.render_verdicts([replace(verdict, binding=(), sharp=False, evidence=passing)], market, "md")
     assert "128 MiB passed as well, and after 4 moves the search ended" in moved and "128 MiB fails" not in moved
     assert "- Not sharp: 2 of 2 jobs with 128 MiB passed." in moved
-    mixed = (*found.evidence, replace(passing[-1]))
-    at_times = render.render_verdicts([replace(found, sharp=False, evidence=mixed)], market, "md")
+    mixed = (*verdict.evidence, replace(passing[-1]))
+    at_times = render.render_verdicts([replace(verdict, sharp=False, evidence=mixed)], market, "md")
     assert "128 MiB fails at times, but the edge is not sharp." in at_times
 
 
-def test_image_output_is_escaped_in_both_formats(ask: Asker, market: Snapshot) -> None:
+def test_image_output_is_escaped_in_both_formats(questions: Questions, market: Snapshot) -> None:
     strange = "\x1b[2J| <b>\u202e"
-    drawn = curve.measure_curve(ask(needs(129))[0], 1, (144 * MIB,))
-    drawn = replace(drawn, points=tuple(replace(each, disturbed=strange) for each in drawn.points))
+    drawn = curve.measure_curve(questions(needs(129))[0], 1, (144 * MIB,))
+    drawn = replace(drawn, points=tuple(replace(job, disturbed=strange) for job in drawn.points))
     for form in ("md", "json"):
-        said = render.render_curve(drawn, form)
-        assert "\x1b" not in said and "\u202e" not in said and said.isascii()
+        text = render.render_curve(drawn, form)
+        assert "\x1b" not in text and "\u202e" not in text and text.isascii()
     assert "| <b>" not in render.render_curve(drawn, "md").partition("Measured on a disturbed machine")[2]
 
 
-def test_every_job_has_a_row(found: ViabilityVerdict, market: Snapshot) -> None:
-    text = render.render_verdicts([found], market, "md")
-    for each in found.evidence:
-        assert each.job.rpartition("/")[2] in text
+def test_every_job_has_a_row(verdict: ViabilityVerdict, market: Snapshot) -> None:
+    text = render.render_verdicts([verdict], market, "md")
+    for job in verdict.evidence:
+        assert job.job.rpartition("/")[2] in text
     assert text.count("\n| 144 MiB") == 4
-    for each in found.unconstrained.jobs:
-        assert each.rpartition("/")[2] in text, "also those that the targets come from"
+    for job in verdict.unconstrained.jobs:
+        assert job.rpartition("/")[2] in text, "also those that the targets come from"

@@ -1,4 +1,4 @@
-"""Any need in any place is found, in at most eight probes; noise and flaky edges move the limit by what they must."""
+"""The search finds any limit in at most eight probes; noise and flaky edges move the limit by a step or two."""
 
 from __future__ import annotations
 
@@ -25,43 +25,45 @@ from harness.experiments.viability.search import (
 )
 
 PASS, FAIL, DOUBT = ProbeFinding.PASS, ProbeFinding.FAIL, ProbeFinding.DOUBT
-# What a limit answers, by how often it was asked before.
+# The finding at a limit, by the number of earlier requests for it.
 Answers = Callable[[int, int], ProbeFinding]
 
 
 @dataclass
 class Driven:
     settled: SearchResult
-    asks: list[ProbeRequest] = field(default_factory=list)
+    requests: list[ProbeRequest] = field(default_factory=list)
     findings: list[ProbeFinding] = field(default_factory=list)
 
     @property
     def against(self) -> list[int]:
-        """The limits that were asked for and speak against a sharp edge."""
-        told = zip(self.asks, self.findings, strict=True)
+        """Return the requested limits that contradict a sharp edge."""
+        pairs = zip(self.requests, self.findings, strict=True)
         return [
-            ask.limit for ask, finding in told if wrong_side(ask.limit, finding, self.settled.limit, self.settled.below)
+            request.limit
+            for request, finding in pairs
+            if wrong_side(request.limit, finding, self.settled.limit, self.settled.below)
         ]
 
     def of(self, purpose: Purpose) -> list[int]:
-        return [ask.limit for ask in self.asks if ask.purpose is purpose]
+        return [request.limit for request in self.requests if request.purpose is purpose]
 
 
 def drive(bounds: Bounds, answers: Answers) -> Driven:
     return drive_on(LimitSearch(bounds).run(), answers)
 
 
-def drive_on(asking: Search, answers: Answers) -> Driven:
-    asks: list[ProbeRequest] = []
+def drive_on(probes: Search, answers: Answers) -> Driven:
+    requests: list[ProbeRequest] = []
     findings: list[ProbeFinding] = []
-    ask = next(asking)
+    request = next(probes)
     while True:
-        asks.append(ask)
+        requests.append(request)
         try:
-            findings.append(answers(ask.limit, sum(each.limit == ask.limit for each in asks) - 1))
-            ask = asking.send(findings[-1])
+            findings.append(answers(request.limit, sum(earlier.limit == request.limit for earlier in requests) - 1))
+            request = probes.send(findings[-1])
         except StopIteration as end:
-            return Driven(end.value, asks, findings)
+            return Driven(end.value, requests, findings)
 
 
 def needs(least: int) -> Answers:
@@ -91,7 +93,7 @@ def test_need_lies_between_the_limit_and_the_next_smaller_one(most: int) -> None
         driven = drive(Bounds(1, first, hint, least, most), needs(need))
         settled, where = driven.settled, (first, hint, least, need)
         assert settled.probes <= PROBES, where
-        assert all(least <= ask.limit <= most for ask in driven.asks), where
+        assert all(least <= request.limit <= most for request in driven.requests), where
         if settled.limit is None:  # nothing up to there passed, and so often it may not move
             assert settled.below is not None and settled.below < need, where
             continue
@@ -133,7 +135,7 @@ def test_wide_bracket_is_settled_coarsely_with_a_note() -> None:
 def test_doubtful_probe_is_repeated_and_counts() -> None:
     doubted = drive(Bounds(1, 10, 14, 1, 100), lambda limit, before: DOUBT if limit == 10 and before < 2 else PASS)
     assert doubted.of(Purpose.PROBE)[:3] == [10, 10, 10]
-    assert doubted.asks[2] == ProbeRequest(10, Purpose.PROBE, 3, PROBES)
+    assert doubted.requests[2] == ProbeRequest(10, Purpose.PROBE, 3, PROBES)
 
 
 def test_probe_that_stays_doubtful_fails() -> None:
@@ -201,10 +203,12 @@ def test_unstable_limit_gives_no_verdict() -> None:
     for _ in range(500):
         driven = drive(Bounds(1, 10, 30, 1, 100), lambda *_: coin.choice((PASS, FAIL, DOUBT)))
         assert driven.settled.probes <= PROBES
-        assert len(driven.asks) <= PROBES + (MOVES + 1) * (CONFIRMATIONS + 2 * TRIES), "it always ends"
+        assert len(driven.requests) <= PROBES + (MOVES + 1) * (CONFIRMATIONS + 2 * TRIES), "it always ends"
         if driven.settled.limit is not None:
             last = [
-                ask for ask in driven.asks if ask.limit == driven.settled.limit and ask.purpose is Purpose.CONFIRMATION
+                request
+                for request in driven.requests
+                if request.limit == driven.settled.limit and request.purpose is Purpose.CONFIRMATION
             ]
             assert len(last) >= CONFIRMATIONS
 
@@ -212,8 +216,8 @@ def test_unstable_limit_gives_no_verdict() -> None:
 def test_same_answers_give_the_same_probes() -> None:
     """An interrupted search relies on this to resume from its stored jobs."""
     chance = random.Random(7)
-    told = {(limit, number): chance.choice((PASS, FAIL, DOUBT)) for limit in range(1, 101) for number in range(60)}
-    one, other = (drive(Bounds(1, 10, 30, 1, 100), lambda limit, before: told[limit, before]) for _ in range(2))
+    pairs = {(limit, number): chance.choice((PASS, FAIL, DOUBT)) for limit in range(1, 101) for number in range(60)}
+    one, other = (drive(Bounds(1, 10, 30, 1, 100), lambda limit, before: pairs[limit, before]) for _ in range(2))
     assert one == other
 
 
@@ -236,7 +240,7 @@ def test_passes_far_below_and_failures_at_the_limit_contradict_it() -> None:
 
 def test_search_above_a_failed_limit_tries_nothing_smaller() -> None:
     at = Bounds(16, 96, 112, 16, 192)
-    assert drive_on(LimitSearch(at).above(116), needs(0)).asks == [
+    assert drive_on(LimitSearch(at).above(116), needs(0)).requests == [
         ProbeRequest(128, Purpose.CONFIRMATION, number, CONFIRMATIONS) for number in (1, 2, 3)
     ]
     climbed = drive_on(LimitSearch(at).above(128), needs(160))

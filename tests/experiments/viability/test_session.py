@@ -17,46 +17,46 @@ from harness.experiments.viability.session import MAXIMUM_JOBS
 from harness.experiments.viability.smallest import ViabilityVerdict, smallest
 from harness.pricing import instances
 from harness.records import Outcome, to_json
-from tests.experiments.viability.conftest import Asker, Life, Script, needs
+from tests.experiments.viability.conftest import Life, Questions, Script, needs
 from tests.support import chance
 
 # Each is a search of some twenty jobs, cut off at times; ``None``: of another seed each time.
 SEEDS = [None, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(8))]
 
 
-def told(ask: Asker, script: Script) -> tuple[str, int]:
+def run_search(questions: Questions, script: Script) -> tuple[str, int]:
     """Return a search's verdict, as stored or as its one line, and how many jobs it ran."""
-    asked, launcher = ask(script)
+    question, launcher = questions(script)
     try:
-        return to_json(smallest(asked, 1)), len(launcher.limits)
+        return to_json(smallest(question, 1)), len(launcher.limits)
     except HarnessError as error:
         return str(error), len(launcher.limits)
 
 
-def test_kill_while_raising_the_limit_gives_the_same_verdict_again(ask: Asker) -> None:
+def test_kill_while_raising_the_limit_gives_the_same_verdict_again(questions: Questions) -> None:
     """Killed at 116 in a curve, and at 128 in the search's own third confirmation."""
 
     def script(limit: int | None, before: int) -> Life:
         killed = limit is not None and (limit < 100 or limit == 116 or (limit == 128 and before == 2))
         return Life(Outcome.OOM) if killed else Life()
 
-    curve.measure_curve(ask(script)[0], 1, (116 * MIB,))
-    found = smallest(ask(script)[0], 1)
-    assert (found.limit_bytes, found.below_bytes, found.sharp) == (144 * MIB, 128 * MIB, False)
-    again, jobs = told(ask, needs(1))
-    assert again == to_json(found) and jobs == 0
+    curve.measure_curve(questions(script)[0], 1, (116 * MIB,))
+    verdict = smallest(questions(script)[0], 1)
+    assert (verdict.limit_bytes, verdict.below_bytes, verdict.sharp) == (144 * MIB, 128 * MIB, False)
+    again, jobs = run_search(questions, needs(1))
+    assert again == to_json(verdict) and jobs == 0
 
 
-def test_kill_in_a_stored_job_makes_the_verdict_unsharp(ask: Asker) -> None:
+def test_kill_in_a_stored_job_makes_the_verdict_unsharp(questions: Questions) -> None:
     """112 passes each time, 116 was killed once and then again: nothing about that is sharp."""
     script: Script = lambda limit, _: Life(Outcome.OOM) if limit == 116 else needs(100)(limit, 0)  # noqa: E731
-    curve.measure_curve(ask(script)[0], 1, (116 * MIB,))
-    found = smallest(ask(script)[0], 1)
-    assert (found.limit_bytes, found.below_bytes, found.sharp) == (128 * MIB, 116 * MIB, False)
+    curve.measure_curve(questions(script)[0], 1, (116 * MIB,))
+    verdict = smallest(questions(script)[0], 1)
+    assert (verdict.limit_bytes, verdict.below_bytes, verdict.sharp) == (128 * MIB, 116 * MIB, False)
 
 
 def chaos(seed: int) -> Script:
-    """A need with a flaky edge, noise in some jobs and in some controls; each job's end hangs on its number alone."""
+    """Script a need with a flaky edge and noise; each job's end depends on its number alone."""
     chance = random.Random(seed)
     need, width = chance.randint(60, 300), chance.choice((0, 20, 60))
     noise, killed = chance.choice((0.0, 0.1, 0.4)), chance.choice((0.0, 0.02, 0.1))
@@ -74,32 +74,32 @@ def chaos(seed: int) -> Script:
     return script
 
 
-def contract(found: ViabilityVerdict) -> None:
+def contract(verdict: ViabilityVerdict) -> None:
     """Check a verdict's promises against its evidence."""
-    assert found.probes <= PROBES and found.jobs <= MAXIMUM_JOBS + 50
-    assert sum(each.purpose == "probe" for each in found.evidence) == found.probes
-    counted = [each for each in found.evidence if each.purpose not in ("control", "discarded")]
-    limit, below = found.limit_bytes, found.below_bytes
+    assert verdict.probes <= PROBES and verdict.jobs <= MAXIMUM_JOBS + 50
+    assert sum(job.purpose == "probe" for job in verdict.evidence) == verdict.probes
+    counted = [job for job in verdict.evidence if job.purpose not in ("control", "discarded")]
+    limit, below = verdict.limit_bytes, verdict.below_bytes
     if limit is None:
-        assert not found.sharp
+        assert not verdict.sharp
         return
-    here = [each for each in counted if each.limit_bytes == limit and each.purpose == "confirmation"]
-    assert sum(each.finding == "passes" for each in here) >= 3
-    killed = [each.limit_bytes for each in counted if each.causes == ("oom",)]
+    here = [job for job in counted if job.limit_bytes == limit and job.purpose == "confirmation"]
+    assert sum(job.finding == "passes" for job in here) >= 3
+    killed = [job.limit_bytes for job in counted if job.causes == ("oom",)]
     assert not killed or max(killed) < limit
-    clean = all(each.finding == "passes" for each in counted if each.limit_bytes >= limit)
+    clean = all(job.finding == "passes" for job in counted if job.limit_bytes >= limit)
     if below is not None:
-        clean = clean and not any(each.finding == "passes" for each in counted if each.limit_bytes <= below)
-    assert found.sharp == (clean and (found.lowest or below is not None))
+        clean = clean and not any(job.finding == "passes" for job in counted if job.limit_bytes <= below)
+    assert verdict.sharp == (clean and (verdict.lowest or below is not None))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_any_search_ends_and_repeats_its_verdict_even_if_interrupted(ask: Asker, seed: int | None) -> None:
+def test_any_search_ends_and_repeats_its_verdict_even_if_interrupted(questions: Questions, seed: int | None) -> None:
     seed = chance.chance("search").randrange(10**6) if seed is None else seed
     print(f"seed {seed}")
     luck, script = random.Random(seed), chaos(seed)
     if seed % 3 == 0:
-        curve.measure_curve(ask(script)[0], 1, tuple(luck.sample(range(100 * MIB, 300 * MIB, 4 * MIB), 4)))
+        curve.measure_curve(questions(script)[0], 1, tuple(luck.sample(range(100 * MIB, 300 * MIB, 4 * MIB), 4)))
     count = [0]
 
     def cut(limit: int | None, before: int) -> Life:
@@ -110,7 +110,7 @@ def test_any_search_ends_and_repeats_its_verdict_even_if_interrupted(ask: Asker,
 
     for _ in range(200):
         try:
-            said, jobs = told(ask, numbered(ask, cut))
+            text, jobs = run_search(questions, numbered(questions, cut))
         except KeyboardInterrupt:
             continue
         if jobs == 0:
@@ -118,26 +118,26 @@ def test_any_search_ends_and_repeats_its_verdict_even_if_interrupted(ask: Asker,
     else:
         pytest.fail("it never ended")
     assert count[0] <= 3 * MAXIMUM_JOBS
-    again, jobs = told(ask, needs(1))
-    assert again == said and jobs == 0
-    if said.startswith("{"):
-        contract(smallest(ask(needs(1))[0], 1))
+    again, jobs = run_search(questions, needs(1))
+    assert again == text and jobs == 0
+    if text.startswith("{"):
+        contract(smallest(questions(needs(1))[0], 1))
     else:
-        assert "start anew with --fresh" in said
+        assert "start anew with --fresh" in text
 
 
-def numbered(ask: Asker, script: Script) -> Script:
-    """Counts on from the jobs that are stored, as one launcher that was never stopped would."""
-    kept = ask.bench.results / SUITE
-    known = [int(path.parent.parent.name.rpartition("mem")[2][:-1]) for path in kept.rglob("result.json")]
+def numbered(questions: Questions, script: Script) -> Script:
+    """Count on from the stored jobs, as a launcher that was never stopped would."""
+    kept = questions.bench.results / SUITE
+    stored_mib = [int(path.parent.parent.name.rpartition("mem")[2][:-1]) for path in kept.rglob("result.json")]
     return lambda limit, before: script(
-        limit, before + sum(mib == limit if limit is not None else mib > 8000 for mib in known)
+        limit, before + sum(mib == limit if limit is not None else mib > 8000 for mib in stored_mib)
     )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in (0, 4))])
-def test_interrupted_search_gives_the_same_verdict(ask: Asker, seed: int) -> None:
+def test_interrupted_search_gives_the_same_verdict(questions: Questions, seed: int) -> None:
     """Killed after every single job; only a control that was never run is lost, so nothing here is in doubt."""
 
     def script(limit: int | None, before: int) -> Life:
@@ -147,51 +147,51 @@ def test_interrupted_search_gives_the_same_verdict(ask: Asker, seed: int) -> Non
     def one(limit: int | None, before: int) -> Life:
         if len(launcher.limits) == 1:
             raise KeyboardInterrupt
-        return numbered(ask, script)(limit, before - launcher.limits.count(limit))
+        return numbered(questions, script)(limit, before - launcher.limits.count(limit))
 
     while True:
-        asked, launcher = ask(one)
+        question, launcher = questions(one)
         try:
-            in_parts = smallest(asked, 1)
+            in_parts = smallest(question, 1)
             break
         except KeyboardInterrupt:
             continue
-    whole = smallest(ask(script, fresh=True)[0], 1)
+    whole = smallest(questions(script, fresh=True)[0], 1)
     assert plain(in_parts) == plain(whole)
 
 
-def plain(found: ViabilityVerdict) -> tuple[object, ...]:
-    evidence = [(each.purpose, each.limit_bytes, each.finding, each.causes) for each in found.evidence]
-    return found.limit_bytes, found.below_bytes, found.sharp, found.probes, found.jobs, evidence
+def plain(verdict: ViabilityVerdict) -> tuple[object, ...]:
+    evidence = [(job.purpose, job.limit_bytes, job.finding, job.causes) for job in verdict.evidence]
+    return verdict.limit_bytes, verdict.below_bytes, verdict.sharp, verdict.probes, verdict.jobs, evidence
 
 
 @pytest.mark.slow
-def test_busy_machine_takes_a_bounded_number_of_jobs(ask: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_busy_machine_takes_a_bounded_number_of_jobs(questions: Questions, monkeypatch: pytest.MonkeyPatch) -> None:
     """The bound holds over any number of repeated commands."""
     monkeypatch.setattr(session, "MAXIMUM_DISCARDED", 12)  # fewer commands until all jobs are used up
     busy: Script = lambda limit, before: Life(ms=18) if limit is not None or before >= 3 else Life()  # noqa: E731
     ran = []
     for _ in range(4):
-        said, jobs = told(ask, numbered(ask, busy))
+        text, jobs = run_search(questions, numbered(questions, busy))
         ran.append(jobs)
     assert sum(ran) <= 3 + MAXIMUM_JOBS and ran[-1] == 0
-    assert f"{MAXIMUM_JOBS} jobs settled nothing" in said and "--fresh" in said
+    assert f"{MAXIMUM_JOBS} jobs settled nothing" in text and "--fresh" in text
 
 
-def test_crashed_control_is_ignored_with_its_job(ask: Asker) -> None:
+def test_crashed_control_is_ignored_with_its_job(questions: Questions) -> None:
     def script(limit: int | None, before: int) -> Life:
         if limit is None and before == 3:
             return Life(Outcome.CRASH)
         return Life(ms=18) if limit == 112 and before == 0 else needs(129)(limit, before)
 
-    found = smallest(ask(script)[0], 1)
-    assert found.limit_bytes == 144 * MIB
-    assert [(each.purpose, each.outcome) for each in found.evidence[:2]] == [("discarded", "ok"), ("control", "crash")]
-    again, jobs = told(ask, needs(1))
-    assert again == to_json(found) and jobs == 0
+    verdict = smallest(questions(script)[0], 1)
+    assert verdict.limit_bytes == 144 * MIB
+    assert [(job.purpose, job.outcome) for job in verdict.evidence[:2]] == [("discarded", "ok"), ("control", "crash")]
+    again, jobs = run_search(questions, needs(1))
+    assert again == to_json(verdict) and jobs == 0
 
 
-def test_a_control_belongs_to_the_job_right_before_it(ask: Asker) -> None:
+def test_a_control_belongs_to_the_job_right_before_it(questions: Questions) -> None:
     """Cut off before its control and gone on with at once: the next job's control is not taken for it later."""
 
     def cut(limit: int | None, before: int) -> Life:
@@ -199,44 +199,44 @@ def test_a_control_belongs_to_the_job_right_before_it(ask: Asker) -> None:
             raise KeyboardInterrupt
         return Life(ms=18) if limit == 112 else Life()
 
-    asked, launcher = ask(cut)
+    question, launcher = questions(cut)
     with pytest.raises(KeyboardInterrupt):
-        smallest(asked, 1)
-    found = smallest(ask(lambda limit, _: Life(ms=18) if limit == 112 else needs(129)(limit, 0))[0], 1)
-    assert [each.purpose for each in found.evidence[:3]] == ["discarded", "probe", "control"]
-    again, jobs = told(ask, needs(1))
-    assert again == to_json(found) and jobs == 0
+        smallest(question, 1)
+    verdict = smallest(questions(lambda limit, _: Life(ms=18) if limit == 112 else needs(129)(limit, 0))[0], 1)
+    assert [job.purpose for job in verdict.evidence[:3]] == ["discarded", "probe", "control"]
+    again, jobs = run_search(questions, needs(1))
+    assert again == to_json(verdict) and jobs == 0
 
 
-def test_step_larger_than_the_host_is_refused_before_any_job(ask: Asker) -> None:
-    asked, launcher = ask(needs(1), step=20_000 * MIB)
+def test_step_larger_than_the_host_is_refused_before_any_job(questions: Questions) -> None:
+    question, launcher = questions(needs(1), step=20_000 * MIB)
     with pytest.raises(UsageError, match="--step 20,000 MiB: this host leaves 15,616 MiB to a job"):
-        smallest(asked, 1)
+        smallest(question, 1)
     assert launcher.limits == []
 
 
-def test_other_sample_has_its_own_verdict(ask: Asker) -> None:
+def test_other_sample_has_its_own_verdict(questions: Questions) -> None:
     """Its verdict is kept beside the first one's."""
-    first = smallest(ask(needs(129))[0], 1)
-    asked, _ = ask(needs(145))
-    queries = asked.jobs.subject.queries
-    asked.jobs.subject = replace(asked.jobs.subject, queries=replace(queries, sample=queries.sample[:2]))
-    other = smallest(asked, 1)
+    first = smallest(questions(needs(129))[0], 1)
+    question, _ = questions(needs(145))
+    queries = question.jobs.subject.queries
+    question.jobs.subject = replace(question.jobs.subject, queries=replace(queries, sample=queries.sample[:2]))
+    other = smallest(question, 1)
     assert (first.sample_size, other.sample_size) == (4, 2) and first.sample_sha256 != other.sample_sha256
     assert first.machine == other.machine and first.corpus_sha256 == other.corpus_sha256
-    assert len(list((asked.jobs.folder / "verdicts").iterdir())) == 2
+    assert len(list((question.jobs.folder / "verdicts").iterdir())) == 2
 
 
-def test_claim_keeps_its_criteria(ask: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_claim_keeps_its_criteria(questions: Questions, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.experiments.viability.judge.Reference.architecture", "x86_64")
-    asked, _ = ask(needs(1), Criteria(least=(MinimumMeasure("RR@10", 0.1),)))
-    found = validation.validate(asked, instances.read_instances("aws")["m6g.medium"])
-    assert found.least == {"RR@10": 0.1} and "RR@10 >= 0.1" in render.render_validation(found, "md")
+    question, _ = questions(needs(1), Criteria(least=(MinimumMeasure("RR@10", 0.1),)))
+    verdict = validation.validate(question, instances.read_instances("aws")["m6g.medium"])
+    assert verdict.least == {"RR@10": 0.1} and "RR@10 >= 0.1" in render.render_validation(verdict, "md")
 
 
-def test_picture_is_written_completely_or_not_at_all(ask: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn = curve.measure_curve(ask(needs(129))[0], 1, (144 * MIB,))
-    stem = ask.bench.folder / curve.plot_name(1, 0, 4, (144 * MIB,))
+def test_picture_is_written_completely_or_not_at_all(questions: Questions, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = curve.measure_curve(questions(needs(129))[0], 1, (144 * MIB,))
+    stem = questions.bench.folder / curve.plot_name(1, 0, 4, (144 * MIB,))
 
     def cut(_figure: object, path: object, **_: object) -> None:
         Path(str(path)).write_text("half", encoding="ascii")
@@ -251,5 +251,12 @@ def test_picture_is_written_completely_or_not_at_all(ask: Asker, monkeypatch: py
 
 
 def test_curves_of_other_queries_or_limits_have_other_names() -> None:
-    asked = [(1, 0, 300, ()), (1, 0, 100, ()), (1, 1, 300, ()), (2, 0, 300, ()), (1, 0, 300, (1,)), (1, 0, 300, (2,))]
-    assert len({curve.plot_name(*each) for each in asked}) == len(asked)
+    question = [
+        (1, 0, 300, ()),
+        (1, 0, 100, ()),
+        (1, 1, 300, ()),
+        (2, 0, 300, ()),
+        (1, 0, 300, (1,)),
+        (1, 0, 300, (2,)),
+    ]
+    assert len({curve.plot_name(*job) for job in question}) == len(question)

@@ -18,44 +18,44 @@ from harness.pricing import prices
 from harness.records import Outcome
 from harness.report.verify import verify_results
 from harness.results.reader import read_jobs
-from tests.experiments.viability.conftest import STIRRED, Asker, Life, Scripted, needs
+from tests.experiments.viability.conftest import STIRRED, Life, Questions, Scripted, needs
 
 
-def limits(found: ViabilityVerdict, purpose: str) -> list[int]:
-    return [each.limit_bytes // MIB for each in found.evidence if each.purpose == purpose]
+def limits(verdict: ViabilityVerdict, purpose: str) -> list[int]:
+    return [job.limit_bytes // MIB for job in verdict.evidence if job.purpose == purpose]
 
 
-def test_smallest_limit_is_confirmed_and_names_its_evidence(ask: Asker) -> None:
-    asked, launcher = ask(needs(129))
-    found = smallest(asked, 1)
-    assert (found.limit_bytes, found.below_bytes) == (144 * MIB, 128 * MIB)
-    assert found.binding == ("oom",) and found.sharp
-    assert limits(found, "probe") == [112, 144, 128]
-    assert limits(found, "confirmation") == [144] * CONFIRMATIONS
-    assert limits(found, "next step below") == [128]
+def test_smallest_limit_is_confirmed_and_names_its_evidence(questions: Questions) -> None:
+    question, launcher = questions(needs(129))
+    verdict = smallest(question, 1)
+    assert (verdict.limit_bytes, verdict.below_bytes) == (144 * MIB, 128 * MIB)
+    assert verdict.binding == ("oom",) and verdict.sharp
+    assert limits(verdict, "probe") == [112, 144, 128]
+    assert limits(verdict, "confirmation") == [144] * CONFIRMATIONS
+    assert limits(verdict, "next step below") == [128]
     assert launcher.limits == [None] * 3 + [112, 144, 128, 144, 144, 144, 128]
-    assert found.margin_bytes == 44 * MIB
-    assert found.headroom == {"mean": pytest.approx(0.2)}, "10 ms of 12.5 ms"
-    assert found.jobs == 10 == len(launcher.limits)
-    assert found.unconstrained.containers == 3 and found.unconstrained.peak_anon_bytes == 100 * MIB
-    for each in found.evidence:
-        stored = json.loads((ask.bench.results / each.job / "result.json").read_text())
-        assert stored["spec"]["envelope"]["memory_bytes"] == each.limit_bytes
-        assert stored["outcome"] == each.outcome
+    assert verdict.margin_bytes == 44 * MIB
+    assert verdict.headroom == {"mean": pytest.approx(0.2)}, "10 ms of 12.5 ms"
+    assert verdict.jobs == 10 == len(launcher.limits)
+    assert verdict.unconstrained.containers == 3 and verdict.unconstrained.peak_anon_bytes == 100 * MIB
+    for job in verdict.evidence:
+        stored = json.loads((questions.bench.results / job.job / "result.json").read_text())
+        assert stored["spec"]["envelope"]["memory_bytes"] == job.limit_bytes
+        assert stored["outcome"] == job.outcome
 
 
-def test_second_call_runs_no_job(ask: Asker) -> None:
-    first = smallest(ask(needs(129))[0], 1)
-    asked, launcher = ask(needs(1))
-    assert smallest(asked, 1) == first
-    assert launcher.limits == [] and ask.said.getvalue() == ""
+def test_second_call_runs_no_job(questions: Questions) -> None:
+    first = smallest(questions(needs(129))[0], 1)
+    question, launcher = questions(needs(1))
+    assert smallest(question, 1) == first
+    assert launcher.limits == [] and questions.messages.getvalue() == ""
 
 
 # In the unconstrained containers, after them, in the probes, in the confirmations, and at the end.
 @pytest.mark.parametrize(
-    "after", [1, 3, 5, 8, 10, *(pytest.param(each, marks=pytest.mark.soak) for each in (0, 2, 4, 6, 7, 9))]
+    "after", [1, 3, 5, 8, 10, *(pytest.param(job, marks=pytest.mark.soak) for job in (0, 2, 4, 6, 7, 9))]
 )
-def test_search_interrupted_after_any_job_resumes_without_repeating_one(ask: Asker, after: int) -> None:
+def test_search_interrupted_after_any_job_resumes_without_repeating_one(questions: Questions, after: int) -> None:
     whole = 10
 
     def cut(limit: int | None, before: int) -> Life:
@@ -63,52 +63,52 @@ def test_search_interrupted_after_any_job_resumes_without_repeating_one(ask: Ask
             raise KeyboardInterrupt
         return needs(129)(limit, before)
 
-    asked, launcher = ask(cut)
+    question, launcher = questions(cut)
     if after < whole:
         with pytest.raises(KeyboardInterrupt):
-            smallest(asked, 1)
+            smallest(question, 1)
     else:
-        smallest(asked, 1)
-    assert len(read_jobs(ask.bench.results)) == min(after, whole) if after else True
-    asked, second = ask(needs(129))
-    found = smallest(asked, 1)
+        smallest(question, 1)
+    assert len(read_jobs(questions.bench.results)) == min(after, whole) if after else True
+    question, second = questions(needs(129))
+    verdict = smallest(question, 1)
     assert len(second.limits) == whole - min(after, whole), "each probe once, also those that failed"
-    assert found.limit_bytes == 144 * MIB
-    assert len({each.job for each in found.evidence}) == len(found.evidence) == 7
+    assert verdict.limit_bytes == 144 * MIB
+    assert len({job.job for job in verdict.evidence}) == len(verdict.evidence) == 7
 
 
-def test_fresh_search_starts_over_and_resumes(ask: Asker) -> None:
-    assert smallest(ask(needs(129))[0], 1).limit_bytes == 144 * MIB
+def test_fresh_search_starts_over_and_resumes(questions: Questions) -> None:
+    assert smallest(questions(needs(129))[0], 1).limit_bytes == 144 * MIB
 
     def cut(limit: int | None, before: int) -> Life:
         if len(launcher.limits) == 5:
             raise KeyboardInterrupt
         return needs(145)(limit, before)
 
-    asked, launcher = ask(cut, fresh=True)
+    question, launcher = questions(cut, fresh=True)
     with pytest.raises(KeyboardInterrupt):
-        smallest(asked, 1)
-    asked, launcher = ask(needs(145))
-    assert smallest(asked, 1).limit_bytes == 160 * MIB
+        smallest(question, 1)
+    question, launcher = questions(needs(145))
+    assert smallest(question, 1).limit_bytes == 160 * MIB
     assert launcher.limits[0] is not None, "the three unconstrained ones were there"
-    assert len(read_jobs(ask.bench.results)) == 20, "earlier jobs stay"
+    assert len(read_jobs(questions.bench.results)) == 20, "earlier jobs stay"
 
 
-def test_fresh_search_that_never_began_keeps_earlier_jobs(ask: Asker) -> None:
-    first = smallest(ask(needs(129))[0], 1)
+def test_fresh_search_that_never_began_keeps_earlier_jobs(questions: Questions) -> None:
+    first = smallest(questions(needs(129))[0], 1)
 
     def never(*_: object) -> Life:
         raise KeyboardInterrupt
 
-    asked, _ = ask(never, fresh=True)
+    question, _ = questions(never, fresh=True)
     with pytest.raises(KeyboardInterrupt):
-        smallest(asked, 1)
-    asked, launcher = ask(needs(1))
-    assert smallest(asked, 1) == first and launcher.limits == []
+        smallest(question, 1)
+    question, launcher = questions(needs(1))
+    assert smallest(question, 1) == first and launcher.limits == []
 
 
 @pytest.mark.slow
-def test_verdict_names_the_reason_why_the_smaller_limit_failed(ask: Asker) -> None:
+def test_verdict_names_the_reason_why_the_smaller_limit_failed(questions: Questions) -> None:
     ways = {
         "oom": Life(Outcome.OOM),
         "crash": Life(Outcome.CRASH),
@@ -117,52 +117,56 @@ def test_verdict_names_the_reason_why_the_smaller_limit_failed(ask: Asker) -> No
         "ranking": Life(first="d5"),
     }
     for number, (cause, life) in enumerate(ways.items()):
-        asked, _ = ask(
+        question, _ = questions(
             lambda limit, _, life=life: life if limit is not None and limit < 140 else Life(), fresh=number > 0
         )
-        found = smallest(asked, 1)
-        assert (found.limit_bytes, found.binding) == (144 * MIB, (cause,))
+        verdict = smallest(question, 1)
+        assert (verdict.limit_bytes, verdict.binding) == (144 * MIB, (cause,))
 
 
-def test_every_failed_criterion_is_named(ask: Asker) -> None:
-    asked, _ = ask(lambda limit, _: Life(ms=40, first="d5") if limit is not None and limit < 140 else Life())
-    found = smallest(asked, 1)
-    assert found.binding == ("latency", "ranking")
-    assert "ranked otherwise" in found.evidence[0].why and "mean 40 ms, target 12.5 ms" in found.evidence[0].why
+def test_every_failed_criterion_is_named(questions: Questions) -> None:
+    question, _ = questions(lambda limit, _: Life(ms=40, first="d5") if limit is not None and limit < 140 else Life())
+    verdict = smallest(question, 1)
+    assert verdict.binding == ("latency", "ranking")
+    assert "ranked otherwise" in verdict.evidence[0].why and "mean 40 ms, target 12.5 ms" in verdict.evidence[0].why
 
 
-def test_falling_ranking_is_the_binding_criterion(ask: Asker) -> None:
+def test_falling_ranking_is_the_binding_criterion(questions: Questions) -> None:
     criteria = Criteria(least=(MinimumMeasure("RR@10", 0.1),))
-    asked, _ = ask(lambda limit, _: Life(first="d9") if limit is not None and limit < 140 else Life(), criteria)
-    assert smallest(asked, 1).binding == ("ranking",), "RR@10 does not fall below 0.1 by that"
+    question, _ = questions(
+        lambda limit, _: Life(first="d9") if limit is not None and limit < 140 else Life(), criteria
+    )
+    assert smallest(question, 1).binding == ("ranking",), "RR@10 does not fall below 0.1 by that"
 
 
-def test_queries_unstable_without_a_limit_do_not_fail_a_limit(ask: Asker) -> None:
-    asked, _ = ask(lambda limit, before: Life(first=f"d{before}") if limit is None else needs(129)(limit, before))
-    found = smallest(asked, 1)
-    assert found.limit_bytes == 144 * MIB
-    assert found.unconstrained.unstable_queries == 4
+def test_queries_unstable_without_a_limit_do_not_fail_a_limit(questions: Questions) -> None:
+    question, _ = questions(
+        lambda limit, before: Life(first=f"d{before}") if limit is None else needs(129)(limit, before)
+    )
+    verdict = smallest(question, 1)
+    assert verdict.limit_bytes == 144 * MIB
+    assert verdict.unconstrained.unstable_queries == 4
 
 
-def test_marginal_latency_is_compared_with_a_control_of_that_moment(ask: Asker) -> None:
+def test_marginal_latency_is_compared_with_a_control_of_that_moment(questions: Questions) -> None:
     """The probe of 112 MiB and the unconstrained job after it are both slow: neither counts."""
 
     def busy(limit: int | None, before: int) -> Life:
         slow = (limit == 112 and before == 0) or (limit is None and before == 3)
         return Life(ms=18) if slow else Life()
 
-    asked, launcher = ask(busy)
-    found = smallest(asked, 1)
-    assert [each.purpose for each in found.evidence[:3]] == ["discarded", "control", "probe"]
-    assert len(limits(found, "probe")) == found.probes, "each probe is one job"
+    question, launcher = questions(busy)
+    verdict = smallest(question, 1)
+    assert [job.purpose for job in verdict.evidence[:3]] == ["discarded", "control", "probe"]
+    assert len(limits(verdict, "probe")) == verdict.probes, "each probe is one job"
     assert launcher.limits[3:6] == [112, None, 112]
-    assert found.limit_bytes is not None and found.limit_bytes < 112 * MIB, "it was the machine"
-    assert "discarded" in ask.said.getvalue()
-    again, second = ask(needs(1))
-    assert smallest(again, 1) == found and second.limits == []
+    assert verdict.limit_bytes is not None and verdict.limit_bytes < 112 * MIB, "it was the machine"
+    assert "discarded" in questions.messages.getvalue()
+    again, second = questions(needs(1))
+    assert smallest(again, 1) == verdict and second.limits == []
 
 
-def test_doubtful_job_without_a_control_is_ignored(ask: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doubtful_job_without_a_control_is_ignored(questions: Questions, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut off between the two: what the machine was like then, nobody knows later."""
 
     def cut(limit: int | None, before: int) -> Life:
@@ -173,101 +177,103 @@ def test_doubtful_job_without_a_control_is_ignored(ask: Asker, monkeypatch: pyte
     monkeypatch.setattr(
         "harness.experiments.viability.session.RIGHT_AFTER_S", -60.0
     )  # no fake job lasts the minute that it claims
-    asked, launcher = ask(cut)
+    question, launcher = questions(cut)
     with pytest.raises(KeyboardInterrupt):
-        smallest(asked, 1)
-    asked, launcher = ask(needs(129))
-    found = smallest(asked, 1)
+        smallest(question, 1)
+    question, launcher = questions(needs(129))
+    verdict = smallest(question, 1)
     assert launcher.limits[:2] == [112, 144], "measured again, and no control was run for what is past"
-    assert found.evidence[0].purpose == "discarded" and found.limit_bytes == 144 * MIB
+    assert verdict.evidence[0].purpose == "discarded" and verdict.limit_bytes == 144 * MIB
 
 
-def test_marginal_latency_on_a_quiet_machine_fails_after_its_retries(ask: Asker) -> None:
-    asked, launcher = ask(lambda limit, _: Life(ms=18) if limit is not None and limit < 140 else Life())
-    found = smallest(asked, 1)
-    assert found.limit_bytes == 144 * MIB and found.binding == ("latency",)
+def test_marginal_latency_on_a_quiet_machine_fails_after_its_retries(questions: Questions) -> None:
+    question, launcher = questions(lambda limit, _: Life(ms=18) if limit is not None and limit < 140 else Life())
+    verdict = smallest(question, 1)
+    assert verdict.limit_bytes == 144 * MIB and verdict.binding == ("latency",)
     assert launcher.limits[3:9] == [112, None, 112, None, 112, None]
-    assert found.probes <= PROBES
+    assert verdict.probes <= PROBES
 
 
-def test_disturbed_failure_far_from_the_target_needs_one_control(ask: Asker) -> None:
-    asked, launcher = ask(lambda limit, _: Life(ms=60, canary=STIRRED) if limit is not None and limit < 140 else Life())
-    assert smallest(asked, 1).limit_bytes == 144 * MIB
+def test_disturbed_failure_far_from_the_target_needs_one_control(questions: Questions) -> None:
+    question, launcher = questions(
+        lambda limit, _: Life(ms=60, canary=STIRRED) if limit is not None and limit < 140 else Life()
+    )
+    assert smallest(question, 1).limit_bytes == 144 * MIB
     assert launcher.limits[3:6] == [112, None, 144]
 
 
-def test_busy_machine_ends_the_search_in_one_line_and_it_resumes_later(ask: Asker) -> None:
+def test_busy_machine_ends_the_search_in_one_line_and_it_resumes_later(questions: Questions) -> None:
     def busy(limit: int | None, before: int) -> Life:
         return Life(ms=18) if len(launcher.limits) >= 3 else Life()
 
-    asked, launcher = ask(busy)
+    question, launcher = questions(busy)
     with pytest.raises(HarnessError, match=r"too busy to judge a latency.*18 ms, 10 ms before.*goes on from here"):
-        smallest(asked, 1)
+        smallest(question, 1)
     assert launcher.limits[3:] == [112, None] * 3
-    asked, launcher = ask(needs(129))
-    assert smallest(asked, 1).limit_bytes == 144 * MIB
+    question, launcher = questions(needs(129))
+    assert smallest(question, 1).limit_bytes == 144 * MIB
 
 
-def test_disturbed_unconstrained_job_is_repeated_and_left_out(ask: Asker) -> None:
-    asked, launcher = ask(
+def test_disturbed_unconstrained_job_is_repeated_and_left_out(questions: Questions) -> None:
+    question, launcher = questions(
         lambda limit, before: (
             Life(ms=30, canary=STIRRED) if limit is None and before == 0 else needs(129)(limit, before)
         )
     )
-    found = smallest(asked, 1)
+    verdict = smallest(question, 1)
     assert launcher.limits.count(None) == 4
-    assert found.unconstrained.containers == 3 and found.unconstrained.disturbed == 0
-    assert found.targets == {"mean": pytest.approx(0.0125)}
-    assert len(found.unconstrained.jobs) == 3 and len(found.unconstrained.left_out) == 1
-    assert found.jobs == len(launcher.limits)
-    for job in (*found.unconstrained.jobs, *found.unconstrained.left_out):
-        assert (ask.bench.results / job / "result.json").is_file()
+    assert verdict.unconstrained.containers == 3 and verdict.unconstrained.disturbed == 0
+    assert verdict.targets == {"mean": pytest.approx(0.0125)}
+    assert len(verdict.unconstrained.jobs) == 3 and len(verdict.unconstrained.left_out) == 1
+    assert verdict.jobs == len(launcher.limits)
+    for job in (*verdict.unconstrained.jobs, *verdict.unconstrained.left_out):
+        assert (questions.bench.results / job / "result.json").is_file()
 
 
-def test_fastest_jobs_count_with_a_note_if_all_are_disturbed(ask: Asker) -> None:
-    asked, launcher = ask(lambda limit, before: replace(needs(129)(limit, before), canary=STIRRED))
-    found = smallest(asked, 1)
+def test_fastest_jobs_count_with_a_note_if_all_are_disturbed(questions: Questions) -> None:
+    question, launcher = questions(lambda limit, before: replace(needs(129)(limit, before), canary=STIRRED))
+    verdict = smallest(question, 1)
     assert launcher.limits.count(None) == 5
-    assert found.unconstrained.containers == found.unconstrained.disturbed == 3
+    assert verdict.unconstrained.containers == verdict.unconstrained.disturbed == 3
 
 
-def test_target_missed_without_a_limit_is_one_line_and_jobs_are_kept(ask: Asker) -> None:
-    asked, _ = ask(needs(1), Criteria((Target("mean", 0.005),)))
+def test_target_missed_without_a_limit_is_one_line_and_jobs_are_kept(questions: Questions) -> None:
+    question, _ = questions(needs(1), Criteria((Target("mean", 0.005),)))
     with pytest.raises(UsageError, match=r"planted on 1 CPU: mean is 10 ms with all the memory.*target is 5 ms"):
-        smallest(asked, 1)
-    assert len(read_jobs(ask.bench.results / SUITE)) == 3
-    asked, launcher = ask(needs(1), Criteria(least=(MinimumMeasure("RR@10", 0.9),)))
+        smallest(question, 1)
+    assert len(read_jobs(questions.bench.results / SUITE)) == 3
+    question, launcher = questions(needs(1), Criteria(least=(MinimumMeasure("RR@10", 0.9),)))
     with pytest.raises(UsageError, match=r"RR@10 is 0\.\d+ with all the memory.*at least 0\.9 is asked"):
-        smallest(asked, 1)
+        smallest(question, 1)
     assert launcher.limits == [], "the same jobs"
 
 
-def test_system_that_does_not_run_is_one_line(ask: Asker) -> None:
-    asked, launcher = ask(lambda *_: Life(Outcome.CRASH))
+def test_system_that_does_not_run_is_one_line(questions: Questions) -> None:
+    question, launcher = questions(lambda *_: Life(Outcome.CRASH))
     with pytest.raises(JobError, match="planted does not even run with 15,616 MiB: it ended crash"):
-        smallest(asked, 1)
+        smallest(question, 1)
     assert launcher.limits == [None]
 
 
-def test_too_few_host_cpus_are_one_line(ask: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked, launcher = ask(needs(1))
+def test_too_few_host_cpus_are_one_line(questions: Questions, monkeypatch: pytest.MonkeyPatch) -> None:
+    question, launcher = questions(needs(1))
     monkeypatch.setattr(Scripted, "cannot", lambda _, envelope: f"profile {envelope.name} needs {envelope.cpus} CPUs")
     with pytest.raises(UsageError, match="needs 9 CPUs; ask for less"):
-        smallest(asked, 9)
+        smallest(question, 9)
     assert launcher.limits == []
 
 
-def test_uninformative_outcome_is_not_evidence(ask: Asker) -> None:
-    asked, _ = ask(lambda limit, _: Life(Outcome.ENVELOPE_MISMATCH) if limit == 112 else Life())
+def test_uninformative_outcome_is_not_evidence(questions: Questions) -> None:
+    question, _ = questions(lambda limit, _: Life(Outcome.ENVELOPE_MISMATCH) if limit == 112 else Life())
     with pytest.raises(JobError, match=r"112 MiB ended envelope_mismatch .* says nothing of its limit"):
-        smallest(asked, 1)
-    asked, launcher = ask(needs(129))
-    assert smallest(asked, 1).limit_bytes == 144 * MIB
+        smallest(question, 1)
+    question, launcher = questions(needs(129))
+    assert smallest(question, 1).limit_bytes == 144 * MIB
     assert launcher.limits[0] == 112, "measured again"
 
 
-def test_lost_engine_leaves_no_evidence(ask: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked, _ = ask(needs(129))
+def test_lost_engine_leaves_no_evidence(questions: Questions, monkeypatch: pytest.MonkeyPatch) -> None:
+    question, _ = questions(needs(129))
     launch = Scripted.launch
 
     def gone(self: Scripted, job: LaunchRequest, progress: object) -> LaunchEnd:
@@ -277,22 +283,22 @@ def test_lost_engine_leaves_no_evidence(ask: Asker, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(Scripted, "launch", gone)
     with pytest.raises(EngineError):
-        smallest(asked, 1)
+        smallest(question, 1)
     monkeypatch.undo()
-    assert len(read_jobs(ask.bench.results)) == 3
+    assert len(read_jobs(questions.bench.results)) == 3
 
 
-def test_stored_verdict_holds_no_prices(ask: Asker) -> None:
-    found = smallest(ask(needs(129))[0], 1)
-    (path,) = (ask.bench.results / SUITE / "planted" / "tiny" / "verdicts").iterdir()
+def test_stored_verdict_holds_no_prices(questions: Questions) -> None:
+    verdict = smallest(questions(needs(129))[0], 1)
+    (path,) = (questions.bench.results / SUITE / "planted" / "tiny" / "verdicts").iterdir()
     kept = json.loads(path.read_text())
-    assert kept["limit_bytes"] == found.limit_bytes and len(kept["evidence"]) == 7
+    assert kept["limit_bytes"] == verdict.limit_bytes and len(kept["evidence"]) == 7
     assert "usd" not in path.read_text()
     folder = path.parent
-    smallest(ask(needs(129))[0], 1)
+    smallest(questions(needs(129))[0], 1)
     assert len(list(folder.iterdir())) == 1
     for at_most in (0.1, 0.2):
-        smallest(ask(needs(129), Criteria((Target("mean", at_most),)))[0], 1)
+        smallest(questions(needs(129), Criteria((Target("mean", at_most),)))[0], 1)
     assert len(list(folder.iterdir())) == 3, "each question has its own"
 
 
@@ -313,83 +319,85 @@ VERDICT_EDITS = {
 }
 
 
-def test_verify_names_each_edit_of_a_verdict(ask: Asker) -> None:
-    smallest(ask(needs(129))[0], 1)
-    results = ask.bench.results
+def test_verify_names_each_edit_of_a_verdict(questions: Questions) -> None:
+    smallest(questions(needs(129))[0], 1)
+    results = questions.bench.results
     (path,) = (results / SUITE / "planted" / "tiny" / "verdicts").iterdir()
     whole = path.read_text()
     for name, (place, edit) in VERDICT_EDITS.items():
         raw = json.loads(whole)
         edit(raw)
         path.write_text(json.dumps(raw))
-        found = verify_results(results, cache=ask.bench.cache).mismatches
-        below = [each.place.removeprefix(str(path.relative_to(results))).removeprefix(": ") for each in found]
-        assert place in below, (name, list(map(str, found)))
+        verdict = verify_results(results, cache=questions.bench.cache).mismatches
+        below = [job.place.removeprefix(str(path.relative_to(results))).removeprefix(": ") for job in verdict]
+        assert place in below, (name, list(map(str, verdict)))
     path.write_text(json.dumps(json.loads(whole)))
-    assert verify_results(results, cache=ask.bench.cache).mismatches == ()
+    assert verify_results(results, cache=questions.bench.cache).mismatches == ()
 
 
-def test_stored_kill_above_the_limit_raises_the_limit(ask: Asker) -> None:
+def test_stored_kill_above_the_limit_raises_the_limit(questions: Questions) -> None:
     """A curve's job was killed where the search's own jobs pass: a heap that grows by luck."""
-    asked, _ = ask(
+    question, _ = questions(
         lambda limit, before: Life(Outcome.OOM) if limit == 148 and not before else needs(129)(limit, before)
     )
-    curve.measure_curve(asked, 1, (132 * MIB, 148 * MIB, 200 * MIB))
-    found = smallest(asked, 1)
-    assert (found.limit_bytes, found.below_bytes) == (160 * MIB, 148 * MIB)
-    assert limits(found, "other job") == [132, 148]
-    assert limits(found, "confirmation") == [144] * 3 + [160] * 3
-    assert limits(found, "next step below") == [128]
-    assert not found.sharp, "144 passed, and was too small"
-    assert found.binding == ("oom",) and found.probes == 3
-    said = render.render_verdicts([found], prices.snapshot(), "md")
-    assert "148 MiB fails, but the edge is not sharp." in said
-    assert "- Not sharp: 4 of 4 jobs with 144 MiB passed." in said
-    assert "killed with 148 MiB in another job: moves up" in ask.said.getvalue()
-    again, launcher = ask(needs(1))
-    assert smallest(again, 1) == found and launcher.limits == []
-    asked, _ = ask(lambda limit, before: Life(Outcome.OOM) if limit == 164 else needs(145)(limit, before), fresh=True)
-    curve.measure_curve(asked, 1, (164 * MIB,))
-    asked, _ = ask(lambda limit, before: Life(Outcome.OOM) if limit == 164 else needs(145)(limit, before))
-    found = smallest(asked, 1)
-    assert (found.limit_bytes, found.below_bytes, found.sharp) == (176 * MIB, 164 * MIB, False)
-    assert smallest(ask(needs(1))[0], 1) == found
+    curve.measure_curve(question, 1, (132 * MIB, 148 * MIB, 200 * MIB))
+    verdict = smallest(question, 1)
+    assert (verdict.limit_bytes, verdict.below_bytes) == (160 * MIB, 148 * MIB)
+    assert limits(verdict, "other job") == [132, 148]
+    assert limits(verdict, "confirmation") == [144] * 3 + [160] * 3
+    assert limits(verdict, "next step below") == [128]
+    assert not verdict.sharp, "144 passed, and was too small"
+    assert verdict.binding == ("oom",) and verdict.probes == 3
+    text = render.render_verdicts([verdict], prices.snapshot(), "md")
+    assert "148 MiB fails, but the edge is not sharp." in text
+    assert "- Not sharp: 4 of 4 jobs with 144 MiB passed." in text
+    assert "killed with 148 MiB in another job: moves up" in questions.messages.getvalue()
+    again, launcher = questions(needs(1))
+    assert smallest(again, 1) == verdict and launcher.limits == []
+    question, _ = questions(
+        lambda limit, before: Life(Outcome.OOM) if limit == 164 else needs(145)(limit, before), fresh=True
+    )
+    curve.measure_curve(question, 1, (164 * MIB,))
+    question, _ = questions(lambda limit, before: Life(Outcome.OOM) if limit == 164 else needs(145)(limit, before))
+    verdict = smallest(question, 1)
+    assert (verdict.limit_bytes, verdict.below_bytes, verdict.sharp) == (176 * MIB, 164 * MIB, False)
+    assert smallest(questions(needs(1))[0], 1) == verdict
 
 
-def test_slow_job_above_the_limit_is_noted_and_keeps_the_limit(ask: Asker) -> None:
-    asked, _ = ask(lambda limit, before: Life(ms=90) if limit == 148 else needs(129)(limit, before))
-    curve.measure_curve(asked, 1, (148 * MIB,))
-    found = smallest(asked, 1)
-    assert found.limit_bytes == 144 * MIB and not found.sharp
-    assert limits(found, "other job") == [148]
+def test_slow_job_above_the_limit_is_noted_and_keeps_the_limit(questions: Questions) -> None:
+    question, _ = questions(lambda limit, before: Life(ms=90) if limit == 148 else needs(129)(limit, before))
+    curve.measure_curve(question, 1, (148 * MIB,))
+    verdict = smallest(question, 1)
+    assert verdict.limit_bytes == 144 * MIB and not verdict.sharp
+    assert limits(verdict, "other job") == [148]
 
 
-def test_flaky_limit_is_noted_with_its_counts(ask: Asker) -> None:
-    asked, _ = ask(
+def test_flaky_limit_is_noted_with_its_counts(questions: Questions) -> None:
+    question, _ = questions(
         lambda limit, before: Life(Outcome.OOM) if limit == 144 and before == 2 else needs(129)(limit, before)
     )
-    found = smallest(asked, 1)
-    assert (found.limit_bytes, found.below_bytes, found.sharp) == (160 * MIB, 144 * MIB, False)
+    verdict = smallest(question, 1)
+    assert (verdict.limit_bytes, verdict.below_bytes, verdict.sharp) == (160 * MIB, 144 * MIB, False)
     assert "3 of 4 jobs with 144 MiB passed; the others: oom." in render.render_verdicts(
-        [found], prices.snapshot(), "md"
+        [verdict], prices.snapshot(), "md"
     )
 
 
 @pytest.mark.slow
-def test_jobs_of_another_machine_are_not_evidence(ask: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
-    smallest(ask(needs(129))[0], 1)
+def test_jobs_of_another_machine_are_not_evidence(questions: Questions, monkeypatch: pytest.MonkeyPatch) -> None:
+    smallest(questions(needs(129))[0], 1)
     monkeypatch.setattr("harness.jobs.environment.cpu_model", lambda: "another")
-    asked, launcher = ask(needs(145))
-    assert smallest(asked, 1).limit_bytes == 160 * MIB
+    question, launcher = questions(needs(145))
+    assert smallest(question, 1).limit_bytes == 160 * MIB
     assert launcher.limits[:3] == [None] * 3
     monkeypatch.setattr("harness.jobs.environment.commit", lambda: "0123")
-    asked, launcher = ask(needs(1))
-    smallest(asked, 1)
+    question, launcher = questions(needs(1))
+    smallest(question, 1)
     assert launcher.limits == [], "another commit of harness is no other machine"
 
 
 @pytest.mark.slow
-def test_each_cpu_count_has_its_own_verdict(ask: Asker) -> None:
-    asked, launcher = ask(needs(129))
-    assert [smallest(asked, cpus).cpus for cpus in (1, 2)] == [1, 2]
+def test_each_cpu_count_has_its_own_verdict(questions: Questions) -> None:
+    question, launcher = questions(needs(129))
+    assert [smallest(question, cpus).cpus for cpus in (1, 2)] == [1, 2]
     assert launcher.limits.count(None) == 6

@@ -1,4 +1,4 @@
-"""Does a type do?  It is emulated, and what is not is said."""
+"""Instance types are emulated; verdicts name what was not."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness.experiments.viability.session import Session
 from harness.experiments.viability.smallest import smallest
 from harness.pricing import instances
 from harness.records import Outcome
-from tests.experiments.viability.conftest import Asker, Life, needs
+from tests.experiments.viability.conftest import Life, Questions, needs
 
 GIB = 1 << 30
 SMALL = replace(instances.read_instances("aws")["m6g.medium"], architecture="x86_64")
@@ -26,40 +26,40 @@ def _x86(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.experiments.viability.judge.Reference.architecture", "x86_64")
 
 
-def test_true_claim_is_confirmed_in_fresh_containers(ask: Asker) -> None:
-    asked, launcher = ask(needs(LEFT))
-    found = validation.validate(asked, SMALL)
-    assert found.holds and found.limit_bytes == LEFT * MIB and found.causes == ()
+def test_true_claim_is_confirmed_in_fresh_containers(questions: Questions) -> None:
+    question, launcher = questions(needs(LEFT))
+    verdict = validation.validate(question, SMALL)
+    assert verdict.holds and verdict.limit_bytes == LEFT * MIB and verdict.causes == ()
     assert launcher.limits == [None] * 3 + [LEFT] * CONFIRMATIONS
-    assert "does its work" in render.render_validation(found, "md") and '"holds": true' in render.render_validation(
-        found, "json"
+    assert "does its work" in render.render_validation(verdict, "md") and '"holds": true' in render.render_validation(
+        verdict, "json"
     )
-    asked, launcher = ask(needs(1))
-    assert validation.validate(asked, SMALL) == found and launcher.limits == []
+    question, launcher = questions(needs(1))
+    assert validation.validate(question, SMALL) == verdict and launcher.limits == []
 
 
-def test_false_claim_has_a_reason(ask: Asker) -> None:
-    asked, launcher = ask(needs(LEFT + 1))
-    found = validation.validate(asked, SMALL)
-    assert not found.holds and found.causes == ("oom",)
+def test_false_claim_has_a_reason(questions: Questions) -> None:
+    question, launcher = questions(needs(LEFT + 1))
+    verdict = validation.validate(question, SMALL)
+    assert not verdict.holds and verdict.causes == ("oom",)
     assert launcher.limits[3:] == [LEFT], "one killed container is enough"
-    assert "**does not do its work** (oom: " in render.render_validation(found, "md")
-    slow, _ = ask(lambda limit, _: Life(ms=18) if limit else Life(), fresh=True)
+    assert "**does not do its work** (oom: " in render.render_validation(verdict, "md")
+    slow, _ = questions(lambda limit, _: Life(ms=18) if limit else Life(), fresh=True)
     assert validation.validate(slow, SMALL).causes == ("latency",)
 
 
-def test_validation_names_what_it_does_not_emulate(ask: Asker) -> None:
-    asked, _ = ask(needs(1))
+def test_validation_names_what_it_does_not_emulate(questions: Questions) -> None:
+    question, _ = questions(needs(1))
     arm = replace(SMALL, architecture="arm64", burstable=True, gpus=1)
-    (first, burst, gpus) = validation.validate(asked, arm).not_shown
+    (first, burst, gpus) = validation.validate(question, arm).not_shown
     assert "arm64, this host x86_64: only memory was validated" in first
     assert "credits" in burst and "not emulated" in gpus
-    (same,) = validation.validate(asked, SMALL).not_shown
+    (same,) = validation.validate(question, SMALL).not_shown
     assert "faster or slower" in same
 
 
 @pytest.mark.parametrize(
-    ("changes", "gpus", "said"),
+    ("changes", "gpus", "message"),
     [
         ({"vcpus": 64}, 0, "m6g.medium has 64 vCPUs, this host gives 2: this host is too small to emulate it"),
         ({"memory_bytes": 512 * GIB}, 0, "leaves 515,584 MiB to a job, this host 15,616: this host is too small"),
@@ -68,12 +68,12 @@ def test_validation_names_what_it_does_not_emulate(ask: Asker) -> None:
     ],
 )
 def test_type_that_this_host_cannot_emulate_is_one_line(
-    ask: Asker, changes: dict[str, int], gpus: int, said: str
+    questions: Questions, changes: dict[str, int], gpus: int, message: str
 ) -> None:
-    asked, launcher = ask(needs(1))
-    with pytest.raises(UsageError, match=said):
+    question, launcher = questions(needs(1))
+    with pytest.raises(UsageError, match=message):
         validation.check_host(replace(SMALL, **changes), gpus)
-    assert launcher.limits == [] and asked.jobs.measured == 0
+    assert launcher.limits == [] and question.jobs.measured == 0
 
 
 def test_unknown_type_is_refused_with_the_nearest_name() -> None:
@@ -82,9 +82,9 @@ def test_unknown_type_is_refused_with_the_nearest_name() -> None:
         validation.find_instance("m6g.medum")
 
 
-def test_jobs_are_shared_with_the_search(ask: Asker) -> None:
-    asked, _ = ask(needs(129))
-    smallest(asked, 1)
-    asked, launcher = ask(lambda *_: Life(Outcome.CRASH))
-    base = Session(asked, 1).base
+def test_jobs_are_shared_with_the_search(questions: Questions) -> None:
+    question, _ = questions(needs(129))
+    smallest(question, 1)
+    question, launcher = questions(lambda *_: Life(Outcome.CRASH))
+    base = Session(question, 1).base
     assert base.summary.peak_anon_bytes == 100 * MIB and launcher.limits == []

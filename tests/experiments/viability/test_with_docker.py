@@ -40,7 +40,7 @@ SIZES_MIB = (100, 300, 900)
 
 
 @contextmanager
-def planted(
+def injected(
     folder: Path,
     name: str,
     params: dict[str, Scalar],
@@ -48,7 +48,7 @@ def planted(
     criteria: Criteria | None = None,
     step: int = Question.step,
 ) -> Iterator[Question]:
-    """A system that does what its parameters say, ready to be asked."""
+    """Open a question about a system that its parameters script."""
     base = catalog.system("calibration")
     system = base.model_copy(update={"name": name, "search_params": params, "build_params": build or {}})
     dataset = fixtures.dataset(folder / name, CACHE)
@@ -63,19 +63,19 @@ def planted(
 
 def _check_anonymous(folder: Path, sizes_mib: tuple[int, ...]) -> None:
     """Check the limit: injected memory plus interpreter, within the larger of 5 % and 32 MiB."""
-    with planted(folder, "planted-0", {"service_ms": 2}) as asked:
-        job, _ = asked.jobs.attempt(asked.check(1), 0)
+    with injected(folder, "planted-0", {"service_ms": 2}) as question:
+        job, _ = question.jobs.attempt(question.check(1), 0)
     interpreter = job.result.memory.peak_anon_bytes
     assert interpreter is not None and 0 < interpreter < 64 * MIB
     for mib in sizes_mib:
-        with planted(folder, f"planted-{mib}", {"service_ms": 2, "hold_mib": mib}, criteria=ANY_TIME) as asked:
-            found = smallest(asked, 1)
+        with injected(folder, f"planted-{mib}", {"service_ms": 2, "hold_mib": mib}, criteria=ANY_TIME) as question:
+            verdict = smallest(question, 1)
         truth = mib * MIB + interpreter
-        print(f"{mib} MiB + {interpreter / MIB:.1f}: {_said(found)}")
-        assert found.limit_bytes is not None, found
-        assert abs(found.limit_bytes - truth) <= max(0.05 * truth, 32 * MIB), found
-        assert found.binding == (OOM,) and found.probes <= PROBES, found
-        _readable(found, folder)
+        print(f"{mib} MiB + {interpreter / MIB:.1f}: {_summary(verdict)}")
+        assert verdict.limit_bytes is not None, verdict
+        assert abs(verdict.limit_bytes - truth) <= max(0.05 * truth, 32 * MIB), verdict
+        assert verdict.binding == (OOM,) and verdict.probes <= PROBES, verdict
+        _readable(verdict, folder)
 
 
 def test_verdict_finds_injected_anonymous_memory(engine: docker.DockerClient, tmp_path: Path) -> None:
@@ -90,14 +90,16 @@ def test_verdict_finds_each_injected_anonymous_memory(engine: docker.DockerClien
 def test_evicted_mapped_file_makes_latency_the_binding_criterion(engine: docker.DockerClient, tmp_path: Path) -> None:
     """A file, little else: it never dies of a small limit, it slows."""
     params: dict[str, Scalar] = {"service_ms": 2, "touch_file": True, "touch_per_query": PAGES}
-    with planted(tmp_path, "mapped", params, {"file_mib": FILE_MIB}, BETWEEN, STEP_MIB * MIB) as asked:
-        found = smallest(asked, 1)
-        print(f"mapped: {_said(found)}")
-        assert found.unconstrained.peak_anon_bytes < 64 * MIB
-        assert found.binding == (LATENCY,), found
-        assert found.limit_bytes is not None and found.limit_bytes > 2 * found.unconstrained.peak_anon_bytes, found
-        _readable(found, tmp_path)
-        drawn = curves.measure_curve(asked, 1, tuple(size * MIB for size in (TIGHT_MIB, ROOMY_MIB)))
+    with injected(tmp_path, "mapped", params, {"file_mib": FILE_MIB}, BETWEEN, STEP_MIB * MIB) as question:
+        verdict = smallest(question, 1)
+        print(f"mapped: {_summary(verdict)}")
+        assert verdict.unconstrained.peak_anon_bytes < 64 * MIB
+        assert verdict.binding == (LATENCY,), verdict
+        assert verdict.limit_bytes is not None and verdict.limit_bytes > 2 * verdict.unconstrained.peak_anon_bytes, (
+            verdict
+        )
+        _readable(verdict, tmp_path)
+        drawn = curves.measure_curve(question, 1, tuple(size * MIB for size in (TIGHT_MIB, ROOMY_MIB)))
     assert {point.outcome for point in drawn.points} == {"ok"}
     tight, roomy, unconstrained = drawn.points
     assert unconstrained.unconstrained and not roomy.unconstrained
@@ -109,10 +111,12 @@ def test_evicted_mapped_file_makes_latency_the_binding_criterion(engine: docker.
     assert drawn.knee_bytes == (ROOMY_MIB * MIB if near else None), drawn
 
 
-def _said(found: ViabilityVerdict) -> str:
-    return f"{(found.limit_bytes or 0) // MIB} MiB, {found.binding}, {found.probes} probes, sharp: {found.sharp}"
+def _summary(verdict: ViabilityVerdict) -> str:
+    return (
+        f"{(verdict.limit_bytes or 0) // MIB} MiB, {verdict.binding}, {verdict.probes} probes, sharp: {verdict.sharp}"
+    )
 
 
-def _readable(found: ViabilityVerdict, folder: Path) -> None:
-    for each in found.evidence:
-        assert (folder / "results" / each.job / "result.json").is_file()
+def _readable(verdict: ViabilityVerdict, folder: Path) -> None:
+    for job in verdict.evidence:
+        assert (folder / "results" / job.job / "result.json").is_file()

@@ -211,7 +211,7 @@ def test_each_platform_gets_its_own_wheels(tmp_path: Path, monkeypatch: pytest.M
     assert arm.name == f"{x86.name}-arm64"
     assert {"manylinux_2_36_x86_64", "manylinux2014_x86_64", "manylinux1_x86_64", "linux_x86_64"} < asked[0]
     assert {"manylinux_2_36_aarch64", "manylinux2014_aarch64", "linux_aarch64"} < asked[1]
-    assert all(each.endswith("_x86_64") for each in asked[0]) and all(each.endswith("_aarch64") for each in asked[1])
+    assert all(name.endswith("_x86_64") for name in asked[0]) and all(name.endswith("_aarch64") for name in asked[1])
 
 
 def test_a_failed_download_names_the_lock_and_the_requirement_and_leaves_nothing(

@@ -114,8 +114,8 @@ def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     script = '#!/bin/bash\necho "$@" >$SAYS\nmkdir -p "${@: -2:1}"\n'
     (programs / "mmdebstrap").write_text(script)
     (programs / "chroot").write_text("#!/bin/sh\necho tiny=2\n")
-    for each in programs.iterdir():
-        each.chmod(0o755)
+    for program in programs.iterdir():
+        program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     monkeypatch.setenv("SAYS", str(tmp_path / "said"))
     return folder
@@ -135,8 +135,8 @@ def test_pinned_package_missing_on_every_mirror_is_named(tmp_path: Path, mirror:
 def test_base_with_other_packages_than_pinned_is_refused(tmp_path: Path, mirror: Path) -> None:
     with pytest.raises(ImageError, match=r"> tiny=2 \| the root holds other packages than tiny\.lock"):
         ensure(Client(reachable=False), tmp_path / "cache")
-    said = (tmp_path / "said").read_text()
-    assert "--include=tiny=1 " in said and "deb [trusted=yes] copy:" in said
+    arguments = (tmp_path / "said").read_text()
+    assert "--include=tiny=1 " in arguments and "deb [trusted=yes] copy:" in arguments
 
 
 @pytest.mark.parametrize("name", ["base", "toolchain"])
@@ -145,7 +145,7 @@ def test_a_lock_pins_each_package_by_version_and_hash(name: str, platform: str) 
     head, *lines = base_image.lock(name, platform).read_text().splitlines()
     assert re.search(r" on \d{8}T\d{6}Z, by scripts/lock-base", head)
     pinned = [re.fullmatch(r"[0-9a-f]{64} (\S+)=\S+ pool/main/\S+\.deb", line) for line in lines]
-    names = [each[1] for each in pinned if each]
+    names = [match[1] for match in pinned if match]
     declared = tomllib.loads((catalog.images_dir() / name / "base.toml").read_text())["packages"]
     assert len(names) == len(lines) == len(set(names)) and {"libc6", "apt", *declared} <= set(names)
 
@@ -160,7 +160,7 @@ def test_bootstrap_does_not_start_if_the_host_cannot_run_the_platform(
 
 
 def test_each_platform_has_its_own_base() -> None:
-    x86, arm = (base_image.reference("base", platform=each) for each in ("linux/amd64", "linux/arm64"))
+    x86, arm = (base_image.reference("base", platform=platform) for platform in ("linux/amd64", "linux/arm64"))
     assert arm == f"{x86}-arm64"
 
 
@@ -200,9 +200,9 @@ def test_base_lists_its_packages_and_nothing_of_the_host(engine: docker.DockerCl
 def compiles(engine: docker.DockerClient, image: str) -> list[str]:
     """List the modules that a process in an image compiles because their bytecode is missing or stale."""
     command = ["python3", "-v", "-c", "import asyncio, json, multiprocessing, ssl"]
-    said = engine.containers.run(image, command, remove=True, network_mode="none", stderr=True).decode()
-    assert "json/__init__.py" in said, "Python tells what it loads"
-    return [line for line in said.splitlines() if line.startswith("# code object from") and line.endswith(".py")]
+    output = engine.containers.run(image, command, remove=True, network_mode="none", stderr=True).decode()
+    assert "json/__init__.py" in output, "Python tells what it loads"
+    return [line for line in output.splitlines() if line.startswith("# code object from") and line.endswith(".py")]
 
 
 @pytest.mark.docker
@@ -228,6 +228,6 @@ def test_the_dockerfile_of_a_pulled_base_works(engine: docker.DockerClient, tmp_
         assert b"libc6" in output
         assert compiles(engine, tag) == []
     finally:
-        for each in (tag, stripped):
+        for reference in (tag, stripped):
             with contextlib.suppress(ImageNotFound):
-                engine.images.remove(each, force=True)
+                engine.images.remove(reference, force=True)

@@ -236,7 +236,7 @@ def test_concurrent_builds_make_one_image(
     assert first == second
     built_now = [line for line in logged if line.startswith("building")]
     wanted = [f"the image of the engine {toy.engine}", f"the image of {toy.name}"]
-    assert built_now == [f"building {each} for {emulation.native(built)}" for each in wanted]
+    assert built_now == [f"building {image} for {emulation.native(built)}" for image in wanted]
 
 
 @pytest.mark.docker
@@ -255,8 +255,10 @@ def test_build_has_no_network_and_a_failed_build_leaves_no_image(
     with pytest.raises(ImageError, match=r"RUN cat /proc/net/route.*no route at all.*code: 3"):
         builder.ImageBuilder(built, tmp_path).ensure(toy)
     assert builder.ImageBuilder(built, tmp_path).find(toy) is None
-    left = [each for each in built.containers.list(all=True, ignore_removed=True) if each.id not in before]
-    assert not [each for each in left if "no route at all" in str(each.attrs["Config"]["Cmd"])]
+    left = [
+        container for container in built.containers.list(all=True, ignore_removed=True) if container.id not in before
+    ]
+    assert not [container for container in left if "no route at all" in str(container.attrs["Config"]["Cmd"])]
 
 
 @pytest.mark.docker

@@ -19,11 +19,11 @@ UNPINNED = '[[assets]]\nfolder = "m"\nlicence = "MIT"\nhub = "a/m"\nfiles = ["w.
 
 @pytest.fixture
 def images(tmp_path: Path) -> Path:
-    plant(tmp_path, "lucene", "bm25", "[build_params]\nstemmer = true\n[search_params]\nk1 = 0.9\n")
+    write_system(tmp_path, "lucene", "bm25", "[build_params]\nstemmer = true\n[search_params]\nk1 = 0.9\n")
     return tmp_path
 
 
-def plant(folder: Path, engine: str, system: str, text: str = "", engine_text: str = "") -> None:
+def write_system(folder: Path, engine: str, system: str, text: str = "", engine_text: str = "") -> None:
     (folder / engine / "systems").mkdir(parents=True, exist_ok=True)
     (folder / engine / "engine.toml").write_text(f'description = "an engine"\n{engine_text}')
     (folder / engine / "systems" / f"{system}.toml").write_text(f'description = "a system"\n{text}')
@@ -43,7 +43,7 @@ def test_folder_without_engine_toml_is_not_an_engine(images: Path) -> None:
 
 
 def test_parameters_keep_their_types(images: Path) -> None:
-    plant(images, "x", "y", '[search_params]\na = true\nb = 1\nc = 1.0\nd = "1"\n')
+    write_system(images, "x", "y", '[search_params]\na = true\nb = 1\nc = 1.0\nd = "1"\n')
     params = catalog.system("y", images).params
     assert [type(params[name]) for name in "abcd"] == [bool, int, float, str]
 
@@ -60,20 +60,20 @@ def test_unknown_system_error_mentions_harness_images(monkeypatch: pytest.Monkey
 
 
 def test_two_systems_with_the_same_name_are_refused(images: Path) -> None:
-    plant(images, "tantivy", "bm25")
+    write_system(images, "tantivy", "bm25")
     with pytest.raises(FileError, match=r"tantivy/systems/bm25.toml: the engine 'lucene' has a system of this name"):
         catalog.systems(images)
 
 
 @pytest.mark.parametrize("name", ["My System", "UPPER", "-x", "ü"])
 def test_invalid_system_name_is_refused(images: Path, name: str) -> None:
-    plant(images, "x", name)
+    write_system(images, "x", name)
     with pytest.raises(FileError, match="system names are lower-case letters"):
         catalog.systems(images)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("surprise = 1\n", "unknown key 'surprise'"),
         ("[serach_params]\nk1 = 1\n", r"unknown key 'serach_params'; did you mean 'search_params'\?"),
@@ -89,14 +89,14 @@ def test_invalid_system_name_is_refused(images: Path, name: str) -> None:
         (UNPINNED.replace("w.bin", "../w.bin"), "must lie inside the folder"),
     ],
 )
-def test_mistake_in_a_system_file_is_named(images: Path, text: str, said: str) -> None:
-    plant(images, "x", "y", text)
-    with pytest.raises(FileError, match=f"x/systems/y.toml: .*{said}"):
+def test_mistake_in_a_system_file_is_named(images: Path, text: str, message: str) -> None:
+    write_system(images, "x", "y", text)
+    with pytest.raises(FileError, match=f"x/systems/y.toml: .*{message}"):
         catalog.systems(images)
 
 
 def test_own_engines_are_added_to_the_shipped_ones(images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plant(images, "mine", "my-system")
+    write_system(images, "mine", "my-system")
     (images / "lucene" / "systems" / "bm25.toml").unlink()
     monkeypatch.setenv("HARNESS_IMAGES", str(images))
     assert {"bm25", "minilm", "my-system"} <= catalog.systems().keys()
@@ -115,36 +115,36 @@ def test_shipped_catalogue_is_valid() -> None:
 
 
 def test_unpinned_system_is_listed_and_marked(images: Path) -> None:
-    plant(images, "x", "y", UNPINNED)
-    plant(images, "x", "z", ASSET)
+    write_system(images, "x", "y", UNPINNED)
+    write_system(images, "x", "z", ASSET)
     systems = catalog.systems(images)
     assert [systems[name].unpinned for name in ("bm25", "y", "z")] == [(), ("y",), ()]
-    plant(images, "x", "part", ASSET + 'files = ["vocab.txt"]\n')
+    write_system(images, "x", "part", ASSET + 'files = ["vocab.txt"]\n')
     assert catalog.system("part", images).unpinned == ("part",), "a pinned half is not pinned"
     assert systems["y"].summary == "a system [not pinned: harness pin y]" and systems["z"].summary == "a system"
     assert systems["y"].assets[0].names == systems["z"].assets[0].names == ("w.bin",)
 
 
 def test_composite_system_is_marked_for_both_components(images: Path) -> None:
-    plant(images, "x", "y", UNPINNED + 'revision = "' + "0" * 40 + '"\n')
-    plant(images, "x", "z", 'stand_in = "a small checkpoint"\n')
-    plant(images, "fusion", "both", 'components = ["y", "z"]\n')
+    write_system(images, "x", "y", UNPINNED + 'revision = "' + "0" * 40 + '"\n')
+    write_system(images, "x", "z", 'stand_in = "a small checkpoint"\n')
+    write_system(images, "fusion", "both", 'components = ["y", "z"]\n')
     both = catalog.system("both", images)
     assert both.unpinned == ("y",)
     assert both.summary == "a system [not pinned: harness pin y] [† a small checkpoint]"
 
 
 def test_engine_assets_must_be_pinned(images: Path) -> None:
-    plant(images, "x", "y", engine_text=UNPINNED)
+    write_system(images, "x", "y", engine_text=UNPINNED)
     with pytest.raises(FileError, match=r"x/engine.toml: key 'assets': .* give sha256, not files"):
         catalog.systems(images)
 
 
 def test_user_file_pins_a_shipped_system_and_replaces_no_pinned_one(tmp_path: Path) -> None:
     shipped, own = tmp_path / "shipped", tmp_path / "own"
-    plant(shipped, "x", "y", UNPINNED)
+    write_system(shipped, "x", "y", UNPINNED)
     pinned = UNPINNED.replace('files = ["w.bin"]', f'revision = "{"0" * 40}"\nsha256 = {{ "w.bin" = "{SHA}" }}')
-    plant(own, "x", "y", pinned)
+    write_system(own, "x", "y", pinned)
     assert catalog.system("y", shipped, own).unpinned == ()
     for other in (
         "[search_params]\nk1 = 1.2\n" + pinned,
@@ -152,14 +152,14 @@ def test_user_file_pins_a_shipped_system_and_replaces_no_pinned_one(tmp_path: Pa
         pinned.replace("w.bin", "v.bin"),
         pinned + pinned.replace('"m"', '"n"'),
     ):
-        plant(own, "x", "y", other)
+        write_system(own, "x", "y", other)
         with pytest.raises(FileError, match="has a system of this name"):
             catalog.systems(shipped, own)
-    plant(own, "x", "y", pinned)
-    plant(shipped, "x", "y", pinned)
+    write_system(own, "x", "y", pinned)
+    write_system(shipped, "x", "y", pinned)
     with pytest.raises(FileError, match=r"own/x/systems/y.toml: the engine 'x' has a system of this name"):
         catalog.systems(shipped, own)
-    plant(shipped, "x", "y", UNPINNED)
+    write_system(shipped, "x", "y", UNPINNED)
     (own / "x").rename(own / "other")
     with pytest.raises(FileError, match=r"own/other/systems/y.toml: the engine 'x' has a system of this name"):
         catalog.systems(shipped, own)
@@ -167,8 +167,8 @@ def test_user_file_pins_a_shipped_system_and_replaces_no_pinned_one(tmp_path: Pa
 
 def test_missing_platform_has_its_reason(images: Path) -> None:
     stated = '[[not_for]]\nplatform = "linux/arm64"\nreason = "its compiler knows x86-64 alone"\n'
-    plant(images, "x", "y", engine_text=stated)
-    plant(images, "z", "gpu", engine_text=stated.replace('reason = "', 'accelerator = "cuda"\nreason = "'))
+    write_system(images, "x", "y", engine_text=stated)
+    write_system(images, "z", "gpu", engine_text=stated.replace('reason = "', 'accelerator = "cuda"\nreason = "'))
     bound, able = catalog.system("y", images), catalog.system("gpu", images)
     assert bound.summary.endswith("[not for linux/arm64: its compiler knows x86-64 alone]") and bound.lacking is None
     assert bound.made_for(ARM64).lacking == "engine 'x' has no linux/arm64 image: its compiler knows x86-64 alone"
@@ -178,16 +178,16 @@ def test_missing_platform_has_its_reason(images: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("stated", "said"),
+    ("stated", "message"),
     [
         ('platform = "linux/arm64"\n', "reason"),
         ('platform = "linux/arm64"\nreason = ""\n', "reason"),
         ('platform = "arm64"\nreason = "none"\n', "platform"),
     ],
 )
-def test_not_for_needs_a_reason(images: Path, stated: str, said: str) -> None:
-    plant(images, "x", "y", engine_text=f"[[not_for]]\n{stated}")
-    with pytest.raises(FileError, match=f"engine.toml: .*{said}"):
+def test_not_for_needs_a_reason(images: Path, stated: str, message: str) -> None:
+    write_system(images, "x", "y", engine_text=f"[[not_for]]\n{stated}")
+    with pytest.raises(FileError, match=f"engine.toml: .*{message}"):
         catalog.systems(images)
 
 
@@ -198,26 +198,26 @@ BOTH = 'components = ["bm25", "dense"]\n'
 
 @pytest.fixture
 def two_engines(tmp_path: Path) -> Path:
-    plant(tmp_path, "lucene", "bm25", BM25)
-    plant(tmp_path, "vectors", "dense", DENSE, 'prepare_params = ["backend"]\n')
+    write_system(tmp_path, "lucene", "bm25", BM25)
+    write_system(tmp_path, "vectors", "dense", DENSE, 'prepare_params = ["backend"]\n')
     (tmp_path / "shared").mkdir()
     return tmp_path
 
 
 def test_composite_system_has_the_parameters_of_both_components(two_engines: Path) -> None:
-    plant(two_engines, "fusion", "both", BOTH + '[search_params]\nmethod = "rrf"\n')
+    write_system(two_engines, "fusion", "both", BOTH + '[search_params]\nmethod = "rrf"\n')
     both = catalog.system("both", two_engines)
-    assert [each.name for each in both.components] == ["bm25", "dense"]
+    assert [part.name for part in both.components] == ["bm25", "dense"]
     assert both.build_params == {"bm25.heap": 1024, "dense.backend": "torch"}
     assert both.search_params == {"method": "rrf", "bm25.k1": 0.9, "bm25.heap": 96, "dense.tokens": 32}
     assert not both.fewer_hits_ok, "its own to declare"
 
 
 def test_parameter_of_a_component_reaches_it_and_its_image(two_engines: Path) -> None:
-    plant(two_engines, "vectors", "dense", DENSE + ASSET, 'prepare = "x"\nprepare_params = ["backend"]\n')
-    plant(two_engines, "fusion", "plain", BOTH)
-    plant(two_engines, "fusion", "deep", BOTH + '[search_params]\n"bm25.heap" = 200\n')
-    plant(two_engines, "fusion", "quick", BOTH + '[build_params]\n"dense.backend" = "onnxruntime"\n')
+    write_system(two_engines, "vectors", "dense", DENSE + ASSET, 'prepare = "x"\nprepare_params = ["backend"]\n')
+    write_system(two_engines, "fusion", "plain", BOTH)
+    write_system(two_engines, "fusion", "deep", BOTH + '[search_params]\n"bm25.heap" = 200\n')
+    write_system(two_engines, "fusion", "quick", BOTH + '[build_params]\n"dense.backend" = "onnxruntime"\n')
     plain, deep, quick = (catalog.system(name, two_engines) for name in ("plain", "deep", "quick"))
     assert deep.search_params["bm25.heap"] == deep.components[0].search_params["heap"] == 200
     assert deep.build_params["bm25.heap"] == 1024, "the one of the build is another"
@@ -229,16 +229,16 @@ def test_parameter_of_a_component_reaches_it_and_its_image(two_engines: Path) ->
 
 
 def test_composite_system_inherits_flags_of_components(two_engines: Path) -> None:
-    plant(two_engines, "lucene", "bm25", "result_cache = true\n")
-    plant(two_engines, "vectors", "dense", 'stand_in = "a small one"\n')
-    plant(two_engines, "fusion", "both", BOTH)
+    write_system(two_engines, "lucene", "bm25", "result_cache = true\n")
+    write_system(two_engines, "vectors", "dense", 'stand_in = "a small one"\n')
+    write_system(two_engines, "fusion", "both", BOTH)
     both = catalog.system("both", two_engines)
     assert both.result_cache and both.stand_in == "a small one"
 
 
 def test_components_json_describes_each_component(two_engines: Path) -> None:
-    plant(two_engines, "vectors", "dense", DENSE, "resumable_builds = true\n")
-    plant(two_engines, "fusion", "both", BOTH)
+    write_system(two_engines, "vectors", "dense", DENSE, "resumable_builds = true\n")
+    write_system(two_engines, "fusion", "both", BOTH)
     for folder in ("lucene", "vectors"):
         (two_engines / folder / "adapter.py").write_text(f"# {folder}\n")
     both = catalog.system("both", two_engines)
@@ -249,7 +249,7 @@ def test_components_json_describes_each_component(two_engines: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ('components = ["bm25", "dnse"]\n', r"unknown system 'dnse'; did you mean 'dense'\?"),
         ('components = ["bm25"]\n', "1 names, must be two different systems"),
@@ -268,32 +268,32 @@ def test_components_json_describes_each_component(two_engines: Path) -> None:
         (BOTH + "[search_params]\ndense.tokens = 1\n", "key 'search_params.dense"),
     ],
 )
-def test_invalid_components_are_refused(two_engines: Path, text: str, said: str) -> None:
-    plant(two_engines, "fusion", "other", BOTH)
-    plant(two_engines, "fusion", "both", text)
-    with pytest.raises(FileError, match=said) as caught:
+def test_invalid_components_are_refused(two_engines: Path, text: str, message: str) -> None:
+    write_system(two_engines, "fusion", "other", BOTH)
+    write_system(two_engines, "fusion", "both", text)
+    with pytest.raises(FileError, match=message) as caught:
         catalog.systems(two_engines)
     assert "both.toml" in str(caught.value)
 
 
 @pytest.mark.parametrize("whose", ["the engine's", "the system's"])
 def test_components_with_conflicting_files_are_refused(two_engines: Path, whose: str) -> None:
-    plant(two_engines, "fusion", "both", BOTH)
-    plant(two_engines, "lucene", "bm25", ASSET)
+    write_system(two_engines, "fusion", "both", BOTH)
+    write_system(two_engines, "lucene", "bm25", ASSET)
     same = ("", ASSET) if whose == "the engine's" else (ASSET, "")
-    plant(two_engines, "vectors", "dense", *same)
+    write_system(two_engines, "vectors", "dense", *same)
     assert catalog.system("both", two_engines)
     other = tuple(text.replace(SHA, "1" * 64) for text in same)
-    plant(two_engines, "vectors", "dense", *other)
+    write_system(two_engines, "vectors", "dense", *other)
     with pytest.raises(FileError, match="key 'components': both have assets in 'm', and not the same; rename one"):
         catalog.systems(two_engines)
 
 
 def test_weights_prepared_in_two_ways_are_refused(two_engines: Path) -> None:
     engine = 'prepare = "x"\nprepare_params = ["backend"]\n'
-    plant(two_engines, "vectors", "dense", DENSE + ASSET, engine)
-    plant(two_engines, "vectors", "dense-int8", DENSE.replace("torch", "int8") + ASSET, engine)
-    plant(two_engines, "fusion", "both", 'components = ["dense", "dense-int8"]\n')
+    write_system(two_engines, "vectors", "dense", DENSE + ASSET, engine)
+    write_system(two_engines, "vectors", "dense-int8", DENSE.replace("torch", "int8") + ASSET, engine)
+    write_system(two_engines, "fusion", "both", 'components = ["dense", "dense-int8"]\n')
     with pytest.raises(FileError, match="both have assets in 'm', and not the same"):
         catalog.systems(two_engines)
 
@@ -302,8 +302,8 @@ def test_same_named_engines_and_components_in_two_folders_are_refused(
     two_engines: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     own = tmp_path_factory.mktemp("own")
-    plant(own, "lucene", "mine")
-    plant(two_engines, "fusion", "both", 'components = ["bm25", "mine"]\n')
+    write_system(own, "lucene", "mine")
+    write_system(two_engines, "fusion", "both", 'components = ["bm25", "mine"]\n')
     with pytest.raises(FileError, match="both have an engine 'lucene', in two folders; rename one"):
         catalog.systems(two_engines, own)
     (two_engines / "fusion" / "systems" / "both.toml").write_text(
@@ -311,6 +311,6 @@ def test_same_named_engines_and_components_in_two_folders_are_refused(
     )
     for folder, engine, system in ((two_engines, "vectors", "dense"), (own, "graphs", "graph")):
         (folder / "shared" / "encoder").mkdir(parents=True)
-        plant(folder, engine, system, "", 'shared = ["encoder"]\n')
+        write_system(folder, engine, system, "", 'shared = ["encoder"]\n')
     with pytest.raises(FileError, match="both have shared code 'encoder', in two folders; rename one"):
         catalog.systems(two_engines, own)

@@ -56,11 +56,11 @@ def hub() -> Iterator[Hub]:
 
 @pytest.fixture
 def images(tmp_path: Path) -> Path:
-    plant(tmp_path / "images", SYSTEM)
+    write_system(tmp_path / "images", SYSTEM)
     return tmp_path / "images"
 
 
-def plant(images: Path, text: str, engine: bool = True) -> Path:
+def write_system(images: Path, text: str, engine: bool = True) -> Path:
     path = images / "toys" / "systems" / "toy.toml"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
@@ -134,7 +134,7 @@ def test_pin_write_leaves_the_rest_of_the_file(images: Path, hub: Hub) -> None:
 
 
 def test_pin_keeps_a_named_revision_without_newest(images: Path, hub: Hub) -> None:
-    plant(images, SYSTEM.replace("files = [", f'revision = "{OLD}"\nfiles = ['))
+    write_system(images, SYSTEM.replace("files = [", f'revision = "{OLD}"\nfiles = ['))
     kept = assets(harness("pin", "toy", images=images, hub=hub.url).stdout)[0]
     newest = assets(harness("pin", "toy", "--newest", images=images, hub=hub.url).stdout)[0]
     assert [kept["revision"], newest["revision"]] == [OLD, NEW]
@@ -151,22 +151,22 @@ def test_pin_warns_when_the_hub_gives_another_licence(images: Path, hub: Hub) ->
 
 def test_pin_refuses_a_changed_file_without_newest(images: Path, hub: Hub, tmp_path: Path) -> None:
     known = f'files = ["config.json"]\n\n[assets.sha256]\n"model.safetensors" = "{"0" * 64}"\n'
-    path = plant(images, SYSTEM.split("files = [")[0] + known)
-    said = f"model.safetensors has the sha256 {sha256(WEIGHTS)}, the system's file says {'0' * 64}"
+    path = write_system(images, SYSTEM.split("files = [")[0] + known)
+    message = f"model.safetensors has the sha256 {sha256(WEIGHTS)}, the system's file says {'0' * 64}"
     done = harness("pin", "toy", "--write", images=images, hub=hub.url)
     assert done.returncode == 1
-    assert f"someone/toy at {NEW[:12]}: {said}; mend 'model.safetensors', or add --newest" in done.stderr
+    assert f"someone/toy at {NEW[:12]}: {message}; mend 'model.safetensors', or add --newest" in done.stderr
     for name, content in MODEL.items():
         (tmp_path / "models/toy").mkdir(parents=True, exist_ok=True)
         (tmp_path / "models/toy" / name).write_bytes(content)
     local = harness("pin", "toy", "--models", str(tmp_path / "models"), "--write", images=images)
     assert (local.returncode, local.stderr) == (
         2,
-        f"harness: {tmp_path}/models/toy: {said}; replace that file\n",
+        f"harness: {tmp_path}/models/toy: {message}; replace that file\n",
     )
     assert "0" * 64 in path.read_text()
     newest = harness("pin", "toy", "--newest", "--write", images=images, hub=hub.url)
-    assert (newest.returncode, newest.stderr) == (0, f"toy: {said}\n")
+    assert (newest.returncode, newest.stderr) == (0, f"toy: {message}\n")
     assert assets(path.read_text())[0]["sha256"]["model.safetensors"] == sha256(WEIGHTS)
 
 
@@ -186,7 +186,7 @@ def test_hub_failure_is_one_line(images: Path, hub: Hub, asked: str, line: str) 
     elif asked == "gated":
         hub.gated.add("someone/toy")
     elif asked == "no revision":
-        plant(images, SYSTEM.replace("files = [", f'revision = "{"c" * 40}"\nfiles = ['))
+        write_system(images, SYSTEM.replace("files = [", f'revision = "{"c" * 40}"\nfiles = ['))
     elif asked == "no file":
         del hub.models["someone/toy"][NEW]["model.safetensors"]
     run, url = (by_itself, NO_HUB) if asked == "no hub" else (harness, hub.url)
@@ -219,7 +219,7 @@ def test_local_folder_without_a_file_is_one_line(images: Path, tmp_path: Path) -
 
 
 def test_pin_refuses_a_system_without_files(images: Path) -> None:
-    plant(images, 'description = "no weights"\n')
+    write_system(images, 'description = "no weights"\n')
     done = harness("pin", "toy", images=images)
     assert (done.returncode, done.stderr) == (2, "harness: system 'toy' has no files to pin; it needs none\n")
 
@@ -228,7 +228,7 @@ def test_pins_go_to_the_users_folder_if_the_shipped_file_is_read_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shipped, own = tmp_path / "shipped", tmp_path / "own"
-    path = plant(shipped, SYSTEM)
+    path = write_system(shipped, SYSTEM)
     own.mkdir()
     monkeypatch.setattr(catalog, "images_dir", lambda: shipped)
     monkeypatch.setattr(pins_images, "_writable", lambda _: False)  # root may write everywhere
@@ -297,4 +297,4 @@ def test_printed_tables_parse_back_to_the_asset() -> None:
         package_folder='a "quoted" folder',
         sha256={"ü.bin": "5" * 64},
     )
-    assert [Asset.model_validate(each) for each in assets(pins_images.as_toml(told))] == [told]
+    assert [Asset.model_validate(table) for table in assets(pins_images.as_toml(told))] == [told]

@@ -23,4 +23,4 @@ def test_unknown_platform_is_a_usage_error() -> None:
 
 
 def test_instance_facts_have_the_same_platforms() -> None:
-    assert {platforms.architecture(each) for each in platforms.PLATFORMS} == set(ARCHITECTURES)
+    assert {platforms.architecture(platform) for platform in platforms.PLATFORMS} == set(ARCHITECTURES)

@@ -92,7 +92,7 @@ def test_each_platform_has_its_own_image_and_the_engines_packages_for_it(toy: Sy
     (toy.engine_dir / "requirements-cuda-arm64.lock").write_text("other\n")
     assert arm.on(1).lock.name == "requirements-cuda-arm64.lock"
     joined = toy.model_copy(update={"components": (toy, toy)}).made_for(ARM64)
-    assert [each.platform for each in joined.components] == [ARM64, ARM64]
+    assert [part.platform for part in joined.components] == [ARM64, ARM64]
 
 
 def test_a_component_for_an_accelerator_names_the_joined_image(toy: System, tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_a_component_for_an_accelerator_names_the_joined_image(toy: System, tmp_
     both = toy.model_copy(update={"name": "both", "components": (toy, able)})
     there = both.on(1)
     assert (both.image, there.image, there.engine_image) == ("both", "both-cuda", toy.engine)
-    assert [each.image for each in there.components] == [toy.name, "able-cuda"] and recipe(there) != recipe(both)
+    assert [part.image for part in there.components] == [toy.name, "able-cuda"] and recipe(there) != recipe(both)
 
 
 def test_components_change_the_recipe(toy: System) -> None:
@@ -126,9 +126,9 @@ def test_driver_imports_only_files_of_the_image() -> None:
         for node in ast.walk(ast.parse(path.read_text())):
             names = [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
             # "from harness import x" takes a module; "from harness.x import y" a name out of one.
-            names += [f"{node.module}.{each.name}" for each in node.names] if names == ["harness"] else []
-            names += [each.name for each in node.names] if isinstance(node, ast.Import) else []
-            for name in (each for each in names if each.partition(".")[0] == "harness"):
+            names += [f"{node.module}.{alias.name}" for alias in node.names] if names == ["harness"] else []
+            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            for name in (module for module in names if module.partition(".")[0] == "harness"):
                 file = name.replace(".", "/")
                 assert f"{file}.py" in driver or f"{file}/__init__.py" in driver, f"{path.name} imports {name}"
 

@@ -55,11 +55,11 @@ def held(path: Path) -> IO[bytes] | None:
 
 def sweep() -> None:
     """Remove siblings whose agent is gone."""
-    for each in json.load(ask("GET", f"/containers/json?all=1&filters=%7B%22label%22:%5B%22{LABEL}%22%5D%7D")):
-        path = Path(each["Labels"][LABEL])
+    for container in json.load(ask("GET", f"/containers/json?all=1&filters=%7B%22label%22:%5B%22{LABEL}%22%5D%7D")):
+        path = Path(container["Labels"][LABEL])
         lock = held(path) if path.parent == ROOT / "batch" else None
         if lock is not None:
-            ask("DELETE", f"/containers/{each['Id']}?force=1&v=1", allowed=(404, 409)).read()
+            ask("DELETE", f"/containers/{container['Id']}?force=1&v=1", allowed=(404, 409)).read()
             lock.close()
 
 

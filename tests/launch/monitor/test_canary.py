@@ -24,10 +24,10 @@ def test_canary_reports_its_work_time_and_leaves_nothing(tmp_path: Path) -> None
     first, second = (looking.read(when, placement, tmp_path) for when in ("before", "after"))
     assert start_ns <= first.t_ns < second.t_ns < time.perf_counter_ns()
     assert (first.when, second.when) == ("before", "after")
-    for each in (first, second):
-        assert 0 < each.cpu_s < each.took_s and 0 < each.memory_s < each.took_s
-        assert each.disk_s is not None and 0 < each.disk_s < each.took_s
-        assert each.load_1m is not None
+    for reading in (first, second):
+        assert 0 < reading.cpu_s < reading.took_s and 0 < reading.memory_s < reading.took_s
+        assert reading.disk_s is not None and 0 < reading.disk_s < reading.took_s
+        assert reading.load_1m is not None
     assert list(tmp_path.iterdir()) == []
     assert os.sched_getaffinity(0) == affinity
     assert len(list(Path("/proc/self/fd").iterdir())) == before

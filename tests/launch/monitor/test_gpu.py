@@ -1,4 +1,4 @@
-"""Tests of GPU readings; a missing GPU is reported and no value is 0."""
+"""Readings of GPUs through NVML: a missing GPU is reported, and an unknown value is None, never 0."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness.errors import EngineError
 from harness.launch.monitor import gpu
 from harness.launch.monitor.traces import ForeignProcesses
 from harness.results.schema import GpuReading
-from tests.launch.nvml import Nvml
+from tests.launch.monitor.nvml import Nvml
 
 NOBODY = 2**22 + 1  # above what Linux gives any process
 
@@ -160,9 +160,109 @@ def test_real_gpu_is_found() -> None:
         subprocess.run([sys.executable, "-c", "import time; time.sleep(0.5)"], check=True)
         second = gpus.moment(lambda: [os.getpid()])
     print(found, gpus.before, first, second)
-    for each in (first.seen, second.seen):
-        assert each.sm_clock_mhz is None or 0 < each.sm_clock_mhz < 10_000
-        assert each.temperature_c is None or 0 < each.temperature_c < 150
-        assert each.clock_reasons is None or all(not name.startswith("bit_") for name in each.clock_reasons)
+    for reading in (first.seen, second.seen):
+        assert reading.sm_clock_mhz is None or 0 < reading.sm_clock_mhz < 10_000
+        assert reading.temperature_c is None or 0 < reading.temperature_c < 150
+        assert reading.clock_reasons is None or all(not name.startswith("bit_") for name in reading.clock_reasons)
     if first.energy_mj is not None and second.energy_mj is not None:
         assert 1_000 < second.energy_mj - first.energy_mj < 1_000_000, "an idle GPU takes some 10 to 100 W"
+
+
+BOTH = [0, 1]
+
+
+def test_gpus_report_the_lowest_clock_highest_temperature_and_total_energy(nvml: Nvml) -> None:
+    assert (gpu.sm_clock_mhz(BOTH), gpu.temperature_c(BOTH), gpu.energy_mj(BOTH)) == (1755, 45, 12_000)
+    assert (gpu.sm_clock_mhz([0]), gpu.temperature_c([0]), gpu.energy_mj([0])) == (1980, 40, 5_000)
+
+
+def test_clock_reasons_of_all_gpus_are_named_in_order(nvml: Nvml) -> None:
+    assert gpu.clock_reasons(BOTH) == ("gpu_idle",)
+    nvml.reasons = [0x44, 0x804]
+    assert gpu.clock_reasons(BOTH) == ("bit_11", "hw_thermal_slowdown", "sw_power_cap")
+    nvml.reasons = [0, 0]
+    assert gpu.clock_reasons(BOTH) == (), "no reason is an answer"
+
+
+def test_reason_bits_equal_pynvmls() -> None:
+    def snake(name: str) -> str:
+        return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
+
+    known = {
+        getattr(pynvml, name): snake(name.removeprefix(prefix))
+        for prefix in ("nvmlClocksThrottleReason", "nvmlClocksEventReason")
+        for name in dir(pynvml)
+        if name.startswith(prefix) and not name.endswith(("None", "All", "UserDefinedClocks"))
+    }
+    assert known.items() <= gpu.REASONS.items()
+    assert len(known) >= 9
+
+
+@pytest.mark.parametrize(
+    ("ask", "function"),
+    [
+        (gpu.sm_clock_mhz, "DeviceGetClockInfo"),
+        (gpu.clock_reasons, "DeviceGetCurrentClocksEventReasons"),
+        (gpu.temperature_c, "DeviceGetTemperatureV"),
+        (gpu.energy_mj, "DeviceGetTotalEnergyConsumption"),
+        (gpu.processes, "DeviceGetComputeRunningProcesses_v3"),
+    ],
+)
+def test_value_unsupported_by_one_device_is_none_and_not_0(nvml: Nvml, ask: object, function: str) -> None:
+    assert callable(ask)
+    assert ask(BOTH) is not None
+    nvml.unsupported.add(function)
+    assert ask(BOTH) is None
+    assert ask([0]) is not None
+    assert not [name for name in nvml.called if name.endswith(("ThrottleReasons", "Temperature", "_v2"))], "no retries"
+    nvml.broken = True
+    assert ask([0]) is None
+
+
+@pytest.mark.parametrize(
+    ("ask", "function", "older", "answer"),
+    [
+        (
+            gpu.clock_reasons,
+            "DeviceGetCurrentClocksEventReasons",
+            "DeviceGetCurrentClocksThrottleReasons",
+            ("gpu_idle",),
+        ),
+        (gpu.temperature_c, "DeviceGetTemperatureV", "DeviceGetTemperature", 45),
+        (
+            gpu.processes,
+            "DeviceGetComputeRunningProcesses_v3",
+            "DeviceGetComputeRunningProcesses_v2",
+            {7: 30, 8: None},
+        ),
+    ],
+)
+def test_older_driver_is_called_by_the_older_name(
+    nvml: Nvml, monkeypatch: pytest.MonkeyPatch, ask: object, function: str, older: str, answer: object
+) -> None:
+    assert callable(ask)
+    nvml.compute = [{7: 10}, {7: 20, 8: None}]
+    nvml.unknown.add(function)
+    assert ask(BOTH) == answer
+    assert older in nvml.called
+    monkeypatch.delattr(pynvml, f"nvml{older}")
+    assert ask(BOTH) is None, "neither name"
+    nvml.unknown.clear()
+    assert ask(BOTH) == answer, "as a pynvml that dropped the older name"
+
+
+def test_process_memory_is_summed_over_gpus_and_not_over_kinds(nvml: Nvml) -> None:
+    assert gpu.processes(BOTH) == {}
+    nvml.compute, nvml.graphics = [{7: 10, 8: 5}, {7: 20}], [{7: 10, 9: 1}, {}]
+    assert gpu.processes(BOTH) == {7: 30, 8: 5, 9: 1}
+    nvml.unknown.add("DeviceGetGraphicsRunningProcesses_v3")
+    assert gpu.processes(BOTH) == {7: 30, 8: 5}, "a device that draws nothing may not say"
+
+
+def test_process_memory_is_none_if_one_gpu_does_not_report_it(nvml: Nvml) -> None:
+    nvml.compute = [{7: None, 8: 5}, {7: 20, 8: None}]
+    assert gpu.processes(BOTH) == {7: None, 8: None}
+
+
+def test_values_are_none_without_gpus(nvml: Nvml) -> None:
+    assert gpu.sm_clock_mhz([]) is None and gpu.clock_reasons([]) is None and gpu.energy_mj([]) is None

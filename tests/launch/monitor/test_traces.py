@@ -1,14 +1,50 @@
-"""GPU traces: energy and clocks over the trials, foreign processes at any time."""
+"""Sums of readings over the trials: the stretches of each trial, energy and clocks of GPUs, foreign processes."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 
-from harness.launch.monitor.traces import ForeignProcesses, GpuMoment, GpuTrace, foreign_processes
+from harness.launch.monitor.traces import (
+    ForeignProcesses,
+    GpuMoment,
+    GpuTrace,
+    foreign_processes,
+    over_trials,
+    trials_of,
+)
 from harness.records import Phase
 from harness.results.schema import GpuReading, GpuUse
+
+
+@dataclass(frozen=True)
+class At:
+    t_ns: int
+
+
+def over(times: list[int], *phases: Phase) -> list[list[int]]:
+    return [[reading.t_ns for reading in stretch] for stretch in over_trials([At(t_ns) for t_ns in times], phases)]
+
+
+def test_trials_are_separated_from_other_phases_and_sorted() -> None:
+    phases = (Phase("load", 0, 1), Phase("trial-1", 30, 40), Phase("trial-0", 10, 20), Phase("trial-x", 50, 60))
+    assert [trial.name for trial in trials_of(phases)] == ["trial-0", "trial-1"]
+
+
+def test_readings_between_two_trials_are_omitted() -> None:
+    trials = (Phase("trial-0", 10, 20), Phase("trial-1", 30, 40))
+    assert over([0, 9, 15, 21, 29, 41, 50], *trials) == [[9, 15, 21], [29, 41]]
+
+
+def test_trials_between_two_readings_use_the_surrounding_readings() -> None:
+    assert over([0, 100], Phase("trial-0", 10, 20), Phase("trial-1", 30, 40)) == [[0, 100]]
+
+
+def test_windows_are_empty_without_readings_or_trials() -> None:
+    assert over([], Phase("trial-0", 10, 20)) == over([5, 15], Phase("load", 0, 20)) == []
+    assert over([15], Phase("trial-0", 10, 20)) == []
+
 
 S = 1_000_000_000
 TRIALS = (Phase("load", 0, S), Phase("trial-0", 2 * S, 3 * S), Phase("trial-1", 5 * S, 6 * S))

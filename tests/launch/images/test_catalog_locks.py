@@ -60,7 +60,7 @@ def test_arm64_packages_differ_from_x86_64_packages_in_pytorch_only(path: Path) 
 @pytest.mark.parametrize("folder", ENGINES, ids=lambda path: path.name)
 def test_every_engine_has_an_arm64_image_or_a_reason(folder: Path) -> None:
     """A lock that names a build for x86-64 alone has a sibling, or the engine states its reason."""
-    (system, *_) = [each for each in catalog.systems().values() if each.engine_dir == folder]
+    (system, *_) = [known for known in catalog.systems().values() if known.engine_dir == folder]
     arm = system.made_for(ARM64)
     assert arm.lacking is None
     assert not any(
@@ -83,7 +83,7 @@ def test_shared_dockerfile_stage_is_identical_in_each_engine(stage: str, engines
     texts = []
     for folder in ENGINES:
         stages = re.split(r"^(?=FROM )", (folder / "Dockerfile").read_text(), flags=re.MULTILINE)
-        texts += [re.sub(r"^#.*\n", "", each, flags=re.MULTILINE) for each in stages if f" AS {stage}\n" in each]
+        texts += [re.sub(r"^#.*\n", "", text, flags=re.MULTILINE) for text in stages if f" AS {stage}\n" in text]
     assert len(texts) == engines and len(set(texts)) == 1
 
 
