@@ -91,8 +91,8 @@ def read_runs(
     """
     run_names(runs)  # fail before a long read
     judgements = trec.read_qrels_file(qrels, watch(qrels))
-    wanted = dict.fromkeys(judgements.qrels, "") if queries is None else queries
-    unjudged = read_unjudged_runs(qrels.name, runs, wanted, watch)
+    texts = dict.fromkeys(judgements.qrels, "") if queries is None else queries
+    unjudged = read_unjudged_runs(qrels.name, runs, texts, watch)
     return replace(unjudged, qrels=judgements.qrels, notes=(*judgements.notes, *unjudged.notes))
 
 

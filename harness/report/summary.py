@@ -503,7 +503,7 @@ def _value(row: Row, measure: str) -> float | None:
 
 def _compared(a: Row, b: Row, per_query: Mapping[str, PerQuery], measure: str) -> Comparison:
     """Compare b with a by the measure alone, so that nothing else is corrected for."""
-    values = comparison.of(per_query, a), comparison.of(per_query, b)
+    values = per_query.get(a.per_query_key), per_query.get(b.per_query_key)
     made = comparison.compare(a, b, *values, (measure,) if measure else ())
     return replace(made, differences=tuple(item for item in made.differences if item.metric == measure))
 
