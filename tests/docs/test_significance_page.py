@@ -35,7 +35,7 @@ def test_page_shows_the_printed_output(
 
 def test_page_is_right_about_fewer_measures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(example_runs.write(tmp_path))
-    asked = ["compare", "alpha.run", "beta.run", "--qrels", "qrels.txt", "--measures", "nDCG@10"]
+    asked = ["compare", "--wide", "alpha.run", "beta.run", "--qrels", "qrels.txt", "--measures", "nDCG@10"]
     done = CliRunner().invoke(main, asked, catch_exceptions=False)
     assert "B wins 6.4 points nDCG@10" in done.stdout
     assert "| nDCG@10 | 0.0282 |  0.0282 |" in done.stdout
