@@ -56,14 +56,14 @@ def test_job_without_counters_is_not_clean() -> None:
     assert findings(result(counters=Counters(), isolation=Isolation.PROCESS)) == []
 
 
-@pytest.mark.parametrize(("trials_s", "told"), [(4.9, False), (5.1, True), (19.9, True), (20.1, False)])
-def test_counters_that_do_not_cover_the_trials_are_ignored(trials_s: float, told: bool) -> None:
+@pytest.mark.parametrize(("trials_s", "expected"), [(4.9, False), (5.1, True), (19.9, True), (20.1, False)])
+def test_counters_that_do_not_cover_the_trials_are_ignored(trials_s: float, expected: bool) -> None:
     """Ten seconds were counted, in two trials."""
     half_ns = int(trials_s * 0.5e9)
     phases = (Phase("load", 0, 5), *(Phase(f"trial-{n}", 2 * n * half_ns, (2 * n + 1) * half_ns) for n in range(2)))
     loud = quiet(foreign_cpu_s=4.0, steal_s=3.0, wait_s=40.0, major_faults=9999)
     found = findings(result(counters=loud, phases=phases))
-    if told:
+    if expected:
         assert {finding.validity for finding in found} == {Validity.NOISY} and len(found) == 4
     else:
         assert [finding.validity for finding in found] == [Validity.CLEAN]
@@ -211,14 +211,14 @@ def test_gpu_throttled_outside_the_trials_is_reported(reason: str) -> None:
     assert "nvidia-smi -q" in finding.text and RETRY in finding.text
 
 
-@pytest.mark.parametrize(("readings", "told"), [(1, False), (2, False), (3, True), (40, True)])
-def test_gpu_throttled_within_the_trials_is_reported(readings: int, told: bool) -> None:
+@pytest.mark.parametrize(("readings", "expected"), [(1, False), (2, False), (3, True), (40, True)])
+def test_gpu_throttled_within_the_trials_is_reported(readings: int, expected: bool) -> None:
     found = gpu_findings(
         gpu_result(gpu=sample_records.gpu(clock_reasons={"gpu_idle": 1, "sw_thermal_slowdown": readings})),
         gpu_result(job=1),
     )
-    assert [finding.cause for finding in found] == [Cause.GPU_THROTTLING] * told
-    if told:
+    assert [finding.cause for finding in found] == [Cause.GPU_THROTTLING] * expected
+    if expected:
         assert f"sw_thermal_slowdown in {readings / 42:.0%} of the moments" in found[0].text
         assert "(in 1 of 2 jobs)" in found[0].text
 
@@ -238,18 +238,18 @@ def test_slowdown_read_once_may_be_a_clock_change() -> None:
 
 
 @pytest.mark.parametrize(
-    ("processes", "held", "said"),
+    ("processes", "held", "message"),
     [
         (1, 3 << 30, "1 process of others had 3,072 MiB on the job's GPUs (in 1 of 2 jobs) (expected: none)"),
         (2, None, "2 processes of others had an amount of memory that NVML does not say on the job's GPUs"),
     ],
 )
-def test_processes_of_others_are_reported(processes: int, held: int | None, said: str) -> None:
+def test_processes_of_others_are_reported(processes: int, held: int | None, message: str) -> None:
     shared = sample_records.gpu(foreign_processes=processes, foreign_bytes=held)
     (finding,) = gpu_findings(gpu_result(gpu=shared), gpu_result(job=1))
     assert (finding.cause, finding.validity) == (Cause.GPU_SHARED, Validity.NOISY)
     assert not finding.transient, "a display server is there for good: measuring again meets it again"
-    assert said in finding.text and "nvidia-smi" in finding.text
+    assert message in finding.text and "nvidia-smi" in finding.text
     assert "run its suite again with --fresh --only" in finding.text
 
 
@@ -280,7 +280,7 @@ def test_a_clock_that_differs_between_jobs_is_a_remark() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gpu", "said"),
+    ("gpu", "message"),
     [
         (GpuUse(), "no reading of throttling and of processes of others and of energy on the job's GPUs (in 1 of 2 "),
         (
@@ -294,10 +294,10 @@ def test_a_clock_that_differs_between_jobs_is_a_remark() -> None:
         (sample_records.gpu(clock_reasons=None), "no reading of throttling on the job's GPUs (in 1 of 2 jobs)"),
     ],
 )
-def test_missing_gpu_readings_are_a_remark(gpu: GpuUse, said: str) -> None:
+def test_missing_gpu_readings_are_a_remark(gpu: GpuUse, message: str) -> None:
     (finding,) = gpu_findings(gpu_result(), gpu_result(gpu=gpu, job=1))
     assert (finding.cause, finding.validity) == (Cause.GPU_UNSAID, Validity.CLEAN)
-    assert said in finding.text
+    assert message in finding.text
 
 
 @pytest.mark.parametrize(("counted_s", "covered"), [(0.6, True), (1.9, True), (0.4, False), (5.0, False)])
