@@ -47,7 +47,7 @@ class Nothing(Adapter):
         """Nothing to load."""
 
     def search(self, query: str, k: int) -> Sequence[Hit]:  # noqa: ARG002
-        """The answer."""
+        """Return the prepared answer."""
         return self.hits
 
 
@@ -106,7 +106,7 @@ def _bare_loop(search: Callable[[str, int], object]) -> list[int]:
 
 
 def _driver(adapter: Adapter, folder: Path) -> list[int]:
-    """The latencies that the driver writes down."""
+    """Return the latencies that the driver writes."""
     with tempfile.TemporaryDirectory(dir=folder) as name:
         out = Output(Path(name))
         closed_loop(adapter, spec(QUERIES), out, partial(planned_queries, spec(QUERIES)))

@@ -50,7 +50,7 @@ def lines(launcher: DockerLauncher, cache: Path) -> list[Line]:
 
 
 def _suite(work: Path) -> Path:
-    """One cell of the null system, one query a trial."""
+    """Write a suite: one cell of the null system, one query a trial."""
     tiny = work / "tiny"
     tiny.mkdir()
     lines = "".join(json.dumps({"_id": f"d{n}", "title": "", "text": f"word {n}"}) + "\n" for n in range(10))
@@ -68,7 +68,7 @@ def _suite(work: Path) -> Path:
 
 
 def _harness_jobs(path: Path, cache: Path, launcher: DockerLauncher) -> list[float]:
-    """Seconds from the start of each job to the start of the next: everything that harness does for one."""
+    """Return the seconds from the start of each job to the start of the next."""
     loaded = suite.load(path)
     options = RunOptions(path.parent / "results", cache, path.parent, fresh=True)
     summary = orchestrator.run_suite(gather(loaded, options), options, launcher)
@@ -79,7 +79,7 @@ def _harness_jobs(path: Path, cache: Path, launcher: DockerLauncher) -> list[flo
 
 
 def _bare_docker_run(work: Path, cache: Path, image: str) -> float:
-    """The same job by the engine's own command line: nothing looks on, nothing is checked or stored."""
+    """Time the same job by the engine's own command line, unobserved, unchecked and not stored."""
     index = next((cache / "indexes").glob("*/data/ids.json")).parent
     with tempfile.TemporaryDirectory(dir=work) as folder:
         job = Path(folder)

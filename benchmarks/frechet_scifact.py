@@ -79,7 +79,7 @@ def main() -> int:
 
 
 def prepare(out: Path) -> None:
-    """The suite, its datasets, and the system with poor parameters."""
+    """Write the suite, its datasets, and the system with poor parameters."""
     source = data_root() / "datasets" / "scifact"
     changed: dict[str, Callable[[str, str], str]] = {
         "scifact-three-words": lambda _name, text: " ".join(text.split()[:3]),
@@ -107,7 +107,7 @@ def prepare(out: Path) -> None:
 
 
 def runs(out: Path) -> None:
-    """The run files."""
+    """Write the run files."""
     folder = out / "runs"
     folder.mkdir(exist_ok=True)
     judged = {runs.dataset: runs for runs in read_stored_runs(out / "results" / "frechet")}
@@ -135,7 +135,7 @@ def _write(path: Path, name: str, ranked: Mapping[str, tuple[str, ...]]) -> None
 
 
 def figures(out: Path, file: Path) -> None:
-    """One file of all settings, without what the pictures do not need."""
+    """Write one file of all settings, with the fields that the pictures need."""
     settings = {}
     for most in ("1", "5", "10", "other"):
         (sample,) = json.loads((out / f"at-most-{most}.json").read_text(encoding="utf-8"))["samples"]

@@ -93,7 +93,7 @@ def _ready(work: Path, seed: int) -> Adapter:
 
 
 def _fusion(work: Path, depth: int) -> Adapter:
-    """The fusion of two such engines, loaded."""
+    """Load a fusion of two engines."""
     folder = catalog.images_dir() / "fusion"
     sys.path.insert(0, str(folder))
     adapter = _module(folder / "adapter.py")

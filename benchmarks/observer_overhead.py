@@ -58,7 +58,7 @@ def _process_tree_ms() -> tuple[float, float]:
 
 
 def _shares(launcher: DockerLauncher) -> tuple[float, float]:
-    """Shares of a CPU beside a job that mostly sleeps: of the sampling thread, and of this whole process.
+    """Return shares of a CPU beside a sleeping job: of the sampling thread, and of the process.
 
     For the process a long job less a short one: what starting, ending and the canary cost is in both.
     """

@@ -64,7 +64,7 @@ def main() -> int:
 
 
 def _measured(folder: Path) -> Sequence[StoredJob]:
-    """The jobs of one cell, through everything but a real launcher."""
+    """Measure one cell with a fake launcher; return its jobs."""
     data = folder / "made-up"
     data.mkdir()
     lines = [json.dumps({"_id": f"d{n}", "title": "", "text": f"document {n}"}) for n in range(1000)]
@@ -80,7 +80,7 @@ def _measured(folder: Path) -> Sequence[StoredJob]:
 
 
 def _copy(models: Sequence[StoredJob], results: Path, cells: int) -> None:
-    """So many cells, each with a copy of every model: systems, datasets, profiles and keys differ."""
+    """Copy the models into cells whose systems, datasets, profiles and keys differ."""
     rng = random.Random(4)
     for number in range(cells):
         cpus, memory_gib = rng.choice((1, 2, 4, 8)), rng.choice((1, 2, 4, 8, 16))
@@ -140,7 +140,7 @@ def _warm(cache: Path, command: Sequence[str], repeat: int) -> Iterator[float]:
 
 
 def _seconds(cache: Path, command: Sequence[str]) -> float:
-    """The whole process, from its start to its end."""
+    """Time a whole process."""
     started = time.perf_counter()
     subprocess.run(
         [sys.executable, "-m", "harness", *command],

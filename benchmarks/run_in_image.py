@@ -25,7 +25,7 @@ def printed_by(
     cpuset: str = "0",
     models: Path | None = None,
 ) -> list[Any]:
-    """The values that a script prints as JSON behind the word ``said``, one a line.
+    """Return the values that a script prints as JSON behind the word ``said``, one a line.
 
     Args:
         script: Python; finds the files below ``/job``, the system's parameters in ``/job/params.json``, and a folder

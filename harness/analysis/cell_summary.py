@@ -16,6 +16,7 @@ from harness.analysis.pooling import Pool
 from harness.analysis.table import Timing
 from harness.analysis.timings import Timings
 from harness.analysis.validity import machine_speed, sample_checks
+from harness.analysis.validity.findings import trials_s
 from harness.errors import HarnessError
 from harness.evaluation import trec
 from harness.evaluation.per_query import SHARES
@@ -172,12 +173,11 @@ def _overlong_stages(timed: Timings) -> tuple[str, ...]:
 
 def _phases_s(results: Sequence[Result]) -> dict[int, float]:
     """Return how long each job's trials lasted, for jobs that say so."""
-    seconds = {}
-    for result in results:
-        trials = [phase for phase in result.phases if phase.name.startswith("trial-")]
-        if len(trials) == result.spec.trials:
-            seconds[result.spec.job] = sum(phase.end_ns - phase.start_ns for phase in trials) / 1e9
-    return seconds
+    return {
+        result.spec.job: trials_s(result)
+        for result in results
+        if sum(phase.name.startswith("trial-") for phase in result.phases) == result.spec.trials
+    }
 
 
 def _disagreements(jobs: Sequence[StoredJob]) -> int | None:

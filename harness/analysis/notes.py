@@ -64,14 +64,10 @@ def of_table(
 
 def of_cost(rows: Sequence[Row]) -> Iterator[str]:
     """Yield how the cost of queries was computed, by the rows' models, and on which machines."""
-    closed = any(row.scenario == "single_stream" for row in rows)
-    open_loop = any(row.scenario != "single_stream" for row in rows)
-    for model, shown in ((cost.SEQUENTIAL, closed), (cost.SATURATED, open_loop)):
-        if shown:
-            yield f"Cost, {model.name}: {model.formula}; {model.meaning}."
+    yield from cost.describe_models(row.scenario for row in rows)
     if any(figure.low is not None for row in rows for figure in (row.usd_per_million, row.usd_per_million_saturated)):
         yield "A cost's interval is that of its latency or throughput times the same factor: prices have none."
-    if rows and not open_loop:
+    if rows and all(row.scenario == "single_stream" for row in rows):
         yield (
             f"Cost, {cost.SATURATED.name}: not shown, no row here has a throughput; measure scenario server on a "
             "profile that is a whole instance."

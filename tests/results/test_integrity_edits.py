@@ -186,9 +186,9 @@ def test_every_edit_of_a_record_is_detected(results: Path) -> None:
     assert len(places) > 100
     for path in places:
         fields(*path, to="9" * 64 if path == ("seal",) else 987654321)(folder)
-        assert integrity.check_job(folder, origins.Known(), "job").mismatches, path
+        assert integrity.check_job(folder, origins.JobOrigins(), "job").mismatches, path
     put(folder / reader.RESULT, whole)
-    assert integrity.check_job(folder, origins.Known(), "job").mismatches == ()
+    assert integrity.check_job(folder, origins.JobOrigins(), "job").mismatches == ()
 
 
 def test_missing_jobs_are_named(results: Path) -> None:
