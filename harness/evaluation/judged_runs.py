@@ -66,9 +66,8 @@ class JudgedRuns:
     def check_judged(self) -> None:
         """Raise UsageError if no query is judged."""
         if not self.hits_alone and not self.judged_ids:
-            raise UsageError(
-                f"{self.dataset}: none of the {len(self.queries):,} queries is judged; name other judgements"
-            )
+            count = f"{len(self.queries):,}"
+            raise UsageError(f"{self.dataset}: none of the {count} queries is judged; name other judgements")
 
 
 def read_runs(

@@ -250,7 +250,7 @@ def slowly(source, target):
     if len(taken) == 20:
         os.kill(os.getpid(), signal.SIGKILL)
 module._take = slowly
-module.merge(module.named(["ours", "theirs"]), Path("out"))
+module.merge(module.parse_sources(["ours", "theirs"]), Path("out"))
 """
 
 

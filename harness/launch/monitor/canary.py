@@ -136,7 +136,7 @@ def _write(folder: Path) -> float | None:
     except OSError:
         return None
     try:
-        path.unlink()  # nobody else sees it, and nothing is left whatever happens
+        path.unlink()  # no other process sees it, and it goes with the descriptor
         os.pwrite(descriptor, block, 0)  # the first write also finds room
 
         def flush() -> None:
