@@ -33,8 +33,8 @@ _PROTOCOL = f'[protocol]\nname = "interleaved"\nwarmup_queries = 2\ntrials = {TR
 
 def main(cells: int = 1000) -> int:
     """Plan the suite for both services."""
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
         make_bench(folder)
         for number in range(_DATASETS):
             shutil.copytree(folder / "tiny", folder / f"tiny{number}")
@@ -44,10 +44,10 @@ def main(cells: int = 1000) -> int:
             systems = ("planted", *(f"s{number:03}" for number in range(1, cells // len(_PROFILES) // _DATASETS)))
             keys = {"profiles": list(_PROFILES), "datasets": [f"./tiny{number}" for number in range(_DATASETS)]}
             field = Field(Bench(folder), endpoint, systems, {"instance": "m6i.xlarge"}, _PROTOCOL, keys)
-            took = {"ec2": _planned(field, Ec2Backend), "batch": _planned(field, BatchBackend)}
+            figures = {"ec2": _planned(field, Ec2Backend), "batch": _planned(field, BatchBackend)}
     peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps({**took, "peak_mib": round(peak_mib)}, indent=2))
-    return 0 if all(each["plan_s"] < PLAN_S for each in took.values()) and peak_mib < MEMORY_MIB else 1
+    print(json.dumps({**figures, "peak_mib": round(peak_mib)}, indent=2))
+    return 0 if all(plan["plan_s"] < PLAN_S for plan in figures.values()) and peak_mib < MEMORY_MIB else 1
 
 
 def _planned(field: Field, backend: BackendClass) -> dict[str, float]:

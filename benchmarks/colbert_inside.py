@@ -80,7 +80,7 @@ def _in_turns(
 
 
 def _searcher(models: Path, index: Path, documents: int) -> Any:
-    """The engine's own, as its README makes one."""
+    """Return the engine's own searcher, made as in its README."""
     from colbert import Searcher
     from colbert.data import Collection
     from colbert.infra import ColBERTConfig

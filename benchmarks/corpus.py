@@ -69,12 +69,18 @@ def _measure(folder: Path, duplicate: bool) -> None:
             print(f"an id that comes twice: {str(error).removeprefix(str(folder))}; {_taken(started)}", flush=True)
             return
         raise SystemExit("the id that comes twice was not found")
-    found = datasets.load(folder, folder.parent / "cache")
-    print(f"made ready: {found.corpus.size:,} documents; {_taken(started)}", flush=True)
+    dataset = datasets.load(folder, folder.parent / "cache")
+    print(f"made ready: {dataset.corpus.size:,} documents; {_taken(started)}", flush=True)
     for what, work in (
         ("known again", lambda: datasets.load(folder, folder.parent / "cache")),
-        ("1,000 texts by id", lambda: list(found.corpus.texts(str(n * 997 % found.corpus.size) for n in range(1000)))),
-        ("1,000 ids checked", lambda: found.corpus.unknown({str(n * 997 % found.corpus.size) for n in range(1000)})),
+        (
+            "1,000 texts by id",
+            lambda: list(dataset.corpus.texts(str(n * 997 % dataset.corpus.size) for n in range(1000))),
+        ),
+        (
+            "1,000 ids checked",
+            lambda: dataset.corpus.unknown({str(n * 997 % dataset.corpus.size) for n in range(1000)}),
+        ),
     ):
         started = time.perf_counter()
         work()

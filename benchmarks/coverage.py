@@ -38,10 +38,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--samples", type=int, default=2000)
     parser.add_argument("--only", choices=("again", "means", "measures"))
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     for name, lines in (("again", again), ("means", means), ("measures", measures)):
-        if asked.only in (None, name):
-            print(*lines(asked.samples), "", sep="\n", flush=True)
+        if arguments.only in (None, name):
+            print(*lines(arguments.samples), "", sep="\n", flush=True)
     return 0
 
 
@@ -84,12 +84,12 @@ def covered_again(samples: int, processes: int, queries: int, sigma: float, diff
     for _ in range(samples):
         slow = rng.lognormal(-(between**2) / 2, between, (processes, 1))
         latency = rng.lognormal(0, sigma, queries) * slow * rng.lognormal(0, _WITHIN, (processes, queries))
-        found = stats.summarise(names, jobs, latency.ravel(), jobs=jobs, shown=("p50", "p95"))
-        figures = {"mean": found.mean_s, "over queries": found.like_queries_s["mean"], **found.percentiles_s}
+        summary = stats.summarise(names, jobs, latency.ravel(), jobs=jobs, shown=("p50", "p95"))
+        figures = {"mean": summary.mean_s, "over queries": summary.like_queries_s["mean"], **summary.percentiles_s}
         for name, figure in figures.items():
             if figure.low is not None or figure.high is not None:
                 held.setdefault(name, []).append(holds(figure, truth[name]))
-    return {name: float(np.mean(each)) for name, each in held.items()}
+    return {name: float(np.mean(values)) for name, values in held.items()}
 
 
 def means(samples: int) -> Iterator[str]:
@@ -110,7 +110,9 @@ def means(samples: int) -> Iterator[str]:
     for population in LATENCIES:
         for queries in (30, 100, 300):
             drawn = [population.draw(rng, queries) for _ in range(samples)]
-            cells = (percent(covered([method(each) for each in drawn], population.mean)) for method in methods.values())
+            cells = (
+                percent(covered([method(values) for values in drawn], population.mean)) for method in methods.values()
+            )
             yield f"| {population.name} | {queries} | {' | '.join(cells)} |"
 
 
@@ -118,7 +120,7 @@ def measures(samples: int) -> Iterator[str]:
     """Yield the coverage of the interval of a measure, and of a difference between two systems."""
     rng = np.random.default_rng(_SEED)
     sizes = (11, 30, 50, 300)
-    yield f"| values by query | {' | '.join(f'{each} queries' for each in sizes)} |"
+    yield f"| values by query | {' | '.join(f'{size} queries' for size in sizes)} |"
     yield "| --- | ---: | ---: | ---: | ---: |"
     for population in (*MEASURES, *DIFFERENCES):
         cells = (percent(covered_measure(rng, population, queries, samples)) for queries in sizes)
@@ -129,14 +131,16 @@ def covered_measure(rng: np.random.Generator, population: Population, queries: i
     """Return how often the interval of a measure or a difference holds the true mean."""
     drawn = [population.draw(rng, queries) for _ in range(samples)]
     if population in DIFFERENCES:
-        return covered([stats.mean(each) for each in drawn], population.mean)
-    figures = [evaluate.mean_estimate({f"{place:04}": float(each) for place, each in enumerate(of)}) for of in drawn]
+        return covered([stats.mean(values) for values in drawn], population.mean)
+    figures = [
+        evaluate.mean_estimate({f"{number:04}": float(values) for number, values in enumerate(of)}) for of in drawn
+    ]
     return covered(figures, population.mean)
 
 
 def covered(figures: Sequence[Estimate], truth: float) -> float:
     """Return the share of the intervals that hold the truth."""
-    return float(np.mean([holds(each, truth) for each in figures]))
+    return float(np.mean([holds(values, truth) for values in figures]))
 
 
 def holds(figure: Estimate, truth: float) -> bool:

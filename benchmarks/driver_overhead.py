@@ -47,7 +47,7 @@ class Nothing(Adapter):
         """Nothing to load."""
 
     def search(self, query: str, k: int) -> Sequence[Hit]:  # noqa: ARG002
-        """The answer."""
+        """Return the prepared answer."""
         return self.hits
 
 
@@ -106,16 +106,16 @@ def _bare_loop(search: Callable[[str, int], object]) -> list[int]:
 
 
 def _driver(adapter: Adapter, folder: Path) -> list[int]:
-    """The latencies that the driver writes down."""
-    with tempfile.TemporaryDirectory(dir=folder) as place:
-        out = Output(Path(place))
+    """Return the latencies that the driver writes."""
+    with tempfile.TemporaryDirectory(dir=folder) as name:
+        out = Output(Path(name))
         closed_loop(adapter, spec(QUERIES), out, partial(planned_queries, spec(QUERIES)))
         out.close()
         no_image = Prepared(catalog.system("null"), "none", "none")
-        job = LaunchRequest(spec(QUERIES), no_image, Path(place), Path(place), Path(place))
-        Path(place, "out").mkdir()
-        Path(place, SAMPLES).rename(Path(place, "out", SAMPLES))
-        found, _ids, wrong = read_samples(job)
+        job = LaunchRequest(spec(QUERIES), no_image, Path(name), Path(name), Path(name))
+        Path(name, "out").mkdir()
+        Path(name, SAMPLES).rename(Path(name, "out", SAMPLES))
+        samples, _ids, wrong = read_samples(job)
     if wrong:
         raise SystemExit(wrong)
-    return [sample.latency_ns for sample in found if sample.trial == 0]
+    return [sample.latency_ns for sample in samples if sample.trial == 0]

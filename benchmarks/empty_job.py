@@ -28,14 +28,14 @@ JOBS = 4
 def lines(launcher: DockerLauncher, cache: Path) -> list[Line]:
     """Measure it."""
     with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder)
-        suite_path = _suite(place)
+        work = Path(folder)
+        suite_path = _suite(work)
         prepared = launcher.prepare(catalog.system("null"))
         _harness_jobs(suite_path, cache, launcher)  # builds the index, warms the page cache
         with_harness, bare = [], []
         for _ in range(ROUNDS):
             with_harness += _harness_jobs(suite_path, cache, launcher)
-            bare += [_bare_docker_run(place, cache, prepared.reference) for _ in range(JOBS - 1)]
+            bare += [_bare_docker_run(work, cache, prepared.reference) for _ in range(JOBS - 1)]
     job_s, bare_s = statistics.median(with_harness), statistics.median(bare)
     return [
         Line(
@@ -49,16 +49,16 @@ def lines(launcher: DockerLauncher, cache: Path) -> list[Line]:
     ]
 
 
-def _suite(place: Path) -> Path:
-    """One cell of the null system, one query a trial."""
-    tiny = place / "tiny"
+def _suite(work: Path) -> Path:
+    """Write a suite: one cell of the null system, one query a trial."""
+    tiny = work / "tiny"
     tiny.mkdir()
     lines = "".join(json.dumps({"_id": f"d{n}", "title": "", "text": f"word {n}"}) + "\n" for n in range(10))
     (tiny / "corpus.jsonl").write_text(lines, encoding="utf-8")
     topics = "".join(json.dumps({"_id": f"q{n}", "text": f"word {n}"}) + "\n" for n in range(2))
     (tiny / "queries.jsonl").write_text(topics, encoding="utf-8")
     (tiny / "qrels.trec").write_text("q0 0 d0 1\n", encoding="utf-8")
-    path = place / "bench.toml"
+    path = work / "bench.toml"
     path.write_text(
         'systems = ["null"]\ndatasets = ["./tiny"]\nprofiles = ["cpu1-mem1"]\n'
         f"[protocol]\ntrials = {JOBS}\nsample_size = 1\nwarmup_queries = 1\nwarmup_cap = 1\nrepeats = 0\n",
@@ -68,7 +68,7 @@ def _suite(place: Path) -> Path:
 
 
 def _harness_jobs(path: Path, cache: Path, launcher: DockerLauncher) -> list[float]:
-    """Seconds from the start of each job to the start of the next: everything that harness does for one."""
+    """Return the seconds from the start of each job to the start of the next."""
     loaded = suite.load(path)
     options = RunOptions(path.parent / "results", cache, path.parent, fresh=True)
     summary = orchestrator.run_suite(gather(loaded, options), options, launcher)
@@ -78,16 +78,16 @@ def _harness_jobs(path: Path, cache: Path, launcher: DockerLauncher) -> list[flo
     return [(later - earlier).total_seconds() for earlier, later in itertools.pairwise(starts)]
 
 
-def _bare_docker_run(place: Path, cache: Path, image: str) -> float:
-    """The same job by the engine's own command line: nothing looks on, nothing is checked or stored."""
+def _bare_docker_run(work: Path, cache: Path, image: str) -> float:
+    """Time the same job by the engine's own command line, unobserved, unchecked and not stored."""
     index = next((cache / "indexes").glob("*/data/ids.json")).parent
-    with tempfile.TemporaryDirectory(dir=place) as folder:
+    with tempfile.TemporaryDirectory(dir=work) as folder:
         job = Path(folder)
         job.chmod(0o755)
         (job / "out").mkdir()
         (job / "out").chmod(0o777)
-        told = replace(spec(1), envelope=replace(ENVELOPE, cpus=len(os.sched_getaffinity(0))))
-        (job / "spec.json").write_text(to_json(replace(told, isolation=Isolation.PROCESS)), encoding="utf-8")
+        job_spec = replace(spec(1), envelope=replace(ENVELOPE, cpus=len(os.sched_getaffinity(0))))
+        (job / "spec.json").write_text(to_json(replace(job_spec, isolation=Isolation.PROCESS)), encoding="utf-8")
         start = time.perf_counter()
         done = subprocess.run(
             ["docker", "run", "--rm", "--network=none", "-v", f"{job}:/job", "-v", f"{index}:/index:ro", image],

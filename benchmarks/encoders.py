@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks.run_in_image import SCIFACT, said_by
+from benchmarks.run_in_image import SCIFACT, printed_by
 
 _BACKENDS = ("torch", "torch-bf16", "onnxruntime", "onnxruntime-int8", "openvino", "openvino-bf16")
 
@@ -65,14 +65,14 @@ for backend in sys.argv[1:] or BACKENDS:
 def main() -> int:
     """Measure all, print the table in Markdown."""
     files = {name: (SCIFACT / name).read_bytes() for name in ("corpus.jsonl.gz", "queries.jsonl")}
-    said = said_by("minilm", f"BACKENDS = {_BACKENDS!r}\n{_SCRIPT}", files=files)
-    exact = next(scores for backend, *_, scores in said if backend == "torch")
+    measured = printed_by("minilm", f"BACKENDS = {_BACKENDS!r}\n{_SCRIPT}", files=files)
+    exact = next(scores for backend, *_, scores in measured if backend == "torch")
     print(
         "| backend | query | documents a second | load | anonymous / resident | weights |"
         " largest difference | ten best |"
     )
     print("|---|---|---|---|---|---|---|---|")
-    for backend, size, load, query_ms, rate, anonymous, resident, scores in said:
+    for backend, size, load, query_ms, rate, anonymous, resident, scores in measured:
         pairs = list(zip(exact, scores, strict=True))
         difference = max(abs(a - b) for ours, theirs in pairs for a, b in zip(ours, theirs, strict=True))
         agreement = sum(len(_best(ours) & _best(theirs)) for ours, theirs in pairs) / (10 * len(pairs))

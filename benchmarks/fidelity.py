@@ -15,7 +15,7 @@ import os
 import sys
 from pathlib import Path
 
-from benchmarks.run_in_image import SCIFACT, said_by
+from benchmarks.run_in_image import SCIFACT, printed_by
 
 _SMALL = Path(__file__).resolve().parents[1] / "build" / "small"
 _QUERIES = "bt-splade-l-query"
@@ -139,15 +139,15 @@ def main(systems: list[str]) -> int:
 def _judged(system: str, files: dict[str, bytes]) -> bool:
     plain, documents = _DIRECTLY[system]
     script = f"DOCUMENTS = {documents}\n{_BUILD}{plain}{_IN_TURN}"
-    ((same, asked, difference, *figures),) = said_by(system, script, files=files, models=_SMALL / "models")
+    ((same, queries, difference, *figures),) = printed_by(system, script, files=files, models=_SMALL / "models")
     print(
-        f"{system}: {same} of {asked} answers have the same ids in the same order, "
+        f"{system}: {same} of {queries} answers have the same ids in the same order, "
         f"scores differ by at most {difference:.1e}"
     )
     for name, ours, theirs in (("median", *figures[:2]), ("mean", *figures[2:])):
         print(f"{name} latency: adapter {ours:.3f} ms, plain script {theirs:.3f} ms, ratio {ours / theirs:.3f}")
     slower = any(ours > max(1.05 * theirs, theirs + 0.2) for ours, theirs in (figures[:2], figures[2:]))
-    return bool(same == asked and difference <= 1e-4 and not slower)
+    return bool(same == queries and difference <= 1e-4 and not slower)
 
 
 if __name__ == "__main__":

@@ -34,12 +34,12 @@ def main(documents: int) -> int:
     image = builder.ImageBuilder(client, CACHE).ensure_engine(catalog.system("colbertv2-s"))
     minilm = catalog.system("minilm")
     start = assets.fetch("minilm", minilm.assets, CACHE, None) / minilm.assets[0].folder
-    with tempfile.TemporaryDirectory() as place:
-        Path(place).chmod(0o755)  # the image's user is nobody of this host
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)  # the image's user is nobody of this host
         scifact = ROOT / "datasets" / "scifact"
         with gzip.open(scifact / "corpus.jsonl.gz", "rt", encoding="utf-8") as lines:
-            Path(place, "corpus.jsonl").write_text("".join(islice(lines, documents)), encoding="utf-8")
-        mounts = {place: "/data", str(start): "/start", str(scifact): "/scifact"}
+            Path(name, "corpus.jsonl").write_text("".join(islice(lines, documents)), encoding="utf-8")
+        mounts = {name: "/data", str(start): "/start", str(scifact): "/scifact"}
         mounts |= {str(ROOT / name): f"/src/{name}" for name in ("benchmarks", "checkpoints")}
         output = client.containers.run(
             image.digest,
@@ -52,8 +52,8 @@ def main(documents: int) -> int:
             environment={"OMP_NUM_THREADS": "1"},
             volumes={host: {"bind": inside, "mode": "ro"} for host, inside in mounts.items()},
         )
-    (said,) = [line for line in output.decode().splitlines() if line.startswith("measured ")]
-    lines_ = _lines(json.loads(said.removeprefix("measured ")))
+    (measured,) = [line for line in output.decode().splitlines() if line.startswith("measured ")]
+    lines_ = _lines(json.loads(measured.removeprefix("measured ")))
     table = Table(title=f"PLAID through harness and called directly, {documents} documents")
     for head in ("what", "with harness", "without", "difference", "allowed", ""):
         table.add_column(head)
@@ -64,18 +64,18 @@ def main(documents: int) -> int:
 
 
 def _lines(measured: dict[str, dict[str, list[float]]]) -> list[Line]:
-    found = []
+    lines = []
     for size, taken in measured.items():
         ours, theirs = (1e3 * statistics.median(taken[way]) for way in ("harness", "plain"))
         allowed = max(SHARE * theirs, MILLISECONDS)
         figure, limit = f"{ours - theirs:+.3f} ms", f"{allowed:.2f} ms"
         what = f"ColBERTv2-{size}, median of {len(taken['plain'])} queries"
-        found.append(Line(what, f"{ours:.3f} ms", f"{theirs:.3f} ms", figure, limit, abs(ours - theirs) <= allowed))
+        lines.append(Line(what, f"{ours:.3f} ms", f"{theirs:.3f} ms", figure, limit, abs(ours - theirs) <= allowed))
         score = float(taken["largest score difference"])  # type: ignore[arg-type]
-        found.append(
+        lines.append(
             Line(f"ColBERTv2-{size}, largest score difference", "", "", f"{score:.1e}", "1e-4", score <= SCORES)
         )
-    return found
+    return lines
 
 
 if __name__ == "__main__":

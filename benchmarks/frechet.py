@@ -29,25 +29,26 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     for name, usual in (("queries", 7000), ("documents", 10), ("dimensions", 768), ("bootstraps", 1000)):
         parser.add_argument(f"--{name}", type=int, default=usual)
-    asked = parser.parse_args()
-    vectors, one, other = _made(asked.queries, asked.documents, asked.dimensions)
-    weights = frechet_distance.draw_weights(asked.queries, asked.bootstraps, 1)
+    arguments = parser.parse_args()
+    vectors, one, other = _made(arguments.queries, arguments.documents, arguments.dimensions)
+    weights = frechet_distance.draw_weights(arguments.queries, arguments.bootstraps, 1)
     load, started = os.getloadavg()[0], time.perf_counter()
-    (found,) = frechet_distance.resample_distances(vectors, [(one, other)], weights)
+    (distances,) = frechet_distance.resample_distances(vectors, [(one, other)], weights)
     wall_s = time.perf_counter() - started
     own, theirs = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     cpu_s = own.ru_utime + own.ru_stime + theirs.ru_utime + theirs.ru_stime
-    print(f"{asked.bootstraps:,} bootstraps of {asked.queries:,} queries x {asked.documents} x {asked.dimensions}:")
+    size = f"{arguments.queries:,} queries x {arguments.documents} x {arguments.dimensions}"
+    print(f"{arguments.bootstraps:,} bootstraps of {size}:")
     print(f"  wall {wall_s:.1f} s, processors {cpu_s:.1f} s, on {os.cpu_count()} CPUs; load before: {load:.2f}")
     print(f"  memory: {own.ru_maxrss / 2**20:.2f} GiB here, {theirs.ru_maxrss / 2**20:.2f} GiB in the largest process")
     off = 0.0
-    for number in range(min(CHECKED, asked.bootstraps)):
-        copies = [vectors[np.repeat(each.rows, weights[number][each.query])] for each in (one, other)]
-        off = max(off, abs(frechet_distance.distance_of_points(*copies) - float(found[number])))
-    print(f"  distances {found.min():.4f} to {found.max():.4f}; off by {off:.1e} at most from those of copies")
+    for number in range(min(CHECKED, arguments.bootstraps)):
+        copies = [vectors[np.repeat(points.rows, weights[number][points.query])] for points in (one, other)]
+        off = max(off, abs(frechet_distance.distance_of_points(*copies) - float(distances[number])))
+    print(f"  distances {distances.min():.4f} to {distances.max():.4f}; off by {off:.1e} at most from those of copies")
     limits = {
         f"{wall_s:.0f} s, allowed {ALLOWED_S:g}": wall_s > ALLOWED_S,
-        f"off by {off:.1e}": off > 1e-4 * found.mean(),
+        f"off by {off:.1e}": off > 1e-4 * distances.mean(),
     }
     return verdict("bench-frechet", [what for what, over in limits.items() if over])
 

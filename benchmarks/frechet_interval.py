@@ -27,14 +27,14 @@ def main() -> int:
     parser.add_argument("--queries", type=int, nargs="+", default=[300, 1500])
     parser.add_argument("--samples", type=int, default=24)
     parser.add_argument("--bootstraps", type=int, default=120)
-    asked = parser.parse_args()
-    vectors = embeddings.read(asked.embeddings).vectors
+    arguments = parser.parse_args()
+    vectors = embeddings.read(arguments.embeddings).vectors
     likeness = vectors @ vectors.T
     np.fill_diagonal(likeness, -np.inf)
     near = np.argsort(-likeness, axis=1)[:, :_NEIGHBOURS]
     print(f"distance of all {len(vectors):,}: {_distance(vectors, near, np.arange(len(vectors))):.4f}")
-    for queries in asked.queries:
-        _show(vectors, near, queries, asked.samples, asked.bootstraps)
+    for queries in arguments.queries:
+        _show(vectors, near, queries, arguments.samples, arguments.bootstraps)
     return 0
 
 
@@ -54,13 +54,13 @@ def _show(vectors: Any, near: Any, queries: int, samples: int, bootstraps: int) 
         value = _distance(vectors, near, drawn)
         every = np.arange(queries)
         pair = (VectorRows(drawn, every), VectorRows(near[drawn].ravel(), np.repeat(every, _NEIGHBOURS)))
-        (found,) = frechet_distance.resample_distances(
+        (distances,) = frechet_distance.resample_distances(
             vectors, [pair], frechet_distance.draw_weights(queries, bootstraps, number)
         )
-        low, high = np.quantile(found, (0.025, 0.975))
+        low, high = np.quantile(distances, (0.025, 0.975))
         if not number:
             print(f"  a sample: distance {value:.4f}, its bootstraps {low:.4f} to {high:.4f}")
-        middle = float(found.mean())
+        middle = float(distances.mean())
         intervals = {
             "percentile": (low, high),
             "basic": (2 * value - high, 2 * value - low),

@@ -70,16 +70,16 @@ def main() -> int:
     parser.add_argument("step", choices=("prepare", "runs", "figures"))
     parser.add_argument("out", type=Path)
     parser.add_argument("file", type=Path, nargs="?")
-    asked = parser.parse_args()
-    if asked.step == "figures":
-        figures(asked.out, asked.file)
+    arguments = parser.parse_args()
+    if arguments.step == "figures":
+        figures(arguments.out, arguments.file)
     else:
-        {"prepare": prepare, "runs": runs}[asked.step](asked.out)
+        {"prepare": prepare, "runs": runs}[arguments.step](arguments.out)
     return 0
 
 
 def prepare(out: Path) -> None:
-    """The suite, its datasets, and the system with poor parameters."""
+    """Write the suite, its datasets, and the system with poor parameters."""
     source = data_root() / "datasets" / "scifact"
     changed: dict[str, Callable[[str, str], str]] = {
         "scifact-three-words": lambda _name, text: " ".join(text.split()[:3]),
@@ -107,12 +107,12 @@ def prepare(out: Path) -> None:
 
 
 def runs(out: Path) -> None:
-    """The run files."""
+    """Write the run files."""
     folder = out / "runs"
     folder.mkdir(exist_ok=True)
-    found = {each.dataset: each for each in read_stored_runs(out / "results" / "frechet")}
-    rankings = {name: found[dataset].runs[system].rankings for name, (system, dataset) in _MEASURED.items()}
-    queries = found["scifact"].query_ids
+    judged = {runs.dataset: runs for runs in read_stored_runs(out / "results" / "frechet")}
+    rankings = {name: judged[dataset].runs[system].rankings for name, (system, dataset) in _MEASURED.items()}
+    queries = judged["scifact"].query_ids
     with gzip.open(data_root() / "datasets" / "scifact" / "corpus.jsonl.gz", "rt", encoding="utf-8") as lines:
         documents = [json.loads(line)["_id"] for line in lines]
     chance = random.Random(SEED)
@@ -135,7 +135,7 @@ def _write(path: Path, name: str, ranked: Mapping[str, tuple[str, ...]]) -> None
 
 
 def figures(out: Path, file: Path) -> None:
-    """One file of all settings, without what the pictures do not need."""
+    """Write one file of all settings, with the fields that the pictures need."""
     settings = {}
     for most in ("1", "5", "10", "other"):
         (sample,) = json.loads((out / f"at-most-{most}.json").read_text(encoding="utf-8"))["samples"]

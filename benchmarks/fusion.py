@@ -56,15 +56,15 @@ def main() -> int:
     )
     print("|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder)
-        (place / "adapter.py").write_text(ENGINE, encoding="utf-8")
+        work = Path(folder)
+        (work / "adapter.py").write_text(ENGINE, encoding="utf-8")
         for depth in DEPTHS:
-            print("| " + " | ".join(_row(place, depth)) + " |", flush=True)
+            print("| " + " | ".join(_row(work, depth)) + " |", flush=True)
     return 0
 
 
-def _row(place: Path, depth: int) -> list[str]:
-    fusion, here = _fusion(place, depth), [_ready(place, seed) for seed in (0, 1)]
+def _row(work: Path, depth: int) -> list[str]:
+    fusion, here = _fusion(work, depth), [_ready(work, seed) for seed in (0, 1)]
     rounds: dict[str, list[float]] = {"piped": [], "here": [], "fuse": []}
     for _ in range(ROUNDS):
         taken: dict[str, list[float]] = {name: [] for name in rounds}
@@ -72,7 +72,7 @@ def _row(place: Path, depth: int) -> list[str]:
             whole = _timed(lambda: fusion.search(QUERY, K))
             taken["fuse"].append(fusion.stages_s()["fuse"])
             taken["piped"].append(whole - taken["fuse"][-1])
-            taken["here"].append(_timed(lambda: [each.search(QUERY, depth) for each in here]))
+            taken["here"].append(_timed(lambda: [adapter.search(QUERY, depth) for adapter in here]))
         for name, values in taken.items():
             rounds[name].append(statistics.median(values) * 1e6)
     fusion.close()
@@ -86,26 +86,26 @@ def _timed(call: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def _ready(place: Path, seed: int) -> Adapter:
-    made: Adapter = _module(place / "adapter.py").ENGINE({"seed": seed}, ENVELOPE, place)
-    made.load(place)
+def _ready(work: Path, seed: int) -> Adapter:
+    made: Adapter = _module(work / "adapter.py").ENGINE({"seed": seed}, ENVELOPE, work)
+    made.load(work)
     return made
 
 
-def _fusion(place: Path, depth: int) -> Adapter:
-    """The fusion of two such engines, loaded."""
+def _fusion(work: Path, depth: int) -> Adapter:
+    """Load a fusion of two engines."""
     folder = catalog.images_dir() / "fusion"
     sys.path.insert(0, str(folder))
     adapter = _module(folder / "adapter.py")
-    variables = {"PYTHONPATH": os.pathsep.join([str(folder.parent.parent), str(place)]), "PATH": os.defpath}
-    sha = hashlib.sha256((place / "adapter.py").read_bytes()).hexdigest()
+    variables = {"PYTHONPATH": os.pathsep.join([str(folder.parent.parent), str(work)]), "PATH": os.defpath}
+    sha = hashlib.sha256((work / "adapter.py").read_bytes()).hexdigest()
     facts = [adapter.component.ComponentFacts(name, "ready", sha, False, variables) for name in ("first", "second")]
     adapter.component.read_components = lambda: facts
     params = {"method": "rrf", "depth": depth, "first.seed": 0, "second.seed": 1}
-    made: Adapter = adapter.ENGINE(params, ENVELOPE, place)
-    index = place / f"index-{depth}"
+    made: Adapter = adapter.ENGINE(params, ENVELOPE, work)
+    index = work / f"index-{depth}"
     index.mkdir()
-    made.build(Corpus(place / "no-corpus", 0), index, lambda _: None)
+    made.build(Corpus(work / "no-corpus", 0), index, lambda _: None)
     made.load(index)
     return made
 

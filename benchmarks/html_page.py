@@ -50,12 +50,12 @@ def main() -> int:
     """Print sizes and times; exit code 1 where one is over what is allowed."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rows", type=int, nargs="+", default=[500, 5000])
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     over = 0
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
         chromium = shutil.which("chromium") or shutil.which("google-chrome")
         browser = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
-        for rows in asked.rows:
+        for rows in arguments.rows:
             path = Path(name) / f"{rows}.html"
             started = time.perf_counter()
             path.write_text(made.html(*made.rows(rows)), encoding="utf-8")
@@ -79,7 +79,7 @@ def _time(page: Page, path: Path) -> int:
     for kind, (box, values) in _CHOICES.items():
         page.evaluate(_TIMED, {"id": box, "values": values[:2]})  # once without a clock: code is compiled
         taken = page.evaluate(_TIMED, {"id": box, "values": values})
-        tables, whole = ([each[place] for each in taken] for place in (0, 1))
+        tables, whole = ([seconds[part] for seconds in taken] for part in (0, 1))
         late = statistics.median(whole) > ALLOWED_MS
         slow += late
         print(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import statistics
 import sys
 
-from benchmarks.run_in_image import SCIFACT, said_by
+from benchmarks.run_in_image import SCIFACT, printed_by
 
 ROUNDS = 3
 
@@ -106,10 +106,10 @@ def main(arguments: list[str]) -> int:
     """Measure, print."""
     files = {name: (SCIFACT / name).read_bytes() for name in ("corpus.jsonl.gz", "queries.jsonl")}
     rounds = int(arguments[0]) if arguments else ROUNDS
-    said = said_by("bm25", f"ROUNDS, WAYS = {rounds}, {_WAYS!r}\n{_SCRIPT}", files=files)
+    measured = printed_by("bm25", f"ROUNDS, WAYS = {rounds}, {_WAYS!r}\n{_SCRIPT}", files=files)
     print("| " + " | ".join(_HEADERS) + " |\n|---|" + "---:|" * (len(_HEADERS) - 1))
     for name, *_ in _WAYS:
-        looks = [figures for what, *figures in said if what == name]
+        looks = [figures for what, *figures in measured if what == name]
         load_s, first_ms, warm_s, *times, compiling, mib, _ = (
             statistics.median(column) for column in zip(*looks, strict=True)
         )

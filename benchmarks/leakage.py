@@ -30,11 +30,11 @@ def main(queries: int = 7_000, training: int = 500_000, dimensions: int = 384) -
     both = min(_BOTH, queries, training)
     taught.vectors[:both] = sample.vectors[:both]
     began = time.perf_counter()
-    found = leakage.near_pairs(sample, taught, 0.9)
+    pairs = leakage.near_pairs(sample, taught, 0.9)
     took_s = time.perf_counter() - began
     peak_gib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(f"{queries:,} x {training:,} x {dimensions}: {len(found):,} pairs in {took_s:.1f} s, peak {peak_gib:.2f} GiB")
-    assert len(found) == both
+    print(f"{queries:,} x {training:,} x {dimensions}: {len(pairs):,} pairs in {took_s:.1f} s, peak {peak_gib:.2f} GiB")
+    assert len(pairs) == both
 
 
 if __name__ == "__main__":

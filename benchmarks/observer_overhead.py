@@ -58,7 +58,7 @@ def _process_tree_ms() -> tuple[float, float]:
 
 
 def _shares(launcher: DockerLauncher) -> tuple[float, float]:
-    """Shares of a CPU beside a job that mostly sleeps: of the sampling thread, and of this whole process.
+    """Return shares of a CPU beside a sleeping job: of the sampling thread, and of the process.
 
     For the process a long job less a short one: what starting, ending and the canary cost is in both.
     """
@@ -106,5 +106,5 @@ def _sleeping_job(folder: Path, prepared: Prepared, queries: int) -> LaunchReque
     (folder / "index").mkdir()
     (folder / "index" / "ids.json").write_text(json.dumps([f"d{n}" for n in range(K)]), encoding="utf-8")
     folder.chmod(0o755)
-    told = replace(spec(queries), system="calibration", params={"service_ms": 20, "how": "sleep"})
-    return LaunchRequest(told, prepared, folder, folder / "index", folder / "index", LIMITS)
+    job_spec = replace(spec(queries), system="calibration", params={"service_ms": 20, "how": "sleep"})
+    return LaunchRequest(job_spec, prepared, folder, folder / "index", folder / "index", LIMITS)

@@ -97,11 +97,13 @@ def _duplicate(run: Path, _qrels: Path) -> object:
 
 def _both(run: Path, qrels: Path) -> object:
     judgements = trec.read_qrels(qrels)
-    found = evaluate.evaluate(trec.read_scored_run(run), judgements, list(judgements), measure_names.parse(MEASURES))
-    return ", ".join(f"{name} {value:.4f}" for name, value in found.values.items() if value is not None)
+    evaluation = evaluate.evaluate(
+        trec.read_scored_run(run), judgements, list(judgements), measure_names.parse(MEASURES)
+    )
+    return ", ".join(f"{name} {value:.4f}" for name, value in evaluation.values.items() if value is not None)
 
 
 if __name__ == "__main__":
-    asked = int(sys.argv[1]) if len(sys.argv) > 1 else LINES
-    with tempfile.TemporaryDirectory(dir=sys.argv[2] if len(sys.argv) > 2 else None) as place:
-        main(asked, Path(place))
+    lines = int(sys.argv[1]) if len(sys.argv) > 1 else LINES
+    with tempfile.TemporaryDirectory(dir=sys.argv[2] if len(sys.argv) > 2 else None) as name:
+        main(lines, Path(name))

@@ -49,22 +49,22 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--jobs", type=int, default=10_000)
     parser.add_argument("--repeat", type=int, default=5, help="warm starts; their median and slowest are shown")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     slow: list[str] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         models = _measured(folder)
         for per_cell in (5, 1):
             results = folder / f"results-{per_cell}"
-            cells = asked.jobs // per_cell
+            cells = arguments.jobs // per_cell
             _copy(models[:per_cell], results, cells)
-            print(f"\n{asked.jobs:,} stored jobs: {cells:,} cells of {per_cell}")
-            slow += _time(results, folder / "cache", asked.repeat)
+            print(f"\n{arguments.jobs:,} stored jobs: {cells:,} cells of {per_cell}")
+            slow += _time(results, folder / "cache", arguments.repeat)
     return verdict("bench-reprice", slow)
 
 
 def _measured(folder: Path) -> Sequence[StoredJob]:
-    """The jobs of one cell, through everything but a real launcher."""
+    """Measure one cell with a fake launcher; return its jobs."""
     data = folder / "made-up"
     data.mkdir()
     lines = [json.dumps({"_id": f"d{n}", "title": "", "text": f"document {n}"}) for n in range(1000)]
@@ -80,7 +80,7 @@ def _measured(folder: Path) -> Sequence[StoredJob]:
 
 
 def _copy(models: Sequence[StoredJob], results: Path, cells: int) -> None:
-    """So many cells, each with a copy of every model: systems, datasets, profiles and keys differ."""
+    """Copy the models into cells whose systems, datasets, profiles and keys differ."""
     rng = random.Random(4)
     for number in range(cells):
         cpus, memory_gib = rng.choice((1, 2, 4, 8)), rng.choice((1, 2, 4, 8, 16))
@@ -123,14 +123,14 @@ def _time(results: Path, cache: Path, repeat: int) -> list[str]:
     slow = []
     for command in (reprice, (*reprice, "--format", "csv"), (*reprice, "--format", "json"), ("report", str(results))):
         taken = list(_warm(cache, command, repeat))
-        told = (
+        text = (
             f"{' '.join((command[0], *command[4:])):28} {statistics.median(taken):8.2f} s (slowest {max(taken):.2f} s)"
         )
         if command[0] == "reprice":
             over = statistics.median(taken) > ALLOWED_S
             slow += [" ".join((command[0], *command[4:]))] if over else []
-            told += "  OVER" if over else "  ok"
-        print(f"  {told}")
+            text += "  OVER" if over else "  ok"
+        print(f"  {text}")
     return slow
 
 
@@ -140,7 +140,7 @@ def _warm(cache: Path, command: Sequence[str], repeat: int) -> Iterator[float]:
 
 
 def _seconds(cache: Path, command: Sequence[str]) -> float:
-    """The whole process, from its start to its end."""
+    """Time a whole process."""
     started = time.perf_counter()
     subprocess.run(
         [sys.executable, "-m", "harness", *command],

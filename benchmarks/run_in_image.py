@@ -16,7 +16,7 @@ CACHE = Path(os.environ.get("HARNESS_CACHE", "~/.cache/ir-harness")).expanduser(
 SCIFACT = Path(__file__).resolve().parents[1] / "datasets" / "scifact"
 
 
-def said_by(
+def printed_by(
     system: str,
     script: str,
     *,
@@ -25,7 +25,7 @@ def said_by(
     cpuset: str = "0",
     models: Path | None = None,
 ) -> list[Any]:
-    """The values that a script prints as JSON behind the word ``said``, one a line.
+    """Return the values that a script prints as JSON behind the word ``said``, one a line.
 
     Args:
         script: Python; finds the files below ``/job``, the system's parameters in ``/job/params.json``, and a folder

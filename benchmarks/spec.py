@@ -9,7 +9,7 @@ ENVELOPE = Envelope("bench", 1, 256 << 20)
 
 
 def spec(queries: int) -> JobSpec:
-    """A job of one trial of so many queries."""
+    """Return a job of one trial."""
     return JobSpec(
         kind="search",
         system="null",

@@ -7,7 +7,7 @@ The unit of inference is the query: five trials of 1,000 queries are not 5,000 i
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -23,6 +23,12 @@ class Estimate:
     low: float | None = None
     high: float | None = None
     reason: str | None = None
+
+    def map(self, function: Callable[[float], float]) -> Estimate:
+        """Return the estimate with a function of its numbers."""
+        numbers = (self.value, self.low, self.high)
+        value, low, high = (None if number is None else function(number) for number in numbers)
+        return Estimate(value, low, high, self.reason)
 
 
 Floats = NDArray[np.float64]

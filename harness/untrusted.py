@@ -116,11 +116,8 @@ def _check(path: Path, status: os.stat_result, max_bytes: int | None) -> None:
         number = errno.EISDIR if stat.S_ISDIR(status.st_mode) else errno.EINVAL
         raise OSError(number, f"is {kind}, no regular file", str(path))
     if max_bytes is not None and status.st_size > max_bytes:
-        raise _too_large(f"has {status.st_size:,} bytes, at most {max_bytes:,} make sense", path)
-
-
-def _too_large(what: str, path: Path | None = None) -> OSError:
-    return OSError(errno.EFBIG, what, None if path is None else str(path))
+        text = f"has {status.st_size:,} bytes, at most {max_bytes:,} make sense"
+        raise OSError(errno.EFBIG, text, str(path))
 
 
 def bounded_lines(file: IO[bytes], max_bytes: int) -> Iterator[bytes]:
@@ -162,7 +159,7 @@ class _Unpacked(io.RawIOBase):
         piece = self._content.read(len(buffer))
         self._left -= len(piece)
         if self._left < 0:
-            raise _too_large(f"holds more than {self._max_bytes:,} bytes, unpacked")
+            raise OSError(errno.EFBIG, f"holds more than {self._max_bytes:,} bytes, unpacked")
         buffer[: len(piece)] = piece
         return len(piece)
 

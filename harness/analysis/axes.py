@@ -28,7 +28,13 @@ class Axis:
 
 def accuracy(measure: str) -> Axis:
     """Return the axis of a measure in points: a hundred times its value, as papers print it."""
-    return Axis(ACCURACY, measure, "points", True, lambda row: _scaled(row.measures.get(measure, _UNMEASURED), 100))
+    return Axis(
+        ACCURACY,
+        measure,
+        "points",
+        True,
+        lambda row: row.measures.get(measure, _UNMEASURED).map(lambda value: value * 100),
+    )
 
 
 def axis(name: str, measure: str) -> Axis:
@@ -49,11 +55,6 @@ def _cost(row: Row) -> Estimate:
     return row.usd_per_million if row.scenario == "single_stream" else row.usd_per_million_saturated
 
 
-def _scaled(figure: Estimate, factor: float) -> Estimate:
-    value, low, high = (None if each is None else each * factor for each in (figure.value, figure.low, figure.high))
-    return Estimate(value, low, high, figure.reason)
-
-
 def _size(value: int | None) -> Estimate:
     return _UNMEASURED if value is None else Estimate(value / MIB)
 
@@ -62,7 +63,7 @@ _UNMEASURED = Estimate(None, reason="not measured")
 OTHERS = {
     each.name: each
     for each in (
-        Axis("latency", "mean latency", "ms", False, lambda row: _scaled(row.latency_mean_s, 1e3)),
+        Axis("latency", "mean latency", "ms", False, lambda row: row.latency_mean_s.map(lambda seconds: seconds * 1e3)),
         Axis("cost", "cost", "US$ per million queries", False, _cost),
         Axis("memory", "peak anonymous memory", "MiB", False, lambda row: _size(row.peak_anon_bytes)),
         Axis("index", "index", "MiB", False, lambda row: _size(row.index_bytes)),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -12,7 +11,6 @@ from numpy.typing import NDArray
 from harness import stats
 from harness.analysis import axes, notes, paired_differences, significance
 from harness.analysis.paired_differences import LATENCY, Difference, QueryChange, difference, with_test
-from harness.analysis.significance import TestResult
 from harness.analysis.table import Row, Validity
 from harness.errors import UsageError
 from harness.evaluation.evaluate import Evaluation
@@ -79,20 +77,22 @@ def pairs(a_rows: Sequence[Row], b_rows: Sequence[Row], a: str, b: str) -> list[
             raise UsageError(
                 f"{glob!r} matches no stored row; systems there: {systems}; name system/dataset/scenario/profile"
             )
-    matched = _once(
+    comparable = [
         (one, other)
         for one in ours
         for other in theirs
-        if one != other and axes.comparison_group(one) == axes.comparison_group(other) and one.profile == other.profile
-    )
+        if one != other and axes.comparison_group(one) == axes.comparison_group(other)
+    ]
+    # If both globs match both rows, both orders occur: keep the first.
+    alike: dict[frozenset[int], tuple[Row, Row]] = {}
+    for one, other in comparable:
+        if one.profile == other.profile:
+            alike.setdefault(frozenset((id(one), id(other))), (one, other))
+    matched = list(alike.values())
     # Of merged results, prefer pairs of one origin.
     matched = [(one, other) for one, other in matched if one.origin == other.origin] or matched
     if not matched and len(ours) == len(theirs) == 1:
-        matched = (
-            [(ours[0], theirs[0])]
-            if ours != theirs and axes.comparison_group(ours[0]) == axes.comparison_group(theirs[0])
-            else []
-        )
+        matched = comparable
     if not matched and ours == theirs:
         what = "one and the same row" if len(ours) == 1 else f"the same {len(ours)} rows"
         raise UsageError(
@@ -104,14 +104,6 @@ def pairs(a_rows: Sequence[Row], b_rows: Sequence[Row], a: str, b: str) -> list[
             "profile; name one row each as system/dataset/scenario/profile"
         )
     return matched
-
-
-def _once(pairs: Iterable[tuple[Row, Row]]) -> list[tuple[Row, Row]]:
-    """Keep each pair once: if both globs match both rows, both orders occur."""
-    unique: dict[frozenset[int], tuple[Row, Row]] = {}
-    for one, other in pairs:
-        unique.setdefault(frozenset((id(one), id(other))), (one, other))
-    return list(unique.values())
 
 
 def compare(
@@ -132,16 +124,18 @@ def compare(
         measures: names of the measures, as in the rows.
         choice: the queries to list.
     """
-    differences = [_latency(a, b, values_a, values_b)]
+    means = [row.latency_mean_s.value for row in (a, b)]
+    latencies = _aligned(values_a, values_b, lambda values: values.latency_s)
+    differences = [difference(LATENCY, means, latencies, _again(a, b))]
     for measure in measures:
         figures = [row.measures.get(measure, Estimate(None)).value for row in (a, b)]
         differences.append(_measure(measure, figures, values_a, values_b))
-    texts = tuple(_notes(a, b))
+    texts = [*_notes(a, b)]
     if a.outcome is b.outcome is Outcome.OK:  # a failed row has no value at all, and a note says so
         reasons = [{name: of.reason for name, of in row.measures.items() if of.value is None} for row in (a, b)]
-        texts += tuple(_missing(measures, *reasons))
-    sides = (ComparisonSide(called(a), a), ComparisonSide(called(b), b))
-    return _comparison(*sides, differences, texts, values_a, values_b, choice)
+        texts += _missing(measures, *reasons)
+    sides = ComparisonSide(called(a), a), ComparisonSide(called(b), b)
+    return _comparison(sides, differences, texts, (values_a, values_b), choice)
 
 
 def compare_runs(
@@ -153,8 +147,8 @@ def compare_runs(
 ) -> Comparison:
     """Compare the measures of two run files; arguments as of :func:`compare`, for A and B."""
     differences = [_measure(name, [run.values[name] for run in evaluations], *values) for name in measures]
-    texts = tuple(_missing(measures, *(run.reasons for run in evaluations)))
-    return _comparison(ComparisonSide(names[0]), ComparisonSide(names[1]), differences, texts, *values, choice)
+    texts = _missing(measures, *(run.reasons for run in evaluations))
+    return _comparison((ComparisonSide(names[0]), ComparisonSide(names[1])), differences, texts, values, choice)
 
 
 def _missing(measures: Sequence[str], a: Mapping[str, str | None], b: Mapping[str, str | None]) -> Iterator[str]:
@@ -168,52 +162,34 @@ def _missing(measures: Sequence[str], a: Mapping[str, str | None], b: Mapping[st
 
 
 def _comparison(
-    a: ComparisonSide,
-    b: ComparisonSide,
+    sides: tuple[ComparisonSide, ComparisonSide],
     differences: Sequence[Difference],
-    notes: tuple[str, ...],
-    values_a: PerQuery | None,
-    values_b: PerQuery | None,
+    notes: Iterable[str],
+    values: tuple[PerQuery | None, PerQuery | None],
     choice: paired_differences.QueryChoice | None,
 ) -> Comparison:
-    by = next((item.metric for item in differences if item.metric != LATENCY), None) if choice is None else choice.by
-    if choice is None or values_a is None or values_b is None:
-        return Comparison(a, b, tuple(differences), notes, by)
-    changed = paired_differences.largest_changes(values_a, values_b, choice)
-    return Comparison(a, b, tuple(differences), notes, by, changed)
+    by = choice.by if choice else next((item.metric for item in differences if item.metric != LATENCY), None)
+    changed = paired_differences.largest_changes(*values, choice) if choice else ()
+    return Comparison(*sides, tuple(differences), tuple(notes), by, changed)
 
 
 def corrected(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
     """Test all differences and correct for their number: all metrics are one family (Holm 1979)."""
     columns = family(comparisons)
-    tests = dict(zip(columns, significance.paired(tuple(columns.values())), strict=True))
-    adjusted = dict(zip(tests, significance.holm([test.p for test in tests.values()]), strict=True))
-    tested = []
-    for comparison in comparisons:
-        differences = [
-            item
-            if item.column is None
-            else with_test(item, _turned(tests[key], columns[key], item.column), adjusted[key])
-            for item, key in ((item, _test(comparison, item)) for item in comparison.differences)
-        ]
-        tested.append(replace(comparison, differences=tuple(differences)))
-    return tuple(tested)
+    tests = significance.paired(tuple(columns.values()))
+    adjusted = significance.holm([test.p for test in tests])
+    results = dict(zip(columns, zip(tests, adjusted, strict=True), strict=True))
 
+    def tested(comparison: Comparison, item: Difference) -> Difference:
+        if item.column is None:
+            return item
+        key = _test(comparison, item)
+        test, p_holm = results[key]
+        return with_test(item, test if np.array_equal(columns[key], item.column) else test.turned(), p_holm)
 
-def _turned(tested: TestResult, column: Floats, ours: Floats) -> TestResult:
-    """Turn a test round if its differences have the other sign."""
-    if np.array_equal(column, ours):
-        return tested
-    interval = tested.interval
-    assert interval.value is not None
-    low, high = (None if end is None else -end for end in (interval.high, interval.low))
-    size = tested.effect_size
-    return replace(
-        tested,
-        interval=Estimate(-interval.value, low, high, interval.reason),
-        effect_size=None if size is None else -size,
-        higher=tested.lower,
-        lower=tested.higher,
+    return tuple(
+        replace(comparison, differences=tuple(tested(comparison, item) for item in comparison.differences))
+        for comparison in comparisons
     )
 
 
@@ -245,22 +221,11 @@ def called(row: Row) -> str:
 
 
 def _measure(measure: str, figures: Sequence[float | None], a: PerQuery | None, b: PerQuery | None) -> Difference:
-    columns = _aligned(a, b, functools.partial(_values, measure))
-    return difference(measure, figures, columns)
-
-
-def _values(measure: str, by_query: PerQuery) -> Floats | None:
-    return by_query.measures.get(measure)
+    return difference(measure, figures, _aligned(a, b, lambda values: values.measures.get(measure)))
 
 
 def _matches(row: Row, glob: str) -> bool:
     return matches(Cell(row.suite, row.system, row.dataset, row.scenario, row.profile), glob)
-
-
-def _latency(a: Row, b: Row, values_a: PerQuery | None, values_b: PerQuery | None) -> Difference:
-    figures = [row.latency_mean_s.value for row in (a, b)]
-    columns = _aligned(values_a, values_b, lambda by_query: by_query.latency_s)
-    return difference(LATENCY, figures, columns, _again(a, b))
 
 
 def _aligned(
@@ -321,19 +286,8 @@ def _notes(a: Row, b: Row) -> Sequence[str]:
         )
     if a.profile != b.profile:
         texts.append(f"on different hardware profiles: {a.profile} against {b.profile}")
-    ours, theirs = _own(a), _own(b)
+    ours, theirs = a.own_notes, b.own_notes
     texts += [f"A and B: {note}" for note in ours if note in theirs]
     texts += [f"A: {note}" for note in ours if note not in theirs]
     texts += [f"B: {note}" for note in theirs if note not in ours]
     return [*texts, *notes.of_judgements((a, b)), *notes.of_unjudged((a, b))]
-
-
-def _own(row: Row) -> list[str]:
-    """Return a row's notes that are not its findings."""
-    texts = {finding.text for finding in row.findings}
-    return [note for note in row.notes if note not in texts]
-
-
-def of(by_query: Mapping[str, PerQuery], row: Row) -> PerQuery | None:
-    """Return a row's values by query."""
-    return by_query.get(row.per_query_key)

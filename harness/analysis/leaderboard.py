@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -161,41 +160,50 @@ def build(table: Table, by_query: Mapping[str, PerQuery], query: LeaderboardQuer
     group, rows, others = _comparable(table, query)
     shown = _axes(query)
     needed = [axis for axis in shown if axis.name in _needed(query)]
-    ranked, left_out = _partition(rows, needed, query)
+    reasons = [(row, pareto_front.reason_not_ranked(row, needed) or _beyond(row, query)) for row in rows]
+    ranked = [row for row, reason in reasons if reason is None]
+    left_out = [ExcludedRow(row, reason) for row, reason in reasons if reason is not None]
     if not ranked:
         first = f"; {left_out[0].row.system}: {left_out[0].reason}" if left_out else ""
         raise UsageError(f"no row of {query.dataset} can be ranked{first}; harness report shows what is stored")
     uncertainty = pareto_front.uncertainty(ranked, by_query, query.measure, table.rounded_to)
-    weighing = _weighing(query, uncertainty.cutoff if query.cutoff is None else query.cutoff)
+    cutoff = uncertainty.cutoff if query.cutoff is None else query.cutoff
+    higher = frozenset(name for name in query.weights if axes.axis(name, query.measure).higher)
+    weighing = DynascoreOptions(query.weights, higher, query.mode, cutoff, query.amrs)
     entries = [_entry(row, needed) for row in ranked]
-    rates = {} if query.rank_by else dynascore.rates(entries, weighing)
-    scorer = dynascore_scorer(weighing)
     if query.rank_by:
+        rates: Mapping[str, Rate] = {}
         scorer = axis_scorer(query.rank_by, axes.axis(query.rank_by, query.measure).higher)
-    scores = scorer(entries)
-    by_queries, by_systems = _rank_intervals(entries, scorer, uncertainty.resampled, group.scenario)
-    by_weights = [RankInterval(None, None, "ranked by one axis")] * len(entries)
-    if not query.rank_by:
+        by_weights = [RankInterval(None, None, "ranked by one axis")] * len(entries)
+    else:
+        rates = dynascore.rates(entries, weighing)
+        scorer = dynascore_scorer(weighing)
         by_weights = intervals_by_weights(entries, weighing, rates)
+    by_queries = [RankInterval(None, None, NO_QUERIES)] * len(entries)
+    if uncertainty.resampled is not None:
+        # In other scenarios cost comes from a throughput, which resampled queries do not change.
+        timed = ("latency", "cost") if group.scenario == "single_stream" else ("latency",)
+        by_queries = intervals_by_queries(entries, scorer, uncertainty.resampled, timed)
+    by_systems = intervals_by_systems(entries, scorer)
     front_axes = [axes.axis(name, query.measure) for name in query.front]
     states = pareto_front.front_states(ranked, front_axes, uncertainty.relations)
+    scores = scorer(entries)
+    ranks = stats.competition_ranks(scores, descending=True)
     ranked_rows = [
         RankedRow(
             row=row,
             figures={axis.name: axis.read(row) for axis in shown},
-            score=score,
-            rank=rank,
+            score=scores[number],
+            rank=ranks[number],
             by_queries=by_queries[number],
             by_systems=by_systems[number],
             by_weights=by_weights[number],
             state=states.get(row.per_query_key),
         )
-        for number, (row, score, rank) in enumerate(
-            zip(ranked, scores, stats.competition_ranks(scores, descending=True), strict=True)
-        )
+        for number, row in enumerate(ranked)
     ]
     ranked_rows.sort(key=lambda item: (item.rank is None, item.rank or 0, _entry(item.row, ()).name))
-    return Leaderboard(query, group, shown, rates, weighing.cutoff, tuple(ranked_rows), (*left_out, *others), table)
+    return Leaderboard(query, group, shown, rates, cutoff, tuple(ranked_rows), (*left_out, *others), table)
 
 
 def _needed(query: LeaderboardQuery) -> set[str]:
@@ -209,11 +217,6 @@ def _axes(query: LeaderboardQuery) -> tuple[Axis, ...]:
     """List the columns: the axes that are weighed or bounded, and those of the front."""
     names = dict.fromkeys((ACCURACY, *query.weights, *sorted(_needed(query)), *query.front))
     return tuple(axes.axis(name, query.measure) for name in names)
-
-
-def _weighing(query: LeaderboardQuery, cutoff: float) -> DynascoreOptions:
-    higher = frozenset(name for name in query.weights if axes.axis(name, query.measure).higher)
-    return DynascoreOptions(query.weights, higher, query.mode, cutoff, query.amrs)
 
 
 def _entry(row: Row, needed: Sequence[Axis]) -> Entry:
@@ -262,20 +265,6 @@ def _differs(one: ComparisonGroup, other: ComparisonGroup) -> str:
     return " and ".join(dict.fromkeys(words.get(name, name) for name in names))
 
 
-def _partition(
-    rows: Sequence[Row], needed: Sequence[Axis], query: LeaderboardQuery
-) -> tuple[list[Row], list[ExcludedRow]]:
-    """Split rows into those that can be ranked within the bounds, and the others."""
-    ranked, left_out = [], []
-    for row in rows:
-        reason = pareto_front.reason_not_ranked(row, needed) or _beyond(row, query)
-        if reason is None:
-            ranked.append(row)
-        else:
-            left_out.append(ExcludedRow(row, reason))
-    return ranked, left_out
-
-
 def _beyond(row: Row, query: LeaderboardQuery) -> str | None:
     """Say which threshold a row exceeds, and whether its interval reaches it."""
     for bound in query.bounds:
@@ -311,17 +300,6 @@ def axis_scorer(metric: str, higher: bool) -> Scorer:
     return score
 
 
-def _rank_intervals(
-    entries: Sequence[Entry], scorer: Scorer, resampled: Resampled | None, scenario: str
-) -> tuple[list[RankInterval], list[RankInterval]]:
-    by_systems = intervals_by_systems(entries, scorer)
-    if resampled is None:
-        return [RankInterval(None, None, NO_QUERIES)] * len(entries), by_systems
-    # In other scenarios cost comes from a throughput, which resampled queries do not change.
-    timed = ("latency", "cost") if scenario == "single_stream" else ("latency",)
-    return intervals_by_queries(entries, scorer, resampled, timed), by_systems
-
-
 def intervals_by_queries(
     entries: Sequence[Entry], scorer: Scorer, resampled: Resampled, timed: Collection[str] = ("latency", "cost")
 ) -> list[RankInterval]:
@@ -334,10 +312,14 @@ def intervals_by_queries(
         timed: the metrics that are in proportion to latency.
     """
     scores = []
-    for accuracy, factor in zip(resampled.accuracy, latency_factors(resampled), strict=True):
+    for accuracy, factors in zip(resampled.accuracy.tolist(), latency_factors(resampled).tolist(), strict=True):
         drawn = [
-            replace(entry, accuracy=float(points), values=_slowed(entry.values, float(times), timed))
-            for entry, points, times in zip(entries, accuracy, factor, strict=True)
+            replace(
+                entry,
+                accuracy=points,
+                values={name: value * factor if name in timed else value for name, value in entry.values.items()},
+            )
+            for entry, points, factor in zip(entries, accuracy, factors, strict=True)
         ]
         scores.append(scorer(drawn))
     return _intervals(_ranks(scores), (1 - CONFIDENCE) / 2)
@@ -350,10 +332,6 @@ def latency_factors(resampled: Resampled) -> Floats:
         means = np.where(finite, resampled.latency_s, 0.0).sum(axis=0) / finite.sum(axis=0)
         factors = resampled.latency_s / means
     return np.where(np.isfinite(factors), factors, 1.0)
-
-
-def _slowed(values: Mapping[str, float], factor: float, timed: Collection[str]) -> dict[str, float]:
-    return {name: value * factor if name in timed else value for name, value in values.items()}
 
 
 def intervals_by_systems(entries: Sequence[Entry], scorer: Scorer) -> list[RankInterval]:
@@ -381,11 +359,10 @@ def intervals_by_weights(
     base = np.asarray([weighing.weights[name] for name in names])
     drawn = np.clip(base + weight_shifts(len(names)), 1e-9, None)
     drawn /= drawn.sum(axis=1, keepdims=True)
-    alone = [_contributions(entries, replace(weighing, weights={name: 1.0}), rates) for name in names]
-    if any(column is None for column in alone):
-        return [RankInterval(None, None, "no scores") for _ in entries]
-    scores = drawn @ np.stack([column for column in alone if column is not None])
-    return _intervals(_ranks(scores), (1 - CONFIDENCE) / 2)
+    alone = [replace(weighing, weights={name: 1.0}) for name in names]
+    scores = [[dynascore.score(entry, options, rates) for entry in entries] for options in alone]
+    # A metric without a rate has no scores, and then no row has a rank.
+    return _intervals(_ranks(drawn @ np.asarray(scores, dtype=np.float64)), (1 - CONFIDENCE) / 2)
 
 
 def weight_shifts(names: int) -> Floats:
@@ -393,13 +370,7 @@ def weight_shifts(names: int) -> Floats:
     return np.random.default_rng(_SEED).uniform(-PERTURBATION, PERTURBATION, (PERTURBED, names))
 
 
-def _contributions(entries: Sequence[Entry], weighing: DynascoreOptions, rates: Mapping[str, Rate]) -> Floats | None:
-    """Return the scores under one metric with the weight 1."""
-    scores = [dynascore.score(entry, weighing, rates) for entry in entries]
-    return None if None in scores else np.asarray(scores, dtype=np.float64)
-
-
-def _ranks(scores: Sequence[Any] | Floats) -> Floats:
+def _ranks(scores: Sequence[object] | Floats) -> Floats:
     """Rank scores along the last axis, the highest first; equal ones share the better rank."""
     return stats.ranks(np.asarray(scores, dtype=np.float64), ties="min", descending=True)
 
@@ -411,9 +382,8 @@ def _intervals(ranks: Floats, tail: float) -> list[RankInterval]:
         ranks: shape (rankings, rows).
         tail: the share that is left out on either side.
     """
-    missing = np.asarray(np.isnan(ranks).any(axis=0), dtype=np.bool_)
-    numbers = np.where(missing, 0.0, ranks)
-    low, high = (np.quantile(numbers, share, axis=0, method="nearest") for share in (tail, 1 - tail))
+    missing = np.asarray(np.isnan(ranks).any(axis=0))
+    low, high = np.quantile(np.where(missing, 0.0, ranks), (tail, 1 - tail), axis=0, method="nearest")
     return [
         RankInterval(None, None, "no scores") if none else RankInterval(int(best), int(worst))
         for none, best, worst in zip(missing, low, high, strict=True)

@@ -11,7 +11,6 @@ from harness.evaluation.evaluate_runs import unjudged_share_notes
 from harness.pricing import cost
 from harness.pricing.prices import Snapshot, StoragePrice
 from harness.records import Isolation, Outcome
-from harness.stats import Estimate
 
 MEAN_METHOD = (
     "Latency mean: every timed sample counts. Its 95 % interval answers: measured again on this machine, with other "
@@ -64,14 +63,10 @@ def of_table(
 
 def of_cost(rows: Sequence[Row]) -> Iterator[str]:
     """Yield how the cost of queries was computed, by the rows' models, and on which machines."""
-    closed = any(row.scenario == "single_stream" for row in rows)
-    open_loop = any(row.scenario != "single_stream" for row in rows)
-    for model, shown in ((cost.SEQUENTIAL, closed), (cost.SATURATED, open_loop)):
-        if shown:
-            yield f"Cost, {model.name}: {model.formula}; {model.meaning}."
+    yield from cost.describe_models(row.scenario for row in rows)
     if any(figure.low is not None for row in rows for figure in (row.usd_per_million, row.usd_per_million_saturated)):
         yield "A cost's interval is that of its latency or throughput times the same factor: prices have none."
-    if rows and not open_loop:
+    if rows and all(row.scenario == "single_stream" for row in rows):
         yield (
             f"Cost, {cost.SATURATED.name}: not shown, no row here has a throughput; measure scenario server on a "
             "profile that is a whole instance."
@@ -116,16 +111,10 @@ def _overhead(overhead: Sequence[Overhead]) -> Iterator[str]:
         facts = "; ".join(reason.partition("; ")[0] for reason in item.reasons)
         doubts = "" if item.validity is Validity.CLEAN else f" ({item.validity.value}: {facts})"
         shown = (("mean", item.latency_mean_s), ("p50", item.p50_s), ("p99", item.p99_s))
-        figures = ", ".join(f"{name} {_us(figure)}" for name, figure in shown if figure.value is not None)
+        figures = ", ".join(f"{name} {figure.value * 1e6:.3g} µs" for name, figure in shown if figure.value is not None)
         said.append(f"{where} {figures}{doubts}")
     if said:
         yield f"harness's own overhead per query (null system in the same envelope): {'; '.join(said)}."
-
-
-def _us(figure: Estimate) -> str:
-    if figure.value is None:
-        return "—"
-    return f"{figure.value * 1e6:.3g} µs"
 
 
 def _smallest(rows: Sequence[Row]) -> Iterator[str]:

@@ -203,21 +203,20 @@ class QueryChoice:
     texts: Mapping[str, str]
 
 
-def largest_changes(a: PerQuery, b: PerQuery, choice: QueryChoice) -> tuple[QueryChange, ...]:
+def largest_changes(a: PerQuery | None, b: PerQuery | None, choice: QueryChoice) -> tuple[QueryChange, ...]:
     """Return the queries that differ most, largest change first.
 
     These are at most ``count`` that B does better, and as many that it does worse.
     Ties are in the order of ids; equal values are no change.  Without values of the measure in both there are none.
     """
-    measure, count = choice.by, choice.count
-    if measure not in a.measures or measure not in b.measures:
+    if a is None or b is None or choice.by not in a.measures or choice.by not in b.measures:
         return ()
-    theirs = b.on(a.query_ids).measures[measure]
+    theirs = b.on(a.query_ids).measures[choice.by]
     changes = [
         QueryChange(query, choice.texts.get(query, ""), float(ours), float(its), float(its - ours))
-        for query, ours, its in zip(a.query_ids, a.measures[measure], theirs, strict=True)
+        for query, ours, its in zip(a.query_ids, a.measures[choice.by], theirs, strict=True)
     ]
     # A query that one of the two lacks is nan, which is neither above 0 nor below.
     better = sorted((change for change in changes if change.difference > 0), key=lambda change: -change.difference)
     worse = sorted((change for change in changes if change.difference < 0), key=lambda change: change.difference)
-    return (*better[:count], *worse[:count])
+    return (*better[: choice.count], *worse[: choice.count])

@@ -190,13 +190,10 @@ def _change(row: Row, before: Tariff, now: Tariff) -> RowChange:
     own = row.published_type or (then[0].instance_type if then[0] else None)
     # A row that had no machine at the other date has no "same instance" either.
     same: MachineChoice = (None, then[1]) if own is None else now.on(own)
-    cheapest = (_cost(row, row_pricing.cheapest_machine(row, tariff)) for tariff in (before, now))
-    return RowChange(row, _cost(row, then), _cost(row, same), *cheapest)
-
-
-def _cost(row: Row, placed: MachineChoice) -> PricedRow:
+    cheapest_then = then if row.published_type is None else row_pricing.cheapest_machine(row, before)
+    machines = (then, same, cheapest_then, row_pricing.cheapest_machine(row, now))
     model = row_pricing.sequential if row.scenario == "single_stream" else row_pricing.saturated
-    return PricedRow(*placed, model(row, *placed))
+    return RowChange(row, *(PricedRow(*machine, model(row, *machine)) for machine in machines))
 
 
 def _dated(snapshot: Snapshot) -> DatedPrices:
@@ -227,16 +224,15 @@ def order_flips(changes: Sequence[RowChange], way: str) -> Iterator[OrderFlip]:
     """Find pairs of systems whose order by cost changed."""
     for place, rows in _by_place(changes).items():
         before, now = (_cheapest_by_system(rows, way, side) for side in (0, 1))
-        order = sorted((name for name in before if name in now), key=lambda name: (_usd(before, name), name))
         # Systems from the cheapest on: those that cost more now than ``name`` stand behind it in ``cheaper``.
         cheaper: list[tuple[float, str]] = []
-        for name in order:
-            for _, earlier in cheaper[bisect_right(cheaper, (_usd(now, name), "\U0010ffff")) :]:
-                if _usd(before, earlier) < _usd(before, name):
-                    overlap = any(_overlap(costs[earlier], costs[name]) for costs in (before, now))
-                    was, is_now = ((_usd(costs, earlier), _usd(costs, name)) for costs in (before, now))
+        for name in sorted(before.keys() & now.keys(), key=lambda name: (before[name][0], name)):
+            for _, earlier in cheaper[bisect_right(cheaper, (now[name][0], "\U0010ffff")) :]:
+                if before[earlier][0] < before[name][0]:
+                    overlap = any(_overlap(costs[earlier][1], costs[name][1]) for costs in (before, now))
+                    was, is_now = ((costs[earlier][0], costs[name][0]) for costs in (before, now))
                     yield OrderFlip(place, way, earlier, name, was, is_now, overlap)
-            insort(cheaper, (_usd(now, name), name))
+            insort(cheaper, (now[name][0], name))
 
 
 def cheapest_changes(changes: Sequence[RowChange], way: str) -> Iterator[CheapestChange]:
@@ -256,20 +252,15 @@ def _by_place(changes: Sequence[RowChange]) -> Mapping[ComparisonGroup, list[Row
     return {place: places[place] for place in sorted(places, key=lambda place: tuple(map(str, place)))}
 
 
-def _cheapest_by_system(changes: Sequence[RowChange], way: str, side: int) -> dict[str, Estimate]:
+def _cheapest_by_system(changes: Sequence[RowChange], way: str, side: int) -> dict[str, tuple[float, Estimate]]:
     """Return the cost of each system's cheapest row, at the other date (``side`` 0) or now (1)."""
-    costs: dict[str, Estimate] = {}
+    costs: dict[str, tuple[float, Estimate]] = {}
     for change in changes:
-        figure, least = change.pairs[way][side].cost, costs.get(change.row.system)
-        if figure.value is not None and (least is None or least.value is None or figure.value < least.value):
-            costs[change.row.system] = figure
+        cost = change.pairs[way][side].cost
+        system = change.row.system
+        if cost.value is not None and (system not in costs or cost.value < costs[system][0]):
+            costs[system] = cost.value, cost
     return costs
-
-
-def _usd(costs: Mapping[str, Estimate], name: str) -> float:
-    value = costs[name].value
-    assert value is not None  # _cheapest_by_system holds known costs only
-    return value
 
 
 def _overlap(one: Estimate, two: Estimate) -> bool:
@@ -300,18 +291,17 @@ def _summary(
 ) -> Iterator[str]:
     """Count the changes between the dates, like with like, and the rows for which another type is cheaper."""
     for way, words in ((SAME, "On the same instance at both dates"), (CHEAPEST, "On the cheapest type of each date")):
-        pairs = [(was.cost.value, is_now.cost.value) for was, is_now in (change.pairs[way] for change in changes)]
-        priced = [(was, is_now) for was, is_now in pairs if was is not None and is_now is not None]
-        more, less = sum(was < is_now for was, is_now in priced), sum(was > is_now for was, is_now in priced)
+        costs = [(was.cost.value, is_now.cost.value) for was, is_now in (change.pairs[way] for change in changes)]
+        differences = [is_now - was for was, is_now in costs if was is not None and is_now is not None]
+        more, less = sum(usd > 0 for usd in differences), sum(usd < 0 for usd in differences)
         flipped = sum(flip.way == way for flip in flips)
         datasets = {change.place.dataset for change in best if change.way == way}
         yield (
-            f"{words}: of {_count(len(priced), 'row')} {more:,} cost more and {less:,} less; "
+            f"{words}: of {_count(len(differences), 'row')} {more:,} cost more and {less:,} less; "
             f"{_count(ranks_changed(changes, way), 'rank')} changed; {_count(flipped, 'verdict')} flipped; "
             f"{_count(len(datasets), 'dataset')} with another cheapest row."
         )
-    gains = [(_gain(changes, side), date) for side, date in enumerate(dates)]
-    chosen = " and ".join(f"{_count(gain, 'row')} at {date}" for gain, date in gains)
+    chosen = " and ".join(f"{_count(_gain(changes, side), 'row')} at {date}" for side, date in enumerate(dates))
     yield f"Another type than its own is cheaper for {chosen}."
     yield f"{_count(len(gone), 'instance type')} gone; {_count(len(lost), 'profile')} that no type provides any more."
 
@@ -327,10 +317,7 @@ def _count(number: int, word: str) -> str:
 
 
 def _notes(changes: Sequence[RowChange], failed: int) -> Iterator[str]:
-    scenarios = {change.row.scenario == "single_stream" for change in changes}
-    for model, shown in ((cost.SEQUENTIAL, True in scenarios), (cost.SATURATED, False in scenarios)):
-        if shown:
-            yield f"Cost, {model.name}: {model.formula}; {model.meaning}."
+    yield from cost.describe_models(change.row.scenario for change in changes)
     yield (
         "Latency and throughput are as they were measured, on the machine named in harness report: none was measured "
         "again on any of these instances."

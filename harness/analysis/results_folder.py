@@ -11,6 +11,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness.analysis import published
 from harness.analysis.table import Table
 from harness.errors import UsageError
 from harness.evaluation import measure_names
@@ -45,7 +46,7 @@ def load_rows(
         measures: names as ir_measures writes them.
         keys: see :func:`harness.analysis.rows.build_rows`.
         cache: folder of cached rows (:mod:`harness.analysis.row_cache`); ``None``: no cache.
-        columns: fields of a row to read from the cache; the others may be missing.
+        columns: records in a row to read from the cache; other records, not plain values, may be missing.
         override: other qrels, or queries to leave out; ignored with ``keys``.
         distances: allow Frechet distances among the measures, from the vectors stored beside the results.
 
@@ -53,9 +54,13 @@ def load_rows(
         UsageError: the folder holds no job, a measure is unknown, or ``override`` changes nothing.
         FileError: the folder is missing, or a file in it is damaged.
     """
-    if _is_published(folder):
+    if published.is_in(folder):
         return _published(folder, override)
-    vectors = _vectors(folder) if distances and any(name.startswith("FD") for name in measures) else None
+    vectors = None
+    if distances and any(name.startswith("FD") for name in measures):
+        from harness.analysis.evaluate_job import Vectors
+
+        vectors = Vectors(folder)
     stored = _row_cache(cache, folder, measures, override, vectors)
     if keys is None and stored and (table := stored.table(columns)):
         return table
@@ -63,10 +68,11 @@ def load_rows(
     from harness.analysis.rows import are_default, build_rows
 
     jobs = _read_jobs(folder, cache)
-    if keys is not None and not are_default(jobs, keys):
-        return build_rows(jobs, JobEvaluator(measures), keys=keys).table
-    if keys is not None and stored and (table := stored.table(columns)):
-        return table
+    if keys is not None:
+        if not are_default(jobs, keys):
+            return build_rows(jobs, JobEvaluator(measures), keys=keys).table
+        if stored and (table := stored.table(columns)):
+            return table
     built = build_rows(jobs, JobEvaluator(measures, override, vectors), cached=stored.cells() if stored else {})
     if stored:
         stored.write(built)
@@ -84,7 +90,7 @@ def load_per_query(
 
     Arguments and errors as for :func:`load_rows`.
     """
-    if _is_published(folder):
+    if published.is_in(folder):
         return {}
     stored = _row_cache(cache, folder, measures, override, None)
     if stored and (values := stored.per_query()) is not None:
@@ -125,24 +131,10 @@ def _row_cache(
     return RowCache(cache, folder, measures, judged)
 
 
-def _vectors(folder: Path) -> Vectors:
-    from harness.analysis.evaluate_job import Vectors
-
-    return Vectors(folder)
-
-
-def _is_published(folder: Path) -> bool:
-    from harness.analysis import published
-
-    return published.is_in(folder)
-
-
 def _published(folder: Path, override: QrelsOverride | None) -> Table:
     if override is not None:
         raise UsageError(
             f"{folder}: a paper's figures have no runs to judge again; leave --qrels, --without-queries out"
         )
-    from harness.analysis import published
-
     paper = published.read(folder)
     return published.published_table(paper, paper.follows())

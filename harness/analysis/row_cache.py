@@ -15,14 +15,12 @@ import hashlib
 import json
 import logging
 import os
-import types
 import typing
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
-from enum import Enum
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -31,15 +29,13 @@ from pydantic import TypeAdapter
 import harness
 from harness import filesystem
 from harness.analysis.table import Row, Table
+from harness.analysis.validity.sample_checks import SampleFacts
 from harness.errors import FileError
 from harness.evaluation import per_query
 from harness.evaluation.per_query import PerQuery
 from harness.results import origins, reader
 from harness.results.reader import StoredJob
 from harness.results.schema import ANSWER_DEPTHS, JUDGED_HITS
-
-if TYPE_CHECKING:
-    from harness.analysis.validity.sample_checks import SampleFacts
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +47,8 @@ _JOB_FILES = (reader.RESULT, reader.SAMPLES, reader.RUN, JUDGED_HITS, ANSWER_DEP
 _SUITE_FOLDERS = ("qrels", "samples")
 # Columns beside those of a row.
 _STAMP, _FACTS, _DISAGREEMENTS = "cell_stamp", "cell_facts", "cell_disagreements"
-_ARROW_TYPES = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
+_PLAIN_TYPES = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
+_ARROW_TYPES = {hint: arrow for plain, arrow in _PLAIN_TYPES.items() for hint in (plain, plain | None)}
 # What pyarrow and pydantic raise for a file that holds something else than was written (ArrowInvalid is a ValueError).
 _DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError, pa.ArrowException)
 
@@ -100,7 +97,7 @@ class RowCache:
         self._folder, self._judged, self._stamp = folder, judged, folder_stamp(folder)
 
     def table(self, columns: Collection[str] | None = None) -> Table | None:
-        """Return the cached table if it still holds; with some ``columns`` of its rows the others are missing."""
+        """Return the cached table if it still holds; of records in its rows, those not in ``columns`` are missing."""
         return _table(self.path, self._stamp, columns)
 
     def per_query(self) -> dict[str, PerQuery] | None:
@@ -115,14 +112,13 @@ class RowCache:
         if content is None or by_query is None:
             return {}
         try:
-            rows = _decode_rows(content)
-            facts = _evidence_column().decode(content.column(_FACTS))
+            evidence = [_decode(content, name) for name in (_STAMP, _FACTS, _DISAGREEMENTS)]
+            cells = list(zip(_decode_rows(content), *evidence, strict=True))
         except _DAMAGE:
             return {}
-        stamps, disagreements = content.column(_STAMP).to_pylist(), content.column(_DISAGREEMENTS).to_pylist()
         return {
-            stamp: CellRow(_without_verdict(row), stamp, by_query[row.per_query_key], evidence, count)
-            for stamp, row, evidence, count in zip(stamps, rows, facts, disagreements, strict=True)
+            stamp: CellRow(_without_verdict(row), stamp, by_query[row.per_query_key], facts, disagreements)
+            for row, stamp, facts, disagreements in cells
             if stamp is not None and row.per_query_key in by_query
         }
 
@@ -256,8 +252,9 @@ def _read(path: Path, stamp: str, columns: Collection[str] | None = None) -> pa.
             about = whole.metadata or {}
             if os.fstat(stream.fileno()).st_uid != os.getuid() or about.get(b"stamp") != stamp.encode():
                 return None
-            names = [name for name in whole.schema.names if columns is None or name in columns]
-            texts = [name for name in names if name == _FACTS or (name in _columns() and _columns()[name].as_text)]
+            records = {name for name, column in _columns().items() if not column.is_plain}
+            names = [name for name in whole.schema.names if columns is None or name in columns or name not in records]
+            texts = [name for name in names if name in records]
             file = pq.ParquetFile(stream, metadata=whole, read_dictionary=texts, page_checksum_verification=True)
             return file.read(columns=names, use_threads=False)
     except _DAMAGE:
@@ -278,80 +275,69 @@ def _table(path: Path, stamp: str, columns: Collection[str] | None = None) -> Ta
 
 def _encode(built: RowSet) -> pa.Table:
     """Put rows and evidence into columns; a column that holds nothing but defaults is left out."""
-    arrays = {}
-    for name, column in _columns().items():
-        values = [getattr(row, name) for row in built.table.rows]
-        if any(value != column.default for value in values):
-            arrays[name] = column.encode(values)
-    arrays[_STAMP] = pa.array([cell.stamp if cell.per_query else None for cell in built.cells], pa.string())
-    arrays[_FACTS] = _evidence_column().encode([cell.facts for cell in built.cells])
-    arrays[_DISAGREEMENTS] = pa.array([cell.disagreements for cell in built.cells], pa.int64())
-    return pa.table(arrays)
+    values: dict[str, list[Any]] = {
+        field.name: [getattr(row, field.name) for row in built.table.rows] for field in fields(Row)
+    }
+    values[_STAMP] = [cell.stamp if cell.per_query else None for cell in built.cells]
+    values[_FACTS] = [cell.facts for cell in built.cells]
+    values[_DISAGREEMENTS] = [cell.disagreements for cell in built.cells]
+    columns = _columns()
+    return pa.table(
+        {
+            name: columns[name].encode(column)
+            for name, column in values.items()
+            if any(value != columns[name].default for value in column)
+        }
+    )
+
+
+def _decode(content: pa.Table, name: str) -> list[Any]:
+    column = _columns()[name]
+    return column.decode(content.column(name)) if name in content.column_names else [column.default] * len(content)
 
 
 def _decode_rows(content: pa.Table) -> list[Row]:
-    columns = {name: column for name, column in _columns().items() if name in content.column_names}
-    missing: dict[str, Any] = {
-        name: None for name, column in _columns().items() if column.required and name not in columns
-    }
-    values = [column.decode(content.column(name)) for name, column in columns.items()]
-    names = tuple(columns)
-    return [Row(**missing, **dict(zip(names, of_row, strict=True))) for of_row in zip(*values, strict=True)]
+    names = tuple(field.name for field in fields(Row))
+    values = (_decode(content, name) for name in names)
+    return [Row(**dict(zip(names, of_row, strict=True))) for of_row in zip(*values, strict=True)]
 
 
 class _Column:
-    """A field of a row as a column: plain values as they are, enums as text, records as JSON text."""
+    """A field of a row as a column: plain values as they are, records as JSON text."""
 
-    def __init__(self, hint: Any, default: object, *, required: bool) -> None:
-        plain = set(typing.get_args(hint)) - {types.NoneType} if isinstance(hint, types.UnionType) else {hint}
-        kind = next(iter(plain)) if len(plain) == 1 else hint
-        self.default, self.required = default, required
-        self._arrow = _ARROW_TYPES.get(kind)
-        self._enum = kind if isinstance(kind, type) and issubclass(kind, Enum) else None
-        self.as_text = self._arrow is None
+    def __init__(self, hint: Any, default: Any) -> None:
+        self.default = default
+        self._arrow = _ARROW_TYPES.get(hint)
+        self.is_plain = self._arrow is not None
         self._one, self._many = TypeAdapter(hint), TypeAdapter(list[hint])
 
     def encode(self, values: Sequence[Any]) -> pa.Array:
-        if self._arrow is not None:
-            return pa.array(values, self._arrow)
-        if self._enum is not None:
-            return pa.array([value.value for value in values], pa.string())
-        return pa.array([self._one.dump_json(value, exclude_defaults=True).decode() for value in values], pa.string())
+        if not self.is_plain:
+            values = [self._one.dump_json(value, exclude_defaults=True).decode() for value in values]
+        return pa.array(values, self._arrow or pa.string())
 
     def decode(self, column: pa.ChunkedArray) -> list[Any]:
-        if self._arrow is not None:
+        if self.is_plain:
             if column.type != self._arrow:
                 raise ValueError(f"a column of {column.type}")
-            return column.to_pylist()  # type: ignore[no-any-return]
+            return list(column.to_pylist())
         # Each distinct text is parsed once: rows share many of their values.
-        decoded = []
+        decoded: list[Any] = []
         for texts in column.chunks:
-            distinct = texts.dictionary.to_pylist()
-            if self._enum is not None:
-                values = [self._enum(text) for text in distinct]
-            else:
-                values = self._many.validate_json(f"[{','.join(distinct)}]")
+            values = self._many.validate_json(f"[{','.join(texts.dictionary.to_pylist())}]")
             decoded += [values[index] for index in texts.indices.to_pylist()]
         return decoded
 
 
 @functools.cache
 def _columns() -> dict[str, _Column]:
-    """Return the columns of a row's fields."""
+    """Return the columns of a row's fields (the default of a required one is None), and of its evidence."""
     hints = typing.get_type_hints(Row)
-    columns = {}
-    for field in fields(Row):
-        default = field.default_factory() if field.default_factory is not MISSING else field.default
-        required = default is MISSING
-        columns[field.name] = _Column(hints[field.name], None if required else default, required=required)
-    return columns
-
-
-@functools.cache
-def _evidence_column() -> _Column:
-    from harness.analysis.validity.sample_checks import SampleFacts
-
-    return _Column(SampleFacts | None, None, required=False)
+    defaults = {field.name: None if field.default is MISSING else field.default for field in fields(Row)}
+    defaults |= {field.name: field.default_factory() for field in fields(Row) if field.default_factory is not MISSING}
+    columns = {name: _Column(hints[name], default) for name, default in defaults.items()}
+    evidence = {_STAMP: str | None, _FACTS: SampleFacts | None, _DISAGREEMENTS: int | None}
+    return columns | {name: _Column(hint, None) for name, hint in evidence.items()}
 
 
 @functools.cache

@@ -24,43 +24,9 @@ from harness.records import Envelope, Outcome
 from harness.stats import Estimate
 
 _ARCHITECTURES = {"aarch64": "arm64", "amd64": "x86_64"}
-# The fields of a row that pricing and a repriced table read; the rest of the row may be missing.
-COLUMNS = frozenset(
-    [
-        "suite",
-        "system",
-        "dataset",
-        "scenario",
-        "profile",
-        "isolation",
-        "outcome",
-        "validity",
-        "key",
-        "keys",
-        "machine",
-        "cpus",
-        "memory_limit_bytes",
-        "gpus",
-        "k",
-        "sample_sha256",
-        "corpus_sha256",
-        "published_type",
-        "gpu_memory_bytes",
-        "stand_in",
-        "origin",
-        "measures",
-        "latency_mean_s",
-        "throughput_qps",
-        "latency_target_s",
-        "latency_percentile",
-        "peak_anon_bytes",
-        "peak_gpu_bytes",
-        "index_bytes",
-        "index_build_s",
-        "build_envelope",
-        "corpus_documents",
-    ]
-)
+# Of the records in a row, those that pricing and a repriced table read.
+_NAMES = ("isolation", "outcome", "validity", "keys", "machine")
+COLUMNS = frozenset((*_NAMES, "measures", "latency_mean_s", "throughput_qps", "build_envelope"))
 # A row's price and a note on it.
 MachineChoice = tuple[Price | None, str | None]
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import math
+import operator
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +50,17 @@ class TestResult:
     higher: int
     lower: int
     tied: int
+
+    def turned(self) -> TestResult:
+        """Return the test of the same differences with the other sign."""
+        interval = self.interval.map(operator.neg)
+        return replace(
+            self,
+            interval=Estimate(interval.value, interval.high, interval.low, interval.reason),
+            effect_size=None if self.effect_size is None else -self.effect_size,
+            higher=self.lower,
+            lower=self.higher,
+        )
 
 
 def paired(columns: Sequence[Floats], seed: int = _SEED, draws: int | None = None) -> tuple[TestResult, ...]:
@@ -164,13 +176,11 @@ def holm(p_values: Sequence[float]) -> tuple[float, ...]:
     comparisons depend on one another.  The smallest p is multiplied by the number of values, the next by one less ...
     (Holm 1979); each result is at most 1 and none is below that of a smaller p.
     """
-    count = len(p_values)
-    adjusted = [0.0] * count
-    reached = 0.0
-    for smaller, number in enumerate(sorted(range(count), key=lambda index: p_values[index])):
-        reached = max(reached, min(1.0, (count - smaller) * p_values[number]))
-        adjusted[number] = reached
-    return tuple(adjusted)
+    values = np.asarray(p_values, dtype=np.float64)
+    order = np.argsort(values, kind="stable")
+    adjusted = np.empty_like(values)
+    adjusted[order] = np.maximum.accumulate(np.minimum(1.0, np.arange(len(values), 0, -1) * values[order]))
+    return tuple(adjusted.tolist())
 
 
 def _blocks(draws: int, queries: int) -> Iterator[slice]:

@@ -223,6 +223,12 @@ class Row:
         """Name of the row's values by query: jobs of two origins may have one key."""
         return self.key if self.origin is None else f"{self.origin}/{self.key}"
 
+    @property
+    def own_notes(self) -> list[str]:
+        """Notes that are not the texts of findings."""
+        texts = {finding.text for finding in self.findings}
+        return [note for note in self.notes if note not in texts]
+
 
 @dataclass(frozen=True)
 class Overhead:

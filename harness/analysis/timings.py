@@ -97,17 +97,25 @@ def read(tables: Iterable[tuple[int, pa.Table]]) -> Timings:
     """Join the samples of several jobs.
 
     Args:
-        tables: job number and its ``samples.parquet`` as read.
+        tables: job number and its samples (:func:`harness.results.samples.load_samples`).
 
     Raises:
         StoreError: a latency is negative or no number, or a query stands twice in a trial.
-        ValueError, KeyError: a column is missing or of another type (from pyarrow).
+        KeyError: a column is missing.
     """
-    parts = [_part(job, table) for job, table in tables]
-    ids = np.concatenate([part["query_id"] for part in parts])
-    numbers = np.concatenate([part["trial"] for part in parts])
-    jobs = np.concatenate([part["job"] for part in parts])
-    latency = np.concatenate([part["latency_s"] for part in parts])
+    import pyarrow as pa
+
+    numbered = [table.append_column("job", pa.array([job] * len(table), pa.int64())) for job, table in tables]
+    joined = pa.concat_tables(numbered, promote_options="default")
+
+    def seconds(column: str) -> Floats:
+        return np.asarray(joined.column(column).to_numpy() / 1e9, dtype=np.float64)
+
+    ids = np.asarray(joined.column("query_id").to_pylist(), dtype=np.str_)
+    jobs, latency = joined.column("job").to_numpy(), seconds("latency_ns")
+    # Warm-up rows have trial -1 already, unless the file contradicts itself.
+    numbers = joined.column("trial").to_numpy().astype(np.int64)
+    numbers = np.where(joined.column("warmup").to_numpy() & (numbers >= 0), -1, numbers)
     if not np.all(np.isfinite(latency) & (latency >= 0)):
         raise StoreError("samples: a latency is negative or no number; measure the job again")
     timed, repeated = numbers >= 0, numbers == REPEAT_TRIAL
@@ -121,43 +129,22 @@ def read(tables: Iterable[tuple[int, pa.Table]]) -> Timings:
     if timed.any() and np.bincount(query * pairs.shape[1] + trial).max() > 1:
         raise StoreError("samples: a query was timed twice in one trial; measure the job again")
     known = repeated & np.isin(ids, queries)
-    extra = {
-        name: np.concatenate([part.get(name, np.full(len(part["trial"]), np.nan)) for part in parts])[timed]
-        for name in sorted(set().union(*parts) - {"query_id", "trial", "job", "latency_s"})
-    }
-    batch = extra.pop("batch", None)
+    names = set(joined.column_names)
+    batch = joined.column("batch").to_numpy()[timed] if "batch" in names else None
     return Timings(
         queries=tuple(queries.tolist()),
         trials=tuple((int(job), int(number)) for job, number in pairs.T),
         query=query.astype(np.int64),
         trial=trial.astype(np.int64),
         latency_s=latency[timed],
-        service_s=extra.pop("service_s", None),
+        service_s=seconds("service_ns")[timed] if "service_ns" in names else None,
         batch=None if batch is None else np.nan_to_num(batch, nan=-1).astype(np.int64),
-        stages_s={name.removeprefix(_STAGE): values for name, values in extra.items()},
+        stages_s={
+            name.removeprefix(_STAGE).removesuffix("_ns"): seconds(name)[timed]
+            for name in sorted(names)
+            if name.startswith(_STAGE)
+        },
         repeat_query=np.searchsorted(queries, ids[known]).astype(np.int64),
         repeat_job=jobs[known],
         repeat_s=latency[known],
     )
-
-
-def _part(job: int, table: pa.Table) -> dict[str, NDArray[np.generic]]:
-    """Return the columns of one job: times in seconds, ``nan`` where missing."""
-    rows = table.num_rows
-    # Warm-up rows have trial -1; the column that says so is read as well, so that a file without it is no surprise.
-    warmup = table.column("warmup").to_numpy().astype(bool)
-    trial = table.column("trial").to_numpy().astype(np.int64)
-    part: dict[str, NDArray[np.generic]] = {
-        "query_id": np.asarray(table.column("query_id").to_pylist(), dtype=np.str_),
-        "trial": np.where(warmup & (trial >= 0), -1, trial),
-        "job": np.full(rows, job, dtype=np.int64),
-        "latency_s": table.column("latency_ns").to_numpy() / 1e9,
-    }
-    for name in table.column_names:
-        if name == "batch":
-            part[name] = table.column(name).to_numpy().astype(np.float64)
-        elif name == "service_ns" or name.startswith(_STAGE):
-            part[name.removesuffix("_ns") + ("_s" if name == "service_ns" else "")] = (
-                table.column(name).to_numpy().astype(np.float64) / 1e9
-            )
-    return part

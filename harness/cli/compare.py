@@ -111,7 +111,7 @@ def _stored(a: str, b: str, ours: StoredResults, theirs: StoredResults, by: str 
             if count and row.sample_sha256 not in texts:
                 texts[row.sample_sha256] = _texts(ours.results, row)
             query = QueryChoice(measure, count, texts.get(row.sample_sha256, {})) if measure else None
-            values, other_values = comparison.of(per_query, row), comparison.of(their_per_query, other)
+            values, other_values = per_query.get(row.per_query_key), their_per_query.get(other.per_query_key)
             made.append(comparison.compare(row, other, values, other_values, table.measures, query))
     return made
 

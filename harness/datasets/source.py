@@ -208,13 +208,13 @@ def collect_qrels(
     Raises:
         FileError: a grade is not a whole number, a query is unknown, an id is invalid, or a pair repeats.
     """
-    known: Collection[str] | None = None if queries is None else {query.query_id for query in queries}
+    ids: Collection[str] | None = None if queries is None else {query.query_id for query in queries}
     lines: list[str] = []
     pairs: set[tuple[str, str]] = set()
     for place, query_id, doc_id, grade in rows:
         if not re.fullmatch(r"-?[0-9]+", grade):
             raise FileError(f"{place}: grade {grade!r} is not a whole number")
-        if known is not None and query_id not in known:
+        if ids is not None and query_id not in ids:
             raise FileError(f"{place}: query {query_id!r} is not in {queries_file}")
         if (query_id, doc_id) in pairs:
             raise FileError(f"{place}: document {doc_id!r} is judged twice for {query_id!r}")

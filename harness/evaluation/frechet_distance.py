@@ -64,10 +64,11 @@ def distance_of_points(one: ArrayLike, other: ArrayLike) -> float:
         ValueError: a set has fewer than two vectors, or the dimensions differ.
     """
     points = [np.asarray(vectors, dtype=np.float64) for vectors in (one, other)]
-    if any(each.ndim != 2 or len(each) < 2 for each in points) or points[0].shape[1] != points[1].shape[1]:
-        raise ValueError(f"two sets of at least two vectors of one length are needed, not {[e.shape for e in points]}")
-    means = [each.mean(axis=0) for each in points]
-    halves = [(each - mean) / np.sqrt(len(each) - 1) for each, mean in zip(points, means, strict=True)]
+    if any(vectors.ndim != 2 or len(vectors) < 2 for vectors in points) or points[0].shape[1] != points[1].shape[1]:
+        shapes = [vectors.shape for vectors in points]
+        raise ValueError(f"two sets of at least two vectors of one length are needed, not {shapes}")
+    means = [vectors.mean(axis=0) for vectors in points]
+    halves = [(vectors - mean) / np.sqrt(len(vectors) - 1) for vectors, mean in zip(points, means, strict=True)]
     return _distance_of_halves(means[0] - means[1], *halves)
 
 
@@ -160,7 +161,7 @@ def _workers(dims: int, pairs: Sequence[tuple[VectorRows, VectorRows]], weights:
     """Return the number of processes; 1: only this one."""
     work, most = 0.0, 0
     for pair in pairs:
-        sizes = [len(each.rows) for each in pair]
+        sizes = [len(rows.rows) for rows in pair]
         # Cross-products, then eigenvalues of the smaller side.
         work += sum(min(size, weights.shape[1]) * dims**2 for size in sizes) + 2.0 * min(dims, *sizes) ** 3
         most = max(most, 16 * dims * sum(sizes) + 8 * _CHUNK * dims**2)
@@ -337,8 +338,8 @@ class CrossProducts:
         sides = [slice(first, min(first + side, dims)) for first in range(0, dims, side)]
         for number, one in enumerate(sides):
             for other in sides[number:]:
-                crossed = [np.matmul(each[:, :, one].transpose(0, 2, 1), each[:, :, other]) for _, each in groups]
-                flat = np.concatenate([each.reshape(len(each), -1) for each in crossed])
+                crossed = [np.matmul(part[:, :, one].transpose(0, 2, 1), part[:, :, other]) for _, part in groups]
+                flat = np.concatenate([products.reshape(len(products), -1) for products in crossed])
                 yield one, other, changes @ flat
 
 

@@ -66,9 +66,8 @@ class JudgedRuns:
     def check_judged(self) -> None:
         """Raise UsageError if no query is judged."""
         if not self.hits_alone and not self.judged_ids:
-            raise UsageError(
-                f"{self.dataset}: none of the {len(self.queries):,} queries is judged; name other judgements"
-            )
+            count = f"{len(self.queries):,}"
+            raise UsageError(f"{self.dataset}: none of the {count} queries is judged; name other judgements")
 
 
 def read_runs(
@@ -91,8 +90,8 @@ def read_runs(
     """
     run_names(runs)  # fail before a long read
     judgements = trec.read_qrels_file(qrels, watch(qrels))
-    wanted = dict.fromkeys(judgements.qrels, "") if queries is None else queries
-    unjudged = read_unjudged_runs(qrels.name, runs, wanted, watch)
+    texts = dict.fromkeys(judgements.qrels, "") if queries is None else queries
+    unjudged = read_unjudged_runs(qrels.name, runs, texts, watch)
     return replace(unjudged, qrels=judgements.qrels, notes=(*judgements.notes, *unjudged.notes))
 
 

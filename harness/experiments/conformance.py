@@ -96,7 +96,7 @@ def _judge(system: System, collected: CollectedJob) -> Iterator[Check]:
         yield Check(right >= 8, "finds the document that is meant", f"{right} of {len(answers)} queries have it first")
     threads = measured.effective.threads if measured.effective else {}
     yield Check(
-        bool(threads), "says how many threads its libraries use", json.dumps(threads) if threads else "none said"
+        bool(threads), "says how many threads its libraries use", json.dumps(threads) if threads else "it names none"
     )
     yield Check(bool(measured.libraries), "names its libraries", json.dumps(measured.libraries))
 

@@ -180,6 +180,6 @@ def thread_environment(cpus: int) -> dict[str, str]:
     )
     # The tokenizers library forks badly and gains nothing on single queries.
     parallel = {"TOKENIZERS_PARALLELISM": "true" if cpus > 1 else "false"}
-    # Every JVM reads this, whoever starts it; options on its own command line come after it and win.
+    # Every JVM reads this; options on its own command line come later and win.
     java = {"JAVA_TOOL_OPTIONS": f"-XX:ActiveProcessorCount={cpus}"}
     return {**dict.fromkeys(names, count), **parallel, **java}

@@ -184,7 +184,7 @@ class DockerLauncher(Launcher):
 @contextmanager
 def _created(client: docker.DockerClient, job: LaunchRequest, placement: Placement) -> Iterator[Container]:
     """Create the job's container; remove it at the end, whatever happens."""
-    with _deferred_interrupts():  # else a container might be made that nobody knows of
+    with _deferred_interrupts():  # else a container could stay that no one removes
         container = client.containers.create(**create_arguments(job, placement))
     try:
         yield container
@@ -228,7 +228,7 @@ def _kill(container: Container) -> None:
     try:
         container.kill()
     except docker.errors.APIError as error:
-        if error.status_code not in (404, 409):  # it ended by itself meanwhile
+        if error.status_code not in (404, 409):  # it ended by itself
             raise
 
 

@@ -154,5 +154,5 @@ def _gpu() -> HostCheck:
     fact = f"{', '.join(gpus.models)} (driver {gpus.driver})"
     if gpus.processes:
         fact += "; 1 process is on them" if gpus.processes == 1 else f"; {gpus.processes} processes are on them"
-    remedy = "whoever is there disturbs every job with GPUs; end it (`nvidia-smi` lists all)"
+    remedy = "they disturb every job with GPUs; end them (`nvidia-smi` lists all)"
     return _warn_if(bool(gpus.processes), "GPUs", fact, remedy)

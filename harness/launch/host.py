@@ -54,7 +54,7 @@ def forget_pages(folder: Path) -> str | None:
     """Drop a folder's files from the page cache, so that each job finds them alike (measuring rule 6).
 
     Returns:
-        ``dropped`` where the kernel shows that (nearly) no page is left, ``None`` where some stayed or nobody knows.
+        ``dropped`` where the kernel shows that (nearly) no page is left, ``None`` where some stayed or it hides them.
     """
     pages = resident = 0
     for path in folder.rglob("*"):
@@ -105,7 +105,7 @@ def aside(placement: Placement) -> Iterator[None]:
     """Keep all threads of this process, and their children, to the harness's CPUs."""
     mine, before = set(placement.harness_cpus), {}
     for thread in _threads():
-        with suppress(OSError):  # it ended meanwhile
+        with suppress(OSError):  # it has ended
             before[thread] = os.sched_getaffinity(thread)
             os.sched_setaffinity(thread, mine)
     usable = before[threading.get_native_id()]

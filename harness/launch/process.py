@@ -35,12 +35,12 @@ from harness.untrusted import MAX_TEXT, one_line
 
 log = logging.getLogger(__name__)
 
-# An interpreter that has the engine's packages already, used for every system instead of an environment of ours.
+# An interpreter that has the engine's packages already; every system uses it instead of its own packages.
 PYTHON_VARIABLE = "HARNESS_PYTHON"
 # The engines' locks are for the Python that images have.
 _LOCK_PYTHON = (3, 11)
 _LOG_BYTES = 10 << 20
-# Pinned before anything is imported, because libraries count CPUs when they load; and told to die with the
+# Pinned before anything is imported, because libraries count CPUs when they load; and set to die with the
 # harness, because nothing else would end a hung adapter after a kill -9.
 _START = """
 import ctypes, os, runpy, signal
@@ -248,7 +248,7 @@ def _changed(before: dict[str, tuple[int, int]], after: dict[str, tuple[int, int
         return None
     name = min(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
     what = f"the search wrote into its index ({one_line(name, MAX_TEXT)}), which is read-only in a container"
-    return StopReason(Outcome.BAD_OUTPUT, f"{what}; the next run builds it anew")
+    return StopReason(Outcome.BAD_OUTPUT, f"{what}; the next run builds it again")
 
 
 def _wait(child: subprocess.Popen[bytes], ended: threading.Event) -> None:

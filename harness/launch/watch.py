@@ -282,7 +282,7 @@ def _too_large(folder: Path, most_bytes: int, what: str) -> StopReason | None:
 def _size(folder: Path) -> int:
     """Return the bytes below a folder, links not followed; an empty file or folder counts too.
 
-    A sparse file counts by its length: it takes no blocks, and whoever reads it reads all of it.
+    A sparse file counts by its length: it takes no blocks, but a reader reads all of it.
     A folder too deep for a path to name counts as more than anything may have.  No recursion: ``os.walk`` recurses
     until Python 3.12, and a thousand nested folders are more than it can take.
     """

@@ -8,7 +8,7 @@ Reddi et al. 2020, ISCA).  Neither uses a percentile, nor 1 / latency as a throu
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from harness.stats import Estimate
@@ -39,6 +39,14 @@ SATURATED = CostModel(
 MODELS = (SEQUENTIAL, SATURATED)
 BUILD_FORMULA = "US$ per million documents = build (s) x US$ per hour / 3600 / documents x 1,000,000"
 STORAGE_FORMULA = "US$ per month = index (GiB) x US$ per GiB-month"
+
+
+def describe_models(scenarios: Iterable[str]) -> Iterator[str]:
+    """Yield a sentence on each model that prices queries of these scenarios."""
+    sequential = {scenario == "single_stream" for scenario in scenarios}
+    for model, is_used in ((SEQUENTIAL, True in sequential), (SATURATED, False in sequential)):
+        if is_used:
+            yield f"Cost, {model.name}: {model.formula}; {model.meaning}."
 
 
 def usd_per_million(mean_latency_s: float, price_usd_per_hour: float) -> float:
@@ -98,15 +106,10 @@ def storage_usd_per_month(index_bytes: int, usd_per_gib_month: float) -> float:
 
 def sequential(mean_latency_s: Estimate, price_usd_per_hour: float) -> Estimate:
     """Return the cost in the model ``sequential``, with the latency's interval or missing reason."""
-    return _follow(mean_latency_s, lambda seconds: usd_per_million(seconds, price_usd_per_hour))
+    return mean_latency_s.map(lambda seconds: usd_per_million(seconds, price_usd_per_hour))
 
 
 def saturated(throughput_qps: Estimate, price_usd_per_hour: float) -> Estimate:
     """Return the cost in the model ``saturated``, with the throughput's interval (ends swapped) or missing reason."""
     turned = Estimate(throughput_qps.value, throughput_qps.high, throughput_qps.low, throughput_qps.reason)
-    return _follow(turned, lambda rate: usd_per_million_saturated(rate, price_usd_per_hour))
-
-
-def _follow(measured: Estimate, price: Callable[[float], float]) -> Estimate:
-    value, low, high = (None if each is None else price(each) for each in (measured.value, measured.low, measured.high))
-    return Estimate(value, low, high, measured.reason)
+    return turned.map(lambda rate: usd_per_million_saturated(rate, price_usd_per_hour))

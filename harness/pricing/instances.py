@@ -89,8 +89,7 @@ def parse_instances(provider: str, path: Path, content: bytes) -> Mapping[str, I
 
 def _instance(place: str, row: config.CsvRow) -> Instance:
     if row["architecture"] not in ARCHITECTURES:
-        known = " or ".join(ARCHITECTURES)
-        raise FileError(f"{place}: architecture {row['architecture']!r} is unknown; write {known}")
+        raise FileError(f"{place}: architecture {row['architecture']!r} is unknown; write {' or '.join(ARCHITECTURES)}")
     count, truth = config.csv_count, config.csv_bool
     # The measured systems need CUDA: other makers' cards and shares of a GPU count as accelerators.
     cards = count(place, row, "gpu_count")

@@ -143,14 +143,14 @@ def snapshot(
 
 def _of_region(files: tuple[SnapshotFile, ...], region: str | None, usual: DefaultMarket) -> list[SnapshotFile]:
     """Return the files of a region, in the provider's name or as ``<provider>/<region>``."""
-    wanted = region or f"{usual.provider}/{usual.region}"
-    matching = [file for file in files if wanted in (file.region, f"{file.provider}/{file.region}")]
+    name = region or f"{usual.provider}/{usual.region}"
+    matching = [file for file in files if name in (file.region, f"{file.provider}/{file.region}")]
     if not matching:
-        raise UnknownName("region", wanted, {file.region for file in files})
+        raise UnknownName("region", name, {file.region for file in files})
     providers = sorted({file.provider for file in matching})
     if len(providers) > 1:
-        named = " or ".join(f"{provider}/{wanted}" for provider in providers)
-        raise UsageError(f"region {wanted!r} is a name that {len(providers)} providers use; write {named}")
+        named = " or ".join(f"{provider}/{name}" for provider in providers)
+        raise UsageError(f"region {name!r} is a name that {len(providers)} providers use; write {named}")
     return matching
 
 
@@ -199,10 +199,10 @@ def _checked(path: Path) -> bytes:
     """Return a snapshot's content if its checksum is right."""
     content = config.read_shipped(path)
     sums = config.read_shipped(path.parent / CHECKSUMS).decode("utf-8", "replace")
-    known = {name: value for value, _, name in (line.partition("  ") for line in sums.splitlines())}
-    if path.name not in known:
+    checksums = {name: value for value, _, name in (line.partition("  ") for line in sums.splitlines())}
+    if path.name not in checksums:
         raise FileError(f"{path}: has no line in {CHECKSUMS}; add one with `sha256sum {path.name} >> {CHECKSUMS}`")
-    if hashlib.sha256(content).hexdigest() != known[path.name]:
+    if hashlib.sha256(content).hexdigest() != checksums[path.name]:
         raise FileError(f"{path}: its checksum is not the one in {CHECKSUMS}; restore it, and date new prices anew")
     return content
 

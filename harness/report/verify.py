@@ -74,9 +74,9 @@ def verify_results(root: Path, *, cache: Path, against: Path | None = None, prog
     suites = sorted({folder.absolute().parents[4] for folder in folders} | _suites(root))
     if not folders and not unreadable and not suites:
         raise UsageError(f"{root}: no stored job in it; give the folder that holds results")
-    known, runs, checked = origins.Known(), Runs(), []
+    job_origins, runs, checked = origins.JobOrigins(), Runs(), []
     for number, folder in enumerate(folders, start=1):
-        checked.append(integrity.check_job(folder, known, below(root, folder), runs))
+        checked.append(integrity.check_job(folder, job_origins, below(root, folder), runs))
         progress(number, len(folders))
     mismatches = [*unreadable, *(mismatch for job in checked for mismatch in job.mismatches)]
     mismatches += integrity.check_facts_between(checked, root)

@@ -15,8 +15,9 @@ from harness import untrusted
 from harness.driver import envelope
 from harness.errors import FileError, HarnessError
 from harness.records import Outcome, digest
-from harness.results import attempts, integrity_samples, origins, reader, seals
+from harness.results import attempts, integrity_samples, reader, seals
 from harness.results.integrity_samples import CLOCK_SLACK_S, Mismatch, Runs, as_text, below, differences
+from harness.results.origins import JobOrigins
 from harness.results.reader import StoredJob
 from harness.untrusted import read_start
 
@@ -41,12 +42,12 @@ def is_job(names: frozenset[str]) -> bool:
     return reader.RESULT in names or bool(names & _FILES)
 
 
-def check_job(folder: Path, known: origins.Known, place: str, runs: Runs | None = None) -> CheckedJob:
+def check_job(folder: Path, job_origins: JobOrigins, place: str, runs: Runs | None = None) -> CheckedJob:
     """Recompute what follows from a job's own files; damaged files are mismatches, never errors.
 
     Args:
         folder: the job's.
-        known: says whose it is.
+        job_origins: reads its origin.
         place: names the folder.
         runs: checks runs, and samples are checked too; ``None``: the record, files' hashes and places are enough.
     """
@@ -58,7 +59,7 @@ def check_job(folder: Path, known: origins.Known, place: str, runs: Runs | None 
         content = path.read_bytes()  # it is as it should be, so it can be read again
         raw = json.loads(content)
         seal = seals.broken(raw)
-        job = StoredJob(folder, result, known.of_job(folder))
+        job = StoredJob(folder, result, job_origins.of_job(folder))
         attempts.started(job)
     except (HarnessError, OSError, ValueError) as error:
         return CheckedJob(folder, None, (Mismatch(f"{place}/{reader.RESULT}", _damaged(error), "a readable result"),))

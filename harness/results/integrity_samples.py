@@ -233,18 +233,18 @@ def _trial_numbers(job: StoredJob) -> range:
 def _check_whole(job: StoredJob, counts: Counter[tuple[int, str]], queries: tuple[str, ...]) -> Iterator[Mismatch]:
     """Check that each trial has each query once, and that repeated queries have two samples."""
     spec, trials = job.result.spec, _trial_numbers(job)
-    wanted = Counter((trial, query) for trial in trials for query in queries)
+    expected = Counter((trial, query) for trial in trials for query in queries)
     timed = Counter({sample: count for sample, count in counts.items() if sample[0] >= 0})
-    for fault, samples in (("missing", wanted - timed), ("too many", timed - wanted)):
+    for fault, samples in (("missing", expected - timed), ("too many", timed - expected)):
         if samples:
             trial, query = min(samples)
             stored = f"{samples.total()} samples {fault}, e.g. query {query!r} of trial {trial}"
             yield Mismatch(reader.SAMPLES, stored, f"{len(queries)} queries in each of {len(trials)} trials")
     again = Counter({query: count for (trial, query), count in counts.items() if trial == REPEAT_TRIAL})
-    expected = min(spec.repeats, spec.timed_queries) if spec.cell.scenario == "single_stream" else 0
-    if len(again) != expected or set(again.values()) - {2} or set(again) - set(queries):
+    repeated = min(spec.repeats, spec.timed_queries) if spec.cell.scenario == "single_stream" else 0
+    if len(again) != repeated or set(again.values()) - {2} or set(again) - set(queries):
         stored = f"{again.total()} of {len(again)} queries"
-        yield Mismatch(f"{reader.SAMPLES}: repeats", stored, f"2 of each of {expected}")
+        yield Mismatch(f"{reader.SAMPLES}: repeats", stored, f"2 of each of {repeated}")
 
 
 def _check_counts(job: StoredJob, trials: list[int], latency_ns: list[Any]) -> Iterator[Mismatch]:

@@ -14,7 +14,7 @@ from harness import filesystem
 from harness.errors import FileError, HarnessError, StoreError, UsageError
 from harness.progress import Progress, silent
 from harness.results import integrity, origins, reader, seals
-from harness.results.origins import Origin
+from harness.results.origins import JobOrigins, Origin
 from harness.results.reader import StoredJob
 from harness.untrusted import MAX_FILE_BYTES, read_whole
 
@@ -104,20 +104,20 @@ def merge(sources: Sequence[Source], out: Path, *, progress: Progress = silent) 
         if other.sha256 != verified.sha256:
             folders = f"{other.job.folder} and {verified.job.folder}"
             raise UsageError(f"{folders} are different jobs of one key under {name!r}; name one of them NAME=FOLDER")
-    wanted = tuple(_origin(name, jobs) for name, jobs in sorted(by_origin.items()))
+    merged_origins = tuple(_origin(name, jobs) for name, jobs in sorted(by_origin.items()))
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        _check_is(out, wanted)
-        return Merged(wanted, new=False)
+        _check_is(out, merged_origins)
+        return Merged(merged_origins, new=False)
     _check_inputs(by_origin)
     try:
         with filesystem.scratch_folder(out.absolute().parent, out.name) as scratch:
             whole = scratch / "merged"
-            for origin in wanted:
+            for origin in merged_origins:
                 _write(whole / origin.name, by_origin[origin.name], origin)
             whole.replace(out)
     except OSError as error:
         raise StoreError(f"{out}: cannot be written: {error.strerror or error}; name another -o") from error
-    return Merged(wanted, new=True)
+    return Merged(merged_origins, new=True)
 
 
 def _read_sources(sources: Sequence[Source], progress: Progress) -> Iterator[tuple[str, VerifiedJob]]:
@@ -128,9 +128,9 @@ def _read_sources(sources: Sequence[Source], progress: Progress) -> Iterator[tup
     for source in sources:
         if not paths[source]:
             raise UsageError(f"{source.folder}: no stored job in it; leave it out, or give a folder of results")
-        known, checked = origins.Known(), []
+        job_origins, checked = JobOrigins(), []
         for path in paths[source]:
-            checked.append(integrity.check_job(path.parent, known, str(path.parent)))
+            checked.append(integrity.check_job(path.parent, job_origins, str(path.parent)))
             for mismatch in checked[-1].mismatches:
                 raise FileError(f"{mismatch}; nothing was written: `harness verify {source.folder}` names all")
             done += 1
@@ -179,14 +179,14 @@ def _origin(name: str, jobs: Mapping[Path, VerifiedJob]) -> Origin:
     return Origin(name=name, jobs=len(jobs), sha256=digest)
 
 
-def _check_is(out: Path, wanted: Sequence[Origin]) -> None:
+def _check_is(out: Path, merged_origins: Sequence[Origin]) -> None:
     """Raise FileError unless a folder holds exactly this merge."""
     present = []
     if out.is_dir():
         for folder in sorted(out.iterdir()):
             with suppress(HarnessError):
                 present.append(origins.read(folder))
-    if present != list(wanted):
+    if present != list(merged_origins):
         raise FileError(f"{out}: exists and is not what these sources make; name another -o")
 
 

@@ -58,8 +58,8 @@ def text(origin: Origin) -> str:
 
 
 @dataclass
-class Known:
-    """Says the origin of one job after another, and reads each ``origin.toml`` once."""
+class JobOrigins:
+    """Reader of the origins of jobs; reads each ``origin.toml`` once."""
 
     _names: dict[Path, str | None] = field(default_factory=dict)
     _folders: dict[str, Path] = field(default_factory=dict)

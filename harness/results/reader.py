@@ -22,7 +22,7 @@ from pydantic import TypeAdapter, ValidationError
 from harness.errors import FileError, StoreError
 from harness.evaluation import answer_recall, trec
 from harness.evaluation.trec import Run
-from harness.results import origins
+from harness.results.origins import JobOrigins
 from harness.results.samples import load_samples, no_samples
 from harness.results.schema import ANSWER_DEPTHS, JUDGED_HITS, SCHEMA_VERSION, Cell, Result, ResultSpec
 from harness.untrusted import parse_json, read_whole
@@ -35,13 +35,13 @@ SAMPLES = "samples.parquet"
 RUN = "run.trec.gz"
 LOG = "log.txt.gz"
 STAGING = ".staging"
-# What `harness viable` found, beside a subject's jobs.
+# Folder of the verdicts of `harness viable`, beside a subject's jobs.
 VERDICTS = "verdicts"
 _RESULT_BYTES, MOST_SAMPLE_BYTES = 2 << 20, 32 << 20
 _MOST_LEVELS = 64
 _SHA256 = re.compile("[0-9a-f]{64}")
 _MAY_BE_NEGATIVE = frozenset({"params", "effective", "exit_code", "temperature_c"})
-# What a suite may ask for (harness.jobs.suite), and samples of which the ids alone fill a query sample's file.
+# The largest values of a suite (harness.jobs.suite); the ids of a larger sample would fill its file.
 _MOST = {"trials": 1000, "jobs": 1000, "k": 10_000, "sample_size": 100_000}
 
 
@@ -119,13 +119,13 @@ def read_jobs(root: Path) -> tuple[StoredJob, ...]:
     """
     if not root.is_dir():
         raise FileError(f"{root}: no results here; run a suite first, or give the folder that holds them")
-    known = origins.Known()
+    job_origins = JobOrigins()
     paths = sorted(result_paths(root))
-    return tuple(StoredJob(path.parent, read_result(path), known.of_job(path.parent)) for path in paths)
+    return tuple(StoredJob(path.parent, read_result(path), job_origins.of_job(path.parent)) for path in paths)
 
 
 def of_key(root: Path, key: str) -> StoredJob | None:
-    """Read the job of a key, and no other; any of several origins' jobs.
+    """Read the job of a key, and no others; of several origins with that key, any.
 
     Raises:
         FileError: its ``result.json`` is damaged.
@@ -146,10 +146,10 @@ def result_paths(root: Path) -> Iterator[Path]:
 
 
 def folders(root: str, wrong: list[FileError] | None = None) -> Iterator[tuple[str, list[os.DirEntry[str]]]]:
-    """Visit ``root`` and each folder below it, with what lies in it; links are not followed.
+    """Yield ``root`` and each folder below it, with its entries; links are not followed.
 
     Raises:
-        FileError: a folder cannot be read, or lies too deep; it is added to ``wrong`` instead, where that is given.
+        FileError: a folder cannot be read, or lies too deep; with ``wrong``, it is added there instead.
     """
     waiting = [(root, 0)]
     while waiting:
@@ -164,13 +164,13 @@ def folders(root: str, wrong: list[FileError] | None = None) -> Iterator[tuple[s
             wrong.append(error)
             continue
         yield folder, entries
-        # Staging folders hold jobs in the making, as foreign code writes them: they are never results.
-        below = (each for each in entries if each.name != STAGING and each.is_dir(follow_symlinks=False))
-        waiting += ((each.path, level + 1) for each in below)
+        # Foreign code writes into staging folders: nothing there is a result yet.
+        below = (entry for entry in entries if entry.name != STAGING and entry.is_dir(follow_symlinks=False))
+        waiting += ((entry.path, level + 1) for entry in below)
 
 
 def entries_of(folder: str) -> list[os.DirEntry[str]]:
-    """List a folder to which a run may be adding; FileError where it cannot be read."""
+    """List a folder to which a run may be adding; raise FileError if it cannot be read."""
     try:
         with os.scandir(folder) as entries:
             return list(entries)
@@ -210,25 +210,25 @@ def _parsed(content: bytes) -> Result:
     return result
 
 
-def check_facts(found: Any, name: str) -> None:
+def check_facts(facts: Any, name: str) -> None:
     """Refuse negative facts, except the kernel's and the system's parameters.
 
     Raises:
         ValueError: names the key and the number.
     """
-    if isinstance(found, dict):
-        for key, value in found.items():
+    if isinstance(facts, dict):
+        for key, value in facts.items():
             if key not in _MAY_BE_NEGATIVE:
                 check_facts(value, f"{name}.{key}" if name else key)
-    elif isinstance(found, list):
-        for value in found:
+    elif isinstance(facts, list):
+        for value in facts:
             check_facts(value, name)
-    elif isinstance(found, int | float) and found < 0:
-        raise ValueError(f"key '{name}': {found} is below 0")
+    elif isinstance(facts, int | float) and facts < 0:
+        raise ValueError(f"key '{name}': {facts} is below 0")
 
 
 def _check_spec(result: Result) -> None:
-    """Refuse names that lead out of a folder, and counts that nothing can be made for."""
+    """Raise ValueError for names that lead out of a folder, and for counts beyond any suite's."""
     for name, value in vars(result.spec.cell).items():
         if value in ("", ".", "..") or "/" in value or not value.isprintable():
             raise ValueError(f"key 'spec.cell.{name}': {value[:80]!r} is no name of a folder")

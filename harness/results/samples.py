@@ -74,9 +74,9 @@ def _check_outline(file: Any) -> None:
         field.name: str(field.type.value_type if pa.types.is_dictionary(field.type) else field.type) for field in schema
     }
     for name, kind in types.items():
-        wanted = _TYPES.get(name, "int64" if _MORE.fullmatch(name) else None)
-        if kind != wanted:
-            raise ValueError(f"column {name[:80]!r} of {kind[:80]}, must be {wanted or 'no column of samples'}")
+        expected = _TYPES.get(name, "int64" if _MORE.fullmatch(name) else None)
+        if kind != expected:
+            raise ValueError(f"column {name[:80]!r} of {kind[:80]}, must be {expected or 'no column of samples'}")
     if missing := _TYPES.keys() - types.keys():
         raise ValueError(f"no column {min(missing)!r}")
     groups = [about.row_group(number) for number in range(about.num_row_groups)]

@@ -1,7 +1,7 @@
-"""Seals: a digest in each stored record, and a manifest of a suite's jobs, so that an edit by hand is seen.
+"""Seals: a digest in each stored record, and a manifest of a suite's jobs, which reveal an edit by hand.
 
-``result.json`` and verdicts hold the digest of all else they say. ``<suite>/manifest.txt`` lists each job with its seal
-and so names jobs that are gone. A stranger can forge both; an accident cannot.
+``result.json`` and verdicts hold the digest of all their other fields.  ``<suite>/manifest.txt`` lists each job with
+its seal, and so names lost jobs.  Another person can forge both; an accident cannot.
 """
 
 from __future__ import annotations
@@ -58,15 +58,15 @@ def read(suite: Path) -> dict[str, str] | None:
         return None
     if len(content) > MOST_BYTES:
         raise ValueError(f"more than {MOST_BYTES >> 20} MiB")
-    found = {}
-    # A full disk or a dead machine may have cut the last line, and a character in it: its job is not listed.
+    jobs = {}
+    # A full disk may have cut the last line: its job is not listed.
     whole = content[: content.rfind(b"\n") + 1].decode("utf-8")
     for number, line in enumerate(whole.split("\n")[:-1], start=1):
         if not (entry := _LINE.fullmatch(line)):
             raise ValueError(f"line {number} is no seal and folder")
-        # The last line on a folder holds: a job that was moved away can be measured again.
-        found[entry[2]] = entry[1]
-    return found
+        # The last line of a folder counts: a job that was moved away can be measured again.
+        jobs[entry[2]] = entry[1]
+    return jobs
 
 
 def text(jobs: Mapping[str, str]) -> str:

@@ -41,14 +41,14 @@ if TYPE_CHECKING:
 
 
 class ResultPublisher(Protocol):
-    """A place that receives results before they count as stored in the folder (:mod:`harness.aws.results.publish`)."""
+    """Receiver of results before they count as stored in the folder (:mod:`harness.aws.results.publish`)."""
 
     @property
     def name(self) -> str:
-        """The place's name, the same on every machine."""
+        """Name of the receiver, the same on every machine."""
 
     def held(self, folder: Path) -> AbstractContextManager[None]:
-        """Lock a suite's folder against all other machines, and bring in what these have stored."""
+        """Lock a suite's folder against all other machines, and fetch their jobs."""
 
     def keep(self, path: Path, content: bytes) -> None:
         """Publish an input file of the suite."""
@@ -69,14 +69,14 @@ _ROOMY_BYTES = 256 << 20
 class Store:
     """Writer of one suite's folder, which one process holds at a time; ``publisher`` receives each job first."""
 
-    def __init__(self, root: Path, suite: str, shelf: ResultPublisher | None = None) -> None:
+    def __init__(self, root: Path, suite: str, publisher: ResultPublisher | None = None) -> None:
         self.folder = root / suite
         self.staging = self.folder / STAGING
-        self._shelf = shelf
+        self._publisher = publisher
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold the folder, and remove what a dead run left half-written.
+        """Hold the folder, and remove the half-written files of a dead run.
 
         Raises:
             StoreError: it cannot be written, or another run holds it.
@@ -95,7 +95,7 @@ class Store:
             raise StoreError(f"{self.folder}: cannot be locked: {error.strerror}; {remedy}") from error
         with lock:
             filesystem.remove_tree(self.staging)
-            with self._shelf.held(self.folder) if self._shelf else nullcontext():
+            with self._publisher.held(self.folder) if self._publisher else nullcontext():
                 with _disk_errors(self.folder):
                     self.staging.mkdir()
                 try:
@@ -121,7 +121,7 @@ class Store:
         """Store qrels and query samples beside the results, so that runs can be judged anywhere.
 
         Args:
-            judgements: TREC qrels, or whatever else ``ending`` says.
+            judgements: TREC qrels, or another format that ``ending`` names.
             qrels_sha256: names them.
             samples: JSON by name.
             ending: of the judgements' file, before ``.gz``.
@@ -142,8 +142,8 @@ class Store:
                 target.parent.mkdir(exist_ok=True)
                 partial = self.staging / target.name
                 partial.write_bytes(content)
-                if self._shelf:
-                    self._shelf.keep(target, content)
+                if self._publisher:
+                    self._publisher.keep(target, content)
                 partial.rename(target)
 
     def put(
@@ -190,8 +190,8 @@ class Store:
             target.parent.mkdir(parents=True, exist_ok=True)
             if target.exists():
                 raise StoreError(f"{target}: exists already; nothing is ever overwritten")
-            if self._shelf:
-                self._shelf.into_place(whole, target)
+            if self._publisher:
+                self._publisher.into_place(whole, target)
             else:
                 whole.rename(target)
             _sync(target.parent)
@@ -203,29 +203,26 @@ class Store:
     def _list_unlisted(self) -> None:
         """Add jobs to the manifest that a killed run stored but did not list."""
         try:
-            listed = seals.read(self.folder)
+            listed = seals.read(self.folder) or {}
         except (OSError, ValueError) as error:
             path = self.folder / seals.MANIFEST
             raise StoreError(f"{path}: damaged: {error}; remove that line, or bring the file back") from error
-        found = {}
-        for path in result_paths(self.folder):
-            place = path.parent.relative_to(self.folder).as_posix()
-            if place not in (listed or {}) and (seal := _sound_seal(path)):
-                found[place] = seal
-        if not found:
+        folders = {path.parent.relative_to(self.folder).as_posix(): path for path in result_paths(self.folder)}
+        unlisted = {name: seal for name in folders.keys() - listed.keys() if (seal := _sound_seal(folders[name]))}
+        if not unlisted:
             return
         manifest = self.folder / seals.MANIFEST
         with _disk_errors(manifest):
             partial = self.staging / seals.MANIFEST
-            partial.write_text(seals.text({**(listed or {}), **dict(sorted(found.items()))}), encoding="utf-8")
+            partial.write_text(seals.text(listed | dict(sorted(unlisted.items()))), encoding="utf-8")
             _sync(partial)
             partial.rename(manifest)
             self._publish_manifest()
 
     def _publish_manifest(self) -> None:
-        if self._shelf:
+        if self._publisher:
             path = self.folder / seals.MANIFEST
-            self._shelf.write(path, path.read_bytes())
+            self._publisher.write(path, path.read_bytes())
 
 
 def _sound_seal(path: Path) -> str | None:
@@ -237,19 +234,19 @@ def _sound_seal(path: Path) -> str | None:
         return None
 
 
-def check_room(folder: Path, said: str = "", wanted_bytes: int = 0) -> None:
+def check_room(folder: Path, output: str = "", needed_bytes: int = 0) -> None:
     """Raise StoreError on a full disk, where a failure says nothing about a system.
 
     Args:
-        said: words of a job that failed.  Where they blame a full disk, it is full below ``wanted_bytes`` (256 MiB at
-            least): engines give back what they wrote when they fail.
+        output: of a failed job.  If it blames a full disk, fewer free bytes than ``needed_bytes`` (256 MiB at least)
+            confirm that: engines remove their files when they fail.
 
     Raises:
-        StoreError: there is not.
+        StoreError: the disk is full.
     """
     with _disk_errors(folder):
         free = shutil.disk_usage(folder).free
-    if free < (max(wanted_bytes, _ROOMY_BYTES) if reports_full_disk(said) else _LEAST_FREE_BYTES):
+    if free < (max(needed_bytes, _ROOMY_BYTES) if reports_full_disk(output) else _LEAST_FREE_BYTES):
         raise StoreError(f"{folder}: the disk is full ({free >> 10} KiB left); make room, what was finished is kept")
 
 

@@ -16,7 +16,9 @@ BEGIN, END = "<!-- packages: written by `make docs` -->", "<!-- end of packages 
 def layers() -> list[list[str]]:
     """Return the layers of the import contract, top first."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    (contract,) = (each for each in project["tool"]["importlinter"]["contracts"] if each["type"] == "layers")
+    (contract,) = (
+        contract for contract in project["tool"]["importlinter"]["contracts"] if contract["type"] == "layers"
+    )
     return [re.split(r"\s*[|:]\s*", layer) for layer in contract["layers"]]
 
 
@@ -44,12 +46,12 @@ def _packages(*units: str) -> bool:
 
 
 def _implied(one: str, other: str, arrows: set[tuple[str, str]]) -> bool:
-    seen, left = set(), {middle for start, middle in arrows if start == one and middle != other}
+    reached, left = set(), {middle for start, middle in arrows if start == one and middle != other}
     while left:
         unit = left.pop()
-        seen.add(unit)
-        left |= {end for start, end in arrows if start == unit} - seen
-    return other in seen
+        reached.add(unit)
+        left |= {end for start, end in arrows if start == unit} - reached
+    return other in reached
 
 
 def purpose(unit: str) -> str:

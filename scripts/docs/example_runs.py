@@ -43,8 +43,8 @@ def write(folder: Path) -> Path:
             documents = [*(f"r{number}" for number in range(counts[query])), *(f"n{n}" for n in range(_OTHERS))]
             best = np.argsort(-scores)[:_HITS]
             lines += [
-                f"q{query:03} Q0 {documents[place]} {rank} {scores[place]:.6f} {name}\n"
-                for rank, place in enumerate(best, start=1)
+                f"q{query:03} Q0 {documents[index]} {rank} {scores[index]:.6f} {name}\n"
+                for rank, index in enumerate(best, start=1)
             ]
         (folder / f"{name}.run").write_text("".join(lines))
     return folder

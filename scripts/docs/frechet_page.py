@@ -18,13 +18,13 @@ BLIND = ("bm25-shuffled", "random")
 
 
 def stored() -> dict[str, Any]:
-    """What ``scripts/frechet`` found, by judged documents a query; ``other``: by another encoder."""
+    """Read the results of ``scripts/frechet``, by judged documents a query; ``other``: by another encoder."""
     found: dict[str, Any] = json.loads((DOCS / "assets" / "frechet-scifact.json").read_text(encoding="utf-8"))
     return found
 
 
 def systems(sample: dict[str, Any]) -> str:
-    """Each system's distances beside its measures, the best by nDCG@10 first."""
+    """Return each system's distances beside its measures, the best by nDCG@10 first."""
     kinds = [(each["k"], each["unlabelled"]) for each in sample["systems"][0]["distances"]]
     lines = [f"| system | nDCG@10 | RR@10 | {' | '.join(_named(*kind) for kind in kinds)} |", _rule(1, 2 + len(kinds))]
     for each in sorted(sample["systems"], key=lambda one: -float(one["measures"]["nDCG@10"])):
@@ -35,7 +35,7 @@ def systems(sample: dict[str, Any]) -> str:
 
 
 def taus(samples: dict[str, Any]) -> str:
-    """Kendall's tau of each distance with nDCG@10: over all systems, and without those that a distance is blind to."""
+    """Return Kendall's tau of each distance with nDCG@10: over all systems, and without blind spots."""
     lines = ["| judged a query, encoder | systems | FD@1 | FD@10 | FD@1 (URR) | FD@10 (URR) |", _rule(2, 4)]
     for most, sample in samples.items():
         what = f"at most {most}, {sample['encoder']}" if most != "other" else f"at most 1, {sample['encoder']}"

@@ -42,7 +42,7 @@ def pages() -> dict[str, str]:
 
 
 def result_schema() -> str:
-    """The JSON Schema of ``result.json``."""
+    """Return the JSON Schema of ``result.json``."""
     schema = reader.result_adapter().json_schema(mode="serialization")
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["title"] = f"harness result, schema version {SCHEMA_VERSION}"
@@ -50,7 +50,7 @@ def result_schema() -> str:
 
 
 def suite_reference() -> str:
-    """Every key of a suite file."""
+    """Describe every key of a suite file."""
     return (
         "# Suite reference\n\nGenerated from `harness/jobs/suite.py` by `make docs`.\n\n"
         "A suite is a TOML file; `name` is the file's name unless it is set. Examples: `suites/quickstart.toml`, and"
@@ -67,7 +67,7 @@ def suite_reference() -> str:
 
 
 def system_reference() -> str:
-    """Every key of the files that declare engines and systems."""
+    """Describe every key of the files that declare engines and systems."""
     return (
         "# System reference\n\nGenerated from `harness/launch/images/catalog.py` by `make docs`.\n"
         + _section("`images/<engine>/engine.toml`", EngineFile)
@@ -78,13 +78,20 @@ def system_reference() -> str:
 
 
 def commands() -> str:
-    """The help of every command."""
+    """Return the help of every command."""
     text = (
         "# Commands\n\nGenerated from `harness/cli/` by `make docs`.\n\n"
         "Exit codes: 0 done, 1 something failed and is stored, 2 usage, 130 stopped.\n"
     )
+    width, shows_default = 100, cli.main.context_settings["show_default"]
     for name, command in sorted(commands_of(cli.main)):
-        context = click.Context(command, info_name=f"harness {name}", max_content_width=100, terminal_width=100)
+        context = click.Context(
+            command,
+            info_name=f"harness {name}",
+            max_content_width=width,
+            terminal_width=width,
+            show_default=shows_default,
+        )
         text += f"\n## harness {name}\n\n```text\n{command.get_help(context)}\n```\n"
     return text
 
@@ -101,7 +108,7 @@ def commands_of(group: click.Group, before: str = "") -> Iterator[tuple[str, cli
 
 
 def columns_page() -> str:
-    """Every column of the tables for programs: CSV, data frames, Parquet, SQLite."""
+    """Describe every column of the tables for programs: CSV, data frames, Parquet, SQLite."""
     rows = columns.row_columns(["<measure>"], ["<stage>"], origins=True)
     stages = (columns.stage_column("stage_<stage>_s"),)
     return (
@@ -128,8 +135,8 @@ def columns_page() -> str:
     )
 
 
-def _columns(title: str, said: str, listed: Sequence[ColumnMeaning]) -> str:
-    lines = [f"\n## {title}\n\n{said}\n\n| column | unit | holds | meaning |\n|---|---|---|---|\n"]
+def _columns(title: str, text: str, listed: Sequence[ColumnMeaning]) -> str:
+    lines = [f"\n## {title}\n\n{text}\n\n| column | unit | holds | meaning |\n|---|---|---|---|\n"]
     lines += [f"| `{each.name}` | {each.unit} | {each.kind.value} | {each.meaning} |\n" for each in listed]
     return "".join(lines)
 
@@ -143,7 +150,7 @@ def _section(title: str, model: type[BaseModel]) -> str:
 
 
 def _default(field: FieldInfo) -> str:
-    """The default; one that is worked out on reading stands in words beside the field."""
+    """Return the default, or the words beside the field where it is computed."""
     extra = field.json_schema_extra
     if isinstance(extra, dict) and "default" in extra:
         return str(extra["default"])

@@ -40,17 +40,17 @@ def pictures() -> list[album.Plot]:
 
 
 def example() -> robustness.Robustness:
-    """What docs/method/significance.md shows."""
+    """Return the example of docs/method/significance.md."""
     with tempfile.TemporaryDirectory() as place:
         folder = example_runs.write(Path(place))
         runs = judged_runs.read_runs(folder / "qrels.txt", [folder / f"{name}.run" for name in example_runs.SYSTEMS])
     keeps = (qrels_subsample.parse_keep("1"), qrels_subsample.parse_keep("50%"))
-    asked = robustness.RobustnessOptions("nDCG@10", ("RR@10", "AP"), keeps)
-    return robustness.examine(replace(runs, dataset="example"), asked)
+    options = robustness.RobustnessOptions("nDCG@10", ("RR@10", "AP"), keeps)
+    return robustness.examine(replace(runs, dataset="example"), options)
 
 
 def worked_example() -> Path:
-    """What docs/method/measures.md shows."""
+    """Draw the picture of docs/method/measures.md."""
     with style.settings(9):
         return style.save(measures_example.draw(), FOLDER / f"{measures_example.NAME}.png")
 

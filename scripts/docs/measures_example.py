@@ -26,21 +26,21 @@ _COLOURS = {"A": "#0072B2", "B": "#D55E00", "C": "#009E73"}
 def values(names: Sequence[str]) -> dict[str, dict[str, float]]:
     """Ranking -> measure -> value.  All relevant documents are retrieved, and everything is judged."""
     measures = measure_names.parse(names)
-    found = {}
+    scores = {}
     for name, ranks in RANKS.items():
         run = Run({"q": tuple(f"d{rank}" for rank in range(1, DEPTH + 1))}, ())
         qrels = {"q": {f"d{rank}": int(rank in ranks) for rank in range(1, DEPTH + 1)}}
         judged = evaluate.evaluate(run, qrels, ["q"], measures).values
-        found[name] = {measure: value for measure, value in judged.items() if value is not None}
-    return found
+        scores[name] = {measure: value for measure, value in judged.items() if value is not None}
+    return scores
 
 
 def table() -> str:
-    """What each measure says of each ranking, and which it prefers."""
-    found = values(MEASURES)
+    """Return the values of each measure for each ranking, and the preferred one."""
+    scores = values(MEASURES)
     cells = []
     for name in MEASURES:
-        of = {ranking: found[ranking][name] for ranking in RANKS}
+        of = {ranking: scores[ranking][name] for ranking in RANKS}
         cells.append((f"`{name}`", *(f"{value:.3f}" for value in of.values()), order(of)))
     heads = ("measure", *(f"{name}: {', '.join(map(str, ranks))}" for name, ranks in RANKS.items()), "order")
     return "\n".join(markdown_grid(heads, (False, True, True, True, False), cells)) + "\n"
@@ -56,7 +56,7 @@ def order(of: dict[str, float]) -> str:
 
 
 def draw() -> Figure:
-    """The rankings as strips of six documents, and what five measures make of them."""
+    """Draw the rankings as strips of six documents, and their values by five measures."""
     from harness.report.plots import style
 
     figure = style.new_figure(6.0, 2.6)
@@ -80,8 +80,8 @@ def _strips(axes: Axes) -> None:
     axes.spines[:].set_visible(False)
 
 
-def _lines(axes: Axes, found: dict[str, dict[str, float]]) -> None:
-    for (name, of), marker in zip(found.items(), "osD", strict=True):
+def _lines(axes: Axes, scores: dict[str, dict[str, float]]) -> None:
+    for (name, of), marker in zip(scores.items(), "osD", strict=True):
         axes.plot(
             range(len(DRAWN)), [of[measure] for measure in DRAWN], marker=marker, color=_COLOURS[name], label=name
         )

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from harness.cli import main
+from tests.support.command_line import call
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def files(tmp_path: Path) -> Path:
 
 def run(files: Path, *more: str, runs: tuple[str, ...] = ("good.run", "half.run")) -> Result:
     named = [str(files / name) for name in ("qrels.txt", *runs)]
-    return CliRunner().invoke(main, ["evaluate", *named, *more], catch_exceptions=False)
+    return call("evaluate", *named, *more)
 
 
 def test_evaluate_prints_each_run_with_intervals_and_omissions(files: Path) -> None:
@@ -72,13 +72,13 @@ def test_json_and_csv_keep_all_digits_and_missing_values(files: Path) -> None:
     done = run(files, "--format", "json", "--measures", "P@1 R@2kt", "--by-query", runs=("good.run",))
     content: dict[str, Any] = json.loads(done.stdout)
     assert content["evaluation_version"] == 1
-    (found,) = content["runs"]
-    assert found["figures"]["P@1"]["value"] == pytest.approx(12 / 13) and found["queries"] == 13
-    assert found["figures"]["P@1"]["low"] < 12 / 13 and found["per_query"]["P@1"]["q3"] == 1.0
-    assert found["figures"]["R@2kt"]["value"] is None
+    (result,) = content["runs"]
+    assert result["figures"]["P@1"]["value"] == pytest.approx(12 / 13) and result["queries"] == 13
+    assert result["figures"]["P@1"]["low"] < 12 / 13 and result["per_query"]["P@1"]["q3"] == 1.0
+    assert result["figures"]["R@2kt"]["value"] is None
     reason = "needs a dataset with answers; this one has judgements of documents"
-    assert found["figures"]["R@2kt"]["reason"] == reason
-    assert found["per_query"]["R@2kt"] == dict.fromkeys(found["per_query"]["P@1"])
+    assert result["figures"]["R@2kt"]["reason"] == reason
+    assert result["per_query"]["R@2kt"] == dict.fromkeys(result["per_query"]["P@1"])
     rows = list(csv.DictReader(io.StringIO(run(files, "--format", "csv", "--measures", "P@1 R@2kt").stdout)))
     assert [(row["run"], row["measure"], row["value"] == "", row["reason"]) for row in rows] == [
         ("good", "P@1", False, ""),
@@ -90,20 +90,20 @@ def test_json_and_csv_keep_all_digits_and_missing_values(files: Path) -> None:
 
 def test_csv_and_json_give_the_reason_for_a_missing_interval(files: Path) -> None:
     (files / "queries.tsv").write_text("q1\tone\nq2\ttwo\n")
-    asked = ("--queries", str(files / "queries.tsv"), "--measures", "RR@10 NumRel", "--format")
-    (found,) = json.loads(run(files, *asked, "json", runs=("half.run",)).stdout)["runs"]
-    reasons = {name: figure["reason"] for name, figure in found["figures"].items()}
+    options = ("--queries", str(files / "queries.tsv"), "--measures", "RR@10 NumRel", "--format")
+    (result,) = json.loads(run(files, *options, "json", runs=("half.run",)).stdout)["runs"]
+    reasons = {name: figure["reason"] for name, figure in result["figures"].items()}
     few = "an interval needs 11 queries, there are 2"
     assert reasons == {"RR@10": few, "NumRel": "no interval: it is no mean over queries"}
-    rows = list(csv.DictReader(io.StringIO(run(files, *asked, "csv", runs=("half.run",)).stdout)))
+    rows = list(csv.DictReader(io.StringIO(run(files, *options, "csv", runs=("half.run",)).stdout)))
     assert [row["reason"] for row in rows] == list(reasons.values())
-    assert few not in run(files, *asked, "md", runs=("half.run",)).stdout, "one note for all says it"
+    assert few not in run(files, *options, "md", runs=("half.run",)).stdout, "one note for all says it"
 
 
 def test_queries_can_be_restricted_by_a_file(files: Path) -> None:
     (files / "queries.tsv").write_text("q1\tone\nq2\ttwo\nnobody\tthree\n")
-    asked = ("--queries", str(files / "queries.tsv"), "--measures", "RR@10", "-o", str(files / "out.md"))
-    assert run(files, *asked, runs=("half.run",)).stdout == ""
+    options = ("--queries", str(files / "queries.tsv"), "--measures", "RR@10", "-o", str(files / "out.md"))
+    assert run(files, *options, runs=("half.run",)).stdout == ""
     text = (files / "out.md").read_text()
     assert "| half |       2 |       0.7500 |" in text
     assert "- half: 1 (nobody) of 3 queries have no judgements, left out of the measures" in text
@@ -144,8 +144,8 @@ def test_runs_without_judged_queries_have_no_table(files: Path) -> None:
 
 def test_run_of_only_other_queries_has_no_depth(files: Path) -> None:
     (files / "other.run").write_text("odd Q0 d1 1 2.0 x\n")
-    said = run(files, "--measures", "RR@10", runs=("other.run",)).stdout
-    assert "deeper" not in said and "13 (none, q0, q1, ...) judged queries got no hits and count 0" in said
+    message = run(files, "--measures", "RR@10", runs=("other.run",)).stdout
+    assert "deeper" not in message and "13 (none, q0, q1, ...) judged queries got no hits and count 0" in message
 
 
 def test_pipe_reads_like_a_file(files: Path) -> None:
@@ -174,19 +174,21 @@ def test_evaluate_leaves_out_the_queries_of_a_file(files: Path) -> None:
 
 def test_unjudged_hits_have_a_note(files: Path) -> None:
     (files / "half.run").write_text("".join(f"q{n} Q0 d{n} 1 2.0 x\nq{n} Q0 new 2 1.0 x\n" for n in range(12)))
-    said = "- Unjudged among the first 2 hits on qrels.txt: half 50%, good 0%; they count as not relevant, so a system "
-    assert said in run(files).stdout
-    found = json.loads(run(files, "--format", "json").stdout)["runs"]
-    assert [(each["unjudged_share"], each["unjudged_depth"]) for each in found] == [(0.0, 2), (0.5, 2)]
+    message = (
+        "- Unjudged among the first 2 hits on qrels.txt: half 50%, good 0%; they count as not relevant, so a system "
+    )
+    assert message in run(files).stdout
+    result = json.loads(run(files, "--format", "json").stdout)["runs"]
+    assert [(each["unjudged_share"], each["unjudged_depth"]) for each in result] == [(0.0, 2), (0.5, 2)]
     rows = csv.DictReader(io.StringIO(run(files, "--format", "csv", "--measures", "RR@10").stdout))
     assert [(float(row["unjudged_share"]), row["unjudged_depth"]) for row in rows] == [(0.0, "2"), (0.5, "2")]
 
 
 def test_disjoint_ids_have_a_note(files: Path) -> None:
     (files / "other.run").write_text("q1 Q0 doc-1 1 2.0 x\n")
-    said = run(files, "--measures", "RR@10 nDCG@5", runs=("other.run",)).stdout
-    assert "- other: none of its hits is judged: are its ids those of the judgements?" in said
-    assert "- other: RR@10, nDCG@5: look deeper than the 1 hits that were retrieved" in said
+    message = run(files, "--measures", "RR@10 nDCG@5", runs=("other.run",)).stdout
+    assert "- other: none of its hits is judged: are its ids those of the judgements?" in message
+    assert "- other: RR@10, nDCG@5: look deeper than the 1 hits that were retrieved" in message
 
 
 @pytest.mark.parametrize(
@@ -208,12 +210,12 @@ def test_wrong_files_are_one_line(files: Path, line: str, what: str) -> None:
 def test_per_query_output_names_the_reason_for_a_missing_measure(files: Path) -> None:
     reason = "needs a dataset with answers; this one has judgements of documents"
     for measures in ("R@2kt RR@10", "R@2kt"):
-        asked = ("--by-query", "--measures", measures)
-        shown = run(files, *asked, runs=("half.run",)).stdout.splitlines()
+        options = ("--by-query", "--measures", measures)
+        shown = run(files, *options, runs=("half.run",)).stdout.splitlines()
         missing = [line for line in shown if "R@2kt" in line and line.startswith("|")]
         assert len(missing) == 13 and all(line.split()[-2] == "—" for line in missing)
         assert f"- half: R@2kt: {reason}" in shown
-        rows = list(csv.DictReader(io.StringIO(run(files, *asked, "--format", "csv", runs=("half.run",)).stdout)))
+        rows = list(csv.DictReader(io.StringIO(run(files, *options, "--format", "csv", runs=("half.run",)).stdout)))
         assert [(row["value"], row["reason"]) for row in rows if row["measure"] == "R@2kt"] == [("", reason)] * 13
         assert all(row["reason"] == "" for row in rows if row["measure"] == "RR@10")
 
@@ -221,7 +223,7 @@ def test_per_query_output_names_the_reason_for_a_missing_measure(files: Path) ->
 @pytest.mark.parametrize("measures", ["", " "])
 def test_empty_measures_are_refused(files: Path, measures: str) -> None:
     for command in (["evaluate", str(files / "qrels"), str(files / "good.run")], ["report", str(files)]):
-        done = CliRunner().invoke(main, [*command, "--measures", measures])
+        done = call(*command, "--measures", measures)
         assert done.exit_code == 2 and done.stdout == ""
         assert done.stderr == "harness: --measures names none; name some, e.g. 'RR@10 nDCG@10', or leave it out\n"
 

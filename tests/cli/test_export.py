@@ -7,16 +7,14 @@ import io
 import re
 import shlex
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
-from harness.cli import main
 from harness.results import origins, reader
 from tests.support import publisher
+from tests.support.command_line import Call, call
 from tests.support.publisher import Made
 from tests.support.results_folders import change, job, put
 
@@ -24,16 +22,10 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "guides" / "exchange.md").read_text(encoding="utf-8")
 SHIPPED = "results/published/santhanam2023"
 
-Call = Callable[..., Result]
-
 
 @pytest.fixture
 def harness(results: Path) -> Call:
     """The command line beside stored results, which the fixture puts into the current folder."""
-
-    def call(*arguments: str) -> Result:
-        return CliRunner().invoke(main, arguments, catch_exceptions=False)
-
     return call
 
 
@@ -62,7 +54,7 @@ def test_every_example_of_the_documentation_page_runs(harness: Call) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("--format", "parquet", "--samples"), "--samples goes with --format sqlite"),
         (("--format", "csv", "--actor-team", "us"), "go with --format ir_metadata"),
@@ -70,9 +62,9 @@ def test_every_example_of_the_documentation_page_runs(harness: Call) -> None:
         (("--format", "csv", "--as-of", "1999-01-01"), "are dated 1999-01-01 or before"),
     ],
 )
-def test_conflicting_options_are_one_line(harness: Call, arguments: tuple[str, ...], said: str) -> None:
+def test_conflicting_options_are_one_line(harness: Call, arguments: tuple[str, ...], message: str) -> None:
     done = harness("export", "results", "-o", "out", *arguments)
-    assert done.exit_code == 2 and done.stderr.count("\n") == 1 and said in done.stderr
+    assert done.exit_code == 2 and done.stderr.count("\n") == 1 and message in done.stderr
     assert not Path("out").exists()
 
 
@@ -118,8 +110,8 @@ def test_verify_prints_one_finding_per_line_and_fails(harness: Call) -> None:
 
 
 def test_report_is_verified_against_its_results(harness: Call) -> None:
-    asked = ("report", "results", "--format", "json", "--as-of", "2022-12-05", "--measures", "P@1")
-    put(Path("report.json"), harness(*asked).stdout.encode())
+    options = ("report", "results", "--format", "json", "--as-of", "2022-12-05", "--measures", "P@1")
+    put(Path("report.json"), harness(*options).stdout.encode())
     assert harness("verify", "results", "--against", "report.json").exit_code == 0
     put(Path("report.json"), Path("report.json").read_bytes().replace(b'"queries": 38', b'"queries": 39'))
     done = harness("verify", "results", "--against", "report.json")

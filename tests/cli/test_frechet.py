@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from harness import datasets
-from harness.cli import main
 from harness.evaluation import embeddings
 from harness.evaluation.embeddings import Embeddings
 from harness.launch.fake import FakeLauncher
 from tests.conftest import Bench, write_dataset
+from tests.support.command_line import Call, call
 
-Call = Callable[..., Result]
 QUERIES = 20
 
 
@@ -33,20 +32,17 @@ def harness(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Call:
     Path("qrels.trec").write_text("".join(f"q{n} 0 d{n} 1\n" for n in range(QUERIES)))
     embeddings.write(Path("vectors"), vectors("5" * 64, 30))
 
-    def call(*arguments: str) -> Result:
-        return CliRunner().invoke(main, ("frechet", *arguments), catch_exceptions=False)
-
-    return call
+    return functools.partial(call, "frechet")
 
 
 def vectors(source: str, documents: int) -> Embeddings:
-    found = np.random.default_rng(5).standard_normal((documents, 4)).astype(np.float32)
-    return Embeddings(tuple(f"d{n}" for n in range(documents)), found, "toy", "c" * 64, "document", source)
+    drawn = np.random.default_rng(5).standard_normal((documents, 4)).astype(np.float32)
+    return Embeddings(tuple(f"d{n}" for n in range(documents)), drawn, "toy", "c" * 64, "document", source)
 
 
-def refused(done: Result, said: str) -> None:
+def refused(done: Result, message: str) -> None:
     assert (done.exit_code, done.stdout, len(done.stderr.splitlines())) == (2, "", 1), done.output
-    assert said in done.stderr
+    assert message in done.stderr
 
 
 FILES = ("many.run", "--qrels", "qrels.trec", "--embeddings", "vectors", "-k", "2")

@@ -6,18 +6,18 @@ import shutil
 
 import docker
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from harness.cli import main
 from harness.launch.images import emulation
 from harness.launch.images.builder import Image, ImageBuilder
 from harness.launch.images.catalog import System
 from tests.conftest import Bench
+from tests.support.command_line import call
 
 
 def harness(bench: Bench, *arguments: str) -> Result:
     command = ["images", *arguments, "--cache", str(bench.cache)]
-    return CliRunner().invoke(main, command, catch_exceptions=False)
+    return call(*command)
 
 
 @pytest.mark.docker
@@ -69,18 +69,18 @@ def test_images_builds_only_systems_with_gpu_packages_for_gpus(bench: Bench, mon
 @pytest.mark.docker
 @pytest.mark.usefixtures("engine")
 def test_platform_is_passed_by_its_engine_name(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[object] = []
+    options: list[object] = []
 
     def ensure(builder: ImageBuilder, _system: System) -> Image:
-        asked.append(builder._platform)
+        options.append(builder._platform)
         return Image("tag", "sha256:00", 1, "linux/arm64")
 
     monkeypatch.setattr(ImageBuilder, "ensure_engine", ensure)
     monkeypatch.setattr(ImageBuilder, "ensure", ensure)
     done = harness(bench, "planted", "--engine", "dense", "--platform", "aarch64")
-    assert done.exit_code == 0 and asked == ["linux/arm64", "linux/arm64"]
+    assert done.exit_code == 0 and options == ["linux/arm64", "linux/arm64"]
     assert all("linux/arm64" in row for row in done.stdout.splitlines()[1:])
-    assert harness(bench, "planted").exit_code == 0 and asked.pop() is None, "the engine's own"
+    assert harness(bench, "planted").exit_code == 0 and options.pop() is None, "the engine's own"
     done = harness(bench, "planted", "--platform", "linux/arm46")
     assert done.exit_code == 2 and "unknown platform 'linux/arm46'; did you mean 'linux/arm64'" in done.stderr
 

@@ -1,55 +1,27 @@
-"""`harness leaderboard`, `harness compare` and `harness run --contested`, as a person types them."""
+"""`harness leaderboard`, as a person types it."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from harness.cli import main
-from tests.conftest import Bench
-from tests.support import publisher
-from tests.support.publisher import Made
+from tests.support.command_line import Call
 
 PUBLISHED = str(Path(__file__).resolve().parents[2] / "results" / "published" / "santhanam2023")
-Call = Callable[..., Result]
-
-
-@pytest.fixture(scope="module")
-def _stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Results of four systems."""
-    return publisher.put(
-        tmp_path_factory.mktemp("leaderboard") / "results",
-        Made("fast", 2.0, (1, 2, 0)),
-        Made("good", 20.0, (1, 1, 2)),
-        Made("bad", 30.0, (2, 1, 2)),
-        Made("dead", 1.0, outcome=publisher.Outcome.OOM),
-        Made("fast", 1.5, (1, 2, 0), profile="cpu2-mem4"),
-    )
 
 
 @pytest.fixture
-def harness(_stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
-    """The command line beside stored results of four systems, which all tests share, and their rows."""
-    monkeypatch.setenv("HARNESS_CACHE", str(_stored.parent / "cache"))
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "results").symlink_to(_stored)
-
-    def call(*arguments: str) -> Result:
-        return CliRunner().invoke(main, arguments, catch_exceptions=False)
-
-    return call
+def harness(four_systems: Call) -> Call:
+    return four_systems
 
 
 def test_published_leaderboard_is_reproduced(harness: Call) -> None:
-    asked = ("--dataset", "msmarco", "--amrs", "latency=33.0507,cost=10.4392", "--as-of", "2022-12-05")
-    done = harness("leaderboard", PUBLISHED, *asked)
+    options = ("--dataset", "msmarco", "--amrs", "latency=33.0507,cost=10.4392", "--as-of", "2022-12-05")
+    done = harness("leaderboard", PUBLISHED, *options)
     assert done.exit_code == 0, done.output
     lines = done.stdout.splitlines()
     assert lines[0] == "**msmarco, single_stream, by Dynascore (reference)**"
@@ -91,7 +63,7 @@ def test_thresholds_exclude_rows_with_a_reason(harness: Call) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("--weights", "accuracy=0.5,cost=0.2"), "they are not negative and sum to 1, these to 0.7"),
         (("--weights", "accuracy=1.5,cost=-0.5"), "not negative"),
@@ -107,92 +79,37 @@ def test_thresholds_exclude_rows_with_a_reason(harness: Call) -> None:
         (("--suite", "other"), "no row of scifact is of that suite"),
     ],
 )
-def test_invalid_options_are_one_line(harness: Call, arguments: tuple[str, ...], said: str) -> None:
+def test_invalid_options_are_one_line(harness: Call, arguments: tuple[str, ...], message: str) -> None:
     done = harness("leaderboard", *arguments)
-    assert done.exit_code == 2 and said in done.stderr and done.stderr.count("\n") == 1
+    assert done.exit_code == 2 and message in done.stderr and done.stderr.count("\n") == 1
 
 
 @pytest.mark.slow
 def test_leaderboard_draws_its_pictures(harness: Call, tmp_path: Path) -> None:
-    asked = ("--dataset", "msmarco", "--mode", "robust", "--at-most", "latency=100", "--format", "png")
-    done = harness("leaderboard", PUBLISHED, *asked, "-o", "pictures")
+    options = ("--dataset", "msmarco", "--mode", "robust", "--at-most", "latency=100", "--format", "png")
+    done = harness("leaderboard", PUBLISHED, *options, "-o", "pictures")
     assert done.exit_code == 0, done.output
     names = [Path(line).name for line in done.stdout.splitlines()]
     assert names == ["msmarco-ranks.png", "msmarco-winners.png", "msmarco-cost.png"]
     assert all((tmp_path / "pictures" / name).read_bytes().startswith(b"\x89PNG") for name in names)
-    unnamed = harness("leaderboard", PUBLISHED, *asked)
+    unnamed = harness("leaderboard", PUBLISHED, *options)
     assert unnamed.exit_code == 2 and "name a folder for them with -o" in unnamed.stderr
 
 
 def test_leaderboard_writes_a_page_that_opens_at_it(harness: Call, tmp_path: Path) -> None:
-    asked = ("--dataset", "xortydi", "--mode", "robust", "--weights", "accuracy=0.2,cost=0.3,latency=0.5")
-    done = harness("leaderboard", PUBLISHED, *asked, "--amrs", "cost=35.1647", "--format", "html", "-o", "page.html")
+    options = ("--dataset", "xortydi", "--mode", "robust", "--weights", "accuracy=0.2,cost=0.3,latency=0.5")
+    done = harness("leaderboard", PUBLISHED, *options, "--amrs", "cost=35.1647", "--format", "html", "-o", "page.html")
     assert done.exit_code == 0, done.output
     assert "w=0.200%2C0.300%2C0.500\\u0026mode=robust\\u0026rcost=35.1647" in (tmp_path / "page.html").read_text()
-    refused = harness("leaderboard", PUBLISHED, *asked, "--at-most", "latency=5", "--format", "html", "-o", "page.html")
+    refused = harness(
+        "leaderboard", PUBLISHED, *options, "--at-most", "latency=5", "--format", "html", "-o", "page.html"
+    )
     assert refused.exit_code == 2 and "leave --at-most or --at-least out" in refused.stderr
 
 
 def test_a_dataset_must_be_chosen_among_several(harness: Call) -> None:
     done = harness("leaderboard", PUBLISHED)
     assert done.exit_code == 2 and "--dataset msmarco | xortydi" in done.stderr
-
-
-def test_compare_prints_one_sentence_and_a_table(harness: Call) -> None:
-    done = harness("compare", "good", "bad")
-    assert done.exit_code == 0, done.output
-    assert done.stdout.startswith("**A: good scifact single_stream cpu1-mem1; B: bad scifact single_stream cpu1-mem1**")
-    lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
-    assert any(line.startswith("| latency, ms | 21.0 | 31.5 |") and "| 1.5 | slower | 140 |" in line for line in lines)
-    assert any(line.startswith("| RR@10 |") and "| worse | 140 |" in line for line in lines)
-    assert lines[2] == "B costs 1.5x and loses 16.8 points RR@10 [12.8, 20.8]."
-    assert any(line.startswith("| RR@10 | 0.0001 | 0.0004 |") and "| 0 | 47 | 93 |" in line for line in lines)
-    assert "corrected for all 4 comparisons made here (Holm 1979)" in done.stdout
-    assert [line for line in lines if line.startswith("| q")] == [
-        "| query | text | A | B | B - A |",
-        *(f"| q{number:03} | q{number:03} | 1.000 | 0.500 | -0.500 |" for number in (0, 3, 6, 9, 12)),
-    ]
-    found = json.loads(harness("compare", "good", "bad", "--format", "json").stdout)
-    (one,) = found["comparisons"]
-    assert one["differences"][0]["over_queries"]["value"] == pytest.approx(0.0105, rel=0.01)
-    assert (found["comparison_version"], found["comparisons_tested"]) == (1, 4)
-    assert one["changed_most"]["by"] == "RR@10" and one["summary"].startswith("B costs 1.5x and loses")
-    lines = list(csv.DictReader(io.StringIO(harness("compare", "good", "bad", "--format", "csv").stdout)))
-    assert [line["metric"] for line in lines] == ["latency", "RR@10", "Success@10", "nDCG@10"]
-    assert [(line["won"], line["lost"], line["tied"]) for line in lines] == [
-        ("0", "140", "0"),
-        ("0", "47", "93"),
-        ("0", "0", "140"),
-        ("0", "47", "93"),
-    ]
-    assert [line["p_holm"] for line in lines] == ["0.0004", "0.0004", "1.0", "0.0004"]
-
-
-def test_compare_pairs_any_two_systems_once(harness: Call) -> None:
-    done = harness("compare", "*", "*", "--changed", "0", "--by", "nDCG@10", "--format", "json")
-    assert done.exit_code == 0, done.output
-    found = json.loads(done.stdout)
-    named = [(one["a"]["system"], one["b"]["system"]) for one in found["comparisons"]]
-    assert len(named) == len({frozenset(pair) for pair in named}) == 6, "each two of four once, none with itself"
-    tested = [each for one in found["comparisons"] for each in one["differences"] if each["tested"]]
-    assert found["comparisons_tested"] == len(tested) == 12, "three pairs of systems that ended well, four metrics"
-    clear = [each["p_holm"] for each in tested if each["tested"]["p"] == 1e-4]
-    assert len(clear) > 3 and clear == pytest.approx([0.0012] * len(clear))
-    assert all(one["changed_most"] == {"by": "nDCG@10", "queries": []} for one in found["comparisons"])
-    assert harness("compare", "good", "bad", "--by", "AP").exit_code == 2
-    assert harness("compare", "good", "bad", "--queries", "q.tsv").exit_code == 2
-
-
-def test_compare_without_query_texts_if_the_sample_is_damaged(harness: Call, tmp_path: Path) -> None:
-    assert "| q000  | q000 | 1.000 | 0.500 | -0.500 |" in harness("compare", "good", "bad").stdout
-    stored = (tmp_path / "results").readlink()
-    (tmp_path / "results").unlink()
-    shutil.copytree(stored, tmp_path / "results")
-    for path in (tmp_path / "results" / "quick" / "samples").iterdir():
-        path.write_text("[{}]")
-    done = harness("compare", "good", "bad")
-    assert done.exit_code == 0 and "B costs 1.5x, with no RR@10 to compare." in done.stdout
-    assert "The queries that changed most" not in done.stdout
 
 
 @pytest.fixture
@@ -210,186 +127,3 @@ def files(tmp_path: Path) -> Path:
     with (folder / "two.run").open("a") as stream:
         stream.write("stray Q0 right 1 1.0 x\n")
     return folder
-
-
-def test_compare_reads_run_files(harness: Call, files: Path) -> None:
-    asked = ("compare", str(files / "one.run"), str(files / "two.run"), "--qrels", str(files / "qrels.txt"))
-    done = harness(*asked, "--queries", str(files / "queries.tsv"), "--measures", "RR@10 AP", "--changed", "1")
-    assert done.exit_code == 0, done.output
-    lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
-    assert lines[0] == "**A: one qrels.txt; B: two qrels.txt**"
-    assert lines[2] == "B wins 50.0 points RR@10 (every query differs by the same: no interval)."
-    assert any(line.startswith("| RR@10 | 0.500 | 1.000 |") and "| better | 19 |" in line for line in lines)
-    assert r"| q01 | what is \*q01\*? | 0.500 | 1.000 | +0.500 |" in lines
-    assert "- 1 (q00) of 20 queries have no judgements, left out of the measures" in lines
-    said = "- two: 1 (stray) queries of the run are not among those to be judged and are left out; the first is in "
-    assert any(line.startswith(said) and "two.run:" in line for line in lines)
-    (found,) = json.loads(harness(*asked, "--queries", str(files / "queries.tsv"), "--format", "json").stdout)[
-        "comparisons"
-    ]
-    assert (found["a"]["system"], found["b"]["system"]) == ("one/qrels.txt", "two/qrels.txt")
-    assert found["a"]["flagged"]["unjudged"] == found["b"]["flagged"]["unjudged"] == ["q00"]
-    assert (found["a"]["flagged"]["unknown"], found["b"]["flagged"]["unknown"]) == ([], ["stray"])
-    missing = harness("compare", "none.run", str(files / "two.run"), "--qrels", str(files / "qrels.txt"))
-    assert missing.exit_code == 2 and missing.stderr.count("\n") == 1
-
-
-def test_compare_prints_the_notes_of_evaluate_on_run_files(harness: Call, files: Path) -> None:
-    with (files / "qrels.txt").open("a") as stream:
-        stream.write("q01 0 wrong1 -1\n")
-    lines = len((files / "qrels.txt").read_text().splitlines())
-    one, two = (str(files / name) for name in ("one.run", "two.run"))
-    evaluated = harness("evaluate", str(files / "qrels.txt"), one, two)
-    compared = harness("compare", one, two, "--qrels", str(files / "qrels.txt"))
-    for said in (
-        "RR@10, Success@10, nDCG@10: look deeper than the 3 hits that were retrieved",
-        f"- 1 grade is below 0, in {files}/qrels.txt:{lines}: no more relevant than 0",
-        "- Unjudged among the first 3 hits on qrels.txt: two 67%, one 65%; they count as not relevant",
-    ):
-        assert said in evaluated.stdout and said in compared.stdout, said
-
-
-def test_queries_of_run_files_are_left_out(harness: Call, files: Path, tmp_path: Path) -> None:
-    asked = ("compare", str(files / "one.run"), str(files / "two.run"), "--qrels", str(files / "qrels.txt"))
-    leaked = tmp_path / "leaked.txt"
-    leaked.write_text("q01\nq02\nnowhere\n")
-    done = harness(*asked, "--without-queries", str(leaked), "--format", "json")
-    content = json.loads(done.stdout)
-    (found,) = content["comparisons"]
-    assert {each["queries"] for each in found["differences"]} == {17}
-    assert (
-        "qrels.txt is judged without 2 of its 19 queries (leaked.txt, which names 1 (nowhere) that the sample has not)"
-        in content["notes"]
-    )
-    assert not any("q01" in note for note in content["notes"]), "what is left out is no stranger"
-    leaked.write_text("nowhere\n")
-    done = harness(*asked, "--without-queries", str(leaked))
-    assert done.exit_code == 2 and "leaked.txt: none of its 1 queries is in a sample here" in done.stderr
-    leaked.write_text("".join(f"q{number:02}\n" for number in range(20)))
-    done = harness(*asked, "--without-queries", str(leaked))
-    assert done.exit_code == 2 and "leaked.txt: leaves no query of qrels.txt to judge by" in done.stderr
-    done = harness(*asked, "--without-queries", "none.txt")
-    assert done.exit_code == 2 and "none.txt: cannot be read" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("one.run", "none.run", "--qrels", "qrels.txt"), "none.run: no such file; name a run file for B"),
-        (("none.run", "no.run", "--qrels", "qrels.txt"), "none.run: no such file; name a run file for A"),
-        (("one.run", "folder", "--qrels", "qrels.txt"), "folder: is a folder; name a run file for B"),
-        (("one.run", "two.run"), "one.run, two.run: run files need their judgements; name them with --qrels"),
-        (("one.run", "none.run"), "none.run: no such file"),
-        (("one", "none", "--qrels", "qrels.txt", "--results", "none"), "--results is of stored results"),
-        (("one", "none"), "'one' matches no stored row"),
-        (("one.run", "./one.run", "--qrels", "qrels.txt"), "one.run and one.run are one and the same file"),
-        (("one.run", "two.run", "--qrels", "qrels.txt", "--with", "results"), "--with is of stored results"),
-        (("one.run", "two.run", "--qrels", "qrels.txt", "--as-of", "2026-01-01"), "--as-of is of stored results"),
-        (("one.run",), "one.run and one.run are one and the same file"),
-        (("one.run", "none*.run"), "none*.run: no such file; name a run file for B"),
-        (("one.run", "two.run", "none.run"), "none.run: no such file; name a run file, or stored rows"),
-        (("good", "bad", "dead"), "stored rows are named by A and B, not by 3 names; put globs in quotes"),
-        (("good", "good"), "'good' and 'good' are one and the same row: there is nothing to compare"),
-    ],
-)
-def test_incomparable_arguments_are_one_line(
-    harness: Call, files: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], said: str
-) -> None:
-    monkeypatch.chdir(files)
-    (files / "results").symlink_to(files.parent / "results")
-    (files / "folder").mkdir()
-    (files / "one").write_bytes((files / "one.run").read_bytes())  # called like a system
-    done = harness("compare", *arguments)
-    assert (done.exit_code, done.stderr.count("\n")) == (2, 1), done.output
-    assert said in done.stderr
-
-
-def test_run_files_of_any_name_are_compared(harness: Call, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(files)
-    for name in ("good", "bad"):  # stored systems are called so too
-        (files / name).write_bytes((files / "one.run").read_bytes())
-    assert harness("compare", "good", "bad", "--qrels", "qrels.txt").stdout.startswith("**A: good qrels.txt; B: bad")
-    (files / "results").symlink_to(files.parent / "results")
-    assert harness("compare", "good", "bad").stdout.startswith("**A: good scifact single_stream")
-
-
-def test_many_run_files_are_one_family(harness: Call, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(files)
-    for name in ("three", "four", "five"):
-        text = (files / "one.run").read_text()
-        (files / f"{name}.run").write_text(text.replace(" -1 x", " -3 x") if name != "four" else text)
-    asked = ("--qrels", "qrels.txt", "--measures", "RR@10", "--format", "json")
-
-    def pairs(*named: str) -> list[tuple[str, str]]:
-        done = harness("compare", *named, *asked)
-        assert done.exit_code == 0, done.output
-        found = json.loads(done.stdout)["comparisons"]
-        return [tuple(each[side]["system"].partition("/")[0] for side in "ab") for each in found]
-
-    assert pairs("one.run", "t*.run") == [("one", "three"), ("one", "two")]
-    assert pairs("t*.run") == [("three", "two")]
-    assert pairs("one.run", "two.run", "one.run", "three.run") == [("one", "two"), ("one", "three"), ("two", "three")]
-    assert len(pairs("*.run")) == len(pairs("*.run", "*.run")) == 10
-    content = json.loads(harness("compare", "*.run", *asked).stdout)
-    (tested,) = {content["comparisons_tested"]}
-    smallest = min(each["tested"]["p"] for one in content["comparisons"] for each in one["differences"])
-    claimed = [each for one in content["comparisons"] for each in one["differences"] if each["tested"]["p"] == smallest]
-    assert tested == 10 and claimed[0]["p_holm"] == pytest.approx(10 * smallest), "one family"
-    assert sum("equal scores" in note for note in content["notes"]) == 1
-    table = harness("compare", "*.run", "--qrels", "qrels.txt", "--measures", "RR@10").stdout
-    lines = [line for line in table.splitlines() if line.startswith("|")]
-    assert table.startswith("**10 pairs of runs**\n") and len(lines) == 2 + 10
-    assert table.count("have equal scores") + table.count("with equal scores") == 1
-    assert table.count("Unjudged among") == 1
-
-
-def test_compare_gives_the_reason_for_a_missing_interval_or_value(harness: Call, files: Path) -> None:
-    (files / "few.txt").write_text("".join(f"q{number:02} 0 right {number}\n" for number in range(2, 6)))
-    asked = ("compare", str(files / "one.run"), str(files / "two.run"), "--qrels", str(files / "few.txt"))
-    done = harness(*asked, "--measures", "RR@10 ERR@5", "--format", "json")
-    (found,) = json.loads(done.stdout)["comparisons"]
-    why = "knows grades up to 4 (gdeval computes it); document 'right' of query 'q05' has grade 5"
-    assert f"ERR@5: {why}" in found["notes"], "both have it, so once"
-    assert found["differences"][0]["over_queries"]["reason"] == "an interval needs 11 queries, there are 4"
-    assert [each["verdict"] for each in found["differences"]][1] == "cannot be compared"
-    shown = harness(*asked, "--measures", "RR@10 ERR@5").stdout
-    assert f"- ERR@5: {why}\n" in shown and "the means that the test behind p does not reject" in shown
-    for name, said in (("", "unknown measure '': it is empty"), ("RR@10 AP", "it is not NAME, NAME@k or NAME(key")):
-        refused = harness(*asked, "--by", name)
-        assert refused.exit_code == 2 and refused.stderr.count("\n") == 1 and said in refused.stderr
-
-
-def test_compare_takes_two_result_folders(harness: Call, tmp_path: Path) -> None:
-    publisher.put(tmp_path / "other", Made("good", 10.0, (1, 1, 2)))
-    done = harness("compare", "good", "good", "--with", "other")
-    assert done.exit_code == 0 and "| faster" in done.stdout and "equal on every query" in done.stdout
-
-
-def test_compare_names_the_outcome_of_a_failed_row(harness: Call) -> None:
-    done = harness("compare", "good", "dead")
-    assert "cannot be compared" in done.stdout and "B ended oom" in done.stdout
-    assert harness("compare", "good", "none").exit_code == 2
-
-
-def test_only_contested_cells_are_measured_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HARNESS_CACHE", str(bench.cache))
-    monkeypatch.chdir(bench.folder)
-    for name in ("one", "two", "far"):
-        bench.plant(name)
-    suite = bench.suite(systems=["one", "two", "far"])
-    publisher.put(
-        bench.folder / "stored",
-        Made("one", 2.0, (1, 2, 0), dataset="tiny", profile="cpu1-mem256m"),
-        Made("two", 2.001, (1, 0, 2), dataset="tiny", profile="cpu1-mem256m"),
-        Made("far", 90.0, (0, 9, 0), dataset="tiny", profile="cpu1-mem256m"),
-        suite="test-suite",
-    )
-    call = ("run", str(suite), "--contested", "stored", "--launcher", "fake")
-    done = CliRunner().invoke(main, call, catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    assert {path.name for path in (bench.results / "test-suite").iterdir() if (path / "tiny").is_dir()} == {"two"}
-    nothing = CliRunner().invoke(main, ("run", "--contested", PUBLISHED), catch_exceptions=False)
-    assert nothing.exit_code == 0 and "nothing in" in nothing.stderr
-    unnamed = CliRunner().invoke(main, ("run", "--contested", "stored"), catch_exceptions=False)
-    assert unnamed.exit_code == 2 and "there is no suites/test-suite.toml; name its SUITE" in unnamed.stderr
-    assert CliRunner().invoke(main, ("run",)).exit_code == 2

@@ -1,22 +1,25 @@
-"""`harness instances` and `harness prices`, as a person types them, on the shipped prices."""
+"""`harness instances`, `prices` and `reprice`, and reports at other prices, as a person types them."""
 
 from __future__ import annotations
 
+import csv
 import datetime
+import io
+import json
+import shutil
+from pathlib import Path
+from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
-from harness.cli import main
+from harness.analysis import rows
 from harness.cli import prices as prices_cli
-
-
-def harness(*arguments: str) -> Result:
-    return CliRunner().invoke(main, arguments, catch_exceptions=False)
+from tests.conftest import make_bench
+from tests.support.command_line import Call, call
 
 
 def test_instances_lists_types_that_fit_cheapest_first() -> None:
-    done = harness("instances", "--cpu", "16", "--memory", "32", "--as-of", "2022-12-05")
+    done = call("instances", "--cpu", "16", "--memory", "32", "--as-of", "2022-12-05")
     assert done.exit_code == 0
     head, first, *rest = done.stdout.splitlines()
     assert head.split()[:3] == ["instance", "type", "US$/hour"]
@@ -28,24 +31,24 @@ def test_instances_lists_types_that_fit_cheapest_first() -> None:
 
 
 def test_instances_respects_gpus_architecture_and_host_reserve() -> None:
-    gpus = harness("instances", "--cpu", "1", "--memory", "4", "--gpu", "1", "--arch", "x86_64", "--limit", "1")
+    gpus = call("instances", "--cpu", "1", "--memory", "4", "--gpu", "1", "--arch", "x86_64", "--limit", "1")
     assert gpus.stdout.splitlines()[1].split()[0] == "g4dn.xlarge"
     assert "arm64, asked for x86_64" in gpus.stdout
-    plain = harness("instances", "--cpu", "1", "--memory", "4", "--limit", "1", "--as-of", "2022-12-05")
+    plain = call("instances", "--cpu", "1", "--memory", "4", "--limit", "1", "--as-of", "2022-12-05")
     assert plain.stdout.splitlines()[1].split()[0] == "m6g.medium"
-    reserved = harness("instances", "--cpu", "1", "--memory", "4", "--limit", "1", "--as-of", "2022-12-05", "--reserve")
+    reserved = call("instances", "--cpu", "1", "--memory", "4", "--limit", "1", "--as-of", "2022-12-05", "--reserve")
     assert reserved.stdout.splitlines()[1].split()[0] == "r6g.medium", "4 GiB are not left beside the host's own need"
     assert "beside the host's own" in reserved.stdout
 
 
 def test_instances_lists_types_that_were_left_out() -> None:
-    few = harness("instances", "--cpu", "4", "--memory", "16", "--region", "eastus")
-    all_of_them = harness("instances", "--cpu", "4", "--memory", "16", "--region", "azure/eastus", "--left-out")
+    few = call("instances", "--cpu", "4", "--memory", "16", "--region", "eastus")
+    all_of_them = call("instances", "--cpu", "4", "--memory", "16", "--region", "azure/eastus", "--left-out")
     assert "Standard_NC16as_T4_v3" in all_of_them.stdout and len(all_of_them.stdout) >= len(few.stdout)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("--region", "mars"), "harness: unknown region 'mars'; known: eastus, us-central1, us-east-1"),
         (("--as-of", "2021-01-01"), "harness: no prices of us-east-1 are dated 2021-01-01 or before; there are those"),
@@ -61,10 +64,10 @@ def test_instances_lists_types_that_were_left_out() -> None:
         (("--memory", "0"), "0.0 is not in the range"),
     ],
 )
-def test_impossible_request_is_one_line(arguments: tuple[str, ...], said: str) -> None:
-    done = harness("instances", "--cpu", "1", "--memory", "4", *arguments)
+def test_impossible_request_is_one_line(arguments: tuple[str, ...], message: str) -> None:
+    done = call("instances", "--cpu", "1", "--memory", "4", *arguments)
     assert (done.exit_code, done.stdout) == (2, "")
-    assert said in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -72,10 +75,201 @@ def test_impossible_request_is_one_line(arguments: tuple[str, ...], said: str) -
 def test_prices_older_than_90_days_have_a_warning(monkeypatch: pytest.MonkeyPatch, today: str, old: bool) -> None:
     day = datetime.date.fromisoformat(today)
     monkeypatch.setattr(prices_cli, "_today", lambda: day)
-    done = harness("prices")
+    done = call("prices")
     assert done.exit_code == 0
     age = (day - datetime.date(2026, 7, 20)).days
     (newest,) = [line for line in done.stdout.splitlines() if "2026-07-20" in line]
     assert newest.split()[:6] == ["aws", "us-east-1", "on-demand", "2026-07-20", str(age), "days"]
     assert ("the newest on-demand prices of aws us-east-1 are" in done.stderr) == old
     assert "gcp us-central1" in done.stderr, "a region's age is its own"
+
+
+@pytest.fixture(scope="module")
+def _stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One stored result, measured once, with the cache that it came from."""
+    made = make_bench(tmp_path_factory.mktemp("reprice"))
+    suite = made.suite()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HARNESS_IMAGES", str(made.folder / "engines"))
+        patch.setenv("HARNESS_CACHE", str(made.cache))
+        patch.chdir(made.folder)
+        done = call("run", suite.name, "--launcher", "fake")
+    assert done.exit_code == 0, done.output
+    return made.folder
+
+
+@pytest.fixture
+def folder(_stored: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return Path(shutil.copytree(_stored, tmp_path / "copy"))
+
+
+@pytest.fixture
+def harness(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
+    """The command line beside one stored result."""
+    monkeypatch.setenv("HARNESS_IMAGES", str(folder / "engines"))
+    monkeypatch.setenv("HARNESS_CACHE", str(folder / "cache"))
+    monkeypatch.chdir(folder)
+
+    return call
+
+
+def test_reprice_at_the_prices_of_another_date(harness: Call) -> None:
+    done = harness("report", "--as-of", "2022-12-31", "--format", "json")
+    assert done.exit_code == 0, done.output
+    table = json.loads(done.stdout)
+    assert (table["price_date"], table["price_region"], table["price_term"]) == ("2022-12-05", "us-east-1", "on-demand")
+    assert table["cost_formulas"].keys() == {"sequential", "saturated", "build", "storage"}
+    (row,) = table["rows"]
+    expected = row["latency_mean_s"]["value"] * row["price"]["usd_per_hour"] / 3600 * 1e6
+    assert row["usd_per_million"]["value"] == pytest.approx(expected)
+    assert row["corpus_documents"] == 10
+
+
+def test_reprice_compares_with_the_newest_prices_by_default(harness: Call) -> None:
+    done = harness("reprice", "--as-of", "2022-12-05")
+    assert done.exit_code == 0, done.output
+    title, _, summary = done.stdout.splitlines()[:3]
+    assert title == "**aws us-east-1, on-demand: prices of 2022-12-05 against 2026-07-20**"
+    assert summary.startswith("- On the same instance at both dates: of 1 row 0 cost more and 0 less;")
+    assert "| same instance 2022-12-05 (US$/h) |" in done.stdout
+
+
+def test_reprice_writes_the_requested_file(harness: Call, folder: Path) -> None:
+    options = ("--as-of", "2022-12-05", "--against", "2022-10-31", "--measures", "P@1")
+    assert harness("reprice", *options, "--format", "csv", "-o", "out.csv").stdout == ""
+    (line,) = csv.DictReader(io.StringIO((folder / "out.csv").read_text()))
+    assert (line["before_price_date"], line["same_price_date"], line["cost_model"]) == (
+        "2022-10-31",
+        "2022-12-05",
+        "sequential",
+    )
+    assert "P@1" in line
+    result = json.loads(harness("reprice", *options, "--format", "json").stdout)
+    assert (result["before"]["date"], result["now"]["date"], len(result["changes"])) == ("2022-10-31", "2022-12-05", 1)
+
+
+def test_report_reuses_cached_rows(harness: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody(*_: object, **__: object) -> None:
+        raise AssertionError("rows were made again")
+
+    assert harness("run", "test-suite.toml", "--launcher", "fake").exit_code == 0
+    whole = harness("report", "--as-of", "2022-12-05").stdout
+    monkeypatch.setattr(rows, "build_rows", nobody)
+    assert harness("report", "--as-of", "2022-12-05").stdout == whole
+    assert harness("reprice", "--as-of", "2022-12-05").exit_code == 0
+    # A run keeps the rows of its own suite's folder.
+    measures = "RR@10 Success@10 nDCG@10"
+    assert harness("report", "results/test-suite", "--measures", measures).exit_code == 0
+
+
+@pytest.mark.parametrize("command", ["report", "reprice"])
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (("--region", "us-east-9"), "unknown region 'us-east-9'; did you mean 'us-east-1'?"),
+        (
+            ("--as-of", "2020-01-01"),
+            "no prices of us-east-1 are dated 2020-01-01 or before; there are those of 2022-10-31",
+        ),
+        (("--term", "weekly"), "unknown term 'weekly'"),
+        (("--term", "spot", "--as-of", "2022-12-05"), "no spot prices of us-east-1 until 2022-12-05 are here"),
+        (("empty",), "empty: no finished job in it; run a suite first"),
+        (("nowhere",), "nowhere: no results here; run a suite first, or give the folder that holds them"),
+        (("--measures", "MRR10"), "unknown measure 'MRR10'"),
+    ],
+)
+def test_unpriceable_results_are_one_line(
+    harness: Call, folder: Path, command: str, arguments: tuple[str, ...], line: str
+) -> None:
+    (folder / "empty").mkdir()
+    done = harness(command, *arguments)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"harness: {line}") and done.stderr.count("\n") == 1
+
+
+def test_comparison_date_must_have_prices(harness: Call) -> None:
+    done = harness("reprice", "--as-of", "2022-12-05", "--against", "2022-01-01")
+    assert done.exit_code == 2
+    assert done.stderr.startswith("harness: no prices of us-east-1 are dated 2022-01-01 or before")
+
+
+def test_edited_prices_are_refused(harness: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from harness.pricing import instances
+
+    copy = tmp_path / "profiles"
+    shutil.copytree(instances.data_folder(), copy)
+    with (copy / "prices" / "aws_us-east-1_2022-12-05.csv").open("a") as stream:
+        stream.write("aws,us-east-1,a1.medium,on-demand,0.0001,2022-12-05,nobody\n")
+    monkeypatch.setattr(instances, "data_folder", lambda: copy)
+    done = harness("reprice", "--as-of", "2022-12-05")
+    assert done.exit_code == 2 and done.stderr.count("\n") == 1
+    assert "aws_us-east-1_2022-12-05.csv: its checksum is not the one in SHA256SUMS" in done.stderr
+
+
+def test_unwritable_cache_is_logged_and_the_table_is_printed(harness: Call, folder: Path) -> None:
+    (folder / "file").write_text("")
+    done = harness("reprice", "--as-of", "2022-12-05", "--cache", "file")
+    assert done.exit_code == 0 and "| planted |" in done.stdout
+    assert done.stderr.count("\n") == 1 and "cannot be written: Not a directory" in done.stderr
+
+
+def test_published_tables_are_repriced_like_measured_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path))
+    folder = Path(__file__).parents[2] / "results" / "published" / "santhanam2023"
+    options = ("reprice", str(folder), "--as-of", "2026-07-20", "--against", "2022-12-05", "--format", "json")
+    result = json.loads(call(*options).stdout)
+    assert len(result["changes"]) == 62
+    for each in result["changes"]:
+        assert each["before"]["instance_type"] == each["same"]["instance_type"] == each["published_type"]
+        assert each["validity"] == "unknown" and each["before"]["rank"] is not None
+    ance = next(each for each in result["changes"] if each["system"] == "ANCE")
+    assert (ance["before"]["instance_type"], ance["before"]["usd_per_million"]["value"]) == (
+        "p3.2xlarge",
+        pytest.approx(10.20),
+    )
+    assert ance["cheapest"]["note"] == "another type than the paper's; latency not re-measured"
+
+
+@pytest.mark.parametrize("place", [(), ("--region", "gcp/us-central1", "--against", "2025-03-06")])
+def test_reprice_and_report_agree_on_published_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path))
+    folder = str(Path(__file__).parents[2] / "results" / "published" / "santhanam2023")
+
+    def json_of(command: str, *options: str) -> dict[str, list[dict[str, Any]]]:
+        done = call(command, folder, *options, "--format", "json")
+        return json.loads(done.stdout)  # type: ignore[no-any-return]
+
+    def like(usd: float | None) -> object:
+        return None if usd is None else pytest.approx(usd, rel=1e-12)
+
+    options = ("--as-of", "2026-07-20")
+    repriced = {each["key"]: each for each in json_of("reprice", *options, *place)["changes"]}
+    reported = [row for row in json_of("report", *options, *place[:2])["rows"] if row["table"] != "1"]
+    assert len(reported) == len(repriced) == 62
+    for row in reported:
+        each = repriced[f"santhanam2023/table{row['table']}/{row['row']}"]
+        same, cheapest = each["same"], each["cheapest"]
+        assert (each["system"], each["published_type"]) == (row["system"], row["instance_type"])
+        assert same["instance_type"] == (row["instance_type"] if row["now_usd_per_hour"] else None)
+        assert same["usd_per_hour"] == row["now_usd_per_hour"]
+        assert same["usd_per_million"]["value"] == like(row["now_cost"])
+        assert cheapest["instance_type"] == row["now_cheapest_type"]
+        assert cheapest["usd_per_million"]["value"] == like(row["now_cheapest_cost"])
+        assert cheapest["rank"] == row["now_rank"], "among the rows of its own table"
+
+
+def test_a_type_of_another_provider_has_neither_price_nor_successor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path))
+    folder = str(Path(__file__).parents[2] / "results" / "published" / "santhanam2023")
+    options = ("--region", "gcp/us-central1")
+    report = call("report", folder, *options).stdout
+    assert "a type of another provider, aws" in report
+    assert "successor" not in report and "None" not in report
+    done = call("reprice", folder, *options, "--against", "2025-03-06")
+    assert "p3.2xlarge is a type of another provider, aws" in done.stdout
+    assert "add a row" not in done.stdout and "Gone by" not in done.stdout

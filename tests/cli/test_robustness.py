@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from harness.cli import main
 from scripts.docs import example_runs
 from tests.support import publisher
+from tests.support.command_line import Call, call
 from tests.support.publisher import Made
 
-Call = Callable[..., Result]
 QRELS = ("--qrels", "qrels.txt")
 
 
@@ -23,10 +21,7 @@ def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
 
-    def call(*arguments: str) -> Result:
-        return CliRunner().invoke(main, ["robustness", *arguments], catch_exceptions=False)
-
-    return call
+    return functools.partial(call, "robustness")
 
 
 def test_robustness_covers_stored_results_of_several_datasets(harness: Call, tmp_path: Path) -> None:
@@ -50,8 +45,8 @@ def test_robustness_covers_stored_results_of_several_datasets(harness: Call, tmp
 @pytest.mark.slow
 def test_robustness_of_run_files_draws_pictures(harness: Call, tmp_path: Path) -> None:
     example_runs.write(tmp_path)
-    asked = ("zeta.run", "gamma.run", *QRELS, "--resamples", "100", "--draws", "5", "--seed", "3")
-    (board,) = json.loads(harness(*asked, "--format", "json").stdout)["leaderboards"]
+    options = ("zeta.run", "gamma.run", *QRELS, "--resamples", "100", "--draws", "5", "--seed", "3")
+    (board,) = json.loads(harness(*options, "--format", "json").stdout)["leaderboards"]
     assert [each["name"] for each in board["conditions"]] == [
         "resampled",
         "at most 1 relevant a query",
@@ -60,7 +55,7 @@ def test_robustness_of_run_files_draws_pictures(harness: Call, tmp_path: Path) -
         "AP",
     ]
     assert [each["draws"] for each in board["conditions"]] == [100, 5, 5, 100, 100]
-    drawn = harness(*asked, "--format", "svg", "-o", "pictures")
+    drawn = harness(*options, "--format", "svg", "-o", "pictures")
     assert drawn.exit_code == 0, drawn.output
     assert [Path(line) for line in drawn.stdout.splitlines()] == [Path("pictures") / "qrels.txt-flips.svg"]
     assert "gamma" in (tmp_path / "pictures" / "qrels.txt-flips.svg").read_text()
@@ -75,7 +70,7 @@ def test_robustness_without_a_picture_prints_the_reason(harness: Call, tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("--measure", "XYZ@10"), "unknown measure 'XYZ@10'"),
         (("--against", "AP ABC"), "unknown measure 'ABC'"),
@@ -85,31 +80,31 @@ def test_robustness_without_a_picture_prints_the_reason(harness: Call, tmp_path:
         (("missing.run",), "missing.run: no such file"),
     ],
 )
-def test_invalid_options_are_one_line(harness: Call, tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+def test_invalid_options_are_one_line(harness: Call, tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
     example_runs.write(tmp_path)
     done = harness("alpha.run", "beta.run", *QRELS, *arguments)
-    assert done.exit_code == 2 and said in done.stderr and done.stderr.count("\n") == 1
+    assert done.exit_code == 2 and message in done.stderr and done.stderr.count("\n") == 1
 
 
 def test_queries_are_left_out_of_run_files_and_of_results(harness: Call, tmp_path: Path) -> None:
     example_runs.write(tmp_path)
     Path("leaked.txt").write_text("q001\nq002\nnowhere\n")
-    asked = ("--resamples", "100", "--draws", "2", "--without-queries", "leaked.txt")
-    done = harness("zeta.run", "gamma.run", *QRELS, *asked)
+    options = ("--resamples", "100", "--draws", "2", "--without-queries", "leaked.txt")
+    done = harness("zeta.run", "gamma.run", *QRELS, *options)
     assert done.exit_code == 0 and done.stdout.startswith("**qrels.txt, by nDCG@10, 198 judged queries**")
     assert (
         "qrels.txt is judged without 2 of its 200 queries (leaked.txt, which names 1 (nowhere) that the sample has not)"
         in done.stdout
     )
     publisher.put(tmp_path / "results", Made("good", 20.0, (1, 1, 2)), Made("bad", 30.0, (2, 1, 3)))
-    done = harness(*asked)
+    done = harness(*options)
     assert done.exit_code == 0 and done.stdout.startswith("**scifact, by nDCG@10, 138 judged queries**")
     assert (
         "- scifact is judged without 2 of its 140 queries (leaked.txt, which names 1 (nowhere) that the sample has not)"
         in done.stdout
     )
     Path("leaked.txt").write_text("nowhere\n")
-    refused = harness(*asked)
+    refused = harness(*options)
     assert refused.exit_code == 2 and "none of its 1 queries is in a sample here" in refused.stderr
 
 

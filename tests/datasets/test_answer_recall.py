@@ -132,11 +132,11 @@ def judged(depths: dict[str, AnswerDepth] | None, *names: str, hits_alone: bool 
 
 def test_answer_recall_is_a_mean_that_counts_queries_without_hits_as_zero() -> None:
     depths = {"a": AnswerDepth(2000, 2000), "b": AnswerDepth(2001, 2001), "c": AnswerDepth(None, 6000)}
-    found = judged(depths, "R@2kt", "R@5kt", "Success@10")
-    assert found.values == {"R@2kt": 0.25, "R@5kt": 0.5, "Success@10": 0.0}
-    assert found.per_query["R@2kt"] == {"a": 1.0, "b": 0.0, "c": 0.0, "d": 0.0}
-    assert found.without_hits == ("d",) and found.truncated == {}
-    assert found.means == {"R@2kt", "R@5kt", "Success@10"}
+    evaluation = judged(depths, "R@2kt", "R@5kt", "Success@10")
+    assert evaluation.values == {"R@2kt": 0.25, "R@5kt": 0.5, "Success@10": 0.0}
+    assert evaluation.per_query["R@2kt"] == {"a": 1.0, "b": 0.0, "c": 0.0, "d": 0.0}
+    assert evaluation.without_hits == ("d",) and evaluation.truncated == {}
+    assert evaluation.means == {"R@2kt", "R@5kt", "Success@10"}
 
 
 def test_mean_over_languages_is_the_mean_of_their_means() -> None:
@@ -148,24 +148,26 @@ def test_mean_over_languages_is_the_mean_of_their_means() -> None:
     }
     run = Run(dict.fromkeys("abc", ("x",)), (), depths=depths)
     names = ("R@2kt", "R(mean='languages')@2kt", 'R(mean="languages")@5kt')
-    found = evaluate.evaluate(run, {}, list("abcd"), measure_names.parse(names), hits_alone=True)
+    evaluation = evaluate.evaluate(run, {}, list("abcd"), measure_names.parse(names), hits_alone=True)
     by_language = "R(mean='languages')@2kt"
-    assert found.values["R@2kt"] == 0.5
-    assert found.values[by_language] == found.values["R(mean='languages')@5kt"] == pytest.approx((2 / 3 + 0) / 2)
-    # Paired tests take the mean over queries: it must be the same.
-    assert found.per_query[by_language] == pytest.approx({"a": 2 / 3, "b": 2 / 3, "c": 0, "d": 0})
+    assert evaluation.values["R@2kt"] == 0.5
     assert (
-        by_language not in found.means
-        and "d" not in found.truncated.get("R@2kt", answer_recall.TruncatedHits((), 0)).queries
+        evaluation.values[by_language] == evaluation.values["R(mean='languages')@5kt"] == pytest.approx((2 / 3 + 0) / 2)
     )
-    figure = evaluate.estimate(found, by_language)
+    # Paired tests take the mean over queries: it must be the same.
+    assert evaluation.per_query[by_language] == pytest.approx({"a": 2 / 3, "b": 2 / 3, "c": 0, "d": 0})
+    assert (
+        by_language not in evaluation.means
+        and "d" not in evaluation.truncated.get("R@2kt", answer_recall.TruncatedHits((), 0)).queries
+    )
+    figure = evaluate.estimate(evaluation, by_language)
     assert figure.low is None and figure.reason == "no interval: it is no mean over queries"
 
 
 def test_mean_over_unknown_languages_has_a_reason() -> None:
-    found = judged({"a": AnswerDepth(9, 9, "ja"), "b": AnswerDepth(9, 9)}, "R(mean='languages')@2kt", "R@2kt")
-    assert found.values == {"R(mean='languages')@2kt": None, "R@2kt": 0.5}
-    assert found.reasons["R(mean='languages')@2kt"].startswith("needs each question's language")
+    evaluation = judged({"a": AnswerDepth(9, 9, "ja"), "b": AnswerDepth(9, 9)}, "R(mean='languages')@2kt", "R@2kt")
+    assert evaluation.values == {"R(mean='languages')@2kt": None, "R@2kt": 0.5}
+    assert evaluation.reasons["R(mean='languages')@2kt"].startswith("needs each question's language")
 
 
 def test_question_without_hits_keeps_its_language() -> None:
@@ -176,8 +178,8 @@ def test_question_without_hits_keeps_its_language() -> None:
 
 def test_truncated_queries_are_noted_with_the_needed_hits() -> None:
     depths = {"a": AnswerDepth(None, 1999), "b": AnswerDepth(None, 300), "c": AnswerDepth(5, 5)}
-    found = judged(depths, "R@2kt", "R@5kt")
-    assert {name: (short.queries, short.k) for name, short in found.truncated.items()} == {
+    evaluation = judged(depths, "R@2kt", "R@5kt")
+    assert {name: (short.queries, short.k) for name, short in evaluation.truncated.items()} == {
         "R@2kt": (("a", "b"), 14),  # two hits have 300 tokens
         "R@5kt": (("a", "b"), 34),
     }
@@ -186,9 +188,9 @@ def test_truncated_queries_are_noted_with_the_needed_hits() -> None:
 def test_answer_recall_without_depths_has_a_reason() -> None:
     assert judged(None, "R@2kt").values == {"R@2kt": None}
     assert judged(None, "R@2kt").reasons["R@2kt"].startswith("the depth of answers was not stored")
-    found = evaluate.evaluate(Run({}, ()), {"a": {"x": 1}}, ["a"], measure_names.parse(["R@2kt", "RR"]))
-    assert found.values == {"R@2kt": None, "RR": 0.0}
-    assert found.reasons == {"R@2kt": "needs a dataset with answers; this one has judgements of documents"}
+    evaluation = evaluate.evaluate(Run({}, ()), {"a": {"x": 1}}, ["a"], measure_names.parse(["R@2kt", "RR"]))
+    assert evaluation.values == {"R@2kt": None, "RR": 0.0}
+    assert evaluation.reasons == {"R@2kt": "needs a dataset with answers; this one has judgements of documents"}
 
 
 def test_written_depths_read_back(tmp_path: Path) -> None:
@@ -281,8 +283,8 @@ def test_verify_names_wrong_depths(job: StoredJob, content: bytes, what: str) ->
 def test_unknown_documents_have_no_tokens() -> None:
     judge = Answers({"q": ("x",)})
     texts = {"a": "one x", "b": "two"}
-    found = judge.depths(
+    depths = judge.depths(
         b"q Q0 b 1 3.0 s\nq Q0 nowhere 2 2.0 s\nq Q0 a 3 1.0 s\n",
         lambda ids: ((each, texts[each]) for each in ids if each in texts),
     )
-    assert found == b"q\t3\t3\n"
+    assert depths == b"q\t3\t3\n"

@@ -1,8 +1,7 @@
-"""The streaming pass: what it holds, what it finds, and how texts are found again."""
+"""Preparing a corpus as a stream, looking up its texts, and caching the hashes of its files."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import tracemalloc
@@ -11,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from harness import filesystem
 from harness.datasets import corpus
 from harness.datasets.source import DocumentStream, SourceDocument
 from harness.errors import FileError
 
 
 def made(count: int, **changes: str) -> DocumentStream:
-    """Documents made up as they are read; ``changes`` maps an id to another."""
+    """Return made-up documents; ``changes`` maps an id to another."""
 
     def read() -> Iterator[SourceDocument]:
         for number in range(count):
@@ -36,8 +36,8 @@ def alike(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("alike")
 def test_ids_of_equal_hash_are_distinguished(tmp_path: Path) -> None:
-    found = corpus.prepare_corpus(made(30), tmp_path)
-    texts = dict(found.texts(f"d{number}" for number in range(40)))
+    prepared = corpus.prepare_corpus(made(30), tmp_path)
+    texts = dict(prepared.texts(f"d{number}" for number in range(40)))
     assert texts == {f"d{number}": f"the text of {number}" for number in range(30)}
 
 
@@ -50,9 +50,9 @@ def test_duplicate_id_is_detected_among_ids_of_one_hash(tmp_path: Path) -> None:
 
 
 def test_texts_are_returned_for_existing_ids_only(tmp_path: Path) -> None:
-    found = corpus.prepare_corpus(made(5000), tmp_path)
+    prepared = corpus.prepare_corpus(made(5000), tmp_path)
     wanted = ["d4999", "d0", "d2500", "d5000", "D1", "", "d0"]
-    assert dict(found.texts(wanted)) == {
+    assert dict(prepared.texts(wanted)) == {
         "d4999": "the text of 4999",
         "d0": "the text of 0",
         "d2500": "the text of 2500",
@@ -65,12 +65,12 @@ def test_corpus_counts_empty_documents(tmp_path: Path) -> None:
         yield SourceDocument("2", "d2", " ", "\n\t")
         yield SourceDocument("3", "d3", "a title", "")
 
-    found = corpus.prepare_corpus(DocumentStream("made", "empty", (), read), tmp_path)
-    assert (found.size, found.empty) == (3, 2)
-    assert corpus.prepare_corpus(DocumentStream("made", "empty", (), read), tmp_path) == found, (
+    prepared = corpus.prepare_corpus(DocumentStream("made", "empty", (), read), tmp_path)
+    assert (prepared.size, prepared.empty) == (3, 2)
+    assert corpus.prepare_corpus(DocumentStream("made", "empty", (), read), tmp_path) == prepared, (
         "also when it is there already"
     )
-    lines = (found.folder / "corpus.jsonl").read_text().splitlines()
+    lines = (prepared.folder / "corpus.jsonl").read_text().splitlines()
     assert json.loads(lines[0]) == {"_id": "d1", "title": "", "text": ""}
 
 
@@ -99,12 +99,12 @@ def test_document_of_any_length_takes_little_memory(tmp_path: Path) -> None:
 
 
 def test_a_large_file_is_hashed_once_for_each_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, cache, read = tmp_path / "corpus.jsonl", tmp_path / "cache", []
-    right = hashlib.file_digest
+    path, cache, hashed = tmp_path / "corpus.jsonl", tmp_path / "cache", []
+    sha256 = filesystem.sha256
 
-    def count(*arguments: object) -> object:
-        read.append(arguments)
-        return right(*arguments)  # type: ignore[arg-type]
+    def count(file: Path) -> str:
+        hashed.append(file)
+        return sha256(file)
 
     def write(text: str) -> None:
         before = path.stat().st_ctime_ns if path.exists() else 0
@@ -113,21 +113,21 @@ def test_a_large_file_is_hashed_once_for_each_state(tmp_path: Path, monkeypatch:
             path.write_text(text)
 
     monkeypatch.setattr(corpus, "_SETTLED_NS", -1_000_000_000)
-    monkeypatch.setattr(hashlib, "file_digest", count)
+    monkeypatch.setattr(filesystem, "sha256", count)
     write("one")
     first = corpus.content_key(["kind"], [path], cache)
     assert corpus.content_key(["kind"], [path], cache) == first
     assert corpus.content_key(["other"], [path], cache) != first
-    assert len(read) == 1
+    assert len(hashed) == 1
     # The same size, and the time set back: another content all the same.
     before = path.stat()
     write("two")
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert corpus.content_key(["kind"], [path], cache) != first and len(read) == 2
+    assert corpus.content_key(["kind"], [path], cache) != first and len(hashed) == 2
     for file in (cache / "hashes").iterdir():
         file.write_text("damaged")
     write("one")
-    assert corpus.content_key(["kind"], [path], cache) == first and len(read) == 3
+    assert corpus.content_key(["kind"], [path], cache) == first and len(hashed) == 3
 
 
 def test_just_written_file_is_hashed_again(tmp_path: Path) -> None:
@@ -137,15 +137,15 @@ def test_just_written_file_is_hashed_again(tmp_path: Path) -> None:
 
 
 def test_hash_of_a_file_that_changes_meanwhile_is_not_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, right = tmp_path / "corpus.jsonl", hashlib.file_digest
+    path, sha256 = tmp_path / "corpus.jsonl", filesystem.sha256
     path.write_text("one")
 
-    def meddle(*arguments: object) -> object:
-        found = right(*arguments)  # type: ignore[arg-type]
+    def change(file: Path) -> str:
+        digest = sha256(file)
         path.write_text("more")
-        return found
+        return digest
 
     monkeypatch.setattr(corpus, "_SETTLED_NS", -1_000_000_000)
-    monkeypatch.setattr(hashlib, "file_digest", meddle)
+    monkeypatch.setattr(filesystem, "sha256", change)
     corpus.content_key(["kind"], [path], tmp_path / "cache")
     assert not (tmp_path / "cache" / "hashes").exists()

@@ -86,8 +86,8 @@ def test_compressed_files_are_read_and_damaged_ones_named(example: Example, name
     packed = path / f"{file}.gz"
     packed.write_bytes(gzip.compress((path / file).read_bytes()))
     (path / file).unlink()
-    found = load(path)
-    assert (found.corpus.sha256, found.queries, found.qrels) == (plain.corpus.sha256, plain.queries, plain.qrels)
+    dataset = load(path)
+    assert (dataset.corpus.sha256, dataset.queries, dataset.qrels) == (plain.corpus.sha256, plain.queries, plain.qrels)
     packed.write_bytes(packed.read_bytes()[:-9])
     for made in (path.parent / "cache" / "corpora").iterdir():
         for part in made.iterdir():
@@ -123,7 +123,7 @@ def test_trec_documents_may_be_a_folder_of_files_or_tab_separated(example: Examp
     # The same name in another folder is another file.
     (path / "documents" / "c").mkdir()
     (path / "documents" / "c" / "part1").write_text("<DOC>\n<DOCNO>d5</DOCNO>\n</DOC>\n")
-    assert [(each["_id"], each["title"]) for each in documents(path)] == [
+    assert [(document["_id"], document["title"]) for document in documents(path)] == [
         ("d3", "Sea"),
         ("d4", ""),
         ("d1", "Rivers"),
@@ -186,7 +186,9 @@ def test_passage_ids_are_read_in_chunks_and_in_any_order(example: Example, monke
     (path / "passage-collection" / "part-00").write_text("".join(f"-\t-\ttext {n}\t-\n" for n in range(300)))
     (path / "passage-collection" / "part-01").write_text("".join(f"-\t-\ttext {n}\t-\n" for n in range(300, 500)))
     monkeypatch.setattr(dureader, "_CHUNK", 97)
-    assert [(each["_id"], each["text"]) for each in documents(path)] == [(f"p{n}", f"text {n}") for n in range(500)]
+    assert [(document["_id"], document["text"]) for document in documents(path)] == [
+        (f"p{n}", f"text {n}") for n in range(500)
+    ]
     assert dureader.FORMAT.read(path).documents.total() == 500, "a bar that has an end"
 
 

@@ -13,10 +13,10 @@ FOUND = Embeddings(("a", "é"), np.array([[1, 2, 3], [4, 5, 6]], dtype=np.float3
 
 def test_written_embeddings_read_back(tmp_path: Path) -> None:
     embeddings.write(tmp_path / "made", FOUND)
-    found = embeddings.read(tmp_path / "made")
-    assert replace(found, vectors=FOUND.vectors) == FOUND
-    assert np.array_equal(found.vectors, FOUND.vectors)
-    assert found.missing(["é", "z", "b"]) == ("b", "z")
+    stored = embeddings.read(tmp_path / "made")
+    assert replace(stored, vectors=FOUND.vectors) == FOUND
+    assert np.array_equal(stored.vectors, FOUND.vectors)
+    assert stored.missing(["é", "z", "b"]) == ("b", "z")
 
 
 @pytest.mark.parametrize(

@@ -45,19 +45,19 @@ q9 0 d1 1
 def test_measures_match_the_calculation_by_hand(tmp_path: Path) -> None:
     run = trec.read_run(write(tmp_path / "run.trec.gz", RUN))
     qrels = trec.read_qrels(write(tmp_path / "qrels.trec.gz", QRELS))
-    found = evaluate.evaluate(run, qrels, ["q1", "q2", "q3", "q4"], MEASURES)
+    evaluation = evaluate.evaluate(run, qrels, ["q1", "q2", "q3", "q4"], MEASURES)
     # q1: first relevant at rank 2; gains 0, 1, 2 against the ideal 2, 1.  q2: a miss.  q3: no hits.  q4: not judged.
     # q9 is judged, but not in the sample.
     gain = (1 / math.log2(3) + 2 / math.log2(4)) / (2 / math.log2(2) + 1 / math.log2(3))
-    assert found.values == {
+    assert evaluation.values == {
         "RR@10": pytest.approx(0.5 / 3),
         "Success@10": pytest.approx(1 / 3),
         "nDCG@10": pytest.approx(gain / 3),
     }
-    assert found.queries == 3
-    assert found.unjudged == ("q4",)
-    assert found.without_hits == ("q3",)
-    assert found.tied_queries == ()
+    assert evaluation.queries == 3
+    assert evaluation.unjudged == ("q4",)
+    assert evaluation.without_hits == ("q3",)
+    assert evaluation.tied_queries == ()
 
 
 def test_cutoff_counts_ranks() -> None:
@@ -67,17 +67,17 @@ def test_cutoff_counts_ranks() -> None:
 
 
 def test_run_without_hits_scores_zero_in_all_measures() -> None:
-    found = judge({}, {"a": {"d": 1}, "b": {"d": 0}}, ["a", "b"])
-    assert found.values == {"RR@10": 0.0, "Success@10": 0.0, "nDCG@10": 0.0}
-    assert found.queries == 2
-    assert found.without_hits == ("a", "b")
+    evaluation = judge({}, {"a": {"d": 1}, "b": {"d": 0}}, ["a", "b"])
+    assert evaluation.values == {"RR@10": 0.0, "Success@10": 0.0, "nDCG@10": 0.0}
+    assert evaluation.queries == 2
+    assert evaluation.without_hits == ("a", "b")
 
 
 def test_measures_without_judgements_are_missing_not_zero() -> None:
-    found = judge({"a": ("d",)}, {"b": {"d": 1}}, ["a"])
-    assert found.values == {"RR@10": None, "Success@10": None, "nDCG@10": None}
-    assert found.queries == 0
-    assert found.unjudged == ("a",)
+    evaluation = judge({"a": ("d",)}, {"b": {"d": 1}}, ["a"])
+    assert evaluation.values == {"RR@10": None, "Success@10": None, "nDCG@10": None}
+    assert evaluation.queries == 0
+    assert evaluation.unjudged == ("a",)
 
 
 @pytest.mark.parametrize("relevant", ["d1", "d2"])
@@ -85,11 +85,11 @@ def test_equal_scores_are_measured_in_returned_order(tmp_path: Path, relevant: s
     # ir_measures alone would put d1 first for RR@10 and d2 first for nDCG@10, whatever was returned.
     text = "q Q0 d2 1 5.0 x\nq Q0 d1 2 5.0 x\n"
     run = trec.read_run(write(tmp_path / "run.trec", text))
-    found = evaluate.evaluate(run, {"q": {relevant: 1}}, ["q"], MEASURES)
+    evaluation = evaluate.evaluate(run, {"q": {relevant: 1}}, ["q"], MEASURES)
     rank = {"d2": 1, "d1": 2}[relevant]
-    assert found.values["RR@10"] == pytest.approx(1 / rank)
-    assert found.values["nDCG@10"] == pytest.approx(1 / math.log2(rank + 1))
-    assert found.tied_queries == ("q",)
+    assert evaluation.values["RR@10"] == pytest.approx(1 / rank)
+    assert evaluation.values["nDCG@10"] == pytest.approx(1 / math.log2(rank + 1))
+    assert evaluation.tied_queries == ("q",)
 
 
 def test_ranks_decide_and_line_order_does_not(tmp_path: Path) -> None:
@@ -227,9 +227,9 @@ HITS_ALONE = {"a": {"x": 0, "y": 1}}  # query b was judged, and got no hits
 def test_some_measures_need_only_judged_hits(name: str, value: float) -> None:
     measures = measure_names.parse([name])
     run = trec.Run({"a": ("x", "y")}, ())
-    found = evaluate.evaluate(run, HITS_ALONE, ["a", "b"], measures, hits_alone=True)
-    assert found.values == {name: pytest.approx(value)} and found.reasons == {}
-    assert (found.queries, found.unjudged, found.without_hits) == (2, (), ("b",))
+    evaluation = evaluate.evaluate(run, HITS_ALONE, ["a", "b"], measures, hits_alone=True)
+    assert evaluation.values == {name: pytest.approx(value)} and evaluation.reasons == {}
+    assert (evaluation.queries, evaluation.unjudged, evaluation.without_hits) == (2, (), ("b",))
 
 
 @pytest.mark.parametrize(
@@ -238,9 +238,9 @@ def test_some_measures_need_only_judged_hits(name: str, value: float) -> None:
 )
 def test_measures_that_need_all_relevant_documents_are_missing_for_judged_hits(name: str) -> None:
     measures = measure_names.parse(["RR@10", name])
-    found = evaluate.evaluate(trec.Run({"a": ("y",)}, ()), HITS_ALONE, ["a"], measures, hits_alone=True)
-    assert found.values == {"RR@10": 1.0, str(measures[1]): None}
-    assert found.reasons[str(measures[1])].startswith("needs all relevant documents")
+    evaluation = evaluate.evaluate(trec.Run({"a": ("y",)}, ()), HITS_ALONE, ["a"], measures, hits_alone=True)
+    assert evaluation.values == {"RR@10": 1.0, str(measures[1]): None}
+    assert evaluation.reasons[str(measures[1])].startswith("needs all relevant documents")
 
 
 def test_every_measure_needs_only_hits_or_has_a_reason() -> None:
@@ -277,32 +277,38 @@ def test_negative_grade_counts_as_zero(name: str, grade: int) -> None:
 
 def test_gdeval_measures_accept_query_ids_without_digits() -> None:
     qrels = {"q b": {"d1": 1}, "q a": {"d2": 2, "d1": -1}}
-    found = judge({"q a": ("d1", "d2"), "q b": ("d1",)}, qrels, ["q a", "q b", "q c"], "ERR@10", "RR@10")
+    evaluation = judge({"q a": ("d1", "d2"), "q b": ("d1",)}, qrels, ["q a", "q b", "q c"], "ERR@10", "RR@10")
     # gdeval prints five decimals; its gains are (2^grade - 1) / 16.
-    assert found.per_query["ERR@10"] == {
+    assert evaluation.per_query["ERR@10"] == {
         "q a": pytest.approx(3 / 16 / 2, abs=1e-5),
         "q b": pytest.approx(1 / 16, abs=1e-5),
     }
-    assert found.per_query["RR@10"] == {"q a": 0.5, "q b": 1.0}
+    assert evaluation.per_query["RR@10"] == {"q a": 0.5, "q b": 1.0}
 
 
 @pytest.mark.parametrize("names", [("Accuracy",), ("Accuracy", "RR")])
 def test_mean_counts_every_query_with_any_provider(names: tuple[str, ...]) -> None:
     """Accuracy alone would be a mean over query a, which has something relevant; beside RR it is one over both."""
-    found = judge({"a": ("x", "y"), "b": ("x",)}, {"a": {"x": 1, "y": 0}, "b": {"x": 0}}, ["a", "b"], *names)
-    assert found.values["Accuracy"] == 0.5 and found.per_query["Accuracy"] == {"a": 1.0, "b": 0.0}
+    evaluation = judge({"a": ("x", "y"), "b": ("x",)}, {"a": {"x": 1, "y": 0}, "b": {"x": 0}}, ["a", "b"], *names)
+    assert evaluation.values["Accuracy"] == 0.5 and evaluation.per_query["Accuracy"] == {"a": 1.0, "b": 0.0}
 
 
 def test_uncomputable_measure_has_a_reason_and_others_have_values() -> None:
-    found = judge({"a": ("x",), "b": ("x",)}, {"a": {"x": 1}, "b": {"x": 0}}, ["a", "b"], "RR", "Accuracy", "ERR@5")
-    assert found.values["Accuracy"] is None and found.values["RR"] == 0.5 and found.values["ERR@5"] is not None
-    assert list(found.reasons) == ["Accuracy"] and "Accuracy" not in found.per_query
-    assert found.reasons["Accuracy"].startswith("cannot be computed for every query: float division")
+    evaluation = judge(
+        {"a": ("x",), "b": ("x",)}, {"a": {"x": 1}, "b": {"x": 0}}, ["a", "b"], "RR", "Accuracy", "ERR@5"
+    )
+    assert (
+        evaluation.values["Accuracy"] is None
+        and evaluation.values["RR"] == 0.5
+        and evaluation.values["ERR@5"] is not None
+    )
+    assert list(evaluation.reasons) == ["Accuracy"] and "Accuracy" not in evaluation.per_query
+    assert evaluation.reasons["Accuracy"].startswith("cannot be computed for every query: float division")
 
 
 def test_counts_cover_all_judged_queries() -> None:
-    found = judge({"a": ("x",)}, {"a": {"x": 1}, "b": {"y": 2, "z": 1}}, ["a", "b"], "NumQ", "NumRel", "NumRet")
-    assert found.values == {"NumQ": 2.0, "NumRel": 3.0, "NumRet": 1.0}
+    evaluation = judge({"a": ("x",)}, {"a": {"x": 1}, "b": {"y": 2, "z": 1}}, ["a", "b"], "NumQ", "NumRel", "NumRet")
+    assert evaluation.values == {"NumQ": 2.0, "NumRel": 3.0, "NumRet": 1.0}
 
 
 def test_many_queries_are_evaluated_in_batches_with_equal_results(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -320,15 +326,15 @@ def test_set_measures_accept_a_cutoff() -> None:
     rankings = {"a": ("x", "n", "y", "z"), "b": ("n",), "c": ()}
     qrels = {"a": {"x": 1, "y": 2, "z": 1, "w": 1}, "b": {"n": 1}, "c": {"n": 1}}
     names = ("SetF@2", "SetP@2", "SetR@3", "SetF(rel=2)@3", "SetF@100", "SetF", "SetF(beta=2.0)@2")
-    found = judge(rankings, qrels, list(qrels), *names)
+    evaluation = judge(rankings, qrels, list(qrels), *names)
     assert [str(each) for each in measure_names.parse(names)] == list(names)
     p, r = 1 / 2, 1 / 4
-    assert found.per_query["SetF@2"] == pytest.approx({"a": 2 * p * r / (p + r), "b": 1.0, "c": 0.0})
-    assert found.per_query["SetP@2"] == pytest.approx({"a": 1 / 2, "b": 1.0, "c": 0.0}), "of what there is"
-    assert found.per_query["SetR@3"] == pytest.approx({"a": 2 / 4, "b": 1.0, "c": 0.0})
-    assert found.per_query["SetF(rel=2)@3"]["a"] == pytest.approx(1 / 2)
-    assert found.per_query["SetF@100"] == found.per_query["SetF"]
-    assert found.values["SetF@2"] == pytest.approx((1 / 3 + 1) / 3) and "SetF@2" in found.means
+    assert evaluation.per_query["SetF@2"] == pytest.approx({"a": 2 * p * r / (p + r), "b": 1.0, "c": 0.0})
+    assert evaluation.per_query["SetP@2"] == pytest.approx({"a": 1 / 2, "b": 1.0, "c": 0.0}), "of what there is"
+    assert evaluation.per_query["SetR@3"] == pytest.approx({"a": 2 / 4, "b": 1.0, "c": 0.0})
+    assert evaluation.per_query["SetF(rel=2)@3"]["a"] == pytest.approx(1 / 2)
+    assert evaluation.per_query["SetF@100"] == evaluation.per_query["SetF"]
+    assert evaluation.values["SetF@2"] == pytest.approx((1 / 3 + 1) / 3) and "SetF@2" in evaluation.means
     assert [measure_names.looks_deeper(each, 10) for each in measure_names.parse(["SetF@11", "SetF@10"])] == [
         True,
         False,
@@ -384,9 +390,9 @@ def test_measure_beyond_its_providers_is_refused(why: str, names: tuple[str, ...
     for name in names:
         with pytest.raises(UsageError) as caught:
             measure_names.parse([name])
-        said = str(caught.value)
-        assert said.startswith(f"unknown measure {name!r}: ") and why in said
-        assert "object at" not in said and "\n" not in said
+        message = str(caught.value)
+        assert message.startswith(f"unknown measure {name!r}: ") and why in message
+        assert "object at" not in message and "\n" not in message
 
 
 @pytest.mark.parametrize("name", ["NERR8@5", "BPM@5", "INST", "RBP", "ERR_IA@5"])
@@ -397,18 +403,20 @@ def test_measure_without_a_provider_is_refused_before_its_parameters(name: str) 
 
 def test_extreme_parameters_are_computed() -> None:
     names = ("P@1", "RR@2147483647", "P(rel=65535)@1", "IPrec@1.0", "IPrec@0.07", "SetF(beta=0.0)", "Compat(p=0.5)")
-    found = judge({"a": ("x", "y")}, {"a": {"x": 1, "y": 65535}}, ["a"], *names, "nDCG(gains={1:2,2:65535})@2")
-    assert not found.reasons and None not in found.values.values()
-    assert found.values["P(rel=65535)@1"] == 0.0 and found.values["P@1"] == 1.0
+    evaluation = judge({"a": ("x", "y")}, {"a": {"x": 1, "y": 65535}}, ["a"], *names, "nDCG(gains={1:2,2:65535})@2")
+    assert not evaluation.reasons and None not in evaluation.values.values()
+    assert evaluation.values["P(rel=65535)@1"] == 0.0 and evaluation.values["P@1"] == 1.0
 
 
 @pytest.mark.parametrize("name", ["ERR@5", 'nDCG(dcg="exp-log2")@5'])
 def test_grade_beyond_gdeval_loses_only_its_measures(name: str, capfd: pytest.CaptureFixture[str]) -> None:
     qrels = {"a": {"w": 4, "x": 5}, "b": {"x": 1}}
-    found = judge({"a": ("w", "x"), "b": ("x",)}, qrels, ["a", "b"], name, "RR@10")
+    evaluation = judge({"a": ("w", "x"), "b": ("x",)}, qrels, ["a", "b"], name, "RR@10")
     (text,) = map(str, measure_names.parse([name]))
-    assert found.values[text] is None and found.values["RR@10"] == 1.0
-    assert found.reasons == {text: "knows grades up to 4 (gdeval computes it); document 'x' of query 'a' has grade 5"}
+    assert evaluation.values[text] is None and evaluation.values["RR@10"] == 1.0
+    assert evaluation.reasons == {
+        text: "knows grades up to 4 (gdeval computes it); document 'x' of query 'a' has grade 5"
+    }
     assert capfd.readouterr().err == "", "gdeval was not asked"
     assert judge({"a": ("w",)}, {"a": {"w": 4}}, ["a"], name).values[text] is not None
 
@@ -424,24 +432,24 @@ def test_provider_error_loses_only_its_measure(monkeypatch: pytest.MonkeyPatch) 
         return ours(measures, *rest)
 
     monkeypatch.setattr(ir_measures, "evaluator", fails)
-    found = judge({"a": ("x",)}, {"a": {"x": 1}}, ["a"], "P@5", "RR@10", "SetP@1")
-    assert found.values == {"P@5": None, "RR@10": 1.0, "SetP@1": 1.0}
+    evaluation = judge({"a": ("x",)}, {"a": {"x": 1}}, ["a"], "P@5", "RR@10", "SetP@1")
+    assert evaluation.values == {"P@5": None, "RR@10": 1.0, "SetP@1": 1.0}
     why = "Command '['a program']' returned non-zero exit status 25."
-    assert found.reasons == {"P@5": f"cannot be computed for every query: {why}"}
+    assert evaluation.reasons == {"P@5": f"cannot be computed for every query: {why}"}
 
 
 def test_f1_is_the_harmonic_mean_of_precision_and_recall_at_the_cutoff() -> None:
     rankings = {"a": ("x", "n", "y"), "b": ("n",), "d": ("x", "y")}
     qrels = {"a": {"x": 1, "y": 2, "z": 1}, "b": {"x": 1}, "c": {"x": 1}, "d": {"x": 0}}
     names = ("F1@5", "P@5", "SetF@5", "F1(rel=2)@5", "F1@2")
-    found = judge(rankings, qrels, list(qrels), *names)
+    evaluation = judge(rankings, qrels, list(qrels), *names)
     assert [str(each) for each in measure_names.parse(names)] == list(names)
-    assert found.per_query["F1@5"] == pytest.approx({"a": 0.5, "b": 0.0, "c": 0.0, "d": 0.0}), "P@5 .4, R@5 .667"
-    assert found.per_query["SetF@5"]["a"] == pytest.approx(2 / 3), "of the three hits that there are"
-    assert found.per_query["F1(rel=2)@5"]["a"] == pytest.approx(2 * 0.2 / 1.2)
-    assert found.per_query["F1@2"]["a"] == pytest.approx(2 * 0.5 / 3 / (0.5 + 1 / 3))
-    assert found.values["F1@5"] == pytest.approx(0.125) and found.means >= {"F1@5", "P@5"}
-    assert set(found.values) == set(names), "what F1 is made of is not shown unasked"
+    assert evaluation.per_query["F1@5"] == pytest.approx({"a": 0.5, "b": 0.0, "c": 0.0, "d": 0.0}), "P@5 .4, R@5 .667"
+    assert evaluation.per_query["SetF@5"]["a"] == pytest.approx(2 / 3), "of the three hits that there are"
+    assert evaluation.per_query["F1(rel=2)@5"]["a"] == pytest.approx(2 * 0.2 / 1.2)
+    assert evaluation.per_query["F1@2"]["a"] == pytest.approx(2 * 0.5 / 3 / (0.5 + 1 / 3))
+    assert evaluation.values["F1@5"] == pytest.approx(0.125) and evaluation.means >= {"F1@5", "P@5"}
+    assert set(evaluation.values) == set(names), "what F1 is made of is not shown unasked"
 
 
 @pytest.mark.parametrize(

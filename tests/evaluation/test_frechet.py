@@ -43,14 +43,14 @@ def run_distance(
 
 
 def test_system_that_retrieves_relevant_documents_is_nearer() -> None:
-    made = frechet.distances(RUNS, FOUND, (1, 2), replace(FEW, unlabelled=True))
-    good, bad = made.systems["good"], made.systems["bad"]
+    distances = frechet.distances(RUNS, FOUND, (1, 2), replace(FEW, unlabelled=True))
+    good, bad = distances.systems["good"], distances.systems["bad"]
     assert [(each.k, each.unlabelled) for each in good] == [(1, False), (2, False), (1, True), (2, True)]
     assert good[0].figure.value == pytest.approx(0, abs=1e-6)
     for one, other in zip(good, bad, strict=True):
         assert one.figure.value is not None and other.figure.value is not None
         assert one.figure.value < other.figure.value
-    assert (made.queries, made.judged, made.left_out, made.dimensions) == (30, 30, ("alone",), 8)
+    assert (distances.queries, distances.judged, distances.left_out, distances.dimensions) == (30, 30, ("alone",), 8)
     # All that is left of the good one is what is near; that of two there is one.
     assert good[2].figure.value == pytest.approx(frechet_distance.distance_of_points(_VECTORS[:30], _VECTORS[30:60]))
     assert (good[3].retrieved, good[3].short, good[3].without) == (30, 30, 0)
@@ -87,8 +87,8 @@ def test_too_large_vectors_are_refused() -> None:
     for scale, finite in ((1e10, True), (1e36, False)):
         known = replace(FOUND, vectors=(FOUND.vectors * scale).astype(np.float32))
         if finite:
-            made = run_distance(BAD, RUNS.qrels, RUNS.query_ids, known, 2, FEW)
-            assert made.value is not None and np.isfinite([made.value, made.low, made.high]).all()
+            distance = run_distance(BAD, RUNS.qrels, RUNS.query_ids, known, 2, FEW)
+            assert distance.value is not None and np.isfinite([distance.value, distance.low, distance.high]).all()
             continue
         with pytest.raises(UsageError, match=r"vectors of minilm have numbers up to \d\S+e\+36: too large"):
             frechet.distances(RUNS, known, (1,), FEW)
@@ -101,8 +101,8 @@ def test_judgements_of_hits_only_are_refused_as_reference() -> None:
 
 def test_missing_distance_has_a_reason() -> None:
     one = Run({"q0": ("r0",)}, ())
-    found = run_distance(one, RUNS.qrels, RUNS.query_ids, FOUND, 1, FEW)
-    assert (found.value, found.reason) == (None, "a covariance takes two documents on each side")
+    distance = run_distance(one, RUNS.qrels, RUNS.query_ids, FOUND, 1, FEW)
+    assert (distance.value, distance.reason) == (None, "a covariance takes two documents on each side")
     few = run_distance(GOOD, RUNS.qrels, QUERIES[:5], FOUND, 2, FEW)
     assert few.value is not None and few.low is None
     assert few.reason == "no interval: 5 queries, it takes 11"
@@ -118,16 +118,16 @@ def test_run_over_half_of_the_queries_is_as_near_as_the_full_run() -> None:
     topics = rng.standard_normal((43, 30)).astype(np.float32)
     near = topics + rng.standard_normal((43, 30)).astype(np.float32)
     names = (*(f"r{n}" for n in range(43)), *(f"n{n}" for n in range(43)))
-    known = Embeddings(names, np.concatenate([topics, near]), "e", "c" * 64, "document", "s")
+    embeddings = Embeddings(names, np.concatenate([topics, near]), "e", "c" * 64, "document", "s")
     whole = Run({f"q{n}": (f"n{n}",) for n in range(43)}, ())
     half = Run({f"q{n}": (f"n{n}",) for n in range(22)}, ())
     qrels = {f"q{n}": {f"r{n}": 1} for n in range(43)}
     both = JudgedRuns("toy", dict.fromkeys(qrels, ""), qrels, {"whole": whole, "half": half})
-    made = frechet.distances(both, known, (1,), FEW).systems
+    made = frechet.distances(both, embeddings, (1,), FEW).systems
     assert made["whole"][0].figure == made["half"][0].figure
     assert (made["half"][0].queries, made["half"][0].judged, made["half"][0].without) == (22, 22, 21)
     assert made["whole"][0].difference == Estimate(0.0, 0.0, 0.0)
-    alone = run_distance(whole, qrels, tuple(qrels), known, 1, Settings(resamples=0)).value
+    alone = run_distance(whole, qrels, tuple(qrels), embeddings, 1, Settings(resamples=0)).value
     assert alone is not None and alone < 0.8 * (made["half"][0].figure.value or 0), "over all of its queries"
 
 
@@ -161,7 +161,9 @@ def test_paired_interval_covers_the_difference_and_is_narrower_than_unpaired() -
     topics = rng.standard_normal((4000, 8)).astype(np.float32)
     one = topics + 0.5 * rng.standard_normal((4000, 8)).astype(np.float32)
     other = one + 0.3 * rng.standard_normal((4000, 8)).astype(np.float32)
-    known = Embeddings(tuple(map(str, range(12000))), np.concatenate([topics, one, other]), "e", "c", "document", "s")
+    embeddings = Embeddings(
+        tuple(map(str, range(12000))), np.concatenate([topics, one, other]), "e", "c", "document", "s"
+    )
 
     def drawn(resamples: int) -> Estimate:
         chosen = rng.integers(0, 4000, 50).tolist()
@@ -171,7 +173,9 @@ def test_paired_interval_covers_the_difference_and_is_narrower_than_unpaired() -
         }
         qrels = {f"q{n}": {str(each): 1} for n, each in enumerate(chosen)}
         settings = Settings(resamples=resamples, against="one")
-        made = frechet.distances(JudgedRuns("", dict.fromkeys(qrels, ""), qrels, runs), known, (1,), settings).systems
+        made = frechet.distances(
+            JudgedRuns("", dict.fromkeys(qrels, ""), qrels, runs), embeddings, (1,), settings
+        ).systems
         widths.append(sum(_width(each.figure) ** 2 for (each,) in made.values()) ** 0.5)
         return made["other"][0].difference
 
@@ -202,7 +206,7 @@ def test_interval_covers_values_of_other_samples_of_equal_size() -> None:
     near = population + rng.standard_normal((4000, 30)).astype(np.float32) * 0.5
     vectors = np.concatenate([population, near])
     names = tuple(map(str, range(8000)))
-    known = Embeddings(names, vectors, "e", "c" * 64, "document", "s")
+    embeddings = Embeddings(names, vectors, "e", "c" * 64, "document", "s")
 
     def drawn() -> tuple[Run, dict[str, dict[str, int]]]:
         chosen = rng.integers(0, 4000, 60).tolist()
@@ -212,16 +216,16 @@ def test_interval_covers_values_of_other_samples_of_equal_size() -> None:
 
     queries = [f"q{n}" for n in range(60)]
     values = [
-        run_distance(run, qrels, queries, known, 1, Settings(resamples=0)).value or 0
+        run_distance(run, qrels, queries, embeddings, 1, Settings(resamples=0)).value or 0
         for run, qrels in (drawn() for _ in range(100))
     ]
     expected = float(np.mean(values))
     covered = 0
     for _ in range(20):
         run, qrels = drawn()
-        found = run_distance(run, qrels, queries, known, 1, Settings(resamples=60))
-        assert found.low is not None and found.high is not None
-        covered += found.low <= expected <= found.high
+        distance = run_distance(run, qrels, queries, embeddings, 1, Settings(resamples=60))
+        assert distance.low is not None and distance.high is not None
+        covered += distance.low <= expected <= distance.high
     assert covered >= 18
 
 

@@ -49,11 +49,11 @@ def test_distance_is_invariant_under_rigid_motion_and_scales_quadratically(given
     one_size, other_size, dims, seed = given
     one, other = points(seed, one_size, dims), points(seed + 1, other_size, dims, 0.3, 0.5)
     rotation, _ = np.linalg.qr(points(seed + 2, dims, dims))
-    found = frechet_distance.distance_of_points(one, other)
+    distance = frechet_distance.distance_of_points(one, other)
     assert frechet_distance.distance_of_points(one @ rotation + 7, other @ rotation + 7) == pytest.approx(
-        found, rel=1e-8, abs=1e-8
+        distance, rel=1e-8, abs=1e-8
     )
-    assert frechet_distance.distance_of_points(3 * one, 3 * other) == pytest.approx(9 * found, rel=1e-8, abs=1e-8)
+    assert frechet_distance.distance_of_points(3 * one, 3 * other) == pytest.approx(9 * distance, rel=1e-8, abs=1e-8)
 
 
 def test_distance_of_a_shift_is_its_squared_length() -> None:

@@ -22,10 +22,10 @@ def files(tmp_path: Path) -> Path:
 
 
 def test_runs_are_named_by_file_stem_and_measured_on_all_judged_queries(files: Path) -> None:
-    found = judged_runs.read_runs(files / "qrels.txt", [files / "one.run", files / "two.run"])
-    assert list(found.runs) == ["one", "two"]
-    assert found.query_ids == ("q1", "q2")
-    assert found.runs["two"].rankings == {"q1": ("d2",)}
+    runs = judged_runs.read_runs(files / "qrels.txt", [files / "one.run", files / "two.run"])
+    assert list(runs.runs) == ["one", "two"]
+    assert runs.query_ids == ("q1", "q2")
+    assert runs.runs["two"].rankings == {"q1": ("d2",)}
 
 
 def test_duplicate_file_names_are_refused_before_reading(files: Path) -> None:
@@ -64,11 +64,11 @@ def test_empty_files_are_refused_by_name(files: Path) -> None:
 
 def test_runs_without_judgements_are_read(files: Path) -> None:
     (files / "more.run").write_text("new Q0 d1 1 2.0 my tag\nq1 Q0 d2 1 2.0 x\n")
-    found = judged_runs.read_unjudged_runs("mine", [files / "one.run", files / "more.run"], {"q1": "text"})
-    assert (found.dataset, found.qrels, list(found.runs), found.query_ids) == ("mine", {}, ["one", "more"], ("q1",))
-    assert found.runs["more"].rankings == {"q1": ("d2",)}
-    assert found.unknown == {"more": judged_runs.UnknownQueries(("new",), f"{files}/more.run:1")}
-    assert len(found.notes) == 1 and "1 line has more than six fields" in found.notes[0]
+    runs = judged_runs.read_unjudged_runs("mine", [files / "one.run", files / "more.run"], {"q1": "text"})
+    assert (runs.dataset, runs.qrels, list(runs.runs), runs.query_ids) == ("mine", {}, ["one", "more"], ("q1",))
+    assert runs.runs["more"].rankings == {"q1": ("d2",)}
+    assert runs.unknown == {"more": judged_runs.UnknownQueries(("new",), f"{files}/more.run:1")}
+    assert len(runs.notes) == 1 and "1 line has more than six fields" in runs.notes[0]
 
 
 def test_notes_on_files_name_the_first_line(files: Path) -> None:
@@ -118,8 +118,8 @@ def test_stored_negative_grades_have_a_note(results: Path) -> None:
     path.write_bytes(gzip.compress(text))
     (found,) = read_stored_runs(results)
     below = sum(grade < 0 for judged in found.qrels.values() for grade in judged.values())
-    said = f"{below} grades are below 0: no more relevant than 0 (Bpref and infAP treat them as unjudged)"
-    assert below > 1 and found.notes == (said,)
+    message = f"{below} grades are below 0: no more relevant than 0 (Bpref and infAP treat them as unjudged)"
+    assert below > 1 and found.notes == (message,)
 
 
 def test_profiles_with_equal_rankings_are_one_system(tmp_path: Path) -> None:

@@ -19,8 +19,8 @@ from harness.evaluation.trec import Run
 
 def embedded(vectors: object, prefix: str = "q", **changes: str) -> Embeddings:
     found = np.asarray(vectors, dtype=np.float32)
-    made = Embeddings(tuple(f"{prefix}{n}" for n in range(len(found))), found, "minilm", "c" * 64, "query", "s")
-    return replace(made, **changes)  # type: ignore[arg-type]
+    embeddings = Embeddings(tuple(f"{prefix}{n}" for n in range(len(found))), found, "minilm", "c" * 64, "query", "s")
+    return replace(embeddings, **changes)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -43,8 +43,8 @@ def test_texts_without_words_match_no_text() -> None:
 
 
 def test_all_training_queries_with_the_same_text_are_named() -> None:
-    found = leakage.same_texts({"q1": "a b", "q2": "c"}, {"t1": "A b.", "t2": "a  B", "t3": "d"})
-    assert found == (Leak("q1", "t1", True), Leak("q1", "t2", True))
+    leaks = leakage.same_texts({"q1": "a b", "q2": "c"}, {"t1": "A b.", "t2": "a  B", "t3": "d"})
+    assert leaks == (Leak("q1", "t1", True), Leak("q1", "t2", True))
 
 
 @given(st.integers(1, 30), st.integers(1, 30), st.sampled_from([0.2, 0.5, 0.9]), st.integers(1, 60), st.integers(0, 99))
@@ -56,10 +56,10 @@ def test_blockwise_search_matches_all_cosines(rows: int, columns: int, threshold
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(leakage, "_BLOCK", block)
         steps: list[tuple[int, int]] = []
-        found = leakage.near_pairs(ours, theirs, threshold, lambda done, total: steps.append((done, total)))
+        pairs = leakage.near_pairs(ours, theirs, threshold, lambda done, total: steps.append((done, total)))
     expected = {(f"q{row}", f"t{column}") for row, column in zip(*np.nonzero(cosines >= threshold), strict=True)}
-    assert {(leak.query_id, leak.training_id) for leak in found} == expected
-    for leak in found:
+    assert {(leak.query_id, leak.training_id) for leak in pairs} == expected
+    for leak in pairs:
         assert leak.cosine == pytest.approx(cosines[int(leak.query_id[1:]), int(leak.training_id[1:])], abs=1e-12)
     assert steps[-1] == (columns, columns)
 
@@ -68,11 +68,11 @@ def test_blockwise_search_matches_all_cosines(rows: int, columns: int, threshold
 def test_threshold_of_one_finds_equal_directions_despite_rounding(size: int, scale: float, seed: int) -> None:
     vectors = np.random.default_rng(seed).standard_normal((20, size)).astype(np.float32)
     # A power of two changes no digit: the direction is the same to the last bit.
-    found = leakage.near_pairs(
+    pairs = leakage.near_pairs(
         embedded(vectors), embedded(vectors * np.float32(2.0 ** round(np.log2(scale))), "t"), 1.0
     )
-    assert [(leak.query_id, leak.training_id) for leak in found] == [(f"q{n}", f"t{n}") for n in range(20)]
-    assert all(leak.cosine is not None and 1 - 1e-9 <= leak.cosine <= 1 for leak in found)
+    assert [(leak.query_id, leak.training_id) for leak in pairs] == [(f"q{n}", f"t{n}") for n in range(20)]
+    assert all(leak.cosine is not None and 1 - 1e-9 <= leak.cosine <= 1 for leak in pairs)
 
 
 def test_cosine_just_below_the_threshold_is_not_a_leak() -> None:
@@ -122,13 +122,13 @@ def test_pairs_appear_once_nearest_first_and_equal_texts_have_cosines() -> None:
     vectors = embedded([[1, 0], [0, 1], [1, 1]]), embedded([[1, 0.1], [1, 0], [-1, 0.5]], "t")
     sample = {"q1": "up", "q0": "a b"}  # q2 is not asked, t2 points elsewhere
     training = {"t0": "other", "t1": "A, b", "t2": "UP"}
-    found = leakage.find_leaks(sample, training, vectors, 0.9)
-    assert [(leak.query_id, leak.training_id, leak.same_text) for leak in found] == [
+    leaks = leakage.find_leaks(sample, training, vectors, 0.9)
+    assert [(leak.query_id, leak.training_id, leak.same_text) for leak in leaks] == [
         ("q0", "t1", True),
         ("q0", "t0", False),
         ("q1", "t2", True),
     ]
-    assert [leak.cosine for leak in found] == pytest.approx([1, 1 / 1.01**0.5, 0.5 / 1.25**0.5])
+    assert [leak.cosine for leak in leaks] == pytest.approx([1, 1 / 1.01**0.5, 0.5 / 1.25**0.5])
     plain = leakage.find_leaks(sample, training, None, 0.9)
     assert [(leak.query_id, leak.training_id, leak.cosine) for leak in plain] == [
         ("q0", "t1", None),
@@ -140,12 +140,12 @@ def test_measures_are_given_with_without_and_on_leaked_queries() -> None:
     queries = {f"q{n}": f"text {n}" for n in range(24)}
     qrels = {f"q{n}": {"right": 1} for n in range(23)}  # nobody judged q23
     run = Run({query: ("right",) if int(query[1:]) < 12 else ("wrong", "right") for query in queries}, ())
-    found = JudgedRuns("set", queries, qrels, {"bm25": run})
+    runs = JudgedRuns("set", queries, qrels, {"bm25": run})
     training = {f"t{n}": f"Text {n}!" for n in (0, 1, 2, 23)}
     leaks = leakage.find_leaks(queries, training, None, 0.9)
     made = leakage.Leakage("set", queries, training, leaks, (), None, None)
     assert made.leaked == ("q0", "q1", "q2", "q23")
-    reciprocal, counted = leakage.measure_effects(found, made.leaked, measure_names.parse(("RR@10", "NumRet")))
+    reciprocal, counted = leakage.measure_effects(runs, made.leaked, measure_names.parse(("RR@10", "NumRet")))
     assert (reciprocal.queries, reciprocal.queries_leaked) == (23, 3)
     assert reciprocal.all.value == pytest.approx((12 + 11 / 2) / 23)
     assert reciprocal.without.value == pytest.approx((9 + 11 / 2) / 20)
@@ -153,7 +153,7 @@ def test_measures_are_given_with_without_and_on_leaked_queries() -> None:
     assert (reciprocal.leaked.value, reciprocal.leaked.low) == (1.0, None)
     assert reciprocal.leaked.reason == "an interval needs 11 queries"
     assert counted.all.value is None and counted.all.reason == "no mean over queries"
-    assert leakage.measure_effects(found, (), ()) == ()
+    assert leakage.measure_effects(runs, (), ()) == ()
 
 
 def test_all_commands_show_the_same_interval() -> None:
@@ -171,9 +171,9 @@ def test_all_commands_show_the_same_interval() -> None:
     asked = measure_names.parse(("RR@10",))
     shown = []
     for queries in (names, names[::-1]):
-        found = JudgedRuns("set", dict.fromkeys(queries, ""), {name: qrels[name] for name in queries}, {"bm25": run})
-        (effect,) = leakage.measure_effects(found, ("q0",), asked)
-        evaluated = evaluate_runs.evaluate_runs(found, asked)
+        runs = JudgedRuns("set", dict.fromkeys(queries, ""), {name: qrels[name] for name in queries}, {"bm25": run})
+        (effect,) = leakage.measure_effects(runs, ("q0",), asked)
+        evaluated = evaluate_runs.evaluate_runs(runs, asked)
         judged = evaluate.evaluate(run, qrels, queries, asked)
         shown += [effect.all, *(evaluate.estimate(each, "RR@10") for each in (evaluated.evaluations["bm25"], judged))]
         shown.append(evaluate.mean_estimate(dict(sorted(judged.per_query["RR@10"].items(), reverse=True))))

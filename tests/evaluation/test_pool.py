@@ -34,22 +34,22 @@ def judged(*runs: dict[str, tuple[str, ...]], **changes: object) -> JudgedRuns:
 def test_pool_order_does_not_reveal_systems(
     runs: list[dict[str, tuple[str, ...]]], depth: int, rng: random.Random
 ) -> None:
-    made = build_pool([judged(*runs)], depth, seed=3)
+    pool = build_pool([judged(*runs)], depth, seed=3)
     wanted = {(query, document) for run in runs for query, found in run.items() for document in found[:depth]}
-    assert set(made.pairs) == {pair for pair in wanted if pair[1] not in QRELS.get(pair[0], {})}
-    assert len(made.pairs) == len(set(made.pairs)), "each pair once"
-    assert made.judged == len(wanted) - len(made.pairs)
-    groups = [query for number, (query, _) in enumerate(made.pairs) if not number or made.pairs[number - 1][0] != query]
-    assert len(groups) == len(set(groups)) == made.queries_to_judge, "a query's documents stand together"
+    assert set(pool.pairs) == {pair for pair in wanted if pair[1] not in QRELS.get(pair[0], {})}
+    assert len(pool.pairs) == len(set(pool.pairs)), "each pair once"
+    assert pool.judged == len(wanted) - len(pool.pairs)
+    groups = [query for number, (query, _) in enumerate(pool.pairs) if not number or pool.pairs[number - 1][0] != query]
+    assert len(groups) == len(set(groups)) == pool.queries_to_judge, "a query's documents stand together"
     # Other systems, other ranks, other places among the runs: the same pairs are in the same order.
     shuffled = [
         {query: tuple(rng.sample(found[:depth], len(found[:depth]))) for query, found in run.items()} for run in runs
     ]
     rng.shuffle(shuffled)
-    assert build_pool([judged(*shuffled)], depth, seed=3).pairs == made.pairs
+    assert build_pool([judged(*shuffled)], depth, seed=3).pairs == pool.pairs
     # One run less takes its own pairs away and moves no other.
     fewer = build_pool([judged(*runs[1:])], depth, seed=3).pairs
-    assert [pair for pair in made.pairs if pair in set(fewer)] == list(fewer)
+    assert [pair for pair in pool.pairs if pair in set(fewer)] == list(fewer)
 
 
 def test_the_seed_decides_the_order() -> None:
@@ -59,8 +59,8 @@ def test_the_seed_decides_the_order() -> None:
 
 
 def test_unjudged_hits_are_counted_for_each_system() -> None:
-    found = build_pool([judged({"q1": ("d1", "d8", "d9"), "q3": ("d1",)}, {"q1": ("d2",)}, {})], 2, seed=1)
-    counts = {name: (each.hits, each.unjudged, each.share) for name, each in found.systems}
+    pool = build_pool([judged({"q1": ("d1", "d8", "d9"), "q3": ("d1",)}, {"q1": ("d2",)}, {})], 2, seed=1)
+    counts = {name: (each.hits, each.unjudged, each.share) for name, each in pool.systems}
     assert counts == {"s0": (3, 2, 0.75), "s1": (1, 0, 0.0), "s2": (0, 0, None)}
 
 
@@ -79,9 +79,9 @@ def test_unjudged_share_is_one_minus_judged_of_ir_measures(run: dict[str, tuple[
 
 def test_samples_of_one_collection_form_one_pool() -> None:
     one, other = judged({"q1": ("d5",)}), judged({"q1": ("d5",), "q2": ("d6",)})
-    made = build_pool([one, other], 5, seed=1)
-    assert set(made.pairs) == {("q1", "d5"), ("q2", "d6")}
-    assert [name for name, _ in made.systems] == ["s0 (3 queries)", "s0 (3 queries)"]
+    pool = build_pool([one, other], 5, seed=1)
+    assert set(pool.pairs) == {("q1", "d5"), ("q2", "d6")}
+    assert [name for name, _ in pool.systems] == ["s0 (3 queries)", "s0 (3 queries)"]
 
 
 def test_pool_without_queries_is_refused() -> None:
@@ -111,8 +111,8 @@ def pool_text(pairs: list[tuple[str, str]], form: str, text: str = "t", query: s
 def read_back(folder: Path, content: str | bytes) -> list[tuple[str, str, int | None]] | None:
     path = folder / "judged"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    found = read_graded_pool(path)
-    return None if found is None else [(each.query_id, each.doc_id, each.grade) for each in found]
+    pairs = read_graded_pool(path)
+    return None if pairs is None else [(each.query_id, each.doc_id, each.grade) for each in pairs]
 
 
 @given(

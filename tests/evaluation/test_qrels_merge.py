@@ -42,12 +42,12 @@ def merged_into(
 
 
 def test_merge_keeps_existing_lines_and_appends_new_ones(tmp_path: Path) -> None:
-    made = merged(tmp_path, ("q3", "d9", 2), ("q1", "d5", 0), ("q1", "d1", 0), ("q1", "d7", None))
-    assert made.content.decode() == "q2 0 d1 1\nq1 Q0 d1 0\nq1 0 d2 -1\nq1 1 d5 0\nq3 1 d9 2\n"
-    done = made.merges[-1]
+    merge = merged(tmp_path, ("q3", "d9", 2), ("q1", "d5", 0), ("q1", "d1", 0), ("q1", "d7", None))
+    assert merge.content.decode() == "q2 0 d1 1\nq1 Q0 d1 0\nq1 0 d2 -1\nq1 1 d5 0\nq3 1 d9 2\n"
+    done = merge.merges[-1]
     assert (done.iteration, done.added, done.same, done.unfilled, done.conflicts) == (1, 2, 1, 1, ())
-    (tmp_path / "made").write_bytes(made.content)
-    assert [each.iteration for each in ir_measures.read_trec_qrels(str(tmp_path / "made"))][-2:] == ["1", "1"]
+    (tmp_path / "made").write_bytes(merge.content)
+    assert [line.iteration for line in ir_measures.read_trec_qrels(str(tmp_path / "made"))][-2:] == ["1", "1"]
 
 
 def test_merge_keeps_comments_at_the_top(tmp_path: Path) -> None:
@@ -84,15 +84,15 @@ def test_conflicts_are_refused_by_default(tmp_path: Path) -> None:
     new = merged(tmp_path, *grades, conflicts="override")
     assert new.content.decode() == "q2 1 d1 0\nq1 1 d1 3\nq1 0 d2 -1\nq4 1 d1 1\n"
     assert new.merges[-1].conflicts == kept.merges[-1].conflicts
-    assert [(each.query_id, each.before, each.given) for each in new.merges[-1].conflicts] == [
+    assert [(conflict.query_id, conflict.before, conflict.given) for conflict in new.merges[-1].conflicts] == [
         ("q1", 0, 3),
         ("q2", 1, 0),
     ]
 
 
 def test_comments_are_not_read_as_judgements(tmp_path: Path) -> None:
-    made = merged(tmp_path, ("q3", "d9", 2), base="# made by hand, and long\n# 1 q 1\nq1 0 d1 0\n")
-    assert made.content.decode() == "# made by hand, and long\n# 1 q 1\nq1 0 d1 0\nq3 1 d9 2\n"
+    merge = merged(tmp_path, ("q3", "d9", 2), base="# made by hand, and long\n# 1 q 1\nq1 0 d1 0\n")
+    assert merge.content.decode() == "# made by hand, and long\n# 1 q 1\nq1 0 d1 0\nq3 1 d9 2\n"
 
 
 # Surrogates, NULs, marks and every kind of white space among them, and what files have a use for.
@@ -114,12 +114,12 @@ def test_added_judgements_read_back_or_are_refused(
             continue
     assert accepted, "what is out of the ordinary but stays as it is is taken"
     once = {(each.query_id, each.doc_id): each.grade for each in accepted}
-    made = merged(folder, *((*ids, grade) for ids, grade in once.items()), conflicts="override", base=base)
-    qrels_merge.write_merged(folder / "made", made)
-    found = read_qrels(folder / "made")
+    merge = merged(folder, *((*ids, grade) for ids, grade in once.items()), conflicts="override", base=base)
+    qrels_merge.write_merged(folder / "made", merge)
+    qrels = read_qrels(folder / "made")
     (folder / "base").write_text(base)
     expected = {(q, d): g for q, judged in read_qrels(folder / "base").items() for d, g in judged.items()} | once
-    assert {(q, d): g for q, judged in found.items() for d, g in judged.items()} == expected
+    assert {(q, d): g for q, judged in qrels.items() for d, g in judged.items()} == expected
 
 
 grade = st.integers(0, 3)
@@ -139,29 +139,29 @@ def test_merge_equals_merged_dictionaries(
 ) -> None:
     folder = tmp_path_factory.mktemp("merge")
     known = {pair: grade for pair, grade in new.items() if grade is not None}
-    made = merged(
+    merge = merged(
         folder,
         *((*pair, grade) for pair, grade in new.items()),
         conflicts=conflicts,
         base="".join(f"{query} 0 {document} {grade}\n" for (query, document), grade in base.items()),
     )
-    (folder / "made").write_bytes(made.content)
+    (folder / "made").write_bytes(merge.content)
     found = {(q, d): g for q, judged in read_qrels(folder / "made").items() for d, g in judged.items()}
     assert found == (known | base if conflicts == "keep" else base | known)
-    done = made.merges[-1]
+    done = merge.merges[-1]
     assert done.added + done.same + len(done.conflicts) + done.unfilled == len(new)
 
 
 @pytest.mark.parametrize("name", ["made", "made.gz"])
 def test_files_and_their_provenance_are_read_back(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
-    made = merged(tmp_path, ("q3", "d1", 1), ("q2", "d1", 0), conflicts="keep")
-    done = qrels_merge.write_merged(path, made)
+    merge = merged(tmp_path, ("q3", "d1", 1), ("q2", "d1", 0), conflicts="keep")
+    done = qrels_merge.write_merged(path, merge)
     base = qrels_merge.read_base(path)
     assert base.merges == (done,)
     assert done.after == base.sha256
     content = gzip.decompress(path.read_bytes()) if name.endswith(".gz") else path.read_bytes()
-    assert content == made.content
+    assert content == merge.content
     assert sorted(each.name for each in tmp_path.iterdir()) == ["base", "judged", name, f"{name}.provenance.jsonl"]
     assert base.changed_after == ()
     assert replace(base, sha256="other").changed_after == (1,)
@@ -213,8 +213,8 @@ def test_lines_equal_the_qrels(tmp_path: Path) -> None:
 
 def test_judgements_are_counted_by_grade_and_query(tmp_path: Path) -> None:
     (tmp_path / "base").write_text(BASE)
-    found = qrels_merge.describe_qrels(qrels_merge.read_base(tmp_path / "base").lines)
-    assert (found["judgements"], found["queries"], found["grades"]) == (3, 2, {"-1": 1, "0": 1, "1": 1})
-    assert found["judged_per_query"] == {"least": 1, "median": 1.5, "mean": 1.5, "most": 2}
-    assert found["relevant_per_query"]["least"] == 0
+    facts = qrels_merge.describe_qrels(qrels_merge.read_base(tmp_path / "base").lines)
+    assert (facts["judgements"], facts["queries"], facts["grades"]) == (3, 2, {"-1": 1, "0": 1, "1": 1})
+    assert facts["judged_per_query"] == {"least": 1, "median": 1.5, "mean": 1.5, "most": 2}
+    assert facts["relevant_per_query"]["least"] == 0
     assert json.dumps(qrels_merge.describe_qrels(()))

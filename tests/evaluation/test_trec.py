@@ -127,8 +127,8 @@ def test_a_wrong_line_of_a_run_is_named(tmp_path: Path, line: bytes, what: str, 
 
 def test_further_fields_belong_to_the_tag_in_scored_runs(tmp_path: Path) -> None:
     content = b"q Q0 a 1 1.5 x\nq Q0 b 2 2.5 my own tag\nq Q0 c 3 0.5 k1 0.9 b 4\nq Q0 d 4 -1 tag 3 0.5\n"
-    found = trec.read_scored_run(write(tmp_path, content))
-    assert found.rankings == {"q": ("b", "a", "c", "d")} and found.longer == FlaggedLines(3, 2)
+    run = trec.read_scored_run(write(tmp_path, content))
+    assert run.rankings == {"q": ("b", "a", "c", "d")} and run.longer == FlaggedLines(3, 2)
     assert trec.read_scored_run(write(tmp_path, b"q Q0 a 1 1.5 x\n")).longer.count == 0
     assert str(said(trec.read_run, write(tmp_path, content))).endswith(
         ":2: 8 fields, must be 6 (query Q0 document rank score tag); correct the line"

@@ -99,10 +99,10 @@ def test_query_without_results_counts_zero_as_with_trec_eval_c() -> None:
     judged = trec.read_qrels(TREC_EVAL / "qrels.test.gz")
     whole = trec.read_scored_run(TREC_EVAL / "results.test.gz")
     run = Run({query: whole.rankings[query] for query in ("301", "303")}, ())
-    found = evaluate.evaluate(run, judged, list(judged), measure_names.parse(["AP"]))
-    both = [found.per_query["AP"][query] for query in ("301", "303")]
-    assert found.without_hits == ("302",) and found.queries == 3
-    assert found.values["AP"] == pytest.approx(sum(both) / 3) != pytest.approx(sum(both) / 2)
+    evaluation = evaluate.evaluate(run, judged, list(judged), measure_names.parse(["AP"]))
+    both = [evaluation.per_query["AP"][query] for query in ("301", "303")]
+    assert evaluation.without_hits == ("302",) and evaluation.queries == 3
+    assert evaluation.values["AP"] == pytest.approx(sum(both) / 3) != pytest.approx(sum(both) / 2)
 
 
 @pytest.fixture(scope="module")
@@ -113,9 +113,12 @@ def dl19() -> tuple[Run, Qrels]:
 
 def test_dl19_bm25_run_has_the_published_values(dl19: tuple[Run, Qrels]) -> None:
     run, qrels = dl19
-    found = evaluate.evaluate(run, qrels, list(qrels), measure_names.parse(["AP", "nDCG@10"]))
-    assert {name: round(value or 0, 4) for name, value in found.values.items()} == {"AP": 0.3766, "nDCG@10": 0.4973}
-    assert found.queries == 43
+    evaluation = evaluate.evaluate(run, qrels, list(qrels), measure_names.parse(["AP", "nDCG@10"]))
+    assert {name: round(value or 0, 4) for name, value in evaluation.values.items()} == {
+        "AP": 0.3766,
+        "nDCG@10": 0.4973,
+    }
+    assert evaluation.queries == 43
 
 
 def test_dl19_bm25_run_matches_direct_formulas(dl19: tuple[Run, Qrels]) -> None:
@@ -123,12 +126,12 @@ def test_dl19_bm25_run_matches_direct_formulas(dl19: tuple[Run, Qrels]) -> None:
     by_hand = hand()
     measures = ["AP", "AP(rel=2)", "AP@100", "RR", "RR@10", "RR(rel=2)@10", "nDCG@10", "nDCG", "P@10", "R@1000"]
     measures += ["R(rel=2)@100", "Success@1", "SetF", "Judged@10", "SetP", "Rprec"]
-    found = evaluate.evaluate(run, qrels, list(qrels), measure_names.parse(measures))
+    evaluation = evaluate.evaluate(run, qrels, list(qrels), measure_names.parse(measures))
     assert set(by_hand) == set(measures)
     for name in measures:
-        assert by_hand[name].keys() == found.per_query[name].keys()
+        assert by_hand[name].keys() == evaluation.per_query[name].keys()
         for query, value in by_hand[name].items():
-            assert found.per_query[name][query] == pytest.approx(value, abs=1e-9), (name, query)
+            assert evaluation.per_query[name][query] == pytest.approx(value, abs=1e-9), (name, query)
 
 
 def hand() -> dict[str, dict[str, float]]:

@@ -181,7 +181,7 @@ def _linked(path: Path) -> None:
 
 @pytest.fixture
 def harness(bench: Bench, launcher: Encoder, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
-    """The command line, whose launcher builds such indexes."""
+    """Return the command line, with a launcher that builds such indexes."""
     monkeypatch.chdir(bench.folder)
     monkeypatch.setattr(LauncherChoice, "open", lambda _: closing(launcher))
 

@@ -17,7 +17,7 @@ from harness.records import Isolation, Outcome
 from harness.results.reader import StoredJob, read_jobs
 from harness.results.schema import SCHEMA_VERSION, Result
 from tests.conftest import Bench, make_bench
-from tests.launch.nvml import Nvml
+from tests.launch.monitor.nvml import Nvml
 from tests.support.chance import chance
 
 pytestmark = pytest.mark.slow

@@ -161,7 +161,7 @@ def test_index_build_needs_no_canary(stage: Stage) -> None:
 def test_canary_buffers_are_touched_before_the_first_run(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     canary, untouched = Canary(), []
     work = canary._copy
-    monkeypatch.setattr(canary, "_copy", lambda: (untouched.append(canary._buffers is None), work())[1])
+    monkeypatch.setattr(canary, "_copy", lambda: (untouched.append("_buffers" not in vars(canary)), work())[1])
     CanaryLog(canary, place(1), stage.job).take("before")
     assert untouched == [False]
 

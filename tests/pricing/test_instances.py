@@ -15,9 +15,9 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_unknown_instance_facts_are_none(root: Path) -> None:
-    found = instances.read_instances("x", root)
-    assert len(found) == len(price_fixtures.FACTS)
-    assert found["g.one"] == instances.Instance(
+    types = instances.read_instances("x", root)
+    assert len(types) == len(price_fixtures.FACTS)
+    assert types["g.one"] == instances.Instance(
         provider="x",
         instance_type="g.one",
         vcpus=4,
@@ -33,16 +33,16 @@ def test_unknown_instance_facts_are_none(root: Path) -> None:
         bare_metal=False,
         current_generation=True,
     )
-    tie = found["c.tie"]
+    tie = types["c.tie"]
     assert (tie.physical_cores, tie.current_generation, tie.local_nvme_bytes) == (None, None, None)
 
 
 def test_only_whole_nvidia_gpus_are_gpus_and_others_are_accelerators(root: Path) -> None:
-    found = instances.read_instances("x", root)
-    counted = {name: (found[name].gpus, found[name].accelerators) for name in ("inf.one", "radeon.one", "part.gpu")}
+    types = instances.read_instances("x", root)
+    counted = {name: (types[name].gpus, types[name].accelerators) for name in ("inf.one", "radeon.one", "part.gpu")}
     assert counted == {"inf.one": (0, 1), "radeon.one": (0, 1), "part.gpu": (0, 1)}
-    assert (found["g.four"].gpus, found["g.four"].accelerators) == (4, 0)
-    assert (found["part.gpu"].gpu_name, found["radeon.one"].gpu_memory_bytes) == (None, None)
+    assert (types["g.four"].gpus, types["g.four"].accelerators) == (4, 0)
+    assert (types["part.gpu"].gpu_name, types["radeon.one"].gpu_memory_bytes) == (None, None)
 
 
 @pytest.mark.parametrize(

@@ -19,10 +19,10 @@ def snapshot(tmp_path: Path) -> Snapshot:
 
 def cheapest(snapshot: Snapshot, cpus: int, memory_gib: float, gpus: int = 0, **more: object) -> str | None:
     envelope = Envelope(name="p", cpus=cpus, memory_bytes=int(memory_gib * GIB), gpus=gpus)
-    found = offers.find_offers(envelope, snapshot, **more).cheapest  # type: ignore[arg-type]
+    offer = offers.find_offers(envelope, snapshot, **more).cheapest  # type: ignore[arg-type]
     fitting = offers.find_offers(envelope, snapshot, **more).fitting  # type: ignore[arg-type]
-    assert found == (fitting[0] if fitting else None)
-    return None if found is None else found.instance.instance_type
+    assert offer == (fitting[0] if fitting else None)
+    return None if offer is None else offer.instance.instance_type
 
 
 def test_cheapest_type_that_is_large_enough_is_chosen(snapshot: Snapshot) -> None:
@@ -102,8 +102,8 @@ def test_successor_has_at_least_the_same_resources(snapshot: Snapshot) -> None:
     facts = {instance.instance_type: instance for instance, _ in snapshot.prices}
 
     def successor(name: str) -> str | None:
-        found = offers.successor(facts[name], snapshot)
-        return found and found.instance.instance_type
+        offer = offers.successor(facts[name], snapshot)
+        return offer and offer.instance.instance_type
 
     assert successor("m1.two") == "plain.four", "not the burstable, not the bare-metal one, none with cards"
     assert successor("small.one") == "a.tie"
@@ -128,11 +128,11 @@ def test_successor_has_at_least_the_same_resources(snapshot: Snapshot) -> None:
     ],
 )
 def test_shipped_profiles_have_the_known_cheapest_types(profile: str, instance_type: str, price: float) -> None:
-    found = offers.find_offers(
+    offer = offers.find_offers(
         instances.hardware_profile(profile), prices.snapshot(datetime.date(2022, 12, 5))
     ).cheapest
-    assert found is not None
-    assert (found.instance.instance_type, found.usd_per_hour) == (instance_type, price)
+    assert offer is not None
+    assert (offer.instance.instance_type, offer.usd_per_hour) == (instance_type, price)
 
 
 def test_the_shipped_reserve_is_between_256_mib_and_1_gib() -> None:

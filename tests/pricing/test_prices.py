@@ -26,8 +26,8 @@ def test_prices_are_reread_after_a_same_size_change_and_callers_cannot_change_th
     assert prices.snapshot(root=root).price_of("m1.two") == 0.04
     facts = instances.facts_path("x", root)
     facts.write_text(facts.read_text().replace("m1.two,2,", "m1.two,3,"))
-    found = prices.snapshot(root=root).instance("m1.two")
-    assert found is not None and found.vcpus == 3
+    instance = prices.snapshot(root=root).instance("m1.two")
+    assert instance is not None and instance.vcpus == 3
 
 
 def test_snapshot_is_the_newest_up_to_the_date(root: Path) -> None:

@@ -69,7 +69,7 @@ SLOW = {"trial_means_s": (0.12, 0.1201, 0.1199)}
 
 
 @pytest.mark.parametrize(
-    ("made", "said"),
+    ("made", "message"),
     [
         (
             pair(BASE + 0.02 + SWAY / 4, priced("a", 0.1), priced("b", 0.6, **SLOW)),
@@ -97,8 +97,8 @@ SLOW = {"trial_means_s": (0.12, 0.1201, 0.1199)}
         ),
     ],
 )
-def test_the_headline_is_one_sentence(made: Comparison, said: str) -> None:
-    assert re.fullmatch(said, summary(made, 2)), summary(made, 2)
+def test_the_headline_is_one_sentence(made: Comparison, message: str) -> None:
+    assert re.fullmatch(message, summary(made, 2)), summary(made, 2)
 
 
 def test_cost_from_a_latency_that_is_not_shown_has_a_note() -> None:
@@ -124,8 +124,8 @@ def test_cost_from_a_latency_that_is_not_shown_has_a_note() -> None:
 def test_published_figures_are_compared_without_a_test() -> None:
     a, b = row("a"), row("b", measures={"RR@10": Estimate(0.45)}, latency_mean_s=Estimate(0.05))
     (made,) = comparison.corrected([comparison.compare(a, b, None, None, ("RR@10",))])
-    said = "B takes 2.5x, with -5.0 points RR@10, which nothing tests: published, or not measured by query."
-    assert summary(made, 0) == said
+    message = "B takes 2.5x, with -5.0 points RR@10, which nothing tests: published, or not measured by query."
+    assert summary(made, 0) == message
     assert "randomisation" not in render([made], "md")
 
 
@@ -155,8 +155,8 @@ def test_claim_of_a_single_comparison_is_withdrawn_among_many() -> None:
     assert taken.p_holm is not None and taken.p_holm > 0.05 and taken.over_queries == rr.over_queries
     latency = among.of("latency")
     assert latency is not None and latency.verdict is ComparisonVerdict.SLOWER, "what is clear stays claimed"
-    said = summary(among, 14)
-    assert "no difference that holds among 14 comparisons (Holm's p " in said
+    message = summary(among, 14)
+    assert "no difference that holds among 14 comparisons (Holm's p " in message
     assert "no difference that a randomisation test bears out (p " in summary(among, 1)
     assert "no difference that holds among all comparisons made" in render([among], "md")
 

@@ -118,8 +118,8 @@ def test_malformed_date_is_refused(results: Path) -> None:
 
 
 def test_package_import_does_not_import_pandas() -> None:
-    said = "import sys, harness; print('pandas' in sys.modules, 'load' in dir(harness)); harness.loaf"
-    done = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=False)
+    message = "import sys, harness; print('pandas' in sys.modules, 'load' in dir(harness)); harness.loaf"
+    done = subprocess.run([sys.executable, "-c", message], capture_output=True, text=True, check=False)
     assert done.stdout == "False True\n"
     assert "module 'harness' has no attribute 'loaf'" in done.stderr
 

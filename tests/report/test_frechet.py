@@ -49,13 +49,13 @@ def test_nearest_systems_come_first_with_intervals_and_measures() -> None:
     assert rows[2:5] == ["|near|0.200(0.150–0.250)|0.700|", "|far|0.500(0.450–0.550)|0.600|", "|none|—|—|"]
     assert rows[-1] == "|FD@10|1.000|"
     assert "toy\\|set" in text and "at most 5 a query" in text
-    for said in (
+    for message in (
         "1 queries without a relevant document are left out, e.g. q7",
         "none, FD@10: a covariance takes two documents on each side",
         "fewer than 10 have far (3, none for 3)",
         "40 judged documents span fewer than the 384 dimensions",
     ):
-        assert said in text
+        assert message in text
 
 
 def test_differences_from_a_system_have_their_own_column_and_interval() -> None:
@@ -77,12 +77,12 @@ def test_tie_of_equal_documents_has_no_order() -> None:
 
 def test_csv_and_json_hold_every_digit_and_leave_missing_values_empty() -> None:
     rows = list(csv.DictReader(io.StringIO(render([(MADE, VALUES)], "csv"))))
-    found = {(row["system"], row["measure"]): row for row in rows}
-    assert len(rows) == 6 and found["near", "FD@10"]["value"] == "0.2" and found["near", "RR@10"]["value"] == "0.7"
-    assert found["none", "FD@10"]["value"] == "" and "two documents" in found["none", "FD@10"]["reason"]
-    told = json.loads(render([(MADE, VALUES)], "json"))
-    assert told["frechet_version"] == FRECHET_VERSION
-    (sample,) = told["samples"]
+    result = {(row["system"], row["measure"]): row for row in rows}
+    assert len(rows) == 6 and result["near", "FD@10"]["value"] == "0.2" and result["near", "RR@10"]["value"] == "0.7"
+    assert result["none", "FD@10"]["value"] == "" and "two documents" in result["none", "FD@10"]["reason"]
+    content = json.loads(render([(MADE, VALUES)], "json"))
+    assert content["frechet_version"] == FRECHET_VERSION
+    (sample,) = content["samples"]
     assert sample["tau"] == {"FD@10": {"RR@10": 1.0}} and sample["settings"]["most_judged"] == 5
     assert sample["systems"][-1]["distances"][0]["figure"]["value"] is None
 

@@ -25,9 +25,9 @@ def exported(results: Path, out: str = "meta", **options: Any) -> dict[str, dict
 
 
 def test_each_job_has_a_metadata_file_beside_its_run(results: Path) -> None:
-    found = exported(results)
+    result = exported(results)
     folder = job(results)
-    made = found[folder.name]
+    made = result[folder.name]
     record = reader.read_result(folder / reader.RESULT)
     assert made.keys() - {"tag", "schema version", "harness"} == SECTIONS - {"actor"}
     assert made["tag"] == "planted"
@@ -47,10 +47,10 @@ def test_each_job_has_a_metadata_file_beside_its_run(results: Path) -> None:
 
 
 def test_unknown_facts_are_left_out(results: Path) -> None:
-    found = exported(results)
-    failed = found[job(results, "greedy").name]
+    result = exported(results)
+    failed = result[job(results, "greedy").name]
     assert "research goal" not in failed and failed["harness"]["outcome"] == "oom"
-    for made in found.values():
+    for made in result.values():
         assert "gpu" not in made["platform"]["hardware"] and "gpu" not in made["resources"]
         assert not list(holes(made))
 
@@ -63,8 +63,8 @@ def holes(value: Any) -> Any:
 
 
 def test_actor_is_the_one_given(results: Path) -> None:
-    found = exported(results, actor=Actor(team="Our team"))
-    assert {str(made["actor"]) for made in found.values()} == {"{'team': 'Our team'}"}
+    result = exported(results, actor=Actor(team="Our team"))
+    assert {str(made["actor"]) for made in result.values()} == {"{'team': 'Our team'}"}
 
 
 def test_run_that_cannot_be_evaluated_has_a_reason(results: Path) -> None:

@@ -109,10 +109,11 @@ def test_robustness_is_written_as_json() -> None:
 
 
 @pytest.mark.parametrize(
-    ("share", "said"), [(0, "0"), (0.005, "<1"), (0.0099, "<1"), (0.01, "1"), (0.5, "50"), (0.991, ">99"), (1, "100")]
+    ("share", "message"),
+    [(0, "0"), (0.005, "<1"), (0.0099, "<1"), (0.01, "1"), (0.5, "50"), (0.991, ">99"), (1, "100")],
 )
-def test_rare_share_is_not_rounded_to_never(share: float, said: str) -> None:
-    assert percent(share) == said
+def test_rare_share_is_not_rounded_to_never(share: float, message: str) -> None:
+    assert percent(share) == message
 
 
 def test_share_error_follows_from_the_number_of_draws() -> None:

@@ -1,4 +1,4 @@
-"""Sound results follow; each thing that does not is named with both values, and the rest is still verified."""
+"""Verified results: each mismatch is named with both values, and the rest is still checked."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def verify(results: Path, against: Path | None = None) -> tuple[Mismatch, ...]:
 
 
 def test_sound_results_verify(results: Path) -> None:
-    found = verify_results(results, cache=results.parent / "cache")
-    assert found.mismatches == () and found.looked_at == "12 jobs, 36 files"
+    verified = verify_results(results, cache=results.parent / "cache")
+    assert verified.mismatches == () and verified.looked_at == "12 jobs, 36 files"
 
 
 def test_results_verify_from_any_folder_within(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,13 +187,21 @@ def test_each_damage_is_named_with_its_file(results: Path, name: str) -> None:
     folder, other = job(results), job(results, "greedy")
     damage(folder)
     put(other / reader.LOG, b"x")  # the rest is still verified
-    found = verify(results)
+    mismatches = verify(results)
     below = folder.relative_to(results)
-    here = [each for each in found if each.place.startswith((f"{below}/", f"{below}:")) or each.place == str(below)]
-    assert {each.place for each in found if each not in here} == {f"{other.relative_to(results)}/log.txt.gz"}
-    wanted = [each for each in here if place in each.place.removeprefix(str(below))]
-    assert any(stored in each.stored and follows in each.follows for each in wanted), list(map(str, found))
-    assert all("\n" not in str(each) for each in found)
+    here = [
+        mismatch
+        for mismatch in mismatches
+        if mismatch.place.startswith((f"{below}/", f"{below}:")) or mismatch.place == str(below)
+    ]
+    assert {mismatch.place for mismatch in mismatches if mismatch not in here} == {
+        f"{other.relative_to(results)}/log.txt.gz"
+    }
+    expected = [mismatch for mismatch in here if place in mismatch.place.removeprefix(str(below))]
+    assert any(stored in mismatch.stored and follows in mismatch.follows for mismatch in expected), list(
+        map(str, mismatches)
+    )
+    assert all("\n" not in str(mismatch) for mismatch in mismatches)
 
 
 SPOILT: dict[str, Callable[[bytes], bytes]] = {
@@ -232,9 +240,9 @@ def test_probes_are_verified_against_their_samples(results: Path) -> None:
     folder = job(results, scenario="server")
     change(folder, lambda raw: raw["probes"][0].update(late=raw["probes"][0]["late"] + 1, latency_s=9.0))
     change(folder, lambda raw: raw.update(rate_qps=12345.0))
-    found = {each.place.partition("result.json: ")[2]: each for each in verify(results)}
-    assert found.keys() == {"probe 1: late", "probe 1: latency_s", "rate_qps"}
-    assert found["rate_qps"].stored == "12345.0" and "passed twice" in found["rate_qps"].follows
+    by_place = {mismatch.place.partition("result.json: ")[2]: mismatch for mismatch in verify(results)}
+    assert by_place.keys() == {"probe 1: late", "probe 1: latency_s", "rate_qps"}
+    assert by_place["rate_qps"].stored == "12345.0" and "passed twice" in by_place["rate_qps"].follows
 
 
 def test_inputs_match_the_hashes_in_their_names(results: Path) -> None:
@@ -242,16 +250,16 @@ def test_inputs_match_the_hashes_in_their_names(results: Path) -> None:
     (sample,) = (results / "test-suite" / "samples").iterdir()
     whole, listed = qrels.read_bytes(), json.loads(sample.read_text())
     put(qrels, gzip.compress(gzip.decompress(whole) + b"q1 0 d2 1\n"))
-    (found,) = verify(results)
-    assert found.place == f"test-suite/qrels/{qrels.name}" and found.follows.endswith("by its name")
+    (mismatch,) = verify(results)
+    assert mismatch.place == f"test-suite/qrels/{qrels.name}" and mismatch.follows.endswith("by its name")
     put(qrels, gzip.compress(gzip.decompress(whole), compresslevel=1))
     assert verify(results) == (), "packed otherwise, it is the same"
     put(sample, json.dumps(listed[:-1]).encode())
-    places = [each.place for each in verify(results)]
+    places = [mismatch.place for mismatch in verify(results)]
     assert f"test-suite/samples/{sample.name}" in places
     assert any(place.endswith("result.json: spec.sample_size") for place in places)
     qrels.unlink()
-    assert any("run.trec.gz" in each.place and "no such file" in each.stored for each in verify(results))
+    assert any("run.trec.gz" in mismatch.place and "no such file" in mismatch.stored for mismatch in verify(results))
 
 
 def test_cached_rows_are_compared_with_rebuilt_ones(results: Path) -> None:
@@ -260,16 +268,22 @@ def test_cached_rows_are_compared_with_rebuilt_ones(results: Path) -> None:
     results_folder.load_rows(results, ("P@1",), cache=cache)
     assert len(list(row_cache.cached_files(results, cache))) == 2, "those of both choices of measures"
     assert verify(results) == ()
-    (cached,) = [each for each in row_cache.cached_files(results, cache) if each.table and "P@1" in each.table.measures]
-    changed = [dataclasses.replace(each, latency_s=each.latency_s + 1) for each in (cached.per_query or {}).values()]
+    (cached,) = [
+        cached_file
+        for cached_file in row_cache.cached_files(results, cache)
+        if cached_file.table and "P@1" in cached_file.table.measures
+    ]
+    changed = [
+        dataclasses.replace(values, latency_s=values.latency_s + 1) for values in (cached.per_query or {}).values()
+    ]
     shipped = api.results_folder.load_rows(SHIPPED)
     other = dataclasses.replace(shipped, rows=shipped.rows[:10], measures=("P@1",))
-    cells = [CellRow(row, per_query=each) for row, each in itertools.zip_longest(other.rows, changed)]
+    cells = [CellRow(row, per_query=values) for row, values in itertools.zip_longest(other.rows, changed)]
     row_cache.RowCache(cache, results, ("P@1",)).write(RowSet(other, tuple(cells)))
-    found = [str(each) for each in verify(results)]
-    assert any("BM25" in each and "stored: a row; follows: none" in each for each in found)
-    assert any("by query" in each for each in found), found
-    assert all(each.startswith(f"kept rows {cached.path.name}") for each in found)
+    lines = [str(line) for line in verify(results)]
+    assert any("BM25" in line and "stored: a row; follows: none" in line for line in lines)
+    assert any("by query" in line for line in lines), lines
+    assert all(line.startswith(f"kept rows {cached.path.name}") for line in lines)
 
 
 def test_wrong_cached_figure_is_named(results: Path) -> None:
@@ -283,18 +297,18 @@ def test_wrong_cached_figure_is_named(results: Path) -> None:
         if row.scenario == "single_stream" and row.outcome is Outcome.OK
     )
     rows[number] = dataclasses.replace(row, latency_mean_s=dataclasses.replace(row.latency_mean_s, value=0.5))
-    cells = tuple(CellRow(each, per_query=(cached.per_query or {}).get(each.per_query_key)) for each in rows)
+    cells = tuple(CellRow(row, per_query=(cached.per_query or {}).get(row.per_query_key)) for row in rows)
     changed = RowSet(dataclasses.replace(built, rows=tuple(rows)), cells)
     row_cache.RowCache(cache, results, measure_names.DEFAULT).write(changed)
-    (found,) = verify(results)
-    assert found.place.endswith(f"{row.isolation.value}: latency_mean_s: value")
-    assert (found.stored, found.follows) == ("0.5", str(row.latency_mean_s.value))
+    (mismatch,) = verify(results)
+    assert mismatch.place.endswith(f"{row.isolation.value}: latency_mean_s: value")
+    assert (mismatch.stored, mismatch.follows) == ("0.5", str(row.latency_mean_s.value))
     content = bytearray(cached.path.read_bytes())
     footer = 8 + int.from_bytes(content[-8:-4], "little")
     for place in range(4, len(content) - footer, 97):
         content[place] ^= 255
     cached.path.write_bytes(content)
-    assert [each.stored for each in verify(results)] == ["damaged"]
+    assert [mismatch.stored for mismatch in verify(results)] == ["damaged"]
 
 
 def test_overheads_of_one_profile_are_verified_separately() -> None:
@@ -314,18 +328,18 @@ def test_report_is_verified_at_its_own_prices_and_measures(results: Path) -> Non
     path = report(results, as_of="2022-12-05")
     assert verify(results, path) == ()
     content = json.loads(path.read_text())
-    (place, row), *_ = [(n, each) for n, each in enumerate(content["rows"]) if each["outcome"] == "ok"]
+    (place, row), *_ = [(n, row) for n, row in enumerate(content["rows"]) if row["outcome"] == "ok"]
     row["usd_per_million_saturated" if row["scenario"] != "single_stream" else "usd_per_million"]["value"] = 1.0
     row["validity"] = "clean"
     row["notes"].append("another sentence")
     content["price_date"] = "2022-12-06"
     gone = content["rows"].pop(1 - place)
     path.write_text(json.dumps(content))
-    found = {each.place: each for each in verify(results, path)}
-    said = {place.rpartition("fake")[2] for place in found}
-    assert {": validity", "", "report.json: price_date"} <= said
-    assert any("usd_per_million" in place and "value" in place for place in found) and len(found) == 4
-    assert any(gone["system"] in each.place and each.stored == "no row" for each in found.values())
+    by_place = {mismatch.place: mismatch for mismatch in verify(results, path)}
+    ends = {place.rpartition("fake")[2] for place in by_place}
+    assert {": validity", "", "report.json: price_date"} <= ends
+    assert any("usd_per_million" in place and "value" in place for place in by_place) and len(by_place) == 4
+    assert any(gone["system"] in mismatch.place and mismatch.stored == "no row" for mismatch in by_place.values())
 
 
 @pytest.mark.parametrize("rows", [5, [1]])
@@ -338,8 +352,8 @@ def test_report_with_damaged_rows_is_refused(results: Path, rows: object) -> Non
 
 def leaderboard(results: Path, **asked: Any) -> Path:
     table = api.table(results, "RR@10")
-    found = results_folder.load_per_query(results, ("RR@10",))
-    board = boards.build(table, found, boards.LeaderboardQuery("msmarco", "RR@10", **asked))
+    per_query = results_folder.load_per_query(results, ("RR@10",))
+    board = boards.build(table, per_query, boards.LeaderboardQuery("msmarco", "RR@10", **asked))
     path = Path("board.json").absolute()
     path.write_text(writers.write(leaderboard_document(board), "json"))
     return path
@@ -363,12 +377,13 @@ def test_leaderboard_is_verified_with_its_own_options(tmp_path: Path, asked: dic
     content["rows"][0]["rank"] = 99
     content["rows"][1]["figures"]["accuracy"]["value"] += 0.1
     path.write_text(json.dumps(content))
-    found = verify(SHIPPED, path)[12:]
-    assert [each.place.rpartition(": ")[2] for each in found] == ["rank", "value"] and found[0].stored == "99"
+    mismatches = verify(SHIPPED, path)[12:]
+    assert [mismatch.place.rpartition(": ")[2] for mismatch in mismatches] == ["rank", "value"]
+    assert mismatches[0].stored == "99"
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("[1]", "is no report"),
         ("{", "cannot be read"),
@@ -378,10 +393,10 @@ def test_leaderboard_is_verified_with_its_own_options(tmp_path: Path, asked: dic
         ('{"report_version": 1, "rows": {}, "price_provider": "aws"}', "damaged"),
     ],
 )
-def test_file_that_is_not_a_report_is_refused(results: Path, text: str, said: str) -> None:
+def test_file_that_is_not_a_report_is_refused(results: Path, text: str, message: str) -> None:
     path = Path("report.json")
     path.write_text(text)
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         verify(results, path)
 
 
@@ -393,8 +408,10 @@ def test_empty_folder_has_nothing_to_verify(tmp_path: Path) -> None:
 
 
 def test_published_tables_have_their_errata_and_reports() -> None:
-    found = verify(SHIPPED)
-    assert len(found) == 12 and str(found[0]).startswith("Table 3a row 10 (DPR, 16 CPU, 32 GiB): cost: stored: 19 ms")
+    mismatches = verify(SHIPPED)
+    assert len(mismatches) == 12 and str(mismatches[0]).startswith(
+        "Table 3a row 10 (DPR, 16 CPU, 32 GiB): cost: stored: 19 ms"
+    )
 
 
 def test_report_of_published_tables_verifies(tmp_path: Path) -> None:
@@ -421,10 +438,13 @@ def test_merged_results_verify_against_their_sources(results: Path) -> None:
     assert verify(Path("out").absolute() / "theirs" / "test-suite") == (), "a part says nothing of the whole"
     gone = str(job(Path("out/theirs")).relative_to("out"))
     shutil.rmtree(Path("out") / gone)
-    found = {each.place: each for each in verify(Path("out").absolute())}
-    assert found.keys() == {"theirs/origin.toml: jobs", "theirs/origin.toml: sha256", gone}
-    assert (found["theirs/origin.toml: jobs"].stored, found["theirs/origin.toml: jobs"].follows[:2]) == ("12", "11")
+    by_place = {mismatch.place: mismatch for mismatch in verify(Path("out").absolute())}
+    assert by_place.keys() == {"theirs/origin.toml: jobs", "theirs/origin.toml: sha256", gone}
+    assert (by_place["theirs/origin.toml: jobs"].stored, by_place["theirs/origin.toml: jobs"].follows[:2]) == (
+        "12",
+        "11",
+    )
     put(Path("out/theirs") / origins.FILE, b"no toml")
-    found = {each.place: each for each in verify(Path("out").absolute())}
-    assert "theirs/origin.toml" in found
-    assert not any(place.startswith("results/") for place in found)
+    by_place = {mismatch.place: mismatch for mismatch in verify(Path("out").absolute())}
+    assert "theirs/origin.toml" in by_place
+    assert not any(place.startswith("results/") for place in by_place)

@@ -21,7 +21,7 @@ from tests.support.results_folders import job, put, relist
 
 
 def verify(results: Path) -> list[str]:
-    return [str(each) for each in verify_results(results, cache=results.parent / "cache").mismatches]
+    return [str(mismatch) for mismatch in verify_results(results, cache=results.parent / "cache").mismatches]
 
 
 def record(edit: Callable[[dict[str, Any]], object]) -> Callable[[Path], object]:
@@ -174,7 +174,7 @@ def test_verify_names_each_edit_by_hand(results: Path, edit: str) -> None:
 
 def leaves(value: Any, *path: str | int) -> Iterator[tuple[str | int, ...]]:
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    yield from (each for name, below in inner for each in leaves(below, *path, name))
+    yield from (leaf for name, below in inner for leaf in leaves(below, *path, name))
     if not isinstance(value, dict | list):
         yield path
 
@@ -186,9 +186,9 @@ def test_every_edit_of_a_record_is_detected(results: Path) -> None:
     assert len(places) > 100
     for path in places:
         fields(*path, to="9" * 64 if path == ("seal",) else 987654321)(folder)
-        assert integrity.check_job(folder, origins.Known(), "job").mismatches, path
+        assert integrity.check_job(folder, origins.JobOrigins(), "job").mismatches, path
     put(folder / reader.RESULT, whole)
-    assert integrity.check_job(folder, origins.Known(), "job").mismatches == ()
+    assert integrity.check_job(folder, origins.JobOrigins(), "job").mismatches == ()
 
 
 def test_missing_jobs_are_named(results: Path) -> None:

@@ -144,10 +144,12 @@ def test_merged_folders_keep_their_origins(two: tuple[Path, Path]) -> None:
 def test_names_are_made_unique(two: tuple[Path, Path]) -> None:
     shutil.copytree("ours", "a/results")
     shutil.copytree("theirs", "b/results")
-    assert [each.name for each in merge("a/results", "b/results").origins] == ["results", "results-2"]
+    assert [origin.name for origin in merge("a/results", "b/results").origins] == ["results", "results-2"]
     merge("results=ours", out="one")
-    assert [each.name for each in merge("one", "b/results", out="two").origins] == ["results", "results-2"]
-    assert [each.name for each in merge("ours", "./ours", out="three").origins] == ["ours"], "one folder given twice"
+    assert [origin.name for origin in merge("one", "b/results", out="two").origins] == ["results", "results-2"]
+    assert [origin.name for origin in merge("ours", "./ours", out="three").origins] == ["ours"], (
+        "one folder given twice"
+    )
 
 
 def test_equal_jobs_under_one_name_are_merged_once(two: tuple[Path, Path]) -> None:
@@ -172,7 +174,7 @@ def test_merged_folder_of_several_origins_cannot_be_renamed(two: tuple[Path, Pat
     merge("ours", "theirs")
     with pytest.raises(UsageError, match=r"holds several origins \(ours, theirs\)"):
         merge("lab=out", out="all")
-    assert [each.name for each in merge("lab=out/ours", out="all").origins] == ["lab"]
+    assert [origin.name for origin in merge("lab=out/ours", out="all").origins] == ["lab"]
 
 
 DAMAGE = {
@@ -248,7 +250,7 @@ def slowly(source, target):
     if len(taken) == 20:
         os.kill(os.getpid(), signal.SIGKILL)
 module._take = slowly
-module.merge(module.named(["ours", "theirs"]), Path("out"))
+module.merge(module.parse_sources(["ours", "theirs"]), Path("out"))
 """
 
 

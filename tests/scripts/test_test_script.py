@@ -32,7 +32,7 @@ sys.exit("fails" in open("how").read())
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A checkout in which nothing takes time."""
+    """Make a checkout whose commands only record their calls."""
     for name in ("scripts", "tests", ".venv/bin"):
         (tmp_path / name).mkdir(parents=True)
     shutil.copy(SCRIPT, tmp_path / "scripts")

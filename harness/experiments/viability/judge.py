@@ -34,15 +34,17 @@ Rankings = dict[str, tuple[str, ...]]
 class Observation:
     """One container life under a limit.
 
-    ``latency_s`` maps ``mean`` and the percentiles that the sample can show to figures in seconds; empty where the job
-    did not end ``ok``.  ``disturbed`` is the first finding against the machine, in the words of its verdict.
+    ``latency_s`` maps ``mean`` and the percentiles that the sample can show to seconds; empty where the job did not end
+    ``ok``.  ``mean`` has the mean's interval too.  ``disturbed`` is the first finding against the machine, in the words
+    of its verdict.
     """
 
     job: StoredJob
-    latency_s: dict[str, Estimate] = field(default_factory=dict)
+    latency_s: dict[str, float] = field(default_factory=dict)
     measures: dict[str, float] = field(default_factory=dict)
     rankings: Rankings = field(default_factory=dict)
     disturbed: str | None = None
+    mean: Estimate = Estimate(None)
 
     @property
     def result(self) -> Result:
@@ -53,11 +55,6 @@ class Observation:
     def limit(self) -> int:
         """Return the memory limit in bytes."""
         return self.result.spec.envelope.memory_bytes
-
-    @property
-    def mean(self) -> Estimate:
-        """Return the mean latency in seconds; without a value where the job did not end ``ok``."""
-        return self.latency_s.get(MEAN, Estimate(None))
 
     @property
     def folder(self) -> str:
@@ -96,10 +93,11 @@ def inspect(job: StoredJob, measures: Sequence[Any], levels: machine_speed.Level
     doubts = [finding.text for finding in verdict.findings if finding.transient]
     return Observation(
         job,
-        {name: figure for name, figure in figures.items() if figure.value is not None},
+        {name: figure.value for name, figure in figures.items() if figure.value is not None},
         {name: value for name, value in values.items() if value is not None},
         run.rankings,
         doubts[0].partition(";")[0] if doubts else None,
+        summary.latency.mean_s,
     )
 
 
@@ -181,7 +179,7 @@ def reference(attempts: Sequence[Observation]) -> Reference:
         if len({observation.rankings.get(query, ()) for observation in attempts}) == 1
     }
     # Where not enough are undisturbed, the fastest of the others: noise only ever slows.
-    ordered = sorted(attempts, key=lambda job: (job.disturbed is not None, job.mean.value or 0.0))
+    ordered = sorted(attempts, key=lambda job: (job.disturbed is not None, job.latency_s[MEAN]))
     used = ordered[:CONTAINERS]
     figures = set.intersection(*(set(job.latency_s) for job in used))
     summary = Unconstrained(
@@ -191,8 +189,8 @@ def reference(attempts: Sequence[Observation]) -> Reference:
         peak_anon_bytes=max(peaks.peak_anon_bytes or 0 for peaks in memory),
         peak_cgroup_bytes=max(peaks.peak_cgroup_bytes or peaks.peak_anon_bytes or 0 for peaks in memory),
         peak_gpu_bytes=max((peak for job in used if (peak := job.result.memory.peak_gpu_bytes)), default=None),
-        latency_s={name: _median([job.latency_s[name].value for job in used]) for name in sorted(figures)},
-        measures={name: _median([job.measures[name] for job in used]) for name in used[0].measures},
+        latency_s={name: statistics.median(job.latency_s[name] for job in used) for name in sorted(figures)},
+        measures={name: statistics.median(job.measures[name] for job in used) for name in used[0].measures},
         unstable_queries=len(queries) - len(alike),
         jobs=tuple(job.folder for job in used),
         left_out=tuple(job.folder for job in ordered[CONTAINERS:]),
@@ -242,10 +240,6 @@ def _check_attempt(observation: Observation) -> None:
         )
 
 
-def _median(values: Sequence[float | None]) -> float:
-    return statistics.median(value for value in values if value is not None)
-
-
 @dataclass(frozen=True)
 class Judgement:
     """The judgement of a job under its limit.
@@ -286,8 +280,7 @@ def judge(observation: Observation, reference: Reference, criteria: Criteria) ->
             missed.setdefault(MEASURE, []).append(f"{bound.measure} is {value:.4g}, at least {bound.at_least:g}")
     slack = 0.0
     for figure, at_most_s in reference.targets(criteria).items():
-        latency_s = observation.latency_s[figure].value
-        assert latency_s is not None, "a figure without a value is not kept"
+        latency_s = observation.latency_s[figure]
         slack = max(slack, latency_s / at_most_s)
         if latency_s > at_most_s:
             text = f"{figure} {latency_s * 1e3:.4g} ms, target {at_most_s * 1e3:.4g} ms"

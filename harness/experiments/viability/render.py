@@ -126,7 +126,7 @@ def _headline(verdict: ViabilityVerdict) -> str:
         f"{limit} is the smallest limit that passes; what binds is **{' and '.join(verdict.binding)}**: {below} fails"
     )
     text += f"{' at times' if passed else ''}{'' if verdict.sharp else ', but the edge is not sharp'}."
-    if verdict.resolution_bytes > verdict.step_bytes:
+    if verdict.limit_bytes - verdict.below_bytes > verdict.step_bytes:
         text += f" The {verdict.probes} probes leave the edge between these two, coarser than --step."
     return text
 

@@ -98,13 +98,6 @@ class ViabilityVerdict:
     schema_version: int = SCHEMA_VERSION
     seal: str | None = None
 
-    @property
-    def resolution_bytes(self) -> int:
-        """Return how far below the limit the true edge can lie: a step, or more where the probes ran out."""
-        if self.limit_bytes is None or self.below_bytes is None:
-            return self.step_bytes
-        return self.limit_bytes - self.below_bytes
-
 
 def make_verdict(settled: SearchResult, session: Session) -> ViabilityVerdict:
     """Return the verdict of a search from the jobs of its session; :func:`_store` seals it."""
@@ -184,7 +177,7 @@ def _headroom(tried: Sequence[Judgement], limit: int | None, targets: dict[str, 
     passed = [job.observation for job in tried if (job.limit, job.purpose, job.finding) == confirmed][-CONFIRMATIONS:]
     if not passed:
         return {}
-    slowest = {name: max(observation.latency_s[name].value or 0.0 for observation in passed) for name in targets}
+    slowest = {name: max(observation.latency_s[name] for observation in passed) for name in targets}
     return {name: 1 - slowest[name] / at_most_s for name, at_most_s in targets.items()}
 
 

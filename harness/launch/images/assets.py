@@ -25,7 +25,7 @@ from typing import IO
 from harness import filesystem
 from harness.errors import ImageError
 from harness.launch.images import platforms
-from harness.launch.images.catalog import Asset
+from harness.launch.images.catalog import Asset, checksums
 from harness.records import digest
 
 log = logging.getLogger(__name__)
@@ -70,9 +70,9 @@ def fetch(owner: str, assets: tuple[Asset, ...], cache: Path, models: Path | Non
     """
     if complaint := not_pinned(owner, assets):
         raise ImageError(complaint)
-    checksums = {f"{asset.folder}/{name}": sha for asset in assets for name, sha in asset.sha256.items()}
-    tree = cache / "assets" / digest(checksums)[:16]
-    if all(_has_content(tree / name, sha) for name, sha in checksums.items()):
+    pins = checksums(assets)
+    tree = cache / "assets" / digest(pins)[:16]
+    if all(_has_content(tree / name, sha) for name, sha in pins.items()):
         tree.mkdir(parents=True, exist_ok=True)  # a system without assets has an empty folder
         return tree
     for asset in assets:
@@ -80,7 +80,7 @@ def fetch(owner: str, assets: tuple[Asset, ...], cache: Path, models: Path | Non
         if missing:
             _obtain(owner, asset, missing, cache=cache, models=models)
     with _fresh_folder(tree) as fresh:
-        for name, sha in checksums.items():
+        for name, sha in pins.items():
             (fresh / name).parent.mkdir(parents=True, exist_ok=True)
             _link(cache / "files" / sha, fresh / name)
     return tree

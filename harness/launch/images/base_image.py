@@ -109,8 +109,9 @@ def _bootstrap(
     if not emulation.host_runs(platform):  # it runs the new root's own programs
         raise ImageError(f"{cannot}, and this host does not run programs of {platform} to bootstrap one: install qemu")
     with filesystem.cache_lock(cache, "mmdebstrap"):
-        if shutil.which("mmdebstrap") is None:
-            _install_mmdebstrap(cannot)
+        if shutil.which("mmdebstrap") is None and (reason := emulation.install_package("mmdebstrap")):
+            filesystem.raise_if_disk_full("apt-get", reason)
+            raise ImageError(f"{cannot}, and {reason}: install mmdebstrap, or connect to a registry")
     took = "about a minute" if platform == platforms.host() else "some minutes, emulated"
     log.info(f"bootstrapping Debian {base.suite} as {tag.partition(':')[0]} for {platform} ({took})")
     log_file = cache / "logs" / f"{tag.replace(':', '-')}.log"
@@ -149,16 +150,6 @@ def _namespaces() -> list[str]:
     except OSError:
         return []
     return apart if done.returncode == 0 else []
-
-
-def _install_mmdebstrap(cannot: str) -> None:
-    if not emulation.can_install():
-        raise ImageError(f"{cannot}, and mmdebstrap is missing: install mmdebstrap, or connect to a registry")
-    log.info("installing mmdebstrap with apt-get, as root: it bootstraps the base image")
-    failure = emulation.install_packages("mmdebstrap")
-    if failure:
-        filesystem.raise_if_disk_full("apt-get", failure)
-        raise ImageError(f"{cannot}, and {failure}; install mmdebstrap by hand")
 
 
 def _tail(file: Path) -> str:

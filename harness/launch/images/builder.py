@@ -102,7 +102,7 @@ class ImageTarget:
 
 
 class ImageBuilder:
-    """Finds images in an engine's store, and builds them after those that they are made of.
+    """Finds images in an engine's store, and builds missing ones after the images below them.
 
     Args:
         models: a local folder of models, besides the hub.

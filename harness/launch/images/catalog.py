@@ -76,6 +76,11 @@ class Asset(ConfigModel):
         return self
 
 
+def checksums(assets: tuple[Asset, ...]) -> dict[str, str]:
+    """Map the pinned files of assets, by their path, to their sha256."""
+    return {f"{asset.folder}/{name}": sha256 for asset in assets for name, sha256 in asset.sha256.items()}
+
+
 class NotFor(ConfigModel):
     """A platform that an engine has no image for, with the reason, so that no build has to fail first."""
 

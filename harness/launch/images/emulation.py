@@ -25,14 +25,12 @@ from harness.launch.images import platforms
 log = logging.getLogger(__name__)
 
 
-def can_install() -> bool:
-    """Check that harness may install Debian packages: it is root, and there is apt-get."""
-    return os.geteuid() == 0 and shutil.which("apt-get") is not None
-
-
-def install_packages(*packages: str) -> str | None:
-    """Install Debian packages; return None, or the failed step and its last line."""
-    for arguments in (["update", "-qq"], ["install", "-qq", "--no-install-recommends", *packages]):
+def install_package(name: str) -> str | None:
+    """Install a Debian package, as root; return None, or why it could not be installed."""
+    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+        return f"only root on Debian or Ubuntu can install {name} here"
+    log.info(f"installing {name} with apt-get, as root")
+    for arguments in (["update", "-qq"], ["install", "-qq", "--no-install-recommends", name]):
         done = subprocess.run(
             ["apt-get", *arguments],
             capture_output=True,
@@ -142,14 +140,9 @@ def _program(platform: str) -> bytes:
 
 def _install_emulator(platform: str) -> str | None:
     """Install an emulator on this host and register it; return None, or the reason of a failure."""
-    if not can_install():
-        return "only root on Debian or Ubuntu can install one here"
     listed = _BINFMT_CONFIG / f"qemu-{platforms.kernel(platform)}.conf"
-    if not listed.is_file():
-        log.info("installing qemu-user-static")
-        failure = install_packages("qemu-user-static")
-        if failure:
-            return failure
+    if not listed.is_file() and (failure := install_package("qemu-user-static")):
+        return failure
     try:
         if not (_BINFMT / "register").exists():
             subprocess.run(["mount", "-t", "binfmt_misc", "binfmt_misc", str(_BINFMT)], check=True, capture_output=True)

@@ -17,7 +17,7 @@ from typing import IO
 import harness
 from harness import filesystem
 from harness.launch.images import base_image
-from harness.launch.images.catalog import PARAMETERS, Asset, System, images_dir
+from harness.launch.images.catalog import PARAMETERS, Asset, System, checksums, images_dir
 from harness.launch.images.platforms import AMD64
 from harness.records import digest
 
@@ -37,7 +37,7 @@ def engine_recipe(system: System) -> str:
         "shared": _hashes(shared_files(system)),
         "packages": _hashes(system.shared_locks),
         "driver": _hashes(driver_files()),
-        "assets": _declared(system.engine_assets),
+        "assets": checksums(system.engine_assets),
     }
     if system.platform != AMD64:  # the first platform, whose recipes stay the same
         decides["platform"] = system.platform
@@ -52,7 +52,7 @@ def recipe(system: System) -> str:
         {
             "engine": engine_recipe(system),
             "dockerfile": filesystem.sha256(dockerfile(system)),
-            "assets": _declared(system.assets),
+            "assets": checksums(system.assets),
             "prepare": [system.prepare, system.prepared_with] if system.assets else None,
             "components": [
                 [component.name, component.engine, component.resumable_builds, recipe(component)]
@@ -112,10 +112,6 @@ def _hashes(files: dict[str, Path]) -> dict[str, str]:
     return {name: filesystem.sha256(path) for name, path in files.items()}
 
 
-def _declared(assets: tuple[Asset, ...]) -> dict[str, str]:
-    return {f"{asset.folder}/{name}": sha for asset in assets for name, sha in asset.sha256.items()}
-
-
 def components_json(system: System, environments: list[dict[str, str]]) -> str:
     """Write ``components.json``, from which a joining engine starts its components.
 
@@ -172,7 +168,7 @@ def prepare_parameters(system: System) -> str:
 def _assets(folder: str, declared: tuple[Asset, ...], files: Path) -> dict[str, Path | None]:
     """Return the entries of assets, each of them in a folder."""
     folders = dict.fromkeys(f"{folder}/{asset.folder}" for asset in declared)
-    return {**folders, **{f"{folder}/{name}": files / name for name in _declared(declared)}}
+    return {**folders, **{f"{folder}/{name}": files / name for name in checksums(declared)}}
 
 
 def _files(name: str, folder: Path) -> dict[str, Path]:

@@ -67,7 +67,8 @@ class Canary:
 
     def prepare(self, placement: Placement) -> None:
         """Touch the buffers on the job's CPUs, which takes longer than a reading may."""
-        _on(placement.cpus[-1:], lambda: len(self._buffers))
+        if "_buffers" not in vars(self):  # no thread on those CPUs between trials
+            _on(placement.cpus[-1:], lambda: len(self._buffers))
 
     def _copy(self) -> float:
         source, target = self._buffers
@@ -135,7 +136,7 @@ def _write(folder: Path) -> float | None:
     except OSError:
         return None
     try:
-        path.unlink()  # nobody else sees it, and nothing is left whatever happens
+        path.unlink()  # no other process sees it, and it goes with the descriptor
         os.pwrite(descriptor, block, 0)  # the first write also finds room
 
         def flush() -> None:

@@ -116,7 +116,7 @@ class JobGpus:
         """
         t_ns = time.perf_counter_ns()
         used_mj = energy_mj(self._handles)
-        # NVML's numbers are the host's: in a container they are nobody's here, or somebody else's.
+        # NVML's process ids are the host's: in a container they name no process, or another one.
         listed = processes(self._handles) if _numbered_as_the_host() else None
         known = True
         if listed:
@@ -167,7 +167,7 @@ def first_handles(count: int) -> list[Handle]:
     """Return the first ``count`` GPUs, as NVML and the container runtime number them.
 
     Raises:
-        pynvml.NVMLError: there are not so many.
+        pynvml.NVMLError: there are fewer.
     """
     return [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
 

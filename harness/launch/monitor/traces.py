@@ -55,7 +55,7 @@ class MemoryTrace:
 class CounterReading:
     """The kernel's running totals at one moment; only ``swap_bytes`` is no total but the bytes in swap now.
 
-    ``busy_ns`` and ``steal_ns`` are of the job's CPUs, whoever uses them, in the ticks of ``/proc/stat`` (mostly
+    ``busy_ns`` and ``steal_ns`` are of the job's CPUs, for all processes, in the ticks of ``/proc/stat`` (mostly
     10 ms).  The others are the job's own.
     """
 

@@ -174,14 +174,14 @@ def row_record(
         quantiles_s: of its samples: minimum, every further 2 %, maximum.
         shared: takes what other rows have as well.
     """
-    texts, findings = shared.texts, {finding.text for finding in row.findings}
+    texts = shared.texts
     content = {
         **_names(row, place, shared),
         **(_figures(row, measures, texts) if row.outcome is Outcome.OK else {}),
         "quantiles": [rounded(value, _QUANTILE_DIGITS) for value in quantiles_s],
         "findings": [[each.cause.value, each.validity.value, texts.number(each.text)] for each in row.findings],
         # A finding's text is not repeated.
-        "notes": [texts.number(note) for note in row.notes if note not in findings],
+        "notes": [texts.number(note) for note in row.own_notes],
     }
     return {name: value for name, value in content.items() if value not in (None, [], {}, ())}
 

@@ -15,7 +15,7 @@ from tests.experiments.viability.conftest import STIRRED, Life, Questions, needs
 
 
 def points(*means_ms: float | None) -> list[CurvePoint]:
-    """Limits of 100, 200 ... MiB, the last one unconstrained; ``None``: killed."""
+    """Return points at limits of 100, 200 ... MiB, the last one unconstrained; ``None``: killed."""
     return [
         CurvePoint(
             limit_bytes=number * 100 * MIB,

@@ -38,8 +38,8 @@ def observation(mean_ms: float = 10.0, outcome: Outcome = Outcome.OK, **changes:
     job = StoredJob(Path("/results/viable/s/d/single_stream/p/key"), replace(result, **facts))
     if outcome is not Outcome.OK:
         return Observation(job)
-    latency = {"mean": Estimate(mean_ms / 1e3), "p95": Estimate(2 * mean_ms / 1e3)}
-    return replace(Observation(job, latency, {"RR@10": 0.5}, RANKED), **changes)
+    latency_s = {"mean": mean_ms / 1e3, "p95": 2 * mean_ms / 1e3}
+    return replace(Observation(job, latency_s, {"RR@10": 0.5}, RANKED, mean=Estimate(mean_ms / 1e3)), **changes)
 
 
 @pytest.fixture

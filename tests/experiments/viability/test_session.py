@@ -56,7 +56,7 @@ def test_kill_in_a_stored_job_makes_the_verdict_unsharp(questions: Questions) ->
 
 
 def chaos(seed: int) -> Script:
-    """A need with a flaky edge, noise in some jobs and in some controls; each job's end hangs on its number alone."""
+    """Script a need with a flaky edge and noise; each job's end depends on its number alone."""
     chance = random.Random(seed)
     need, width = chance.randint(60, 300), chance.choice((0, 20, 60))
     noise, killed = chance.choice((0.0, 0.1, 0.4)), chance.choice((0.0, 0.02, 0.1))
@@ -127,7 +127,7 @@ def test_any_search_ends_and_repeats_its_verdict_even_if_interrupted(questions: 
 
 
 def numbered(questions: Questions, script: Script) -> Script:
-    """Counts on from the jobs that are stored, as one launcher that was never stopped would."""
+    """Count on from the stored jobs, as a launcher that was never stopped would."""
     kept = questions.bench.results / SUITE
     stored_mib = [int(path.parent.parent.name.rpartition("mem")[2][:-1]) for path in kept.rglob("result.json")]
     return lambda limit, before: script(

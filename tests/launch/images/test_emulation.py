@@ -66,7 +66,7 @@ def test_own_platform_needs_no_emulator(listed: Path, tmp_path: Path) -> None:
 def test_missing_emulator_names_the_packages_without_root(
     listed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(emulation, "can_install", lambda: False)
+    monkeypatch.setattr(emulation.os, "geteuid", lambda: 1000)
     engine = Engine(listed)
     with pytest.raises(ImageError) as raised:
         ensure(engine, tmp_path)
@@ -91,8 +91,7 @@ def test_emulator_is_installed_once_as_root_on_debian(
         assert command[0] == "mount"
         (listed / "register").touch()
 
-    monkeypatch.setattr(emulation, "can_install", lambda: True)
-    monkeypatch.setattr(emulation, "install_packages", install)
+    monkeypatch.setattr(emulation, "install_package", install)
     monkeypatch.setattr(subprocess, "run", mount)
     lines = ensure(Engine(listed), tmp_path)
     assert installed == ["qemu-user-static"] and (listed / "register").read_bytes() == line.strip()
@@ -101,11 +100,10 @@ def test_emulator_is_installed_once_as_root_on_debian(
 
 
 def test_failed_step_is_named(listed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(emulation, "can_install", lambda: True)
-    monkeypatch.setattr(emulation, "install_packages", lambda _: "'apt-get update' failed: no network")
+    monkeypatch.setattr(emulation, "install_package", lambda _: "'apt-get update' failed: no network")
     with pytest.raises(ImageError, match=r"linux/arm64 \('apt-get update' failed: no network\): "):
         ensure(Engine(listed), tmp_path)
-    monkeypatch.setattr(emulation, "install_packages", lambda _: None)
+    monkeypatch.setattr(emulation, "install_package", lambda _: None)
     (tmp_path / "binfmt.d" / "qemu-aarch64.conf").touch()
     mounting = subprocess.CalledProcessError(32, ["mount"])
 

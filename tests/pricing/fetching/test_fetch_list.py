@@ -95,10 +95,10 @@ def test_facts_of_new_types_are_added(root: Path, fetch: Fetch) -> None:
         result = fetch("list", "--endpoint", server.url)
     assert result.exit_code == 0
     assert "new types, with facts: g5.96xlarge, m99.metal-24xl, m99g.medium, t99.nano\n" in result.stdout
-    found = instances.read_instances("aws", root)
-    assert {name: found[name] for name in known} == known
-    assert set(found) - set(known) == {"m99g.medium", "t99.nano", "m99.metal-24xl", "g5.96xlarge"}
-    arm, small, metal, cards = (found[name] for name in ("m99g.medium", "t99.nano", "m99.metal-24xl", "g5.96xlarge"))
+    types = instances.read_instances("aws", root)
+    assert {name: types[name] for name in known} == known
+    assert set(types) - set(known) == {"m99g.medium", "t99.nano", "m99.metal-24xl", "g5.96xlarge"}
+    arm, small, metal, cards = (types[name] for name in ("m99g.medium", "t99.nano", "m99.metal-24xl", "g5.96xlarge"))
     assert (arm.vcpus, arm.memory_bytes, arm.architecture) == (1, 1952 * 2**30, "arm64")
     assert (arm.physical_cores, arm.local_nvme_bytes, arm.current_generation) == (None, 1900 * 10**9, False)
     assert (small.architecture, small.memory_bytes, small.burstable) == ("x86_64", 2**29, True)
@@ -223,8 +223,8 @@ def test_prices_of_an_existing_date_are_refused_before_the_download(root: Path, 
         result = fetch("list", "--endpoint", server.url)
         assert server.asked.count(aws.VERSION) == 1
     path = root / "prices" / f"aws_us-east-1_{aws.DATE}.csv"
-    said = f"{path}: prices of that date are here already, and those never change; nothing was written"
-    assert (result.exit_code, result.stderr) == (2, f"fetch_prices: {said}\n")
+    message = f"{path}: prices of that date are here already, and those never change; nothing was written"
+    assert (result.exit_code, result.stderr) == (2, f"fetch_prices: {message}\n")
     assert content(root) == before
 
 
@@ -240,8 +240,8 @@ def test_unreachable_server_is_one_line(root: Path, fetch: Fetch) -> None:
         gone = server.url
     before = content(root)
     result = fetch("list", "--endpoint", gone)
-    said = f"fetch_prices: {gone}{aws.INDEX}: cannot be reached (ConnectionError); is the network up?\n"
-    assert (result.exit_code, result.stderr) == (1, said)
+    message = f"fetch_prices: {gone}{aws.INDEX}: cannot be reached (ConnectionError); is the network up?\n"
+    assert (result.exit_code, result.stderr) == (1, message)
     assert content(root) == before
 
 

@@ -211,6 +211,6 @@ def test_existing_prices_of_today_are_refused_before_any_request(root: Path, fet
             result = fetch("spot", "--endpoint", server.url)
             path = max(path.parent.glob("*_spot_*"))
         assert len(server.asked) == asked
-    said = f"{path}: prices of that date are here already, and those never change; nothing was written"
-    assert (result.exit_code, result.stderr) == (2, f"fetch_prices: {said}\n")
+    message = f"{path}: prices of that date are here already, and those never change; nothing was written"
+    assert (result.exit_code, result.stderr) == (2, f"fetch_prices: {message}\n")
     assert content(root) == before

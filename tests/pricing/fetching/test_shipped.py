@@ -37,9 +37,9 @@ def test_every_snapshot_is_whole_and_every_price_has_facts() -> None:
     files = prices.snapshot_files()
     assert {file.path.name for file in files} >= set(SUMS)
     for file in files:
-        found = prices.read_snapshots(file)
-        assert found, file.path
-        assert all(price > 0 and instance.vcpus for one in found.values() for instance, price in one.prices)
+        snapshots = prices.read_snapshots(file)
+        assert snapshots, file.path
+        assert all(price > 0 and instance.vcpus for one in snapshots.values() for instance, price in one.prices)
 
 
 def test_every_snapshot_has_its_checksum_and_none_is_missing() -> None:

@@ -14,7 +14,7 @@ from harness.errors import EngineError
 from harness.launch.monitor import gpu
 from harness.launch.monitor.traces import ForeignProcesses
 from harness.results.schema import GpuReading
-from tests.launch.nvml import Nvml
+from tests.launch.monitor.nvml import Nvml
 
 NOBODY = 2**22 + 1  # above what Linux gives any process
 

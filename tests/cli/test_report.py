@@ -1,16 +1,17 @@
-"""The paper's Table 3 from the command line: a suite that is no whole product, run and printed in that shape."""
+"""`harness report`: formats, measures and layouts, as a person types them."""
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import re
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from harness import report
 from harness.analysis.table import Table
-from harness.cli import main
 from harness.cli import report as commands
 from harness.cli.stored_results import StoredResults
 from harness.evaluation import measure_names
@@ -18,6 +19,7 @@ from harness.launch.fake import FakeLauncher
 from harness.records import Outcome
 from tests.conftest import Bench
 from tests.published_study.test_table3 import shown
+from tests.support.command_line import Call, call
 from tests.support.published import SHIPPED
 from tests.support.stored_jobs import Maker, build_table
 
@@ -33,8 +35,8 @@ def test_restricted_suite_prints_the_papers_table_with_its_stand_in_marked(bench
         ("planted", "cpu1-mem1"),
         ("planted", "cpu2-mem4"),
     ]
-    asked = ["report", str(bench.results), "--cache", str(bench.cache), "--layout", "santhanam2023"]
-    printed = CliRunner().invoke(main, asked, catch_exceptions=False).stdout
+    options = ["report", str(bench.results), "--cache", str(bench.cache), "--layout", "santhanam2023"]
+    printed = call(*options).stdout
     assert [(line[1], line[4]) for line in shown(printed, "tiny: latency and cost")[1:]] == [
         ("1", "planted (fake)"),
         ("2", "dpr-planted † (fake)"),
@@ -53,29 +55,46 @@ def test_the_command_knows_every_layout() -> None:
 
 def test_the_command_prints_stored_results_in_the_papers_shape(make: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = [make("dpr", changes={"stand_in": "a small model"}), make(outcome=Outcome.OOM)]
-    asked = []
+    options = []
 
     def table(stored: StoredResults, **_: Any) -> Table:
-        asked.append(stored.measures)
+        options.append(stored.measures)
         return build_table(jobs, snapshot=stored.selection.snapshot(), measures=stored.measures)
 
     monkeypatch.setattr(StoredResults, "table", table)
     usual = ["report", str(make.folder), "--layout", "santhanam2023", "--as-of", "2026-07-20"]
-    done = CliRunner().invoke(main, usual, catch_exceptions=False)
-    assert done.exit_code == 0 and asked == [("RR@10", "Success@10")]
+    done = call(*usual)
+    assert done.exit_code == 0 and options == [("RR@10", "Success@10")]
     assert [line[4:6] for line in shown(done.stdout, "scifact")[1:]] == [
         ["bm25", "oom [2]"],
         ["dpr †", "2.70 after 0 warm-up queries"],
     ]
-    CliRunner().invoke(main, [*usual, "--measures", "nDCG@10"], catch_exceptions=False)
-    assert asked[1] == ("nDCG@10",)
+    call(*usual, "--measures", "nDCG@10")
+    assert options[1] == ("nDCG@10",)
 
 
 def test_the_papers_folder_has_the_papers_shape() -> None:
-    done = CliRunner().invoke(
-        main, ["report", str(SHIPPED), "--layout", "santhanam2023", "--as-of", "2022-12-02"], catch_exceptions=False
-    )
+    done = call("report", str(SHIPPED), "--layout", "santhanam2023", "--as-of", "2022-12-02")
     assert done.exit_code == 0
     cells = shown(done.stdout, "xortydi: latency and cost")
     assert cells[1] == ["0", "1", "64", "x2gd.xlarge (0.334)", "BM25", "37.0", "3.43"]
     assert "Prices: aws us-east-1, Linux on-demand, 2022-10-31" in done.stdout
+
+
+def test_report_is_written_in_every_format(harness: Call, bench: Bench) -> None:
+    bench.suite()
+    harness("run", "test-suite.toml", "--launcher", "fake")
+    rows = list(csv.DictReader(io.StringIO(harness("report", "--format", "csv").stdout)))
+    assert [row["system"] for row in rows] == ["planted"]
+    table = json.loads(harness("report", "results/test-suite", "--format", "json").stdout)
+    assert table["rows"][0]["profile"] == "cpu1-mem256m"
+    assert harness("report", "-o", "table.md").stdout == ""
+    assert (bench.folder / "table.md").read_text() == harness("report").stdout
+    assert "P@3" in harness("report", "--measures", "P@3").stdout
+
+
+def test_an_unknown_measure_is_one_line(harness: Call, bench: Bench) -> None:
+    bench.suite()
+    harness("run", "test-suite.toml", "--launcher", "fake")
+    done = harness("report", "--measures", "nDGC@10")
+    assert done.exit_code == 2 and done.stderr.count("\n") == 1 and "nDGC@10" in done.stderr

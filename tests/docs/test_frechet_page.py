@@ -7,7 +7,7 @@ from scripts.docs import frechet_page
 
 def test_shuffled_run_reads_back() -> None:
     for sample in frechet_page.stored().values():
-        found = {each["system"]: each["distances"] for each in sample["systems"]}
-        for one, other in zip(found["bm25"], found["bm25-shuffled"], strict=True):
+        distances = {system["system"]: system["distances"] for system in sample["systems"]}
+        for one, other in zip(distances["bm25"], distances["bm25-shuffled"], strict=True):
             near = abs(one["figure"]["value"] / other["figure"]["value"] - 1) < 0.01  # three queries are left out
             assert near is not one["unlabelled"], "under URR it has no judged documents to lose"

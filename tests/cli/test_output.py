@@ -1,0 +1,38 @@
+"""Results are written to files, pipes and devices."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from harness.cli import output
+from harness.errors import FileError, StoreError
+
+
+def test_output_to_a_pipe_or_device_does_not_replace_it(tmp_path: Path) -> None:
+    """A rename onto /dev/null, as root, would leave the machine without one."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        output.write(pipe, "a table\n")
+        assert os.read(reader, 100) == b"a table\n"
+        assert pipe.is_fifo() and list(tmp_path.iterdir()) == [pipe]
+    finally:
+        os.close(reader)
+    with pytest.raises(FileError, match="cannot be written"):
+        output.write(tmp_path, "a table\n")
+
+
+def test_full_disk_is_one_line_and_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, text: str, encoding: str) -> None:
+        path.write_bytes(text[:3].encode(encoding))
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(StoreError, match=r"report\.md: cannot be written: No space left on device; make room"):
+        output.write(tmp_path / "report.md", "a table\n")
+    assert not list(tmp_path.iterdir())

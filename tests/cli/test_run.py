@@ -1,0 +1,153 @@
+"""`harness run` and `harness plan`, as a person types them."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Bench
+from tests.support import publisher
+from tests.support.command_line import Call
+from tests.support.publisher import Made
+
+
+def test_run_prints_the_table_and_the_paths(harness: Call, bench: Bench) -> None:
+    bench.suite()
+    done = harness("run", "test-suite.toml", "--launcher", "fake")
+    assert done.exit_code == 0, done.output
+    assert "planted" in done.stdout and "cpu1-mem256m (fake)" in done.stdout
+    assert "1 jobs run, 0 were done before" in done.stdout
+    assert "results/test-suite/report.md" in done.stdout
+    page = bench.folder / "results" / "test-suite" / "report.html"
+    assert f"{page.relative_to(bench.folder)} (open it in a browser)" in done.stdout
+    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert (bench.folder / "results" / "test-suite" / "report.md").read_text().startswith("**dataset tiny")
+    again = harness("run", "test-suite.toml", "--launcher", "fake")
+    assert "0 jobs run, 1 were done before" in again.stdout
+
+
+def test_a_stored_failure_is_exit_code_1(harness: Call, bench: Bench) -> None:
+    bench.plant("bad", misdeed="nan")
+    bench.suite(systems=["bad"])
+    done = harness("run", "test-suite.toml", "--launcher", "process")
+    assert done.exit_code == 1
+    assert "harness: bad tiny cpu1-mem256m ended bad_output: rank 1: the score is nan" in done.stderr
+    assert "bad_output" in done.stdout
+
+
+def test_a_misspelt_key_is_named_with_its_nearest(harness: Call, bench: Bench) -> None:
+    bench.suite(sistems=["x"])
+    done = harness("plan", "test-suite.toml", "--launcher", "fake")
+    assert done.exit_code == 2
+    assert "test-suite.toml: unknown key 'sistems'; did you mean 'systems'?" in done.stderr
+
+
+def test_plan_lists_the_steps_and_changes_nothing(harness: Call, bench: Bench) -> None:
+    bench.suite(profiles=["cpu1-mem1", "cpu1-mem4"])
+    before = harness("plan", "test-suite.toml", "--launcher", "fake")
+    assert "0 of 2 jobs done" in before.stdout and not (bench.folder / "results").exists()
+    harness("run", "test-suite.toml", "--launcher", "fake", "--only", "cpu1-mem4")
+    after = harness("plan", "test-suite.toml", "--launcher", "fake")
+    assert "1 of 2 jobs done" in after.stdout and "done (ok)" in after.stdout
+
+
+def test_unpinned_system_is_one_line_and_the_others_run(harness: Call, bench: Bench) -> None:
+    bare = 'description = "bare"\n[[assets]]\nfolder = "m"\nlicence = "MIT"\nhub = "a/m"\nfiles = ["w.bin"]\n'
+    (bench.folder / "engines/planted/systems/bare.toml").write_text(bare)
+    bench.suite(systems=["bare", "planted"])
+    message = "system 'bare': files of m have no sha256 yet"
+    planned = harness("plan", "test-suite.toml", "--launcher", "process")
+    assert planned.exit_code == 0 and planned.stderr.startswith(message) and planned.stderr.count("\n") == 1
+    done = harness("run", "test-suite.toml", "--launcher", "process")
+    assert done.exit_code == 1
+    assert f"harness: bare tiny cpu1-mem256m ended crash: no image: {message}" in done.stderr
+    assert "harness: planted" not in done.stderr and "2 jobs run" in done.stdout
+    assert "bare [not pinned: harness pin bare]" in harness("systems").stdout
+    checked = harness("conformance", "bare", "--launcher", "process")
+    assert checked.exit_code == 1 and f"harness: {message}" in checked.stderr
+
+
+# The Docker SDK leaves its socket to the collector when its first request fails.
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+def test_missing_engine_is_one_line_with_the_remedy(
+    harness: Call, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{bench.folder}/absent.sock")
+    bench.suite()
+    done = harness("run", "test-suite.toml")
+    assert done.exit_code == 1 and done.stderr.count("\n") == 1
+    assert f"No such file or directory (unix://{bench.folder}/absent.sock)" in done.stderr
+    assert "harness doctor" in done.stderr and "--launcher process" in done.stderr
+    checked = harness("doctor")
+    assert checked.exit_code == 1 and "fail  engine: no Docker engine answers" in checked.stdout
+    del done, checked  # they hold the frames that hold the socket
+    gc.collect()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
+def test_signal_stops_the_job_with_a_message(harness: Call, bench: Bench, number: signal.Signals) -> None:
+    bench.plant("stuck", misdeed="hang")
+    path = bench.suite(systems=["stuck"])
+    command = [sys.executable, "-m", "harness", "run", str(path), "--launcher", "process"]
+    child = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # noqa: PLW1509  (under nohup SIGHUP is ignored, rightly)
+    )
+    samples = bench.folder / "results" / "test-suite" / ".staging"
+    deadline = time.monotonic() + 60
+    while not list(samples.glob("*/out/events.jsonl")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    child.send_signal(number)
+    _, message = child.communicate(timeout=60)
+    assert child.returncode == 130
+    assert message.splitlines()[-1].startswith("harness: stopped; what was finished is kept")
+    assert not _processes_with(str(bench.folder))
+
+
+def _processes_with(text: str) -> list[str]:
+    result = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if (
+                text in (process / "environ").read_bytes().decode("utf-8", "replace")
+                and int(process.name) != os.getpid()
+            ):
+                result.append((process / "comm").read_text().strip())
+        except OSError:
+            continue
+    return result
+
+
+PUBLISHED = str(Path(__file__).resolve().parents[2] / "results" / "published" / "santhanam2023")
+
+
+def test_only_contested_cells_are_measured_again(harness: Call, bench: Bench) -> None:
+    for name in ("one", "two", "far"):
+        bench.plant(name)
+    suite = bench.suite(systems=["one", "two", "far"])
+    publisher.put(
+        bench.folder / "stored",
+        Made("one", 2.0, (1, 2, 0), dataset="tiny", profile="cpu1-mem256m"),
+        Made("two", 2.001, (1, 0, 2), dataset="tiny", profile="cpu1-mem256m"),
+        Made("far", 90.0, (0, 9, 0), dataset="tiny", profile="cpu1-mem256m"),
+        suite="test-suite",
+    )
+    done = harness("run", str(suite), "--contested", "stored", "--launcher", "fake")
+    assert done.exit_code == 0, done.output
+    assert {path.name for path in (bench.results / "test-suite").iterdir() if (path / "tiny").is_dir()} == {"two"}
+    nothing = harness("run", "--contested", PUBLISHED)
+    assert nothing.exit_code == 0 and "nothing in" in nothing.stderr
+    unnamed = harness("run", "--contested", "stored")
+    assert unnamed.exit_code == 2 and "there is no suites/test-suite.toml; name its SUITE" in unnamed.stderr
+    assert harness("run").exit_code == 2
