@@ -5,10 +5,12 @@ from typing import Literal
 import numpy as np
 import pytest
 import scipy.stats
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from harness import stats
-from harness.stats import Estimate
+from harness.stats import Estimate, kendall_tau
 
 
 def summarise(values: Sequence[Sequence[float]]) -> stats.LatencySummary:
@@ -405,3 +407,33 @@ def test_jobs_with_unequal_trials_give_only_the_query_component() -> None:
     assert found["query"].value == pytest.approx(3.0, rel=0.15)
     assert found["job"].value is None and found["trial"].value is None
     assert "unequal" in str(found["job"].reason)
+
+
+def test_tau_of_agreeing_reversed_and_tied_orders() -> None:
+    a = {"x": 0.1, "y": 0.2, "z": 0.3}
+    assert kendall_tau(a, a) == pytest.approx(1)
+    assert kendall_tau(a, {name: -value for name, value in a.items()}) == pytest.approx(-1)
+    assert kendall_tau(a, {"x": 1, "y": 3, "z": 2}) == pytest.approx(1 / 3)
+    # Two pairs agree, one is tied in b: (2 - 0) / sqrt(3 * 2).
+    assert kendall_tau(a, {"x": 1, "y": 1, "z": 2}) == pytest.approx(2 / 6**0.5)
+
+
+def test_tau_is_over_common_systems() -> None:
+    assert kendall_tau({"x": 1, "y": 2, "z": 0}, {"x": 1, "y": 2, "w": 9}) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(("a", "b"), [({}, {}), ({"x": 1.0}, {"x": 1.0}), ({"x": 1.0, "y": 1.0}, {"x": 1.0, "y": 2.0})])
+def test_tau_is_missing_without_an_order(a: dict[str, float], b: dict[str, float]) -> None:
+    assert kendall_tau(a, b) is None
+    assert kendall_tau(b, a) is None
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=2, max_size=8))
+def test_kendalls_tau_agrees_with_scipy(values: list[tuple[int, int]]) -> None:
+    ours, theirs = ([pair[side] for pair in values] for side in (0, 1))
+    tau = kendall_tau(*({str(n): float(value) for n, value in enumerate(order)} for order in (ours, theirs)))
+    if len(set(ours)) < 2 or len(set(theirs)) < 2:
+        assert tau is None
+    else:
+        assert tau == pytest.approx(scipy.stats.kendalltau(ours, theirs, variant="b").statistic)

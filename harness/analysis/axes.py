@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -102,3 +103,11 @@ def comparison_group(row: Row) -> ComparisonGroup:
         row.sample_sha256,
         row.corpus_sha256,
     )
+
+
+def group_rows(rows: Iterable[Row]) -> dict[ComparisonGroup, list[Row]]:
+    """Return the rows of each comparison group, groups in the order of their first rows."""
+    groups: dict[ComparisonGroup, list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[comparison_group(row)].append(row)
+    return dict(groups)

@@ -248,21 +248,20 @@ def server_throughput(results: Sequence[Result]) -> Estimate:
 
     A job in which no rate was believed counts as the lowest; where that is the median, there is no figure.
     """
-    rates = [result.rate_qps for result in results]
-    believed = sorted(rate for rate in rates if rate is not None)
-    none = len(rates) - len(believed)
-    failures = f"in {none} of {len(rates)} jobs no rate kept the latency target and kept it again" if none else None
-    place = (len(rates) - 1) / 2 - none  # the median's place among the believed ones, rounded towards the slower
+    believed = sorted(result.rate_qps for result in results if result.rate_qps is not None)
+    jobs, none = len(results), len(results) - len(believed)
+    failures = f"in {none} of {jobs} jobs no rate kept the latency target and kept it again" if none else None
+    place = (jobs - 1) / 2 - none  # the median's place among the believed ones, rounded towards the slower
     if not believed or place < 0:
         return Estimate(None, reason=failures or "no rate was tried")
     value = statistics.median(believed) if not none else believed[int(place)]
-    extremes = f"lowest and highest of {len(rates)} jobs" if len(rates) > 1 else "one job: no interval"
+    extremes = f"lowest and highest of {jobs} jobs" if jobs > 1 else "one job: no interval"
     own = "latencies are of each job's own believed rate" if len(set(believed)) > 1 else None
     probes = [probe for result in results if result.rate_qps is not None for probe in result.probes]
     failed = sum(probe.check and not probe.passed for probe in probes)
     checks = f"{failed} {'check' if failed == 1 else 'checks'} failed before" if failed else None
-    low = believed[0] if len(rates) > 1 and not none else None
-    high = believed[-1] if len(rates) > 1 else None
+    low = believed[0] if jobs > 1 and not none else None
+    high = believed[-1] if jobs > 1 else None
     return Estimate(value, low, high, reason="; ".join(part for part in (extremes, failures, own, checks) if part))
 
 

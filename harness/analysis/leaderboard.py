@@ -5,7 +5,6 @@ A rank has intervals under three changes: other queries (resampled), another set
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -239,9 +238,7 @@ def _comparable(table: Table, query: LeaderboardQuery) -> tuple[ComparisonGroup,
     ]
     if not candidates:
         raise UsageError(f"no row of {query.dataset} is of that suite and scenario; harness report shows what is there")
-    groups: dict[ComparisonGroup, list[Row]] = defaultdict(list)
-    for row in candidates:
-        groups[axes.comparison_group(row)].append(row)
+    groups = axes.group_rows(candidates)
     largest = max(groups, key=lambda group: sum(row.outcome is Outcome.OK for row in groups[group]))
     others = [
         ExcludedRow(row, f"not to be compared with the others: another {_differs(group, largest)}")

@@ -11,7 +11,6 @@ from harness.evaluation.evaluate_runs import unjudged_share_notes
 from harness.pricing import cost
 from harness.pricing.prices import Snapshot, StoragePrice
 from harness.records import Isolation, Outcome
-from harness.stats import Estimate
 
 MEAN_METHOD = (
     "Latency mean: every timed sample counts. Its 95 % interval answers: measured again on this machine, with other "
@@ -111,16 +110,10 @@ def _overhead(overhead: Sequence[Overhead]) -> Iterator[str]:
         facts = "; ".join(reason.partition("; ")[0] for reason in item.reasons)
         doubts = "" if item.validity is Validity.CLEAN else f" ({item.validity.value}: {facts})"
         shown = (("mean", item.latency_mean_s), ("p50", item.p50_s), ("p99", item.p99_s))
-        figures = ", ".join(f"{name} {_us(figure)}" for name, figure in shown if figure.value is not None)
+        figures = ", ".join(f"{name} {figure.value * 1e6:.3g} µs" for name, figure in shown if figure.value is not None)
         said.append(f"{where} {figures}{doubts}")
     if said:
         yield f"harness's own overhead per query (null system in the same envelope): {'; '.join(said)}."
-
-
-def _us(figure: Estimate) -> str:
-    if figure.value is None:
-        return "—"
-    return f"{figure.value * 1e6:.3g} µs"
 
 
 def _smallest(rows: Sequence[Row]) -> Iterator[str]:

@@ -7,7 +7,6 @@ front.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -16,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.analysis import axes, resampling
-from harness.analysis.axes import ACCURACY, Axis, ComparisonGroup
+from harness.analysis.axes import ACCURACY, Axis
 from harness.analysis.resampling import BETTER, EQUAL, UNDECIDED, WORSE, PairedSigns, Resampled, Signs
 from harness.analysis.table import Row, Table, Validity
 from harness.evaluation.per_query import PerQuery
@@ -91,12 +90,9 @@ def contested_cells(table: Table, by_query: Mapping[str, PerQuery], measure: str
         measure: the measure of accuracy.
     """
     front_axes = [axes.axis(name, measure) for name in AXES]
-    groups: dict[ComparisonGroup, list[Row]] = defaultdict(list)
-    for row in table.rows:
-        if reason_not_ranked(row, front_axes) is None:
-            groups[axes.comparison_group(row)].append(row)
+    ranked = [row for row in table.rows if reason_not_ranked(row, front_axes) is None]
     cells = set()
-    for rows in groups.values():
+    for rows in axes.group_rows(ranked).values():
         states = front_states(rows, front_axes, uncertainty(rows, by_query, measure, table.rounded_to).relations)
         cells |= {
             Cell(row.suite, row.system, row.dataset, row.scenario, row.profile)

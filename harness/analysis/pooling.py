@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from harness.analysis.validity.findings import again
 from harness.records import Outcome
@@ -75,17 +76,13 @@ def _failure(failed: Sequence[StoredJob]) -> tuple[Outcome, str | None]:
 
 def _refused(shown: Sequence[StoredJob], newest: Environment) -> Iterator[str]:
     """Note jobs of another environment, with the values that differ."""
-    others: dict[Environment, int] = {}
-    for job in shown:
-        if job.result.environment != newest:
-            others[job.result.environment] = others.get(job.result.environment, 0) + 1
     spec = shown[0].result.spec
+    others = Counter(job.result.environment for job in shown if job.result.environment != newest)
     for environment, count in others.items():
-        pairs = [
-            (item.name, getattr(environment, item.name), getattr(newest, item.name)) for item in fields(Environment)
-        ]
         values = ", ".join(
-            f"{name} {json.dumps(theirs)} against {json.dumps(ours)}" for name, theirs, ours in pairs if theirs != ours
+            f"{name} {json.dumps(theirs)} against {json.dumps(getattr(newest, name))}"
+            for name, theirs in vars(environment).items()
+            if theirs != getattr(newest, name)
         )
         were = "was" if count == 1 else "were"
         yield (

@@ -279,12 +279,9 @@ class Published:
 
     def lines(self) -> list[tuple[str, int, Viable | TimedSystem]]:
         """List table number, row number and row of Tables 2 and 3."""
-        lines: list[tuple[str, int, Viable | TimedSystem]] = [
-            ("2", number, line) for number, line in enumerate(self.table2, 1)
-        ]
-        for dataset in self.about.datasets:
-            lines += [(dataset.table3, number, line) for number, line in enumerate(self.table3[dataset.name], 1)]
-        return lines
+        tables: dict[str, Sequence[Viable | TimedSystem]] = {"2": self.table2}
+        tables |= {dataset.table3: self.table3[dataset.name] for dataset in self.about.datasets}
+        return [(table, number, line) for table, lines in tables.items() for number, line in enumerate(lines, 1)]
 
     def accuracy(self, system: str, dataset: PaperDataset) -> Accuracy | None:
         """Return a system's line of Table 3c."""

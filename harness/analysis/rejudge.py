@@ -88,7 +88,7 @@ def read(qrels: Path | None, without: Path | None = None) -> QrelsOverride | Non
         trec_lines.refuse_pipe(qrels)
         # By its name alone: these sentences are kept with rows that any file of this name and content stands in for.
         given = trec.read_qrels_file(qrels, name=qrels.name)
-        found = replace(found, name=qrels.name, qrels=given.qrels, sha256=_sha256(qrels), remarks=given.notes)
+        found = replace(found, name=qrels.name, qrels=given.qrels, sha256=filesystem.sha256(qrels), remarks=given.notes)
     if without is not None:
         try:
             lines = without.read_text(encoding="utf-8-sig").split("\n")
@@ -97,13 +97,6 @@ def read(qrels: Path | None, without: Path | None = None) -> QrelsOverride | Non
         ids = frozenset(line.strip() for line in lines if line.strip())
         found = replace(found, without=ids, without_name=without.name)
     return found
-
-
-def _sha256(path: Path) -> str:
-    try:
-        return filesystem.sha256(path)
-    except OSError as error:
-        raise FileError(f"{path}: cannot be read: {error.strerror}; name a file of judgements") from error
 
 
 def judgement_basis(stored: Qrels, override: QrelsOverride) -> JudgementBasis:

@@ -144,10 +144,7 @@ def examine(runs: JudgedRuns, options: RobustnessOptions, step: Progress = silen
         _fewer_judgements(runs, board, main, keep, options, part_of(step, turn, turns))
         for turn, keep in enumerate(options.keeps, start=1)
     ]
-    return replace(
-        of_values(runs.dataset, values, options, fewer),
-        notes=judged.notes,
-    )
+    return replace(of_values(runs.dataset, values, options, fewer), notes=judged.notes)
 
 
 def of_values(
@@ -163,13 +160,18 @@ def of_values(
     """
     board = _board(values, options.measure)
     resampled = _resample(board.columns, options)
+    if resampled is None:
+        reason = f"resampling needs {INTERVAL_MIN_QUERIES} queries, there are {len(board.columns)}"
+        queries = _none(ConditionKind.QUERIES, _RESAMPLED, reason)
+    else:
+        queries = _condition(ConditionKind.QUERIES, _RESAMPLED, board, resampled)
     others = [_other_measure(values, board, measure, options) for measure in options.against]
     return Robustness(
         dataset=dataset,
         measure=options.measure,
         queries=len(board.columns),
         standings=tuple(_standings(board, resampled)),
-        conditions=(_other_queries(board, resampled), *fewer, *others),
+        conditions=(queries, *fewer, *others),
         notes=(),
     )
 
@@ -220,12 +222,6 @@ def _resample(columns: Floats, options: RobustnessOptions) -> Floats | None:
     return resampling.resample(columns, np.empty((len(columns), 0)), options.seed, options.resamples).accuracy
 
 
-def _other_queries(board: _Board, resampled: Floats | None) -> Condition:
-    if resampled is None:
-        return _none(ConditionKind.QUERIES, _RESAMPLED, _too_few(board))
-    return _condition(ConditionKind.QUERIES, _RESAMPLED, board, resampled)
-
-
 def _fewer_judgements(
     runs: JudgedRuns, board: _Board, measure: Any, keep: KeepRule, options: RobustnessOptions, step: Progress
 ) -> Condition:
@@ -250,17 +246,12 @@ def _other_measure(values: QueryScores, board: _Board, measure: str, options: Ro
     whole = columns.mean(axis=0)
     tau = kendall_tau(_by_name(board, board.values), _by_name(board, whole))
     resampled = _resample(columns, options)
-    if resampled is None:
-        return _condition(ConditionKind.MEASURE, measure, board, whole[np.newaxis, :], tau)
-    return _condition(ConditionKind.MEASURE, measure, board, resampled, tau)
+    drawn = whole[np.newaxis, :] if resampled is None else resampled
+    return _condition(ConditionKind.MEASURE, measure, board, drawn, tau)
 
 
 def _none(cause: ConditionKind, name: str, reason: str) -> Condition:
     return Condition(cause, name, 0, (), Estimate(None, reason=reason), reason=reason)
-
-
-def _too_few(board: _Board) -> str:
-    return f"resampling needs {INTERVAL_MIN_QUERIES} queries, there are {len(board.columns)}"
 
 
 def _condition(cause: ConditionKind, name: str, board: _Board, drawn: Floats, tau: float | None = None) -> Condition:
@@ -272,21 +263,17 @@ def _condition(cause: ConditionKind, name: str, board: _Board, drawn: Floats, ta
     for one in range(len(board.systems)):
         theirs = signs(finite, one)
         flips[one] = np.where(ours[one] == 0, np.nan, ((1 - ours[one] * theirs) / 2).mean(axis=0))
-    taus = [kendall_tau(_by_name(board, board.values), _by_name(board, draw)) for draw in finite]
+    orders = [kendall_tau(_by_name(board, board.values), _by_name(board, draw)) for draw in finite]
+    taus = [value for value in orders if value is not None]
+    none = Estimate(None, reason="all systems are equal")
     return Condition(
         cause=cause,
         name=name,
         draws=len(finite),
         flips=tuple(tuple(None if np.isnan(share) else float(share) for share in line) for line in flips),
-        tau=_range([value for value in taus if value is not None]),
+        tau=Estimate(float(np.mean(taus)), min(taus), max(taus)) if taus else none,
         tau_whole=tau,
     )
-
-
-def _range(taus: Sequence[float]) -> Estimate:
-    if not taus:
-        return Estimate(None, reason="all systems are equal")
-    return Estimate(float(np.mean(taus)), min(taus), max(taus))
 
 
 def _by_name(board: _Board, values: Floats) -> dict[str, float]:
@@ -295,18 +282,16 @@ def _by_name(board: _Board, values: Floats) -> dict[str, float]:
 
 def _standings(board: _Board, resampled: Floats | None) -> Iterator[RankedSystem]:
     ranks = stats.ranks(board.values, ties="mean", descending=True, equal_within=EQUAL)
-    if resampled is None:
-        for system, value, rank in zip(board.systems, board.values, ranks, strict=True):
-            yield RankedSystem(system, float(value), float(rank), None, None, None)
-        return
-    moved = stats.ranks(resampled, ties="mean", descending=True, equal_within=EQUAL)
-    best = moved == moved.min(axis=1, keepdims=True)
-    first = (best / best.sum(axis=1, keepdims=True)).mean(axis=0)
-    tail = (1 - CONFIDENCE) / 2
-    low, high = np.quantile(moved, (tail, 1 - tail), axis=0, method="closest_observation")
-    for number, system in enumerate(board.systems):
-        bounds = (float(low[number]), float(high[number]), float(first[number]))
-        yield RankedSystem(system, float(board.values[number]), float(ranks[number]), *bounds)
+    bounds: Sequence[tuple[float | None, ...]] = [(None, None, None)] * len(ranks)
+    if resampled is not None:
+        moved = stats.ranks(resampled, ties="mean", descending=True, equal_within=EQUAL)
+        best = moved == moved.min(axis=1, keepdims=True)
+        first = (best / best.sum(axis=1, keepdims=True)).mean(axis=0)
+        tail = (1 - CONFIDENCE) / 2
+        low, high = np.quantile(moved, (tail, 1 - tail), axis=0, method="closest_observation")
+        bounds = list(zip(low.tolist(), high.tolist(), first.tolist(), strict=True))
+    for system, value, rank, ends in zip(board.systems, board.values, ranks, bounds, strict=True):
+        yield RankedSystem(system, float(value), float(rank), *ends)
 
 
 def signs(values: Floats, one: int | None = None) -> Floats:

@@ -223,23 +223,19 @@ def _with_latency(row: Row, summary: CellSummary) -> Row:
     if latency is None:
         missing = Estimate(None, reason=summary.reason)
         return replace(row, latency_mean_s=missing, p50_s=missing, p95_s=missing, p99_s=missing)
+    # The other fields have the row's names.
+    shared = {name: value for name, value in vars(latency).items() if name not in ("mean_s", "percentiles_s")}
     return replace(
         row,
-        queries=latency.queries,
-        trials=latency.trials,
+        **shared,
         latency_mean_s=latency.mean_s,
-        like_queries_s=latency.like_queries_s,
-        these_queries_s=latency.these_queries_s,
         p50_s=latency.percentiles_s["p50"],
         p95_s=latency.percentiles_s["p95"],
         p99_s=latency.percentiles_s["p99"],
-        at_most_s=latency.at_most_s,
         throughput_qps=summary.throughput_qps,
         service_s=summary.service_s,
         stages_s=summary.stages_s,
         spread_s=summary.spread_s,
-        trial_means_s=latency.trial_means_s,
-        trial_spread_s=latency.trial_spread_s,
         notes=(*row.notes, *summary.notes),
     )
 

@@ -84,15 +84,15 @@ def compare(
         pairs = _file_pairs(compared)
         if stored.qrels is None:
             raise UsageError(f"{', '.join(compared)}: run files need their judgements; name them with --qrels")
-        made, notes = _run_files(pairs, stored.qrels, queries, stored, by, changed)
+        comparisons, notes = _run_files(pairs, stored.qrels, queries, stored, by, changed)
     elif queries is not None:
         raise UsageError("--queries is of run files; name their judgements with --qrels, or leave it out")
     else:
         if len(compared) > 2:
             raise UsageError(f"stored rows are named by A and B, not by {len(compared)} names; put globs in quotes")
         theirs = stored if others is None else replace(stored, results=others)
-        made = _stored(compared[0], compared[-1], stored, theirs, by, changed)
-    destination.show_report(comparison_document(comparison.corrected(made), notes))
+        comparisons = _stored(compared[0], compared[-1], stored, theirs, by, changed)
+    destination.show_report(comparison_document(comparison.corrected(comparisons), notes))
 
 
 def _stored(a: str, b: str, ours: StoredResults, theirs: StoredResults, by: str | None, count: int) -> list[Comparison]:
@@ -104,7 +104,7 @@ def _stored(a: str, b: str, ours: StoredResults, theirs: StoredResults, by: str 
     pairs = comparison.pairs(table.rows, their_table.rows, a, b)
     measure = _chosen(by, table.measures)
     texts: dict[str | None, Mapping[str, str]] = {}
-    made = []
+    comparisons = []
     with bar("compare", "pairs") as step:
         for number, (row, other) in enumerate(pairs):
             step(number, len(pairs))
@@ -112,8 +112,8 @@ def _stored(a: str, b: str, ours: StoredResults, theirs: StoredResults, by: str 
                 texts[row.sample_sha256] = _texts(ours.results, row)
             query = QueryChoice(measure, count, texts.get(row.sample_sha256, {})) if measure else None
             values, other_values = per_query.get(row.per_query_key), their_per_query.get(other.per_query_key)
-            made.append(comparison.compare(row, other, values, other_values, table.measures, query))
-    return made
+            comparisons.append(comparison.compare(row, other, values, other_values, table.measures, query))
+    return comparisons
 
 
 def _texts(results: Path, row: Row) -> Mapping[str, str]:
@@ -181,7 +181,7 @@ def _run_files(
         evaluated = evaluate_runs.evaluate_runs(runs, measures, step)
     chosen = _chosen(by, evaluated.measures)
     choice = QueryChoice(chosen, count, runs.queries) if chosen else None
-    made = []
+    comparisons = []
     for pair in pairs:
         one, two = (name_of[path.resolve()] for path in pair)
         compared = comparison.compare_runs(
@@ -192,8 +192,8 @@ def _run_files(
             choice,
         )
         a, b = replace(compared.a, flagged=evaluated.flagged[one]), replace(compared.b, flagged=evaluated.flagged[two])
-        made.append(replace(compared, a=a, b=b))
-    return made, evaluated.notes
+        comparisons.append(replace(compared, a=a, b=b))
+    return comparisons, evaluated.notes
 
 
 def _chosen(by: str | None, measures: Sequence[str]) -> str | None:

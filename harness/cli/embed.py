@@ -53,7 +53,6 @@ class TextSelection:
         ids = None
         if not self.everything:
             folder = readable(self.results, cache)
-            assert folder is not None
             ids = encode.needed(read_stored_runs(folder, self.only), self.depth, dataset.corpus, dataset.name)
         return TextSet(dataset.name, dataset.corpus, "document", ids)
 

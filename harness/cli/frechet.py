@@ -90,7 +90,7 @@ def frechet(
     better.  See docs/method/frechet.md for what it cannot see.
     """
     depths = tuple(dict.fromkeys(cutoffs))
-    made, failed = [], False
+    measured, failed = [], False
     with named_as_given(runs.cache):
         samples = runs.judged()
         given = _read(files, samples)
@@ -98,14 +98,14 @@ def frechet(
             sample = replace(each, notes=(*each.notes, *evaluate_runs.unknown_query_notes(each)))
             try:
                 encoded = _vectors(sample, given, _folder(runs), encoder)
-                made += [_measured(sample, vectors, depths, settings, measures) for vectors in encoded]
+                measured += [_measured(sample, vectors, depths, settings, measures) for vectors in encoded]
             except UsageError as error:
                 if len(samples) == 1:
                     raise
                 failed = True  # the other samples may do
                 click.echo(f"harness: {one_line(str(error))}", err=True)
-    if made:
-        destination.show_report(frechet_document(made))
+    if measured:
+        destination.show_report(frechet_document(measured))
     sys.exit(1 if failed else 0)
 
 
@@ -177,5 +177,5 @@ def _measured(
     for reason in dict.fromkeys(reasons):
         click.echo(one_line(f"{runs.dataset}: {reason}"), err=True)
     with bar(f"{runs.dataset}: {vectors.encoder}", "resamples", line=True) as step:
-        made = distances(runs, vectors, cutoffs, settings, step)
-    return made, values
+        sample_distances = distances(runs, vectors, cutoffs, settings, step)
+    return sample_distances, values

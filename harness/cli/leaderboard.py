@@ -115,6 +115,7 @@ leaderboard_options = record_options(
 @click.command()
 @mirrored("results")
 @results_argument
+@record_options("bounds", _bounds)  # above the query's options: the query takes the bounds
 @leaderboard_options
 @click.option("--at-most", metavar="AXIS=X,...", help="Rank only rows of at most these, e.g. latency=50,cost=2.")
 @click.option("--at-least", metavar="AXIS=X,...", help="Rank only rows of at least these, e.g. accuracy=38.")
@@ -123,9 +124,7 @@ leaderboard_options = record_options(
 @destination_options("md", "csv", "json", "latex", PAGE, *PICTURES, wide=True)
 @cache_option
 @stored_results
-def leaderboard(
-    stored: StoredResults, query: LeaderboardQuery, at_most: str | None, at_least: str | None, destination: Destination
-) -> None:
+def leaderboard(stored: StoredResults, query: LeaderboardQuery, destination: Destination) -> None:
     """Rank the stored RESULTS (a folder; default: results) of one dataset.  Runs nothing.
 
     By Dynascore (accuracy, cost and latency weighed), or by one axis among the rows that keep thresholds.  Also
@@ -133,8 +132,7 @@ def leaderboard(
     """
     stored = replace(stored, measures=measures_for(query.measure))
     table = stored.table()
-    dataset = query.dataset or _only({row.dataset for row in table.rows})
-    query = replace(query, dataset=dataset, bounds=_bounds(at_most, at_least))
+    query = replace(query, dataset=query.dataset or _only({row.dataset for row in table.rows}))
     if destination.form == PAGE:
         check_view(query)
     per_query = stored.per_query()

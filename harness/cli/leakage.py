@@ -90,10 +90,10 @@ def leakage(
     for sample in samples:
         if not sample.queries:
             raise UsageError(f"{sample.dataset}: no query in it, so nothing can be compared; name those with --queries")
-    made = [_of(sample, trained, vectors, least, parsed) for sample in samples]
+    leakages = [_of(sample, trained, vectors, least, parsed) for sample in samples]
     if leaked is not None:
-        write(leaked, _lines(dict.fromkeys(query for each in made for query in each.leaked)))
-    destination.show_report(leakage_document(made))
+        write(leaked, _lines(dict.fromkeys(query for found in leakages for query in found.leaked)))
+    destination.show_report(leakage_document(leakages))
 
 
 def _lines(ids: Iterable[str]) -> str:
@@ -120,7 +120,7 @@ def _of(
     cosines = len(sample.queries) * len(training)
     with bar("near duplicates", "comparing") as step:
         leaks = leaking.find_leaks(sample.queries, training, vectors, threshold, step if cosines >= _MANY else silent)
-    made = leaking.Leakage(
+    without_effects = leaking.Leakage(
         dataset=sample.dataset,
         queries=sample.queries,
         training=training,
@@ -131,7 +131,8 @@ def _of(
         notes=(*unchecked, *evaluate_runs.unknown_query_notes(sample), *sample.notes),
         not_compared=blank,
     )
-    return replace(made, effects=leaking.measure_effects(sample, made.leaked, measures))
+    effects = leaking.measure_effects(sample, without_effects.leaked, measures)
+    return replace(without_effects, effects=effects)
 
 
 def _unchecked(

@@ -52,7 +52,8 @@ def mirrored(
         def wrapped(**given: Any) -> None:
             with named_as_given(given["cache"]):
                 for name in names:
-                    given[name] = readable(given[name], given["cache"], files, thorough=thorough)
+                    if given[name] is not None:
+                        given[name] = readable(given[name], given["cache"], files, thorough=thorough)
                 command(**given)
 
         return wrapped
@@ -60,9 +61,7 @@ def mirrored(
     return decorate
 
 
-def readable(
-    results: Path | str | None, cache: Path, files: Files = "FIGURES", *, thorough: bool = False
-) -> Path | None:
+def readable(results: Path | str, cache: Path, files: Files = "FIGURES", *, thorough: bool = False) -> Path:
     """Return a folder of results to read, after mirroring results in S3."""
     if not isinstance(results, str):
         return results
@@ -77,9 +76,7 @@ def of_suite(results: Path | str, suite: str, cache: Path, files: Files = "FIGUR
     """Return a folder of results, in which only the results of one suite are mirrored."""
     if not isinstance(results, str):
         return results
-    folder = readable(f"{results.rstrip('/')}/{suite}", cache, files)
-    assert folder is not None
-    return folder.parent
+    return readable(f"{results.rstrip('/')}/{suite}", cache, files).parent
 
 
 @contextmanager

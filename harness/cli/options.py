@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import errno
+import inspect
 import os
 import signal
 import sys
@@ -60,9 +60,9 @@ def one_line_errors() -> Iterator[None]:
         sys.exit(130)
 
 
-def record_options(name: str, record: type[Any], *options: Decorator) -> Decorator:
-    """Add options, and pass the parameters that are fields of a record to the command as one record."""
-    fields = {field.name for field in dataclasses.fields(record)}
+def record_options(name: str, record: Callable[..., Any], *options: Decorator) -> Decorator:
+    """Add options, and pass those that a record takes to the command as one record (or what a function returns)."""
+    fields = set(inspect.signature(record).parameters)
 
     def decorate(command: Command) -> Command:
         @wraps(command)

@@ -51,21 +51,21 @@ def pool(
         samples = _unjudged(runs, holder)
     else:
         samples = runs.judged()
-    made = build_pool(samples, depth, seed)
-    if not any(hits.hits for _, hits in made.systems):
+    judging_pool = build_pool(samples, depth, seed)
+    if not any(hits.hits for _, hits in judging_pool.systems):
         count = sum(len(sample.queries) for sample in samples)
         raise UsageError(f"none of the {count:,} queries has a hit in these runs; are these the runs of these queries?")
     documents: dict[str, dict[str, str]] = {}
     if not no_texts:
         holder = holder or _holder(dataset, samples, runs.cache)
-        documents = _documents(made, holder)
+        documents = _documents(judging_pool, holder)
         for query in holder.queries:
-            if not made.queries.get(query.query_id, "?"):
-                made.queries[query.query_id] = query.text
+            if not judging_pool.queries.get(query.query_id, "?"):
+                judging_pool.queries[query.query_id] = query.text
     stream = io.StringIO()
-    write_pool(made, documents, destination.form, stream)
+    write_pool(judging_pool, documents, destination.form, stream)
     destination.show(stream.getvalue())
-    _summarise(made)
+    _summarise(judging_pool)
     for note in dict.fromkeys(note for sample in samples for note in sample.notes):
         click.echo(one_line(note), err=True)
     for note in (note for sample in samples for note in evaluate_runs.unknown_query_notes(sample)):
@@ -97,12 +97,12 @@ def _unjudged(runs: RunSelection, holder: Dataset | None) -> tuple[JudgedRuns, .
     return (judged_runs.read_unjudged_runs("runs", runs.paths, texts),)
 
 
-def _summarise(made: JudgingPool) -> None:
+def _summarise(judging_pool: JudgingPool) -> None:
     """Print the shares of unjudged hits by system, which the file must not show."""
-    pairs, queries = len(made.pairs), made.queries_to_judge
+    pairs, queries = len(judging_pool.pairs), judging_pool.queries_to_judge
     text = f"{pairs:,} pair{'s' * (pairs != 1)} of {queries:,} quer{'y' if queries == 1 else 'ies'} to judge"
-    click.echo(f"{text}; {made.judged:,} more of the first {made.depth} hits are judged", err=True)
-    for name, system in made.systems:
+    click.echo(f"{text}; {judging_pool.judged:,} more of the first {judging_pool.depth} hits are judged", err=True)
+    for name, system in judging_pool.systems:
         share = "no hits"
         if system.share is not None:
             unjudged = f"{system.unjudged:,} of {system.hits:,} hits unjudged ({system.unjudged / system.hits:.1%})"
@@ -127,8 +127,8 @@ def _holder(named: str | None, samples: tuple[JudgedRuns, ...], cache: Path) -> 
     return holder
 
 
-def _documents(made: JudgingPool, holder: Dataset) -> dict[str, dict[str, str]]:
-    needed = {document for _, document in made.pairs}
+def _documents(judging_pool: JudgingPool, holder: Dataset) -> dict[str, dict[str, str]]:
+    needed = {document for _, document in judging_pool.pairs}
     documents = {document["_id"]: document for document in holder.corpus.documents(needed)}
     missing = sorted(needed - documents.keys())
     if missing:

@@ -57,8 +57,8 @@ def instances(
         envelope, snapshot, architecture=arch, reserve=offers.host_reserve() if reserve else None
     )
     if not provided.fitting:
-        asked = f"{cpu} vCPUs, {memory:g} GiB and {gpu} GPUs{f' on {arch}' if arch else ''}"
-        raise UsageError(f"no type in the prices of {snapshot} provides {asked}; ask for less, or another --region")
+        request = f"{cpu} vCPUs, {memory:g} GiB and {gpu} GPUs{f' on {arch}' if arch else ''}"
+        raise UsageError(f"no type in the prices of {snapshot} provides {request}; ask for less, or another --region")
     head = (
         "instance type",
         "US$/hour",
@@ -70,7 +70,7 @@ def instances(
         "local NVMe, GB",
         "generation",
     )
-    columns(head, [(*_facts(each.instance, each.usd_per_hour),) for each in provided.fitting[:limit]])
+    columns(head, [(*_facts(offer.instance, offer.usd_per_hour),) for offer in provided.fitting[:limit]])
     more = len(provided.fitting) - limit
     click.echo(f"\n{f'{more} more fit (--limit). ' if more > 0 else ''}Prices: {snapshot}, Linux.")
     _left_out(provided.left_out, every=left_out)
@@ -93,8 +93,8 @@ def _facts(instance: Instance, usd_per_hour: float) -> tuple[str, ...]:
 
 def _left_out(left_out: tuple[UnfitInstance, ...], *, every: bool) -> None:
     by_reason: dict[str, list[str]] = {}
-    for one in left_out:
-        by_reason.setdefault(one.reason, []).append(one.instance.instance_type)
+    for unfit in left_out:
+        by_reason.setdefault(unfit.reason, []).append(unfit.instance.instance_type)
     click.echo(f"Left out: {len(left_out)}.")
     for reason, names in sorted(by_reason.items(), key=lambda item: -len(item[1])):
         shown = names if every else names[:3]

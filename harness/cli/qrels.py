@@ -114,13 +114,13 @@ def _check_ids(given: tuple[GradedPair, ...], holder: Dataset) -> None:
         raise UsageError(f"dataset {holder.name} has not what is judged: {named}{more}; mend or remove the lines")
 
 
-def _report(done: MergeRecord, output: Path) -> None:
-    counts = [f"{done.added:,} added", f"{done.same:,} the same as before", f"{done.unfilled:,} not filled in"]
-    if done.conflicts:
+def _report(record: MergeRecord, output: Path) -> None:
+    counts = [f"{record.added:,} added", f"{record.same:,} the same as before", f"{record.unfilled:,} not filled in"]
+    if record.conflicts:
         counts.append(
-            f"{len(done.conflicts):,} differ ({'new' if done.resolved == 'override' else 'old'} grades stand)"
+            f"{len(record.conflicts):,} differ ({'new' if record.resolved == 'override' else 'old'} grades stand)"
         )
-    click.echo(one_line(f"{output}: {', '.join(counts)}; iteration {done.iteration} by {done.source}"))
+    click.echo(one_line(f"{output}: {', '.join(counts)}; iteration {record.iteration} by {record.source}"))
 
 
 @qrels.command("show")

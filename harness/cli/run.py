@@ -60,13 +60,6 @@ def _finite(value: float | None) -> float | None:
     return value
 
 
-work_option = click.option(
-    "--work",
-    metavar="s3://BUCKET[/PREFIX]",
-    envvar="HARNESS_WORK",
-    help="ec2, batch: folder in S3 through which machines exchange files.  [env: HARNESS_WORK]",
-)
-yes_option = click.option("--yes", is_flag=True, help="ec2, batch: do not ask whether to go on.")
 cloud_options = record_options(
     "cloud",
     CloudOptions,
@@ -116,9 +109,14 @@ cloud_options = record_options(
 )
 @retry_option(0, "Measure noisy cells again, at most N times, if the cause may pass.")
 @run_launcher_option
-@work_option
+@click.option(
+    "--work",
+    metavar="s3://BUCKET[/PREFIX]",
+    envvar="HARNESS_WORK",
+    help="ec2, batch: folder in S3 through which machines exchange files.  [env: HARNESS_WORK]",
+)
 @cloud_options
-@yes_option
+@click.option("--yes", is_flag=True, help="ec2, batch: do not ask whether to go on.")
 @cache_option
 @models_option
 @click.option("--part", type=click.Path(path_type=Path), hidden=True, help="For workers: what their agent wrote.")

@@ -189,7 +189,6 @@ class RunSelection:
         if len(self.runs) > 1 or self.names_run_files:
             raise UsageError("run files need their judgements; name them with --qrels, or give one folder of results")
         folder = readable(self.runs[0] if self.runs else Path("results"), self.cache)
-        assert folder is not None
         stored = read_stored_runs(folder, self.only)
         override = rejudge.read(self.qrels, self.without_queries)
         return stored if override is None else rejudge.override_runs(stored, override)

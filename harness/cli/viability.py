@@ -6,9 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import wraps
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -16,7 +14,6 @@ from harness import datasets
 from harness.cli.launchers import LauncherChoice, launcher_option
 from harness.cli.locations import absolute, as_given, of_suite, writable
 from harness.cli.options import (
-    Command,
     PriceSelection,
     cache_option,
     models_option,
@@ -73,30 +70,25 @@ bench_options = record_options(
 )
 
 
-def criteria_options(command: Command) -> Command:
-    """Add ``--max-latency`` and ``--min``; pass them to the command as criteria."""
-
-    @click.option(
+criteria_options = record_options(
+    "criteria",
+    acceptance.parse_criteria,
+    click.option(
         "--max-latency",
+        "targets",
         multiple=True,
         metavar="FIGURE=TIME",
         help="Maximum mean, p50, p90, p95 or p99, e.g. p95=200ms; repeatable."
         "  [default: the mean within 25 % of unconstrained]",
-    )
-    @click.option(
+    ),
+    click.option(
         "--min",
         "least",
         multiple=True,
         metavar="MEASURE=VALUE",
         help="Minimum of a measure, e.g. RR@10=0.3; repeatable.",
-    )
-    @wraps(command)
-    def wrapped(*, max_latency: tuple[str, ...], least: tuple[str, ...], **given: Any) -> None:
-        command(**given, criteria=acceptance.parse_criteria(max_latency, least))
-
-    return wrapped
-
-
+    ),
+)
 _cpus_option = click.option("--cpus", default="1", metavar="N,...", help="CPU counts to try.")
 _gpus_option = click.option("--gpus", type=click.IntRange(0), default=0, help="NVIDIA GPUs.")
 _format_option = click.option(

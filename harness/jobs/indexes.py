@@ -53,11 +53,9 @@ class Index:
         with contextlib.suppress(OSError):  # a shared cache may be read-only for us
             (self.folder.parent / _LOADED).touch()
 
-    @contextlib.contextmanager
-    def in_use(self) -> Iterator[None]:
+    def in_use(self) -> contextlib.AbstractContextManager[bool | None]:
         """Keep other runs from building this index again while a job reads it."""
-        with _flock(self.folder.parent, shared=True):
-            yield
+        return _flock(self.folder.parent, shared=True)
 
     def used_elsewhere(self) -> bool:
         """Return whether a job of another run reads this index now: then the index is not at fault."""

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from harness.evaluation.frechet import Distance, Distances
-from harness.report.document import Escape, GridColumn, ReportDocument, Section, Value, bounded, digits, grid_of
+from harness.report.document import Escape, Grid, ReportDocument, Section, Value, bounded, digits
 from harness.stats import kendall_tau
 
 # Version of the JSON.
@@ -91,39 +91,29 @@ _SystemDistances = tuple[str, tuple[Distance, ...]]
 def _section(sample: Distances, values: Values, escape: Escape) -> Section:
     rows = _ordered(sample)
     kinds = [distance_name(distance) for distance in rows[0][1]]
-
-    def distance(number: int) -> GridColumn[_SystemDistances]:
-        return kinds[number], True, lambda row: bounded(row[1][number].figure, decimals=3)
-
-    def difference(number: int, other: str) -> GridColumn[_SystemDistances]:
-        header = f"{kinds[number]} less {other}'s"
-        return header, True, lambda row: bounded(row[1][number].difference, decimals=3)
-
-    def measure(name: str) -> GridColumn[_SystemDistances]:
-        return name, True, lambda row: digits(values[row[0]].get(name), ".3f")
-
-    def agreement(name: str) -> GridColumn[str]:
-        return name, True, lambda kind: digits(agreed[kind].get(name), ".3f")
-
-    against = [
-        next((others[number].against for _, others in rows if others[number].against), None)
-        for number in range(len(kinds))
-    ]
+    by_kind = zip(*(distances for _, distances in rows), strict=True)
+    against = [next((distance.against for distance in distances if distance.against), None) for distances in by_kind]
+    paired = [f"{kind} less {other}'s" for kind, other in zip(kinds, against, strict=True) if other]
     measures = list(dict.fromkeys(measure for row in values.values() for measure in row))
-    columns: list[GridColumn[_SystemDistances]] = [
-        ("system", False, lambda row: escape(row[0])),
-        *(distance(number) for number in range(len(kinds))),
-        *(difference(number, other) for number, other in enumerate(against) if other),
-        *(measure(name) for name in measures),
-    ]
-    grids = [grid_of(rows, columns)]
+    cells = tuple(
+        (
+            escape(system),
+            *(bounded(distance.figure, decimals=3) for distance in distances),
+            *(bounded(distances[kind].difference, decimals=3) for kind, other in enumerate(against) if other),
+            *(digits(values[system].get(measure), ".3f") for measure in measures),
+        )
+        for system, distances in rows
+    )
+    headers = ("system", *kinds, *paired, *measures)
+    grids = [Grid("", headers, (False, *(True for _ in headers[1:])), cells)]
     if len(rows) > 1 and measures:
         agreed = taus(sample, values)
-        grids.append(grid_of(kinds, [("tau with", False, str), *(agreement(name) for name in measures)]))
+        cells = tuple((kind, *(digits(agreed[kind].get(measure), ".3f") for measure in measures)) for kind in kinds)
+        grids.append(Grid("", ("tau with", *measures), (False, *(True for _ in measures)), cells))
     return Section(
         title=f"dataset {escape(sample.dataset)}, embeddings by {escape(sample.encoder)}",
         grids=tuple(grids),
-        notes=tuple(escape(note) for note in notes(sample)),
+        notes=tuple(map(escape, notes(sample))),
     )
 
 

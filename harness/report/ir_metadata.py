@@ -24,7 +24,7 @@ from harness.results.reader import StoredJob, judges_hits_alone, read_job_run
 from harness.results.schema import Result
 from harness.untrusted import MAX_FILE_BYTES, open_regular
 
-# The names that TIRA gives a run and what is said of it.
+# TIRA's names of a run and of its metadata.
 FILE = "ir-metadata.yml"
 RUN = "run.txt.gz"
 VERSION = "0.2"

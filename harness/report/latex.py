@@ -173,6 +173,7 @@ def length(text: str) -> int:
     return len(re.sub(r"[{}]", "", text))
 
 
+_LABEL = "tab:harness"
 PACKAGES = r"\usepackage{array,booktabs,graphicx}"
 HEAD = f"% Made by harness.  Needs {PACKAGES}\n"
 
@@ -189,7 +190,7 @@ _PLAIN = (r"\par\medskip\noindent\begin{minipage}{\linewidth}", r"\end{minipage}
 _IN_PLACE = (f"{_PLAIN[0]}\\makeatletter\\def\\@captype{{table}}\\makeatother", _PLAIN[1])
 
 
-def write_sections(sections: Iterable[Section], label: str = "tab:harness") -> str:
+def write_sections(sections: Iterable[Section]) -> str:
     """Return finished sections as a fragment; the tables of a single section may float.
 
     Columns that are empty or the same in every row of a section's first grid are left out and named.
@@ -198,7 +199,7 @@ def write_sections(sections: Iterable[Section], label: str = "tab:harness") -> s
     single = len(every) == 1
     parts = [HEAD.rstrip("\n")]
     for number, section in enumerate(every, start=1):
-        parts += _body(section, label if single else f"{label}-{number}", floating=single)
+        parts += _body(section, _LABEL if single else f"{_LABEL}-{number}", floating=single)
     return "\n\n".join(part for part in parts if part) + "\n"
 
 

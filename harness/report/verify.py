@@ -59,7 +59,7 @@ def verify_results(root: Path, *, cache: Path, against: Path | None = None, prog
         root: a results folder, or one of published tables.
         cache: where derived rows are kept.
         against: a report (JSON) whose figures are to follow from these results too.
-        progress: told of each job.
+        progress: counts the checked jobs.
 
     Raises:
         UsageError: there is nothing in it, or ``against`` is no report that is known here.

@@ -192,9 +192,11 @@ def test_stages_are_shown_beside_the_latency(make: Maker, snapshot: Snapshot) ->
     assert row.latency_mean_s.value == pytest.approx(0.010)
     assert row.notes == ()
     more = sample_records.samples(latency, names=QUERIES, stage_encode_ns=encode, stage_rerank_ns=[5_000_000] * 700)
-    told = one([make(table=more)], snapshot)
-    assert "the stages (encode, rerank) sum to more than the end-to-end latency in 700 of 700 samples" in told.notes[0]
-    assert told.validity is Validity.CLEAN
+    expected = one([make(table=more)], snapshot)
+    assert (
+        "the stages (encode, rerank) sum to more than the end-to-end latency in 700 of 700 samples" in expected.notes[0]
+    )
+    assert expected.validity is Validity.CLEAN
 
 
 def test_stages_of_a_stage_are_not_counted_twice(make: Maker, snapshot: Snapshot) -> None:
@@ -209,8 +211,8 @@ def test_stages_of_a_stage_are_not_counted_twice(make: Maker, snapshot: Snapshot
     table = sample_records.samples(
         latency, names=QUERIES, **{name: [value * ms] * 700 for name, value in columns.items()}
     )
-    told = one([make(table=table)], snapshot)
-    assert "the stages (bm25, e5.v2, fuse) sum to more than the end-to-end latency" in told.notes[0]
+    expected = one([make(table=table)], snapshot)
+    assert "the stages (bm25, e5.v2, fuse) sum to more than the end-to-end latency" in expected.notes[0]
 
 
 def test_shared_cpus_of_the_harness_are_a_validity_reason_of_the_row(make: Maker, snapshot: Snapshot) -> None:

@@ -124,13 +124,13 @@ def test_notes_name_doubts_about_the_comparison() -> None:
     doubt = Finding(Cause.DRIFT, Validity.NOISY, "drift: 1.5 times", transient=True)
     machine = sample_records.replace(sample_records.MACHINE, cpu_model="Another CPU")
     b = row("b", machine=machine, findings=(doubt,), profile="cpu2-mem4", outcome=Outcome.OOM, detail="killed")
-    said = "\n".join(comparison.compare(row("a"), b, None, None, ()).notes)
-    assert "B ended oom: killed" in said and "B is noisy: drift: 1.5 times" in said
+    message = "\n".join(comparison.compare(row("a"), b, None, None, ()).notes)
+    assert "B ended oom: killed" in message and "B is noisy: drift: 1.5 times" in message
     noted = row("b", findings=(doubt,), notes=("RR@10: looks deeper", "ties", doubt.text))
-    said = "\n".join(comparison.compare(row("a", notes=("ties",)), noted, None, None, ()).notes)
-    assert said == "B is noisy: drift: 1.5 times\nA and B: ties\nB: RR@10: looks deeper"
-    said = "\n".join(comparison.compare(row("a"), b, None, None, ()).notes)
-    assert "cpu_model AMD EPYC 9B14 against Another CPU" in said and "cpu1-mem1 against cpu2-mem4" in said
+    message = "\n".join(comparison.compare(row("a", notes=("ties",)), noted, None, None, ()).notes)
+    assert message == "B is noisy: drift: 1.5 times\nA and B: ties\nB: RR@10: looks deeper"
+    message = "\n".join(comparison.compare(row("a"), b, None, None, ()).notes)
+    assert "cpu_model AMD EPYC 9B14 against Another CPU" in message and "cpu1-mem1 against cpu2-mem4" in message
 
 
 def test_pairs_share_dataset_and_profile() -> None:

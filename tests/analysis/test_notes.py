@@ -122,14 +122,16 @@ def unjudged(**shares: float | None) -> list[str]:
 
 
 def test_unjudged_hits_are_noted_largest_share_first() -> None:
-    (said,) = unjudged(bm25=0.102, new=0.643, old=0.0, none=None)
-    assert said.startswith("Unjudged among the first 10 hits on scifact: new 64%, bm25 10%, old 0%; they count as not")
+    (message,) = unjudged(bm25=0.102, new=0.643, old=0.0, none=None)
+    assert message.startswith(
+        "Unjudged among the first 10 hits on scifact: new 64%, bm25 10%, old 0%; they count as not"
+    )
     assert unjudged(bm25=0.0) == unjudged(bm25=None) == unjudged() == []
 
 
 def test_many_systems_are_noted_as_a_range() -> None:
-    (said,) = unjudged(**{f"s{number:02}": number / 100 for number in range(1, 12)})
-    assert "on scifact: s11 11%, s10 10%, ... s01 1.0% (11 systems); they" in said
+    (message,) = unjudged(**{f"s{number:02}": number / 100 for number in range(1, 12)})
+    assert "on scifact: s11 11%, s10 10%, ... s01 1.0% (11 systems); they" in message
 
 
 def test_system_with_differing_profiles_has_its_own_range() -> None:

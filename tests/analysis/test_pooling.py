@@ -42,7 +42,7 @@ def test_missing_jobs_are_counted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"kernel": "6.2"}, 'kernel "6.1" against "6.2"'),
         ({"docker_version": None}, 'docker_version "20.10" against null'),
@@ -51,13 +51,13 @@ def test_missing_jobs_are_counted() -> None:
         ({"harness_version": "0.2"}, 'harness_version "0.1" against "0.2"'),
     ],
 )
-def test_job_of_another_environment_is_refused_by_name(changed: dict[str, Any], said: str) -> None:
+def test_job_of_another_environment_is_refused_by_name(changed: dict[str, Any], message: str) -> None:
     jobs = five()
     jobs[2:] = [elsewhere(job, **changed) for job in jobs[2:]]
     pool = pooling.pool(jobs)
     assert pool.jobs == tuple(jobs[2:])
     assert pool.missing == 2
-    assert pool.notes == (f"2 of 5 trials were measured in another environment ({said}): not pooled; {FRESH}",)
+    assert pool.notes == (f"2 of 5 trials were measured in another environment ({message}): not pooled; {FRESH}",)
 
 
 def test_newest_job_decides_the_environment_at_any_job_number() -> None:

@@ -85,7 +85,7 @@ def test_hardware_within_compares_gpus_cpus_and_memory() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "old", "new", "said"),
+    ("name", "old", "new", "message"),
     [
         (TABLE_3A, "m6gd.medium,11,0.14", "m6gd.medium,11,fourteen", f"{TABLE_3A}:2: cost_usd_per_million: 'fourteen'"),
         (TABLE_3A, "m6gd.medium,11,0.14", "m6gd.medium,-11,0.14", f"{TABLE_3A}:2: latency_ms: '-11' is no number"),
@@ -111,10 +111,10 @@ def test_hardware_within_compares_gpus_cpus_and_memory() -> None:
         ),
     ],
 )
-def test_damaged_folder_raises_one_line(altered: Spoil, name: str, old: str, new: str, said: str) -> None:
+def test_damaged_folder_raises_one_line(altered: Spoil, name: str, old: str, new: str, message: str) -> None:
     with pytest.raises(FileError) as caught:
         altered(name, old, new)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
@@ -190,11 +190,22 @@ def test_rows_of_table_2_note_the_other_machine(table: Table) -> None:
 
 
 def test_errata_are_notes_of_their_rows_only(table: Table) -> None:
-    told = {row.key: [note for note in row.notes if note.startswith("erratum")] for row in table.rows}
-    assert [len(told[f"santhanam2023/table2/{number}"]) for number in range(1, 11)] == [2, 0, 1, 1, 1, 1, 1, 2, 1, 0]
-    marked = {key for key, notes in told.items() if notes and "/table3" in key}
+    expected = {row.key: [note for note in row.notes if note.startswith("erratum")] for row in table.rows}
+    assert [len(expected[f"santhanam2023/table2/{number}"]) for number in range(1, 11)] == [
+        2,
+        0,
+        1,
+        1,
+        1,
+        1,
+        1,
+        2,
+        1,
+        0,
+    ]
+    marked = {key for key, notes in expected.items() if notes and "/table3" in key}
     assert marked == {"santhanam2023/table3a/1", "santhanam2023/table3a/10"}
-    assert told["santhanam2023/table3a/10"][0].startswith("erratum (cost): 19 ms, US$ 2.97; US$ 3.06")
+    assert expected["santhanam2023/table3a/10"][0].startswith("erratum (cost): 19 ms, US$ 2.97; US$ 3.06")
 
 
 @pytest.mark.slow

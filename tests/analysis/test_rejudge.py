@@ -56,8 +56,8 @@ def test_other_judgements_replace_the_stored_ones_only_if_they_cover_them() -> N
     instead = QrelsOverride("more.trec", "a" * 64, {"q1": {"d1": 0, "d2": 2}, "q2": {"d9": 1}})
     whole = rejudge.judgement_basis({"q1": {"d1": 1}}, instead)
     assert (whole.qrels, whole.sha256, whole.notes) == (instead.qrels, instead.sha256, ())
-    said = "not by the judgements that were stored: 2 more than those 1, and 1 other grades"
-    assert whole.changes == (f"by more.trec (SHA-256 aaaaaaaaaaaa), {said}",)
+    message = "not by the judgements that were stored: 2 more than those 1, and 1 other grades"
+    assert whole.changes == (f"by more.trec (SHA-256 aaaaaaaaaaaa), {message}",)
     stored = {"q1": {"d1": 1}, "q2": {"d8": 1}}
     part = rejudge.judgement_basis(stored, instead)
     assert (part.qrels, part.sha256, part.changes) == (stored, None, ())
@@ -107,12 +107,12 @@ def test_leaderboard_and_comparison_note_other_judgements(harness: Call) -> None
 def test_rejudged_rows_note_negative_grades_and_too_deep_measures(harness: Call) -> None:
     more = "".join(f"{query} 0 right 1\n{query} 1 wrong1 -1\n" for query in publisher.QUERIES)
     Path("more.trec").write_text(more)
-    said = "140 grades are below 0, the first in more.trec:2: no more relevant than 0"
+    message = "140 grades are below 0, the first in more.trec:2: no more relevant than 0"
     judged = rows(harness, "--qrels", "more.trec")["late"]["rejudged"]
-    assert said in judged and not rows(harness)["late"]["rejudged"]
+    assert message in judged and not rows(harness)["late"]["rejudged"]
     asked = ("--qrels", "more.trec", "--measures", "RR@10 P@5000", "--format", "json")
     (found,) = json.loads(harness("compare", "early", "late", *asked).stdout)["comparisons"]
-    assert [note.count(said) for note in found["notes"] if "below 0" in note] == [1], "once"
+    assert [note.count(message) for note in found["notes"] if "below 0" in note] == [1], "once"
     assert any(note.startswith("A and B: P@5000: looks deeper than the ") for note in found["notes"])
 
 

@@ -17,7 +17,7 @@ Example = Callable[[str], Path]
 
 @pytest.fixture
 def example(tmp_path: Path) -> Example:
-    """Writes the example of a format."""
+    """Return a function that writes the example of a format."""
     return lambda heading: examples.write(heading, tmp_path / "data")
 
 
@@ -26,7 +26,7 @@ def load(place: datasets.DatasetLocation, cache: Path | None = None) -> Dataset:
     return datasets.load(place, cache or place.parent / "cache")  # type: ignore[union-attr]
 
 
-def said(folder: Path) -> str:
+def load_error(folder: Path) -> str:
     """Return the one-line error of a wrong dataset."""
     with pytest.raises(FileError) as caught:
         load(folder)
@@ -35,15 +35,15 @@ def said(folder: Path) -> str:
     return str(caught.value)
 
 
-def swap(path: Path, old: str, new: str) -> None:
-    """Spoil a file."""
+def replace_text(path: Path, old: str, new: str) -> None:
+    """Replace a text in a file."""
     text = path.read_text(encoding="utf-8")
     assert old in text
     path.write_text(text.replace(old, new), encoding="utf-8")
 
 
-def forget() -> None:
-    """Both NLTK and we remember that the model was there."""
+def forget_model() -> None:
+    """Clear what NLTK and harness remember of the model."""
     from nltk import tokenize
 
     tokenize._get_punkt_tokenizer.cache_clear()
@@ -53,20 +53,20 @@ def forget() -> None:
 
 @pytest.fixture
 def no_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """NLTK without any data; the folder where it looks."""
+    """Give NLTK an empty data folder, and return it."""
     import nltk.data
 
     folder = tmp_path / "nltk_data"
     folder.mkdir(mode=0o700)
     monkeypatch.setattr(nltk.data, "path", [str(folder)])
-    forget()
+    forget_model()
     yield folder
-    forget()
+    forget_model()
 
 
 @pytest.fixture
 def model(no_model: Path) -> Path:
-    """The sentence model's four files, knowing three abbreviations."""
+    """Write the sentence model's four files, with three abbreviations."""
     folder = no_model / "tokenizers" / "punkt_tab" / "english"
     folder.mkdir(parents=True)
     (folder / "abbrev_types.txt").write_text("d.c\ndr\ninc\n")

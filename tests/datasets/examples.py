@@ -1,4 +1,4 @@
-"""The examples of docs/guides/datasets.md as folders: what the page shows is what the tests read."""
+"""The examples of docs/guides/datasets.md as folders, so that the tests read the page's files."""
 
 from __future__ import annotations
 

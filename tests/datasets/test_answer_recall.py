@@ -1,4 +1,4 @@
-"""R@2kt and R@5kt: an answer within the first 2,000 or 5,000 tokens of what was retrieved, as XOR-TyDi counts."""
+"""R@2kt and R@5kt: an answer within the first 2,000 or 5,000 tokens of the retrieved texts, as XOR-TyDi counts."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from harness.launch.process import ProcessLauncher
 from harness.records import Query
 from tests.conftest import Bench
 from tests.datasets import examples
-from tests.datasets.conftest import Example, load, said, swap
+from tests.datasets.conftest import Example, load, load_error, replace_text
 
 LONG = "x" * 257
 
@@ -65,8 +65,8 @@ WRONG = [
 @pytest.mark.parametrize(("name", "file", "old", "new", "what"), WRONG)
 def test_a_wrong_line_is_named(example: Example, name: str, file: str, old: str, new: str, what: str) -> None:
     path = example(name)
-    swap(path / file, old, new)
-    assert said(path).startswith(f"{path / file}: {what}")
+    replace_text(path / file, old, new)
+    assert load_error(path).startswith(f"{path / file}: {what}")
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_compressed_files_are_read_and_damaged_ones_named(example: Example, name
         for part in made.iterdir():
             part.unlink()
         made.rmdir()
-    assert said(path).startswith(f"{packed}: ")
+    assert load_error(path).startswith(f"{packed}: ")
 
 
 def test_beir_reads_the_test_split_by_default(example: Example) -> None:
@@ -105,7 +105,7 @@ def test_beir_reads_the_test_split_by_default(example: Example) -> None:
 
 def test_trec_title_is_not_part_of_the_text(example: Example) -> None:
     path = example("TREC")
-    swap(path / "documents.trec", "<TITLE>Rivers</TITLE>\n<TEXT>\n", "<TEXT>\n<HEADLINE>R &amp; D</HEADLINE>\n")
+    replace_text(path / "documents.trec", "<TITLE>Rivers</TITLE>\n<TEXT>\n", "<TEXT>\n<HEADLINE>R &amp; D</HEADLINE>\n")
     assert documents(path)[0] == {"_id": "d1", "title": "R & D", "text": "Rivers run to the sea."}
 
 
@@ -147,7 +147,7 @@ def test_trec_topics_may_be_tab_separated_or_in_the_old_form(example: Example) -
 def test_two_files_of_trec_topics_are_refused(example: Example) -> None:
     path = example("TREC")
     (path / "topics.more.trec").write_text("q2\tx\n")
-    assert said(path).startswith(f"{path}: topics.more.trec, topics.trec: which one?")
+    assert load_error(path).startswith(f"{path}: topics.more.trec, topics.trec: which one?")
 
 
 def test_chinese_texts_are_read(example: Example) -> None:
@@ -174,7 +174,7 @@ def test_chinese_texts_are_read(example: Example) -> None:
 def test_mismatched_passages_and_ids_are_refused(example: Example, ids: str, what: str) -> None:
     path = example("DuReader-retrieval")
     (path / "passage-collection" / "passage2id.map.json").write_text(ids)
-    assert what in said(path)
+    assert what in load_error(path)
 
 
 def test_passage_ids_are_read_in_chunks_and_in_any_order(example: Example, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,13 +195,13 @@ def test_passage_ids_are_read_in_chunks_and_in_any_order(example: Example, monke
 def test_repeated_passage_of_a_question_counts_once(example: Example) -> None:
     path = example("DuReader-retrieval")
     passage = '{"paragraph_id": "d1", "paragraph_text": "河流流向大海。"}'
-    swap(path / "dev" / "dev.json", passage, f"{passage}, {passage}")
+    replace_text(path / "dev" / "dev.json", passage, f"{passage}, {passage}")
     assert load(path).qrels == b"q1 0 d1 1\n"
 
 
 def test_an_empty_passage_is_kept(example: Example) -> None:
     path = example("MS MARCO")
-    swap(path / "collection.tsv", "d2\tGlaciers are slow rivers of ice.", "\r\nd2\t\r")
+    replace_text(path / "collection.tsv", "d2\tGlaciers are slow rivers of ice.", "\r\nd2\t\r")
     assert documents(path)[1] == {"_id": "d2", "title": "", "text": ""}
     assert load(path).corpus.empty == 1
 
@@ -254,14 +254,14 @@ def test_each_example_fits_only_its_own_format(example: Example, name: str) -> N
 def test_a_folder_that_fits_two_formats_is_refused(example: Example) -> None:
     example("harness")
     path = example("MS MARCO")
-    assert said(path) == f"{path}: its files fit harness and MS MARCO; leave those of one format in it"
+    assert load_error(path) == f"{path}: its files fit harness and MS MARCO; leave those of one format in it"
 
 
 def test_unknown_format_lists_the_known_ones(tmp_path: Path) -> None:
     path = tmp_path / "data"
     path.mkdir()
     (path / "notes.md").write_text("x")
-    text = said(path)
+    text = load_error(path)
     assert text.startswith(f"{path}: not a known dataset format; looked for harness: corpus.jsonl, queries.jsonl")
     assert "passage-collection/passage2id.map.json" in text and "*_w100.tsv" in text
 
@@ -270,12 +270,13 @@ def test_missing_files_are_named_for_the_nearest_formats(example: Example) -> No
     path = example("harness")
     (path / "qrels.trec").unlink()
     lacks = "lacks qrels.trec (harness), or qrels/*.tsv (BEIR); add corpus, queries and qrels"
-    assert said(path).startswith(f"{path}: {lacks}")
+    assert load_error(path).startswith(f"{path}: {lacks}")
 
 
 def test_missing_folder_is_named(tmp_path: Path) -> None:
     assert (
-        said(tmp_path / "absent") == f"{tmp_path / 'absent'}: no such folder; give one with corpus, queries and qrels"
+        load_error(tmp_path / "absent")
+        == f"{tmp_path / 'absent'}: no such folder; give one with corpus, queries and qrels"
     )
 
 
@@ -283,9 +284,9 @@ def test_a_split_is_chosen_by_name(example: Example) -> None:
     path = example("MS MARCO")
     (path / "queries.train.tsv").write_text("t1\twhy ice\n")
     (path / "qrels.train.tsv").write_text("t1\t0\td2\t1\n")
-    assert said(path) == f"{path}: has the splits dev.small, train; name one, e.g. data#dev.small"
+    assert load_error(path) == f"{path}: has the splits dev.small, train; name one, e.g. data#dev.small"
     assert (
-        said(path.with_name("data#trian"))
+        load_error(path.with_name("data#trian"))
         == f"{path}: no split 'trian'; did you mean 'train'?; it has dev.small, train"
     )
     dataset = load(path.with_name("data#train"))
@@ -294,7 +295,7 @@ def test_a_split_is_chosen_by_name(example: Example) -> None:
 
 def test_format_without_splits_refuses_a_split(example: Example) -> None:
     path = example("harness")
-    assert said(path.with_name("data#dev")) == f"{path}: the harness format has no splits; leave '#dev' out"
+    assert load_error(path.with_name("data#dev")) == f"{path}: the harness format has no splits; leave '#dev' out"
 
 
 def test_folder_name_may_contain_the_split_mark(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def test_replaced_files_give_another_corpus(tmp_path: Path) -> None:
 def test_failed_download_is_one_line(tmp_path: Path) -> None:
     text = in_a_process("vaswani", tmp_path)["error"]
     assert text.startswith("vaswani: ir_datasets could not get it: ") and "\n" not in text
-    assert "connect this machine, or put its files where ir_datasets looks for them (IR_DATASETS_HOME" in text
+    assert "connect this machine, or put its files into IR_DATASETS_HOME" in text
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""A dataset is read line by line, and a wrong line is named by file, number and what is wrong."""
+"""Reading a dataset line by line; a wrong line is named by file, number and fault."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from harness import datasets
 from harness.errors import FileError
 from harness.records import Query, digest
 from tests.conftest import write_dataset
-from tests.datasets.conftest import load, said
+from tests.datasets.conftest import load, load_error
 
 
 @pytest.fixture
@@ -58,14 +58,14 @@ def test_a_wrong_line_is_named(tiny: Path, name: str, wrong: str) -> None:
     # A blank line counts as a line and is nothing else.
     path.write_bytes(path.read_bytes() + b"\n" + content)
     number = path.read_bytes().count(b"\n")
-    assert said(tiny).startswith(f"{path}: line {number}: {what}")
+    assert load_error(tiny).startswith(f"{path}: line {number}: {what}")
 
 
 @pytest.mark.parametrize(("name", "known"), [("corpus.jsonl", "d0"), ("queries.jsonl", "q0")])
 def test_duplicate_id_is_named(tiny: Path, name: str, known: str) -> None:
     lines = (tiny / name).read_text().splitlines(keepends=True)
     (tiny / name).write_text("".join([*lines[:2], lines[0], *lines[2:]]))
-    assert said(tiny) == f"{tiny / name}: line 3: id {known!r} comes twice"
+    assert load_error(tiny) == f"{tiny / name}: line 3: id {known!r} comes twice"
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_duplicate_id_is_named(tiny: Path, name: str, known: str) -> None:
 def test_a_wrong_judgement_is_named(tiny: Path, line: str, what: str) -> None:
     path = tiny / "qrels.trec"
     path.write_text(f"q1\t0\td1\t-1\n\n{line}\n", encoding="utf-8")
-    assert said(tiny).startswith(f"{path}: line 3: {what}")
+    assert load_error(tiny).startswith(f"{path}: line 3: {what}")
 
 
 def test_judgements_are_normalised_to_one_form(tiny: Path) -> None:
@@ -135,18 +135,18 @@ def test_a_damaged_compressed_file_is_named(tiny: Path, name: str, suffix: str, 
     content = path.read_bytes()
     flipped = content[:12] + bytes([0xFF] * 12) + content[24:]
     path.write_bytes({"cut": content[:-9], "flipped": flipped, "another format": b"plain"}[damage])
-    assert said(tiny).startswith(f"{path}: line ")
+    assert load_error(tiny).startswith(f"{path}: line ")
 
 
 @pytest.mark.parametrize("name", ["corpus.jsonl", "queries.jsonl", "qrels.trec"])
 def test_a_missing_file_is_named(tiny: Path, name: str) -> None:
     (tiny / name).unlink()
-    assert said(tiny).startswith(f"{tiny}: lacks {name} (harness)")
+    assert load_error(tiny).startswith(f"{tiny}: lacks {name} (harness)")
 
 
 def test_an_empty_corpus_is_refused(tiny: Path) -> None:
     (tiny / "corpus.jsonl").write_text("\n\n")
-    assert said(tiny) == f"{tiny / 'corpus.jsonl'}: no documents in it; give at least one"
+    assert load_error(tiny) == f"{tiny / 'corpus.jsonl'}: no documents in it; give at least one"
 
 
 def test_a_lone_surrogate_in_a_text_becomes_a_question_mark(tiny: Path) -> None:

@@ -22,7 +22,7 @@ from harness.results.reader import StoredJob, read_jobs
 from harness.results.schema import JUDGED_HITS
 from tests.conftest import Bench
 from tests.datasets import examples
-from tests.datasets.conftest import Example, load, said, swap
+from tests.datasets.conftest import Example, load, load_error, replace_text
 
 pytestmark = pytest.mark.usefixtures("model")
 QUESTIONS = "xor_dev_retrieve_eng_span_v1_1.jsonl"
@@ -120,8 +120,8 @@ def test_translated_questions_are_read_as_published(example: Example) -> None:
 
 def test_ids_may_be_numbers(example: Example) -> None:
     path = example("XOR-TyDi")
-    swap(path / QUESTIONS, '"q1"', "12345")
-    swap(path / "queries.tsv", "q1", "12345")
+    replace_text(path / QUESTIONS, '"q1"', "12345")
+    replace_text(path / "queries.tsv", "q1", "12345")
     assert load(path).judged == {"12345"}
 
 
@@ -146,17 +146,17 @@ WRONG = [
 @pytest.mark.parametrize(("file", "old", "new", "what"), WRONG)
 def test_a_wrong_line_is_named(example: Example, file: str, old: str, new: str, what: str) -> None:
     path = example("XOR-TyDi")
-    swap(path / file, old, new)
-    assert said(path).startswith(f"{path}/{what}")
+    replace_text(path / file, old, new)
+    assert load_error(path).startswith(f"{path}/{what}")
 
 
 def test_quote_that_spans_lines_is_named(example: Example) -> None:
     path = example("XOR-TyDi")
-    swap(path / "psgs_w100.tsv", "d2\tGlaciers are slow rivers of ice.", 'd2\t"Glaciers')
+    replace_text(path / "psgs_w100.tsv", "d2\tGlaciers are slow rivers of ice.", 'd2\t"Glaciers')
     with (path / "psgs_w100.tsv").open("a") as file:
         file.write('d3\tIce." it goes\tIce\n')
     assert (
-        said(path)
+        load_error(path)
         == f"{path}/psgs_w100.tsv: line 4: a quote before this line swallows whole lines; close it or double it"
     )
 
@@ -164,13 +164,13 @@ def test_quote_that_spans_lines_is_named(example: Example) -> None:
 def test_questions_without_translations_are_left_out(example: Example) -> None:
     path = example("XOR-TyDi")
     (path / "queries.tsv").unlink()
-    assert said(path).startswith(f"{path}: lacks queries.tsv or *_q.jsonl (XOR-TyDi)")
+    assert load_error(path).startswith(f"{path}: lacks queries.tsv or *_q.jsonl (XOR-TyDi)")
 
 
 def test_judgements_hash_depends_on_the_answers(example: Example) -> None:
     path = example("XOR-TyDi")
     before = load(path)
-    swap(path / QUESTIONS, "North Sea", "South Sea")
+    replace_text(path / QUESTIONS, "North Sea", "South Sea")
     after = load(path)
     assert before.corpus == after.corpus and before.qrels_sha256 != after.qrels_sha256
 

@@ -251,7 +251,7 @@ def test_every_measure_needs_only_hits_or_has_a_reason() -> None:
 
 
 def test_query_with_only_negative_grades_counts_and_provider_returns() -> None:
-    """pytrec_eval alone never returns where such a query follows another."""
+    """pytrec_eval alone never returns if this query follows another."""
     code = """
 from harness.evaluation import evaluate, measure_names, trec
 names = "RR AP AP@5 nDCG nDCG@10 R@5 P@5 Bpref Rprec infAP SetF".split()

@@ -94,16 +94,18 @@ def test_ties_of_all_runs_are_one_sentence() -> None:
     found = noted_runs(a=("q1", "q2", "q3"), b=("q1", "q2"), c=("q1",))
     tied = {"a": ("q1",), "b": ("q1", "q2", "q4"), "c": ()}
 
-    def said(**of: tuple[str, ...]) -> tuple[str, ...]:
+    def tie_note(**of: tuple[str, ...]) -> tuple[str, ...]:
         rankings = {
             name: replace(found.runs.get(name, Run({}, ())), tied_queries=queries) for name, queries in of.items()
         }
         return evaluate_runs.tie_notes(replace(found, runs=rankings))
 
-    assert said(**tied) == (f"2 of 3 runs have queries with equal scores (b 2, a 1 of 3), {how}",), "q4 is not judged"
-    assert said(**tied | {"b": ()}) == (f"a: 1 (q1) queries have equal scores, {how}",)
-    assert said(a=(), b=()) == ()
-    many = said(**{f"s{number:02}": ("q1", "q2")[: 1 + number % 2] for number in range(17)})
+    assert tie_note(**tied) == (f"2 of 3 runs have queries with equal scores (b 2, a 1 of 3), {how}",), (
+        "q4 is not judged"
+    )
+    assert tie_note(**tied | {"b": ()}) == (f"a: 1 (q1) queries have equal scores, {how}",)
+    assert tie_note(a=(), b=()) == ()
+    many = tie_note(**{f"s{number:02}": ("q1", "q2")[: 1 + number % 2] for number in range(17)})
     assert many == (f"17 of 17 runs have queries with equal scores (s01 2, s03 2, ... s16 1 of 3), {how}",)
     alone = notes_of(
         replace(found, runs={name: replace(run, tied_queries=("q1",)) for name, run in found.runs.items()})

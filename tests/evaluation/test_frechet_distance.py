@@ -21,7 +21,7 @@ def points(seed: int, count: int, dims: int, scale: Any = 1.0, shift: float = 0.
 
 
 def by_root(one: Any, other: Any) -> float:
-    """The formula as it stands there."""
+    """Return the distance by the matrix square root."""
     apart = one.mean(axis=0) - other.mean(axis=0)
     first, second = np.cov(one, rowvar=False), np.cov(other, rowvar=False)
     root = scipy.linalg.sqrtm(first @ second)

@@ -1,4 +1,4 @@
-"""Near duplicates of training queries are found, all of them and no others, and measures are told with and without."""
+"""Near duplicates of training queries: all pairs and no others, and measures with and without them."""
 
 from __future__ import annotations
 

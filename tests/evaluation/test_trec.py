@@ -1,4 +1,4 @@
-"""Run files and judgements of others: what is taken, what is refused and how it is named."""
+"""Reading run files and judgements: accepted lines, refused lines, and their messages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def write(folder: Path, content: bytes, name: str = "file") -> Path:
     return path
 
 
-def said(read: Reader, path: Path) -> object:
+def outcome(read: Reader, path: Path) -> object:
     """Return the content, or the message of the refusal."""
     try:
         return read(path)
@@ -121,7 +121,7 @@ WRONG_RUNS = [
 @pytest.mark.parametrize("reader", ["by rank", "by score"])
 def test_a_wrong_line_of_a_run_is_named(tmp_path: Path, line: bytes, what: str, reader: str) -> None:
     path = write(tmp_path, b"q Q0 a 1 2.0 x\nq Q0 b 2 1.0 x\np Q0 c 1 1.0 x\n" + line)
-    found = said(READERS[reader], path)
+    found = outcome(READERS[reader], path)
     assert isinstance(found, str) and found.startswith(f"{path}:{what}") and "\n" not in found
 
 
@@ -130,7 +130,7 @@ def test_further_fields_belong_to_the_tag_in_scored_runs(tmp_path: Path) -> None
     run = trec.read_scored_run(write(tmp_path, content))
     assert run.rankings == {"q": ("b", "a", "c", "d")} and run.longer == FlaggedLines(3, 2)
     assert trec.read_scored_run(write(tmp_path, b"q Q0 a 1 1.5 x\n")).longer.count == 0
-    assert str(said(trec.read_run, write(tmp_path, content))).endswith(
+    assert str(outcome(trec.read_run, write(tmp_path, content))).endswith(
         ":2: 8 fields, must be 6 (query Q0 document rank score tag); correct the line"
     ), "harness writes no such tag"
 
@@ -153,12 +153,12 @@ def test_shifted_columns_are_refused(tmp_path: Path, line: str, why: str) -> Non
     path = write(tmp_path, f"q Q0 a 1 2.0 x\n{line}\n".encode())
     count = len(line.split())
     start = f"{path}:2: {count} fields, must be 6 (query Q0 document rank score tag): {why}"
-    assert str(said(trec.read_scored_run, path)).startswith(start)
+    assert str(outcome(trec.read_scored_run, path)).startswith(start)
 
 
 def test_score_beyond_32_bits_is_refused_if_scores_decide(tmp_path: Path) -> None:
     path = write(tmp_path, b"q Q0 a 1 1e39 x\n")
-    assert said(trec.read_scored_run, path) == (
+    assert outcome(trec.read_scored_run, path) == (
         f"{path}:1: score '1e39' does not fit into the 32 bits of trec_eval's scores; correct or remove the line"
     )
     assert trec.read_run(path).rankings == {"q": ("a",)}
@@ -180,7 +180,7 @@ WRONG_QRELS = [
 @pytest.mark.parametrize(("line", "what"), WRONG_QRELS)
 def test_a_wrong_line_of_judgements_is_named(tmp_path: Path, line: bytes, what: str) -> None:
     path = write(tmp_path, b"q 0 a 1\n" + line)
-    found = said(trec.read_qrels, path)
+    found = outcome(trec.read_qrels, path)
     assert isinstance(found, str) and found.startswith(f"{path}:{what}")
 
 
@@ -201,24 +201,26 @@ def test_file_kind_is_recognised_by_its_first_bytes(tmp_path: Path, read: Reader
     content = b"q 0 a 1\n" if read is trec.read_qrels else b"q Q0 a 1 2.0 x\n"
     zipped = tmp_path / "zipped"
     zipped.write_bytes(gzip.compress(content))
-    assert said(read, zipped) == said(read, write(tmp_path, content)), "a .gz that lost its ending"
+    assert outcome(read, zipped) == outcome(read, write(tmp_path, content)), "a .gz that lost its ending"
     named = tmp_path / "text.gz"
     named.write_bytes(content)
-    assert str(said(read, named)).startswith(f"{named}: damaged or misnamed: it ends in .gz but is not")
-    assert said(read, tmp_path) == f"{tmp_path}: is a folder; name a file"
+    assert str(outcome(read, named)).startswith(f"{named}: damaged or misnamed: it ends in .gz but is not")
+    assert outcome(read, tmp_path) == f"{tmp_path}: is a folder; name a file"
     for magic, kind in ((b"PK\x03\x04..", "zip"), (b"\x28\xb5\x2f\xfd..", "zstd"), (b"BZh9", "bzip2")):
         packed = write(tmp_path, magic, "packed")
-        assert said(read, packed) == f"{packed}: a {kind} archive; unpack it, or use gzip"
+        assert outcome(read, packed) == f"{packed}: a {kind} archive; unpack it, or use gzip"
 
 
 def test_utf_16_is_named(tmp_path: Path) -> None:
     path = write(tmp_path, "q 0 a 1\n".encode("utf-16"))
-    assert said(trec.read_qrels, path) == (f"{path}:1: a NUL or a UTF-16 mark: not UTF-8 text; save the file as UTF-8")
+    assert outcome(trec.read_qrels, path) == (
+        f"{path}:1: a NUL or a UTF-16 mark: not UTF-8 text; save the file as UTF-8"
+    )
 
 
 def test_file_of_one_overlong_line_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path, b"x" * (1 << 21))
-    assert str(said(trec.read_qrels, path)).endswith("bytes; this is no TREC file")
+    assert str(outcome(trec.read_qrels, path)).endswith("bytes; this is no TREC file")
 
 
 def test_first_of_two_wrong_lines_is_named_at_any_block_boundary(
@@ -229,7 +231,7 @@ def test_first_of_two_wrong_lines_is_named_at_any_block_boundary(
     path = write(tmp_path, b"".join(lines))
     for size in (64, 1000, 1 << 16):
         monkeypatch.setattr(trec_lines, "BLOCK_BYTES", size)
-        assert str(said(trec.read_scored_run, path)).startswith(f"{path}:302: document 'd301' appears twice")
+        assert str(outcome(trec.read_scored_run, path)).startswith(f"{path}:302: document 'd301' appears twice")
 
 
 # Lines at once, and one by one: the same.
@@ -285,21 +287,21 @@ def test_reading_by_block_equals_reading_by_line(
     path = write(tmp_path_factory.mktemp("read"), content)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trec_lines, "BLOCK_BYTES", size)
-        found = {name: told(said(read, path)) for name, read in READERS.items()}
+        found = {name: with_lines(outcome(read, path)) for name, read in READERS.items()}
         patch.setattr(trec_lines, "_parse_block", lambda *_: None)
-        assert {name: told(said(read, path)) for name, read in READERS.items()} == found
+        assert {name: with_lines(outcome(read, path)) for name, read in READERS.items()} == found
 
 
-def told(found: object) -> object:
-    """With what is no part of a run's being equal to another."""
-    return (found, found.lines, found.longer) if isinstance(found, trec.Run) else found
+def with_lines(content: object) -> object:
+    """Return a run with the fields that its equality ignores."""
+    return (content, content.lines, content.longer) if isinstance(content, trec.Run) else content
 
 
 @pytest.mark.parametrize("read", [trec.read_scored_run, trec.read_qrels])
 def test_lines_ended_by_a_bare_carriage_return_are_refused(tmp_path: Path, read: Reader) -> None:
     line = "q Q0 a 1 2.5 x" if read == trec.read_scored_run else "q 0 a 1"
     path = write(tmp_path, f"{line}\r{line.replace(' a ', ' b ')}\r".encode())
-    assert str(said(read, path)).startswith(f"{path}:1: a carriage return inside the line")
+    assert str(outcome(read, path)).startswith(f"{path}:1: a carriage return inside the line")
     assert read(write(tmp_path, f"{line}\r\n".encode())) == read(write(tmp_path, f"{line}\n".encode()))
 
 

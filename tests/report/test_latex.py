@@ -187,8 +187,8 @@ def test_leaderboard_is_one_floating_table(tmp_path: Path) -> None:
     folder = data_root() / "results" / "published" / "santhanam2023"
     rows = row_pricing.price(results_folder.load_rows(folder), row_pricing.tariff(prices.snapshot()))
     board = leaderboard.build(rows, {}, leaderboard.LeaderboardQuery("msmarco", "RR@10"))
-    text = latex.write_sections(leaderboard_document(board).sections(latex.escape), "tab:msmarco")
-    assert text.count(r"\label{tab:msmarco}") == 1 and "weights \\ensuremath{\\pm}" in text
+    text = latex.write_sections(leaderboard_document(board).sections(latex.escape))
+    assert text.count(r"\label{tab:harness}") == 1 and "weights \\ensuremath{\\pm}" in text
     compiled(tmp_path, [text])
     one = floating(("system", "rank"), (False, True), [("bm25", "1")], "A caption", "tab:one")
     assert one.startswith("\\begin{table}[htbp]\n\\caption{A caption}\n\\label{tab:one}\n")

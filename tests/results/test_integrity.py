@@ -218,7 +218,7 @@ SPOILT: dict[str, Callable[[bytes], bytes]] = {
 
 @pytest.mark.parametrize("way", SPOILT)
 def test_damaged_file_does_not_stop_verification(results: Path, way: str) -> None:
-    """With a checksum that fits, too: then what is in it is looked at."""
+    """Check the content even if the checksum fits."""
     folder = job(results)
     suite = folder.parents[4]
     for path in (*folder.iterdir(), *(suite / "qrels").iterdir(), *(suite / "samples").iterdir()):

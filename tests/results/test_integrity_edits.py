@@ -1,4 +1,4 @@
-"""Edits by hand, one at a time, nothing sealed anew: each is seen; what says the same in another form is not."""
+"""Edits by hand, one at a time, without a new seal: verify names each of them, and no mere reformatting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Merged results are whole or absent, keep their origins apart, and are read as what they were."""
+"""Merged results: whole or absent, with separate origins, and with unchanged figures."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_per_query_values_of_two_origins_are_separate(two: tuple[Path, Path]) ->
 
 
 def test_slow_machine_is_judged_within_its_own_origin(make: Maker) -> None:
-    """Two machines of one kind are two: one that is twice as slow throughout has not been slow for a cell."""
+    """Judge each machine by its own canary: a machine that is always slow was not slow for a cell."""
     jobs = []
     for origin, cpu_s in (("ours", 0.010), ("theirs", 0.020)):
         for number in range(4):
@@ -250,7 +250,7 @@ def slowly(source, target):
     if len(taken) == 20:
         os.kill(os.getpid(), signal.SIGKILL)
 module._take = slowly
-module.merge(module.named(["ours", "theirs"]), Path("out"))
+module.merge(module.parse_sources(["ours", "theirs"]), Path("out"))
 """
 
 

@@ -324,7 +324,7 @@ FULL = result(
 
 
 def test_golden_result_of_version_1_is_readable() -> None:
-    """Never change the file: it stands for all results ever stored.  Convert an older version when reading."""
+    """Never change the file, which represents all stored results; convert an older version when reading."""
     assert read_result(GOLDEN) == FULL
 
 

@@ -92,7 +92,7 @@ again "${pip[@]}" -r "$root/boto3.txt"
 
 cat >"$root/boot.py" <<'END'
 """boot.py greet | fetch WHERE SHA256 | end STEP CODE: steps before harness is installed."""
-import hashlib, json, os, pathlib, re, sys, tarfile
+import hashlib, json, os, pathlib, re, shutil, sys
 import boto3
 
 bucket, _, prefix = os.environ["WORK"].removeprefix("s3://").partition("/")
@@ -120,8 +120,7 @@ elif sys.argv[1] == "fetch":
     s3.download_file(bucket, key(sys.argv[2]), str(path))
     if hashlib.sha256(path.read_bytes()).hexdigest() != sys.argv[3]:
         sys.exit("boot: the bundle is not what was shipped")
-    with tarfile.open(path) as tar:
-        tar.extractall(root / "bundle", **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
+    shutil.unpack_archive(path, root / "bundle")
 elif sys.argv[1] == "end":
     detail = f"the machine could not be set up: {sys.argv[2]} ended with exit code {sys.argv[3]}; see its log"
     log = re.sub(rb"\b\d{12}\b|A[KS]IA[A-Z0-9]{12,}", b"<hidden>", (root / "log.txt").read_bytes()[-65536:])

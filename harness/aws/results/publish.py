@@ -77,8 +77,17 @@ class SuiteLock:
 
     def confirm(self) -> None:
         """Renew it; StoreError: another run took it over."""
+
+        def is_ours(lock: _StoredLock | None) -> bool:  # our own write may have arrived without its answer
+            return lock is not None and lock.record.get("holder") == self._record["holder"]
+
         with self._turn:
-            self._renew()
+            self._lost = self._lost or not self._take(is_ours)
+        if self._lost:
+            raise StoreError(
+                f"{self._folder.place}: another run took it over after {LEASE_S // 60} minutes without a renewal;"
+                " measured jobs are kept here, and the same command resumes"
+            )
 
     def _acquire(self) -> None:
         def is_free(lock: _StoredLock | None) -> bool:
@@ -111,17 +120,6 @@ class SuiteLock:
         while not ended.wait(_RENEW_S):
             with suppress(AwsError, StoreError):  # the run's own confirm() raises
                 self.confirm()
-
-    def _renew(self) -> None:
-        def is_ours(lock: _StoredLock | None) -> bool:  # our own write may have arrived without its answer
-            return lock is not None and lock.record.get("holder") == self._record["holder"]
-
-        self._lost = self._lost or not self._take(is_ours)
-        if self._lost:
-            raise StoreError(
-                f"{self._folder.place}: another run took it over after {LEASE_S // 60} minutes without a renewal;"
-                " measured jobs are kept here, and the same command resumes"
-            )
 
     def _write(self, *, released: bool = False) -> bool:
         # The sign makes the content, and so the ETag, another one each time.

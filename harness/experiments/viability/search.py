@@ -172,7 +172,7 @@ class LimitSearch:
             if finding is not ProbeFinding.DOUBT or self._probes >= PROBES:
                 break
             self._probes += 1
-            finding = yield from self._ask(limit, Purpose.PROBE, self._probes, PROBES)
+            finding = yield ProbeRequest(limit, Purpose.PROBE, self._probes, PROBES)
         if finding is not ProbeFinding.PASS:
             self._failed.add(limit)
         return finding
@@ -210,7 +210,7 @@ class LimitSearch:
         """Return whether a limit passes in all confirmations; a few doubtful ones do not count."""
         passed = doubts = 0
         while passed < CONFIRMATIONS:
-            finding = yield from self._ask(limit, Purpose.CONFIRMATION, passed + 1, CONFIRMATIONS)
+            finding = yield ProbeRequest(limit, Purpose.CONFIRMATION, passed + 1, CONFIRMATIONS)
             passed += finding is ProbeFinding.PASS
             doubts += finding is ProbeFinding.DOUBT
             if finding is ProbeFinding.FAIL or doubts >= TRIES:
@@ -221,17 +221,8 @@ class LimitSearch:
 
     def _below(self, limit: int) -> Generator[ProbeRequest, ProbeFinding, bool]:
         """Try once more a step below; a doubtful try settles nothing unless that limit failed before."""
-        for _ in range(TRIES):
-            failed_before = limit in self._failed
-            finding = yield from self._ask(limit, Purpose.BELOW, 1, 1)
-            if finding is not ProbeFinding.DOUBT or failed_before:
+        for _ in range(1 if limit in self._failed else TRIES):
+            finding = yield ProbeRequest(limit, Purpose.BELOW, 1, 1)
+            if finding is not ProbeFinding.DOUBT:
                 return finding is ProbeFinding.PASS
         return False
-
-    def _ask(
-        self, limit: int, purpose: Purpose, number: int, most: int
-    ) -> Generator[ProbeRequest, ProbeFinding, ProbeFinding]:
-        finding = yield ProbeRequest(limit, purpose, number, most)
-        if finding is ProbeFinding.FAIL:
-            self._failed.add(limit)
-        return finding

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -56,11 +55,8 @@ def ranking_data(table: Table, found: Mapping[str, PerQuery], rates: tuple[Publi
         found: what they are made of, by :attr:`harness.analysis.table.Row.per_query_key`.
         rates: exchange rates that somebody published.
     """
-    groups: dict[ComparisonGroup, list[Row]] = defaultdict(list)
-    for row in table.rows:
-        groups[axes.comparison_group(row)].append(row)
     known = {}
-    for group, rows in groups.items():
+    for group, rows in axes.group_rows(table.rows).items():
         for measure in table.measures:
             needed = [axes.axis(name, measure) for name in _NEEDED]
             ranked = [row for row in rows if pareto_front.reason_not_ranked(row, needed) is None]
@@ -74,10 +70,7 @@ def ranking_data(table: Table, found: Mapping[str, PerQuery], rates: tuple[Publi
 
 def group_numbers(rows: Iterable[Row]) -> dict[ComparisonGroup, int]:
     """Return the numbers of the groups, in the order of their first rows."""
-    numbers: dict[ComparisonGroup, int] = {}
-    for row in rows:
-        numbers.setdefault(axes.comparison_group(row), len(numbers))
-    return numbers
+    return {group: number for number, group in enumerate(axes.group_rows(rows))}
 
 
 def group_id(group: ComparisonGroup) -> str:

@@ -5,13 +5,13 @@ Rows of one group (:mod:`harness.analysis.axes`) share a plot; its file is named
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.analysis.axes import ComparisonGroup, comparison_group
+from harness.analysis.axes import ComparisonGroup, group_rows
 from harness.analysis.leaderboard import LeaderboardQuery
 from harness.analysis.table import Table
 from harness.errors import UnknownName
@@ -73,21 +73,19 @@ def plots_of(
     """
     if asked.measure not in table.measures:
         raise UnknownName("measure", asked.measure, table.measures)
-    grouped: dict[ComparisonGroup, list[int]] = defaultdict(list)
-    for number, row in enumerate(table.rows):
-        grouped[comparison_group(row)].append(number)
+    groups = group_rows(table.rows)
     styles = style.system_styles(row.system for row in table.rows)
-    called = _group_names(list(grouped))
+    names = _group_names(list(groups))
     pictures, missing = [], []
-    for place, numbers in grouped.items():
-        there = replace(table, rows=tuple(table.rows[number] for number in numbers))
-        of_these = replace(asked, dataset=place.dataset, suite=None, scenario=None)
-        rows = PlotRows(there, found, of_these, styles, called[place][1])
+    for group, of_group in groups.items():
+        stem, name = names[group]
+        query = replace(asked, dataset=group.dataset, suite=None, scenario=None)
+        rows = PlotRows(replace(table, rows=tuple(of_group)), found, query, styles, name)
         for kind in kinds:
             try:
-                pictures.append(Plot(f"{called[place][0]}-{kind}", kind, place, _MAKERS[kind](rows)))
-            except NoPlot as why:
-                missing.append(f"{called[place][1]}: no picture of {why}")
+                pictures.append(Plot(f"{stem}-{kind}", kind, group, _MAKERS[kind](rows)))
+            except NoPlot as error:
+                missing.append(f"{name}: no picture of {error}")
     return PlotSet(tuple(pictures), tuple(missing))
 
 

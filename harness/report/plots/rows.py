@@ -65,20 +65,11 @@ def make_cost(rows: PlotRows) -> Drawing:
 
 def draw_cost(points: Sequence[RankedRow], frame: Frame, cost_label: str, accuracy_label: str) -> Figure:
     """Draw cost against accuracy; every point has both, and a state."""
-    states = {point.state for point in points}
-    entries = [
-        *style.system_entries((point.row.system for point in points), frame),
-        *(
-            (
-                style.handle(
-                    linestyle="-" if state is FrontState.FRONT else "none", color=style.GREY, marker="o", **drawn
-                ),
-                name,
-            )
-            for state, (name, drawn) in _STATES.items()
-            if state in states
-        ),
-    ]
+    entries = style.system_entries((point.row.system for point in points), frame)
+    for shown, (name, drawn) in _STATES.items():
+        if any(point.state is shown for point in points):
+            line = "-" if shown is FrontState.FRONT else "none"
+            entries.append((style.handle(linestyle=line, color=style.GREY, marker="o", **drawn), name))
     figure = style.framed_figure(frame, 3.6, entries)
     axes = figure.add_subplot()
     front = sorted(_middle(point) for point in points if point.state is FrontState.FRONT)
@@ -287,15 +278,12 @@ def make_memory(rows: PlotRows) -> Drawing:
             others.append((row, reason_not_ranked(row, ()) or "no latency"))
         else:
             limits[row.cpus, row.gpus, row.system].append(row)
-    several = [
-        of_system for _, of_system in sorted(limits.items()) if len({row.memory_limit_bytes for row in of_system}) > 1
-    ]
-    drawn = [row for of_system in several for row in of_system]
-    single = {
-        f"{of_system[0].system}, {_processors(of_system[0])}"
-        for of_system in limits.values()
-        if of_system not in several
-    }
+    drawn, single = [], set()
+    for _, of_system in sorted(limits.items()):
+        if len({row.memory_limit_bytes for row in of_system}) > 1:
+            drawn += of_system
+        else:
+            single.add(f"{of_system[0].system}, {_processors(of_system[0])}")
     if not any(LATENCY.read(row).value is not None for row in drawn):
         reason = "no system ran at any of several limits" if drawn else "each system was measured at one limit only"
         raise NoPlot(f"memory limits: {no_row_reason(others) if others and not limits else reason}")

@@ -85,24 +85,24 @@ def test_speed_change_within_the_interval_is_a_remark() -> None:
 
 
 @pytest.mark.parametrize("trials", [1, 2, 6, 30])
-@pytest.mark.parametrize("told", [True, False])
-def test_more_readings_do_not_raise_more_alarms(trials: int, told: bool) -> None:
+@pytest.mark.parametrize("expected", [True, False])
+def test_more_readings_do_not_raise_more_alarms(trials: int, expected: bool) -> None:
     """Looks scatter by 4 %: of 4, 12 and 60, the slowest takes over 1.15 times the fastest in 6, 36 and 98 %."""
-    draw, facts = rng("quiet"), steady(trials) if told else SampleFacts(mean_within=0.005)
+    draw, facts = rng("quiet"), steady(trials) if expected else SampleFacts(mean_within=0.005)
     quiet = sum(noisy(look(*cell(draw.normal(0, 0.04, (trials, 2))), facts=facts)) for _ in range(200))
     # 0.6 are expected at most: more than 6 come less than once in ten thousand runs.
     assert quiet <= 6
 
 
 @pytest.mark.parametrize(("trials", "slower"), [(2, 1.6), (3, 1.6), (5, 1.8), (5, 3.0), (10, 2.5)])
-@pytest.mark.parametrize("told", [True, False])
-def test_trial_on_a_slowed_cpu_is_detected_in_20_of_20_runs(trials: int, slower: float, told: bool) -> None:
+@pytest.mark.parametrize("expected", [True, False])
+def test_trial_on_a_slowed_cpu_is_detected_in_20_of_20_runs(trials: int, slower: float, expected: bool) -> None:
     draw, found = rng("slowed"), 0
     for _ in range(20):
         times = np.ones(trials)
         times[draw.integers(trials)] = slower
         looks = np.log(times)[:, None] + draw.normal(0, 0.03, (trials, 2))
-        means = tuple((times * np.exp(draw.normal(0, 0.01, trials))).tolist()) if told else ()
+        means = tuple((times * np.exp(draw.normal(0, 0.01, trials))).tolist()) if expected else ()
         found += noisy(look(*cell(looks), facts=SampleFacts(trial_means_s=means, mean_within=0.5)))
     assert found == 20
 

@@ -190,21 +190,22 @@ def test_remedy_for_a_cold_start_fits_the_suite() -> None:
     """A sample that is judged whole lends a fifth of itself, however many warm-up queries are asked for."""
     cold = SampleFacts(None, start=ColdStart(10, 2.0))
 
-    def said(**changes: Any) -> str:
+    def message(**changes: Any) -> str:
         return assess(result(protocol="mine", **changes), facts=cold).reasons[0]
 
-    assert "set protocol.warmup_cap" in said()
-    assert "raise protocol.warmup_queries in the suite, then" in said(warmup_cap=20_000)
-    assert "beyond a fifth of the sample, add queries" in said(warmup_cap=20_000, held_out=10)
+    assert "set protocol.warmup_cap" in message()
+    assert "raise protocol.warmup_queries in the suite, then" in message(warmup_cap=20_000)
+    assert "beyond a fifth of the sample, add queries" in message(warmup_cap=20_000, held_out=10)
 
 
 @pytest.mark.parametrize(
-    ("trials", "said"), [(3, "in each of 3 trials"), (1, "in the only trial, which cannot tell whether they always do")]
+    ("trials", "message"),
+    [(3, "in each of 3 trials"), (1, "in the only trial, which cannot tell whether they always do")],
 )
-def test_a_tail_of_slow_queries_is_a_remark(trials: int, said: str) -> None:
+def test_a_tail_of_slow_queries_is_a_remark(trials: int, message: str) -> None:
     verdict = assess(result(), facts=SampleFacts(300, tail=SlowQueries(14, trials)))
     assert (verdict.validity, [each.cause for each in verdict.findings]) == (Validity.CLEAN, [Cause.FEW_SAMPLES])
-    assert f"14 of 300 queries hold half of the time, {said}: they carry the mean" in verdict.reasons[0]
+    assert f"14 of 300 queries hold half of the time, {message}: they carry the mean" in verdict.reasons[0]
 
 
 def test_process_isolation_is_marked_but_not_doubted() -> None:
@@ -228,7 +229,7 @@ def test_failed_job_raises_no_doubts_about_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"trials": 1}, "protocol santhanam2023 with trials 1 (the paper: 5)"),
         ({"warmup_queries": 1500}, "protocol santhanam2023 with warmup_queries 1,500 (the paper: 10)"),
@@ -236,9 +237,9 @@ def test_failed_job_raises_no_doubts_about_numbers() -> None:
         ({"sample_size": 1001}, "protocol santhanam2023 with sample_size 1,001 (the paper: 1,000)"),
     ],
 )
-def test_changed_protocol_is_a_remark(changes: dict[str, int], said: str) -> None:
+def test_changed_protocol_is_a_remark(changes: dict[str, int], message: str) -> None:
     changed = result(**changes)
-    assert assess(changed) == validity.Assessment(Validity.CLEAN, (Finding(Cause.PROTOCOL, Validity.CLEAN, said),))
+    assert assess(changed) == validity.Assessment(Validity.CLEAN, (Finding(Cause.PROTOCOL, Validity.CLEAN, message),))
     assert assess(replace(changed, outcome=Outcome.OOM)).reasons == ()
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.errors import EngineError, HarnessError, JobError, UsageError
+from harness.errors import EngineError, FileError, HarnessError, JobError, UsageError
 from harness.experiments.viability import curve, render
 from harness.experiments.viability.acceptance import Criteria, MinimumMeasure, Target
 from harness.experiments.viability.probe import MIB, SUITE
@@ -300,6 +300,15 @@ def test_stored_verdict_holds_no_prices(questions: Questions) -> None:
     for at_most in (0.1, 0.2):
         smallest(questions(needs(129), Criteria((Target("mean", at_most),)))[0], 1)
     assert len(list(folder.iterdir())) == 3, "each question has its own"
+
+
+def test_verdict_that_cannot_be_written_is_one_line_and_jobs_are_kept(questions: Questions) -> None:
+    question, _ = questions(needs(129))
+    question.jobs.folder.mkdir(parents=True)
+    (question.jobs.folder / "verdicts").write_text("no folder")
+    with pytest.raises(FileError, match=r"cpu1-[0-9a-f]{12}\.json: cannot be written"):
+        smallest(question, 1)
+    assert len(read_jobs(questions.bench.results)) == 10
 
 
 VERDICT_EDITS = {

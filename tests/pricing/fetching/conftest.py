@@ -13,7 +13,7 @@ Fetch = Callable[..., Result]
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A copy of the shipped instance_profiles/: what a new snapshot is added to."""
+    """Copy the shipped instance_profiles/, so that a test may add snapshots."""
     copy = tmp_path / "instance_profiles"
     shutil.copytree(instances.data_folder(), copy, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
     return copy
@@ -31,5 +31,5 @@ def fetch(root: Path, monkeypatch: pytest.MonkeyPatch) -> Fetch:
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    """Every file under a folder, byte for byte; also those that begin with a dot."""
+    """Return the bytes of every file under a folder, hidden ones included."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}

@@ -139,8 +139,8 @@ def test_price_of_zero_is_ignored(root: Path, fetch: Fetch) -> None:
     assert prices.snapshot(root=root).price_of("c5.large") is None
 
 
-def nothing_happened(root: Path, fetch: Fetch, answers: dict[str, Answer | Callable[[str], Answer]], *more: str) -> str:
-    """Fetch; everything must be as it was.  The one line that is said."""
+def refused_line(root: Path, fetch: Fetch, answers: dict[str, Answer | Callable[[str], Answer]], *more: str) -> str:
+    """Fetch, check that no file changed, and return the one line of the error."""
     before = content(root)
     with aws.serve(answers) as server:
         result = fetch("list", "--endpoint", server.url, *more)
@@ -205,12 +205,12 @@ HTML = b"<!DOCTYPE html><html><body>Please sign in to the guest network</body></
 def test_wrong_files_change_nothing_and_are_one_line(
     root: Path, fetch: Fetch, answers: dict[str, Answer | Callable[[str], Answer]], said: str
 ) -> None:
-    line = nothing_happened(root, fetch, answers)
+    line = refused_line(root, fetch, answers)
     assert line.startswith(said), line
 
 
 def test_unknown_region_is_refused_with_the_known_ones(root: Path, fetch: Fetch) -> None:
-    said = nothing_happened(root, fetch, served(), "--region", "us-east-11")
+    said = refused_line(root, fetch, served(), "--region", "us-east-11")
     assert said == (
         "fetch_prices: unknown region 'us-east-11'; did you mean 'us-east-1'?; known: eu-west-1, us-east-1\n"
     )
@@ -231,7 +231,7 @@ def test_prices_of_an_existing_date_are_refused_before_the_download(root: Path, 
 def test_date_in_the_file_counts_if_its_address_has_none(root: Path, fetch: Fetch) -> None:
     current = "/offers/v1.0/aws/AmazonEC2/current/us-east-1/index.json"
     answers = served(offers().written(publicationDate="2026-07-20T00:00:00Z"), version=current)
-    said = nothing_happened(root, fetch, answers, "--region", "us-east-1")
+    said = refused_line(root, fetch, answers, "--region", "us-east-1")
     assert "aws_us-east-1_2026-07-20.csv: prices of that date are here already" in said
 
 

@@ -117,8 +117,8 @@ def test_credentials_are_neither_stored_nor_shown(root: Path, fetch: Fetch, capl
         assert secret.encode() not in kept
 
 
-def nothing_happened(root: Path, fetch: Fetch, answer: Answer | Callable[[str], Answer], *more: str) -> str:
-    """Fetch; everything must be as it was.  The one line that is said."""
+def refused_line(root: Path, fetch: Fetch, answer: Answer | Callable[[str], Answer], *more: str) -> str:
+    """Fetch, check that no file changed, and return the one line of the error."""
     before = content(root)
     with aws.serve({"/": answer}) as server:
         result = fetch("spot", "--endpoint", server.url, *more)
@@ -154,7 +154,7 @@ ITEM = aws.spot_item("m5.large", "us-east-1a", "0.0381")
     ],
 )
 def test_wrong_answers_change_nothing_and_are_one_line(root: Path, fetch: Fetch, answer: Answer, said: str) -> None:
-    line = nothing_happened(root, fetch, answer)
+    line = refused_line(root, fetch, answer)
     assert line.startswith("fetch_prices: EC2") and said in line, line
 
 
@@ -163,11 +163,11 @@ def test_missing_second_page_writes_no_snapshot(root: Path, fetch: Fetch) -> Non
     def answer(body: str) -> Answer:
         return refusal("RequestLimitExceeded", 400) if "NextToken" in body else aws.spot_page([ITEM], "1")
 
-    assert "refused (RequestLimitExceeded)" in nothing_happened(root, fetch, answer)
+    assert "refused (RequestLimitExceeded)" in refused_line(root, fetch, answer)
 
 
 def test_nonexistent_region_is_one_line(root: Path, fetch: Fetch) -> None:
-    said = nothing_happened(root, fetch, pages([ITEM]), "--region", "us-east-11")
+    said = refused_line(root, fetch, pages([ITEM]), "--region", "us-east-11")
     assert said.startswith("fetch_prices: unknown region 'us-east-11'; did you mean 'us-east-1'?; known: ")
 
 
@@ -176,7 +176,7 @@ def test_fetching_spot_prices_names_missing_credentials(
 ) -> None:
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
-    said = nothing_happened(root, fetch, pages([ITEM]), "--region", "us-east-1")
+    said = refused_line(root, fetch, pages([ITEM]), "--region", "us-east-1")
     assert said == (
         "fetch_prices: no AWS credentials were found; set AWS_ACCESS_KEY_ID and its secret, or AWS_PROFILE\n"
     )
@@ -184,7 +184,7 @@ def test_fetching_spot_prices_names_missing_credentials(
 
 def test_nonexistent_profile_is_one_line(root: Path, fetch: Fetch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_PROFILE", "nobody")
-    said = nothing_happened(root, fetch, pages([ITEM]), "--region", "us-east-1")
+    said = refused_line(root, fetch, pages([ITEM]), "--region", "us-east-1")
     assert said.startswith("fetch_prices: AWS_PROFILE names a profile that there is not;")
 
 

@@ -101,13 +101,13 @@ def test_every_control_and_picture_has_an_accessible_name(page: Page) -> None:
 
 
 def test_new_order_is_announced_when_a_slider_stops(page: Page) -> None:
-    said = page.locator("#said")
-    assert said.get_attribute("aria-live") == "polite"
-    expect(said).to_contain_text("60 rows: 1 ")
-    before = said.inner_text()
+    message = page.locator("#said")
+    assert message.get_attribute("aria-live") == "polite"
+    expect(message).to_contain_text("60 rows: 1 ")
+    before = message.inner_text()
     page.locator("#weight-latency").fill("95")
-    expect(said).not_to_have_text(before)
-    assert re.match(r"60 rows: 1 \S+ on \S+; 2 \S+ on ", said.inner_text())
+    expect(message).not_to_have_text(before)
+    assert re.match(r"60 rows: 1 \S+ on \S+; 2 \S+ on ", message.inner_text())
     assert page.locator("#weight-latency").get_attribute("aria-valuetext") == "95 per cent"
 
 

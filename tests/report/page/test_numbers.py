@@ -393,11 +393,11 @@ def test_no_system_reorders_others_at_given_rates(shared: Page) -> None:
 def test_evidence_of_a_rank_shows_its_interval(open_file: Open, file: Path) -> None:
     page = open_file(file)
     page.locator('#body tr:nth-child(1) button[data-column="rank"]').click()
-    said = page.locator("#evidence").inner_text()
+    message = page.locator("#evidence").inner_text()
     for part in (
         "rank with other queries: ",
         "rank without each other system: ",
         "rank with weights moved by up to 0.1: ",
     ):
-        assert part in said
-    assert "too many rows" not in said and "set of systems: " in said
+        assert part in message
+    assert "too many rows" not in message and "set of systems: " in message

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from harness.analysis import results_folder, row_pricing
+from harness.analysis.leaderboard import RankedRow, RankInterval
 from harness.analysis.table import Row, Table, Validity
 from harness.config import data_root
 from harness.evaluation.per_query import SHARES, PerQuery
 from harness.pricing import prices
 from harness.records import Outcome
+from harness.report.plots import style
+from harness.report.plots.style import Frame
 from harness.stats import Estimate
 from tests.support import sample_records
 
@@ -87,3 +91,55 @@ def found(table: Table) -> dict[str, PerQuery]:
 def published() -> Table:
     folder = data_root() / "results" / "published" / "santhanam2023"
     return row_pricing.price(results_folder.load_rows(folder), row_pricing.tariff(prices.snapshot()))
+
+
+@pytest.fixture(autouse=True)
+def settings() -> Iterator[None]:
+    with style.settings(9):
+        yield
+
+
+def frame(*systems: str) -> Frame:
+    return Frame("title", ("A note.",), style.system_styles(systems))
+
+
+def axes_of(figure: Any) -> list[Any]:
+    return [axes for axes in figure.axes if axes.get_visible()]
+
+
+def lines(axes: Any, gid: str) -> list[tuple[list[float], list[float]]]:
+    return [
+        (list(map(float, line.get_xdata())), list(map(float, line.get_ydata())))
+        for line in axes.lines
+        if line.get_gid() == gid
+    ]
+
+
+def words(figure: Any) -> str:
+    import matplotlib.text
+
+    return "\n".join(each.get_text() for each in figure.findobj(matplotlib.text.Text))
+
+
+def dots(axes: Any) -> list[tuple[float, float]]:
+    """The middles of what has error bars."""
+    data = [bar.lines[0].get_data() for bar in axes.containers]
+    return [(float(x), float(y)) for across, up in data for x, y in zip(across, up, strict=True)]
+
+
+NAMES = (
+    "$x^2",
+    "_hidden",
+    "a--> <script>alert(1)</script>",
+    "中文 🦀",
+    "x" * 200,
+    "x" * 199 + "y",
+    "\x1b[31m\u202e%s {0}",
+)
+
+
+def ranked(row: Row, **changes: Any) -> RankedRow:
+    """Return a row of a leaderboard without intervals of its rank."""
+    unknown = RankInterval(None, None, "made up")
+    plain = RankedRow(row, {}, None, None, unknown, unknown, unknown, None)
+    return replace(plain, **changes)

@@ -25,7 +25,7 @@ def ask(*words: object) -> Result:
 
 @pytest.mark.slow
 def test_pictures_go_into_a_folder_and_their_paths_are_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Draw two kinds: tests/report/plots/test_pictures.py draws the others."""
+    """Draw two kinds: test_album.py draws the others."""
     monkeypatch.setattr(plots, "KINDS", ("winners", "memory"))
     done = ask(PUBLISHED, "--format", "svg", "-o", tmp_path / "deep" / "pictures", "--cache", tmp_path / "cache")
     assert done.exit_code == 0
