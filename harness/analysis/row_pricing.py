@@ -18,7 +18,7 @@ from pathlib import Path
 from harness.analysis.table import Price, Row, Table
 from harness.pricing import cost, instances, offers, prices
 from harness.pricing.instances import Instance
-from harness.pricing.offers import Offer
+from harness.pricing.offers import DEFAULT_CHOICE, Offer, TypeChoice
 from harness.pricing.prices import Snapshot, StoragePrice
 from harness.records import Envelope, Outcome
 from harness.stats import Estimate
@@ -70,24 +70,34 @@ class Tariff:
     """All that rows are priced with: the prices of a date, facts of every known type, and what storage costs there.
 
     ``storage`` is ``None`` where no price of storage is known for that place and date; ``root`` is the folder that
-    the facts are from, where it is not the shipped one.
+    the facts are from, where it is not the shipped one; ``choice`` limits the types.
     """
 
     snapshot: Snapshot
     known: Mapping[str, Instance] = field(repr=False)
     storage: StoragePrice | None = None
     root: Path | None = None
+    choice: TypeChoice = DEFAULT_CHOICE
     # What was worked out already: ten thousand rows ask the same few questions.
-    _by_need: dict[tuple[int, int, int, int | None], Price | None] = field(
+    _by_need: dict[tuple[int, int, int, int | None, str | None], Price | None] = field(
         default_factory=dict, repr=False, compare=False
     )
     _by_type: dict[str, MachineChoice] = field(default_factory=dict, repr=False, compare=False)
 
-    def cheapest(self, envelope: Envelope, gpu_memory_bytes: int | None = None) -> Price | None:
-        """The cheapest type that provides an envelope, its GPUs with so much memory each; ``None``: there is none."""
-        need = (envelope.cpus, envelope.memory_bytes, envelope.gpus, gpu_memory_bytes)
+    def cheapest(
+        self, envelope: Envelope, gpu_memory_bytes: int | None = None, measured: str | None = None
+    ) -> Price | None:
+        """Return the cheapest chosen type that provides an envelope; ``None``: no type does.
+
+        Args:
+            envelope: required hardware.
+            gpu_memory_bytes: required memory of each GPU, if known.
+            measured: architecture of the machine that measured, if known.
+        """
+        need = (envelope.cpus, envelope.memory_bytes, envelope.gpus, gpu_memory_bytes, measured)
         if need not in self._by_need:
-            offer = offers.find_offers(envelope, self.snapshot, gpu_memory_bytes=gpu_memory_bytes).cheapest
+            found = offers.find_offers(envelope, self.snapshot, gpu_memory_bytes=gpu_memory_bytes)
+            offer = found.chosen(self.choice, measured)
             self._by_need[need] = None if offer is None else _price(offer)
         return self._by_need[need]
 
@@ -102,19 +112,20 @@ class Tariff:
         return instance_type not in self.known and instance_type in _of_others(self.snapshot.provider, self.root)
 
 
-def tariff(snapshot: Snapshot, root: Path | None = None) -> Tariff:
-    """A snapshot with what belongs to it.
+def tariff(snapshot: Snapshot, root: Path | None = None, choice: TypeChoice = DEFAULT_CHOICE) -> Tariff:
+    """Return a snapshot with the facts that belong to it.
 
     Args:
         snapshot: the prices.
         root: another ``instance_profiles/``.
+        choice: the types that may price a row.
 
     Raises:
         FileError: a file of facts or prices is wrong.
     """
     place = (snapshot.provider, snapshot.region, snapshot.as_of)
     known = instances.read_instances(snapshot.provider, root)
-    return Tariff(snapshot, known, prices.storage_price(*place, root), root)
+    return Tariff(snapshot, known, prices.storage_price(*place, root), root, choice)
 
 
 def formulas() -> dict[str, str]:
@@ -171,12 +182,13 @@ def cheapest_machine(row: Row, tariff: Tariff) -> MachineChoice:
     """The cheapest machine that provides a row's hardware profile and the GPU memory that it is known to need."""
     envelope = Envelope(row.profile, row.cpus, row.memory_limit_bytes, row.gpus)
     need = gpu_memory_bytes(row)
-    price = tariff.cheapest(envelope, need)
+    here = _measured(row)
+    price = tariff.cheapest(envelope, need, here)
     if price is None:
         return None, f"{_no_type(envelope, tariff, need)}; price with another snapshot"
     if row.published_type not in (None, price.instance_type):
         return price, "another type than the paper's; latency not re-measured"
-    there, here = price.architecture, None if row.machine is None else architecture(row.machine.architecture)
+    there = price.architecture
     measured = row.machine.instance_type if row.machine else None
     if measured not in (None, price.instance_type):
         return price, (
@@ -184,11 +196,18 @@ def cheapest_machine(row: Row, tariff: Tariff) -> MachineChoice:
             f" measured on {measured} ({here}), and the cost takes it to be the same there"
         )
     if here in (there, None):
+        if tariff.choice.generation == "current" and tariff.known[price.instance_type].current_generation is False:
+            return price, f"priced on {price.instance_type}: no type of the current generation provides the profile"
         return price, None
     return price, (
         f"priced on {price.instance_type} ({there}); latency was measured on {here}, "
         "and the cost takes it to be the same there"
     )
+
+
+def _measured(row: Row) -> str | None:
+    """Return the architecture of the machine that measured a row, if known."""
+    return None if row.machine is None else architecture(row.machine.architecture)
 
 
 def architecture(machine: str) -> str:
@@ -276,7 +295,7 @@ def _build(row: Row, tariff: Tariff) -> tuple[Price | None, Estimate]:
     """Return the cost of indexing a million documents, on the cheapest machine with the build's envelope."""
     if row.build_envelope is None or row.index_build_s is None:
         return None, Estimate(None, reason="no build of an index is stored with this result")
-    price = tariff.cheapest(row.build_envelope)
+    price = tariff.cheapest(row.build_envelope, measured=_measured(row))
     if price is None:
         return None, Estimate(None, reason=_no_type(row.build_envelope, tariff))
     if not row.corpus_documents:

@@ -19,10 +19,13 @@ from typing import Any
 import click
 
 from harness import config
+from harness.analysis import row_pricing
+from harness.analysis.row_pricing import Tariff
 from harness.aws.clients import is_s3
 from harness.errors import HarnessError, UnknownName, UsageError
 from harness.launch.images import platforms
 from harness.pricing import prices
+from harness.pricing.offers import TypeChoice
 from harness.pricing.prices import Snapshot
 from harness.untrusted import one_line
 
@@ -89,6 +92,16 @@ class PriceSelection:
     as_of: datetime.date | None = None
     region: str | None = None
     term: str | None = None
+    architecture: str = "measured"
+    generation: str = "current"
+
+    def tariff(self) -> Tariff:
+        """Read the prices and the facts that belong to them; raises as :meth:`snapshot`."""
+        return self.at(self.snapshot())
+
+    def at(self, snapshot: Snapshot) -> Tariff:
+        """Return other prices with the same choice of instance types."""
+        return row_pricing.tariff(snapshot, choice=TypeChoice(self.architecture, self.generation))
 
     def snapshot(self) -> Snapshot:
         """Read the prices.
@@ -118,6 +131,20 @@ price_options = record_options(
     date_option("--as-of", "Prices of this date, or the last before it.  [default: the newest]"),
     click.option("--region", help="Prices of this region.  [default: the one in instance_profiles/defaults.toml]"),
     click.option("--term", metavar="on-demand|reserved-1y|reserved-3y|spot", help="[default: on-demand]"),
+    click.option(
+        "--architecture",
+        type=click.Choice(["measured", "any", "x86_64", "arm64"]),
+        default="measured",
+        show_default=True,
+        help="Price on types of this architecture; of any where none provides the profile.",
+    ),
+    click.option(
+        "--generation",
+        type=click.Choice(["current", "any"]),
+        default="current",
+        show_default=True,
+        help="Price on types of the current generation only, or of any.",
+    ),
 )
 
 

@@ -167,5 +167,5 @@ def reprice(
     now = selection.snapshot()
     before = repricing.other_prices(now, against)
     rows = StoredResults(results, parse_measures(measures), cache).table(priced=False, columns=row_pricing.COLUMNS)
-    repriced = repricing.compare(rows, row_pricing.tariff(before), row_pricing.tariff(now))
+    repriced = repricing.compare(rows, selection.at(before), selection.at(now))
     show(writers.write(repricing_document(repriced), form), output)

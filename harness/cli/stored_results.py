@@ -95,7 +95,7 @@ class StoredResults:
             override=self.override,
             distances=distances,
         )
-        return row_pricing.price(table, row_pricing.tariff(self.selection.snapshot())) if priced else table
+        return row_pricing.price(table, self.selection.tariff()) if priced else table
 
     def per_query(self) -> Mapping[str, PerQuery]:
         """Return the rows' values by query."""
@@ -105,7 +105,7 @@ class StoredResults:
 
     def page(self, view: str = "") -> str:
         """Return the HTML page, which opens with the selected prices and this view."""
-        tariff = row_pricing.tariff(self.selection.snapshot())
+        tariff = self.selection.tariff()
         rows, per_query = self.table(priced=False), self.per_query()
         table = row_pricing.price(rows, tariff)
         title, about, rates = _paper(self.folder)

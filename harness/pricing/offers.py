@@ -56,6 +56,21 @@ class UnfitInstance:
 
 
 @dataclass(frozen=True)
+class TypeChoice:
+    """Which types may price a row.
+
+    ``architecture``: ``measured`` (that of the machine that measured), ``any``, or one of them; ``generation``:
+    ``current`` or ``any``.
+    """
+
+    architecture: str = "measured"
+    generation: str = "current"
+
+
+DEFAULT_CHOICE = TypeChoice()
+
+
+@dataclass(frozen=True)
 class Offers:
     """All types of a snapshot: those that provide an envelope, cheapest first, and the others."""
 
@@ -66,6 +81,26 @@ class Offers:
     def cheapest(self) -> Offer | None:
         """The cheapest type that provides the envelope, if there is one."""
         return next(iter(self.fitting), None)
+
+    def chosen(self, choice: TypeChoice, measured: str | None = None) -> Offer | None:
+        """Return the cheapest type of the chosen architecture and generation.
+
+        Where none provides the envelope, the generation is given up first, then the architecture.
+
+        Args:
+            choice: of the user.
+            measured: architecture of the machine that measured; ``None``: unknown.
+        """
+        wanted = {"measured": measured, "any": None}.get(choice.architecture, choice.architecture)
+        alike = [offer for offer in self.fitting if wanted in (None, offer.instance.architecture)]
+        for offers in (alike, self.fitting):
+            for offer in offers:
+                # Unknown generations are taken for current ones.
+                if choice.generation == "any" or offer.instance.current_generation is not False:
+                    return offer
+            if offers:
+                return offers[0]
+        return None
 
 
 def host_reserve(root: Path | None = None) -> HostReserve:

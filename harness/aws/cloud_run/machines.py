@@ -96,7 +96,7 @@ def _cheapest(
             f"no instance type of {snapshot} has room for profile {envelope.name} beside the host"
             f"{f' on {architecture}' if architecture else ''}; name one in the suite's [ec2] table or with --instance"
         )
-    priced = offers.find_offers(envelope, snapshot).cheapest
+    priced = offers.find_offers(envelope, snapshot).chosen(offers.DEFAULT_CHOICE, architecture)
     if priced is None or priced.instance.instance_type == found.instance.instance_type:
         return ChosenMachine(found.instance, found.usd_per_hour)
     out = offers.find_offers(roomy, snapshot, architecture=architecture, reserve=reserve).left_out
