@@ -4,8 +4,9 @@ Which machine a row is priced on:
 
 - one that was published for an instance type, on that very type; where the prices no longer have it, on the cheapest
   type with at least the same of everything, and the row says that its latency was not measured again;
-- else on the cheapest type that provides the row's hardware profile, with as much GPU memory as is known to be needed.
-  A row without GPUs is never priced on a machine with GPUs or other accelerators.
+- else on the cheapest type that provides the row's hardware profile, with as much GPU memory as is known to be needed,
+  preferably of the current generation and of the measured architecture.  A row without GPUs is never priced on a type
+  with GPUs or other accelerators.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from pathlib import Path
 
 from harness.analysis.table import Price, Row, Table
 from harness.pricing import cost, instances, offers, prices
-from harness.pricing.instances import Instance
-from harness.pricing.offers import DEFAULT_CHOICE, Offer, TypeChoice
+from harness.pricing.instances import DEFAULT_CHOICE, Instance, TypeChoice
+from harness.pricing.offers import Offer
 from harness.pricing.prices import Snapshot, StoragePrice
 from harness.records import Envelope, Outcome
 from harness.stats import Estimate
@@ -70,7 +71,7 @@ class Tariff:
     """All that rows are priced with: the prices of a date, facts of every known type, and what storage costs there.
 
     ``storage`` is ``None`` where no price of storage is known for that place and date; ``root`` is the folder that
-    the facts are from, where it is not the shipped one; ``choice`` limits the types.
+    the facts are from, where it is not the shipped one; ``choice`` holds the preferred types.
     """
 
     snapshot: Snapshot
@@ -87,7 +88,7 @@ class Tariff:
     def cheapest(
         self, envelope: Envelope, gpu_memory_bytes: int | None = None, measured: str | None = None
     ) -> Price | None:
-        """Return the cheapest chosen type that provides an envelope; ``None``: no type does.
+        """Return the cheapest preferred type that provides an envelope; ``None``: no type does.
 
         Args:
             envelope: required hardware.
@@ -118,7 +119,7 @@ def tariff(snapshot: Snapshot, root: Path | None = None, choice: TypeChoice = DE
     Args:
         snapshot: the prices.
         root: another ``instance_profiles/``.
-        choice: the types that may price a row.
+        choice: preferred types.
 
     Raises:
         FileError: a file of facts or prices is wrong.
@@ -165,9 +166,11 @@ def price(table: Table, tariff: Tariff) -> Table:
         price_date=str(snapshot.as_of),
         price_source=snapshot.source,
         price_term=snapshot.term,
+        price_architecture=tariff.choice.architecture,
+        price_generation=tariff.choice.generation,
         cost_formula=cost.SEQUENTIAL.formula,
         cost_formulas=formulas(),
-        notes=notes.of_table(rows, table.overhead, snapshot, tariff.storage),
+        notes=notes.of_table(rows, table.overhead, snapshot, tariff.choice, tariff.storage),
     )
 
 
@@ -182,7 +185,7 @@ def cheapest_machine(row: Row, tariff: Tariff) -> MachineChoice:
     """The cheapest machine that provides a row's hardware profile and the GPU memory that it is known to need."""
     envelope = Envelope(row.profile, row.cpus, row.memory_limit_bytes, row.gpus)
     need = gpu_memory_bytes(row)
-    here = _measured(row)
+    here = measured_architecture(row)
     price = tariff.cheapest(envelope, need, here)
     if price is None:
         return None, f"{_no_type(envelope, tariff, need)}; price with another snapshot"
@@ -190,24 +193,28 @@ def cheapest_machine(row: Row, tariff: Tariff) -> MachineChoice:
         return price, "another type than the paper's; latency not re-measured"
     there = price.architecture
     measured = row.machine.instance_type if row.machine else None
+    earlier = tariff.choice.generation == "current" and tariff.known[price.instance_type].previous_generation
+    note = ""
     if measured not in (None, price.instance_type):
-        return price, (
-            f"priced on {price.instance_type} ({there}), the cheapest type that provides the profile; latency was"
-            f" measured on {measured} ({here}), and the cost takes it to be the same there"
-        )
-    if here in (there, None):
-        if tariff.choice.generation == "current" and tariff.known[price.instance_type].current_generation is False:
-            return price, f"priced on {price.instance_type}: no type of the current generation provides the profile"
-        return price, None
-    return price, (
-        f"priced on {price.instance_type} ({there}); latency was measured on {here}, "
-        "and the cost takes it to be the same there"
-    )
+        note = f", the cheapest type that provides the profile; latency was measured on {measured} ({here})"
+    elif here not in (there, None):
+        note = f"; latency was measured on {here}"
+    if note:
+        note += ", and the cost takes it to be the same there"
+    if earlier:
+        note += f"; no {there} type of the current generation provides the profile"
+    return price, f"priced on {price.instance_type} ({there}){note}" if note else None
 
 
-def _measured(row: Row) -> str | None:
+def measured_architecture(row: Row) -> str | None:
     """Return the architecture of the machine that measured a row, if known."""
     return None if row.machine is None else architecture(row.machine.architecture)
+
+
+def other_architecture(row: Row, price: Price | None) -> str | None:
+    """Return a price's architecture if the row was measured on another."""
+    measured = measured_architecture(row)
+    return None if price is None or measured in (None, price.architecture) else price.architecture
 
 
 def architecture(machine: str) -> str:
@@ -295,7 +302,7 @@ def _build(row: Row, tariff: Tariff) -> tuple[Price | None, Estimate]:
     """Return the cost of indexing a million documents, on the cheapest machine with the build's envelope."""
     if row.build_envelope is None or row.index_build_s is None:
         return None, Estimate(None, reason="no build of an index is stored with this result")
-    price = tariff.cheapest(row.build_envelope, measured=_measured(row))
+    price = tariff.cheapest(row.build_envelope, measured=measured_architecture(row))
     if price is None:
         return None, Estimate(None, reason=_no_type(row.build_envelope, tariff))
     if not row.corpus_documents:

@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
@@ -19,13 +19,11 @@ from typing import Any
 import click
 
 from harness import config
-from harness.analysis import row_pricing
-from harness.analysis.row_pricing import Tariff
 from harness.aws.clients import is_s3
 from harness.errors import HarnessError, UnknownName, UsageError
 from harness.launch.images import platforms
 from harness.pricing import prices
-from harness.pricing.offers import TypeChoice
+from harness.pricing.instances import ARCHITECTURE_CHOICES, GENERATION_CHOICES, TypeChoice
 from harness.pricing.prices import Snapshot
 from harness.untrusted import one_line
 
@@ -92,16 +90,13 @@ class PriceSelection:
     as_of: datetime.date | None = None
     region: str | None = None
     term: str | None = None
-    architecture: str = "measured"
-    generation: str = "current"
+    architecture: str = ARCHITECTURE_CHOICES[0]
+    generation: str = GENERATION_CHOICES[0]
 
-    def tariff(self) -> Tariff:
-        """Read the prices and the facts that belong to them; raises as :meth:`snapshot`."""
-        return self.at(self.snapshot())
-
-    def at(self, snapshot: Snapshot) -> Tariff:
-        """Return other prices with the same choice of instance types."""
-        return row_pricing.tariff(snapshot, choice=TypeChoice(self.architecture, self.generation))
+    @property
+    def choice(self) -> TypeChoice:
+        """The preferred instance types."""
+        return TypeChoice(self.architecture, self.generation)
 
     def snapshot(self) -> Snapshot:
         """Read the prices.
@@ -124,27 +119,41 @@ def date_option(name: str, text: str) -> Decorator:
     return click.option(name, type=click.DateTime(formats=["%Y-%m-%d"]), callback=_date, help=text)
 
 
+def _price_options(architectures: Sequence[str], architecture_help: str, generation_help: str) -> Decorator:
+    """Add the options of a price selection; the first architecture is the default."""
+    return record_options(
+        "selection",
+        PriceSelection,
+        date_option("--as-of", "Prices of this date, or the last before it.  [default: the newest]"),
+        click.option("--region", help="Prices of this region.  [default: the one in instance_profiles/defaults.toml]"),
+        click.option("--term", metavar="on-demand|reserved-1y|reserved-3y|spot", help="[default: on-demand]"),
+        click.option(
+            "--architecture",
+            type=click.Choice(architectures),
+            default=architectures[0],
+            show_default=True,
+            help=architecture_help,
+        ),
+        click.option(
+            "--generation",
+            type=click.Choice(GENERATION_CHOICES),
+            default=GENERATION_CHOICES[0],
+            show_default=True,
+            help=generation_help,
+        ),
+    )
+
+
 DEFAULT_PRICES = PriceSelection()
-price_options = record_options(
-    "selection",
-    PriceSelection,
-    date_option("--as-of", "Prices of this date, or the last before it.  [default: the newest]"),
-    click.option("--region", help="Prices of this region.  [default: the one in instance_profiles/defaults.toml]"),
-    click.option("--term", metavar="on-demand|reserved-1y|reserved-3y|spot", help="[default: on-demand]"),
-    click.option(
-        "--architecture",
-        type=click.Choice(["measured", "any", "x86_64", "arm64"]),
-        default="measured",
-        show_default=True,
-        help="Price on types of this architecture; of any where none provides the profile.",
-    ),
-    click.option(
-        "--generation",
-        type=click.Choice(["current", "any"]),
-        default="current",
-        show_default=True,
-        help="Price on types of the current generation only, or of any.",
-    ),
+price_options = _price_options(
+    ARCHITECTURE_CHOICES,
+    "Price rows on types of this architecture, if one provides the profile.",
+    "Price rows on types of this generation, if one provides the profile.",
+)
+listing_options = _price_options(
+    [name for name in ARCHITECTURE_CHOICES if name != "measured"],
+    "List types of this architecture only.",
+    "List types of this generation only.",
 )
 
 

@@ -15,6 +15,7 @@ from harness.cli.options import (
     PriceSelection,
     cache_option,
     date_option,
+    listing_options,
     parse_measures,
     price_options,
     results_argument,
@@ -35,7 +36,6 @@ from harness.report.repricing import repricing_document
 @click.option("--cpu", type=click.IntRange(1), required=True, help="Minimum vCPUs.")
 @click.option("--memory", type=click.FloatRange(0, 1e6, min_open=True), required=True, help="Minimum GiB.")
 @click.option("--gpu", type=click.IntRange(0), default=0, show_default=True, help="Minimum NVIDIA GPUs.")
-@click.option("--arch", type=click.Choice(["x86_64", "arm64"]), help="Only this architecture.  [default: any]")
 @click.option(
     "--reserve/--no-reserve",
     default=False,
@@ -44,12 +44,11 @@ from harness.report.repricing import repricing_document
 )
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Number of types to show.")
 @click.option("--left-out", is_flag=True, help="Name every type that was left out.")
-@price_options
+@listing_options
 def instances(
     cpu: int,
     memory: float,
     gpu: int,
-    arch: str | None,
     reserve: bool,
     limit: int,
     left_out: bool,
@@ -63,12 +62,17 @@ def instances(
         raise UsageError("--memory is no number; write GiB, e.g. 32")
     snapshot = selection.snapshot()
     envelope = Envelope("asked", cpu, round(memory * offers.GIB), gpu)
+    choice = selection.choice
     provided = offers.find_offers(
-        envelope, snapshot, architecture=arch, reserve=offers.host_reserve() if reserve else None
+        envelope,
+        snapshot,
+        architecture=None if choice.architecture == "any" else choice.architecture,
+        current=choice.generation == "current",
+        reserve=offers.host_reserve() if reserve else None,
     )
     if not provided.fitting:
-        asked = f"{cpu} vCPUs, {memory:g} GiB and {gpu} GPUs{f' on {arch}' if arch else ''}"
-        raise UsageError(f"no type in the prices of {snapshot} provides {asked}; ask for less, or another --region")
+        asked = f"{cpu} vCPUs, {memory:g} GiB and {gpu} GPUs"
+        raise UsageError(f"no type of {choice} in the prices of {snapshot} provides {asked}; ask for less or others")
     head = (
         "instance type",
         "US$/hour",
@@ -167,5 +171,6 @@ def reprice(
     now = selection.snapshot()
     before = repricing.other_prices(now, against)
     rows = StoredResults(results, parse_measures(measures), cache).table(priced=False, columns=row_pricing.COLUMNS)
-    repriced = repricing.compare(rows, selection.at(before), selection.at(now))
+    tariffs = (row_pricing.tariff(snapshot, choice=selection.choice) for snapshot in (before, now))
+    repriced = repricing.compare(rows, *tariffs)
     show(writers.write(repricing_document(repriced), form), output)

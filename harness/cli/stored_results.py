@@ -13,6 +13,7 @@ from harness import datasets
 from harness.analysis import published, rejudge, results_folder, row_pricing
 from harness.analysis.leaderboard import LeaderboardQuery
 from harness.analysis.rejudge import QrelsOverride
+from harness.analysis.row_pricing import Tariff
 from harness.analysis.stored_runs import read_stored_runs
 from harness.analysis.table import Table
 from harness.cli.locations import absolute, readable
@@ -95,7 +96,10 @@ class StoredResults:
             override=self.override,
             distances=distances,
         )
-        return row_pricing.price(table, self.selection.tariff()) if priced else table
+        return row_pricing.price(table, self._tariff()) if priced else table
+
+    def _tariff(self) -> Tariff:
+        return row_pricing.tariff(self.selection.snapshot(), choice=self.selection.choice)
 
     def per_query(self) -> Mapping[str, PerQuery]:
         """Return the rows' values by query."""
@@ -105,7 +109,7 @@ class StoredResults:
 
     def page(self, view: str = "") -> str:
         """Return the HTML page, which opens with the selected prices and this view."""
-        tariff = self.selection.tariff()
+        tariff = self._tariff()
         rows, per_query = self.table(priced=False), self.per_query()
         table = row_pricing.price(rows, tariff)
         title, about, rates = _paper(self.folder)

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from harness.config import ConfigModel
 from harness.pricing import cost, instances
-from harness.pricing.instances import Instance
+from harness.pricing.instances import DEFAULT_CHOICE, Instance, TypeChoice
 from harness.pricing.prices import Snapshot
 from harness.records import Envelope
 
@@ -56,21 +56,6 @@ class UnfitInstance:
 
 
 @dataclass(frozen=True)
-class TypeChoice:
-    """Which types may price a row.
-
-    ``architecture``: ``measured`` (that of the machine that measured), ``any``, or one of them; ``generation``:
-    ``current`` or ``any``.
-    """
-
-    architecture: str = "measured"
-    generation: str = "current"
-
-
-DEFAULT_CHOICE = TypeChoice()
-
-
-@dataclass(frozen=True)
 class Offers:
     """All types of a snapshot: those that provide an envelope, cheapest first, and the others."""
 
@@ -82,25 +67,22 @@ class Offers:
         """The cheapest type that provides the envelope, if there is one."""
         return next(iter(self.fitting), None)
 
-    def chosen(self, choice: TypeChoice, measured: str | None = None) -> Offer | None:
-        """Return the cheapest type of the chosen architecture and generation.
+    def chosen(self, choice: TypeChoice = DEFAULT_CHOICE, measured: str | None = None) -> Offer | None:
+        """Return the cheapest type of the preferred architecture and generation.
 
-        Where none provides the envelope, the generation is given up first, then the architecture.
+        If no type has both, the generation is given up first, then the architecture.
 
         Args:
-            choice: of the user.
-            measured: architecture of the machine that measured; ``None``: unknown.
+            choice: preferred types.
+            measured: architecture of the machine that measured; ``None``: unknown, so any.
         """
         wanted = {"measured": measured, "any": None}.get(choice.architecture, choice.architecture)
-        alike = [offer for offer in self.fitting if wanted in (None, offer.instance.architecture)]
-        for offers in (alike, self.fitting):
-            for offer in offers:
-                # Unknown generations are taken for current ones.
-                if choice.generation == "any" or offer.instance.current_generation is not False:
-                    return offer
-            if offers:
-                return offers[0]
-        return None
+
+        def misses(offer: Offer) -> tuple[bool, bool]:
+            other = wanted not in (None, offer.instance.architecture)
+            return other, choice.generation == "current" and offer.instance.previous_generation
+
+        return min(self.fitting, key=misses, default=None)  # of equals the first, which is the cheapest
 
 
 def host_reserve(root: Path | None = None) -> HostReserve:
@@ -113,6 +95,7 @@ def find_offers(
     snapshot: Snapshot,
     *,
     architecture: str | None = None,
+    current: bool = False,
     reserve: HostReserve | None = None,
     gpu_memory_bytes: int | None = None,
 ) -> Offers:
@@ -126,12 +109,15 @@ def find_offers(
         envelope: required hardware.
         snapshot: the prices.
         architecture: ``x86_64`` or ``arm64`` to allow only that one.
+        current: leave out types of an earlier generation.
         reserve: the host's own need, if the envelope must fit beside it.
         gpu_memory_bytes: required memory of each GPU, if known; a type whose GPU memory is unknown is then left out.
     """
     fitting, left_out = [], []
     for instance, price in snapshot.prices:
         reason = next(_against(instance, envelope, architecture, reserve, gpu_memory_bytes), None)
+        if reason is None and current and instance.previous_generation:
+            reason = "of an earlier generation"
         if reason is None:
             fitting.append(Offer(instance, snapshot.region, snapshot.term, price, snapshot.as_of))
         else:

@@ -23,6 +23,7 @@ from harness.report.document import (
     bounded,
     digits,
     grid_of,
+    price_facts,
     stand_ins,
     system_name,
 )
@@ -102,7 +103,7 @@ def _columns(board: Leaderboard, notes: Footnotes) -> list[GridColumn[RankedRow]
         (
             f"instance type (US$/h, {board.table.price_date})",
             False,
-            lambda ranked: notes.price(ranked.row.price, ranked.row.price_note),
+            lambda ranked: notes.price(ranked.row, ranked.row.price, ranked.row.price_note),
         ),
         ("Dynascore", True, lambda ranked: digits(ranked.score, ".3f")) if scored else None,
         *(value(axis) for axis in board.shown),
@@ -273,7 +274,7 @@ def _content(board: Leaderboard) -> dict[str, Any]:
         "front_axes": list(query.front),
         "compared": board.place._asdict(),
         "systems": list(board.systems),
-        "prices": {name: getattr(table, f"price_{name}") for name in ("provider", "region", "term", "date", "source")},
+        "prices": price_facts(table),
         "rows": [_ranked_row(ranked) for ranked in board.ranked_rows],
         "left_out": [
             {"system": left.row.system, "profile": left.row.profile, "suite": left.row.suite, "key": left.row.key}

@@ -70,7 +70,7 @@ def _sections(repricing: Repricing, escape: Escape) -> Iterator[Section]:
 def _rows(repricing: Repricing, notes: Footnotes) -> Grid:
     def instance(way: str) -> Callable[[RowChange], str]:
         read = attrgetter(f"{way}.price", f"{way}.note")
-        return lambda change: notes.price(*read(change))
+        return lambda change: notes.price(change.row, *read(change))
 
     def cost(way: str) -> Callable[[RowChange], str]:
         def cell(change: RowChange) -> str:

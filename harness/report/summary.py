@@ -140,10 +140,8 @@ def _cost_cell(row: Row) -> str:
     estimate = cost(row)
     if estimate.value is None:
         return MISSING
-    if row.price is None or row.machine is None:
-        return number(estimate.value)
-    same = row.price.architecture == row_pricing.architecture(row.machine.architecture)
-    return number(estimate.value) + ("" if same else f" ({row.price.architecture})")
+    other = row_pricing.other_architecture(row, row.price)
+    return number(estimate.value) + ("" if other is None else f" ({other})")
 
 
 def _estimate_cell(

@@ -71,7 +71,7 @@ def rounded_all(values: Iterable[float], digits: int) -> list[float | int | None
 
 
 # Rows with the same need are priced on the same machine, with the same words.
-MachineNeed = tuple[str | None, int, int, int, int | None, str | None]
+MachineNeed = tuple[str | None, int, int, int, int | None, str | None, str | None]
 
 
 def all_tariffs(chosen: Tariff) -> tuple[Tariff, ...]:
@@ -101,9 +101,9 @@ def tariff_index(chosen: Tariff, known: Sequence[Tariff]) -> int:
 
 def machine_need(row: Row) -> MachineNeed:
     """Return the facts of a row that decide which machine prices it."""
-    here = None if row.machine is None else row_pricing.architecture(row.machine.architecture)
-    memory = row_pricing.gpu_memory_bytes(row)
-    return row.published_type, row.cpus, row.memory_limit_bytes, row.gpus, memory, here
+    measured_type = None if row.machine is None else row.machine.instance_type
+    envelope = (row.cpus, row.memory_limit_bytes, row.gpus, row_pricing.gpu_memory_bytes(row))
+    return row.published_type, *envelope, row_pricing.measured_architecture(row), measured_type
 
 
 def snapshot_records(
@@ -141,6 +141,7 @@ def _price_record(row: Row, tariff: Tariff, texts: SharedTexts) -> dict[str, Any
         "type": texts.number(price.instance_type),
         "usd": price.usd_per_hour,
         "architecture": texts.number(price.architecture),
+        "other": texts.number(row_pricing.other_architecture(row, price)),
         "vcpus": price.vcpus,
         "memory": price.memory_bytes,
         "gpus": price.gpus,
