@@ -48,7 +48,7 @@ class Instance:
 
     @property
     def previous_generation(self) -> bool:
-        """Whether the type is known to be of an earlier generation; an unknown generation counts as the current one."""
+        """Return whether the type is of an earlier generation; an unknown generation counts as current."""
         return self.current_generation is False
 
 

@@ -19,6 +19,7 @@ from harness.analysis.row_cache import CellRow, RowCache, RowSet
 from harness.analysis.table import Row, Table, Validity
 from harness.errors import UnknownName, UsageError
 from harness.pricing import prices
+from harness.pricing.instances import TypeChoice
 from harness.records import Isolation, Outcome
 from harness.report import writers
 from harness.report.repricing import repricing_document
@@ -78,7 +79,9 @@ def rows() -> tuple[Row, ...]:
 
 
 def compare(root: Path, *some: Row, now: DAY = NOW, before: DAY = BEFORE) -> Repricing:
-    sides = [row_pricing.tariff(prices.snapshot(each, root=root), root) for each in (before, now)]
+    # On any type, so that its dates differ by more than one cheapest type.
+    choice = TypeChoice("any", "any")
+    sides = [row_pricing.tariff(prices.snapshot(each, root=root), root, choice) for each in (before, now)]
     return reprice.compare(Table(some or rows(), ("RR@10",)), *sides)
 
 

@@ -20,15 +20,19 @@ def test_instances_lists_types_that_fit_cheapest_first() -> None:
     assert done.exit_code == 0
     head, first, *rest = done.stdout.splitlines()
     assert head.split()[:3] == ["instance", "type", "US$/hour"]
-    assert first.split() == ["a1.4xlarge", "0.408", "16", "16", "32", "arm64", "-", "-", "previous"]
+    assert first.split() == ["c6g.4xlarge", "0.544", "16", "16", "32", "arm64", "-", "-", "current"]
     prices = [float(line.split()[1]) for line in rest[: rest.index("")]]
-    assert prices == sorted(prices) and len(prices) == 19 and prices[0] >= 0.408
+    assert prices == sorted(prices) and len(prices) == 19 and prices[0] >= 0.544
     assert "more fit (--limit). Prices: aws us-east-1 on-demand of 2022-12-05, Linux." in done.stdout
-    assert "fewer than 16 vCPUs (" in done.stdout
+    assert "fewer than 16 vCPUs (" in done.stdout and "of an earlier generation (a1.4xlarge" in done.stdout
+    every = harness("instances", "--cpu", "16", "--memory", "32", "--as-of", "2022-12-05", "--generation", "any")
+    cheapest = every.stdout.splitlines()[1].split()
+    assert cheapest == ["a1.4xlarge", "0.408", "16", "16", "32", "arm64", "-", "-", "previous"]
+    assert "of an earlier generation" not in every.stdout
 
 
 def test_instances_respects_gpus_architecture_and_host_reserve() -> None:
-    gpus = harness("instances", "--cpu", "1", "--memory", "4", "--gpu", "1", "--arch", "x86_64", "--limit", "1")
+    gpus = harness("instances", "--cpu", "1", "--memory", "4", "--gpu", "1", "--architecture", "x86_64", "--limit", "1")
     assert gpus.stdout.splitlines()[1].split()[0] == "g4dn.xlarge"
     assert "arm64, asked for x86_64" in gpus.stdout
     plain = harness("instances", "--cpu", "1", "--memory", "4", "--limit", "1", "--as-of", "2022-12-05")
@@ -54,8 +58,10 @@ def test_instances_lists_types_that_were_left_out() -> None:
         (("--term", "on_demand"), "harness: unknown term 'on_demand'; did you mean 'on-demand'?"),
         (
             ("--cpu", "4000"),
-            "harness: no type in the prices of aws us-east-1 on-demand of 2026-07-20 provides 4000 vCPUs",
+            "harness: no type of the current generation and any architecture in the prices of aws us-east-1 on-demand"
+            " of 2026-07-20 provides 4000 vCPUs",
         ),
+        (("--architecture", "measured"), "'measured' is not one of 'any', 'x86_64', 'arm64'"),
         (("--memory", "inf"), "inf is not in the range"),
         (("--memory", "nan"), "harness: --memory is no number"),
         (("--memory", "0"), "0.0 is not in the range"),
