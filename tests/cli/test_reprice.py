@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from harness import api
 from harness.analysis import rows
 from harness.cli import main
 from tests.conftest import make_bench
@@ -73,6 +75,42 @@ def test_reprice_compares_with_the_newest_prices_by_default(harness: Call) -> No
     # c7a.medium (US$ 0.05132) has no price in 2022; m3.medium (0.067) stands in for it.
     assert summary.startswith("- On the same instance at both dates: of 1 row 1 cost more and 0 less;")
     assert "| same instance 2022-12-05 (US$/h) |" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "instance_type"),
+    [
+        # Read off the snapshot of 2026-07-20 for 1 CPU and 1 GiB: US$ 0.05132, 0.044, 0.034 and 0.0255 an hour.
+        (("--architecture", "x86_64"), "c7a.medium"),
+        (("--architecture", "x86_64", "--generation", "any"), "m1.small"),
+        (("--architecture", "any"), "c6g.medium"),
+        (("--architecture", "any", "--generation", "any"), "a1.medium"),
+    ],
+)
+def test_preferred_types_reach_table_page_and_reprice(
+    harness: Call, folder: Path, options: tuple[str, ...], instance_type: str
+) -> None:
+    asked = ("--as-of", "2026-07-20", *options)
+    table = json.loads(harness("report", *asked, "--format", "json").stdout)
+    assert [row["price"]["instance_type"] for row in table["rows"]] == [instance_type]
+    assert (table["price_architecture"], table["price_generation"]) == (
+        options[1],
+        "any" if "--generation" in options else "current",
+    )
+    (change,) = json.loads(harness("reprice", *asked, "--format", "json").stdout)["changes"]
+    assert change["cheapest"]["instance_type"] == instance_type
+    assert harness("report", *asked, "--format", "html", "-o", "page.html").exit_code == 0
+    content = re.search(
+        r'<script type="application/json" id="data">(.*?)</script>', (folder / "page.html").read_text(), re.S
+    )
+    assert content is not None
+    page = json.loads(content[1])
+    newest = page["snapshots"][page["snapshot"]]
+    assert [page["texts"][place["type"]] for place in newest["places"]] == [instance_type]
+    (folder / "table.json").write_text(json.dumps(table))
+    assert harness("verify", "--against", "table.json").exit_code == 0
+    by_hand = api.load("results", architecture=options[1], generation=table["price_generation"])
+    assert list(by_hand["instance_type"]) == [instance_type]
 
 
 def test_reprice_writes_the_requested_file(harness: Call, folder: Path) -> None:
