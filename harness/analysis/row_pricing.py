@@ -19,7 +19,7 @@ from pathlib import Path
 from harness.analysis.table import Price, Row, Table
 from harness.pricing import cost, instances, offers, prices
 from harness.pricing.instances import DEFAULT_CHOICE, Instance, TypeChoice
-from harness.pricing.offers import Offer
+from harness.pricing.offers import Offer, Offers
 from harness.pricing.prices import Snapshot, StoragePrice
 from harness.records import Envelope, Outcome
 from harness.stats import Estimate
@@ -62,6 +62,8 @@ COLUMNS = frozenset(
         "corpus_documents",
     ]
 )
+# CPUs, memory, GPUs and the memory of each GPU, if known.
+HardwareNeed = tuple[int, int, int, int | None]
 # A row's price and a note on it.
 MachineChoice = tuple[Price | None, str | None]
 
@@ -80,7 +82,8 @@ class Tariff:
     root: Path | None = None
     choice: TypeChoice = DEFAULT_CHOICE
     # What was worked out already: ten thousand rows ask the same few questions.
-    _by_need: dict[tuple[int, int, int, int | None, str | None], Price | None] = field(
+    _offers: dict[HardwareNeed, Offers] = field(default_factory=dict, repr=False, compare=False)
+    _cheapest: dict[tuple[HardwareNeed, str | None], Price | None] = field(
         default_factory=dict, repr=False, compare=False
     )
     _by_type: dict[str, MachineChoice] = field(default_factory=dict, repr=False, compare=False)
@@ -95,12 +98,13 @@ class Tariff:
             gpu_memory_bytes: required memory of each GPU, if known.
             measured: architecture of the machine that measured, if known.
         """
-        need = (envelope.cpus, envelope.memory_bytes, envelope.gpus, gpu_memory_bytes, measured)
-        if need not in self._by_need:
-            found = offers.find_offers(envelope, self.snapshot, gpu_memory_bytes=gpu_memory_bytes)
-            offer = found.chosen(self.choice, measured)
-            self._by_need[need] = None if offer is None else _price(offer)
-        return self._by_need[need]
+        need = (envelope.cpus, envelope.memory_bytes, envelope.gpus, gpu_memory_bytes)
+        if (need, measured) not in self._cheapest:
+            if need not in self._offers:
+                self._offers[need] = offers.find_offers(envelope, self.snapshot, gpu_memory_bytes=gpu_memory_bytes)
+            offer = self._offers[need].chosen(self.choice, measured)
+            self._cheapest[need, measured] = None if offer is None else _price(offer)
+        return self._cheapest[need, measured]
 
     def on(self, instance_type: str) -> MachineChoice:
         """That very type, or the one that has taken its place; or why there is none."""
@@ -138,12 +142,13 @@ def formulas() -> dict[str, str]:
 def price_row(row: Row, tariff: Tariff) -> Row:
     """A measured row with its money."""
     price, note = choose_machine(row, tariff)
-    row = replace(row, price=price, price_note=note)
     if row.outcome is not Outcome.OK:
-        return row
+        return replace(row, price=price, price_note=note)
     build_price, build_cost = _build(row, tariff)
     return replace(
         row,
+        price=price,
+        price_note=note,
         usd_per_million=sequential(row, price, note),
         usd_per_million_saturated=saturated(row, price, note),
         build_price=build_price,
