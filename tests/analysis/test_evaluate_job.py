@@ -120,7 +120,7 @@ def test_a_report_shows_distances_beside_cost(harness: Call, tmp_path: Path) -> 
     before = rows(harness, *asked)
     assert {row["FD@10"] for row in before} == {""}
     said = "FD@10: no vectors of its documents are kept beside the results; make them with harness embed minilm scifact"
-    assert said in harness("report", *asked).stdout
+    assert said in harness("report", "--wide", *asked).stdout
 
     made = vectors(corpus_of(results))
     keep(results, made)
@@ -139,7 +139,7 @@ def test_a_report_shows_distances_beside_cost(harness: Call, tmp_path: Path) -> 
             assert float(row[name]) == pytest.approx(value.value)
             assert float(row[f"{name}_low"]) == pytest.approx(value.low)
         assert any(float(value) > 0 for name, value in row.items() if name.startswith("usd_per_million") and value)
-    text = harness("report", *asked).stdout
+    text = harness("report", "--wide", *asked).stdout
     assert (
         "FD@10: Frechet distance between the first 10 hits of 140 queries and 140 judged documents, by minilm" in text
     )
@@ -151,7 +151,7 @@ def test_one_of_several_encoders_must_be_named(harness: Call, tmp_path: Path) ->
     for encoder in ("minilm", "other"):
         made = replace(vectors(corpus_of(results), encoder), checkpoint_sha256=encoder * 8)
         keep(results, made)
-    text = harness("report", "--measures", "FD@10 FD(encoder='other')@10 FD(encoder='third')@10").stdout
+    text = harness("report", "--wide", "--measures", "FD@10 FD(encoder='other')@10 FD(encoder='third')@10").stdout
     assert "FD@10: vectors by minilm, other are kept; ask for those of one, e.g. FD(encoder='minilm')@10" in text
     assert "FD(encoder='other')@10: Frechet distance between the first 10 hits" in text
     assert "FD(encoder='third')@10: no vectors of its documents by third are kept beside the results" in text
@@ -170,13 +170,13 @@ def test_each_ranking_is_measured_once_and_noted_once(
         return distances(*given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(evaluate_job, "distances", counted)
-    done = harness("report", "--measures", "FD@10")
+    done = harness("report", "--wide", "--measures", "FD@10")
     assert len(looked) == 2, "two systems, three rows"
     assert done.stderr.count("Frechet distances, 1,000 bootstraps each") == 1
-    harness("report", "--measures", "FD@10")
+    harness("report", "--wide", "--measures", "FD@10")
     assert len(looked) == 2, "rows are kept"
     (results / "embeddings").rename(results / "gone")
-    assert "no vectors" in harness("report", "--measures", "FD@10").stdout
+    assert "no vectors" in harness("report", "--wide", "--measures", "FD@10").stdout
 
 
 @pytest.mark.parametrize(

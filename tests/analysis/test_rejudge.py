@@ -74,7 +74,7 @@ def test_report_uses_other_judgements_and_notes_it(harness: Call) -> None:
     assert before["late"]["rejudged"] == ""
     assert rows(harness) == before, "what is kept of one is not taken for the other"
     assert rows(harness, "--qrels", "more.trec") == after
-    text = harness("report", "--qrels", "more.trec").stdout
+    text = harness("report", "--wide", "--qrels", "more.trec").stdout
     assert "- scifact is judged by more.trec (SHA-256 " in text
     assert "- Unjudged among the first 10 hits on scifact: early 90%, late 90%; they count as not relevant" in text
 
@@ -133,7 +133,7 @@ def test_queries_are_left_out_of_measures_and_kept_in_latencies(harness: Call) -
     assert after["rejudged"] == f"without 2 of its 140 queries ({also}; latencies are over all)"
     assert {after[name] == before[name] for name in ("latency_mean_ms", "p95_ms", "usd_per_million_queries")} == {True}
     assert rows(harness)["late"] == before
-    both = harness("report", "--without-queries", "leaked.txt", "--qrels", "more.trec")
+    both = harness("report", "--wide", "--without-queries", "leaked.txt", "--qrels", "more.trec")
     assert "other grades, without 2 of its 140 queries (leaked.txt" in both.stdout
     compared = harness("compare", "early", "late", "--without-queries", "leaked.txt", "--format", "json")
     (found,) = json.loads(compared.stdout)["comparisons"]
