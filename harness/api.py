@@ -15,6 +15,7 @@ from harness.aws.clients import is_s3
 from harness.errors import UsageError
 from harness.evaluation import measure_names
 from harness.pricing import prices
+from harness.pricing.instances import DEFAULT_CHOICE, TypeChoice
 from harness.report.export import rows_frame, samples_frame
 from harness.results import reader
 from harness.results.reader import StoredJob
@@ -29,6 +30,8 @@ def load(
     as_of: datetime.date | str | None = None,
     region: str | None = None,
     term: str | None = None,
+    architecture: str = DEFAULT_CHOICE.architecture,
+    generation: str = DEFAULT_CHOICE.generation,
     cache: Location | None = None,
 ) -> pd.DataFrame:
     """Return the priced table of stored results, one row for each cell, as ``harness report --format csv``.
@@ -40,17 +43,29 @@ def load(
         as_of: prices of this date (text: ``YYYY-MM-DD``) or the last before it; ``None``: the newest.
         region: prices of this region; ``None``: the default.
         term: on-demand, reserved-1y, reserved-3y or spot; ``None``: the default.
+        architecture: measured, any, x86_64 or arm64: price on types of this architecture, if one provides the profile.
+        generation: current or any: price on types of this generation, if one provides the profile.
         cache: folder for computed rows, which make later calls quick; ``None``: as the command line.
 
     Returns:
         A frame whose ``attrs`` hold ``units`` and ``meanings`` by column, the ``prices``, and the table's ``notes``.
 
     Raises:
-        UsageError: the folder has no job, a measure is unknown, or there are no such prices.
+        UsageError: the folder has no job, a measure is unknown, or there are no such prices or types.
         FileError: it is no folder, or a file is damaged.
         AwsError: results in S3 cannot be read.
     """
-    return rows_frame(table(results, measures, as_of=as_of, region=region, term=term, cache=cache))
+    priced = table(
+        results,
+        measures,
+        as_of=as_of,
+        region=region,
+        term=term,
+        architecture=architecture,
+        generation=generation,
+        cache=cache,
+    )
+    return rows_frame(priced)
 
 
 def load_samples(results: Location, *, cache: Location | None = None) -> pd.DataFrame:
@@ -75,14 +90,17 @@ def table(
     as_of: datetime.date | str | None = None,
     region: str | None = None,
     term: str | None = None,
+    architecture: str = DEFAULT_CHOICE.architecture,
+    generation: str = DEFAULT_CHOICE.generation,
     cache: Location | None = None,
 ) -> Table:
     """Return the table of :func:`load`."""
+    choice = TypeChoice(architecture, generation)
     names = measures.split() if isinstance(measures, str) else measures
     cache = _cache(cache)
     snapshot = prices.snapshot(_date(as_of), region=region, term=term)
     measured = results_folder.load_rows(_folder(results, cache), tuple(names or measure_names.DEFAULT), cache=cache)
-    return row_pricing.price(measured, row_pricing.tariff(snapshot))
+    return row_pricing.price(measured, row_pricing.tariff(snapshot, choice=choice))
 
 
 def stored(results: Location, *, cache: Location | None = None) -> tuple[StoredJob, ...]:

@@ -9,6 +9,7 @@ from harness import stats
 from harness.analysis.table import Overhead, Row, Validity
 from harness.evaluation.evaluate_runs import unjudged_share_notes
 from harness.pricing import cost
+from harness.pricing.instances import DEFAULT_CHOICE, TypeChoice
 from harness.pricing.prices import Snapshot, StoragePrice
 from harness.records import Isolation, Outcome
 
@@ -37,7 +38,11 @@ MAPPED_METHOD = "Peak mapped: file pages that the job had mapped; the kernel may
 
 
 def of_table(
-    rows: Sequence[Row], overhead: Sequence[Overhead], snapshot: Snapshot, storage: StoragePrice | None = None
+    rows: Sequence[Row],
+    overhead: Sequence[Overhead],
+    snapshot: Snapshot,
+    choice: TypeChoice = DEFAULT_CHOICE,
+    storage: StoragePrice | None = None,
 ) -> tuple[str, ...]:
     """All notes of a table, in reading order."""
     notes = [*_overhead(overhead), MEAN_METHOD, PERCENTILE_METHOD]
@@ -45,7 +50,7 @@ def of_table(
         notes.append(THROUGHPUT_METHOD)
     mapped = any(row.peak_mapped_bytes is not None for row in rows)
     notes.append(f"{MEMORY_METHOD} {MAPPED_METHOD}" if mapped else MEMORY_METHOD)
-    notes += [*of_cost(rows), *_of_index_cost(rows, storage)]
+    notes += [*of_cost(rows, choice), *_of_index_cost(rows, storage)]
     notes.append(
         f"Prices: {snapshot.provider} {snapshot.region}, Linux {snapshot.term}, {snapshot.as_of} "
         f"(source: {snapshot.source})."
@@ -60,7 +65,7 @@ def of_table(
     )
 
 
-def of_cost(rows: Sequence[Row]) -> Iterator[str]:
+def of_cost(rows: Sequence[Row], choice: TypeChoice = DEFAULT_CHOICE) -> Iterator[str]:
     """Yield how the cost of queries was computed, by the rows' models, and on which machines."""
     yield from cost.describe_models(row.scenario for row in rows)
     if any(figure.low is not None for row in rows for figure in (row.usd_per_million, row.usd_per_million_saturated)):
@@ -73,7 +78,8 @@ def of_cost(rows: Sequence[Row]) -> Iterator[str]:
     if any(row.published_type is None for row in rows):
         yield (
             "Cost is on the cheapest instance type of the snapshot that provides the profile, burstable and bare-metal "
-            "ones left out. Latency was measured on the machine named here, not on that instance."
+            f"ones left out, with preference for {choice}. Latency was measured on the machine named here, not on that "
+            "instance."
         )
     if any(row.published_type for row in rows):
         yield "A published row is priced on the very instance type that its paper names for it."
@@ -83,8 +89,8 @@ def _of_index_cost(rows: Sequence[Row], storage: StoragePrice | None) -> Iterato
     if not any(row.build_price for row in rows):
         return
     yield (
-        f"Index build: {cost.BUILD_FORMULA}, on the cheapest instance type that provides what the build had; measured "
-        "once, at the size of this corpus."
+        f"Index build: {cost.BUILD_FORMULA}, on the cheapest instance type that provides what the build had, with the "
+        "same preference; measured once, at the size of this corpus."
     )
     if storage is not None:
         yield (

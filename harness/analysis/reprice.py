@@ -20,6 +20,7 @@ from harness.analysis.row_pricing import MachineChoice, Tariff
 from harness.analysis.table import Price, Row, Table, Validity
 from harness.errors import UsageError
 from harness.pricing import cost, prices
+from harness.pricing.instances import TypeChoice
 from harness.pricing.prices import Snapshot
 from harness.records import Outcome
 from harness.stats import Estimate, competition_ranks
@@ -177,7 +178,7 @@ def compare(measured: Table, before: Tariff, now: Tariff) -> Repricing:
         no_longer_provided=lost,
         newly_provided=new,
         summary=tuple(_summary(changes, flips, best, gone, lost, dates)),
-        notes=tuple(_notes(changes, failed=len(measured.rows) - len(changes))),
+        notes=tuple(_notes(changes, now.choice, failed=len(measured.rows) - len(changes))),
     )
 
 
@@ -316,7 +317,7 @@ def _count(number: int, word: str) -> str:
     return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
-def _notes(changes: Sequence[RowChange], failed: int) -> Iterator[str]:
+def _notes(changes: Sequence[RowChange], choice: TypeChoice, failed: int) -> Iterator[str]:
     yield from cost.describe_models(change.row.scenario for change in changes)
     yield (
         "Latency and throughput are as they were measured, on the machine named in harness report: none was measured "
@@ -327,5 +328,6 @@ def _notes(changes: Sequence[RowChange], failed: int) -> Iterator[str]:
         "latency target, query sample and corpus, with as many hits asked for (published: of one table). A verdict "
         "between two systems compares each at its cheapest row there. Rows whose numbers are invalid have no rank."
     )
+    yield f"The cheapest types are chosen with preference for {choice}."
     if failed:
         yield f"{_count(failed, 'row')} without numbers (failed) left out; harness report shows them."

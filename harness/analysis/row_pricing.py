@@ -4,8 +4,9 @@ Which machine a row is priced on:
 
 - one that was published for an instance type, on that very type; where the prices no longer have it, on the cheapest
   type with at least the same of everything, and the row says that its latency was not measured again;
-- else on the cheapest type that provides the row's hardware profile, with as much GPU memory as is known to be needed.
-  A row without GPUs is never priced on a machine with GPUs or other accelerators.
+- else on the cheapest type that provides the row's hardware profile, with as much GPU memory as is known to be needed,
+  preferably of the current generation and of the measured architecture.  A row without GPUs is never priced on a type
+  with GPUs or other accelerators.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from pathlib import Path
 
 from harness.analysis.table import Price, Row, Table
 from harness.pricing import cost, instances, offers, prices
-from harness.pricing.instances import Instance
-from harness.pricing.offers import Offer
+from harness.pricing.instances import DEFAULT_CHOICE, Instance, TypeChoice
+from harness.pricing.offers import Offer, Offers
 from harness.pricing.prices import Snapshot, StoragePrice
 from harness.records import Envelope, Outcome
 from harness.stats import Estimate
@@ -27,6 +28,8 @@ _ARCHITECTURES = {"aarch64": "arm64", "amd64": "x86_64"}
 # Of the records in a row, those that pricing and a repriced table read.
 _NAMES = ("isolation", "outcome", "validity", "keys", "machine")
 COLUMNS = frozenset((*_NAMES, "measures", "latency_mean_s", "throughput_qps", "build_envelope"))
+# CPUs, memory, GPUs and the memory of each GPU, if known.
+HardwareNeed = tuple[int, int, int, int | None]
 # A row's price and a note on it.
 MachineChoice = tuple[Price | None, str | None]
 
@@ -36,26 +39,38 @@ class Tariff:
     """All that rows are priced with: the prices of a date, facts of every known type, and what storage costs there.
 
     ``storage`` is ``None`` where no price of storage is known for that place and date; ``root`` is the folder that
-    the facts are from, where it is not the shipped one.
+    the facts are from, where it is not the shipped one; ``choice`` holds the preferred types.
     """
 
     snapshot: Snapshot
     known: Mapping[str, Instance] = field(repr=False)
     storage: StoragePrice | None = None
     root: Path | None = None
+    choice: TypeChoice = DEFAULT_CHOICE
     # What was worked out already: ten thousand rows ask the same few questions.
-    _by_need: dict[tuple[int, int, int, int | None], Price | None] = field(
+    _offers: dict[HardwareNeed, Offers] = field(default_factory=dict, repr=False, compare=False)
+    _cheapest: dict[tuple[HardwareNeed, str | None], Price | None] = field(
         default_factory=dict, repr=False, compare=False
     )
     _by_type: dict[str, MachineChoice] = field(default_factory=dict, repr=False, compare=False)
 
-    def cheapest(self, envelope: Envelope, gpu_memory_bytes: int | None = None) -> Price | None:
-        """The cheapest type that provides an envelope, its GPUs with so much memory each; ``None``: there is none."""
+    def cheapest(
+        self, envelope: Envelope, gpu_memory_bytes: int | None = None, measured: str | None = None
+    ) -> Price | None:
+        """Return the cheapest preferred type that provides an envelope; ``None``: no type does.
+
+        Args:
+            envelope: required hardware.
+            gpu_memory_bytes: required memory of each GPU, if known.
+            measured: architecture of the machine that measured, if known.
+        """
         need = (envelope.cpus, envelope.memory_bytes, envelope.gpus, gpu_memory_bytes)
-        if need not in self._by_need:
-            offer = offers.find_offers(envelope, self.snapshot, gpu_memory_bytes=gpu_memory_bytes).cheapest
-            self._by_need[need] = None if offer is None else _price(offer)
-        return self._by_need[need]
+        if (need, measured) not in self._cheapest:
+            if need not in self._offers:
+                self._offers[need] = offers.find_offers(envelope, self.snapshot, gpu_memory_bytes=gpu_memory_bytes)
+            offer = self._offers[need].chosen(self.choice, measured)
+            self._cheapest[need, measured] = None if offer is None else _price(offer)
+        return self._cheapest[need, measured]
 
     def on(self, instance_type: str) -> MachineChoice:
         """That very type, or the one that has taken its place; or why there is none."""
@@ -68,19 +83,20 @@ class Tariff:
         return instance_type not in self.known and instance_type in _of_others(self.snapshot.provider, self.root)
 
 
-def tariff(snapshot: Snapshot, root: Path | None = None) -> Tariff:
-    """A snapshot with what belongs to it.
+def tariff(snapshot: Snapshot, root: Path | None = None, choice: TypeChoice = DEFAULT_CHOICE) -> Tariff:
+    """Return a snapshot with the facts that belong to it.
 
     Args:
         snapshot: the prices.
         root: another ``instance_profiles/``.
+        choice: preferred types.
 
     Raises:
         FileError: a file of facts or prices is wrong.
     """
     place = (snapshot.provider, snapshot.region, snapshot.as_of)
     known = instances.read_instances(snapshot.provider, root)
-    return Tariff(snapshot, known, prices.storage_price(*place, root), root)
+    return Tariff(snapshot, known, prices.storage_price(*place, root), root, choice)
 
 
 def formulas() -> dict[str, str]:
@@ -92,12 +108,13 @@ def formulas() -> dict[str, str]:
 def price_row(row: Row, tariff: Tariff) -> Row:
     """A measured row with its money."""
     price, note = choose_machine(row, tariff)
-    row = replace(row, price=price, price_note=note)
     if row.outcome is not Outcome.OK:
-        return row
+        return replace(row, price=price, price_note=note)
     build_price, build_cost = _build(row, tariff)
     return replace(
         row,
+        price=price,
+        price_note=note,
         usd_per_million=sequential(row, price, note),
         usd_per_million_saturated=saturated(row, price, note),
         build_price=build_price,
@@ -120,9 +137,11 @@ def price(table: Table, tariff: Tariff) -> Table:
         price_date=str(snapshot.as_of),
         price_source=snapshot.source,
         price_term=snapshot.term,
+        price_architecture=tariff.choice.architecture,
+        price_generation=tariff.choice.generation,
         cost_formula=cost.SEQUENTIAL.formula,
         cost_formulas=formulas(),
-        notes=notes.of_table(rows, table.overhead, snapshot, tariff.storage),
+        notes=notes.of_table(rows, table.overhead, snapshot, tariff.choice, tariff.storage),
     )
 
 
@@ -137,24 +156,36 @@ def cheapest_machine(row: Row, tariff: Tariff) -> MachineChoice:
     """The cheapest machine that provides a row's hardware profile and the GPU memory that it is known to need."""
     envelope = Envelope(row.profile, row.cpus, row.memory_limit_bytes, row.gpus)
     need = gpu_memory_bytes(row)
-    price = tariff.cheapest(envelope, need)
+    here = measured_architecture(row)
+    price = tariff.cheapest(envelope, need, here)
     if price is None:
         return None, f"{_no_type(envelope, tariff, need)}; price with another snapshot"
     if row.published_type not in (None, price.instance_type):
         return price, "another type than the paper's; latency not re-measured"
-    there, here = price.architecture, None if row.machine is None else architecture(row.machine.architecture)
+    there = price.architecture
     measured = row.machine.instance_type if row.machine else None
+    earlier = tariff.choice.generation == "current" and tariff.known[price.instance_type].previous_generation
+    note = ""
     if measured not in (None, price.instance_type):
-        return price, (
-            f"priced on {price.instance_type} ({there}), the cheapest type that provides the profile; latency was"
-            f" measured on {measured} ({here}), and the cost takes it to be the same there"
-        )
-    if here in (there, None):
-        return price, None
-    return price, (
-        f"priced on {price.instance_type} ({there}); latency was measured on {here}, "
-        "and the cost takes it to be the same there"
-    )
+        note = f", the cheapest type that provides the profile; latency was measured on {measured} ({here})"
+    elif here not in (there, None):
+        note = f"; latency was measured on {here}"
+    if note:
+        note += ", and the cost takes it to be the same there"
+    if earlier:
+        note += f"; no {there} type of the current generation provides the profile"
+    return price, f"priced on {price.instance_type} ({there}){note}" if note else None
+
+
+def measured_architecture(row: Row) -> str | None:
+    """Return the architecture of the machine that measured a row, if known."""
+    return None if row.machine is None else architecture(row.machine.architecture)
+
+
+def other_architecture(row: Row, price: Price | None) -> str | None:
+    """Return a price's architecture if the row was measured on another."""
+    measured = measured_architecture(row)
+    return None if price is None or measured in (None, price.architecture) else price.architecture
 
 
 def architecture(machine: str) -> str:
@@ -242,7 +273,7 @@ def _build(row: Row, tariff: Tariff) -> tuple[Price | None, Estimate]:
     """Return the cost of indexing a million documents, on the cheapest machine with the build's envelope."""
     if row.build_envelope is None or row.index_build_s is None:
         return None, Estimate(None, reason="no build of an index is stored with this result")
-    price = tariff.cheapest(row.build_envelope)
+    price = tariff.cheapest(row.build_envelope, measured=measured_architecture(row))
     if price is None:
         return None, Estimate(None, reason=_no_type(row.build_envelope, tariff))
     if not row.corpus_documents:

@@ -271,5 +271,7 @@ class Table:
     overhead: tuple[Overhead, ...] = ()
     notes: tuple[str, ...] = ()
     price_term: str = "on-demand"
+    price_architecture: str = "measured"
+    price_generation: str = "current"
     cost_formulas: dict[str, str] = field(default_factory=dict)
     rounded_to: dict[str, float] = field(default_factory=dict)

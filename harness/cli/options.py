@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
@@ -23,6 +23,7 @@ from harness.aws.clients import is_s3
 from harness.errors import HarnessError, UnknownName, UsageError
 from harness.launch.images import platforms
 from harness.pricing import prices
+from harness.pricing.instances import ARCHITECTURE_CHOICES, GENERATION_CHOICES, TypeChoice
 from harness.pricing.prices import Snapshot
 from harness.untrusted import one_line
 
@@ -90,6 +91,13 @@ class PriceSelection:
     as_of: datetime.date | None = None
     region: str | None = None
     term: str | None = None
+    architecture: str = ARCHITECTURE_CHOICES[0]
+    generation: str = GENERATION_CHOICES[0]
+
+    @property
+    def choice(self) -> TypeChoice:
+        """The preferred instance types."""
+        return TypeChoice(self.architecture, self.generation)
 
     def snapshot(self) -> Snapshot:
         """Read the prices.
@@ -107,13 +115,39 @@ def date_option(name: str, text: str) -> Decorator:
     return click.option(name, type=moment, callback=parsed_by(lambda given: given and given.date()), help=text)
 
 
+def _price_options(architectures: Sequence[str], architecture_help: str, generation_help: str) -> Decorator:
+    """Add the options of a price selection; the first architecture is the default."""
+    return record_options(
+        "selection",
+        PriceSelection,
+        date_option("--as-of", "Prices of this date, or the last before it.  [default: the newest]"),
+        click.option("--region", help="Prices of this region.  [default: the one in instance_profiles/defaults.toml]"),
+        click.option("--term", metavar="on-demand|reserved-1y|reserved-3y|spot", help="[default: on-demand]"),
+        click.option(
+            "--architecture",
+            type=click.Choice(architectures),
+            default=architectures[0],
+            help=architecture_help,
+        ),
+        click.option(
+            "--generation",
+            type=click.Choice(GENERATION_CHOICES),
+            default=GENERATION_CHOICES[0],
+            help=generation_help,
+        ),
+    )
+
+
 DEFAULT_PRICES = PriceSelection()
-price_options = record_options(
-    "selection",
-    PriceSelection,
-    date_option("--as-of", "Prices of this date, or the last before it.  [default: the newest]"),
-    click.option("--region", help="Prices of this region.  [default: the one in instance_profiles/defaults.toml]"),
-    click.option("--term", metavar="on-demand|reserved-1y|reserved-3y|spot", help="[default: on-demand]"),
+price_options = _price_options(
+    ARCHITECTURE_CHOICES,
+    "Price rows on types of this architecture, if one provides the profile.",
+    "Price rows on types of this generation, if one provides the profile.",
+)
+listing_options = _price_options(
+    [name for name in ARCHITECTURE_CHOICES if name != "measured"],
+    "List types of this architecture only.",
+    "List types of this generation only.",
 )
 
 

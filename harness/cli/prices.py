@@ -10,7 +10,14 @@ import click
 from harness.analysis import reprice as repricing
 from harness.analysis import row_pricing
 from harness.cli.locations import mirrored
-from harness.cli.options import PriceSelection, cache_option, date_option, price_options, results_argument
+from harness.cli.options import (
+    PriceSelection,
+    cache_option,
+    date_option,
+    listing_options,
+    price_options,
+    results_argument,
+)
 from harness.cli.output import FORMATS, Destination, columns, destination_options
 from harness.cli.stored_results import StoredResults, measures_option, stored_results
 from harness.errors import UsageError
@@ -26,7 +33,6 @@ from harness.report.repricing import repricing_document
 @click.option("--cpu", type=click.IntRange(1), required=True, help="Minimum vCPUs.")
 @click.option("--memory", type=click.FloatRange(0, 1e6, min_open=True), required=True, help="Minimum GiB.")
 @click.option("--gpu", type=click.IntRange(0), default=0, help="Minimum NVIDIA GPUs.")
-@click.option("--arch", type=click.Choice(["x86_64", "arm64"]), help="Only this architecture.  [default: any]")
 @click.option(
     "--reserve/--no-reserve",
     default=False,
@@ -34,12 +40,11 @@ from harness.report.repricing import repricing_document
 )
 @click.option("--limit", type=click.IntRange(1), default=20, help="Number of types to show.")
 @click.option("--left-out", is_flag=True, help="Name every type that was left out.")
-@price_options
+@listing_options
 def instances(
     cpu: int,
     memory: float,
     gpu: int,
-    arch: str | None,
     reserve: bool,
     limit: int,
     left_out: bool,
@@ -53,12 +58,17 @@ def instances(
         raise UsageError("--memory is no number; write GiB, e.g. 32")
     snapshot = selection.snapshot()
     envelope = Envelope("asked", cpu, round(memory * offers.GIB), gpu)
+    choice = selection.choice
     provided = offers.find_offers(
-        envelope, snapshot, architecture=arch, reserve=offers.host_reserve() if reserve else None
+        envelope,
+        snapshot,
+        architecture=None if choice.architecture == "any" else choice.architecture,
+        current=choice.generation == "current",
+        reserve=offers.host_reserve() if reserve else None,
     )
     if not provided.fitting:
-        request = f"{cpu} vCPUs, {memory:g} GiB and {gpu} GPUs{f' on {arch}' if arch else ''}"
-        raise UsageError(f"no type in the prices of {snapshot} provides {request}; ask for less, or another --region")
+        request = f"{cpu} vCPUs, {memory:g} GiB and {gpu} GPUs"
+        raise UsageError(f"no type of {choice} in the prices of {snapshot} provides {request}; ask for less or others")
     head = (
         "instance type",
         "US$/hour",
@@ -148,5 +158,6 @@ def reprice(stored: StoredResults, against: datetime.date | None, destination: D
     now = stored.selection.snapshot()
     before = repricing.other_prices(now, against)
     rows = stored.table(priced=False, columns=row_pricing.COLUMNS)
-    repriced = repricing.compare(rows, row_pricing.tariff(before), row_pricing.tariff(now))
+    tariffs = (row_pricing.tariff(snapshot, choice=stored.selection.choice) for snapshot in (before, now))
+    repriced = repricing.compare(rows, *tariffs)
     destination.show_report(repricing_document(repriced))

@@ -14,6 +14,7 @@ from harness import datasets
 from harness.analysis import published, rejudge, results_folder, row_pricing
 from harness.analysis.leaderboard import LeaderboardQuery
 from harness.analysis.rejudge import QrelsOverride
+from harness.analysis.row_pricing import Tariff
 from harness.analysis.stored_runs import read_stored_runs
 from harness.analysis.table import Table
 from harness.cli.locations import absolute, readable
@@ -110,7 +111,10 @@ class StoredResults:
             override=self.override,
             distances=distances,
         )
-        return row_pricing.price(table, row_pricing.tariff(self.selection.snapshot())) if priced else table
+        return row_pricing.price(table, self._tariff()) if priced else table
+
+    def _tariff(self) -> Tariff:
+        return row_pricing.tariff(self.selection.snapshot(), choice=self.selection.choice)
 
     def per_query(self) -> Mapping[str, PerQuery]:
         """Return the rows' values by query."""
@@ -120,7 +124,7 @@ class StoredResults:
 
     def page(self, view: str = "") -> str:
         """Return the HTML page, which opens with the selected prices and this view."""
-        tariff = row_pricing.tariff(self.selection.snapshot())
+        tariff = self._tariff()
         rows, per_query = self.table(priced=False), self.per_query()
         table = row_pricing.price(rows, tariff)
         title, about, rates = _paper(self.results)

@@ -124,7 +124,7 @@ def viable(
                 limits.append(smallest(question, count))
             except HarnessError as error:  # the other CPU counts may do
                 errors.append(error)
-    click.echo(render.render_verdicts(limits, snapshot, form), nl=False)
+    click.echo(render.render_verdicts(limits, snapshot, form, selection.choice), nl=False)
     for refused in errors:
         text = f"harness: {one_line(str(refused))}; evidence: {question.jobs.folder}"
         click.echo(as_given(text, bench.cache), err=True)

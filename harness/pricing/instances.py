@@ -46,6 +46,41 @@ class Instance:
     bare_metal: bool
     current_generation: bool | None
 
+    @property
+    def previous_generation(self) -> bool:
+        """Return whether the type is of an earlier generation; an unknown generation counts as current."""
+        return self.current_generation is False
+
+
+# The values of a choice, the default first.
+ARCHITECTURE_CHOICES = ("measured", "any", *ARCHITECTURES)
+GENERATION_CHOICES = ("current", "any")
+
+
+@dataclass(frozen=True)
+class TypeChoice:
+    """Preferred types for pricing: an architecture (``measured``: of the machine that measured) and a generation.
+
+    Raises:
+        UnknownName: the architecture or the generation is unknown.
+    """
+
+    architecture: str = ARCHITECTURE_CHOICES[0]
+    generation: str = GENERATION_CHOICES[0]
+
+    def __post_init__(self) -> None:
+        for name, known in (("architecture", ARCHITECTURE_CHOICES), ("generation", GENERATION_CHOICES)):
+            if (value := getattr(self, name)) not in known:
+                raise UnknownName(name, value, known)
+
+    def __str__(self) -> str:
+        architecture = {"measured": "the measured architecture", "any": "any architecture"}
+        generation = {"current": "the current generation", "any": "any generation"}
+        return f"{generation[self.generation]} and {architecture.get(self.architecture, self.architecture)}"
+
+
+DEFAULT_CHOICE = TypeChoice()
+
 
 def data_folder() -> Path:
     """Return the shipped ``instance_profiles/``."""

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from harness.config import ConfigModel
 from harness.pricing import cost, instances
-from harness.pricing.instances import Instance
+from harness.pricing.instances import DEFAULT_CHOICE, Instance, TypeChoice
 from harness.pricing.prices import Snapshot
 from harness.records import Envelope
 
@@ -67,6 +67,23 @@ class Offers:
         """The cheapest type that provides the envelope, if there is one."""
         return next(iter(self.fitting), None)
 
+    def chosen(self, choice: TypeChoice = DEFAULT_CHOICE, measured: str | None = None) -> Offer | None:
+        """Return the cheapest type of the preferred architecture and generation.
+
+        If no type has both, the generation is given up first, then the architecture.
+
+        Args:
+            choice: preferred types.
+            measured: architecture of the machine that measured; ``None``: unknown, so any.
+        """
+        wanted = {"measured": measured, "any": None}.get(choice.architecture, choice.architecture)
+
+        def misses(offer: Offer) -> tuple[bool, bool]:
+            other = wanted not in (None, offer.instance.architecture)
+            return other, choice.generation == "current" and offer.instance.previous_generation
+
+        return min(self.fitting, key=misses, default=None)  # of equals the first, which is the cheapest
+
 
 def host_reserve(root: Path | None = None) -> HostReserve:
     """Read the host's reserve; raise FileError if ``defaults.toml`` is missing or wrong."""
@@ -78,6 +95,7 @@ def find_offers(
     snapshot: Snapshot,
     *,
     architecture: str | None = None,
+    current: bool = False,
     reserve: HostReserve | None = None,
     gpu_memory_bytes: int | None = None,
 ) -> Offers:
@@ -91,12 +109,15 @@ def find_offers(
         envelope: required hardware.
         snapshot: the prices.
         architecture: ``x86_64`` or ``arm64`` to allow only that one.
+        current: leave out types of an earlier generation.
         reserve: the host's own need, if the envelope must fit beside it.
         gpu_memory_bytes: required memory of each GPU, if known; a type whose GPU memory is unknown is then left out.
     """
     fitting, left_out = [], []
     for instance, price in snapshot.prices:
         reason = next(_against(instance, envelope, architecture, reserve, gpu_memory_bytes), None)
+        if reason is None and current and instance.previous_generation:
+            reason = "of an earlier generation"
         if reason is None:
             fitting.append(Offer(instance, snapshot.region, snapshot.term, price, snapshot.as_of))
         else:

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from harness.analysis.table import Price, Row
+from harness.analysis.row_pricing import other_architecture
+from harness.analysis.table import Price, Row, Table
 from harness.stats import Estimate
 
 MISSING = "—"
@@ -186,11 +187,19 @@ class Footnotes:
         """Return the mark of a missing value and of its reasons."""
         return MISSING + self.mark(*reasons)
 
-    def price(self, price: Price | None, note: str | None = None) -> str:
-        """Return an instance type with its price by the hour: ``a1.medium (0.0255) [1]``."""
+    def price(self, row: Row, price: Price | None, note: str | None = None) -> str:
+        """Return an instance type and its price by the hour: ``c7a.medium (0.05132) [1]``, or ``(arm64, 0.0255)``."""
         if price is None:
             return self.missing(note)
-        return f"{self.escape(price.instance_type)} ({price.usd_per_hour:g}){self.mark(note)}"
+        other = other_architecture(row, price)
+        facts = f"{price.usd_per_hour:g}" if other is None else f"{other}, {price.usd_per_hour:g}"
+        return f"{self.escape(price.instance_type)} ({facts}){self.mark(note)}"
+
+
+def price_facts(table: Table) -> dict[str, str]:
+    """Return which prices a table has, and which instance types it prefers."""
+    names = ("provider", "region", "term", "date", "source", "architecture", "generation")
+    return {name: getattr(table, f"price_{name}") for name in names}
 
 
 def system_name(row: Row, escape: Escape) -> str:

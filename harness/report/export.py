@@ -21,6 +21,7 @@ from harness.analysis.table import Table
 from harness.errors import FileError, StoreError
 from harness.report import columns, writers
 from harness.report.columns import JOBS, SAMPLES, ColumnMeaning, Kind, stage_column
+from harness.report.document import price_facts
 from harness.report.main_table import table_document
 from harness.results.reader import StoredJob
 
@@ -39,8 +40,7 @@ _NAMES = next(number for number, column in enumerate(JOBS) if column.kind is not
 def rows_frame(table: Table) -> pd.DataFrame:
     """Return a priced table as a frame."""
     frame = _frame((column, list(map(column.get, table.rows))) for column in columns.table_columns(table))
-    names = ("provider", "region", "date", "term", "source")
-    frame.attrs["prices"] = {name: getattr(table, f"price_{name}") for name in names}
+    frame.attrs["prices"] = price_facts(table)
     frame.attrs["notes"] = list(table.notes)
     return frame
 

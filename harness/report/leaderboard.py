@@ -27,6 +27,7 @@ from harness.report.document import (
     digits,
     grid_of,
     number,
+    price_facts,
     stand_ins,
     system_name,
 )
@@ -57,11 +58,11 @@ def _answer(board: Leaderboard, escape: Escape) -> Section:
 
     def value(axis: Axis) -> GridColumn[RankedRow]:
         def cell(each: RankedRow) -> str:
-            return (
-                number(each.figures[axis.name].value)
-                if axis.name != ACCURACY
-                else digits(each.figures[axis.name].value, ".1f")
-            )
+            figure = each.figures[axis.name].value
+            if axis.name == ACCURACY:
+                return digits(figure, ".1f")
+            is_priced = axis.name == "cost" and figure is not None
+            return number(figure) + (summary.architecture_mark(each.row, each.row.price) if is_priced else "")
 
         return axis.unit if axis.name != ACCURACY else query.measure, True, cell
 
@@ -160,7 +161,7 @@ def _columns(board: Leaderboard, notes: Footnotes) -> list[GridColumn[RankedRow]
         (
             f"instance type (US$/h, {board.table.price_date})",
             False,
-            lambda ranked: notes.price(ranked.row.price, ranked.row.price_note),
+            lambda ranked: notes.price(ranked.row, ranked.row.price, ranked.row.price_note),
         ),
         ("Dynascore", True, lambda ranked: digits(ranked.score, ".3f")) if scored else None,
         *(value(axis) for axis in board.shown),
@@ -331,7 +332,7 @@ def _content(board: Leaderboard) -> dict[str, Any]:
         "front_axes": list(query.front),
         "compared": board.place._asdict(),
         "systems": list(board.systems),
-        "prices": {name: getattr(table, f"price_{name}") for name in ("provider", "region", "term", "date", "source")},
+        "prices": price_facts(table),
         "rows": [_ranked_row(ranked) for ranked in board.ranked_rows],
         "left_out": [
             {"system": left.row.system, "profile": left.row.profile, "suite": left.row.suite, "key": left.row.key}

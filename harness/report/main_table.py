@@ -166,7 +166,7 @@ def _columns(table: Table, cells: _RowCells) -> list[GridColumn[Row] | None]:
     saturated = "US$ per million queries (interval), saturated"
     return [
         ("hardware profile", False, cells.profile),
-        (_instance_header(table), False, lambda row: notes.price(row.price, row.price_note)),
+        (_instance_header(table), False, lambda row: notes.price(row, row.price, row.price_note)),
         *(cells.measure(name) for name in table.measures),
         ("latency mean (95 %), ms", True, cells.mean),
         ("p50, ms", True, lambda row: figure(row, row.p50_s, 1e3)),
@@ -247,7 +247,7 @@ def _index_costs(table: Table, notes: Footnotes) -> Grid | None:
         ("documents", True, lambda row: digits(row.corpus_documents, "d")),
         ("build, s", True, lambda row: number(row.index_build_s)),
         ("built with", False, lambda row: escape(row.build_envelope.name) if row.build_envelope else MISSING),
-        (_instance_header(table), False, lambda row: notes.price(row.build_price)),
+        (_instance_header(table), False, lambda row: notes.price(row, row.build_price)),
         ("US$ per million documents", True, lambda row: figure(row.usd_build_per_million_documents)),
         ("index, MiB", True, lambda row: number(row.index_bytes, 1 / MIB)),
         ("storage, US$ per month", True, lambda row: figure(row.usd_storage_per_month)),

@@ -16,7 +16,7 @@ from harness.analysis.reprice import (
     Repricing,
     RowChange,
 )
-from harness.analysis.table import Row
+from harness.analysis.table import Price, Row
 from harness.report import summary
 from harness.report.columns import optional
 from harness.report.document import (
@@ -71,11 +71,7 @@ def _answer(repricing: Repricing, escape: Escape) -> Section:
     columns: list[GridColumn[RowChange] | None] = [
         *(of_row(column) for column in keys),
         ("hardware", False, lambda change: escape(summary.hardware(change.row))),
-        (
-            "instance type",
-            False,
-            lambda change: escape(change.before.price.instance_type) if change.before.price else MISSING,
-        ),
+        ("instance type", False, lambda change: _instance_type(change.row, change.before.price, escape)),
         (f"US$/1M, {before.date}", True, lambda change: number(change.before.cost.value)),
         (f"US$/1M, {now.date}", True, lambda change: number(change.same.cost.value)),
         ("change", True, lambda change: _percent(*change.pairs[SAME])),
@@ -100,14 +96,14 @@ def _sections(repricing: Repricing, escape: Escape) -> Iterator[Section]:
     yield Section(grids=grids, footnotes=footnotes.texts, notes=tuple(escape(note) for note in notes))
 
 
-def _instance_type(priced: PricedRow) -> str:
-    return MISSING if priced.price is None else priced.price.instance_type
+def _instance_type(row: Row, price: Price | None, escape: Escape) -> str:
+    return MISSING if price is None else escape(price.instance_type) + summary.architecture_mark(row, price)
 
 
 def _rows(repricing: Repricing, notes: Footnotes) -> Grid:
     def instance(way: str) -> Callable[[RowChange], str]:
         read = attrgetter(f"{way}.price", f"{way}.note")
-        return lambda change: notes.price(*read(change))
+        return lambda change: notes.price(change.row, *read(change))
 
     def cost(way: str) -> Callable[[RowChange], str]:
         def cell(change: RowChange) -> str:

@@ -17,7 +17,7 @@ from rich.cells import cell_len
 from harness.analysis import causes, comparison, notes, row_pricing
 from harness.analysis.comparison import Comparison
 from harness.analysis.paired_differences import ComparisonVerdict, Difference
-from harness.analysis.table import Cause, Row, Table, Validity
+from harness.analysis.table import Cause, Price, Row, Table, Validity
 from harness.errors import UnknownName
 from harness.evaluation.per_query import PerQuery
 from harness.records import Isolation, Outcome
@@ -150,10 +150,13 @@ def _cost_cell(row: Row) -> str:
     estimate = cost(row)
     if estimate.value is None:
         return MISSING
-    if row.price is None or row.machine is None:
-        return number(estimate.value)
-    same = row.price.architecture == row_pricing.architecture(row.machine.architecture)
-    return number(estimate.value) + ("" if same else f" ({row.price.architecture})")
+    return number(estimate.value) + architecture_mark(row, row.price)
+
+
+def architecture_mark(row: Row, price: Price | None) -> str:
+    """Return `` (arm64)`` for a price on another architecture than the measured one, else nothing."""
+    other = row_pricing.other_architecture(row, price)
+    return "" if other is None else f" ({other})"
 
 
 def _estimate_cell(

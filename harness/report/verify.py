@@ -22,6 +22,7 @@ from harness.analysis.table import Table
 from harness.errors import FileError, HarnessError, UsageError
 from harness.evaluation.per_query import PerQuery
 from harness.pricing import prices
+from harness.pricing.instances import TypeChoice
 from harness.pricing.prices import Snapshot
 from harness.progress import Progress, silent
 from harness.report import study, writers
@@ -261,7 +262,8 @@ def _table(measures: tuple[str, ...], market: Mapping[str, Any], recompute: Reco
     """Return the table at the prices that a report names; ValueError: it names them wrongly."""
     as_of = datetime.date.fromisoformat(market["date"])
     snapshot = prices.snapshot(as_of, region=f"{market['provider']}/{market['region']}", term=market.get("term"))
-    return row_pricing.price(recompute(measures).table, row_pricing.tariff(snapshot))
+    choice = TypeChoice(market["architecture"], market["generation"])
+    return row_pricing.price(recompute(measures).table, row_pricing.tariff(snapshot, choice=choice))
 
 
 def check_cache(root: Path, cache: Path, recompute: Recompute) -> Iterator[Mismatch]:

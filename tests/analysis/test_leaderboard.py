@@ -18,6 +18,7 @@ from harness.analysis.table import Cause, Finding, Row, Table, Validity
 from harness.errors import UnknownName, UsageError
 from harness.evaluation.per_query import PerQuery
 from harness.records import Isolation, Outcome
+from harness.report.leaderboard import leaderboard_document
 from harness.results.schema import Cell
 from harness.stats import Estimate
 from tests.support import sample_records
@@ -55,6 +56,19 @@ def test_systems_are_ranked_by_dynascore() -> None:
     assert ranked(found) == [(1, "a"), (2, "c"), (3, "b")]
     by_hand = 0.5 * 35 - 0.25 * 10 / 10 - 0.25 * 1 / 1
     assert next(each.score for each in found.ranked_rows if each.row.system == "c") == pytest.approx(by_hand)
+
+
+def test_cost_on_another_architecture_is_marked() -> None:
+    price = sample_records.price("a1.medium", 0.0255, 1, 2**31)
+    same = replace(price, instance_type="c7a.medium", architecture="x86_64")
+    machine = sample_records.MACHINE
+    found = board(row("a", 40, 10, price=price, machine=machine), row("b", 30, 10, price=same, machine=machine))
+    answer = leaderboard_document(found).answer
+    assert answer is not None
+    (section,) = answer(str)
+    (grid,) = section.grids
+    shown = grid.headers.index("US$ per million queries")
+    assert [cells[shown] for cells in grid.cells] == ["1.00 (arm64)", "1.00"]
 
 
 def test_equal_scores_share_a_rank_and_are_sorted_by_name() -> None:

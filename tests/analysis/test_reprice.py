@@ -19,6 +19,7 @@ from harness.analysis.row_cache import CellRow, RowCache, RowSet
 from harness.analysis.table import Row, Table, Validity
 from harness.errors import UnknownName, UsageError
 from harness.pricing import prices
+from harness.pricing.instances import TypeChoice
 from harness.records import Isolation, Outcome
 from harness.report import writers
 from harness.report.repricing import repricing_document
@@ -78,7 +79,9 @@ def rows() -> tuple[Row, ...]:
 
 
 def compare(root: Path, *some: Row, now: DAY = NOW, before: DAY = BEFORE) -> Repricing:
-    sides = [row_pricing.tariff(prices.snapshot(each, root=root), root) for each in (before, now)]
+    # On any type, so that its dates differ by more than one cheapest type.
+    choice = TypeChoice("any", "any")
+    sides = [row_pricing.tariff(prices.snapshot(each, root=root), root, choice) for each in (before, now)]
     return reprice.compare(Table(some or rows(), ("RR@10",)), *sides)
 
 
@@ -98,6 +101,16 @@ def test_each_row_is_priced_in_three_ways(root: Path) -> None:
     assert (gpu.same.price.instance_type, gpu.same.price.substitutes) == ("g.four", "g.one")  # type: ignore[union-attr]
     assert (gpu.cheapest.price.instance_type, gpu.cheapest.cost) == ("g.four", gpu.same.cost)  # type: ignore[union-attr]
     assert (huge.before.price, huge.same.price, huge.cheapest.price) == (None, None, None)
+
+
+def test_instance_type_of_another_architecture_is_marked(root: Path) -> None:
+    repricing = compare(root, *(replace(example, machine=sample_records.MACHINE) for example in rows()[:3]))
+    answer = repricing_document(repricing).answer
+    assert answer is not None
+    (section,) = answer(str)
+    (grid,) = section.grids
+    shown = grid.headers.index("instance type")
+    assert [cells[shown] for cells in grid.cells] == ["a.tie (arm64)", "c.tie (arm64)", "plain.four"]
 
 
 def test_cost_intervals_follow_from_the_latency_intervals(root: Path) -> None:

@@ -12,6 +12,7 @@ from harness.analysis import row_pricing
 from harness.analysis.row_pricing import Tariff
 from harness.analysis.table import Row
 from harness.pricing import prices
+from harness.pricing.instances import TypeChoice
 from harness.records import Envelope, Outcome
 from harness.stats import Estimate
 from tests.support import price_fixtures, sample_records
@@ -37,13 +38,58 @@ def row(**changes: Any) -> Row:
 def test_row_cost_matches_the_calculation_by_hand(tariff: Tariff) -> None:
     found = row_pricing.price_row(row(), tariff)
     assert found.price is not None
-    assert (found.price.instance_type, found.price.usd_per_hour, found.price.substitutes) == ("c.tie", 0.06, None)
-    # 0.036 s x US$ 0.06 / 3600 s x 1,000,000 = US$ 0.60.
+    assert (found.price.instance_type, found.price.usd_per_hour, found.price.substitutes) == ("plain.four", 0.2, None)
+    # 0.036 s x US$ 0.20 / 3600 s x 1,000,000 = US$ 2.00.
     assert (found.usd_per_million.value, found.usd_per_million.low, found.usd_per_million.high) == (
-        pytest.approx(0.6),
-        pytest.approx(0.3),
-        pytest.approx(1.2),
+        pytest.approx(2.0),
+        pytest.approx(1.0),
+        pytest.approx(4.0),
     )
+
+
+def small(tariff: Tariff, architecture: str = "x86_64") -> Row:
+    """Price a row of 1 CPU and 1 GiB, measured on an architecture."""
+    machine = sample_records.row().machine
+    assert machine is not None
+    machine = replace(machine, architecture=architecture)
+    return row_pricing.price_row(row(cpus=1, memory_limit_bytes=GIB, machine=machine), tariff)
+
+
+def test_row_is_priced_on_the_current_generation_of_its_own_architecture(tariff: Tariff) -> None:
+    # small.one (arm64, US$ 0.02) and m1.two (x86_64, an earlier generation, US$ 0.05) are cheaper than plain.four.
+    found = small(tariff)
+    assert found.price is not None and (found.price.instance_type, found.price_note) == ("plain.four", None)
+    arm = small(tariff, "aarch64")
+    assert arm.price is not None and (arm.price.instance_type, arm.price_note) == ("small.one", None)
+
+
+def test_generation_is_given_up_before_the_architecture(root: Path) -> None:
+    def priced(*types: str) -> Row:
+        path = price_fixtures.add_prices(root, "x_here_2026-01-01.csv", {"on-demand": dict.fromkeys(types, "0.3")})
+        found = small(row_pricing.tariff(prices.snapshot(root=root), root))
+        path.unlink()
+        return found
+
+    earlier, other = priced("small.one", "m1.two"), priced("small.one")
+    assert earlier.price is not None and earlier.price.instance_type == "m1.two"
+    assert (
+        earlier.price_note == "priced on m1.two (x86_64); no x86_64 type of the current generation provides the profile"
+    )
+    assert row_pricing.other_architecture(earlier, earlier.price) is None
+    assert other.price is not None and other.price.instance_type == "small.one"
+    assert other.price_note == (
+        "priced on small.one (arm64); latency was measured on x86_64, and the cost takes it to be the same there"
+    )
+    assert row_pricing.other_architecture(other, other.price) == "arm64"
+
+
+def test_choice_of_any_type_prices_a_row_on_the_cheapest(root: Path) -> None:
+    def priced(*choice: str) -> Row:
+        return small(row_pricing.tariff(prices.snapshot(root=root), root, TypeChoice(*choice)))
+
+    on = {choice: priced(*choice) for choice in (("any", "any"), ("measured", "any"), ("arm64", "current"))}
+    assert [found.price and found.price.instance_type for found in on.values()] == ["small.one", "m1.two", "small.one"]
+    assert on["measured", "any"].price_note is None, "an earlier generation was the choice"
 
 
 def test_row_without_gpus_is_not_priced_on_a_gpu_machine(tariff: Tariff) -> None:
@@ -57,10 +103,10 @@ def test_row_without_gpus_is_not_priced_on_a_gpu_machine(tariff: Tariff) -> None
 def test_row_measured_on_another_type_has_a_note(tariff: Tariff) -> None:
     machine = sample_records.row().machine
     assert machine is not None
-    elsewhere = row_pricing.price_row(row(machine=replace(machine, instance_type="plain.four")), tariff)
-    assert elsewhere.price is not None and elsewhere.price.instance_type == "c.tie"
+    elsewhere = row_pricing.price_row(row(machine=replace(machine, instance_type="t3.big")), tariff)
+    assert elsewhere.price is not None and elsewhere.price.instance_type == "plain.four"
     assert elsewhere.price_note == (
-        "priced on c.tie (arm64), the cheapest type that provides the profile; latency was measured on plain.four"
+        "priced on plain.four (x86_64), the cheapest type that provides the profile; latency was measured on t3.big"
         " (x86_64), and the cost takes it to be the same there"
     )
     assert (
@@ -92,7 +138,7 @@ def test_gpu_type_is_priced_only_if_it_holds_the_measured_memory(tariff: Tariff)
     none = priced(gpus=1, gpu_memory_bytes=32 * GIB, peak_gpu_bytes=GIB)
     assert none.price is None and "1 GPU of 32 GiB" in str(none.price_note), "the paper's GPU goes before"
     without = priced(peak_gpu_bytes=99 * GIB).price
-    assert without is not None and without.instance_type == "c.tie", "no GPU was asked for"
+    assert without is not None and without.instance_type == "plain.four", "no GPU was asked for"
 
 
 def test_cheapest_type_is_looked_up_for_each_gpu_memory_need(tariff: Tariff) -> None:
@@ -108,7 +154,7 @@ def test_type_of_another_provider_is_noted(root: Path) -> None:
     )
     tariff = row_pricing.tariff(prices.snapshot(root=root), root)
     found = row_pricing.price_row(row(published_type="y.four"), tariff)
-    assert found.price is not None and found.price.instance_type == "c.tie", "the cheapest, as of any row"
+    assert found.price is not None and found.price.instance_type == "plain.four", "as of any row"
     assert found.price_note == "another type than the paper's; latency not re-measured"
     assert tariff.on("y.four") == (None, "y.four is a type of another provider, y")
 
@@ -138,8 +184,8 @@ def test_discontinued_type_is_named_with_its_successor(root: Path) -> None:
 def test_saturated_cost_is_given_if_the_profile_fills_the_machine(tariff: Tariff) -> None:
     served = {"scenario": "server", "throughput_qps": Estimate(100.0, 80.0, 120.0, "lowest and highest of 3 jobs")}
     found = row_pricing.price_row(row(**served, latency_target_s=0.1, latency_percentile=95.0), tariff)
-    # US$ 0.06 for 360,000 queries; more of them an hour cost less each.
-    value = 0.06 / 360_000 * 1e6
+    # US$ 0.20 for 360,000 queries; more of them an hour cost less each.
+    value = 0.2 / 360_000 * 1e6
     bounds = found.usd_per_million_saturated
     assert (bounds.value, bounds.low, bounds.high) == (
         pytest.approx(value),
@@ -155,7 +201,7 @@ def test_half_a_machine_is_not_saturated(tariff: Tariff) -> None:
     found = row_pricing.price_row(row(cpus=3, **served), tariff).usd_per_million_saturated
     assert found.value is None
     assert found.reason == (
-        "the throughput is of 3 vCPUs alone, c.tie has 4 vCPUs; measure on a hardware profile with 4 vCPUs"
+        "the throughput is of 3 vCPUs alone, plain.four has 4 vCPUs; measure on a hardware profile with 4 vCPUs"
     )
     without_its_gpu = row_pricing.price_row(row(published_type="g.one", **served), tariff).usd_per_million_saturated
     assert "g.one has 4 vCPUs and 1 GPU" in str(without_its_gpu.reason)
@@ -206,11 +252,11 @@ def test_index_costs_match_the_calculation_by_hand(root: Path) -> None:
     (root / "storage.csv").write_text(f"{prices.STORAGE_HEADER}\nx,here,ssd,0.08,2024-01-01,doc\n")
     tariff = row_pricing.tariff(prices.snapshot(root=root), root)
     found = row_pricing.price_row(row(cpus=1, memory_limit_bytes=GIB, **INDEX), tariff)
-    assert found.build_price is not None and found.build_price.instance_type == "c.tie", (
+    assert found.build_price is not None and found.build_price.instance_type == "plain.four", (
         "what the build had, not the job"
     )
-    # Half an hour at US$ 0.06 for 5,000 documents: US$ 0.03 / 5,000 x 1,000,000.
-    assert found.usd_build_per_million_documents.value == pytest.approx(6.0)
+    # Half an hour at US$ 0.20 for 5,000 documents: US$ 0.10 / 5,000 x 1,000,000.
+    assert found.usd_build_per_million_documents.value == pytest.approx(20.0)
     assert found.usd_storage_per_month.value == pytest.approx(0.04)
 
 

@@ -39,8 +39,8 @@ def test_row_matches_the_calculation_by_hand(make: Maker, snapshot: Snapshot) ->
         "nDCG@10": pytest.approx(1 / math.log2(3)),
     }
     assert row.price is not None
-    assert (row.price.instance_type, row.price.usd_per_hour) == ("a1.medium", 0.0255)
-    scale = 0.0255 / 3600 * 1e6
+    assert (row.price.instance_type, row.price.usd_per_hour) == ("c7a.medium", 0.05132)
+    scale = 0.05132 / 3600 * 1e6
     assert row.usd_per_million.value == pytest.approx(2.695e-3 * scale)
     assert row.usd_per_million.low == pytest.approx(row.latency_mean_s.low * scale)
     assert row.usd_per_million.high == pytest.approx(row.latency_mean_s.high * scale)
@@ -82,12 +82,13 @@ def test_gpu_energy_outside_the_trials_is_missing(
     assert one([make(base_ms=2.0, trials=1, changes=changes)], snapshot).gpu_energy_j == energy_j
 
 
-def test_other_architecture_has_a_note(make: Maker, snapshot: Snapshot) -> None:
-    note = one([make()], snapshot).price_note
-    assert note is not None
-    assert note.startswith("priced on a1.medium (arm64); latency was measured on x86_64")
+def test_row_is_priced_on_the_architecture_that_measured(make: Maker, snapshot: Snapshot) -> None:
     arm = replace(result("bm25", "cpu1-mem1", Outcome.OK).environment, architecture="aarch64")
-    assert one([make(changes={"environment": arm})], snapshot).price_note is None
+    found = one([make()], snapshot), one([make(changes={"environment": arm})], snapshot)
+    assert [(row.price and row.price.instance_type, row.price_note) for row in found] == [
+        ("c7a.medium", None),
+        ("c6g.medium", None),
+    ]
 
 
 def test_profile_that_no_type_provides_has_no_cost(make: Maker, snapshot: Snapshot) -> None:
@@ -297,13 +298,13 @@ def test_requested_jobs_are_compared_with_the_default_choice(make: Maker) -> Non
     assert not rows.are_default(jobs, {old.result.key, other.result.key})
 
 
-def test_measured_row_is_priced_by_its_envelope_on_any_machine(make: Maker, snapshot: Snapshot) -> None:
+def test_measured_row_is_priced_by_its_envelope_whatever_type_measured_it(make: Maker, snapshot: Snapshot) -> None:
     # A machine with accelerators that nothing used must not be paid for.
     environment = replace(result("bm25", "cpu2-mem4", Outcome.OK).environment, instance_type="inf1.xlarge", host_cpus=2)
     found = build_table([make(profile="cpu2-mem4", changes={"environment": environment})], snapshot=snapshot).rows[0]
     assert found.machine is not None and found.machine.instance_type == "inf1.xlarge"
     assert found.published_type is None
-    assert found.price is not None and found.price.instance_type == "a1.large"
+    assert found.price is not None and found.price.instance_type == "c6a.large"
 
 
 def test_rows_have_their_values_by_query(make: Maker) -> None:

@@ -6,12 +6,14 @@ import csv
 import datetime
 import io
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from harness import api
 from harness.analysis import rows
 from harness.cli import prices as prices_cli
 from tests.conftest import make_bench
@@ -23,15 +25,19 @@ def test_instances_lists_types_that_fit_cheapest_first() -> None:
     assert done.exit_code == 0
     head, first, *rest = done.stdout.splitlines()
     assert head.split()[:3] == ["instance", "type", "US$/hour"]
-    assert first.split() == ["a1.4xlarge", "0.408", "16", "16", "32", "arm64", "-", "-", "previous"]
+    assert first.split() == ["c6g.4xlarge", "0.544", "16", "16", "32", "arm64", "-", "-", "current"]
     prices = [float(line.split()[1]) for line in rest[: rest.index("")]]
-    assert prices == sorted(prices) and len(prices) == 19 and prices[0] >= 0.408
+    assert prices == sorted(prices) and len(prices) == 19 and prices[0] >= 0.544
     assert "more fit (--limit). Prices: aws us-east-1 on-demand of 2022-12-05, Linux." in done.stdout
-    assert "fewer than 16 vCPUs (" in done.stdout
+    assert "fewer than 16 vCPUs (" in done.stdout and "of an earlier generation (a1.4xlarge" in done.stdout
+    every = call("instances", "--cpu", "16", "--memory", "32", "--as-of", "2022-12-05", "--generation", "any")
+    cheapest = every.stdout.splitlines()[1].split()
+    assert cheapest == ["a1.4xlarge", "0.408", "16", "16", "32", "arm64", "-", "-", "previous"]
+    assert "of an earlier generation" not in every.stdout
 
 
 def test_instances_respects_gpus_architecture_and_host_reserve() -> None:
-    gpus = call("instances", "--cpu", "1", "--memory", "4", "--gpu", "1", "--arch", "x86_64", "--limit", "1")
+    gpus = call("instances", "--cpu", "1", "--memory", "4", "--gpu", "1", "--architecture", "x86_64", "--limit", "1")
     assert gpus.stdout.splitlines()[1].split()[0] == "g4dn.xlarge"
     assert "arm64, asked for x86_64" in gpus.stdout
     plain = call("instances", "--cpu", "1", "--memory", "4", "--limit", "1", "--as-of", "2022-12-05")
@@ -57,8 +63,10 @@ def test_instances_lists_types_that_were_left_out() -> None:
         (("--term", "on_demand"), "harness: unknown term 'on_demand'; did you mean 'on-demand'?"),
         (
             ("--cpu", "4000"),
-            "harness: no type in the prices of aws us-east-1 on-demand of 2026-07-20 provides 4000 vCPUs",
+            "harness: no type of the current generation and any architecture in the prices of aws us-east-1 on-demand"
+            " of 2026-07-20 provides 4000 vCPUs",
         ),
+        (("--architecture", "measured"), "'measured' is not one of 'any', 'x86_64', 'arm64'"),
         (("--memory", "inf"), "inf is not in the range"),
         (("--memory", "nan"), "harness: --memory is no number"),
         (("--memory", "0"), "0.0 is not in the range"),
@@ -138,8 +146,45 @@ def test_reprice_compares_with_the_newest_prices_by_default(harness: Call) -> No
     assert done.exit_code == 0, done.output
     title, _, summary = done.stdout.splitlines()[:3]
     assert title == "**aws us-east-1, on-demand: prices of 2022-12-05 against 2026-07-20**"
-    assert summary.startswith("- On the same instance at both dates: of 1 row 0 cost more and 0 less;")
+    # c7a.medium (US$ 0.05132) has no price in 2022; m3.medium (0.067) stands in for it.
+    assert summary.startswith("- On the same instance at both dates: of 1 row 1 cost more and 0 less;")
     assert "| same instance 2022-12-05 (US$/h) |" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "instance_type"),
+    [
+        # Read off the snapshot of 2026-07-20 for 1 CPU and 1 GiB: US$ 0.05132, 0.044, 0.034 and 0.0255 an hour.
+        (("--architecture", "x86_64"), "c7a.medium"),
+        (("--architecture", "x86_64", "--generation", "any"), "m1.small"),
+        (("--architecture", "any"), "c6g.medium"),
+        (("--architecture", "any", "--generation", "any"), "a1.medium"),
+    ],
+)
+def test_preferred_types_reach_table_page_and_reprice(
+    harness: Call, folder: Path, options: tuple[str, ...], instance_type: str
+) -> None:
+    dated = ("--as-of", "2026-07-20", *options)
+    table = json.loads(harness("report", *dated, "--format", "json").stdout)
+    assert [row["price"]["instance_type"] for row in table["rows"]] == [instance_type]
+    assert (table["price_architecture"], table["price_generation"]) == (
+        options[1],
+        "any" if "--generation" in options else "current",
+    )
+    (change,) = json.loads(harness("reprice", *dated, "--format", "json").stdout)["changes"]
+    assert change["cheapest"]["instance_type"] == instance_type
+    assert harness("report", *dated, "--format", "html", "-o", "page.html").exit_code == 0
+    content = re.search(
+        r'<script type="application/json" id="data">(.*?)</script>', (folder / "page.html").read_text(), re.S
+    )
+    assert content is not None
+    page = json.loads(content[1])
+    newest = page["snapshots"][page["snapshot"]]
+    assert [page["texts"][place["type"]] for place in newest["places"]] == [instance_type]
+    (folder / "table.json").write_text(json.dumps(table))
+    assert harness("verify", "--against", "table.json").exit_code == 0
+    frame = api.load("results", architecture=options[1], generation=table["price_generation"])
+    assert list(frame["instance_type"]) == [instance_type]
 
 
 def test_reprice_writes_the_requested_file(harness: Call, folder: Path) -> None:
@@ -253,7 +298,8 @@ def test_reprice_and_report_agree_on_published_tables(
         return None if usd is None else pytest.approx(usd, rel=1e-12)
 
     options = ("--as-of", "2026-07-20")
-    repriced = {each["key"]: each for each in json_of("reprice", *options, *place)["changes"]}
+    any_type = ("--architecture", "any", "--generation", "any")  # as the study of the paper chooses
+    repriced = {each["key"]: each for each in json_of("reprice", *options, *place, *any_type)["changes"]}
     reported = [row for row in json_of("report", *options, *place[:2])["rows"] if row["table"] != "1"]
     assert len(reported) == len(repriced) == 62
     for row in reported:

@@ -66,7 +66,7 @@ def test_the_command_prints_stored_results_in_the_papers_shape(make: Maker, monk
     done = call(*usual)
     assert done.exit_code == 0 and options == [("RR@10", "Success@10")]
     assert [line[4:6] for line in shown(done.stdout, "scifact")[1:]] == [
-        ["bm25", "oom [2]"],
+        ["bm25", "oom [1]"],
         ["dpr †", "2.70 after 0 warm-up queries"],
     ]
     call(*usual, "--measures", "nDCG@10")

@@ -1,9 +1,12 @@
 import datetime
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from harness.errors import UnknownName
 from harness.pricing import instances, offers, prices
+from harness.pricing.instances import TypeChoice
 from harness.pricing.prices import Snapshot
 from harness.records import Envelope
 from tests.support import price_fixtures
@@ -77,6 +80,59 @@ def test_memory_of_each_gpu_can_be_required(tmp_path: Path) -> None:
 def test_architecture_can_be_required(snapshot: Snapshot) -> None:
     assert cheapest(snapshot, 1, 1, architecture="x86_64") == "m1.two"
     assert cheapest(snapshot, 1, 1, gpus=1, architecture="arm64") is None
+
+
+@pytest.mark.parametrize(
+    ("architecture", "generation", "measured", "instance_type"),
+    [
+        # small.one is arm64; m1.two is x86_64 of an earlier generation, plain.four of the current one.
+        ("measured", "current", "x86_64", "plain.four"),
+        ("measured", "any", "x86_64", "m1.two"),
+        ("measured", "current", "arm64", "small.one"),
+        ("measured", "current", None, "small.one"),
+        ("any", "current", "x86_64", "small.one"),
+        ("any", "any", "x86_64", "small.one"),
+        ("arm64", "current", "x86_64", "small.one"),
+        ("x86_64", "any", "arm64", "m1.two"),
+    ],
+)
+def test_preferred_type_is_chosen(
+    snapshot: Snapshot, architecture: str, generation: str, measured: str | None, instance_type: str
+) -> None:
+    found = offers.find_offers(Envelope("p", 1, GIB), snapshot).chosen(TypeChoice(architecture, generation), measured)
+    assert found is not None and found.instance.instance_type == instance_type
+
+
+def test_unknown_generation_counts_as_current(snapshot: Snapshot) -> None:
+    needed = offers.find_offers(Envelope("p", 3, 8 * GIB), snapshot, current=True)
+    assert [each.instance.instance_type for each in needed.fitting] == ["c.tie", "plain.four"]
+    found = needed.chosen(measured="arm64")
+    assert found is not None and found.instance.current_generation is None
+
+
+def test_choice_gives_up_the_generation_then_the_architecture(snapshot: Snapshot) -> None:
+    def chosen(*types: str) -> str | None:
+        some = tuple(price for price in snapshot.prices if price[0].instance_type in types)
+        found = offers.find_offers(Envelope("p", 1, GIB), replace(snapshot, prices=some)).chosen(measured="x86_64")
+        return found and found.instance.instance_type
+
+    assert chosen("small.one", "m1.two", "plain.four") == "plain.four"
+    assert chosen("small.one", "m1.two") == "m1.two"
+    assert chosen("small.one") == "small.one"
+    assert chosen() is None
+
+
+@pytest.mark.parametrize(("choice", "name"), [(("arm", "any"), "architecture"), (("any", "new"), "generation")])
+def test_unknown_choice_is_refused(choice: tuple[str, str], name: str) -> None:
+    with pytest.raises(UnknownName, match=f"unknown {name}"):
+        TypeChoice(*choice)
+
+
+def test_earlier_generation_can_be_left_out(snapshot: Snapshot) -> None:
+    assert cheapest(snapshot, 1, 1.6) == "m1.two"
+    assert cheapest(snapshot, 1, 1.6, current=True) == "a.tie"
+    left_out = offers.find_offers(Envelope("p", 1, GIB), snapshot, current=True).left_out
+    assert {each.instance.instance_type: each.reason for each in left_out}["m1.two"] == "of an earlier generation"
 
 
 def test_offers_are_sorted_by_price_and_others_have_a_reason(snapshot: Snapshot) -> None:

@@ -143,8 +143,8 @@ def test_hardware_is_printed_once_and_systems_in_the_papers_order() -> None:
     cells = third(*ROWS)
     at = [line[:4] for line in cells]
     assert [line for line in at if any(line)] == [
-        ["0", "1", "2", "a1.medium (0.0255) [1]"],
-        ["0", "2", "4", "a1.large (0.051)"],
+        ["0", "1", "2", "a1.medium (arm64, 0.0255) [1]"],
+        ["0", "2", "4", "a1.large (arm64, 0.051)"],
         ["1", "1", "4", "— [9]"],
     ]
     assert [line[4] for line in cells] == [

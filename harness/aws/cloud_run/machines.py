@@ -90,13 +90,13 @@ def _cheapest(
 ) -> ChosenMachine:
     """Return the type that the profile is priced on, or the next cheapest with room for the host and the harness."""
     roomy = replace(envelope, cpus=envelope.cpus + 1)
-    cheapest = offers.find_offers(roomy, bootable, architecture=architecture, reserve=reserve).cheapest
+    cheapest = offers.find_offers(roomy, bootable, architecture=architecture, reserve=reserve).chosen()
     if cheapest is None:
         raise UsageError(
             f"no instance type of {snapshot} has room for profile {envelope.name} beside the host"
             f" on {architecture}; name one in the suite's [ec2] table or with --instance"
         )
-    priced = offers.find_offers(envelope, snapshot).cheapest
+    priced = offers.find_offers(envelope, snapshot).chosen(measured=cheapest.instance.architecture)
     if priced is None or priced.instance.instance_type == cheapest.instance.instance_type:
         return ChosenMachine(cheapest.instance, cheapest.usd_per_hour)
     out = offers.find_offers(roomy, snapshot, architecture=architecture, reserve=reserve).left_out

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from harness.experiments.viability.curve import Curve, CurvePoint
@@ -14,35 +14,42 @@ from harness.experiments.viability.search import MOVES, ProbeFinding
 from harness.experiments.viability.smallest import Evidence, ViabilityVerdict, against_edge
 from harness.experiments.viability.validation import InstanceVerdict
 from harness.pricing import offers
+from harness.pricing.instances import DEFAULT_CHOICE, TypeChoice
 from harness.pricing.offers import Offer
 from harness.pricing.prices import Snapshot
 from harness.report.document import Grid, GridColumn, Section, grid_of
 from harness.report.writers import markdown_escape, markdown_section
 
-# The cheapest instance of the measured architecture, of its current generation, and of any architecture.
+# The instance as tables price it, then the cheapest of any generation, and of any architecture as well.
 RentalOffers = dict[str, Offer | None]
 
 
-def rental_offers(verdict: ViabilityVerdict, snapshot: Snapshot) -> RentalOffers | None:
+def rental_offers(
+    verdict: ViabilityVerdict, snapshot: Snapshot, choice: TypeChoice = DEFAULT_CHOICE
+) -> RentalOffers | None:
     """Find the cheapest types that provide a verdict's limit beside the reserve; ``None`` without a limit."""
     if verdict.limit_bytes is None:
         return None
     peak = verdict.unconstrained.peak_gpu_bytes
-    fitting = offers.find_offers(
+    found = offers.find_offers(
         envelope(verdict.cpus, verdict.limit_bytes, verdict.gpus),
         snapshot,
         reserve=offers.host_reserve(),
         gpu_memory_bytes=None if peak is None or not verdict.gpus else -(-peak // verdict.gpus),  # of each GPU
-    ).fitting
-    same = [offer for offer in fitting if offer.instance.architecture == verdict.architecture]
-    current = [offer for offer in same if offer.instance.current_generation]
-    choices = {"same_architecture": same, "current_generation": current, "any_architecture": fitting}
-    return {name: next(iter(cheapest_first), None) for name, cheapest_first in choices.items()}
+    )
+    choices = {
+        "chosen": choice,
+        "any_generation": replace(choice, generation="any"),
+        "any_architecture": TypeChoice("any", "any"),
+    }
+    return {name: found.chosen(types, verdict.architecture) for name, types in choices.items()}
 
 
-def render_verdicts(verdicts: Sequence[ViabilityVerdict], snapshot: Snapshot, form: str) -> str:
+def render_verdicts(
+    verdicts: Sequence[ViabilityVerdict], snapshot: Snapshot, form: str, choice: TypeChoice = DEFAULT_CHOICE
+) -> str:
     """Render verdicts with the instances to rent for them."""
-    rented = [(verdict, rental_offers(verdict, snapshot)) for verdict in verdicts]
+    rented = [(verdict, rental_offers(verdict, snapshot, choice)) for verdict in verdicts]
     if form == "json":
         return _json([{**asdict(verdict), "rent": rent and _rent_json(rent, snapshot)} for verdict, rent in rented])
     return "\n".join(
@@ -171,24 +178,25 @@ def _edge_lines(verdict: ViabilityVerdict) -> Iterable[str]:
 def _rent_lines(rent: RentalOffers | None, verdict: ViabilityVerdict, snapshot: Snapshot) -> Iterable[str]:
     if rent is None:
         return
-    same, current, anywhere = rent.values()
     beside = f"beside the host's own {offers.host_reserve()}"
-    if same is None:
-        yield f"To rent: no {verdict.architecture} type in the prices of {snapshot} provides it {beside}."
-    else:
-        yield f"To rent ({snapshot}, {beside}): {_offer_text(same)}."
-    if current is not None and current != same:
-        yield f"Of the current generation: {_offer_text(current)}."
-    if anywhere is not None and anywhere != same:
-        yield f"On any architecture: {_offer_text(anywhere)}; not measured: this was {verdict.architecture}."
+    if not any(rent.values()):
+        yield f"To rent: no type in the prices of {snapshot} provides it {beside}."
+    titles = (f"To rent ({snapshot}, {beside})", "Of any generation", "Of any generation and architecture")
+    distinct: dict[Offer, str] = {}
+    for title, offer in zip(titles, rent.values(), strict=True):
+        if offer is not None:
+            distinct.setdefault(offer, title)
+    for offer, title in distinct.items():
+        yield f"{title}: {_offer_text(offer, verdict.architecture)}."
 
 
-def _offer_text(offer: Offer) -> str:
+def _offer_text(offer: Offer, measured: str) -> str:
     instance = offer.instance
-    return (
+    text = (
         f"**{instance.instance_type}** ({instance.vcpus} vCPU, {instance.memory_bytes / 2**30:g} GiB,"
         f" {instance.architecture}), US$ {offer.usd_per_hour:g} per hour"
     )
+    return text if instance.architecture == measured else f"{text}; not measured: this was {measured}"
 
 
 def _mean_and_interval(point: CurvePoint) -> str:

@@ -108,7 +108,9 @@
   function instance(row, view) {
     const at = page.data.placed(row, view.state.snapshot);
     if (at.usd === undefined) return missing("instance", row, view, page.data.text(at.note));
-    return button("instance", [page.data.text(at.type), element("span", { class: "interval" }, `${at.usd} US$/h`)]);
+    const other = page.data.text(at.other);
+    const price = `${other === null ? "" : `${other}, `}${at.usd} US$/h`;
+    return button("instance", [page.data.text(at.type), element("span", { class: "interval" }, price)]);
   }
 
   function validity(row) {

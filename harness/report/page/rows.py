@@ -65,7 +65,7 @@ def rounded(value: float | None, digits: int | None) -> float | int | None:
 
 
 # Rows with the same need are priced on the same machine, with the same words.
-MachineNeed = tuple[str | None, int, int, int, int | None, str | None]
+MachineNeed = tuple[str | None, int, int, int, int | None, str | None, str | None]
 
 
 def all_tariffs(chosen: Tariff) -> tuple[Tariff, ...]:
@@ -75,7 +75,7 @@ def all_tariffs(chosen: Tariff) -> tuple[Tariff, ...]:
         FileError: a file of prices or facts is missing or wrong.
     """
     found = [
-        row_pricing.tariff(snapshot, chosen.root)
+        row_pricing.tariff(snapshot, chosen.root, chosen.choice)
         for file in prices.snapshot_files(chosen.root)
         for snapshot in prices.read_snapshots(file, chosen.root).values()
     ]
@@ -84,9 +84,9 @@ def all_tariffs(chosen: Tariff) -> tuple[Tariff, ...]:
 
 def machine_need(row: Row) -> MachineNeed:
     """Return the facts of a row that decide which machine prices it."""
-    here = None if row.machine is None else row_pricing.architecture(row.machine.architecture)
-    memory = row_pricing.gpu_memory_bytes(row)
-    return row.published_type, row.cpus, row.memory_limit_bytes, row.gpus, memory, here
+    measured_type = None if row.machine is None else row.machine.instance_type
+    envelope = (row.cpus, row.memory_limit_bytes, row.gpus, row_pricing.gpu_memory_bytes(row))
+    return row.published_type, *envelope, row_pricing.measured_architecture(row), measured_type
 
 
 def snapshot_records(
@@ -124,6 +124,7 @@ def _price_record(row: Row, tariff: Tariff, texts: SharedTexts) -> dict[str, Any
         "type": texts.number(price.instance_type),
         "usd": price.usd_per_hour,
         "architecture": texts.number(price.architecture),
+        "other": texts.number(row_pricing.other_architecture(row, price)),
         "vcpus": price.vcpus,
         "memory": price.memory_bytes,
         "gpus": price.gpus,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from harness.aws.cloud_run.machines import ChosenMachine, MachineOptions, choose
@@ -32,6 +34,7 @@ def test_cheapest_type_with_room_for_the_host_is_chosen(snapshot: Snapshot) -> N
         and instance.vcpus >= 2
         and offers.host_reserve().left(instance.memory_bytes) >= GIB
         and instance.architecture == "x86_64"
+        and not instance.previous_generation
         and not (instance.burstable or instance.bare_metal or instance.gpus or instance.accelerators)
     ]
     assert cheaper == []
@@ -39,12 +42,19 @@ def test_cheapest_type_with_room_for_the_host_is_chosen(snapshot: Snapshot) -> N
 
 def test_type_other_than_the_priced_one_is_reported(snapshot: Snapshot) -> None:
     """Choose a larger type if the profile fills its priced type completely."""
-    priced = offers.find_offers(Envelope("x", 2, 4 * GIB), snapshot).cheapest
+    priced = offers.find_offers(Envelope("x", 2, 4 * GIB), snapshot).chosen(measured="x86_64")
     assert priced is not None
-    full = Envelope("full", priced.instance.vcpus, priced.instance.memory_bytes)
+    name, full = priced.instance.instance_type, Envelope("full", priced.instance.vcpus, priced.instance.memory_bytes)
     machine = chosen(snapshot, full)["full"]
-    assert machine.name != offers.find_offers(full, snapshot).cheapest.instance.instance_type  # type: ignore[union-attr]
-    assert machine.remark is not None and "full is priced on" in machine.remark and "left out" in machine.remark
+    assert machine.name != name and not machine.instance.previous_generation
+    assert machine.remark is not None and f"full is priced on {name}, which is left out: " in machine.remark
+
+
+def test_machine_is_of_an_earlier_generation_only_if_no_current_one_has_room(snapshot: Snapshot) -> None:
+    assert not chosen(snapshot)["cpu1-mem1"].instance.previous_generation
+    earlier = replace(snapshot, prices=tuple(price for price in snapshot.prices if price[0].previous_generation))
+    machine = chosen(earlier)["cpu1-mem1"]
+    assert machine.instance.previous_generation and machine.instance.architecture == "x86_64"
 
 
 def test_chosen_type_has_the_architecture_of_the_images(snapshot: Snapshot) -> None:

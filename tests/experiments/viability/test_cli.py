@@ -43,7 +43,7 @@ def test_viable_prints_the_verdict_and_the_type_to_rent(call) -> None:  # type: 
     again = call("viable", "planted", "--cpus", "1,2", "--as-of", "2022-10-31")
     assert "on-demand of 2022-10-31" in again.stdout and again.stderr == ""
     verdicts = json.loads(call("viable", "planted", "--format", "json").stdout)
-    assert verdicts[0]["limit_bytes"] == 144 << 20 and verdicts[0]["rent"]["same_architecture"]["usd_per_hour"] > 0
+    assert verdicts[0]["limit_bytes"] == 144 << 20 and verdicts[0]["rent"]["chosen"]["usd_per_hour"] > 0
 
 
 def test_validate_and_curve_print_their_verdicts(call, bench: Bench) -> None:  # type: ignore[no-untyped-def]

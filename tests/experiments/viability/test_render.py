@@ -11,6 +11,7 @@ from harness.experiments.viability import curve, render
 from harness.experiments.viability.probe import MIB
 from harness.experiments.viability.smallest import ViabilityVerdict, smallest
 from harness.pricing import offers, prices
+from harness.pricing.instances import TypeChoice
 from harness.pricing.prices import Snapshot
 from tests.experiments.viability.conftest import Questions, needs
 
@@ -30,21 +31,37 @@ def test_price_is_of_the_cheapest_type_with_room_for_limit_and_host(
 ) -> None:
     rent = render.rental_offers(replace(verdict, architecture="x86_64", limit_bytes=3 * 1024 * MIB), market)
     assert rent is not None
-    same, anywhere = rent["same_architecture"], rent["any_architecture"]
-    assert same is not None and anywhere is not None
-    assert same.instance.architecture == "x86_64"
-    assert anywhere.usd_per_hour <= same.usd_per_hour
-    for offer in (same, anywhere):
+    chosen, same, anywhere = rent.values()
+    assert chosen is not None and same is not None and anywhere is not None
+    assert chosen.instance.architecture == same.instance.architecture == "x86_64"
+    assert chosen.instance.current_generation
+    assert anywhere.usd_per_hour <= same.usd_per_hour <= chosen.usd_per_hour
+    for offer in (chosen, same, anywhere):
         assert offers.host_reserve().left(offer.instance.memory_bytes) >= 3 * 1024 * MIB
 
 
 def test_envelope_that_no_type_provides_is_one_line_of_the_verdict(verdict: ViabilityVerdict, market: Snapshot) -> None:
     huge = replace(verdict, architecture="x86_64", limit_bytes=1 << 50)
-    assert f"- To rent: no x86_64 type in the prices of {market} provides it beside" in render.render_verdicts(
+    assert f"- To rent: no type in the prices of {market} provides it beside" in render.render_verdicts(
         [huge], market, "md"
     )
     rendered = json.loads(render.render_verdicts([huge], market, "json"))
-    assert rendered[0]["rent"]["same_architecture"] is None
+    assert rendered[0]["rent"]["chosen"] is None
+
+
+def test_types_to_rent_are_named_once_and_marked_if_not_measured(verdict: ViabilityVerdict, market: Snapshot) -> None:
+    small = replace(verdict, architecture="x86_64", limit_bytes=144 * MIB)
+
+    def rented(*choice: str) -> list[str]:
+        text = render.render_verdicts([small], market, "md", TypeChoice(*choice))
+        lines = text[text.index("- To rent") :].splitlines()
+        return [line.rpartition("**")[0].rpartition("**")[2] + line[-10:] for line in lines if " per hour" in line]
+
+    unmeasured = "as x86_64."
+    assert rented() == ["c7a.medium per hour.", "m1.small per hour.", f"a1.medium{unmeasured}"]
+    assert rented("measured", "any") == ["m1.small per hour.", f"a1.medium{unmeasured}"]
+    assert rented("arm64") == [f"c6g.medium{unmeasured}", f"a1.medium{unmeasured}"]
+    assert rented("any", "any") == [f"a1.medium{unmeasured}"]
 
 
 def test_coarse_verdict_names_its_bracket(verdict: ViabilityVerdict, market: Snapshot) -> None:

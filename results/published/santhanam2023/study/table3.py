@@ -96,7 +96,7 @@ def _latencies(block: Block, notes: Footnotes, escape: Escape) -> Section:
     cells: list[tuple[str, ...]] = []
     hardware: tuple[str, ...] = ()
     for row in block.rows:
-        here = _hardware(row, notes, escape)
+        here = _hardware(row, notes)
         if row.outcome is not Outcome.OK and hardware[:3] == here[:3]:
             here = hardware  # a job that failed does not say how much GPU memory it needs, which the price hangs on
         where, hardware = ("",) * 4 if here == hardware else here, here
@@ -115,10 +115,9 @@ def _latencies(block: Block, notes: Footnotes, escape: Escape) -> Section:
     )
 
 
-def _hardware(row: Row, notes: Footnotes, escape: Escape) -> tuple[str, ...]:
-    price = MISSING if row.price is None else f"{escape(row.price.instance_type)} ({row.price.usd_per_hour:g})"
+def _hardware(row: Row, notes: Footnotes) -> tuple[str, ...]:
     held = (str(row.gpus), str(row.cpus), f"{row.memory_limit_bytes / GIB:g}")
-    return (*held, price + notes.mark(row.price_note))
+    return (*held, notes.price(row, row.price, row.price_note))
 
 
 def _system(row: Row, escape: Escape) -> str:
