@@ -141,7 +141,7 @@ def _bare(text: str) -> str:
     return "".join(text.split())
 
 
-@functools.lru_cache(maxsize=100_000)  # texts of some 700 bytes
+@functools.lru_cache(maxsize=50_000)  # some 1.5 kB each, with the text
 def tokenise(text: str) -> str:
     """Return a text's tokens with single blanks between; raise UsageError if NLTK's model is missing."""
     check_tokenizer()

@@ -62,8 +62,7 @@ class PreparedCorpus:
 
     def texts(self, doc_ids: Iterable[str]) -> Iterator[tuple[str, str]]:
         """Yield (id, text) of the existing documents in no order; read their lines only."""
-        for document in self.documents(doc_ids):
-            yield document["_id"], document["text"]
+        return ((document["_id"], document["text"]) for document in self.documents(doc_ids))
 
     def documents(self, doc_ids: Iterable[str]) -> Iterator[dict[str, str]]:
         """Yield ``_id``, ``title`` and ``text`` of the existing documents, as :meth:`texts` does."""

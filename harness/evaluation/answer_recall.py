@@ -44,7 +44,8 @@ class AnswerRecall:
 
     def values(self, depths: AnswerDepths, queries: Collection[str]) -> dict[str, float]:
         """Return 1 for each query with an answer in its first tokens, else 0; weighted if the mean is by language."""
-        values = {query: float(self._has_answer(depths.get(query))) for query in queries}
+        found = {query for query, depth in depths.items() if depth.found is not None and depth.found <= self.tokens}
+        values = {query: float(query in found) for query in queries}
         if not self.by_language:
             return values
         languages = {query: depth.language for query, depth in depths.items() if query in values}
@@ -53,9 +54,6 @@ class AnswerRecall:
         return {
             query: value * len(values) / (len(counts) * counts[languages[query]]) for query, value in values.items()
         }
-
-    def _has_answer(self, depth: AnswerDepth | None) -> bool:
-        return depth is not None and depth.found is not None and depth.found <= self.tokens
 
     def truncated(
         self, depths: AnswerDepths, rankings: Mapping[str, tuple[str, ...]], queries: Collection[str]

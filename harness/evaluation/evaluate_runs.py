@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from harness.errors import UsageError
 from harness.evaluation import measure_names, per_query
 from harness.evaluation.evaluate import Evaluation, evaluate
 from harness.evaluation.judged_runs import UNJUDGED_DEPTH, JudgedRuns, UnjudgedHits, UnknownQueries, count_unjudged
@@ -81,33 +82,32 @@ def evaluate_runs(runs: JudgedRuns, measures: Sequence[Any], step: Progress = si
     Raises:
         UsageError: no query is judged.
     """
-    runs.check_judged()
-    evaluations = {}
+    if not runs.hits_alone and not runs.judged_ids:
+        count = f"{len(runs.queries):,}"
+        raise UsageError(f"{runs.dataset}: none of the {count} queries is judged; name other judgements")
+    evaluations, flagged = {}, {}
     for number, (system, run) in enumerate(runs.runs.items()):
         step(number, len(runs.runs))
-        evaluations[system] = evaluate(run, runs.qrels, runs.query_ids, measures, hits_alone=runs.hits_alone)
+        evaluation = evaluate(run, runs.qrels, runs.query_ids, measures, hits_alone=runs.hits_alone)
+        evaluations[system] = evaluation
+        flagged[system] = FlaggedQueries(
+            evaluation.unjudged,
+            evaluation.without_hits,
+            runs.without_relevant(),
+            evaluation.tied_queries,
+            runs.unknown[system].queries if system in runs.unknown else (),
+        )
     unjudged = count_unjudged_hits(runs, measures)
     return EvaluatedRuns(
         measures=tuple(str(measure) for measure in measures),
         queries=tuple(sorted(runs.query_ids if runs.hits_alone else runs.judged_ids)),
         evaluations=evaluations,
-        flagged={system: _flagged(runs, system, evaluation) for system, evaluation in evaluations.items()},
+        flagged=flagged,
         unjudged=unjudged,
         run_notes={
             system: tuple(_run_notes(runs, system, evaluation, measures)) for system, evaluation in evaluations.items()
         },
-        common_notes=(*tie_notes(runs), *qrels_notes(runs), *_unjudged_notes(runs, unjudged)),
-    )
-
-
-def _flagged(runs: JudgedRuns, system: str, evaluation: Evaluation) -> FlaggedQueries:
-    unknown = runs.unknown.get(system)
-    return FlaggedQueries(
-        evaluation.unjudged,
-        evaluation.without_hits,
-        runs.without_relevant(),
-        evaluation.tied_queries,
-        unknown.queries if unknown is not None else (),
+        common_notes=(*tie_notes(runs), *qrels_notes(runs), *_unjudged_notes(runs.dataset, unjudged)),
     )
 
 
@@ -132,9 +132,8 @@ def _run_notes(runs: JudgedRuns, system: str, evaluation: Evaluation, measures: 
         if k and (measure_names.looks_deeper(measure, k) if stored else (measure_names.cutoff(measure) or 0) > k)
     ]
     yield from measure_notes(replace(evaluation, tied_queries=()), deep, k)  # tie_notes covers all runs
-    unknown = runs.unknown.get(system)
-    if unknown is not None:
-        yield _unknown_query_note(unknown)
+    if system in runs.unknown:
+        yield _unknown_query_note(runs.unknown[system])
     judged = (document in runs.qrels.get(query, ()) for query, ranking in run.rankings.items() for document in ranking)
     if run.rankings and not any(judged):
         yield "none of its hits is judged: are its ids those of the judgements?"
@@ -206,20 +205,16 @@ def _unknown_query_note(unknown: UnknownQueries) -> str:
 
 def qrels_notes(runs: JudgedRuns) -> tuple[str, ...]:
     """Return notes on the qrels, whatever the runs."""
-    none = runs.without_relevant()
-    if not none:
+    if not (queries := runs.without_relevant()):
         return runs.notes
-    return (
-        *runs.notes,
-        f"{count_and_ids(none)} of {len(runs.judged_ids):,} judged queries have no relevant document; they count",
-    )
+    count = f"{count_and_ids(queries)} of {len(runs.judged_ids):,} judged queries"
+    return (*runs.notes, f"{count} have no relevant document; they count")
 
 
-def _unjudged_notes(runs: JudgedRuns, unjudged: Mapping[str, UnjudgedHits]) -> tuple[str, ...]:
+def _unjudged_notes(dataset: str, unjudged: Mapping[str, UnjudgedHits]) -> Iterator[str]:
     shares = {system: {hits.share} for system, hits in unjudged.items() if hits.share is not None}
-    if not shares:
-        return ()
-    return tuple(unjudged_share_notes(runs.dataset, next(iter(unjudged.values())).depth, shares))
+    if shares:
+        yield from unjudged_share_notes(dataset, next(iter(unjudged.values())).depth, shares)
 
 
 def unjudged_share_notes(dataset: str, depth: int, systems: Mapping[str, set[float]]) -> Iterator[str]:

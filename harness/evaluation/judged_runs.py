@@ -63,12 +63,6 @@ class JudgedRuns:
             return ()
         return tuple(query for query in self.judged_ids if max(self.qrels[query].values()) <= 0)
 
-    def check_judged(self) -> None:
-        """Raise UsageError if no query is judged."""
-        if not self.hits_alone and not self.judged_ids:
-            count = f"{len(self.queries):,}"
-            raise UsageError(f"{self.dataset}: none of the {count} queries is judged; name other judgements")
-
 
 def read_runs(
     qrels: Path,

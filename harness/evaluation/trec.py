@@ -209,8 +209,9 @@ def _by_query(
             longer.add(block.longer)
         start = 0
         for query, group in itertools.groupby(block.queries):
-            part = slice(start, start := start + len(list(group)))
-            queries.setdefault(query, trec_lines.empty_block(layout)).extend(block, part)
+            lines = block.part(slice(start, start := start + len(list(group))))
+            if (earlier := queries.setdefault(query, lines)) is not lines:
+                earlier.extend(lines)
     for query in list(queries):
         yield query.decode(), queries.pop(query)
 

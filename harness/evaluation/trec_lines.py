@@ -59,7 +59,7 @@ class LineLayout:
     tail: tuple[NumberColumn, ...] = ()
 
 
-@dataclass
+@dataclass(slots=True)
 class LineBlock:
     """Columns of some lines, and their line numbers in the file; ``longer`` lines have further fields."""
 
@@ -69,17 +69,16 @@ class LineBlock:
     lines: array[int]
     longer: Sequence[int] = ()
 
-    def extend(self, other: LineBlock, part: slice) -> None:
-        """Add lines of another block, without their queries."""
-        self.documents += other.documents[part]
-        self.lines += other.lines[part]
+    def part(self, part: slice) -> LineBlock:
+        """Return some of the lines, without their queries."""
+        return LineBlock((), self.documents[part], [column[part] for column in self.numbers], self.lines[part])
+
+    def extend(self, other: LineBlock) -> None:
+        """Add the lines of another block."""
+        self.documents += other.documents
+        self.lines += other.lines
         for values, column in zip(self.numbers, other.numbers, strict=True):
-            values.extend(column[part])
-
-
-def empty_block(layout: LineLayout) -> LineBlock:
-    """Return a block without lines."""
-    return LineBlock((), [], [array(number.code) for number in layout.numbers], array("q"))
+            values.extend(column)
 
 
 def read_blocks(
@@ -257,11 +256,23 @@ def _split_block(
         return (columns, range(first, first + lines), ()) if len(fields) == count * lines else None
     rows = {number: row for number, line in enumerate(content.split(b"\n"), start=first) if (row := line.split())}
     longer = [number for number, row in rows.items() if len(row) > count]
-    if not rows or min(map(len, rows.values())) < count or (longer and not layout.tail):
-        return None
-    if any(_misplaced(layout, rows[number]) for number in longer):
+    if (
+        not rows
+        or min(map(len, rows.values())) < count
+        or not all(_has_tail(layout, rows[number]) for number in longer)
+    ):
         return None
     return list(zip(*(row[:count] for row in rows.values()), strict=True)), rows, longer
+
+
+def _has_tail(layout: LineLayout, row: Sequence[bytes]) -> bool:
+    """Return whether a longer line clearly has no misplaced field; unclear lines are parsed alone."""
+    if not layout.tail:
+        return False
+    first, value = layout.tail[0].column, row[layout.tail[-1].column]
+    further = row[first + 1 : first + 1 + len(row) - len(layout.names)]  # the first number may also be here
+    integer_further = any(field.lstrip(b"+-").isdigit() for field in further)
+    return row[first].isdigit() and len(row[first]) < 19 and b"." in value and not integer_further
 
 
 def _parse_column(number: NumberColumn, column: Sequence[bytes]) -> array[Any]:
@@ -279,7 +290,8 @@ def _parse_column(number: NumberColumn, column: Sequence[bytes]) -> array[Any]:
 
 def _parse_lines(path: Path, layout: LineLayout, first: int, content: bytes) -> LineBlock:
     """Parse a block line by line; raise FileError at the first wrong line."""
-    block, queries, longer = empty_block(layout), [], []
+    queries, longer = [], []
+    block = LineBlock((), [], [array(number.code) for number in layout.numbers], array("q"))
     lines = content.split(b"\n")
     for line_number, line in enumerate(lines, start=first):
         fields = line.split()
