@@ -225,7 +225,7 @@ def ranked(rows: Sequence[Row], priced: Sequence[tuple[Priced, ...]]) -> tuple[R
             of_group = competition_ranks([way[number][2].value for number in numbers])
             for number, rank in zip(numbers, of_group, strict=True):
                 ranks[number] = rank
-        ways.append([PricedRow(*item, rank) for item, rank in zip(way, ranks, strict=True)])
+        ways.append([PricedRow(price, note, cost, rank) for (price, note, cost), rank in zip(way, ranks, strict=True)])
     return tuple(RowChange(row, *four) for row, *four in zip(rows, *ways, strict=True)) if ways else ()
 
 
