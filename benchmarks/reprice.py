@@ -3,7 +3,8 @@
 ``python -m benchmarks.reprice`` makes them in a temporary folder: a fake launcher measures one cell through the real
 store, and its jobs are copied under other names, each with the key of its own spec.  Then whole processes are timed:
 the first ``harness reprice`` (which reads every sample and judges every run), the ones after it, and ``harness
-report``.  Nearly all of it goes into the two first ones.  Allowed: 1.2 s for each ``reprice`` that is not the first.
+report``.  Nearly all of it goes into the two first ones.  Allowed for each ``reprice`` that is not the first: 1.2 s for
+cells of five trials, as suites have them, and 2 s for five times as many rows.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from harness.records import Isolation, to_json
 from harness.results.reader import RESULT, StoredJob, cell_path, read_jobs
 from harness.results.schema import Cell, Result, job_key
 
-ALLOWED_S = 1.2
+# Jobs a cell -> seconds.
+ALLOWED_S = {5: 1.2, 1: 2.0}
 QUERIES = 300
 _DATASETS = 4
 _SUITE = """systems = ["bm25"]
@@ -54,12 +56,12 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         models = _measured(folder)
-        for per_cell in (5, 1):
+        for per_cell, allowed_s in ALLOWED_S.items():
             results = folder / f"results-{per_cell}"
             cells = arguments.jobs // per_cell
             _copy(models[:per_cell], results, cells)
             print(f"\n{arguments.jobs:,} stored jobs: {cells:,} cells of {per_cell}")
-            slow += _time(results, folder / "cache", arguments.repeat)
+            slow += _time(results, folder / "cache", arguments.repeat, allowed_s)
     return verdict("bench-reprice", slow)
 
 
@@ -116,7 +118,7 @@ def _copy_one(model: StoredJob, results: Path, made: Result) -> None:
     (folder / RESULT).write_text(to_json(made, indent=2) + "\n")
 
 
-def _time(results: Path, cache: Path, repeat: int) -> list[str]:
+def _time(results: Path, cache: Path, repeat: int, allowed_s: float) -> list[str]:
     """Print the times; return the warm commands that were too slow."""
     reprice = ("reprice", str(results), "--as-of", "2022-12-05")
     print(f"  first reprice                {_seconds(cache, reprice):8.1f} s")
@@ -127,7 +129,7 @@ def _time(results: Path, cache: Path, repeat: int) -> list[str]:
             f"{' '.join((command[0], *command[4:])):28} {statistics.median(taken):8.2f} s (slowest {max(taken):.2f} s)"
         )
         if command[0] == "reprice":
-            over = statistics.median(taken) > ALLOWED_S
+            over = statistics.median(taken) > allowed_s
             slow += [" ".join((command[0], *command[4:]))] if over else []
             text += "  OVER" if over else "  ok"
         print(f"  {text}")

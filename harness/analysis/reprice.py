@@ -11,7 +11,7 @@ import datetime
 from bisect import bisect_right, insort
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from harness.analysis import axes, row_pricing
@@ -128,9 +128,6 @@ class Repricing:
     notes: tuple[str, ...]
 
 
-_PRICED = ("before", "same", "cheapest_before", "cheapest")
-
-
 def other_prices(now: Snapshot, against: datetime.date | None = None) -> Snapshot:
     """Choose the prices to compare with: of a date, else the newest, else the ones before.
 
@@ -160,7 +157,8 @@ def compare(measured: Table, before: Tariff, now: Tariff) -> Repricing:
         before: the prices to compare with.
         now: the prices that the user chose.
     """
-    changes = ranked([_change(row, before, now) for row in measured.rows if row.outcome is Outcome.OK])
+    rows = [row for row in measured.rows if row.outcome is Outcome.OK]
+    changes = ranked(rows, [_priced(row, before, now) for row in rows])
     flips = tuple(flip for way in (SAME, CHEAPEST) for flip in order_flips(changes, way))
     best = tuple(change for way in (SAME, CHEAPEST) for change in cheapest_changes(changes, way))
     gone = tuple(_gone(changes, now))
@@ -186,7 +184,12 @@ def _profiles(changes: Iterable[RowChange]) -> tuple[str, ...]:
     return tuple(sorted({change.row.profile for change in changes}))
 
 
-def _change(row: Row, before: Tariff, now: Tariff) -> RowChange:
+# A row's machine, the note on it, and its cost.
+Priced = tuple[Price | None, str | None, Estimate]
+
+
+def _priced(row: Row, before: Tariff, now: Tariff) -> tuple[Priced, ...]:
+    """Price a row in the four ways of a change, in the order of its fields."""
     then = row_pricing.choose_machine(row, before)
     own = row.published_type or (then[0].instance_type if then[0] else None)
     # A row that had no machine at the other date has no "same instance" either.
@@ -194,26 +197,37 @@ def _change(row: Row, before: Tariff, now: Tariff) -> RowChange:
     cheapest_then = then if row.published_type is None else row_pricing.cheapest_machine(row, before)
     machines = (then, same, cheapest_then, row_pricing.cheapest_machine(row, now))
     model = row_pricing.sequential if row.scenario == "single_stream" else row_pricing.saturated
-    return RowChange(row, *(PricedRow(*machine, model(row, *machine)) for machine in machines))
+    costs: dict[MachineChoice, Estimate] = {}
+    for machine in machines:
+        if machine not in costs:
+            costs[machine] = model(row, *machine)
+    return tuple((*machine, costs[machine]) for machine in machines)
 
 
 def _dated(snapshot: Snapshot) -> DatedPrices:
     return DatedPrices(snapshot.provider, snapshot.region, snapshot.term, str(snapshot.as_of), snapshot.source)
 
 
-def ranked(changes: Sequence[RowChange]) -> tuple[RowChange, ...]:
-    """Return the changes with their ranks in their comparison group; equal costs share a rank."""
+def ranked(rows: Sequence[Row], priced: Sequence[tuple[Priced, ...]]) -> tuple[RowChange, ...]:
+    """Return the changes of rows with their ranks in their comparison group; equal costs share a rank.
+
+    Args:
+        rows: all measured.
+        priced: of each row its four ways, in the order of a change's fields.
+    """
     groups: dict[ComparisonGroup, list[int]] = defaultdict(list)
-    for number, change in enumerate(changes):
-        if change.row.validity is not Validity.INVALID:
-            groups[change.place].append(number)
-    columns: dict[str, list[PricedRow]] = {name: [getattr(change, name) for change in changes] for name in _PRICED}
-    for priced in columns.values():
+    for number, row in enumerate(rows):
+        if row.validity is not Validity.INVALID:
+            groups[axes.comparison_group(row)].append(number)
+    ways = []
+    for way in zip(*priced, strict=True):
+        ranks: list[int | None] = [None] * len(rows)
         for numbers in groups.values():
-            ranks = competition_ranks([priced[number].cost.value for number in numbers])
-            for number, rank in zip(numbers, ranks, strict=True):
-                priced[number] = replace(priced[number], rank=rank)
-    return tuple(RowChange(change.row, *priced) for change, *priced in zip(changes, *columns.values(), strict=True))
+            of_group = competition_ranks([way[number][2].value for number in numbers])
+            for number, rank in zip(numbers, of_group, strict=True):
+                ranks[number] = rank
+        ways.append([PricedRow(price, note, cost, rank) for (price, note, cost), rank in zip(way, ranks, strict=True)])
+    return tuple(RowChange(row, *four) for row, *four in zip(rows, *ways, strict=True)) if ways else ()
 
 
 def ranks_changed(changes: Sequence[RowChange], way: str) -> int:

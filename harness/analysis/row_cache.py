@@ -309,11 +309,16 @@ class _Column:
         self.default = default
         self._arrow = _ARROW_TYPES.get(hint)
         self.is_plain = self._arrow is not None
-        self._one, self._many = TypeAdapter(hint), TypeAdapter(list[hint])
+        self._values: Any = list[hint]
+
+    @functools.cached_property
+    def _adapter(self) -> TypeAdapter[list[Any]]:
+        # Made when it is needed: many columns are never read.
+        return TypeAdapter(self._values)
 
     def encode(self, values: Sequence[Any]) -> pa.Array:
         if not self.is_plain:
-            values = [self._one.dump_json(value, exclude_defaults=True).decode() for value in values]
+            values = [self._adapter.dump_json([value], exclude_defaults=True).decode()[1:-1] for value in values]
         return pa.array(values, self._arrow or pa.string())
 
     def decode(self, column: pa.ChunkedArray) -> list[Any]:
@@ -324,7 +329,7 @@ class _Column:
         # Each distinct text is parsed once: rows share many of their values.
         decoded: list[Any] = []
         for texts in column.chunks:
-            values = self._many.validate_json(f"[{','.join(texts.dictionary.to_pylist())}]")
+            values = self._adapter.validate_json(f"[{','.join(texts.dictionary.to_pylist())}]")
             decoded += [values[index] for index in texts.indices.to_pylist()]
         return decoded
 

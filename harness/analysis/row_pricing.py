@@ -73,7 +73,7 @@ class Tariff:
         return self._cheapest[need, measured]
 
     def on(self, instance_type: str) -> MachineChoice:
-        """That very type, or the one that has taken its place; or why there is none."""
+        """Return the type itself or its successor, or why there is neither."""
         if instance_type not in self._by_type:
             self._by_type[instance_type] = _on(instance_type, self)
         return self._by_type[instance_type]

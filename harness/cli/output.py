@@ -109,9 +109,10 @@ view_options = record_options(
         default="",
         callback=parsed_by(lambda text: tuple(text.split())),
         metavar="NAMES",
+        show_default=False,
         help="Show these: hardware, MEASURE, latency, p95, throughput, memory, gpu_memory, index, cost.",
     ),
-    click.option("--sort", default="", metavar="NAME", help="Sort by this column."),
+    click.option("--sort", default="", show_default=False, metavar="NAME", help="Sort by this column."),
 )
 
 

@@ -5,6 +5,7 @@ Each report module builds a :class:`Document`; :mod:`harness.report.writers` wri
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -229,6 +230,7 @@ def number(value: float | None, scale: float = 1.0) -> str:
     return MISSING if value is None else f"{value * scale:.{decimals_of(value * scale)}f}"
 
 
+@functools.lru_cache(maxsize=1 << 14)
 def bounded(estimate: Estimate, scale: float = 1.0, decimals: int | None = None) -> str:
     """Return a number and its interval in the same decimals: ``1.63 (1.56–1.72)``; ``?``: no such end.
 

@@ -43,7 +43,7 @@ _ENDS: dict[str, tuple[tuple[Outcome, str], ...]] = {
     "deep_folders": ((Outcome.BAD_OUTPUT, "MiB make sense"),),
     "deep_measurement": ((Outcome.CRASH, "its measurement.json is wrong"),),
     "deep_inside": ((Outcome.CRASH, "its measurement.json is wrong"),),
-    "deep_samples": ((Outcome.BAD_OUTPUT, "samples.jsonl: line 1 has more than"),),
+    "deep_samples": ((Outcome.BAD_OUTPUT, "samples.jsonl: line 1: more than"),),
     "deep_events": ((Outcome.OK, ""),),
     "many_lines": _TOO_MUCH,
     "long_line": _TOO_MUCH,

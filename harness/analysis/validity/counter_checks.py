@@ -273,7 +273,7 @@ def _in_force(result: Result, *reasons: str) -> dict[str, float]:
     for name in reasons:
         counts = sum(name in names for names in beside), within.get(name, 0)
         if (counts[0] or counts[1] > MAX_THROTTLED * readings) and (name != _FLEETING or sum(counts) > 1):
-            shares[name] = sum(counts) / (readings + len(beside))
+            shares[name] = sum(counts) / max(readings + len(beside), 1)  # a forged record may count none
     return shares
 
 

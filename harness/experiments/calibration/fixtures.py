@@ -154,15 +154,15 @@ class InjectingLauncher(Launcher):
         if job.spec.kind != "search":
             return self.inner.launch(job, progress)
         self.started(job.spec.system)
-        case = self.cases[job.spec.system]
-        pending = [case.quota] if case.quota else []
+        case = self.cases.get(job.spec.system)
+        pending = [case.quota] if case and case.quota else []
 
         def watched(done: int, total: int = 0, phase: str = "", /) -> None:
             progress(done, total, phase)
             if pending and phase.startswith("trial-"):
                 self.throttle(job, pending.pop())
 
-        with busy_cpus() if case.rival == job.spec.first_trial else nullcontext():
+        with busy_cpus() if case and case.rival == job.spec.first_trial else nullcontext():
             return self.inner.launch(job, watched)
 
     def sweep(self) -> int:

@@ -166,7 +166,7 @@ def make_flips(rows: PlotRows) -> Drawing:
         raise NoPlot(f"{_WHAT}: an order needs two systems, there is {distinct[0][0].system} alone")
     scores, left_out = _scores(rows, distinct)
     against = tuple(measure for measure in rows.table.measures if measure != rows.measure)
-    board = robustness.of_values(rows.called, scores, robustness.RobustnessOptions(rows.measure, against))
+    board = robustness.of_values(rows.name, scores, robustness.RobustnessOptions(rows.measure, against))
     if not any(condition.flips for condition in board.conditions):
         raise NoPlot(f"{_WHAT}: {board.conditions[0].reason}")
     merged = (
@@ -182,7 +182,7 @@ def _judged_rows(rows: PlotRows) -> tuple[JudgedRows, LeftOut]:
     usable, others = rows.usable()
     judged: JudgedRows = []
     for row in usable:
-        values = rows.found.get(row.per_query_key)
+        values = rows.per_query.get(row.per_query_key)
         if values is None or not np.isfinite(values.measures.get(rows.measure, np.zeros(0))).any():
             others.append((row, f"no {rows.measure} by query"))
         else:

@@ -159,7 +159,7 @@ def make_distributions(rows: PlotRows) -> Drawing:
     quantiles = {
         row.per_query_key: values.quantiles_s
         for row in usable
-        if (values := rows.found.get(row.per_query_key)) is not None and values.quantiles_s
+        if (values := rows.per_query.get(row.per_query_key)) is not None and values.quantiles_s
     }
     drawn = [row for row in usable if row.per_query_key in quantiles]
     without = [(row, "no samples of latency") for row in usable if row.per_query_key not in quantiles]

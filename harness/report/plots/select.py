@@ -31,19 +31,19 @@ class NoPlot(Exception):
 class PlotRows:
     """Table of comparable rows, their per-query values, and the group's name.
 
-    ``asked`` says how they are ranked.
+    ``query`` says how they are ranked.
     """
 
     table: Table
-    found: Mapping[str, PerQuery]
-    asked: LeaderboardQuery
+    per_query: Mapping[str, PerQuery]
+    query: LeaderboardQuery
     styles: Mapping[str, SystemStyle]
-    called: str
+    name: str
 
     @property
     def measure(self) -> str:
         """Return the measure of accuracy."""
-        return self.asked.measure
+        return self.query.measure
 
     def board(self, plot: str, **changes: Any) -> tuple[Leaderboard, LeftOut]:
         """Return the leaderboard as queried, but for some changes, and the rows that it leaves out.
@@ -52,7 +52,7 @@ class PlotRows:
             NoPlot: no row can be ranked.
         """
         try:
-            board = leaderboard.build(self.table, self.found, replace(self.asked, **changes))
+            board = leaderboard.build(self.table, self.per_query, replace(self.query, **changes))
         except UsageError as error:
             raise NoPlot(f"{plot}: {error}") from error
         return board, [(excluded.row, _short_reason(excluded.row, excluded.reason)) for excluded in board.left_out]
@@ -77,7 +77,7 @@ class PlotRows:
         doubted = [row_name(row) for row in rows if row.validity is Validity.NOISY and row.outcome is Outcome.OK]
         absent = [f"{row_name(row)} ({style.plain_text(reason, 60)})" for row, reason in left_out]
         sentences += style.listed("Noisy", doubted) + style.listed("Not drawn", absent)
-        return Frame(f"{self.called}: {title}", (" ".join(sentences),), self.styles)
+        return Frame(f"{self.name}: {title}", (" ".join(sentences),), self.styles)
 
     @property
     def cost_label(self) -> str:

@@ -237,6 +237,11 @@ def test_slowdown_read_once_may_be_a_clock_change() -> None:
     assert finding.cause is Cause.GPU_THROTTLING
 
 
+def test_reasons_without_readings_of_a_forged_record_are_no_error() -> None:
+    forged = sample_records.gpu(readings=0, clock_reasons={"sw_thermal_slowdown": 3})
+    assert any(finding.cause is Cause.GPU_THROTTLING for finding in gpu_findings(gpu_result(gpu=forged)))
+
+
 @pytest.mark.parametrize(
     ("processes", "held", "message"),
     [
