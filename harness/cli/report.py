@@ -77,7 +77,8 @@ def report(stored: StoredResults, layout: str, destination: Destination, view: T
         draw(stored.table(), stored.per_query(), LeaderboardQuery("", stored.measures[0]), destination)
     elif destination.form == "md" and layout == "rows" and not destination.wide:
         summary = SummaryView(chosen, view.columns, view.sort, pointers(stored.results))
-        table, per_query = stored.table(distances=True), stored.per_query()
+        table = stored.table(distances=True)
+        per_query = stored.tested(table)
         destination.show_answer(lambda escape, width: summary_section(table, per_query, escape, summary, width))
     else:
         text = _published(stored, destination.form) if layout == "rows" and stored.override is None else None

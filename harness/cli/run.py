@@ -236,7 +236,8 @@ def _finish(location: ResultsLocation, suite: Suite, summary: RunSummary) -> Non
     """Print the answer; write it, and the page, beside the results."""
     folder = location.folder / suite.name
     stored = StoredResults(folder, location.cache, suite.measures, keys=summary.keys)
-    table, per_query = stored.table(), stored.per_query()
+    table = stored.table()
+    per_query = stored.tested(table)
     markdown, page = folder / "report.md", folder / "report.html"
     view = SummaryView(pointers=pointers(Path(location.display(folder)), page))
 

@@ -43,6 +43,9 @@ from harness.report.plots import KINDS, album
 from harness.report.summary import summary_section
 from harness.untrusted import MAX_TEXT, one_line
 
+# Rows whose values by query are read for one sentence.
+_MOST_TESTED = 500
+
 measures_option = click.option(
     "--measures",
     default=" ".join(measure_names.DEFAULT),
@@ -121,6 +124,10 @@ class StoredResults:
         return results_folder.load_per_query(
             self.results, self.measures, cache=absolute(self.cache), override=self.override
         )
+
+    def tested(self, table: Table) -> Mapping[str, PerQuery]:
+        """Return the rows' values by query; none for a large table, where reading them is slow."""
+        return self.per_query() if len(table.rows) <= _MOST_TESTED else {}
 
     def page(self, view: str = "") -> str:
         """Return the HTML page, which opens with the selected prices and this view."""

@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 
 from rich.cells import cell_len
 
-from harness.analysis import causes, comparison, notes, row_pricing
-from harness.analysis.comparison import Comparison
+from harness.analysis import axes, causes, comparison, notes, paired_differences, row_pricing
 from harness.analysis.paired_differences import ComparisonVerdict, Difference
 from harness.analysis.table import Cause, Price, Row, Table, Validity
 from harness.errors import UnknownName
@@ -457,8 +456,7 @@ def _common(rows: Sequence[Row], table: Table, escape: Escape) -> list[str]:
 def answers(table: Table, per_query: Mapping[str, PerQuery], measure: str) -> tuple[str, ...]:
     """Return one sentence on cost and quality for each dataset with two systems or more; at most two of them.
 
-    The cheapest system is compared with every other one by the paired tests of ``harness compare``, corrected for
-    their number (Holm 1979), so that picking the best one afterwards is allowed.
+    The cheapest system is compared with the best one by the paired test of ``harness compare``.
     """
     sentences = []
     datasets = sorted({row.dataset for row in table.rows})
@@ -475,8 +473,10 @@ def answers(table: Table, per_query: Mapping[str, PerQuery], measure: str) -> tu
 
 
 def _answer(rows: Sequence[Row], per_query: Mapping[str, PerQuery], measure: str) -> str | None:
+    groups = list(axes.group_rows(rows).values())
     cheapest: dict[str, Row] = {}
-    for row in rows:
+    # Costs of other samples or scenarios are not comparable: the largest group counts.
+    for row in max(groups, key=len, default=[]):
         held = cheapest.get(row.system)
         if _spent(row) is not None and (held is None or (_spent(row) or 0) < (_spent(held) or 0)):
             cheapest[row.system] = row
@@ -484,11 +484,8 @@ def _answer(rows: Sequence[Row], per_query: Mapping[str, PerQuery], measure: str
         return None
     first = min(cheapest.values(), key=lambda row: _spent(row) or 0)
     others = [row for row in cheapest.values() if row is not first]
-    tested = comparison.corrected([_compared(row, first, per_query, measure) for row in others])
-    differences = [(row, made.of(measure)) for row, made in zip(others, tested, strict=True)]
-    other, difference = max(
-        differences, key=lambda pair: (_value(pair[0], measure) or -math.inf, -(_spent(pair[0]) or 0))
-    )
+    other = max(others, key=lambda row: (_value(row, measure) or -math.inf, -(_spent(row) or 0)))
+    difference = _tested(other, first, per_query, measure, len(others))
     factor = (_spent(other) or 0) / (_spent(first) or 1)
     money = cost(first).value is not None
     start = f"{first.system} {'costs' if money else 'takes'} {_times(factor)} less than {other.system}"
@@ -504,11 +501,16 @@ def _value(row: Row, measure: str) -> float | None:
     return row.measures.get(measure, Estimate(None)).value
 
 
-def _compared(a: Row, b: Row, per_query: Mapping[str, PerQuery], measure: str) -> Comparison:
-    """Compare b with a by the measure alone, so that nothing else is corrected for."""
+def _tested(a: Row, b: Row, per_query: Mapping[str, PerQuery], measure: str, candidates: int) -> Difference | None:
+    """Compare b with a, the best of some candidates; p is corrected for their number (Bonferroni)."""
     values = per_query.get(a.per_query_key), per_query.get(b.per_query_key)
     made = comparison.compare(a, b, *values, (measure,) if measure else ())
-    return replace(made, differences=tuple(item for item in made.differences if item.metric == measure))
+    of_measure = tuple(item for item in made.differences if item.metric == measure)
+    (tested,) = comparison.corrected([replace(made, differences=of_measure)])
+    difference = tested.of(measure)
+    if difference is None or difference.tested is None:
+        return difference
+    return paired_differences.with_test(difference, difference.tested, min(1.0, difference.tested.p * candidates))
 
 
 def _times(factor: float) -> str:
@@ -539,7 +541,7 @@ def _quality(difference: Difference | None, measure: str) -> str:
         return f"and ranks as well on every query ({measure})"
     if difference.verdict is ComparisonVerdict.UNKNOWN:
         word = "better" if gap > 0 else "worse"
-        return f"and is {amount} {word} (not tested: no values by query)" if gap else f"and has the same {measure}"
+        return f"and is {amount} {word} (not tested)" if gap else f"and has the same {measure}"
     return f"and these queries show no difference in {measure}: {gap * scale:+.{decimals}f} {unit.strip()}{ends(1)}"
 
 

@@ -145,7 +145,25 @@ def test_sentence_says_that_these_queries_show_no_difference() -> None:
 
 def test_sentence_says_that_published_figures_were_not_tested() -> None:
     (sentence,) = summary.answers(table(row("bm25"), slow()), {}, "nDCG@10")
-    assert sentence.endswith("and is 3.4 points nDCG@10 better (not tested: no values by query).")
+    assert sentence.endswith("and is 3.4 points nDCG@10 better (not tested).")
+
+
+def test_best_of_many_systems_is_corrected_for_their_number() -> None:
+    rng = np.random.default_rng(3)
+    base = rng.normal(0.6, 0.05, len(QUERIES))
+    values = {"bm25": PerQuery("bm25", QUERIES, np.full(len(QUERIES), 0.001), {"nDCG@10": base})}
+    rows = [row("bm25", measures={"nDCG@10": Estimate(float(base.mean()))})]
+    for number in range(30):
+        column = base + rng.normal(0.0, 0.1, len(QUERIES))
+        values[f"s{number}"] = PerQuery(f"s{number}", QUERIES, np.full(len(QUERIES), 0.01), {"nDCG@10": column})
+        rows.append(slow(f"s{number}", measures={"nDCG@10": Estimate(float(column.mean()))}))
+    (sentence,) = summary.answers(table(*rows), values, "nDCG@10")
+    assert "these queries show no difference in nDCG@10" in sentence
+
+
+def test_rows_of_another_sample_are_not_compared() -> None:
+    other = slow(sample_sha256="b" * 64)
+    assert summary.answers(table(row("bm25", sample_sha256="a" * 64), other), {}, "nDCG@10") == ()
 
 
 def test_single_system_has_no_sentence() -> None:
