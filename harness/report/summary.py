@@ -112,14 +112,16 @@ def summary_section(
         heading, grids = _grid(rows, columns, escape, keep=bool(view.columns), width=width)
     lead = ", ".join(part for part in (*heading, *_common(rows, table, escape)) if part)
     sentences = answers(table, per_query, measures[0] if measures else "")
-    lines = [*map(escape, sentences), *doubts(rows, escape)]
-    return Section(lead=(lead,), grids=grids, notes=(*_at_most(lines, MOST_LINES - len(view.pointers)), *view.pointers))
+    room = MOST_LINES - len(view.pointers) - len(sentences)
+    lines = (*_at_most(doubts(rows, escape), room), *view.pointers)
+    return Section(lead=(lead,), grids=grids, after=tuple(map(escape, sentences)), notes=lines)
 
 
 def _at_most(lines: Sequence[str], most: int) -> Sequence[str]:
     if len(lines) <= most:
         return lines
-    return (*lines[: most - 1], f"{len(lines) - most + 1} more notes: --wide")
+    kept = max(0, most - 1)
+    return (*lines[:kept], f"{len(lines) - kept} more notes: --wide")
 
 
 def hardware(row: Row) -> str:
@@ -562,7 +564,7 @@ def doubts(rows: Sequence[Row], escape: Escape) -> list[str]:
     for (validity, _), found in sorted(
         shared.items(), key=lambda item: (item[0][0] is not Validity.INVALID, -len(item[0][1]))
     ):
-        who = _named(by_cause[validity, found[0]], rows)
+        who = _named(by_cause[validity, found[0]], [row for row in rows if row.outcome is Outcome.OK])
         why = "; ".join(causes.TEXTS[cause].short for cause in found)
         remedies = " ".join(dict.fromkeys(causes.TEXTS[cause].remedy for cause in found))
         lines.append(escape(f"{validity.value}: {who} ({why}). {remedies}"))

@@ -153,7 +153,7 @@ def print_answer(section: Section, console: Console) -> None:
         console.print(Text(head, style="dim"), soft_wrap=True)
         for line, tone in zip(lines, grid.tones or [""] * len(lines), strict=True):
             console.print(Text(line, style=_STYLES.get(tone, "")), soft_wrap=True)
-    if section.notes and (section.grids or section.lead):
+    if (section.after or section.notes) and (section.grids or section.lead):
         console.print()
     for line in (*section.after, *section.notes):
         console.print(Text(line), soft_wrap=not console.is_terminal)

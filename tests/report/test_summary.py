@@ -16,7 +16,7 @@ from harness.errors import UnknownName
 from harness.evaluation.per_query import PerQuery
 from harness.records import Isolation, Outcome
 from harness.report import summary, writers
-from harness.report.document import Section
+from harness.report.document import MOST_LINES, Section
 from harness.report.summary import SummaryView, summary_section
 from harness.stats import Estimate
 from harness.untrusted import one_line
@@ -197,9 +197,9 @@ def test_causes_of_the_same_rows_share_a_line() -> None:
 def test_notes_are_at_most_five_lines_with_the_pointers() -> None:
     causes = (Cause.PLACEMENT, Cause.DRIFT, Cause.STEAL, Cause.WARMUP, Cause.CANARY, Cause.SWAP)
     rows = [doubtful(f"s{number}", cause) for number, cause in enumerate(causes)]
-    lines = section(*rows, pointers=("page: report.html",)).notes
-    assert len(lines) == summary.MOST_LINES
-    assert lines[-2:] == ("4 more notes: --wide", "page: report.html")
+    made = section(*rows, pointers=("page: report.html",))
+    assert len(made.after) + len(made.notes) == MOST_LINES
+    assert made.notes[-2:] == ("4 more notes: --wide", "page: report.html")
 
 
 def test_several_datasets_are_matrices_of_measure_latency_and_cost() -> None:

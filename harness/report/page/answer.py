@@ -10,8 +10,8 @@ from harness.report.document import Grid, Section
 
 def answer_html(section: Section) -> str:
     """Return a summary as HTML, which is readable without JavaScript."""
-    sentences = [f"<p>{html_text(line)}</p>" for line in section.notes]
-    about = [f'<p class="quiet">{html_text(line)}</p>' for line in section.lead]
+    sentences = [f"<p>{html_text(line)}</p>" for line in section.after]
+    about = [f'<p class="quiet">{html_text(line)}</p>' for line in (*section.notes, *section.lead)]
     return "\n".join([*sentences, '<div class="grids">', *map(_table, section.grids), "</div>", *about])
 
 
