@@ -52,10 +52,19 @@ def markdown_section(section: Section, *, padded: bool = True, heading: str = "*
     blocks += section.lead
     for grid in section.grids:
         blocks += [f"**{grid.caption}**"] if grid.caption else []
-        blocks.append("\n".join(markdown_grid(grid.headers, grid.numeric, grid.cells, padded=padded)))
+        cells = tuple(map(_message_last, grid.cells)) if grid.tones else grid.cells
+        blocks.append("\n".join(markdown_grid(grid.headers, grid.numeric, cells, padded=padded)))
     blocks += section.after
     notes = "\n".join(f"- {text}" for text in (*section.numbered, *section.notes))
     return "\n\n".join([*blocks, notes] if notes else blocks)
+
+
+def _message_last(cells: tuple[str, ...]) -> tuple[str, ...]:
+    """Move a message, which has empty cells behind it, into the last column: Markdown has no cell over several."""
+    place = max((number for number, cell in enumerate(cells) if cell), default=0)
+    if len(cells) - place < 3:
+        return cells
+    return (*cells[:place], *[""] * (len(cells) - place - 1), cells[place])
 
 
 @functools.lru_cache(maxsize=1 << 14)

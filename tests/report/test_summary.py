@@ -117,6 +117,13 @@ def test_failed_row_says_why_in_place_of_its_figures() -> None:
     assert made.grids[0].tones[made.grids[0].cells.index(cells)] == summary.BAD
 
 
+def test_markdown_has_the_message_in_the_last_column() -> None:
+    failed = slow(outcome=Outcome.OOM, memory_limit_bytes=256 * MIB, measures={})
+    text = writers.markdown_section(section(row("bm25"), failed))
+    line = next(line for line in text.splitlines() if line.startswith("| minilm"))
+    assert line.rstrip(" |").endswith("out of memory at 256 MiB") and line.count("|") == text.splitlines()[2].count("|")
+
+
 def test_detail_of_a_crash_is_cut_between_words() -> None:
     text = summary.failure(row("bm25", outcome=Outcome.CRASH, detail="word " * 40))
     assert text == "crashed: " + "word " * 11 + "word ..."
