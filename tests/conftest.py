@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import botocore.loaders
 import botocore.session
@@ -37,6 +37,9 @@ from tests.support import chance, toy_dataset
 from tests.support.messages import messages
 from tests.support.stored_jobs import Maker
 
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
 # The same examples in each run; and a busy machine's pause is no failure.
 settings.load_profile("ci")
 
@@ -44,6 +47,8 @@ PLANTED = Path(__file__).parent / "engines" / "planted"
 TOPICS = ("river", "glacier", "volcano", "desert", "forest", "harbour", "bridge", "castle", "market", "orchestra")
 
 _ENOUGH_S, _COPY_BYTES = canary._ENOUGH_S, canary._COPY_BYTES
+
+BROWSER_ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 
 # scripts/test runs these last, when what they need is there, and finds their files by these words.
 _PREPARED = ("docker", "browser", "latex")
@@ -354,3 +359,17 @@ def results(_handed_on: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     return Path(shutil.copytree(_handed_on, tmp_path / "results"))
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """A real browser, one for all tests of a worker; ``scripts/test-tools`` installs it."""
+    from playwright.sync_api import sync_playwright  # slow to import, and few tests need it
+
+    path = shutil.which("chromium") or shutil.which("google-chrome")
+    if path is None:
+        pytest.fail("no chromium is on the path; run scripts/test-tools, or deselect with -m 'not browser'")
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=path, args=BROWSER_ARGUMENTS)
+        yield launched
+        launched.close()

@@ -12,7 +12,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import Browser, expect
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [str(Path(sys.executable).with_name("zensical")), "build", "--strict"]
@@ -62,19 +62,13 @@ def test_first_page_leads_to_every_folder() -> None:
 
 
 @pytest.mark.browser
-def test_search_finds_a_page(address: str) -> None:
-    path = shutil.which("chromium") or shutil.which("google-chrome")
-    assert path is not None, "run scripts/test-tools"
+def test_search_finds_a_page(address: str, browser: Browser) -> None:
     foreign: list[str] = []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        page = browser.new_page()
-        page.on("request", lambda each: None if each.url.startswith(address) else foreign.append(each.url))
-        page.goto(f"{address}index.html", wait_until="networkidle")
-        page.get_by_role("button", name="Search").click()
-        page.get_by_label("Search", exact=True).and_(page.locator("input[type=text]")).fill("Pareto")
-        expect(page.locator('a[role="option"][href$="leaderboards.html#the-pareto-front"]')).to_be_visible(
-            timeout=30_000
-        )
-        browser.close()
+    page = browser.new_page()
+    page.on("request", lambda each: None if each.url.startswith(address) else foreign.append(each.url))
+    page.goto(f"{address}index.html", wait_until="networkidle")
+    page.get_by_role("button", name="Search").click()
+    page.get_by_label("Search", exact=True).and_(page.locator("input[type=text]")).fill("Pareto")
+    expect(page.locator('a[role="option"][href$="leaderboards.html#the-pareto-front"]')).to_be_visible(timeout=30_000)
+    page.close()
     assert foreign == []

@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from harness.report.page import PageSource
 from tests.report.page import made
 
-ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 BLANK = "about:blank"
 Open = Callable[..., Page]
 Colours = Literal["light", "dark"]
 
 # Image builds may run beside.
 expect.set_options(timeout=30_000)
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    """A real one; ``scripts/test-tools`` sees to it that there is one."""
-    path = shutil.which("chromium") or shutil.which("google-chrome")
-    if path is None:
-        pytest.fail("no chromium is on the path; run scripts/test-tools, or deselect with -m 'not browser'")
-    with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
-        yield launched
-        launched.close()
 
 
 class Tab:
