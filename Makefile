@@ -55,11 +55,11 @@ frechet: installs .venv/ready
 figures:
 	@python3 scripts/figures
 
-# The generated pages of docs/, and a site that can be searched, from all of them: build/site/index.html.
+# The generated pages and pictures of docs/, and a site that can be searched: build/site/index.html.
 docs: .venv/ready
 	$(BIN)/python -m scripts.docs.generate
-	$(BIN)/zensical build --clean --strict
 	$(BIN)/python -m scripts.docs.make_pictures
+	$(BIN)/zensical build --clean --strict
 
 format: .venv/ready
 	$(BIN)/ruff format .
