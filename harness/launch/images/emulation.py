@@ -5,6 +5,7 @@ Only builds and checks of images use it; nothing is measured under emulation.
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import shutil
@@ -58,6 +59,7 @@ _EXIT = {
 }
 
 
+@functools.lru_cache(maxsize=8)  # each job asks, and each answer takes 10 ms
 def native(client: docker.DockerClient) -> str:
     """Return the Docker engine's own platform.
 
