@@ -116,10 +116,8 @@ view_options = record_options(
 )
 
 
-def pointers(results: Path, page: Path | None = None) -> tuple[str, ...]:
-    """Return the line that says where everything else is."""
-    more = f"all columns and notes: harness report {results} --wide"
-    return (f"{f'page: {page}   ' if page else ''}{more}   how a number was made: harness explain",)
+# The line that says where everything else is.
+POINTER = "all columns and notes: --wide   how a number was made: harness explain"
 
 
 def write(path: Path, text: str) -> None:

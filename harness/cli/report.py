@@ -14,10 +14,10 @@ from harness.cli.output import (
     FORMATS,
     PAGE,
     PICTURES,
+    POINTER,
     Destination,
     TableView,
     destination_options,
-    pointers,
     view_options,
 )
 from harness.cli.stored_results import StoredResults, draw, judging_options, stored_results
@@ -76,7 +76,7 @@ def report(stored: StoredResults, layout: str, destination: Destination, view: T
             raise UsageError(f"--layout {layout} is the shape of a table; leave it out to draw pictures")
         draw(stored.table(), stored.per_query(), LeaderboardQuery("", stored.measures[0]), destination)
     elif destination.form == "md" and layout == "rows" and not destination.wide:
-        summary = SummaryView(chosen, view.columns, view.sort, pointers(stored.results))
+        summary = SummaryView(chosen, view.columns, view.sort, (POINTER,))
         table = stored.table(distances=True)
         per_query = stored.tested(table)
         destination.show_answer(lambda escape, width: summary_section(table, per_query, escape, summary, width))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -35,7 +35,7 @@ from harness.cli.options import (
     results_path,
     retry_option,
 )
-from harness.cli.output import Destination, columns, pointers, write
+from harness.cli.output import Destination, columns, write
 from harness.cli.stored_results import StoredResults
 from harness.errors import UsageError
 from harness.evaluation import measure_names
@@ -239,16 +239,17 @@ def _finish(location: ResultsLocation, suite: Suite, summary: RunSummary) -> Non
     table = stored.table()
     per_query = stored.tested(table)
     markdown, page = folder / "report.md", folder / "report.html"
-    view = SummaryView(pointers=pointers(Path(location.display(folder)), page))
+    more = f"page: {page}   all columns and notes: harness report {location.display(folder)} --wide"
 
-    def answer(escape: Escape, width: int | None) -> Section:
-        return summary_section(table, per_query, escape, view, width)
+    def answer(*pointers: str) -> Callable[[Escape, int | None], Section]:
+        view = SummaryView(pointers=pointers)
+        return lambda escape, width: summary_section(table, per_query, escape, view, width)
 
-    Destination("md", markdown).show_answer(answer)
+    Destination("md", markdown).show_answer(answer())
     write(page, stored.page())
     location.publish(markdown, page)
     click.echo(f"{len(summary.jobs)} jobs run, {summary.done_before} were done before\n", err=True)
-    Destination("md", None).show_answer(answer)
+    Destination("md", None).show_answer(answer(f"{more}   how a number was made: harness explain"))
 
 
 def _contested(suite: Path | None, folder: Path, cache: Path) -> tuple[Path | None, frozenset[Cell]]:

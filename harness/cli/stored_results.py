@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -127,7 +127,10 @@ class StoredResults:
 
     def tested(self, table: Table) -> Mapping[str, PerQuery]:
         """Return the rows' values by query; none for a large table, where reading them is slow."""
-        return self.per_query() if len(table.rows) <= _MOST_TESTED else {}
+        # A Frechet distance is of a whole run.
+        measures = tuple(name for name in self.measures if not name.startswith("FD"))
+        small = len(table.rows) <= _MOST_TESTED
+        return replace(self, measures=measures).per_query() if small and measures else {}
 
     def page(self, view: str = "") -> str:
         """Return the HTML page, which opens with the selected prices and this view."""

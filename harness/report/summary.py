@@ -113,7 +113,9 @@ def summary_section(
     lead = ", ".join(part for part in (*heading, *_common(rows, table, escape)) if part)
     sentences = answers(table, per_query, measures[0] if measures else "")
     room = MOST_LINES - len(view.pointers) - len(sentences)
-    lines = (*_at_most(doubts(rows, escape), room), *view.pointers)
+    # Notes that begin with a measure say why it is missing.
+    missing = [note for note in table.notes if note.startswith(tuple(f"{name}: " for name in table.measures))]
+    lines = (*_at_most([*map(escape, missing), *doubts(rows, escape)], room), *view.pointers)
     return Section(lead=(lead,), grids=grids, after=tuple(map(escape, sentences)), notes=lines)
 
 
@@ -550,7 +552,7 @@ def _quality(difference: Difference | None, measure: str) -> str:
 def doubts(rows: Sequence[Row], escape: Escape) -> list[str]:
     """Return what must not be compared, other judgements, stand-ins, and one line for each cause of doubt."""
     lines = [escape(note) for note in (*notes.not_comparable(rows), *notes.of_judgements(rows))]
-    lines += [*stand_ins(rows), *map(escape, _without_cost(rows))]
+    lines += [*map(escape, _missing(rows)), *stand_ins(rows), *map(escape, _without_cost(rows))]
     by_cause: dict[tuple[Validity, Cause], list[Row]] = defaultdict(list)
     for row in rows:
         for finding in row.findings:
@@ -569,6 +571,19 @@ def doubts(rows: Sequence[Row], escape: Escape) -> list[str]:
         remedies = " ".join(dict.fromkeys(causes.TEXTS[cause].remedy for cause in found))
         lines.append(escape(f"{validity.value}: {who} ({why}). {remedies}"))
     return lines
+
+
+def _missing(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield why measured rows lack a latency or a measure, once for each reason."""
+    systems: dict[str, dict[str, None]] = defaultdict(dict)
+    for row in rows:
+        figures = {"latency": row.latency_mean_s, **row.measures}
+        for name, estimate in figures.items() if row.outcome is Outcome.OK else ():
+            if estimate.value is None and estimate.reason:
+                systems[estimate.reason].setdefault(f"{name} of {row.system}")
+    for reason, lacking in systems.items():
+        names = list(lacking)
+        yield f"no {names[0]}{f' and {len(names) - 1} more figures' if len(names) > 1 else ''}: {reason}"
 
 
 def _without_cost(rows: Sequence[Row]) -> Iterator[str]:

@@ -129,7 +129,7 @@ def test_merged_rows_are_ranked_and_compared_by_origin(harness: Call, tmp_path: 
         put(Path("out", name, origins.FILE), text.encode())
     board = harness("leaderboard", "out")
     assert board.exit_code == 0, board.output
-    ranked = [line.split("|")[2:4] for line in board.stdout.splitlines() if re.match(r"\| \d", line)]
+    ranked = [line.split("|")[2:4] for line in board.stdout.splitlines() if re.match(r"\| +\d", line)]
     assert {(system.strip(), origin.strip()) for system, origin in ranked} == {
         (system, origin) for system in ("bm25", "splade") for origin in ("ours", "theirs")
     }
@@ -137,7 +137,7 @@ def test_merged_rows_are_ranked_and_compared_by_origin(harness: Call, tmp_path: 
     assert {line["origin"] for line in lines} == {"ours", "theirs"} and len(lines) == 4
     put(Path("board.json"), harness("leaderboard", "out", "--format", "json", "--mode", "robust").stdout.encode())
     assert "board.json" not in harness("verify", "out", "--against", "board.json").stdout
-    compared = harness("compare", "bm25", "splade", "--results", "out").stdout
+    compared = harness("compare", "--wide", "bm25", "splade", "--results", "out").stdout
     pairs = re.findall(r"\*\*A: bm25 .* of (\w+); B: splade .* of (\w+)\*\*", compared)
     assert sorted(pairs) == [("ours", "ours"), ("theirs", "theirs")]
 

@@ -28,7 +28,7 @@ def test_run_prints_the_table_and_the_paths(harness: Call, bench: Bench) -> None
     more = "all columns and notes: harness report results/test-suite --wide"
     assert f"- page: results/test-suite/report.html   {more}" in done.stdout
     assert (folder / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
-    assert (folder / "report.md").read_text() == done.stdout
+    assert done.stdout.startswith((folder / "report.md").read_text().rstrip())
     again = harness("run", "test-suite.toml", "--launcher", "fake")
     assert again.stdout == done.stdout and "0 jobs run, 1 were done before" in again.stderr
 
