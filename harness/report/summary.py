@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 
 from rich.cells import cell_len
 
-from harness.analysis import axes, causes, comparison, notes, paired_differences, row_pricing
-from harness.analysis.paired_differences import ComparisonVerdict, Difference
+from harness.analysis import causes, notes, row_pricing
 from harness.analysis.table import Cause, Price, Row, Table, Validity
 from harness.errors import UnknownName
 from harness.evaluation.per_query import PerQuery
@@ -32,6 +31,7 @@ from harness.report.document import (
     stand_ins,
     system_name,
 )
+from harness.report.sentences import answers, cost, measured_value, spent
 from harness.report.writers import plain_table
 from harness.stats import Estimate
 
@@ -111,12 +111,12 @@ def summary_section(
     else:
         heading, grids = _grid(rows, columns, escape, keep=bool(view.columns), width=width)
     lead = ", ".join(part for part in (*heading, *_common(rows, table, escape)) if part)
-    sentences = answers(table, per_query, measures[0] if measures else "")
-    room = MOST_LINES - len(view.pointers) - len(sentences)
+    sentence_lines = answers(table, per_query, measures[0] if measures else "")
+    room = MOST_LINES - len(view.pointers) - len(sentence_lines)
     # Notes that begin with a measure say why it is missing.
     missing = [note for note in table.notes if note.startswith(tuple(f"{name}: " for name in table.measures))]
     lines = (*_at_most([*map(escape, missing), *doubts(rows, escape)], room), *view.pointers)
-    return Section(lead=(lead,), grids=grids, after=tuple(map(escape, sentences)), notes=lines)
+    return Section(lead=(lead,), grids=grids, after=tuple(map(escape, sentence_lines)), notes=lines)
 
 
 def _at_most(lines: Sequence[str], most: int) -> Sequence[str]:
@@ -142,11 +142,6 @@ def _size(size_bytes: float) -> str:
     if size_bytes >= _GIB:
         return f"{number(size_bytes / _GIB)} GiB" if size_bytes % _GIB else f"{size_bytes // _GIB:.0f} GiB"
     return f"{size_bytes / MIB:.0f} MiB" if size_bytes >= MIB else f"{size_bytes / 1024:.0f} KiB"
-
-
-def cost(row: Row) -> Estimate:
-    """Return the cost of a million queries: sequential for single queries, else saturated."""
-    return row.usd_per_million if row.scenario == "single_stream" else row.usd_per_million_saturated
 
 
 def _cost_cell(row: Row) -> str:
@@ -188,8 +183,8 @@ def all_columns(measures: Sequence[str], escape: Escape) -> tuple[SummaryColumn,
         return SummaryColumn(
             name,
             name,
-            lambda row: MISSING if (value := _value(row, name)) is None else f"{value:.3f}",
-            lambda row: _value(row, name),
+            lambda row: MISSING if (value := measured_value(row, name)) is None else f"{value:.3f}",
+            lambda row: measured_value(row, name),
             heading=lambda cell: f"{name} {cell}",
             descending=True,
         )
@@ -392,7 +387,7 @@ def _matrices(
         return Grid(title, (*names, *datasets, *last), numeric, tuple(cells), len(names))
 
     def measured(name: str, row: Row) -> str:
-        value = _value(row, name)
+        value = measured_value(row, name)
         return _or_outcome(row, MISSING if value is None else f"{value:.3f}")
 
     latency = _estimate_cell(lambda row: row.latency_mean_s, 1e3)
@@ -409,12 +404,12 @@ def _matrices(
 
 def _cheapest(rows: Sequence[Row]) -> Row:
     """Return the row that costs least; of failed rows the first."""
-    return min(rows, key=lambda row: (row.outcome is not Outcome.OK, _spent(row) is None, _spent(row) or 0))
+    return min(rows, key=lambda row: (row.outcome is not Outcome.OK, spent(row) is None, spent(row) or 0))
 
 
 def _mean_value(by_dataset: Mapping[str, Sequence[Row]], measures: Sequence[str]) -> float:
     """Return a system's mean of the first measure over its datasets; missing ones are last."""
-    values = [_value(_cheapest(rows), measures[0]) for rows in by_dataset.values()] if measures else []
+    values = [measured_value(_cheapest(rows), measures[0]) for rows in by_dataset.values()] if measures else []
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else -math.inf
 
@@ -455,98 +450,6 @@ def _common(rows: Sequence[Row], table: Table, escape: Escape) -> list[str]:
         term = "" if table.price_term == "on-demand" else f" {table.price_term}"
         parts.append(f"prices {table.price_provider} {table.price_region}{term} {table.price_date}")
     return parts
-
-
-def answers(table: Table, per_query: Mapping[str, PerQuery], measure: str) -> tuple[str, ...]:
-    """Return one sentence on cost and quality for each dataset with two systems or more; at most two of them.
-
-    The cheapest system is compared with the best one by the paired test of ``harness compare``.
-    """
-    sentences = []
-    datasets = sorted({row.dataset for row in table.rows})
-    for dataset in datasets[:2]:
-        rows = [
-            row
-            for row in table.rows
-            if row.dataset == dataset and row.outcome is Outcome.OK and row.validity is not Validity.INVALID
-        ]
-        sentence = _answer(rows, per_query, measure)
-        if sentence:
-            sentences.append(sentence if len(datasets) == 1 else f"{dataset}: {sentence}")
-    return tuple(sentences) if len(datasets) <= 2 else ()
-
-
-def _answer(rows: Sequence[Row], per_query: Mapping[str, PerQuery], measure: str) -> str | None:
-    groups = list(axes.group_rows(rows).values())
-    cheapest: dict[str, Row] = {}
-    # Costs of other samples or scenarios are not comparable: the largest group counts.
-    for row in max(groups, key=len, default=[]):
-        held = cheapest.get(row.system)
-        if _spent(row) is not None and (held is None or (_spent(row) or 0) < (_spent(held) or 0)):
-            cheapest[row.system] = row
-    if len(cheapest) < 2:
-        return None
-    first = min(cheapest.values(), key=lambda row: _spent(row) or 0)
-    others = [row for row in cheapest.values() if row is not first]
-    other = max(others, key=lambda row: (_value(row, measure) or -math.inf, -(_spent(row) or 0)))
-    difference = _tested(other, first, per_query, measure, len(others))
-    factor = (_spent(other) or 0) / (_spent(first) or 1)
-    money = cost(first).value is not None
-    start = f"{first.system} {'costs' if money else 'takes'} {_times(factor)} less than {other.system}"
-    return f"{start} {_quality(difference, measure)}."
-
-
-def _spent(row: Row) -> float | None:
-    value = cost(row).value
-    return row.latency_mean_s.value if value is None else value
-
-
-def _value(row: Row, measure: str) -> float | None:
-    return row.measures.get(measure, Estimate(None)).value
-
-
-def _tested(a: Row, b: Row, per_query: Mapping[str, PerQuery], measure: str, candidates: int) -> Difference | None:
-    """Compare b with a, the best of some candidates; p is corrected for their number (Bonferroni)."""
-    values = per_query.get(a.per_query_key), per_query.get(b.per_query_key)
-    made = comparison.compare(a, b, *values, (measure,) if measure else ())
-    of_measure = tuple(item for item in made.differences if item.metric == measure)
-    (tested,) = comparison.corrected([replace(made, differences=of_measure)])
-    difference = tested.of(measure)
-    if difference is None or difference.tested is None:
-        return difference
-    return paired_differences.with_test(difference, difference.tested, min(1.0, difference.tested.p * candidates))
-
-
-def _times(factor: float) -> str:
-    return f"{factor:.0f}x" if factor >= 10 else f"{factor:.2g}x"
-
-
-def _quality(difference: Difference | None, measure: str) -> str:
-    """Say how the cheaper system's quality differs, with the interval, as far as the queries can show it."""
-    if difference is None or difference.a is None or difference.b is None:
-        return "and their quality was not compared"
-    gap = difference.b - difference.a
-    percent = max(abs(difference.a), abs(difference.b)) <= 1
-    scale, unit = (100, "points ") if percent else (1, "")
-    interval, decimals = difference.interval, 1 if percent else 3
-
-    def ends(sign: int) -> str:
-        if interval.low is None or interval.high is None:
-            return ""
-        low, high = sorted((sign * interval.low * scale, sign * interval.high * scale))
-        return f" [{low:.{decimals}f}, {high:.{decimals}f}]"
-
-    amount = f"{abs(gap) * scale:.{decimals}f} {unit}{measure}"
-    if difference.verdict is ComparisonVerdict.BETTER:
-        return f"and is {amount} better{ends(1)} on these queries"
-    if difference.verdict is ComparisonVerdict.WORSE:
-        return f"and is {amount} worse{ends(-1)} on these queries"
-    if difference.verdict is ComparisonVerdict.EQUAL:
-        return f"and ranks as well on every query ({measure})"
-    if difference.verdict is ComparisonVerdict.UNKNOWN:
-        word = "better" if gap > 0 else "worse"
-        return f"and is {amount} {word} (not tested)" if gap else f"and has the same {measure}"
-    return f"and these queries show no difference in {measure}: {gap * scale:+.{decimals}f} {unit.strip()}{ends(1)}"
 
 
 def doubts(rows: Sequence[Row], escape: Escape) -> list[str]:

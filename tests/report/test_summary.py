@@ -15,7 +15,7 @@ from harness.analysis.table import Cause, Finding, Row, Table, Validity
 from harness.errors import UnknownName
 from harness.evaluation.per_query import PerQuery
 from harness.records import Isolation, Outcome
-from harness.report import summary, writers
+from harness.report import sentences, summary, writers
 from harness.report.document import MOST_LINES, Section
 from harness.report.summary import SummaryView, summary_section
 from harness.stats import Estimate
@@ -139,19 +139,19 @@ def test_cheapest_row_is_marked_but_an_invalid_one_never_is() -> None:
 def test_sentence_names_the_cheaper_system_and_the_tested_difference() -> None:
     values = {"bm25": by_query("bm25", 0.68), "minilm": by_query("minilm", 0.60, 2)}
     rows = row("bm25", measures={"nDCG@10": Estimate(0.68)}), slow(measures={"nDCG@10": Estimate(0.60)})
-    (sentence,) = summary.answers(table(*rows), values, "nDCG@10")
+    (sentence,) = sentences.answers(table(*rows), values, "nDCG@10")
     assert sentence.startswith("bm25 costs 9.5x less than minilm and is 8.0 points nDCG@10 better [")
     assert sentence.endswith("] on these queries.")
 
 
 def test_sentence_says_that_these_queries_show_no_difference() -> None:
     values = {"bm25": by_query("bm25", 0.6), "minilm": by_query("minilm", 0.6, 2)}
-    (sentence,) = summary.answers(table(row("bm25"), slow()), values, "nDCG@10")
+    (sentence,) = sentences.answers(table(row("bm25"), slow()), values, "nDCG@10")
     assert "and these queries show no difference in nDCG@10: +3.4 points [" in sentence
 
 
 def test_sentence_says_that_published_figures_were_not_tested() -> None:
-    (sentence,) = summary.answers(table(row("bm25"), slow()), {}, "nDCG@10")
+    (sentence,) = sentences.answers(table(row("bm25"), slow()), {}, "nDCG@10")
     assert sentence.endswith("and is 3.4 points nDCG@10 better (not tested).")
 
 
@@ -164,17 +164,17 @@ def test_best_of_many_systems_is_corrected_for_their_number() -> None:
         column = base + rng.normal(0.0, 0.1, len(QUERIES))
         values[f"s{number}"] = PerQuery(f"s{number}", QUERIES, np.full(len(QUERIES), 0.01), {"nDCG@10": column})
         rows.append(slow(f"s{number}", measures={"nDCG@10": Estimate(float(column.mean()))}))
-    (sentence,) = summary.answers(table(*rows), values, "nDCG@10")
+    (sentence,) = sentences.answers(table(*rows), values, "nDCG@10")
     assert "these queries show no difference in nDCG@10" in sentence
 
 
 def test_rows_of_another_sample_are_not_compared() -> None:
     other = slow(sample_sha256="b" * 64)
-    assert summary.answers(table(row("bm25", sample_sha256="a" * 64), other), {}, "nDCG@10") == ()
+    assert sentences.answers(table(row("bm25", sample_sha256="a" * 64), other), {}, "nDCG@10") == ()
 
 
 def test_single_system_has_no_sentence() -> None:
-    assert summary.answers(table(row("bm25"), row("bm25", memory_limit_bytes=2 * GIB)), {}, "nDCG@10") == ()
+    assert sentences.answers(table(row("bm25"), row("bm25", memory_limit_bytes=2 * GIB)), {}, "nDCG@10") == ()
 
 
 def doubtful(system: str, cause: Cause = Cause.PLACEMENT, **changes: object) -> Row:

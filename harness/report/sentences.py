@@ -1,0 +1,113 @@
+"""The sentence of an answer: the cheapest system against the best one, by cost and by a tested difference."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from harness.analysis import axes, comparison, paired_differences
+from harness.analysis.paired_differences import ComparisonVerdict, Difference
+from harness.analysis.table import Row, Table, Validity
+from harness.evaluation.per_query import PerQuery
+from harness.records import Outcome
+from harness.stats import Estimate
+
+
+def cost(row: Row) -> Estimate:
+    """Return the cost of a million queries: sequential for single queries, else saturated."""
+    return row.usd_per_million if row.scenario == "single_stream" else row.usd_per_million_saturated
+
+
+def answers(table: Table, per_query: Mapping[str, PerQuery], measure: str) -> tuple[str, ...]:
+    """Return one sentence on cost and quality for each dataset with two systems or more; at most two of them.
+
+    The cheapest system is compared with the best one by the paired test of ``harness compare``.
+    """
+    sentences = []
+    datasets = sorted({row.dataset for row in table.rows})
+    for dataset in datasets[:2]:
+        rows = [
+            row
+            for row in table.rows
+            if row.dataset == dataset and row.outcome is Outcome.OK and row.validity is not Validity.INVALID
+        ]
+        sentence = _answer(rows, per_query, measure)
+        if sentence:
+            sentences.append(sentence if len(datasets) == 1 else f"{dataset}: {sentence}")
+    return tuple(sentences) if len(datasets) <= 2 else ()
+
+
+def _answer(rows: Sequence[Row], per_query: Mapping[str, PerQuery], measure: str) -> str | None:
+    groups = list(axes.group_rows(rows).values())
+    cheapest: dict[str, Row] = {}
+    # Costs of other samples or scenarios are not comparable: the largest group counts.
+    for row in max(groups, key=len, default=[]):
+        held = cheapest.get(row.system)
+        if spent(row) is not None and (held is None or (spent(row) or 0) < (spent(held) or 0)):
+            cheapest[row.system] = row
+    if len(cheapest) < 2:
+        return None
+    first = min(cheapest.values(), key=lambda row: spent(row) or 0)
+    others = [row for row in cheapest.values() if row is not first]
+    other = max(others, key=lambda row: (measured_value(row, measure) or -math.inf, -(spent(row) or 0)))
+    difference = _tested(other, first, per_query, measure, len(others))
+    factor = (spent(other) or 0) / (spent(first) or 1)
+    money = cost(first).value is not None
+    start = f"{first.system} {'costs' if money else 'takes'} {_times(factor)} less than {other.system}"
+    return f"{start} {_quality(difference, measure)}."
+
+
+def spent(row: Row) -> float | None:
+    """Return a row's cost, or its mean latency in seconds where it has no cost."""
+    value = cost(row).value
+    return row.latency_mean_s.value if value is None else value
+
+
+def measured_value(row: Row, measure: str) -> float | None:
+    """Return a row's value of a measure."""
+    return row.measures.get(measure, Estimate(None)).value
+
+
+def _tested(a: Row, b: Row, per_query: Mapping[str, PerQuery], measure: str, candidates: int) -> Difference | None:
+    """Compare b with a, the best of some candidates; p is corrected for their number (Bonferroni)."""
+    values = per_query.get(a.per_query_key), per_query.get(b.per_query_key)
+    made = comparison.compare(a, b, *values, (measure,) if measure else ())
+    of_measure = tuple(item for item in made.differences if item.metric == measure)
+    (tested,) = comparison.corrected([replace(made, differences=of_measure)])
+    difference = tested.of(measure)
+    if difference is None or difference.tested is None:
+        return difference
+    return paired_differences.with_test(difference, difference.tested, min(1.0, difference.tested.p * candidates))
+
+
+def _times(factor: float) -> str:
+    return f"{factor:.0f}x" if factor >= 10 else f"{factor:.2g}x"
+
+
+def _quality(difference: Difference | None, measure: str) -> str:
+    """Say how the cheaper system's quality differs, with the interval, as far as the queries can show it."""
+    if difference is None or difference.a is None or difference.b is None:
+        return "and their quality was not compared"
+    gap = difference.b - difference.a
+    percent = max(abs(difference.a), abs(difference.b)) <= 1
+    scale, unit = (100, "points ") if percent else (1, "")
+    interval, decimals = difference.interval, 1 if percent else 3
+
+    def ends(sign: int) -> str:
+        if interval.low is None or interval.high is None:
+            return ""
+        low, high = sorted((sign * interval.low * scale, sign * interval.high * scale))
+        return f" [{low:.{decimals}f}, {high:.{decimals}f}]"
+
+    amount = f"{abs(gap) * scale:.{decimals}f} {unit}{measure}"
+    if difference.verdict is ComparisonVerdict.BETTER:
+        return f"and is {amount} better{ends(1)} on these queries"
+    if difference.verdict is ComparisonVerdict.WORSE:
+        return f"and is {amount} worse{ends(-1)} on these queries"
+    if difference.verdict is ComparisonVerdict.EQUAL:
+        return f"and ranks as well on every query ({measure})"
+    if difference.verdict is ComparisonVerdict.UNKNOWN:
+        word = "better" if gap > 0 else "worse"
+        return f"and is {amount} {word} (not tested)" if gap else f"and has the same {measure}"
+    return f"and these queries show no difference in {measure}: {gap * scale:+.{decimals}f} {unit.strip()}{ends(1)}"
