@@ -75,14 +75,15 @@ def report(stored: StoredResults, layout: str, destination: Destination, view: T
         if layout != "rows":
             raise UsageError(f"--layout {layout} is the shape of a table; leave it out to draw pictures")
         draw(stored.table(), stored.per_query(), LeaderboardQuery("", stored.measures[0]), destination)
-    elif destination.form == "md" and layout == "rows" and not destination.wide:
-        summary = SummaryView(chosen, view.columns, view.sort, (POINTER,))
-        table = stored.table(distances=True)
-        per_query = stored.tested(table)
-        destination.show_answer(lambda escape, width: summary_section(table, per_query, escape, summary, width))
     else:
         text = _published(stored, destination.form) if layout == "rows" and stored.override is None else None
-        destination.show(text or render(stored.table(distances=True), destination.form, layout=layout))
+        if text is None and destination.form == "md" and layout == "rows" and not destination.wide:
+            summary = SummaryView(chosen, view.columns, view.sort, (POINTER,))
+            table = stored.table(distances=True)
+            per_query = stored.tested(table)
+            destination.show_answer(lambda escape, width: summary_section(table, per_query, escape, summary, width))
+        else:
+            destination.show(text or render(stored.table(distances=True), destination.form, layout=layout))
 
 
 def _published(stored: StoredResults, form: str) -> str | None:
