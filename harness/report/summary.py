@@ -169,10 +169,6 @@ def _estimate_cell(
     return cell
 
 
-def _bytes_cell(get: Callable[[Row], int | None]) -> Callable[[Row], str]:
-    return lambda row: MISSING if (size := get(row)) is None else _size(size)
-
-
 def all_columns(measures: Sequence[str], escape: Escape) -> tuple[SummaryColumn, ...]:
     """Return every column that a summary may show, in its order; that of a measure has its name."""
 
@@ -191,6 +187,13 @@ def all_columns(measures: Sequence[str], escape: Escape) -> tuple[SummaryColumn,
 
     def any_of(get: Callable[[Row], object]) -> Callable[[Sequence[Row]], bool]:
         return lambda rows: any(get(row) is not None for row in rows)
+
+    def size(name: str, header: str, get: Callable[[Row], int | None]) -> SummaryColumn:
+        def cell(row: Row) -> str:
+            size_bytes = get(row)
+            return MISSING if size_bytes is None else _size(size_bytes)
+
+        return SummaryColumn(name, header, cell, get, shown=any_of(get))
 
     columns = [
         text("dataset", lambda row: row.dataset),
@@ -218,31 +221,12 @@ def all_columns(measures: Sequence[str], escape: Escape) -> tuple[SummaryColumn,
             "queries/s",
             _estimate_cell(lambda row: row.throughput_qps, interval=True),
             lambda row: row.throughput_qps.value,
-            shown=lambda rows: any(row.throughput_qps.value is not None for row in rows),
+            shown=any_of(lambda row: row.throughput_qps.value),
             descending=True,
         ),
-        SummaryColumn(
-            "memory",
-            "memory",
-            _bytes_cell(lambda row: row.peak_anon_bytes),
-            lambda row: row.peak_anon_bytes,
-            shown=any_of(lambda row: row.peak_anon_bytes),
-        ),
-        SummaryColumn(
-            "gpu_memory",
-            "GPU memory",
-            _bytes_cell(lambda row: row.peak_gpu_bytes),
-            lambda row: row.peak_gpu_bytes,
-            shown=any_of(lambda row: row.peak_gpu_bytes),
-        ),
-        SummaryColumn(
-            "index",
-            "index",
-            _bytes_cell(lambda row: row.index_bytes),
-            lambda row: row.index_bytes,
-            heading=lambda cell: f"index {cell}",
-            shown=any_of(lambda row: row.index_bytes),
-        ),
+        size("memory", "memory", lambda row: row.peak_anon_bytes),
+        size("gpu_memory", "GPU memory", lambda row: row.peak_gpu_bytes),
+        replace(size("index", "index", lambda row: row.index_bytes), heading=lambda cell: f"index {cell}"),
         SummaryColumn(
             "cost",
             "US$/1M queries",

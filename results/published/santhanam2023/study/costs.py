@@ -85,7 +85,7 @@ class Cost:
 
     @property
     def agrees(self) -> bool:
-        """Whether both printed figures agree to within their rounding."""
+        """Return whether both printed figures agree to within their rounding."""
         return self.follows.meets(interval(self.printed))
 
 
