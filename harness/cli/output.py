@@ -15,7 +15,6 @@ from harness.cli.options import Decorator, parsed_by, record_options
 from harness.errors import UsageError
 from harness.report import writers
 from harness.report.document import Escape, ReportDocument, Section
-from harness.untrusted import MAX_TEXT, one_line
 
 FORMATS = ("md", "csv", "json")
 PAGE = "html"
@@ -58,7 +57,7 @@ class Destination:
         """
         screen = Console()
         if self.output is None and screen.is_terminal:
-            writers.print_answer(answer(lambda text: one_line(text, MAX_TEXT), screen.width), screen)
+            writers.print_answer(answer(writers.plain_escape, screen.width), screen)
         else:
             self.show(writers.markdown_section(answer(writers.markdown_escape, None)) + "\n")
 
@@ -69,8 +68,9 @@ class Destination:
             self.show(writers.write(document, self.form))
             return
         if self.output is None and screen.is_terminal:
-            for number, section in enumerate(answer(lambda text: one_line(text, MAX_TEXT))):
-                screen.print() if number else None
+            for number, section in enumerate(answer(writers.plain_escape)):
+                if number:
+                    screen.print()
                 writers.print_answer(section, screen)
         else:
             self.show("\n\n".join(map(writers.markdown_section, answer(writers.markdown_escape))) + "\n")

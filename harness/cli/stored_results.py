@@ -41,7 +41,8 @@ from harness.report.page.answer import answer_html
 from harness.report.page.groups import PublishedRates, ranking_data
 from harness.report.plots import KINDS, album
 from harness.report.summary import summary_section
-from harness.untrusted import MAX_TEXT, one_line
+from harness.report.writers import plain_escape
+from harness.untrusted import one_line
 
 # Rows whose values by query are read for one sentence.
 _MOST_TESTED = 500
@@ -148,7 +149,7 @@ class StoredResults:
             notes=table.notes,
             view=view,
         )
-        answer = summary_section(table, per_query, lambda text: one_line(text, MAX_TEXT))
+        answer = summary_section(table, per_query, plain_escape)
         return render_page(page_content(content), answer_html(answer))
 
 

@@ -59,6 +59,11 @@ def markdown_section(section: Section, *, padded: bool = True, heading: str = "*
     return "\n\n".join([*blocks, notes] if notes else blocks)
 
 
+def plain_escape(text: str) -> str:
+    """Return foreign text on one line, for terminals and for HTML that escapes it again."""
+    return one_line(text, MAX_TEXT)
+
+
 def _message_last(cells: tuple[str, ...]) -> tuple[str, ...]:
     """Move a message, which has empty cells behind it, into the last column: Markdown has no cell over several."""
     place = max((number for number, cell in enumerate(cells) if cell), default=0)
@@ -208,7 +213,7 @@ def write_terminal(document: ReportDocument, width: int = 80) -> str:
     console = Console(
         file=stream, width=width, color_system=None, force_terminal=False, legacy_windows=False, _environ={}
     )
-    for section in document.sections(lambda text: one_line(text, MAX_TEXT)):
+    for section in document.sections(plain_escape):
         for paragraph in (section.title, *section.lead):
             if paragraph:
                 console.print(Text(paragraph))
