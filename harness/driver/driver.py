@@ -58,9 +58,9 @@ SCENARIOS: dict[str, Callable[[Adapter, JobSpec, Output, QuerySource], ScenarioR
     "server": server,
 }
 
-# The host looks at the machine before it hands over some of the queries.
+# The host looks at the machine before it hands over some of the queries; else they come at once.
 PAUSE_S = 60.0
-PAUSE_POLL_S = 0.005
+FIRST_POLL_S, POLL_S = 0.0005, 0.005
 
 
 class JobPaths:
@@ -168,11 +168,12 @@ def _hand(spec: JobSpec, paths: JobPaths, out: Output, number: int) -> Sequence[
         return planned_queries(spec, number)
     out.pause(number)
     go = paths.job / f"go-{number}"
-    deadline = time.monotonic() + PAUSE_S
+    deadline, poll_s = time.monotonic() + PAUSE_S, FIRST_POLL_S
     while not go.exists():
         if time.monotonic() > deadline:
             raise TimeoutError(f"the host wrote no {go} within {PAUSE_S:g} s")
-        time.sleep(PAUSE_POLL_S)
+        time.sleep(poll_s)
+        poll_s = min(POLL_S, 2 * poll_s)
     return [Query(**query) for query in json.loads(go.read_text(encoding="utf-8"))]
 
 

@@ -7,6 +7,7 @@ throttling by a container's own later quota, are counted while the job runs and 
 
 from __future__ import annotations
 
+import functools
 import os
 import secrets
 import threading
@@ -90,14 +91,18 @@ def refuse_emulation(client: docker.DockerClient, prepared: Prepared) -> None:
     Raises:
         ImageError: its platform is not the engine's own.
     """
-    with engine_errors():
-        image = client.images.get(prepared.reference).attrs
-    platform, own = platforms.of_machine(image["Architecture"]), emulation.native(client)
+    platform, own = _platform(client, prepared.digest), emulation.native(client)
     if platform != own:
         raise ImageError(
             f"system {prepared.system.name!r}: its image is for {platform}, which this engine ({own}) could only"
             f" emulate, and such times say nothing; run it on a machine of {platform}"
         )
+
+
+@functools.lru_cache(maxsize=64)  # a digest names its content for good
+def _platform(client: docker.DockerClient, digest: str) -> str:
+    with engine_errors():
+        return platforms.of_machine(client.images.get(digest).attrs["Architecture"])
 
 
 # The longest time that an engine needs to end a killed container.

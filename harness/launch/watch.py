@@ -36,10 +36,12 @@ _LONGEST_PATH = 3000
 _TOO_DEEP = 1 << 62  # more bytes than anything may have
 _ENTRY = 4096  # bytes that any entry of a folder is counted as, at least
 # Seconds between two looks for new events (one system call), and between two polls (some dozens).
-# A job waits half of the first for its queries, and the end of a trial is known as exactly.
 _ASK_S = 0.1
-_ASK_PAUSING_S = 0.01
 _POLL_S = 0.25
+# A job that waits for queries is looked at more often: after a part of the time since it got the last.  The end of a
+# trial is known as exactly, and an empty job waits for nothing.
+_ASK_PAUSING_S = (0.001, 0.01)
+_ASK_SHARE = 0.05
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ class JobWatch:
         self._events_path = str(job.out / EVENTS)
         self._events = FollowedFile(job.out / EVENTS)
         self._samples = FollowedFile(job.out / SAMPLES)
-        self._started = self._step = time.monotonic()
+        self._started = self._step = self._handed_s = time.monotonic()
         self._most_trials = max_trials(job.spec)
         self._asked = self._answered = -1  # the last stretch that the job asked for, and that it was handed
         self._went_ns = self._gone_ns = 0  # before and after the last queries were written
@@ -103,6 +105,14 @@ class JobWatch:
     def paused(self) -> int | None:
         """Return the number of the queries that the job waits for, until :meth:`answer`."""
         return self._asked if self._asked > self._answered else None
+
+    @property
+    def ask_s(self) -> float:
+        """Return the seconds until the next look for new events."""
+        if not self.pausing:
+            return _ASK_S
+        least_s, most_s = _ASK_PAUSING_S
+        return min(most_s, max(least_s, _ASK_SHARE * (time.monotonic() - self._handed_s)))
 
     @property
     def between(self) -> bool:
@@ -122,7 +132,7 @@ class JobWatch:
             self._went_ns = time.perf_counter_ns()
             Path(name).rename(folder / f"{GO}{number}")
             self._gone_ns = time.perf_counter_ns()
-        self._step = time.monotonic()
+        self._step = self._handed_s = time.monotonic()
 
     def stirred(self) -> bool:
         """Return whether the job wrote any event: one system call, cheap enough to repeat often."""
@@ -335,7 +345,7 @@ def follow(
     """
     mark = sampler.mark if sampler else lambda: None
     next_poll, seen = 0.0, (watch.progress.phase, 0)
-    while not ended.wait(_ASK_PAUSING_S if watch.pausing else _ASK_S):
+    while not ended.wait(watch.ask_s):
         if not watch.stirred() and time.monotonic() < next_poll:
             continue
         stopped = watch.poll() or check()
