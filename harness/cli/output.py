@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,9 +12,10 @@ from rich.console import Console
 
 from harness import filesystem
 from harness.cli.options import Decorator, parsed_by, record_options
-from harness.errors import UsageError
+from harness.errors import HarnessError, UsageError
 from harness.report import writers
 from harness.report.document import Escape, ReportDocument, Section
+from harness.untrusted import one_line
 
 FORMATS = ("md", "csv", "json")
 PAGE = "html"
@@ -128,6 +129,12 @@ def write(path: Path, text: str) -> None:
         return
     with filesystem.atomic_write(path) as partial:
         partial.write_text(text, encoding="utf-8")
+
+
+def show_errors(errors: Iterable[HarnessError]) -> None:
+    """Print each error once on stderr, one line each."""
+    for text in dict.fromkeys(map(str, errors)):
+        click.echo(f"harness: {one_line(text)}", err=True)
 
 
 def columns(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:

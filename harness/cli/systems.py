@@ -14,8 +14,8 @@ from harness import filesystem
 from harness.cli.launchers import LauncherChoice, launcher_choice, launcher_option, run_options
 from harness.cli.locations import writable
 from harness.cli.options import cache_option, models_option, platform_option, results_option, retry_option
-from harness.cli.output import columns, output_option, write
-from harness.errors import UsageError
+from harness.cli.output import columns, output_option, show_errors, write
+from harness.errors import FileError, UsageError
 from harness.experiments.calibration import run as calibration
 from harness.experiments.calibration.run import CaseSelection
 from harness.experiments.conformance import examine
@@ -28,9 +28,15 @@ log = logging.getLogger(__name__)
 
 @click.command()
 def systems() -> None:
-    """List the systems; mark those whose weights are not pinned, or are substitutes."""
-    declared = catalog.systems().values()
+    """List the systems; mark those whose weights are not pinned, or are substitutes.
+
+    Exit code 2 if a system's file is wrong; all others are listed.
+    """
+    wrong: dict[str, FileError] = {}
+    declared = catalog.systems(wrong=wrong).values()
     columns(("system", "engine", "what it is"), [(system.name, system.engine, system.summary) for system in declared])
+    show_errors(wrong.values())
+    sys.exit(FileError.exit_code if wrong else 0)
 
 
 @click.command()
@@ -73,7 +79,7 @@ def doctor() -> None:
 @models_option
 @launcher_choice
 def conformance(system: str, profile: str, platform: str | None, choice: LauncherChoice) -> None:
-    """Check SYSTEM against the container contract with a ten-document corpus."""
+    """Check SYSTEM against the container contract with a corpus of twenty documents."""
     declared, envelope = catalog.system(system), instances.hardware_profile(profile)
     failed = 0
     with choice.open(platform) as launcher:
