@@ -8,10 +8,11 @@ from pathlib import Path
 
 import click
 
+from harness.analysis import results_folder
 from harness.cli.locations import absolute, as_given, mirrored, named_as_given, source
 from harness.cli.options import cache_option, price_options, record_options, results_argument
 from harness.cli.output import FORMATS, Destination, destination_options, output_option
-from harness.cli.stored_results import StoredResults, measures_option, stored_results
+from harness.cli.stored_results import StoredResults, stored_measures_option, stored_results
 from harness.errors import UsageError
 from harness.progress import bar
 from harness.report.export import FORMATS as EXPORT_FORMATS
@@ -34,7 +35,7 @@ from harness.results import reader
     click.option("--actor-name", "name", help="ir_metadata: name of the actor."),
     click.option("--actor-team", "team", help="ir_metadata: team of the actor."),
 )
-@measures_option
+@stored_measures_option()
 @price_options
 @cache_option
 @stored_results
@@ -61,8 +62,9 @@ def export(stored: StoredResults, form: str, output: Path, samples: bool, actor:
         jobs = reader.read_jobs(stored.results)
         if not jobs:
             raise UsageError(f"{stored.results}: no stored job in it, and published tables have no runs to describe")
+        measures = stored.measures or results_folder.suite_measures(stored.results)
         with bar("exporting", "jobs") as step:
-            export_ir_metadata(stored.results, jobs, stored.measures, output, actor=actor, progress=step)
+            export_ir_metadata(stored.results, jobs, measures, output, actor=actor, progress=step)
     click.echo(f"written: {output}")
 
 
