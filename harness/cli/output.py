@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 from rich.console import Console
+from rich.text import Text
 
 from harness import filesystem
 from harness.cli.options import Decorator, parsed_by, record_options
@@ -64,17 +65,17 @@ class Destination:
 
     def show_report(self, document: ReportDocument) -> None:
         """Print a report, or write it to the file; people see its answer first, and all of it with ``--wide``."""
-        answer, screen = document.answer, Console()
-        if answer is None or self.form != "md" or self.wide:
+        shown, screen = document.sections if self.wide else document.answer, Console()
+        if shown is None or self.form != "md" or (self.wide and not document.plain):
             self.show(writers.write(document, self.form))
             return
         if self.output is None and screen.is_terminal:
-            for number, section in enumerate(answer(writers.plain_escape)):
+            for number, section in enumerate(shown(writers.plain_escape)):
                 if number:
                     screen.print()
                 writers.print_answer(section, screen)
         else:
-            self.show("\n\n".join(map(writers.markdown_section, answer(writers.markdown_escape))) + "\n")
+            self.show("\n\n".join(map(writers.markdown_section, shown(writers.markdown_escape))) + "\n")
 
 
 def output_option(text: str = "Write to this file instead of the terminal.", *, required: bool = False) -> Decorator:
@@ -115,6 +116,13 @@ view_options = record_options(
     ),
     click.option("--sort", default="", show_default=False, metavar="NAME", help="Sort by this column."),
 )
+
+
+def show_paragraphs(paragraphs: Iterable[tuple[str, str]]) -> None:
+    """Print titled paragraphs on foreign facts, each on a line of its own."""
+    console = Console(soft_wrap=not Console().is_terminal)
+    for title, text in paragraphs:
+        console.print(Text.assemble((one_line(title), "bold"), "  ", one_line(text)))
 
 
 # The line that says where everything else is.

@@ -55,7 +55,7 @@ class MissingParameter(KeyError):
 
     def __str__(self) -> str:
         name = str(self.args[0])
-        return f"the system's file has no parameter {name!r}; add it under [build_params] or [search_params]"
+        return f"the system's file has no parameter {name!r}; add it to build_params or search_params"
 
 
 class Parameters(dict[str, Scalar]):

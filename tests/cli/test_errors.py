@@ -108,7 +108,7 @@ def test_broken_system_stops_no_command_about_others(harness: Call, bench: Bench
     broken = Path("engines/planted/systems/broken.toml")
     broken.write_text('description = "x"\n[build_params]\nk1 = nan\n')
     listed = harness("systems")
-    assert listed.exit_code == 2 and "\nother " in listed.stdout and "\nbm25 " in listed.stdout
+    assert listed.exit_code == 2 and "| other " in listed.stdout and "| bm25 " in listed.stdout
     fault = "key 'build_params.k1' is nan or infinite; write text in quotes, a finite number, true or false"
     assert listed.stderr == f"harness: {broken.absolute()}: {fault}\n"
     assert harness("plan", "test-suite.toml", "--launcher", "process").exit_code == 0
@@ -123,7 +123,7 @@ def test_adapter_names_the_parameter_that_its_system_lacks_and_its_line(harness:
     lines.insert(at, '        self.params["heap_mib"]')
     adapter.write_text("\n".join(lines))
     done = harness("conformance", "planted", "--launcher", "process")
-    reason = "the system's file has no parameter 'heap_mib'; add it under [build_params] or [search_params]"
+    reason = "the system's file has no parameter 'heap_mib'; add it to build_params or search_params"
     assert f": MissingParameter: {reason} (adapter.py:{at + 1})" in done.stdout and done.exit_code == 1
     harness("run", "test-suite.toml", "--launcher", "process")
     explained = harness("explain", "planted").stdout

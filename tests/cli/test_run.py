@@ -69,7 +69,7 @@ def test_unpinned_system_is_one_line_and_the_others_run(harness: Call, bench: Be
     assert done.exit_code == 1
     assert f"harness: bare tiny cpu1-mem256m ended crash: no image: {message}" in done.stderr
     assert "harness: planted" not in done.stderr and "2 jobs run" in done.stderr
-    assert "bare [not pinned: harness pin bare]" in harness("systems").stdout
+    assert "Not pinned  harness pin bare" in harness("systems", "bare").stdout
     checked = harness("conformance", "bare", "--launcher", "process")
     assert checked.exit_code == 1 and f"harness: {message}" in checked.stderr
 
@@ -86,7 +86,7 @@ def test_missing_engine_is_one_line_with_the_remedy(
     assert f"No such file or directory (unix://{bench.folder}/absent.sock)" in done.stderr
     assert "harness doctor" in done.stderr and "--launcher process" in done.stderr
     checked = harness("doctor")
-    assert checked.exit_code == 1 and "fail  engine: no Docker engine answers" in checked.stdout
+    assert checked.exit_code == 1 and "- fail  engine: no Docker engine answers" in checked.stdout
     del done, checked  # they hold the frames that hold the socket
     gc.collect()
 

@@ -2,37 +2,102 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from pathlib import Path
 
 import pytest
 
 from harness.filesystem import this_process
+from harness.launch.doctor import Check, Level
+from harness.launch.images import catalog
 from harness.launch.process import ProcessLauncher
+from harness.report import systems, writers
+from harness.report.systems import systems_section
 from tests.conftest import Bench
 from tests.support.command_line import Call
 
 
 def test_systems_lists_shipped_and_user_systems(harness: Call) -> None:
     done = harness("systems")
-    assert {"bm25", "minilm", "planted"} <= {line.split()[0] for line in done.stdout.splitlines()[1:]}
+    names = {line.split("|")[1].split()[0] for line in done.stdout.splitlines() if line.startswith("| ")}
+    assert {"bm25", "minilm", "planted"} <= names and "| ance * " in done.stdout and "| dpr * † " in done.stdout
+    assert "- parameters, weights, where it runs: harness systems SYSTEM" in done.stdout
+    listed = json.loads(harness("systems", "--format", "json").stdout)["systems"]
+    assert names - {"system", "------"} >= {system["system"] for system in listed if len(system["system"]) < 9}
+    assert len(harness("systems", "--format", "csv").stdout.splitlines()) == len(listed) + 1
+
+
+@pytest.mark.parametrize("width", [80, 100, 160])
+def test_list_of_systems_has_one_line_each_and_fits_the_terminal(width: int) -> None:
+    declared = list(catalog.systems().values())
+    section = systems_section(declared, writers.plain_escape, width)
+    lines = writers.plain_table(section.grids[0])
+    assert len(lines) == len(declared) + 1 and max(map(len, lines)) <= width
+    assert "licence" not in lines[0] or width == 160
+
+
+def test_description_is_cut_between_clauses_or_words() -> None:
+    text = "ANCE (RoBERTa-base, 768 dimensions), linear layer and norm"
+    assert systems.shortened(text, 80) == text
+    assert systems.shortened(text, 50) == "ANCE (RoBERTa-base, 768 dimensions)"
+    assert systems.shortened(text, 30) == "ANCE (RoBERTa-base, 768 ..."
+
+
+def test_one_system_is_shown_with_everything(harness: Call) -> None:
+    text = harness("systems", "hybrid").stdout
+    for words in (
+        "Joins  bm25 and colbertv2-m",
+        "rrf_k = 60",
+        "Runs on  linux/amd64, linux/arm64, with NVIDIA GPUs too",
+        "licence MIT",
+        "Page  docs/engines/fusion.md",
+        "Check it  harness conformance hybrid",
+    ):
+        assert words in text
+    assert "did you mean 'hybrid'" in harness("systems", "hybird").stderr
 
 
 def test_doctor_has_a_level_and_a_fact_on_every_line(harness: Call) -> None:
-    done = harness("doctor")
-    levels = {line.split()[0] for line in done.stdout.splitlines()}
+    done = harness("doctor", "--wide")
+    levels = {line.split()[1] for line in done.stdout.splitlines()}
     assert levels <= {"ok", "warn", "fail"}
     assert done.exit_code == (1 if "fail" in levels else 0)
     assert all(word in done.stdout for word in ("engine:", "cgroup:", "CPUs:", "memory:", "swap:", "load:"))
 
 
+def test_doctor_shows_failures_then_warnings_then_how_many_are_ok(
+    harness: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checks = (
+        Check(Level.WARN, "load", "2.67 on 2 CPUs", "end it"),
+        Check(Level.OK, "swap", "none"),
+        Check(Level.FAIL, "engine", "none", "start it"),
+    )
+    monkeypatch.setattr("harness.launch.doctor.examine", lambda: iter(checks))
+    done = harness("doctor")
+    assert done.exit_code == 1 and done.stdout.splitlines() == [
+        "- fail  engine: none; start it",
+        "- warn  load: 2.67 on 2 CPUs; end it",
+        "- 1 of 3 ok   all: --wide",
+    ]
+    assert [check["level"] for check in json.loads(harness("doctor", "--format", "json").stdout)["checks"]] == [
+        "warn",
+        "ok",
+        "fail",
+    ]
+    assert harness("doctor", "--format", "csv").stdout.splitlines()[3] == "fail,engine,none,start it"
+
+
 @pytest.mark.slow
 def test_conformance_prints_fail_only_for_a_broken_contract(harness: Call, bench: Bench) -> None:
     good = harness("conformance", "planted", "--launcher", "process")
-    assert good.exit_code == 0 and "FAIL" not in good.stdout, good.stdout
+    assert (good.exit_code, good.stdout) == (0, "- 9 of 9 ok   all: --wide\n")
     bench.plant("bad", misdeed="duplicate")
     bad = harness("conformance", "bad", "--launcher", "process")
-    assert bad.exit_code == 1 and "FAIL" in bad.stdout and "comes twice" in bad.stdout
+    first, *_, last = bad.stdout.splitlines()
+    assert bad.exit_code == 1 and first.startswith("- fail  verifies its envelope") and "comes twice" in bad.stdout
+    assert last == "- 2 of 3 ok   all: --wide"
 
 
 def test_conformance_sweeps_dead_runs_before_it_deletes_their_folders(

@@ -256,16 +256,6 @@ class System(SystemSettings, EngineSettings):
         return tuple(part.name for part in self.parts if any(asset.unpinned for asset in part.assets))
 
     @property
-    def summary(self) -> str:
-        """Its description, with marks for unpinned weights, missing platforms and substitutes."""
-        pin = "; ".join(f"not pinned: harness pin {name}" for name in self.unpinned)
-        lacks = "; ".join(
-            f"not for {missing.platform}: {missing.reason}" for missing in self.not_for if not missing.accelerator
-        )
-        marks = (pin, lacks, f"† {self.stand_in}" if self.stand_in else "")
-        return self.description + "".join(f" [{mark}]" for mark in marks if mark)
-
-    @property
     def prepared_with(self) -> dict[str, Scalar]:
         """The parameters that ``prepare`` reads."""
         return {name: value for name, value in self.params.items() if name in self.prepare_params}
