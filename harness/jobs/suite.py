@@ -138,7 +138,7 @@ class Restriction(ConfigModel):
     systems: Names = Field(description="the only systems that are measured on them")
 
 
-class Group(ConfigModel):
+class CellGroup(ConfigModel):
     """Systems, datasets and hardware profiles that belong together: their product is measured."""
 
     systems: Names = Field(description="system names")
@@ -179,7 +179,7 @@ class Suite(ConfigModel):
         " `./my-data#dev`), or ids of ir_datasets (`beir/scifact/test`)",
     )
     profiles: Names = Field(description="hardware profiles (instance_profiles/hardware.toml, or `[hardware]` below)")
-    group: tuple[Group, ...] = Field(
+    group: tuple[CellGroup, ...] = Field(
         default=(), description="instead of `systems` and `datasets`: which systems are measured on which datasets"
     )
     hardware: dict[Annotated[str, Field(pattern=NAME_PATTERN)], HardwareProfile] = Field(
@@ -218,7 +218,7 @@ class Suite(ConfigModel):
             only: a glob over ``system/dataset/scenario/profile``; without a slash, over any one of them.
         """
         pattern = "*" if only is None else only
-        parts = self.group or (Group(systems=self.systems, datasets=self.datasets, profiles=self.profiles),)
+        parts = self.group or (CellGroup(systems=self.systems, datasets=self.datasets, profiles=self.profiles),)
         products = (
             itertools.product(part.systems, map(dataset_name, part.datasets), self.scenarios, part.profiles)
             for part in parts
@@ -296,7 +296,7 @@ def _united(raw: dict[str, Any]) -> dict[str, Any]:
         return raw
     groups = [{**({"profiles": raw["profiles"]} if "profiles" in raw else {}), **group} for group in groups]
     united = {}
-    for key in Group.model_fields:
+    for key in CellGroup.model_fields:
         lists = [part[key] for part in (raw, *groups) if key in part]
         if all(isinstance(names, list) and all(isinstance(name, str) for name in names) for names in lists):
             united[key] = list(dict.fromkeys(itertools.chain.from_iterable(lists)))
@@ -305,7 +305,7 @@ def _united(raw: dict[str, Any]) -> dict[str, Any]:
 
 def _unused_names(suite: Suite) -> Iterator[str]:
     """Yield each name that no cell uses, with its key."""
-    for key in Group.model_fields if suite.group else ():
+    for key in CellGroup.model_fields if suite.group else ():
         held = {name for group in suite.group for name in getattr(group, key)}
         for name in getattr(suite, key):
             if name not in held:
