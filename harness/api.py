@@ -13,7 +13,6 @@ from harness.analysis import results_folder, row_pricing
 from harness.analysis.table import Table
 from harness.aws.clients import is_s3
 from harness.errors import UsageError
-from harness.evaluation import measure_names
 from harness.pricing import prices
 from harness.pricing.instances import DEFAULT_CHOICE, TypeChoice
 from harness.report.export import rows_frame, samples_frame
@@ -38,8 +37,8 @@ def load(
 
     Args:
         results: a results folder, or one of published tables; or ``"s3://bucket/prefix"``.
-        measures: names as ir_measures writes them; ``None``: RR@10, Success@10 and nDCG@10 (published tables have
-            their own).
+        measures: names as ir_measures writes them; ``None``: those of the suite, else RR@10, Success@10 and nDCG@10
+            (published tables have their own).
         as_of: prices of this date (text: ``YYYY-MM-DD``) or the last before it; ``None``: the newest.
         region: prices of this region; ``None``: the default.
         term: on-demand, reserved-1y, reserved-3y or spot; ``None``: the default.
@@ -99,7 +98,7 @@ def table(
     names = measures.split() if isinstance(measures, str) else measures
     cache = _cache(cache)
     snapshot = prices.snapshot(_date(as_of), region=region, term=term)
-    measured = results_folder.load_rows(_folder(results, cache), tuple(names or measure_names.DEFAULT), cache=cache)
+    measured = results_folder.load_rows(_folder(results, cache), tuple(names or ()), cache=cache)
     return row_pricing.price(measured, row_pricing.tariff(snapshot, choice=choice))
 
 

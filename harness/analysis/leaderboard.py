@@ -70,7 +70,7 @@ class LeaderboardQuery:
     """
 
     dataset: str
-    measure: str
+    measure: str = ""
     weights: Mapping[str, float] = field(default_factory=lambda: PRESETS[0].weights)
     mode: str = "reference"
     amrs: Mapping[str, float] = field(default_factory=dict)

@@ -16,7 +16,7 @@ from harness.analysis.table import Table
 from harness.errors import UsageError
 from harness.evaluation import measure_names
 from harness.evaluation.per_query import PerQuery
-from harness.results import reader
+from harness.results import reader, suite_record
 
 if TYPE_CHECKING:
     from harness.analysis.evaluate_job import Vectors
@@ -31,7 +31,7 @@ _MANY_JOBS = 100
 
 def load_rows(
     folder: Path,
-    measures: Sequence[str] = measure_names.DEFAULT,
+    measures: Sequence[str] = (),
     *,
     keys: Collection[str] | None = None,
     cache: Path | None = None,
@@ -43,7 +43,7 @@ def load_rows(
 
     Args:
         folder: stored jobs, or published tables, which have their own measures.
-        measures: names as ir_measures writes them.
+        measures: names as ir_measures writes them; empty: those of the suites, else the default ones.
         keys: see :func:`harness.analysis.rows.build_rows`.
         cache: folder of cached rows (:mod:`harness.analysis.row_cache`); ``None``: no cache.
         columns: records in a row to read from the cache; other records, not plain values, may be missing.
@@ -56,6 +56,7 @@ def load_rows(
     """
     if published.is_in(folder):
         return _published(folder, override)
+    measures = measures or suite_measures(folder)
     vectors = None
     if distances and any(name.startswith("FD") for name in measures):
         from harness.analysis.evaluate_job import Vectors
@@ -81,7 +82,7 @@ def load_rows(
 
 def load_per_query(
     folder: Path,
-    measures: Sequence[str] = measure_names.DEFAULT,
+    measures: Sequence[str] = (),
     *,
     cache: Path | None = None,
     override: QrelsOverride | None = None,
@@ -92,6 +93,7 @@ def load_per_query(
     """
     if published.is_in(folder):
         return {}
+    measures = measures or suite_measures(folder)
     stored = _row_cache(cache, folder, measures, override, None)
     if stored and (values := stored.per_query()) is not None:
         return values
@@ -103,6 +105,11 @@ def load_per_query(
     from harness.analysis.rows import build_rows
 
     return build_rows(_read_jobs(folder, cache), JobEvaluator(measures, override, None)).per_query
+
+
+def suite_measures(folder: Path) -> tuple[str, ...]:
+    """Return the measures that the suites of stored results name, else the default ones."""
+    return suite_record.read_measures(folder) or measure_names.DEFAULT
 
 
 def _read_jobs(folder: Path, cache: object | None) -> tuple[reader.StoredJob, ...]:

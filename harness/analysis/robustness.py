@@ -138,7 +138,7 @@ def examine(runs: JudgedRuns, options: RobustnessOptions, step: Progress = silen
     values = _values(judged)
     if options.measure in values.unfit:
         reason = values.unfit[options.measure]
-        raise UsageError(f"{runs.dataset}: {main} makes no leaderboard: {reason}; choose another with --measure")
+        raise UsageError(f"{runs.dataset}: {main} makes no leaderboard: {reason}; name another first in --measures")
     board = _board(values, options.measure)
     fewer = [
         _fewer_judgements(runs, board, main, keep, options, part_of(step, turn, turns))

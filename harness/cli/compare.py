@@ -19,14 +19,14 @@ from harness.cli.options import cache_option, price_options, results_option, res
 from harness.cli.output import FORMATS, Destination, destination_options
 from harness.cli.stored_results import (
     StoredResults,
-    measures_option,
     qrels_option,
     queries_option,
     read_run_files,
+    stored_measures_option,
     stored_results,
     without_queries_option,
 )
-from harness.errors import FileError, UnknownName, UsageError
+from harness.errors import FileError, UsageError
 from harness.evaluation import evaluate_runs, measure_names, trec_lines
 from harness.progress import bar
 from harness.report.comparison import comparison_document
@@ -48,14 +48,13 @@ _OF_RESULTS = {"results": "--results", "others": "--with", "as_of": "--as-of", "
 @qrels_option("Of run files: their judgements.  Of stored ones: judge by this file, which holds theirs and more.")
 @queries_option()
 @without_queries_option
-@measures_option
-@click.option("--by", metavar="MEASURE", help="Measure compared with cost.  [default: the first of --measures]")
+@stored_measures_option("As ir_measures writes them; the first is compared with cost.")
 @click.option(
     "--changed",
     type=click.IntRange(0, 1000),
     default=5,
     metavar="N",
-    help="Name the N queries with the largest gain of B by that measure, and the N with the largest loss.",
+    help="Name the N queries with the largest gain of B by the first measure, and the N with the largest loss.",
 )
 @price_options
 @destination_options(*FORMATS, wide=True)
@@ -66,7 +65,6 @@ def compare(
     stored: StoredResults,
     others: Path | None,
     queries: Path | None,
-    by: str | None,
     changed: int,
     destination: Destination,
 ) -> None:
@@ -84,25 +82,26 @@ def compare(
         pairs = _file_pairs(compared)
         if stored.qrels is None:
             raise UsageError(f"{', '.join(compared)}: run files need their judgements; name them with --qrels")
-        comparisons, notes = _run_files(pairs, stored.qrels, queries, stored, by, changed)
+        comparisons, notes = _run_files(pairs, stored.qrels, queries, stored, changed)
     elif queries is not None:
         raise UsageError("--queries is of run files; name their judgements with --qrels, or leave it out")
     else:
         if len(compared) > 2:
             raise UsageError(f"stored rows are named by A and B, not by {len(compared)} names; put globs in quotes")
         theirs = stored if others is None else replace(stored, results=others)
-        comparisons = _stored(compared[0], compared[-1], stored, theirs, by, changed)
+        comparisons = _stored(compared[0], compared[-1], stored, theirs, changed)
     destination.show_report(comparison_document(comparison.corrected(comparisons), notes))
 
 
-def _stored(a: str, b: str, ours: StoredResults, theirs: StoredResults, by: str | None, count: int) -> list[Comparison]:
+def _stored(a: str, b: str, ours: StoredResults, theirs: StoredResults, count: int) -> list[Comparison]:
     """Compare the pairs of stored rows that A of our results and B of theirs name."""
     table, per_query = ours.table(), ours.per_query()
     their_table, their_per_query = table, per_query
     if theirs is not ours:
+        theirs = replace(theirs, measures=table.measures)
         their_table, their_per_query = theirs.table(), theirs.per_query()
     pairs = comparison.pairs(table.rows, their_table.rows, a, b)
-    measure = _chosen(by, table.measures)
+    measure = next(iter(table.measures), None)
     texts: dict[str | None, Mapping[str, str]] = {}
     comparisons = []
     with bar("compare", "pairs") as step:
@@ -168,19 +167,17 @@ def _run_files(
     qrels: Path,
     queries: Path | None,
     options: StoredResults,
-    by: str | None,
     count: int,
 ) -> tuple[list[Comparison], Sequence[str]]:
     """Compare pairs of run files; return notes on all of them too."""
-    measures = measure_names.parse(options.measures)
+    measures = measure_names.parse(options.measures or measure_names.DEFAULT)
     # A file may be named in several ways.
     paths = {path.resolve(): path for pair in pairs for path in pair}
     (runs,) = read_run_files(qrels, tuple(paths.values()), queries, options.without_queries)
     name_of = dict(zip(paths, runs.runs, strict=True))
     with bar("compare", "judging") as step:
         evaluated = evaluate_runs.evaluate_runs(runs, measures, step)
-    chosen = _chosen(by, evaluated.measures)
-    choice = QueryChoice(chosen, count, runs.queries) if chosen else None
+    choice = QueryChoice(evaluated.measures[0], count, runs.queries)
     comparisons = []
     for pair in pairs:
         one, two = (name_of[path.resolve()] for path in pair)
@@ -194,12 +191,3 @@ def _run_files(
         a, b = replace(compared.a, flagged=evaluated.flagged[one]), replace(compared.b, flagged=evaluated.flagged[two])
         comparisons.append(replace(compared, a=a, b=b))
     return comparisons, evaluated.notes
-
-
-def _chosen(by: str | None, measures: Sequence[str]) -> str | None:
-    if by is None:
-        return measures[0] if measures else None
-    (measure,) = measure_names.parse((by,))
-    if str(measure) not in measures:
-        raise UnknownName("measure", str(measure), measures, "name it in --measures too")
-    return str(measure)

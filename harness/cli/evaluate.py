@@ -23,7 +23,7 @@ _file = click.Path(path_type=Path)
 @click.command()
 @click.argument("qrels", type=_file)
 @click.argument("runs", nargs=-1, required=True, type=_file, metavar="RUN...")
-@measures_option
+@measures_option()
 @click.option("--by-query", is_flag=True, help="One line for each query and measure.")
 @queries_option("The queries that count, as JSON lines or id<TAB>text.")
 @without_queries_option

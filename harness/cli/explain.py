@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from dataclasses import replace
 
 import click
 from rich.console import Console
@@ -16,7 +15,6 @@ from harness.cli.locations import mirrored
 from harness.cli.options import cache_option, price_options, results_option
 from harness.cli.stored_results import StoredResults, stored_results
 from harness.errors import UsageError
-from harness.evaluation import measure_names
 from harness.report import explain as texts
 from harness.results.schema import Cell, matches
 from harness.untrusted import one_line
@@ -39,7 +37,7 @@ def explain(what: str | None, stored: StoredResults) -> None:
     is a name from the table or the CSV.  FINDING is a reason for doubt, such as placement.  Without any, lists the
     stored results and their findings.
     """
-    table = replace(stored, measures=measure_names.DEFAULT).table()
+    table = stored.table()
     if what is None:
         _list(table)
         return

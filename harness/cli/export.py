@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
+from harness.analysis import results_folder
 from harness.cli.locations import absolute, as_given, mirrored, named_as_given, source
 from harness.cli.options import cache_option, price_options, record_options, results_argument
-from harness.cli.output import output_option
-from harness.cli.stored_results import StoredResults, measures_option, stored_results
+from harness.cli.output import FORMATS, Destination, destination_options, output_option
+from harness.cli.stored_results import StoredResults, stored_measures_option, stored_results
 from harness.errors import UsageError
 from harness.progress import bar
-from harness.report.export import FORMATS, export_csv, export_parquet, export_sqlite
+from harness.report.export import FORMATS as EXPORT_FORMATS
+from harness.report.export import export_csv, export_parquet, export_sqlite
 from harness.report.ir_metadata import Actor, export_ir_metadata
-from harness.report.verify import verify_results
+from harness.report.verify import verification_document, verify_results
 from harness.results import merge as merge_results
 from harness.results import reader
-from harness.untrusted import one_line
 
 
 @click.command()
 @mirrored("results", files="ALL")
 @results_argument
-@click.option("--format", "form", type=click.Choice(FORMATS), required=True)
+@click.option("--format", "form", type=click.Choice(EXPORT_FORMATS), required=True)
 @output_option("The file or folder to make.", required=True)
 @click.option("--samples", is_flag=True, help="sqlite: raw samples too.")
 @record_options(
@@ -33,7 +35,7 @@ from harness.untrusted import one_line
     click.option("--actor-name", "name", help="ir_metadata: name of the actor."),
     click.option("--actor-team", "team", help="ir_metadata: team of the actor."),
 )
-@measures_option
+@stored_measures_option()
 @price_options
 @cache_option
 @stored_results
@@ -60,8 +62,9 @@ def export(stored: StoredResults, form: str, output: Path, samples: bool, actor:
         jobs = reader.read_jobs(stored.results)
         if not jobs:
             raise UsageError(f"{stored.results}: no stored job in it, and published tables have no runs to describe")
+        measures = stored.measures or results_folder.suite_measures(stored.results)
         with bar("exporting", "jobs") as step:
-            export_ir_metadata(stored.results, jobs, stored.measures, output, actor=actor, progress=step)
+            export_ir_metadata(stored.results, jobs, measures, output, actor=actor, progress=step)
     click.echo(f"written: {output}")
 
 
@@ -92,17 +95,16 @@ def merge(sources: tuple[str, ...], output: Path, cache: Path) -> None:
     type=click.Path(path_type=Path),
     help="A report or leaderboard (--format json) to recompute too, at its own prices and measures.",
 )
+@destination_options(*FORMATS, wide=True)
 @cache_option
-def verify(results: Path, against: Path | None, cache: Path) -> None:
+def verify(results: Path, against: Path | None, destination: Destination, cache: Path) -> None:
     """Recompute all checksums and derived figures of the stored RESULTS (a folder; default: results).
 
-    Prints a line for each mismatch: its place, the stored and the recomputed value.  Exit code 1 if there is any.
+    Prints a line for each mismatch (its place, the stored and the recomputed value), then their number.  Exit code 1 if
+    there is any.
     """
     with bar("verifying", "jobs") as step:
         verified = verify_results(results, cache=absolute(cache), against=against, progress=step)
-    for mismatch in verified.mismatches:
-        click.echo(one_line(as_given(str(mismatch), cache)))
-    if verified.mismatches:
-        click.echo(f"{verified.looked_at}: {len(verified.mismatches):,} do not follow", err=True)
-        sys.exit(1)
-    click.echo(f"{verified.looked_at}: all follows")
+    mismatches = [replace(mismatch, place=as_given(mismatch.place, cache)) for mismatch in verified.mismatches]
+    destination.show_report(verification_document(verified.looked_at, mismatches))
+    sys.exit(1 if mismatches else 0)

@@ -12,7 +12,7 @@ import click
 from harness.cli.locations import named_as_given
 from harness.cli.options import cache_option, parsed_by, record_options
 from harness.cli.output import FORMATS, Destination, destination_options
-from harness.cli.stored_results import RunSelection, runs_options
+from harness.cli.stored_results import RunSelection, measures_option, runs_options
 from harness.errors import UsageError
 from harness.evaluation import embeddings, evaluate_runs, measure_names
 from harness.evaluation.embeddings import Embeddings
@@ -56,12 +56,7 @@ def _bootstraps(count: int) -> int:
 @click.option("--relevant-from", type=click.IntRange(1), default=1, help="Minimum grade of a relevant document.")
 @click.option("--against", metavar="SYSTEM", help="Subtract this system's distance.  [default: the nearest's]")
 @click.option("--unlabelled", is_flag=True, help="Also measure with all judged documents skipped before k are taken.")
-@click.option(
-    "--measures",
-    default="nDCG@10 RR@10",
-    callback=parsed_by(lambda text: tuple(text.split())),
-    help="Also show these measures, with Kendall's tau; as ir_measures writes them.",
-)
+@measures_option("Also show these, with Kendall's tau; as ir_measures writes them.", ("nDCG@10", "RR@10"))
 @click.option(
     "--bootstraps",
     "resamples",

@@ -13,7 +13,7 @@ from harness.analysis.leaderboard import Bound, LeaderboardQuery
 from harness.cli.locations import mirrored
 from harness.cli.options import cache_option, parsed_by, price_options, record_options, results_argument
 from harness.cli.output import PAGE, PICTURES, Destination, destination_options
-from harness.cli.stored_results import StoredResults, draw, judging_options, measures_for, stored_results
+from harness.cli.stored_results import StoredResults, draw, judging_options, stored_measures_option, stored_results
 from harness.errors import UsageError
 from harness.report.leaderboard import leaderboard_document
 from harness.report.page import check_view, view_fragment
@@ -78,7 +78,6 @@ leaderboard_options = record_options(
     "query",
     LeaderboardQuery,
     click.option("--dataset", help="Dataset to rank.  [default: the only one]"),
-    click.option("--measure", default="RR@10", help="Measure of accuracy, as ir_measures writes it."),
     click.option(
         "--weights",
         default=WEIGHTS,
@@ -116,6 +115,7 @@ leaderboard_options = record_options(
 @mirrored("results")
 @results_argument
 @record_options("bounds", _bounds)  # above the query's options: the query takes the bounds
+@stored_measures_option("As ir_measures writes them; the first is the accuracy.")
 @leaderboard_options
 @click.option("--at-most", metavar="AXIS=X,...", help="Rank only rows of at most these, e.g. latency=50,cost=2.")
 @click.option("--at-least", metavar="AXIS=X,...", help="Rank only rows of at least these, e.g. accuracy=38.")
@@ -130,9 +130,9 @@ def leaderboard(stored: StoredResults, query: LeaderboardQuery, destination: Des
     By Dynascore (accuracy, cost and latency weighed), or by one axis among the rows that keep thresholds.  Also
     shows the exchange rates, the stability of each rank, and the Pareto front.
     """
-    stored = replace(stored, measures=measures_for(query.measure))
     table = stored.table()
-    query = replace(query, dataset=query.dataset or _only({row.dataset for row in table.rows}))
+    dataset = query.dataset or _only({row.dataset for row in table.rows})
+    query = replace(query, dataset=dataset, measure=(stored.measures or table.measures)[0])
     if destination.form == PAGE:
         check_view(query)
     per_query = stored.per_query()

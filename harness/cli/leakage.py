@@ -45,7 +45,7 @@ _THRESHOLD = 0.9
     type=click.FloatRange(0, 1, min_open=True),
     help=f"Minimum cosine of near duplicates, with --embeddings.  [default: {_THRESHOLD}]",
 )
-@measures_option
+@measures_option()
 @click.option(
     "--write",
     "leaked",

@@ -63,17 +63,17 @@ class Destination:
 
     def show_report(self, document: ReportDocument) -> None:
         """Print a report, or write it to the file; people see its answer first, and all of it with ``--wide``."""
-        answer, screen = document.answer, Console()
-        if answer is None or self.form != "md" or self.wide:
+        shown, screen = document.sections if self.wide else document.answer, Console()
+        if shown is None or self.form != "md" or (self.wide and not document.plain):
             self.show(writers.write(document, self.form))
             return
         if self.output is None and screen.is_terminal:
-            for number, section in enumerate(answer(writers.plain_escape)):
+            for number, section in enumerate(shown(writers.plain_escape)):
                 if number:
                     screen.print()
                 writers.print_answer(section, screen)
         else:
-            self.show("\n\n".join(map(writers.markdown_section, answer(writers.markdown_escape))) + "\n")
+            self.show("\n\n".join(map(writers.markdown_section, shown(writers.markdown_escape))) + "\n")
 
 
 def output_option(text: str = "Write to this file instead of the terminal.", *, required: bool = False) -> Decorator:

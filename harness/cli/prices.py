@@ -19,7 +19,7 @@ from harness.cli.options import (
     results_argument,
 )
 from harness.cli.output import FORMATS, Destination, columns, destination_options
-from harness.cli.stored_results import StoredResults, measures_option, stored_results
+from harness.cli.stored_results import StoredResults, stored_measures_option, stored_results
 from harness.errors import UsageError
 from harness.pricing import offers
 from harness.pricing import prices as price_files
@@ -146,7 +146,7 @@ def _today() -> datetime.date:
     "--against", "Compare with the prices of this date.  [default: the newest, or those before the ones asked for]"
 )
 @destination_options(*FORMATS, wide=True)
-@measures_option
+@stored_measures_option()
 @cache_option
 @stored_results
 def reprice(stored: StoredResults, against: datetime.date | None, destination: Destination) -> None:

@@ -9,7 +9,7 @@ import click
 from harness.analysis import published
 from harness.analysis.leaderboard import LeaderboardQuery
 from harness.cli.locations import mirrored
-from harness.cli.options import cache_option, parse_measures, parsed_by, price_options, results_argument
+from harness.cli.options import cache_option, price_options, results_argument
 from harness.cli.output import (
     FORMATS,
     PAGE,
@@ -20,14 +20,13 @@ from harness.cli.output import (
     destination_options,
     view_options,
 )
-from harness.cli.stored_results import StoredResults, draw, judging_options, stored_results
+from harness.cli.stored_results import StoredResults, draw, judging_options, stored_measures_option, stored_results
 from harness.errors import UsageError
-from harness.evaluation import measure_names
 from harness.report import render, study
 from harness.report.summary import SummaryView, summary_section
 
-# Each layout and its default measures.
-MEASURES = {"rows": measure_names.DEFAULT, "santhanam2023": ("RR@10", "Success@10")}
+# Each layout and its default measures; none: the suite's.
+MEASURES = {"rows": (), "santhanam2023": ("RR@10", "Success@10")}
 
 
 @click.command()
@@ -47,11 +46,8 @@ MEASURES = {"rows": measure_names.DEFAULT, "santhanam2023": ("RR@10", "Success@1
     default="rows",
     help="One row for each cell, or the shape of the paper's Table 3: latency and cost by hardware, then accuracy.",
 )
-@click.option(
-    "--measures",
-    callback=parsed_by(parse_measures),
-    help="As ir_measures writes them; in tables also FD@10, a Frechet distance by the vectors of harness embed.  "
-    f"[default: {' '.join(MEASURES['rows'])}; layout santhanam2023: {' '.join(MEASURES['santhanam2023'])}]",
+@stored_measures_option(
+    "As ir_measures writes them; in tables also FD@10, a Frechet distance by the vectors of harness embed."
 )
 @view_options
 @judging_options
@@ -74,7 +70,8 @@ def report(stored: StoredResults, layout: str, destination: Destination, view: T
     elif destination.form in PICTURES:
         if layout != "rows":
             raise UsageError(f"--layout {layout} is the shape of a table; leave it out to draw pictures")
-        draw(stored.table(), stored.per_query(), LeaderboardQuery("", stored.measures[0]), destination)
+        table = stored.table()
+        draw(table, stored.per_query(), LeaderboardQuery("", table.measures[0]), destination)
     else:
         text = _published(stored, destination.form) if layout == "rows" and stored.override is None else None
         if text is None and destination.form == "md" and layout == "rows" and not destination.wide:

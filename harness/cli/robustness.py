@@ -10,7 +10,13 @@ from harness.analysis import robustness as examining
 from harness.analysis.robustness import Robustness, RobustnessOptions
 from harness.cli.options import cache_option, parsed_by, record_options
 from harness.cli.output import FORMATS, PICTURES, Destination, destination_options
-from harness.cli.stored_results import RunSelection, runs_options, show_pictures, without_queries_option
+from harness.cli.stored_results import (
+    RunSelection,
+    measures_option,
+    runs_options,
+    show_pictures,
+    without_queries_option,
+)
 from harness.evaluation import qrels_subsample
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.qrels_subsample import KeepRule
@@ -24,15 +30,18 @@ def _keeps(given: tuple[str, ...]) -> tuple[KeepRule, ...]:
     return tuple(dict.fromkeys(map(qrels_subsample.parse_keep, given)))
 
 
+def _options(
+    measures: tuple[str, ...], keeps: tuple[KeepRule, ...], resamples: int, draws: int, seed: int
+) -> RobustnessOptions:
+    return RobustnessOptions(measures[0], measures[1:], keeps, resamples, draws, seed)
+
+
 robustness_options = record_options(
     "options",
-    RobustnessOptions,
-    click.option("--measure", default="nDCG@10", help="Measure of the order, as ir_measures writes it."),
-    click.option(
-        "--against",
-        default="RR@10 AP",
-        callback=parsed_by(lambda text: tuple(text.split())),
-        help="Measures whose orders are compared with it; '' for none.",
+    _options,
+    measures_option(
+        "As ir_measures writes them: the first makes the order, with which those of the others are compared.",
+        ("nDCG@10", "RR@10", "AP"),
     ),
     click.option(
         "--keep",

@@ -38,7 +38,6 @@ from harness.cli.options import (
 from harness.cli.output import Destination, columns, write
 from harness.cli.stored_results import StoredResults
 from harness.errors import UsageError
-from harness.evaluation import measure_names
 from harness.jobs import inputs, orchestrator
 from harness.jobs.inputs import RunOptions
 from harness.jobs.orchestrator import RunSummary
@@ -254,8 +253,9 @@ def _finish(location: ResultsLocation, suite: Suite, summary: RunSummary) -> Non
 
 def _contested(suite: Path | None, folder: Path, cache: Path) -> tuple[Path | None, frozenset[Cell]]:
     """Return the contested cells of stored results, and the suite that declares them, from ``suites/`` by default."""
-    stored = StoredResults(folder, cache, measure_names.DEFAULT)
-    cells = pareto_front.contested_cells(stored.table(), stored.per_query(), stored.measures[0])
+    stored = StoredResults(folder, cache)
+    table = stored.table()
+    cells = pareto_front.contested_cells(table, stored.per_query(), table.measures[0])
     if suite is not None:
         name = load(suite).name
         return suite, frozenset(cell for cell in cells if cell.suite == name)

@@ -47,12 +47,23 @@ from harness.untrusted import one_line
 # Rows whose values by query are read for one sentence.
 _MOST_TESTED = 500
 
-measures_option = click.option(
-    "--measures",
-    default=" ".join(measure_names.DEFAULT),
-    callback=parsed_by(parse_measures),
-    help="As ir_measures writes them.",
-)
+
+def _measures_option(default: str | None, text: str) -> Decorator:
+    return click.option("--measures", default=default, callback=parsed_by(parse_measures), help=text)
+
+
+def stored_measures_option(text: str = "As ir_measures writes them.") -> Decorator:
+    """``--measures`` of stored results; the command gets none where the suite's are to be used."""
+    return _measures_option(None, f"{text}  [default: the suite's, else {' '.join(measure_names.DEFAULT)}]")
+
+
+def measures_option(
+    text: str = "As ir_measures writes them.", default: Sequence[str] = measure_names.DEFAULT
+) -> Decorator:
+    """``--measures`` of runs."""
+    return _measures_option(" ".join(default), text)
+
+
 without_queries_option = click.option(
     "--without-queries",
     type=click.Path(path_type=Path),
@@ -84,8 +95,8 @@ def judging_options(command: Command) -> Command:
 class StoredResults:
     """A results folder as a command reads it.
 
-    ``qrels`` replace the stored ones, ``without_queries`` names queries to leave out.  ``keys``: of the jobs that
-    count, where not all do.
+    ``measures``: none for the suite's.  ``qrels`` replace the stored ones, ``without_queries`` names queries to leave
+    out.  ``keys``: of the jobs that count, where not all do.
     """
 
     results: Path
@@ -129,7 +140,7 @@ class StoredResults:
     def tested(self, table: Table) -> Mapping[str, PerQuery]:
         """Return the rows' values by query; none for a large table, where reading them is slow."""
         # A Frechet distance is of a whole run.
-        measures = tuple(name for name in self.measures if not name.startswith("FD"))
+        measures = tuple(name for name in table.measures if not name.startswith("FD"))
         small = len(table.rows) <= _MOST_TESTED
         return replace(self, measures=measures).per_query() if small and measures else {}
 
@@ -256,11 +267,6 @@ def load_dataset(name: str, cache: Path) -> Dataset:
     """
     with bar(f"{name}: corpus", "documents", line=True) as step:
         return datasets.load(datasets.find(name, Path.cwd()), absolute(cache), step)
-
-
-def measures_for(measure: str) -> tuple[str, ...]:
-    """Return the default measures, whose rows are likely cached, if they contain this one; else this one."""
-    return measure_names.DEFAULT if measure in measure_names.DEFAULT else (measure,)
 
 
 def read_run_files(

@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
@@ -14,14 +16,16 @@ from harness import filesystem
 from harness.cli.launchers import LauncherChoice, launcher_choice, launcher_option, run_options
 from harness.cli.locations import writable
 from harness.cli.options import cache_option, models_option, platform_option, results_option, retry_option
-from harness.cli.output import columns, output_option, write
+from harness.cli.output import FORMATS, Destination, columns, destination_options, write
 from harness.errors import UsageError
 from harness.experiments.calibration import run as calibration
 from harness.experiments.calibration.run import CaseSelection
 from harness.experiments.conformance import examine
 from harness.launch import doctor as host
+from harness.launch.doctor import Check, Level
 from harness.launch.images import catalog, pins
 from harness.pricing import instances
+from harness.report.checks import checks_document
 
 log = logging.getLogger(__name__)
 
@@ -55,13 +59,19 @@ def pin(system: str, models: Path | None, newest: bool, write_it: bool) -> None:
 
 
 @click.command()
-def doctor() -> None:
-    """Check whether this machine is fit for measurements: each line is ok, warn or fail, with the remedy."""
-    findings = list(host.examine())
-    for finding in findings:
-        remedy = f"; {finding.remedy}" if finding.remedy else ""
-        click.echo(f"{finding.level.value:<5} {finding.what}: {finding.fact}{remedy}")
-    sys.exit(1 if any(finding.level is host.Level.FAIL for finding in findings) else 0)
+@destination_options(*FORMATS, wide=True)
+def doctor(destination: Destination) -> None:
+    """Check whether this machine is fit for measurements: failures and warnings first, each with its remedy.
+
+    Exit code 1 if a check fails.
+    """
+    _show_checks(list(host.examine()), destination)
+
+
+def _show_checks(checks: Sequence[Check], destination: Destination) -> NoReturn:
+    """Show checks; exit with code 1 if one failed."""
+    destination.show_report(checks_document(checks))
+    sys.exit(1 if any(check.level is Level.FAIL for check in checks) else 0)
 
 
 @click.command()
@@ -71,11 +81,16 @@ def doctor() -> None:
 @launcher_option
 @cache_option
 @models_option
+@destination_options(*FORMATS, wide=True)
 @launcher_choice
-def conformance(system: str, profile: str, platform: str | None, choice: LauncherChoice) -> None:
-    """Check SYSTEM against the container contract with a ten-document corpus."""
+def conformance(
+    system: str, profile: str, platform: str | None, destination: Destination, choice: LauncherChoice
+) -> None:
+    """Check SYSTEM against the container contract with a ten-document corpus.
+
+    Exit code 1 if a check fails.
+    """
     declared, envelope = catalog.system(system), instances.hardware_profile(profile)
-    failed = 0
     with choice.open(platform) as launcher:
         launcher.check()
         cannot = launcher.cannot(envelope)
@@ -83,11 +98,8 @@ def conformance(system: str, profile: str, platform: str | None, choice: Launche
             raise UsageError(f"{cannot}; choose another --profile")
         launcher.sweep()  # first, because containers of dead runs may still write to their folders
         with filesystem.temporary_folder("conformance") as folder:
-            for check in examine(launcher, declared, envelope, folder):
-                failed += not check.ok
-                detail = f": {check.detail}" if check.detail else ""
-                click.echo(f"{'ok' if check.ok else 'FAIL':<5} {check.what}{detail}")
-    sys.exit(1 if failed else 0)
+            checks = list(examine(launcher, declared, envelope, folder))
+    _show_checks(checks, destination)
 
 
 @click.command()
@@ -95,8 +107,7 @@ def conformance(system: str, profile: str, platform: str | None, choice: Launche
 @click.option("--only", metavar="GLOB", help="Only cases whose name (or group) matches.")
 @click.option("--repeats", type=click.IntRange(1, 1000), default=1, help="Run all cases that many times.")
 @retry_option(1, "Measure a case again whose times are off, at most N times; the table says so.")
-@click.option("--format", "form", type=click.Choice(["terminal", "md"]), default="terminal")
-@output_option("Write the table to this file as well.")
+@destination_options(*FORMATS, wide=True)
 @launcher_option
 @cache_option
 @launcher_choice
@@ -105,11 +116,10 @@ def calibrate(
     only: str | None,
     repeats: int,
     retry_noisy: int,
-    form: str,
-    output: Path | None,
+    destination: Destination,
     choice: LauncherChoice,
 ) -> None:
-    """Measure injected values, and show how far the reported ones are off.
+    """Measure injected values, and show the reported ones that are off; all with --wide.
 
     Takes about three minutes.  Exit code 1 if an error is larger than the documented tolerance.
     """
@@ -117,8 +127,5 @@ def calibrate(
     with writable(results, choice.cache) as location, choice.open() as launcher:
         options = replace(run_options(Path(), location.folder, None, True, choice.cache), shelf=location.shelf)
         lines = calibration.calibrate(options, CaseSelection(only, repeats, retry_noisy), launcher)
-    remark = calibration.summary(lines, time.monotonic() - started)
-    click.echo(calibration.render(lines, remark, form), nl=False)
-    if output is not None:
-        write(output, calibration.render(lines, remark, "md"))
+    destination.show_report(calibration.calibration_document(lines, time.monotonic() - started))
     sys.exit(0 if all(line.ok for line in lines) else 1)

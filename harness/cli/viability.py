@@ -21,7 +21,7 @@ from harness.cli.options import (
     record_options,
     results_option,
 )
-from harness.cli.output import output_option
+from harness.cli.output import FORMATS, Destination, destination_options
 from harness.errors import HarnessError
 from harness.experiments.viability import acceptance, render, validation
 from harness.experiments.viability import curve as curves
@@ -91,9 +91,7 @@ criteria_options = record_options(
 )
 _cpus_option = click.option("--cpus", default="1", metavar="N,...", help="CPU counts to try.")
 _gpus_option = click.option("--gpus", type=click.IntRange(0), default=0, help="NVIDIA GPUs.")
-_format_option = click.option(
-    "--format", "form", type=click.Choice(["md", "json"]), default="md", help="How to print it."
-)
+_destination_options = destination_options(*FORMATS, wide=True)
 
 
 @click.command()
@@ -103,9 +101,15 @@ _format_option = click.option(
 @criteria_options
 @click.option("--step", default="16MiB", help="Limits are whole steps of this size.")
 @price_options
-@_format_option
+@_destination_options
 def viable(
-    bench: Bench, cpus: str, gpus: int, criteria: Criteria, step: str, selection: PriceSelection, form: str
+    bench: Bench,
+    cpus: str,
+    gpus: int,
+    criteria: Criteria,
+    step: str,
+    selection: PriceSelection,
+    destination: Destination,
 ) -> None:
     """Find the smallest memory limit under which SYSTEM still works, and the instance to rent for it.
 
@@ -124,7 +128,8 @@ def viable(
                 limits.append(smallest(question, count))
             except HarnessError as error:  # the other CPU counts may do
                 errors.append(error)
-    click.echo(render.render_verdicts(limits, snapshot, form, selection.choice), nl=False)
+    if limits:
+        destination.show_report(render.verdicts_document(limits, snapshot, selection.choice))
     for refused in errors:
         text = f"harness: {one_line(str(refused))}; evidence: {question.jobs.folder}"
         click.echo(as_given(text, bench.cache), err=True)
@@ -139,8 +144,10 @@ def viable(
 @click.option("--provider", help="Provider of the type.  [default: the one in instance_profiles/defaults.toml]")
 @_gpus_option
 @criteria_options
-@_format_option
-def validate(bench: Bench, instance: str, provider: str | None, gpus: int, criteria: Criteria, form: str) -> None:
+@_destination_options
+def validate(
+    bench: Bench, instance: str, provider: str | None, gpus: int, criteria: Criteria, destination: Destination
+) -> None:
     """Emulate the CPUs and the memory of an instance type here, and check whether SYSTEM works in them.
 
     Exit code 1 where it does not.
@@ -149,7 +156,7 @@ def validate(bench: Bench, instance: str, provider: str | None, gpus: int, crite
     validation.check_host(named, gpus)
     with bench.ask(criteria, gpus) as question:
         outcome = validation.validate(question, named)
-    click.echo(render.render_validation(outcome, form), nl=False)
+    destination.show_report(render.validation_document(outcome))
     sys.exit(0 if outcome.holds else 1)
 
 
@@ -158,16 +165,18 @@ def validate(bench: Bench, instance: str, provider: str | None, gpus: int, crite
 @click.option("--cpus", type=click.IntRange(1), default=1, help="Number of CPUs.")
 @_gpus_option
 @click.option("--limits", metavar="SIZE,...", help="Memory limits, e.g. 64MiB,96MiB.  [default: a ladder of eight]")
-@output_option("Plots go to OUTPUT.png and OUTPUT.svg.  [default: beside the jobs]")
-@_format_option
-def curve(bench: Bench, cpus: int, gpus: int, limits: str | None, output: Path | None, form: str) -> None:
+@click.option(
+    "--plots", type=click.Path(path_type=Path), help="Plots go to PLOTS.png and PLOTS.svg.  [default: beside the jobs]"
+)
+@_destination_options
+def curve(bench: Bench, cpus: int, gpus: int, limits: str | None, plots: Path | None, destination: Destination) -> None:
     """Measure SYSTEM under a ladder of memory limits: a table and a plot, with the knee marked."""
     rungs = tuple(acceptance.parse_size(limit, "--limits") for limit in limits.split(",")) if limits is not None else ()
     with bench.ask(Criteria(), gpus) as question:
         curve_points = curves.measure_curve(question, cpus, rungs)
     name = curves.plot_name(cpus, gpus, len(question.jobs.subject.queries.sample), rungs)
-    paths = curves.draw_curve(curve_points, output or question.jobs.folder / name)
-    for path in paths if output is None else ():
+    paths = curves.draw_curve(curve_points, plots or question.jobs.folder / name)
+    for path in paths if plots is None else ():
         question.jobs.publish(path)
-    click.echo(render.render_curve(curve_points, form), nl=False)
+    destination.show_report(render.curve_document(curve_points))
     click.echo(as_given(f"plots: {' '.join(map(str, paths))}", bench.cache), err=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from harness import datasets, filesystem
@@ -16,6 +16,7 @@ from harness.experiments.calibration.fixtures import write_dataset
 from harness.jobs import indexes
 from harness.jobs.collect import CollectedJob, collect
 from harness.launch.base import Launcher, LaunchRequest, Limits, Prepared
+from harness.launch.doctor import Check, Level
 from harness.launch.images.catalog import System
 from harness.progress import silent, task
 from harness.records import Envelope, JobSpec, Outcome, Query, ScenarioParams
@@ -28,13 +29,8 @@ _LIMITS = Limits(load_s=300, query_s=60, build_s=600, job_s=900)
 _BATCH = 4
 
 
-@dataclass(frozen=True)
-class Check:
-    """One thing that the contract asks for."""
-
-    ok: bool
-    what: str
-    detail: str = ""
+def _check(ok: bool, what: str, fact: str = "") -> Check:
+    return Check(Level.OK if ok else Level.FAIL, what, fact)
 
 
 def examine(launcher: Launcher, system: System, envelope: Envelope, folder: Path) -> Iterator[Check]:
@@ -49,7 +45,7 @@ def examine(launcher: Launcher, system: System, envelope: Envelope, folder: Path
     with task(f"{system.name}: image"):
         builder = launcher.prepare(system)
         prepared = launcher.prepare(system.on(envelope.gpus)) if envelope.gpus else builder
-    yield Check(True, "the system is ready", prepared.digest)
+    yield _check(True, "the system is ready", prepared.digest)
     try:
         index = indexes.build(
             launcher,
@@ -62,9 +58,9 @@ def examine(launcher: Launcher, system: System, envelope: Envelope, folder: Path
             limits=_LIMITS,
         )
     except JobError as error:
-        yield Check(False, "builds an index", f"{error.outcome.value}: {error.detail}")
+        yield _check(False, "builds an index", f"{error.outcome.value}: {error.detail}")
         return
-    yield Check(True, "builds an index", f"{index.facts.index_bytes} bytes in {index.facts.build_s:.1f} s")
+    yield _check(True, "builds an index", f"{index.facts.index_bytes} bytes in {index.facts.build_s:.1f} s")
     copy = Path(shutil.copytree(index.folder, folder / "copy"))
     with task(f"{system.name}: search"):
         alone = _search(launcher, prepared, corpus, index.folder, envelope, folder / "search")
@@ -81,7 +77,7 @@ def examine(launcher: Launcher, system: System, envelope: Envelope, folder: Path
 
 def _judge(system: System, collected: CollectedJob) -> Iterator[Check]:
     measured = collected.measurement
-    yield Check(
+    yield _check(
         collected.outcome is Outcome.OK,
         "verifies its envelope, loads, answers every query with valid hits, ends in order",
         collected.detail or (f"load {measured.load_s:.2f} s" if measured and measured.load_s is not None else ""),
@@ -89,16 +85,16 @@ def _judge(system: System, collected: CollectedJob) -> Iterator[Check]:
     if collected.outcome is not Outcome.OK or measured is None:
         return
     disagreements = collected.ranking_disagreements()
-    yield Check(disagreements == 0, "ranks the same in both trials", f"{disagreements} queries differ")
+    yield _check(disagreements == 0, "ranks the same in both trials", f"{disagreements} queries differ")
     if system.name != NULL_SYSTEM:  # it answers without looking, on purpose
         answers = {sample.query_id: sample.hits for sample in collected.samples if sample.trial == 0}
         right = sum(bool(hits) and hits[0][0] == query_id for query_id, hits in answers.items())
-        yield Check(right >= 8, "finds the document that is meant", f"{right} of {len(answers)} queries have it first")
+        yield _check(right >= 8, "finds the document that is meant", f"{right} of {len(answers)} queries have it first")
     threads = measured.effective.threads if measured.effective else {}
-    yield Check(
+    yield _check(
         bool(threads), "says how many threads its libraries use", json.dumps(threads) if threads else "it names none"
     )
-    yield Check(bool(measured.libraries), "names its libraries", json.dumps(measured.libraries))
+    yield _check(bool(measured.libraries), "names its libraries", json.dumps(measured.libraries))
 
 
 def _judge_index(copy: Path, search: Callable[[], object]) -> Iterator[Check]:
@@ -110,7 +106,7 @@ def _judge_index(copy: Path, search: Callable[[], object]) -> Iterator[Check]:
     after = _contents(copy)
     if wrote := sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name)):
         remedy = "an index is read-only then: write it in build, and what passes into /tmp"
-        yield Check(
+        yield _check(
             False,
             "leaves its index as it was built",
             f"search writes {one_line(wrote[0], MAX_TEXT)!r} into it; {remedy}",
@@ -125,14 +121,14 @@ def _contents(folder: Path) -> dict[str, str]:
 def _judge_batches(alone: CollectedJob, batches: CollectedJob) -> Iterator[Check]:
     what = "answers batches as it answers single queries"
     if batches.outcome is not Outcome.OK:
-        yield Check(False, what, batches.detail or batches.outcome.value)
+        yield _check(False, what, batches.detail or batches.outcome.value)
         return
     # Scores may differ in their last digits: a batch is padded and summed in another order.
     single = {sample.query_id: sample.ranking for sample in alone.samples if sample.trial == 0}
     differ = [
         sample.query_id for sample in batches.samples if sample.trial == 0 and sample.ranking != single[sample.query_id]
     ]
-    yield Check(
+    yield _check(
         not differ,
         what,
         f"{len(differ)} of {len(single)} queries get other ids" + (f", first {differ[0]}" if differ else ""),

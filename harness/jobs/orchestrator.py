@@ -170,6 +170,7 @@ def run_job(run: _RunState, job: Planned, part: str) -> Result:
 
 def keep_inputs(inputs: Inputs, store: Store) -> None:
     """Store what a table needs besides the jobs."""
+    store.keep_measures(inputs.suite.measures)
     for name, dataset in inputs.datasets.items():
         sample = inputs.samples[name]
         ending, judgements = dataset.judgements

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from harness.config import NAME_PATTERN, ConfigModel, read_toml, validate
 from harness.errors import FileError, did_you_mean
+from harness.evaluation import measure_names
 from harness.records import Outcome, ScenarioParams
 from harness.results.schema import NULL_SYSTEM, Cell, matches
 
@@ -171,8 +172,10 @@ class Suite(ConfigModel):
     build_profile: str | None = Field(
         default=None, description="hardware profile of index builds; by default all CPUs and half of the host's memory"
     )
-    measures: tuple[str, ...] = Field(
-        default=("RR@10", "Success@10", "nDCG@10"), min_length=1, description="as ir_measures writes them"
+    measures: Annotated[tuple[str, ...], AfterValidator(_check_once)] = Field(
+        default=(),
+        description="as ir_measures writes them; reports show the first, and all with `--wide`",
+        json_schema_extra={"default": ", ".join(measure_names.DEFAULT)},
     )
     protocol: SuiteProtocol = Field(default=SuiteProtocol(), description="how jobs measure")
     offline: Offline = Field(default=Offline(), description="the `offline` scenario's parameters")

@@ -35,16 +35,21 @@ class Level(str, Enum):
 
 
 @dataclass(frozen=True)
-class HostCheck:
-    """One check of the host; ``remedy`` is empty where it is ``ok``."""
+class Check:
+    """One check of a host or of a system; ``remedy`` is empty where it is ``ok``."""
 
     level: Level
     what: str
     fact: str
     remedy: str = ""
 
+    @property
+    def text(self) -> str:
+        """The check, its finding and its remedy in one line."""
+        return self.what + (f": {self.fact}" if self.fact else "") + (f"; {self.remedy}" if self.remedy else "")
 
-def examine() -> Iterator[HostCheck]:
+
+def examine() -> Iterator[Check]:
     """Check everything that a measurement depends on."""
     yield from _engine()
     yield _cgroup()
@@ -57,57 +62,57 @@ def examine() -> Iterator[HostCheck]:
     yield _gpu()
 
 
-def _warn_if(wrong: bool, what: str, fact: str, remedy: str) -> HostCheck:
-    return HostCheck(Level.WARN, what, fact, remedy) if wrong else HostCheck(Level.OK, what, fact)
+def _warn_if(wrong: bool, what: str, fact: str, remedy: str) -> Check:
+    return Check(Level.WARN, what, fact, remedy) if wrong else Check(Level.OK, what, fact)
 
 
-def _engine() -> Iterator[HostCheck]:
+def _engine() -> Iterator[Check]:
     try:
         with closing(docker.from_env(timeout=10)) as client:
             info = client.info()
     except (docker.errors.DockerException, requests.RequestException) as error:
         start = "start it (`systemctl start docker`) or install it (Debian: `apt-get install docker.io`)"
         fact = f"no Docker engine answers: {reason(error)}"
-        yield HostCheck(Level.FAIL, "engine", fact, f"{start}, or use --launcher process")
+        yield Check(Level.FAIL, "engine", fact, f"{start}, or use --launcher process")
         return
-    yield HostCheck(Level.OK, "engine", f"Docker {info['ServerVersion']}, {info['Driver']}, {info['OperatingSystem']}")
+    yield Check(Level.OK, "engine", f"Docker {info['ServerVersion']}, {info['Driver']}, {info['OperatingSystem']}")
     for key, what in (("MemoryLimit", "memory limits"), ("PidsLimit", "pids limits"), ("CPUSet", "CPU sets")):
         if not info.get(key, True):
-            yield HostCheck(Level.FAIL, "limits", f"the engine cannot enforce {what}", "enable the cgroup controller")
+            yield Check(Level.FAIL, "limits", f"the engine cannot enforce {what}", "enable the cgroup controller")
     if not info.get("SwapLimit", True) and psutil.swap_memory().total:
         remedy = "boot with swapaccount=1, or turn swap off (`swapoff -a`)"
-        yield HostCheck(Level.FAIL, "limits", "the engine cannot limit swap, and the host has some", remedy)
+        yield Check(Level.FAIL, "limits", "the engine cannot limit swap, and the host has some", remedy)
 
 
-def _cgroup() -> HostCheck:
+def _cgroup() -> Check:
     version = cgroup.host_version()
     fact = "no memory controller in /sys/fs/cgroup" if version is None else f"version {version}"
     return _warn_if(version is None, "cgroup", fact, "mount the cgroup file system, or use --launcher process")
 
 
-def _cpus() -> HostCheck:
+def _cpus() -> Check:
     usable, online = host.cpus(), os.cpu_count() or 0
     fact = f"{usable} usable of {online}, {platform.machine()}"
     if platforms.host() not in platforms.PLATFORMS:
         remedy = f"images are made for {' and '.join(platforms.PLATFORMS)}; take such"
-        return HostCheck(Level.FAIL, "CPUs", fact, remedy)
+        return Check(Level.FAIL, "CPUs", fact, remedy)
     if usable < 2:
-        return HostCheck(Level.WARN, "CPUs", fact, "the harness shares its CPU with what it measures; take two or more")
+        return Check(Level.WARN, "CPUs", fact, "the harness shares its CPU with what it measures; take two or more")
     alone = 1
     while alone < usable and _apart(cpu_placement.place(alone + 1)):
         alone += 1
-    return HostCheck(Level.OK, "CPUs", f"{fact}; jobs of up to {alone} do not share theirs with the harness")
+    return Check(Level.OK, "CPUs", f"{fact}; jobs of up to {alone} do not share theirs with the harness")
 
 
 def _apart(placement: Placement) -> bool:
     return placement.apart and placement.whole_cores is not False
 
 
-def _topology() -> HostCheck:
+def _topology() -> Check:
     seen = cpu_placement.read(os.sched_getaffinity(0))
     if not seen.shown:
         remedy = "jobs may share a physical core with other work; take a host whose /sys shows its cores"
-        return HostCheck(Level.WARN, "topology", "the kernel does not show which CPUs share a core", remedy)
+        return Check(Level.WARN, "topology", "the kernel does not show which CPUs share a core", remedy)
     halves = sum(not core.whole for core in seen.cores)
     fact = f"{len(seen.cores)} physical cores, {max(1, len(seen.nodes))} NUMA nodes"
     fact += f"; of {halves} cores only a half is ours" if halves else ""
@@ -115,26 +120,26 @@ def _topology() -> HostCheck:
     return _warn_if(halves > 0, "topology", fact, remedy)
 
 
-def _memory() -> HostCheck:
+def _memory() -> Check:
     memory = psutil.virtual_memory()
     fact = f"{memory.total / 2**30:.1f} GiB, {memory.available / 2**30:.1f} GiB available"
     remedy = "profiles above that cannot be held; end other programs"
     return _warn_if(memory.available < 4 << 30, "memory", fact, remedy)
 
 
-def _swap() -> HostCheck:
+def _swap() -> Check:
     swap_bytes = psutil.swap_memory().total
     fact = f"{swap_bytes / 2**30:.1f} GiB" if swap_bytes else "none"
     return _warn_if(swap_bytes > 0, "swap", fact, "jobs get none, but the host may; `swapoff -a` while measuring")
 
 
-def _load() -> HostCheck:
+def _load() -> Check:
     load, cpus = os.getloadavg()[0], host.cpus()
     fact = f"{load:.2f} over the last minute on {cpus} CPUs"
     return _warn_if(load > 0.25 * cpus, "load", fact, "other work disturbs the figures; end it or wait")
 
 
-def _canary() -> HostCheck:
+def _canary() -> Check:
     """Check that the same work takes the same time, three times in a row."""
     placement, canary = cpu_placement.place(1), Canary()
     canary.prepare(placement)
@@ -147,10 +152,10 @@ def _canary() -> HostCheck:
     return _warn_if(max(spreads.values()) > _CANARY_SPREAD, "canary", fact, remedy)
 
 
-def _gpu() -> HostCheck:
+def _gpu() -> Check:
     gpus = gpu.probe()
     if not gpus.models:
-        return HostCheck(Level.OK, "GPUs", f"none; profiles with GPUs are not_applicable here ({gpus.reason})")
+        return Check(Level.OK, "GPUs", f"none; profiles with GPUs are not_applicable here ({gpus.reason})")
     fact = f"{', '.join(gpus.models)} (driver {gpus.driver})"
     if gpus.processes:
         fact += "; 1 process is on them" if gpus.processes == 1 else f"; {gpus.processes} processes are on them"

@@ -98,6 +98,7 @@ class ReportDocument:
         answer: build the sections that people see first, where those are fewer.
         printed: build the sections for LaTeX, where they differ.
         padded: the columns of Markdown grids line up in a terminal.
+        plain: the sections have no footnotes, so that a terminal shows them as it shows an answer.
         dense: JSON has a line for each member of a list, as indenting 10,000 rows would cost a second.
     """
 
@@ -107,6 +108,7 @@ class ReportDocument:
     answer: Callable[[Escape], Iterable[Section]] | None = None
     printed: Callable[[Escape], Iterable[Section]] | None = None
     padded: bool = True
+    plain: bool = False
     dense: bool = False
 
 

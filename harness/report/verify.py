@@ -8,6 +8,7 @@ import functools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from harness.pricing.instances import TypeChoice
 from harness.pricing.prices import Snapshot
 from harness.progress import Progress, silent
 from harness.report import study, writers
-from harness.report.document import ReportDocument
+from harness.report.document import Escape, ReportDocument, Section, lines_of
 from harness.report.leaderboard import LEADERBOARD_VERSION, leaderboard_document
 from harness.report.main_table import REPORT_VERSION, table_document
 from harness.report.study import Study
@@ -51,6 +52,28 @@ class Verified:
 
     looked_at: str
     mismatches: tuple[Mismatch, ...]
+
+
+# The most mismatches that people see first.
+_MOST = 20
+
+
+def verification_document(looked_at: str, mismatches: Sequence[Mismatch]) -> ReportDocument:
+    """Return the report on a verification: each mismatch, then their number."""
+
+    def section(escape: Escape, most: int) -> Section:
+        lines = [f"fail  {escape(str(mismatch))}" for mismatch in mismatches[:most]]
+        lines += [f"{len(mismatches) - most:,} more: --wide"] if len(mismatches) > most else []
+        total = f"{len(mismatches):,} do not follow" if mismatches else "all follows"
+        return Section(notes=(*lines, f"{looked_at}: {total}"))
+
+    return ReportDocument(
+        sections=lambda escape: (section(escape, len(mismatches)),),
+        lines=lambda: lines_of(mismatches, [(name, attrgetter(name)) for name in ("place", "stored", "follows")]),
+        content=lambda: {"looked_at": looked_at, "mismatches": [dataclasses.asdict(each) for each in mismatches]},
+        answer=lambda escape: (section(escape, _MOST),),
+        plain=True,
+    )
 
 
 def verify_results(root: Path, *, cache: Path, against: Path | None = None, progress: Progress = silent) -> Verified:

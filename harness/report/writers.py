@@ -150,6 +150,8 @@ def write_latex(document: ReportDocument) -> str:
 
 
 _STYLES = {"good": "green", "doubtful": "yellow", "bad": "red"}
+# Tones of lines by their first word.
+_TONES = {"ok": "good", "warn": "doubtful", "noisy:": "doubtful", "fail": "bad", "invalid:": "bad"}
 
 
 def print_answer(section: Section, console: Console) -> None:
@@ -170,7 +172,9 @@ def print_answer(section: Section, console: Console) -> None:
     if (section.after or section.notes) and (section.grids or section.lead):
         console.print()
     for line in (*section.after, *section.notes):
-        console.print(Text(line), soft_wrap=not console.is_terminal)
+        text, first = Text(line), line.partition(" ")[0]
+        text.stylize(_STYLES.get(_TONES.get(first, ""), ""), 0, len(first))
+        console.print(text, soft_wrap=not console.is_terminal)
 
 
 def plain_table(grid: Grid) -> list[str]:

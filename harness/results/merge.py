@@ -13,7 +13,7 @@ from pathlib import Path
 from harness import filesystem
 from harness.errors import FileError, HarnessError, StoreError, UsageError
 from harness.progress import Progress, silent
-from harness.results import integrity, origins, reader, seals
+from harness.results import integrity, origins, reader, seals, suite_record
 from harness.results.origins import JobOrigins, Origin
 from harness.results.reader import StoredJob
 from harness.untrusted import MAX_FILE_BYTES, read_whole
@@ -212,6 +212,9 @@ def _write(folder: Path, jobs: _Jobs, origin: Origin) -> None:
             if not kept.exists():
                 kept.parent.mkdir(exist_ok=True)
                 _take(path, kept)
+        record, kept = verified.job.suite_folder / suite_record.FILE, folder / suite / suite_record.FILE
+        if record.is_file() and not kept.exists():
+            kept.write_bytes(read_whole(record, suite_record.MOST_BYTES))  # a run of the source may change it
     for suite, sealed in listed.items():
         (folder / suite / seals.MANIFEST).write_text(seals.text(sealed), encoding="utf-8")
     (folder / origins.FILE).write_text(origins.text(origin), encoding="utf-8")

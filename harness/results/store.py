@@ -11,7 +11,7 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from harness import filesystem
 from harness.errors import StoreError
 from harness.filesystem import reports_full_disk
 from harness.records import to_json
-from harness.results import seals
+from harness.results import seals, suite_record
 from harness.results.reader import (
     LOG,
     MOST_SAMPLE_BYTES,
@@ -145,6 +145,18 @@ class Store:
                 if self._publisher:
                     self._publisher.keep(target, content)
                 partial.rename(target)
+
+    def keep_measures(self, measures: Iterable[str]) -> None:
+        """Store the suite's measures, over those of its earlier runs."""
+        target, content = self.folder / suite_record.FILE, suite_record.text(measures).encode()
+        with _disk_errors(target):
+            if target.is_file() and target.read_bytes() == content:
+                return
+            if self._publisher:
+                self._publisher.write(target, content)
+            partial = self.staging / target.name
+            partial.write_bytes(content)
+            partial.rename(target)
 
     def put(
         self,

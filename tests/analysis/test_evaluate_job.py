@@ -184,7 +184,7 @@ def test_each_ranking_is_measured_once_and_noted_once(
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("leaderboard", "--dataset", "scifact", "--measure", "FD@10"),
+        ("leaderboard", "--dataset", "scifact", "--measures", "FD@10"),
         ("compare", "early", "late", "--measures", "FD@10"),
         ("report", "--format", "html", "-o", "page.html", "--measures", "FD@10"),
         ("report", "--format", "png", "-o", "pictures", "--measures", "FD@10"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 import shlex
 import shutil
@@ -96,15 +97,18 @@ def test_merge_prints_the_jobs_of_each_origin(harness: Call) -> None:
 
 def test_verify_prints_one_finding_per_line_and_fails(harness: Call) -> None:
     done = harness("verify")
-    assert (done.exit_code, done.stdout) == (0, "12 jobs, 36 files: all follows\n")
+    assert (done.exit_code, done.stdout) == (0, "- 12 jobs, 36 files: all follows\n")
     folder = job(Path("results"))
     put(folder / reader.LOG, b"x")
     change(folder, lambda raw: raw.update(warmup_done=9))
     change(folder, lambda raw: raw["files"].update({"a\n\x1b[2Jb": "0"}))
     done = harness("verify", "results")
-    assert done.exit_code == 1 and len(done.stdout.splitlines()) == 3
+    *lines, last = done.stdout.splitlines()
+    assert done.exit_code == 1 and len(lines) == 3 and all(line.startswith("- fail  ") for line in lines)
     assert "\x1b" not in done.stdout, "a stranger's control characters reach no terminal"
-    assert done.stderr.endswith(": 3 do not follow\n")
+    assert last.endswith(": 3 do not follow") and done.stderr == ""
+    assert len(json.loads(harness("verify", "--format", "json").stdout)["mismatches"]) == 3
+    assert len(harness("verify", "--format", "csv").stdout.splitlines()) == 4
     assert harness("verify", "none").exit_code == 2
     assert harness("verify", "results", "--against", "none.json").exit_code == 2
 

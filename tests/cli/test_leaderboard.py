@@ -92,7 +92,7 @@ def test_thresholds_exclude_rows_with_a_reason(harness: Call) -> None:
         (("--front", "accuracy"), "name two or three axes"),
         (("--rank-by", "speed"), "unknown axis 'speed'"),
         (("--dataset", "scifct"), "did you mean 'scifact'?"),
-        (("--measure", "NDCG@10"), "unknown measure"),
+        (("--measures", "NDCG@10"), "unknown measure"),
         (("--suite", "other"), "no row of scifact is of that suite"),
     ],
 )

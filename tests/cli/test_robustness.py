@@ -32,7 +32,7 @@ def test_robustness_covers_stored_results_of_several_datasets(harness: Call, tmp
         Made("dead", 1.0, outcome=publisher.Outcome.OOM),
         Made("only", 1.0, dataset="nfcorpus"),
     )
-    done = harness("--against", "Success@1", "--keep", "1")
+    done = harness("--measures", "nDCG@10 Success@1", "--keep", "1")
     assert done.exit_code == 0, done.output
     assert done.stdout.startswith("**scifact, by nDCG@10, 140 judged queries**")
     assert "good" in done.stdout and "dead" not in done.stdout
@@ -65,18 +65,18 @@ def test_robustness_without_a_picture_prints_the_reason(harness: Call, tmp_path:
     (tmp_path / "qrels.txt").write_text("q1 0 d1 1\n")
     for name in ("one", "two"):
         (tmp_path / f"{name}.run").write_text("q1 Q0 d1 1 2.0 x\n")
-    done = harness("one.run", "two.run", *QRELS, "--against", "", "--keep", "1", "--format", "png", "-o", "p")
+    done = harness("one.run", "two.run", *QRELS, "--measures", "nDCG@10", "--keep", "1", "--format", "png", "-o", "p")
     assert "no matrix of other queries, resampled: resampling needs 11 queries, there are 1" in done.stderr
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--measure", "XYZ@10"), "unknown measure 'XYZ@10'"),
-        (("--against", "AP ABC"), "unknown measure 'ABC'"),
+        (("--measures", "XYZ@10"), "unknown measure 'XYZ@10'"),
+        (("--measures", "nDCG@10 AP ABC"), "unknown measure 'ABC'"),
         (("--keep", "2.5"), "--keep 2.5: no number of relevant judgements"),
         (("--format", "png"), "--format png writes several files; name a folder for them with -o"),
-        (("--measure", "NumRet"), "NumRet makes no leaderboard: it is no mean over queries; choose another"),
+        (("--measures", "NumRet"), "NumRet makes no leaderboard: it is no mean over queries; name another first in"),
         (("missing.run",), "missing.run: no such file"),
     ],
 )

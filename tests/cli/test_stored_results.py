@@ -61,7 +61,7 @@ BELOW = "2 grades are below 0, the first in below.trec:5: no more relevant than 
     [
         ("evaluate", "below.trec", "one.run"),
         ("compare", "one.run", "two.run", "--qrels", "below.trec", "--measures", "P@3"),
-        ("robustness", "one.run", "two.run", "--qrels", "below.trec", "--measure", "P@3", "--resamples", "100"),
+        ("robustness", "one.run", "two.run", "--qrels", "below.trec", "--measures", "P@3", "--resamples", "100"),
         ("leakage", "training.tsv", "one.run", "--qrels", "below.trec", "--queries", "tiny/queries.jsonl"),
         ("frechet", "one.run", "--qrels", "below.trec", "--embeddings", "vectors", "--bootstraps", "0"),
         ("pool", "one.run", "--qrels", "below.trec", "--no-texts"),

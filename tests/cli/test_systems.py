@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from pathlib import Path
 
 import pytest
 
 from harness.filesystem import this_process
+from harness.launch.doctor import Check, Level
 from harness.launch.process import ProcessLauncher
 from tests.conftest import Bench
 from tests.support.command_line import Call
@@ -19,20 +21,45 @@ def test_systems_lists_shipped_and_user_systems(harness: Call) -> None:
 
 
 def test_doctor_has_a_level_and_a_fact_on_every_line(harness: Call) -> None:
-    done = harness("doctor")
-    levels = {line.split()[0] for line in done.stdout.splitlines()}
+    done = harness("doctor", "--wide")
+    levels = {line.split()[1] for line in done.stdout.splitlines()}
     assert levels <= {"ok", "warn", "fail"}
     assert done.exit_code == (1 if "fail" in levels else 0)
     assert all(word in done.stdout for word in ("engine:", "cgroup:", "CPUs:", "memory:", "swap:", "load:"))
 
 
+def test_doctor_shows_failures_then_warnings_then_how_many_are_ok(
+    harness: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checks = (
+        Check(Level.WARN, "load", "2.67 on 2 CPUs", "end it"),
+        Check(Level.OK, "swap", "none"),
+        Check(Level.FAIL, "engine", "none", "start it"),
+    )
+    monkeypatch.setattr("harness.launch.doctor.examine", lambda: iter(checks))
+    done = harness("doctor")
+    assert done.exit_code == 1 and done.stdout.splitlines() == [
+        "- fail  engine: none; start it",
+        "- warn  load: 2.67 on 2 CPUs; end it",
+        "- 1 of 3 ok   all: --wide",
+    ]
+    assert [check["level"] for check in json.loads(harness("doctor", "--format", "json").stdout)["checks"]] == [
+        "warn",
+        "ok",
+        "fail",
+    ]
+    assert harness("doctor", "--format", "csv").stdout.splitlines()[3] == "fail,engine,none,start it"
+
+
 @pytest.mark.slow
 def test_conformance_prints_fail_only_for_a_broken_contract(harness: Call, bench: Bench) -> None:
     good = harness("conformance", "planted", "--launcher", "process")
-    assert good.exit_code == 0 and "FAIL" not in good.stdout, good.stdout
+    assert (good.exit_code, good.stdout) == (0, "- 8 of 8 ok   all: --wide\n")
     bench.plant("bad", misdeed="duplicate")
     bad = harness("conformance", "bad", "--launcher", "process")
-    assert bad.exit_code == 1 and "FAIL" in bad.stdout and "comes twice" in bad.stdout
+    first, *_, last = bad.stdout.splitlines()
+    assert bad.exit_code == 1 and first.startswith("- fail  verifies its envelope") and "comes twice" in bad.stdout
+    assert last == "- 2 of 3 ok   all: --wide"
 
 
 def test_conformance_sweeps_dead_runs_before_it_deletes_their_folders(

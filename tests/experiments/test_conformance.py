@@ -7,8 +7,9 @@ import sys
 
 import pytest
 
-from harness.experiments.conformance import Check, examine
+from harness.experiments.conformance import examine
 from harness.launch import process
+from harness.launch.doctor import Check, Level
 from harness.launch.fake import FakeLauncher
 from harness.launch.images import catalog
 from harness.launch.process import ProcessLauncher
@@ -68,7 +69,7 @@ def speaker(bench: Bench, order: int = 1) -> None:
 
 def test_an_engine_that_keeps_the_contract_passes(bench: Bench) -> None:
     found = checks(bench, "planted")
-    assert [check for check in found if not check.ok] == []
+    assert [check for check in found if check.level is not Level.OK] == []
     assert [check.what for check in found] == [
         "the system is ready",
         "builds an index",
@@ -85,13 +86,13 @@ def test_an_engine_that_keeps_the_contract_passes(bench: Bench) -> None:
 def test_engine_that_speaks_json_lines_passes(bench: Bench) -> None:
     speaker(bench)
     found = checks(bench, "speaker")
-    assert [check for check in found if not check.ok] == [] and len(found) == 8
+    assert [check for check in found if check.level is not Level.OK] == [] and len(found) == 8
 
 
 def test_batches_with_different_answers_are_detected(bench: Bench) -> None:
     speaker(bench, order=-1)
-    (wrong,) = [check for check in checks(bench, "speaker") if not check.ok]
-    assert wrong.what == "answers batches as it answers single queries" and "10 of 10 queries" in wrong.detail
+    (wrong,) = [check for check in checks(bench, "speaker") if check.level is not Level.OK]
+    assert wrong.what == "answers batches as it answers single queries" and "10 of 10 queries" in wrong.fact
 
 
 @pytest.mark.parametrize(
@@ -104,8 +105,8 @@ def test_batches_with_different_answers_are_detected(bench: Bench) -> None:
 )
 def test_each_fault_is_named(bench: Bench, misdeed: str, what: str, detail: str) -> None:
     bench.plant("planted", misdeed=misdeed)
-    wrong = [check for check in checks(bench, "planted") if not check.ok]
-    assert any(check.what.startswith(what) and detail in check.detail for check in wrong), wrong
+    wrong = [check for check in checks(bench, "planted") if check.level is not Level.OK]
+    assert any(check.what.startswith(what) and detail in check.fact for check in wrong), wrong
 
 
 @pytest.mark.parametrize("walls", [True, False])
@@ -115,7 +116,7 @@ def test_search_that_writes_into_its_index_fails_with_the_cause(
     bench.plant("planted", misdeed="write_index")
     if not walls:  # as where the kernel lets nobody make namespaces
         monkeypatch.setattr(process, "_READ_ONLY", "")
-    wrong = {check.what: check.detail for check in checks(bench, "planted") if not check.ok}
+    wrong = {check.what: check.fact for check in checks(bench, "planted") if check.level is not Level.OK}
     assert "search writes 'left-behind' into it; an index is read-only then" in wrong.pop(
         "leaves its index as it was built"
     )
@@ -135,12 +136,12 @@ def test_engine_that_fails_for_another_reason_has_no_index_finding(bench: Bench)
 def test_failed_index_build_ends_the_check(bench: Bench) -> None:
     bench.plant("planted", build_misdeed="raise")
     *_, last = checks(bench, "planted")
-    assert not last.ok and last.what == "builds an index" and "does not build" in last.detail
+    assert last.level is Level.FAIL and last.what == "builds an index" and "does not build" in last.fact
 
 
 def test_null_system_need_not_return_hits(bench: Bench) -> None:
     found = checks(bench, "null")
-    assert [check for check in found if not check.ok] == []
+    assert [check for check in found if check.level is not Level.OK] == []
     assert not any("is meant" in check.what for check in found)
 
 

@@ -111,6 +111,6 @@ except RuntimeError as error:
 
 @pytest.mark.parametrize("system", ["bm25-node", "null"])
 def test_node_system_meets_the_contract(system: str) -> None:
-    done = CliRunner().invoke(main, ["conformance", system])
+    done = CliRunner().invoke(main, ["conformance", system, "--wide"])
     assert done.exit_code == 0, done.output
-    assert "FAIL" not in done.output and "answers batches as it answers single queries" in done.output
+    assert "fail" not in done.output and "answers batches as it answers single queries" in done.output

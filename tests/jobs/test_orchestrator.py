@@ -25,6 +25,7 @@ from harness.launch.base import LaunchEnd, LaunchRequest
 from harness.launch.fake import FakeLauncher
 from harness.pricing import prices
 from harness.records import Envelope, Isolation, Outcome
+from harness.results import suite_record
 from harness.results.reader import StoredJob, read_jobs
 from harness.results.schema import Cell
 from harness.results.store import Store
@@ -43,6 +44,12 @@ def test_every_cell_is_stored_and_a_second_run_runs_nothing(bench: Bench) -> Non
     again = FakeLauncher()
     second = bench.run(again, path)
     assert (second.done_before, second.jobs, again.launched) == (2, (), [])
+
+
+def test_measures_of_the_suite_are_stored_and_follow_the_suite(bench: Bench) -> None:
+    for measures in (["P@1", "AP"], ["AP"]):
+        bench.run(FakeLauncher(), bench.suite(measures=measures))
+        assert list(suite_record.read_measures(bench.results)) == measures
 
 
 def test_fresh_measures_again_and_keeps_earlier_results(bench: Bench) -> None:

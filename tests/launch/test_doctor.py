@@ -13,7 +13,7 @@ import requests
 
 from harness.launch import doctor
 from harness.launch.cpu_placement import Core, Topology
-from harness.launch.doctor import HostCheck, Level
+from harness.launch.doctor import Check, Level
 from harness.launch.monitor.gpu import Gpus
 from harness.results.schema import CanaryReading, Placement
 
@@ -65,7 +65,7 @@ class Host:
     def _close(self) -> None:
         self.closed += 1
 
-    def bad(self) -> list[HostCheck]:
+    def bad(self) -> list[Check]:
         findings = list(doctor.examine())
         assert all(finding.fact for finding in findings)
         assert all(finding.remedy for finding in findings if finding.level is not Level.OK), "each has its remedy"

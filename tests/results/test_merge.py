@@ -24,7 +24,7 @@ from harness.report import render
 from harness.report.verify import verify_results
 from harness.results import merge as merge_results
 from harness.results import merge as module
-from harness.results import origins, reader, seals
+from harness.results import origins, reader, seals, suite_record
 from harness.results.reader import read_jobs
 from tests.support import sample_records
 from tests.support.results_folders import change, job, put, relist
@@ -44,6 +44,14 @@ def two(results: Path) -> tuple[Path, Path]:
 
 def merge(*texts: str, out: str = "out") -> merge_results.Merged:
     return merge_results.merge(merge_results.parse_sources(texts), Path(out))
+
+
+def test_measures_of_the_suites_come_along(two: tuple[Path, Path]) -> None:
+    for folder, measures in zip(two, (["P@1"], ["P@1", "AP"]), strict=True):
+        (suite,) = folder.iterdir()
+        (suite / suite_record.FILE).write_text(suite_record.text(measures))
+    merge("ours", "theirs")
+    assert suite_record.read_measures(Path("out")) == ("P@1", "AP")
 
 
 def tree(root: Path) -> dict[str, bytes]:

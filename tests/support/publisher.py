@@ -38,13 +38,20 @@ class Made:
     canary_s: float = 0.010
 
 
-def put(root: Path, *cells: Made, suite: str = "quick", queries: tuple[str, ...] = QUERIES) -> Path:
+def put(
+    root: Path,
+    *cells: Made,
+    suite: str = "quick",
+    queries: tuple[str, ...] = QUERIES,
+    measures: tuple[str, ...] = (),
+) -> Path:
     """Store these cells below ``root``; returns it."""
     store = Store(root, suite)
     with store.held():
         judged = "".join(f"{query} 0 right 1\n" for query in queries)
         sample = json.dumps([{"query_id": query, "text": query} for query in queries])
         store.keep_inputs(judged.encode(), _QRELS, {_SAMPLE: sample})
+        store.keep_measures(measures)
         for cell in cells:
             for job in range(cell.jobs):
                 _put(store, cell, job, suite, queries)

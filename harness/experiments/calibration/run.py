@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 
 from harness import filesystem
 from harness.analysis.evaluate_job import JobEvaluator
@@ -24,10 +25,10 @@ from harness.launch.images import catalog
 from harness.launch.images.catalog import System
 from harness.progress import NOWHERE, Progress, show_progress, task
 from harness.records import Isolation, Outcome
+from harness.report.document import Escape, ReportDocument, Section, grid_of, lines_of
 from harness.results.reader import read_jobs
 
 SYSTEM = "calibration"
-_HEAD = ("case", "figure", "injected", "reported", "error", "allowed", "verdict")
 
 
 @dataclass(frozen=True)
@@ -178,40 +179,49 @@ def _containers(group: Group) -> int:
     return len(group.cases) * SuiteProtocol.model_validate(group.protocol).jobs
 
 
-def render(lines: Iterable[CalibrationLine], remark: str, form: str) -> str:
-    """Render the table, ``terminal`` (aligned) or ``md``, and a remark below it."""
-    cells = [_HEAD, *map(_cells, lines)]
-    if form == "md":
-        body = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |\n" for row in cells]
-        body.insert(1, "|" + "---|" * len(_HEAD) + "\n")
-    else:
-        widths = [max(len(row[column]) for row in cells) for column in range(len(_HEAD))]
-        body = [
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() + "\n"
-            for row in cells
-        ]
-    return "".join([*body, f"\n{remark}\n"])
+def calibration_document(lines: Sequence[CalibrationLine], wall_s: float) -> ReportDocument:
+    """Return the report on all figures; its answer shows those that are off, and how many are right."""
+
+    def section(shown: Sequence[CalibrationLine], escape: Escape, pointer: str = "") -> Section:
+        tones = tuple("good" if line.ok else "doubtful" if line.disturbance else "bad" for line in shown)
+        grid = grid_of(shown, [(name, False, functools.partial(_cell, get, escape)) for name, get in _COLUMNS])
+        first, *others = map(escape, summary(lines, wall_s))
+        return Section(grids=(replace(grid, tones=tones),) if shown else (), notes=(first + pointer, *others))
+
+    return ReportDocument(
+        sections=lambda escape: (section(lines, escape),),
+        lines=lambda: lines_of(lines, _COLUMNS),
+        content=lambda: {"wall_s": wall_s, "lines": [{**asdict(line), "ok": line.ok} for line in lines]},
+        answer=lambda escape: (section([line for line in lines if not line.ok], escape, "   all: --wide"),),
+        plain=True,
+    )
 
 
-def summary(lines: Sequence[CalibrationLine], wall_s: float) -> str:
-    """Say how many figures are right, the time that took, and what to do about the others."""
+def _cell(get: Callable[[CalibrationLine], str], escape: Escape, line: CalibrationLine) -> str:
+    return escape(get(line))
+
+
+_COLUMNS: tuple[tuple[str, Callable[[CalibrationLine], str]], ...] = (
+    ("case", lambda line: line.case),
+    ("figure", lambda line: line.worst.figure),
+    ("injected", lambda line: line.worst.injected),
+    ("reported", lambda line: line.worst.measured),
+    ("error", lambda line: line.worst.error),
+    ("allowed", lambda line: line.worst.allowed),
+    ("verdict", lambda line: line.verdict),
+)
+
+
+def summary(lines: Sequence[CalibrationLine], wall_s: float) -> Iterator[str]:
+    """Yield how many figures are right, in what time, and what to do where the machine was disturbed."""
     off = [line for line in lines if not line.ok]
-    text = f"{len(lines) - len(off)} of {len(lines)} figures as injected, in {wall_s:.0f} s"
-    if not off:
-        return text
-    text += f"; off: {', '.join(dict.fromkeys(line.case for line in off))}"
+    yield f"{len(lines) - len(off)} of {len(lines)} figures as injected, in {wall_s:.0f} s"
     disturbed = [line for line in off if line.disturbance]
     if disturbed:
         names = ", ".join(dict.fromkeys(line.case for line in disturbed))
         fact = (disturbed[0].disturbance or "").partition("; ")[0]  # its remedy is for a suite
         remedy = "quieten it (harness doctor shows its load) and calibrate again"
-        text += f"\nthe machine was disturbed during {names}: {fact}; {remedy}"
-    return text
-
-
-def _cells(line: CalibrationLine) -> tuple[str, ...]:
-    worst = line.worst
-    return (line.case, worst.figure, worst.injected, worst.measured, worst.error, worst.allowed, line.verdict)
+        yield f"the machine was disturbed during {names}: {fact}; {remedy}"
 
 
 def _ordinal(number: int) -> str:

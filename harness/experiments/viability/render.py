@@ -1,10 +1,11 @@
-"""Render verdicts and curves as Markdown or JSON, with prices of the day they are read."""
+"""Verdicts and curves as reports, with prices of the day they are read: the verdict first, its evidence wide."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, replace
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, fields, replace
+from operator import attrgetter
 from typing import Any
 
 from harness.experiments.viability.curve import Curve, CurvePoint
@@ -17,8 +18,7 @@ from harness.pricing import offers
 from harness.pricing.instances import DEFAULT_CHOICE, TypeChoice
 from harness.pricing.offers import Offer
 from harness.pricing.prices import Snapshot
-from harness.report.document import Grid, GridColumn, Section, grid_of
-from harness.report.writers import markdown_escape, markdown_section
+from harness.report.document import Escape, Grid, GridColumn, ReportDocument, Section, Value, grid_of, lines_of
 
 # The instance as tables price it, then the cheapest of any generation, and of any architecture as well.
 RentalOffers = dict[str, Offer | None]
@@ -45,74 +45,125 @@ def rental_offers(
     return {name: found.chosen(types, verdict.architecture) for name, types in choices.items()}
 
 
-def render_verdicts(
-    verdicts: Sequence[ViabilityVerdict], snapshot: Snapshot, form: str, choice: TypeChoice = DEFAULT_CHOICE
-) -> str:
-    """Render verdicts with the instances to rent for them."""
+def verdicts_document(
+    verdicts: Sequence[ViabilityVerdict], snapshot: Snapshot, choice: TypeChoice = DEFAULT_CHOICE
+) -> ReportDocument:
+    """Return the report on verdicts, with the instances to rent for them."""
     rented = [(verdict, rental_offers(verdict, snapshot, choice)) for verdict in verdicts]
-    if form == "json":
-        return _json([{**asdict(verdict), "rent": rent and _rent_json(rent, snapshot)} for verdict, rent in rented])
-    return "\n".join(
-        _markdown(
-            f"{verdict.system} on {verdict.dataset}, {_cpus(verdict.cpus, verdict.gpus)}",
-            grid_of(verdict.evidence, _EVIDENCE),
-            _headline(verdict),
-            *_unconstrained_lines(verdict.unconstrained),
-            _criteria_line(verdict),
-            *_edge_lines(verdict),
-            *_rent_lines(rent, verdict, snapshot),
+
+    def whole(escape: Escape) -> Iterable[Section]:
+        for verdict, rent in rented:
+            lines = (
+                *_unconstrained_lines(verdict.unconstrained),
+                _criteria_line(verdict),
+                *_edge_lines(verdict),
+                *_rent_lines(rent, verdict, snapshot),
+            )
+            yield Section(
+                _title(verdict), (_headline(verdict),), (_evidence_grid(verdict.evidence, escape),), notes=lines
+            )
+
+    def answer(_escape: Escape) -> Iterable[Section]:
+        doubts = [
+            f"With {_cpus(verdict.cpus, verdict.gpus)}: {line}"
+            for verdict in verdicts
+            for line in _unsharp_lines(verdict)
+        ]
+        yield Section(
+            lead=tuple(f"{_title(verdict)}: {_headline(verdict)}" for verdict in verdicts),
+            grids=(grid_of(rented, _ANSWER),) if any(rent for _, rent in rented) else (),
+            notes=(
+                *map(_criteria_line, verdicts[:1]),
+                *doubts[:2],
+                f"every probe: --wide   prices of {snapshot}",
+            ),
         )
-        for verdict, rent in rented
+
+    return ReportDocument(
+        sections=whole,
+        lines=lambda: lines_of(
+            ((verdict, rent, job) for verdict, rent in rented for job in verdict.evidence), _CSV_COLUMNS
+        ),
+        content=lambda: {
+            "verdicts": [{**asdict(verdict), "rent": rent and _rent_json(rent, snapshot)} for verdict, rent in rented]
+        },
+        answer=answer,
+        plain=True,
     )
 
 
-def render_validation(verdict: InstanceVerdict, form: str) -> str:
-    """Render the verdict on an instance type, with the evidence."""
-    if form == "json":
-        return _json(asdict(verdict))
-    instance, does = verdict.instance, "does its work"
-    if not verdict.holds:
-        does = f"**does not do its work** ({', '.join(verdict.causes)}: {markdown_escape(verdict.why)})"
-    return _markdown(
-        f"{verdict.system} on {verdict.dataset}: {instance.instance_type}",
-        grid_of(verdict.evidence, _EVIDENCE),
-        f"With {_cpus(instance.vcpus, 0)} and {_mib(verdict.limit_bytes)}, which is what {instance.instance_type}"
-        f" ({_mib(instance.memory_bytes)}, {instance.architecture}) leaves beside its host's own need, it {does}.",
-        *_unconstrained_lines(verdict.unconstrained),
-        _criteria_line(verdict),
-        *(f"Not shown: {text}." for text in verdict.not_shown),
+def validation_document(verdict: InstanceVerdict) -> ReportDocument:
+    """Return the report on an instance type, with the evidence."""
+    instance, subject = verdict.instance, f"{verdict.system} on {verdict.dataset}"
+
+    def sections(escape: Escape, *, wide: bool) -> Iterable[Section]:
+        headline = f"{instance.instance_type} is enough for {subject}."
+        if not verdict.holds:
+            why = f"{', '.join(verdict.causes)}: {escape(verdict.why)}"
+            headline = f"{instance.instance_type} is not enough for {subject} ({why})."
+        notes = (
+            f"Emulated: {_cpus(instance.vcpus, 0)} and {_mib(verdict.limit_bytes)}, which {instance.instance_type}"
+            f" ({_mib(instance.memory_bytes)}, {instance.architecture}) leaves beside its host's own need.",
+            _criteria_line(verdict),
+            *(f"Not shown: {text}." for text in verdict.not_shown),
+        )
+        if wide:
+            grids = (_evidence_grid(verdict.evidence, escape),)
+            yield Section("", (headline,), grids, notes=(*notes, *_unconstrained_lines(verdict.unconstrained)))
+        else:
+            yield Section("", (headline,), notes=(*notes, "every job: --wide"))
+
+    return ReportDocument(
+        sections=functools.partial(sections, wide=True),
+        lines=lambda: lines_of(verdict.evidence, _JOB_COLUMNS),
+        content=lambda: asdict(verdict),
+        answer=functools.partial(sections, wide=False),
+        plain=True,
     )
 
 
-def render_curve(curve: Curve, form: str) -> str:
-    """Render a curve's points and its knee."""
-    if form == "json":
-        return _json(asdict(curve))
-    knee = f"No knee: {curve.why_no_knee or ''}."
-    if curve.knee_bytes:
-        knee = f"Knee: {_mib(curve.knee_bytes)}: from there on every mean is within 25 % of the unconstrained one."
-    title = f"{curve.system} on {curve.dataset}, {_cpus(curve.cpus, curve.gpus)}: latency by memory limit"
-    notes = tuple(
-        f"{_mib(point.limit_bytes)}: {markdown_escape(point.disturbed)}." for point in curve.points if point.disturbed
+def curve_document(curve: Curve) -> ReportDocument:
+    """Return the report on a curve's points and its knee."""
+
+    def sections(escape: Escape, *, wide: bool) -> Iterable[Section]:
+        knee = f"No knee: {curve.why_no_knee or ''}."
+        if curve.knee_bytes:
+            knee = f"Knee: {_mib(curve.knee_bytes)}: from there on every mean is within 25 % of the unconstrained one."
+        title = f"{curve.system} on {curve.dataset}, {_cpus(curve.cpus, curve.gpus)}: latency by memory limit"
+        disturbed = [point for point in curve.points if point.disturbed]
+        if wide:
+            notes = [
+                f"{_mib(point.limit_bytes)}: measured on a disturbed machine: {escape(point.disturbed or '')}."
+                for point in disturbed
+            ]
+            columns = _POINTS
+        else:
+            limits = ", ".join(_mib(point.limit_bytes) for point in disturbed)
+            notes = [f"Measured on a disturbed machine: {limits}."] if disturbed else []
+            notes.append("memory, page cache, jobs: --wide")
+            columns = _POINTS[:_FIRST_POINTS]
+        yield Section(title, (), (grid_of(curve.points, columns),), (knee,), notes=tuple(notes))
+
+    return ReportDocument(
+        sections=functools.partial(sections, wide=True),
+        lines=lambda: lines_of(curve.points, [(field.name, attrgetter(field.name)) for field in fields(CurvePoint)]),
+        content=lambda: asdict(curve),
+        answer=functools.partial(sections, wide=False),
+        plain=True,
     )
-    after = (knee, "Measured on a disturbed machine:") if notes else (knee,)
-    section = Section(title, (), (grid_of(curve.points, _POINTS),), after, notes=notes)
-    return markdown_section(section, heading="## {}") + "\n"
 
 
-def _markdown(title: str, jobs: Grid, headline: str, *lines: str) -> str:
-    """Return a verdict as Markdown: its headline, a list of lines and the grid of its jobs."""
-    section = Section(title, (headline, "\n".join(f"- {line}" for line in lines)), (jobs,))
-    return markdown_section(section, heading="## {}") + "\n"
+def _title(verdict: ViabilityVerdict) -> str:
+    return f"{verdict.system} on {verdict.dataset}, {_cpus(verdict.cpus, verdict.gpus)}"
 
 
 def _headline(verdict: ViabilityVerdict) -> str:
     if verdict.limit_bytes is None:
         return (
-            f"**No limit was confirmed**: the last that was tried is {_mib(verdict.below_bytes)}; quieten the machine"
+            f"No limit was confirmed: the last that was tried is {_mib(verdict.below_bytes)}; quieten the machine"
             " (harness doctor shows its load) and try again with --fresh, or take a larger --step."
         )
-    limit, below = f"**{_mib(verdict.limit_bytes)}**", _mib(verdict.below_bytes)
+    limit, below = _mib(verdict.limit_bytes), _mib(verdict.below_bytes)
     if verdict.below_bytes is None:
         less = "less than that starts no container"
         if verdict.lowest and not verdict.sharp:
@@ -129,9 +180,7 @@ def _headline(verdict: ViabilityVerdict) -> str:
         job.counts and job.limit_bytes == verdict.below_bytes and job.finding == ProbeFinding.PASS.value
         for job in verdict.evidence
     )
-    text = (
-        f"{limit} is the smallest limit that passes; what binds is **{' and '.join(verdict.binding)}**: {below} fails"
-    )
+    text = f"{limit} is the smallest limit that passes; what binds is {' and '.join(verdict.binding)}: {below} fails"
     text += f"{' at times' if passed else ''}{'' if verdict.sharp else ', but the edge is not sharp'}."
     if verdict.limit_bytes - verdict.below_bytes > verdict.step_bytes:
         text += f" The {verdict.probes} probes leave the edge between these two, coarser than --step."
@@ -165,6 +214,10 @@ def _edge_lines(verdict: ViabilityVerdict) -> Iterable[str]:
         left = ", ".join(f"{share:.0%} of the {name} target" for name, share in verdict.headroom.items())
         margin = _mib(verdict.margin_bytes)
         yield f"Margin: {margin} beside the anonymous peak; the slowest confirmation leaves {left}."
+    yield from _unsharp_lines(verdict)
+
+
+def _unsharp_lines(verdict: ViabilityVerdict) -> Iterable[str]:
     if verdict.limit_bytes is None:
         return
     for limit in against_edge(verdict.evidence, verdict.limit_bytes, verdict.below_bytes):
@@ -193,7 +246,7 @@ def _rent_lines(rent: RentalOffers | None, verdict: ViabilityVerdict, snapshot: 
 def _offer_text(offer: Offer, measured: str) -> str:
     instance = offer.instance
     text = (
-        f"**{instance.instance_type}** ({instance.vcpus} vCPU, {instance.memory_bytes / 2**30:g} GiB,"
+        f"{instance.instance_type} ({instance.vcpus} vCPU, {instance.memory_bytes / 2**30:g} GiB,"
         f" {instance.architecture}), US$ {offer.usd_per_hour:g} per hour"
     )
     return text if instance.architecture == measured else f"{text}; not measured: this was {measured}"
@@ -225,16 +278,54 @@ def _cpus(cpus: int, gpus: int) -> str:
     return f"{text}, {gpus} GPU{'s' if gpus > 1 else ''}" if gpus else text
 
 
-_EVIDENCE: tuple[GridColumn[Evidence], ...] = (
-    ("limit", False, lambda job: _mib(job.limit_bytes)),
-    ("for", False, lambda job: job.purpose),
-    ("outcome", False, lambda job: job.outcome),
-    ("finding", False, lambda job: job.finding + (f" ({','.join(job.causes)})" if job.causes else "")),
-    ("mean, ms", True, lambda job: _ms(job.mean_s)),
-    ("anonymous", True, lambda job: _mib(job.peak_anon_bytes)),
-    ("why", False, lambda job: markdown_escape(job.why) or "-"),
-    ("job", False, lambda job: _key(job.job)),
+def _evidence_grid(jobs: Sequence[Evidence], escape: Escape) -> Grid:
+    columns: tuple[GridColumn[Evidence], ...] = (
+        ("limit", False, lambda job: _mib(job.limit_bytes)),
+        ("for", False, lambda job: job.purpose),
+        ("outcome", False, lambda job: job.outcome),
+        ("finding", False, lambda job: job.finding + (f" ({','.join(job.causes)})" if job.causes else "")),
+        ("mean, ms", True, lambda job: _ms(job.mean_s)),
+        ("anonymous", True, lambda job: _mib(job.peak_anon_bytes)),
+        ("job", False, lambda job: _key(job.job)),
+        ("why", False, lambda job: escape(job.why) or "-"),
+    )
+    tones = tuple("good" if job.finding == ProbeFinding.PASS.value else "bad" for job in jobs)
+    return replace(grid_of(jobs, columns), tones=tones)
+
+
+_Rented = tuple[ViabilityVerdict, RentalOffers | None]
+
+
+def _chosen(rented: _Rented) -> Offer | None:
+    return (rented[1] or {}).get("chosen")
+
+
+_ANSWER: tuple[GridColumn[_Rented], ...] = (
+    ("CPUs", True, lambda each: str(each[0].cpus)),
+    ("smallest limit", True, lambda each: _mib(each[0].limit_bytes)),
+    ("margin", True, lambda each: _mib(each[0].margin_bytes)),
+    ("to rent", False, lambda each: offer.instance.instance_type if (offer := _chosen(each)) else "-"),
+    ("architecture", False, lambda each: offer.instance.architecture if (offer := _chosen(each)) else "-"),
+    ("US$/hour", True, lambda each: f"{offer.usd_per_hour:g}" if (offer := _chosen(each)) else "-"),
 )
+_JOB_COLUMNS: tuple[tuple[str, Callable[[Evidence], Value]], ...] = (
+    *((name, attrgetter(name)) for name in ("purpose", "limit_bytes", "outcome", "finding")),
+    ("causes", lambda job: " ".join(job.causes)),
+    *((name, attrgetter(name)) for name in ("why", "mean_s", "peak_anon_bytes", "major_faults", "job")),
+)
+_CSV_COLUMNS: tuple[tuple[str, Callable[[tuple[ViabilityVerdict, RentalOffers | None, Evidence]], Value]], ...] = (
+    *((name, lambda line, name=name: getattr(line[0], name)) for name in ("system", "dataset", "cpus", "gpus")),
+    *(
+        (f"verdict_{name}", lambda line, name=name: getattr(line[0], name))
+        for name in ("limit_bytes", "below_bytes", "sharp", "margin_bytes")
+    ),
+    ("verdict_binding", lambda line: " ".join(line[0].binding)),
+    ("instance_type", lambda line: offer.instance.instance_type if (offer := _chosen(line[:2])) else None),
+    ("usd_per_hour", lambda line: offer.usd_per_hour if (offer := _chosen(line[:2])) else None),
+    *((name, lambda line, get=get: get(line[2])) for name, get in _JOB_COLUMNS),
+)
+# Columns of a curve that people see first.
+_FIRST_POINTS = 5
 _POINTS: tuple[GridColumn[CurvePoint], ...] = (
     ("limit", False, lambda point: _mib(point.limit_bytes) + (" (unconstrained)" if point.unconstrained else "")),
     ("outcome", False, lambda point: point.outcome),
@@ -259,7 +350,3 @@ def _rent_json(rent: RentalOffers, snapshot: Snapshot) -> dict[str, Any]:
 def _offer_json(offer: Offer) -> dict[str, Any]:
     names = ("instance_type", "architecture", "vcpus", "memory_bytes")
     return {**{name: getattr(offer.instance, name) for name in names}, "usd_per_hour": offer.usd_per_hour}
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, indent=2, allow_nan=False) + "\n"

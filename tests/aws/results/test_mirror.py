@@ -27,6 +27,9 @@ from tests.aws.results.conftest import Bucket, tree
 from tests.support import publisher
 from tests.support.publisher import Made
 
+# Files and folders of a suite beside its systems.
+BESIDE = ("manifest.txt", "qrels", "samples", "suite.json")
+
 JOBS = (Made("a", 2.0, jobs=2), Made("b", 5.0, jobs=2))
 
 
@@ -116,7 +119,7 @@ def test_files_of_deleted_objects_are_removed(made: Path, bucket: Bucket) -> Non
     gone = [each.name for each in bucket.objects.list("results/quick/a/")]
     bucket.objects.delete(gone)
     bucket.sync()
-    assert {name.split("/")[1] for name in tree(bucket.place().folder)} == {"b", "manifest.txt", "qrels", "samples"}
+    assert {name.split("/")[1] for name in tree(bucket.place().folder)} == {"b", *BESIDE}
     assert not (bucket.place().folder / "quick" / "a").exists()
     bucket.objects.delete(bucket.names())
     bucket.sync()
@@ -179,7 +182,7 @@ def test_part_of_a_suite_is_mirrored_with_its_judgements(made: Path, bucket: Buc
     bucket.objects.put("results/origin.toml", b'name = "me"\njobs = 4\nsha256 = "x"\n')
     bucket.sync("results/quick/a")
     names = tree(bucket.place().folder)
-    assert {name.split("/")[1] for name in names if "/" in name} == {"a", "manifest.txt", "qrels", "samples"}
+    assert {name.split("/")[1] for name in names if "/" in name} == {"a", *BESIDE}
     assert "origin.toml" in names
 
 
@@ -298,7 +301,7 @@ def test_busy_answers_are_retried(made: Path, bucket: Bucket, monkeypatch: pytes
 
     monkeypatch.setattr(URLLib3Session, "send", send)
     bucket.sync()
-    assert len(requests) == 1 + 4 * 4 + 3 and set(requests.values()) == {3}
+    assert len(requests) == 1 + 4 * 4 + 4 and set(requests.values()) == {3}
     monkeypatch.undo()
     assert tree(bucket.place().folder) == tree(made)
 

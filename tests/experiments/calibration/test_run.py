@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,6 +21,7 @@ from harness.launch.base import LaunchEnd, LaunchRequest
 from harness.launch.fake import FakeLauncher
 from harness.progress import Progress
 from harness.records import Isolation, Outcome
+from harness.report import writers
 from harness.results.reader import read_jobs
 
 ONCE = CaseSelection()
@@ -191,17 +193,27 @@ def test_disturbance_excuses_only_the_disturbed_cases() -> None:
 
 
 def test_summary_counts_names_and_suggests_the_next_step() -> None:
-    assert run.summary([line(RIGHT)], 61.4) == "1 of 1 figures as injected, in 61 s"
-    text = run.summary([line(RIGHT), line(WRONG)], 3)
-    assert text == "1 of 2 figures as injected, in 3 s; off: spin-5ms"
-    told = run.summary([line(WRONG, why=(BUSY,))], 3)
+    assert list(run.summary([line(RIGHT)], 61.4)) == ["1 of 1 figures as injected, in 61 s"]
+    assert list(run.summary([line(RIGHT), line(WRONG)], 3)) == ["1 of 2 figures as injected, in 3 s"]
+    _, told = run.summary([line(WRONG, why=(BUSY,))], 3)
     assert "disturbed during spin-5ms: other processes had 52.0% of the job's CPUs (steady: up to 5%); quieten" in told
 
 
-def test_both_formats_hold_every_cell() -> None:
-    for form in ("terminal", "md"):
-        text = run.render([line(WRONG)], "the remark", form)
-        for part in ("spin-5ms", "mean", "5 ms", "6 ms", "+20.00%", "50 us", "OFF", "the remark"):
+def test_every_format_holds_every_cell() -> None:
+    document = run.calibration_document([line(WRONG), line(RIGHT)], 3)
+    for form in ("md", "csv", "json"):
+        text = writers.write(document, form)
+        for part in ("spin-5ms", "mean", "5 ms", "6 ms", "+20.00%", "50 us"):
             assert part in text
-    rows = run.render([line(RIGHT)], "", "md").splitlines()
-    assert {row.count("|") for row in rows[:3]} == {8}
+    assert "OFF" in writers.write(document, "csv") and json.loads(writers.write(document, "json"))["wall_s"] == 3
+
+
+def test_answer_shows_only_figures_that_are_off_then_the_count() -> None:
+    answer = run.calibration_document([line(RIGHT), line(WRONG), line(WRONG, why=(BUSY,))], 3).answer
+    assert answer is not None
+    (section,) = answer(writers.plain_escape)
+    (grid,) = section.grids
+    assert [row[-1] for row in grid.cells] == ["OFF", "OFF"] and grid.tones == ("bad", "doubtful")
+    assert section.notes[0] == "1 of 3 figures as injected, in 3 s   all: --wide"
+    right = run.calibration_document([line(RIGHT)], 3).answer
+    assert right is not None and right(writers.plain_escape)[0].grids == ()

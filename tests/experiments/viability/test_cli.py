@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from pathlib import Path
 
@@ -35,21 +37,26 @@ def call(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> object:
 def test_viable_prints_the_verdict_and_the_type_to_rent(call) -> None:  # type: ignore[no-untyped-def]
     done = call("viable", "planted", "--cpus", "1,2")
     assert done.exit_code == 0, done.output
-    assert (
-        done.stdout.count("**144 MiB** is the smallest limit that passes; what binds is **oom**: 128 MiB fails.") == 2
-    )
-    assert "- To rent (aws us-east-1 on-demand of " in done.stdout and "beside the host's own 512MiB" in done.stdout
-    assert "; not measured: this was x86_64" in done.stdout
+    lines = done.stdout.splitlines()
+    assert lines[0].endswith("1 CPU: 144 MiB is the smallest limit that passes; what binds is oom: 128 MiB fails.")
+    assert done.stdout.count("144 MiB is the smallest limit") == 2 and len(lines) < 20
+    assert "every probe: --wide   prices of aws us-east-1 on-demand of " in lines[-1]
+    wide = call("viable", "planted", "--cpus", "1,2", "--wide").stdout
+    assert "- To rent (aws us-east-1 on-demand of " in wide and "beside the host's own 512MiB" in wide
+    assert "; not measured: this was x86_64" in wide
     again = call("viable", "planted", "--cpus", "1,2", "--as-of", "2022-10-31")
     assert "on-demand of 2022-10-31" in again.stdout and again.stderr == ""
-    verdicts = json.loads(call("viable", "planted", "--format", "json").stdout)
+    verdicts = json.loads(call("viable", "planted", "--format", "json").stdout)["verdicts"]
+    jobs = list(csv.DictReader(io.StringIO(call("viable", "planted", "--format", "csv").stdout)))
+    assert [job["job"] for job in jobs] == [job["job"] for job in verdicts[0]["evidence"]]
+    assert jobs[0]["verdict_limit_bytes"] == str(144 << 20) and float(jobs[0]["usd_per_hour"]) > 0
     assert verdicts[0]["limit_bytes"] == 144 << 20 and verdicts[0]["rent"]["chosen"]["usd_per_hour"] > 0
 
 
 def test_validate_and_curve_print_their_verdicts(call, bench: Bench) -> None:  # type: ignore[no-untyped-def]
     holds = call("validate", "planted", "--instance", "m6g.medium")
     assert holds.exit_code == 0, holds.output
-    assert "it does its work." in holds.stdout and "only memory was validated" in holds.stdout
+    assert "m6g.medium is enough for planted on tiny." in holds.stdout and "only memory was validated" in holds.stdout
     drawn = call("curve", "planted", "--limits", "128MiB,160MiB")
     assert drawn.exit_code == 0, drawn.output
     assert "No knee: flat: each that ran, from 160 MiB on" in drawn.stdout
@@ -107,7 +114,7 @@ def test_cpu_count_that_misses_its_target_does_not_affect_the_others(
     monkeypatch.setattr("harness.launch.fake.FakeLauncher", lambda: Slow(needs(129)))
     done = call("viable", "planted", "--cpus", "1,2", "--max-latency", "mean=20ms")
     assert done.exit_code == 2
-    assert "planted on tiny, 2 CPUs" in done.stdout and "**144 MiB**" in done.stdout
+    assert "planted on tiny, 2 CPUs" in done.stdout and "144 MiB" in done.stdout
     assert "planted on 1 CPU: mean is 30 ms" in done.stderr and "evidence: " in done.stderr
     assert len(read_jobs(bench.results)) == 13
 
@@ -128,7 +135,7 @@ def test_cpu_count_that_does_not_run_does_not_affect_the_others(
     monkeypatch.setattr("harness.launch.fake.FakeLauncher", lambda: Breaks(needs(129)))
     done = call("viable", "planted", "--cpus", "1,2")
     assert done.exit_code == 1
-    assert "planted on tiny, 1 CPU" in done.stdout and "**144 MiB**" in done.stdout
+    assert "planted on tiny, 1 CPU" in done.stdout and "144 MiB" in done.stdout
     assert "harness: planted does not even run" in done.stderr
 
 

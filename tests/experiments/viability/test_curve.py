@@ -11,6 +11,7 @@ from harness.experiments.viability import curve, render
 from harness.experiments.viability.curve import CurvePoint
 from harness.experiments.viability.probe import MIB
 from harness.records import Outcome
+from harness.report import writers
 from tests.experiments.viability.conftest import STIRRED, Life, Questions, needs
 
 
@@ -89,7 +90,7 @@ def test_a_curve_is_measured_once_and_drawn(questions: Questions, tmp_path: Path
     drawn = paths[1].read_text()
     for words in ("planted on tiny, 1 CPU", "knee, 120 MiB", "no answer (oom)", "anonymous peak, 100 MiB"):
         assert words in drawn
-    text = render.render_curve(measured, "md")
+    text = writers.write(render.curve_document(measured), "md")
     assert "Knee: 120 MiB" in text and "| 15,616 MiB (unconstrained) |" in text and "| 80 MiB " in text
     question, launcher = questions(needs(1))
     again = curve.measure_curve(question, 1, limits)
@@ -102,7 +103,7 @@ def test_flat_curve_is_drawn_with_a_note(questions: Questions, tmp_path: Path) -
     question, _ = questions(needs(110))
     measured = curve.measure_curve(question, 1)
     assert measured.knee_bytes is None
-    assert "No knee: flat: each that ran, from" in render.render_curve(measured, "md")
+    assert "No knee: flat: each that ran, from" in writers.write(render.curve_document(measured), "md")
     assert "(no knee)" in curve.draw_curve(measured, tmp_path / "flat")[1].read_text()
 
 
@@ -113,9 +114,8 @@ def test_slightly_slow_rung_is_repeated_and_the_fastest_job_is_shown(questions: 
     (point, _) = curve.measure_curve(question, 1, (120 * MIB,)).points
     assert launcher.limits[3:] == [120, None] * 3
     assert point.mean_s == pytest.approx(0.018) and point.disturbed is not None
-    assert "Measured on a disturbed machine:" in render.render_curve(
-        curve.measure_curve(question, 1, (120 * MIB,)), "md"
-    )
+    again = render.curve_document(curve.measure_curve(question, 1, (120 * MIB,)))
+    assert "120 MiB: measured on a disturbed machine: " in writers.write(again, "md")
 
 
 def test_a_busy_machine_makes_no_knee(questions: Questions) -> None:

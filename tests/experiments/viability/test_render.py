@@ -11,8 +11,9 @@ from harness.experiments.viability import curve, render
 from harness.experiments.viability.probe import MIB
 from harness.experiments.viability.smallest import ViabilityVerdict, smallest
 from harness.pricing import offers, prices
-from harness.pricing.instances import TypeChoice
+from harness.pricing.instances import DEFAULT_CHOICE, TypeChoice
 from harness.pricing.prices import Snapshot
+from harness.report import writers
 from tests.experiments.viability.conftest import Questions, needs
 
 
@@ -24,6 +25,10 @@ def verdict(questions: Questions) -> ViabilityVerdict:
 @pytest.fixture
 def market() -> Snapshot:
     return prices.snapshot()
+
+
+def rendered(verdicts: list[ViabilityVerdict], market: Snapshot, form: str, choice: TypeChoice = DEFAULT_CHOICE) -> str:
+    return writers.write(render.verdicts_document(verdicts, market, choice), form)
 
 
 def test_price_is_of_the_cheapest_type_with_room_for_limit_and_host(
@@ -42,20 +47,18 @@ def test_price_is_of_the_cheapest_type_with_room_for_limit_and_host(
 
 def test_envelope_that_no_type_provides_is_one_line_of_the_verdict(verdict: ViabilityVerdict, market: Snapshot) -> None:
     huge = replace(verdict, architecture="x86_64", limit_bytes=1 << 50)
-    assert f"- To rent: no type in the prices of {market} provides it beside" in render.render_verdicts(
-        [huge], market, "md"
-    )
-    rendered = json.loads(render.render_verdicts([huge], market, "json"))
-    assert rendered[0]["rent"]["chosen"] is None
+    assert f"- To rent: no type in the prices of {market} provides it beside" in rendered([huge], market, "md")
+    whole = json.loads(rendered([huge], market, "json"))
+    assert whole["verdicts"][0]["rent"]["chosen"] is None
 
 
 def test_types_to_rent_are_named_once_and_marked_if_not_measured(verdict: ViabilityVerdict, market: Snapshot) -> None:
     small = replace(verdict, architecture="x86_64", limit_bytes=144 * MIB)
 
     def rented(*choice: str) -> list[str]:
-        text = render.render_verdicts([small], market, "md", TypeChoice(*choice))
+        text = rendered([small], market, "md", TypeChoice(*choice))
         lines = text[text.index("- To rent") :].splitlines()
-        return [line.rpartition("**")[0].rpartition("**")[2] + line[-10:] for line in lines if " per hour" in line]
+        return [line.partition(": ")[2].split(" ")[0] + line[-10:] for line in lines if " per hour" in line]
 
     unmeasured = "as x86_64."
     assert rented() == ["c7a.medium per hour.", "m1.small per hour.", f"a1.medium{unmeasured}"]
@@ -66,37 +69,35 @@ def test_types_to_rent_are_named_once_and_marked_if_not_measured(verdict: Viabil
 
 def test_coarse_verdict_names_its_bracket(verdict: ViabilityVerdict, market: Snapshot) -> None:
     coarse = replace(verdict, limit_bytes=192 * MIB, below_bytes=128 * MIB, probes=8)
-    text = render.render_verdicts([coarse], market, "md")
+    text = rendered([coarse], market, "md")
     assert "The 8 probes leave the edge between these two, coarser than --step." in text
-    assert "coarser" not in render.render_verdicts([verdict], market, "md")
+    assert "coarser" not in rendered([verdict], market, "md")
 
 
 def test_verdict_without_a_limit_has_no_price(verdict: ViabilityVerdict, market: Snapshot) -> None:
     none = replace(verdict, limit_bytes=None, margin_bytes=None, headroom={}, sharp=False)
-    text = render.render_verdicts([none], market, "md")
-    assert "**No limit was confirmed**" in text and "To rent" not in text
-    assert json.loads(render.render_verdicts([none], market, "json"))[0]["rent"] is None
+    text = rendered([none], market, "md")
+    assert "No limit was confirmed" in text and "To rent" not in text
+    assert json.loads(rendered([none], market, "json"))["verdicts"][0]["rent"] is None
 
 
 def test_limit_with_none_smaller_has_a_reason(verdict: ViabilityVerdict, market: Snapshot) -> None:
     least = replace(verdict, below_bytes=None, binding=(), lowest=True)
-    assert "less than that starts no container." in render.render_verdicts([least], market, "md")
-    flaky = render.render_verdicts([replace(least, sharp=False)], market, "md")
+    assert "less than that starts no container." in rendered([least], market, "md")
+    flaky = rendered([replace(least, sharp=False)], market, "md")
     assert "less than that starts no container, but not all jobs passed there." in flaky
-    assert "none of 3 probes failed" in render.render_verdicts(
-        [replace(least, lowest=False, sharp=False)], market, "md"
-    )
+    assert "none of 3 probes failed" in rendered([replace(least, lowest=False, sharp=False)], market, "md")
 
 
 def test_passed_limit_is_never_reported_as_failed(verdict: ViabilityVerdict, market: Snapshot) -> None:
     passing = tuple(
         replace(job, finding="passes", causes=()) if job.limit_bytes == 128 * MIB else job for job in verdict.evidence
     )
-    moved = render.render_verdicts([replace(verdict, binding=(), sharp=False, evidence=passing)], market, "md")
+    moved = rendered([replace(verdict, binding=(), sharp=False, evidence=passing)], market, "md")
     assert "128 MiB passed as well, and after 4 moves the search ended" in moved and "128 MiB fails" not in moved
     assert "- Not sharp: 2 of 2 jobs with 128 MiB passed." in moved
     mixed = (*verdict.evidence, replace(passing[-1]))
-    at_times = render.render_verdicts([replace(verdict, sharp=False, evidence=mixed)], market, "md")
+    at_times = rendered([replace(verdict, sharp=False, evidence=mixed)], market, "md")
     assert "128 MiB fails at times, but the edge is not sharp." in at_times
 
 
@@ -105,13 +106,13 @@ def test_image_output_is_escaped_in_both_formats(questions: Questions, market: S
     drawn = curve.measure_curve(questions(needs(129))[0], 1, (144 * MIB,))
     drawn = replace(drawn, points=tuple(replace(job, disturbed=strange) for job in drawn.points))
     for form in ("md", "json"):
-        text = render.render_curve(drawn, form)
+        text = writers.write(render.curve_document(drawn), form)
         assert "\x1b" not in text and "\u202e" not in text and text.isascii()
-    assert "| <b>" not in render.render_curve(drawn, "md").partition("Measured on a disturbed machine")[2]
+    assert "| <b>" not in writers.write(render.curve_document(drawn), "md").partition("disturbed machine")[2]
 
 
 def test_every_job_has_a_row(verdict: ViabilityVerdict, market: Snapshot) -> None:
-    text = render.render_verdicts([verdict], market, "md")
+    text = rendered([verdict], market, "md")
     for job in verdict.evidence:
         assert job.job.rpartition("/")[2] in text
     assert text.count("\n| 144 MiB") == 4

@@ -17,6 +17,7 @@ from harness.experiments.viability.session import MAXIMUM_JOBS
 from harness.experiments.viability.smallest import ViabilityVerdict, smallest
 from harness.pricing import instances
 from harness.records import Outcome, to_json
+from harness.report import writers
 from tests.experiments.viability.conftest import Life, Questions, Script, needs
 from tests.support import chance
 
@@ -231,7 +232,9 @@ def test_claim_keeps_its_criteria(questions: Questions, monkeypatch: pytest.Monk
     monkeypatch.setattr("harness.experiments.viability.judge.Reference.architecture", "x86_64")
     question, _ = questions(needs(1), Criteria(least=(MinimumMeasure("RR@10", 0.1),)))
     verdict = validation.validate(question, instances.read_instances("aws")["m6g.medium"])
-    assert verdict.least == {"RR@10": 0.1} and "RR@10 >= 0.1" in render.render_validation(verdict, "md")
+    assert verdict.least == {"RR@10": 0.1} and "RR@10 >= 0.1" in writers.write(
+        render.validation_document(verdict), "md"
+    )
 
 
 def test_picture_is_written_completely_or_not_at_all(questions: Questions, monkeypatch: pytest.MonkeyPatch) -> None:

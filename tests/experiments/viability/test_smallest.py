@@ -16,6 +16,7 @@ from harness.experiments.viability.smallest import ViabilityVerdict, smallest
 from harness.launch.base import LaunchEnd, LaunchRequest
 from harness.pricing import prices
 from harness.records import Outcome
+from harness.report import writers
 from harness.report.verify import verify_results
 from harness.results.reader import read_jobs
 from tests.experiments.viability.conftest import STIRRED, Life, Questions, Scripted, needs
@@ -357,7 +358,7 @@ def test_stored_kill_above_the_limit_raises_the_limit(questions: Questions) -> N
     assert limits(verdict, "next step below") == [128]
     assert not verdict.sharp, "144 passed, and was too small"
     assert verdict.binding == ("oom",) and verdict.probes == 3
-    text = render.render_verdicts([verdict], prices.snapshot(), "md")
+    text = writers.write(render.verdicts_document([verdict], prices.snapshot()), "md")
     assert "148 MiB fails, but the edge is not sharp." in text
     assert "- Not sharp: 4 of 4 jobs with 144 MiB passed." in text
     assert "killed with 148 MiB in another job: moves up" in questions.messages.getvalue()
@@ -387,8 +388,8 @@ def test_flaky_limit_is_noted_with_its_counts(questions: Questions) -> None:
     )
     verdict = smallest(question, 1)
     assert (verdict.limit_bytes, verdict.below_bytes, verdict.sharp) == (160 * MIB, 144 * MIB, False)
-    assert "3 of 4 jobs with 144 MiB passed; the others: oom." in render.render_verdicts(
-        [verdict], prices.snapshot(), "md"
+    assert "3 of 4 jobs with 144 MiB passed; the others: oom." in writers.write(
+        render.verdicts_document([verdict], prices.snapshot()), "md"
     )
 
 

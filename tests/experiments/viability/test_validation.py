@@ -14,6 +14,7 @@ from harness.experiments.viability.session import Session
 from harness.experiments.viability.smallest import smallest
 from harness.pricing import instances
 from harness.records import Outcome
+from harness.report import writers
 from tests.experiments.viability.conftest import Life, Questions, needs
 
 GIB = 1 << 30
@@ -31,9 +32,9 @@ def test_true_claim_is_confirmed_in_fresh_containers(questions: Questions) -> No
     verdict = validation.validate(question, SMALL)
     assert verdict.holds and verdict.limit_bytes == LEFT * MIB and verdict.causes == ()
     assert launcher.limits == [None] * 3 + [LEFT] * CONFIRMATIONS
-    assert "does its work" in render.render_validation(verdict, "md") and '"holds": true' in render.render_validation(
-        verdict, "json"
-    )
+    document = render.validation_document(verdict)
+    assert "m6g.medium is enough for planted on tiny." in writers.write(document, "md")
+    assert '"holds": true' in writers.write(document, "json")
     question, launcher = questions(needs(1))
     assert validation.validate(question, SMALL) == verdict and launcher.limits == []
 
@@ -43,7 +44,8 @@ def test_false_claim_has_a_reason(questions: Questions) -> None:
     verdict = validation.validate(question, SMALL)
     assert not verdict.holds and verdict.causes == ("oom",)
     assert launcher.limits[3:] == [LEFT], "one killed container is enough"
-    assert "**does not do its work** (oom: " in render.render_validation(verdict, "md")
+    text = writers.write(render.validation_document(verdict), "md")
+    assert text.startswith("m6g.medium is not enough for planted on tiny (oom: ")
     slow, _ = questions(lambda limit, _: Life(ms=18) if limit else Life(), fresh=True)
     assert validation.validate(slow, SMALL).causes == ("latency",)
 

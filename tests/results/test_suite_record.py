@@ -1,0 +1,46 @@
+"""The measures of suites, stored beside their results."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+import pytest
+
+import harness
+from harness.errors import FileError
+from harness.results import suite_record
+from tests.support import publisher
+from tests.support.command_line import call
+from tests.support.publisher import Made
+
+
+@pytest.fixture
+def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    cells = Made("fast", 2.0, (1, 2, 0)), Made("good", 20.0, (1, 1, 2))
+    publisher.put(tmp_path / "results", *cells, suite="early", measures=("P@1", "RR@10"))
+    return publisher.put(tmp_path / "results", *cells, suite="late", measures=("RR@10", "AP"))
+
+
+def test_measures_of_several_suites_are_their_union_in_order(results: Path) -> None:
+    assert suite_record.read_measures(results) == ("P@1", "RR@10", "AP")
+    assert suite_record.read_measures(results / "late") == ("RR@10", "AP")
+    assert suite_record.read_measures(results / "late" / "fast" / "scifact") == ("RR@10", "AP")
+    (results / "late" / suite_record.FILE).write_text('{"measures": "RR@10"}')
+    with pytest.raises(FileError, match=r"suite.json: damaged: 'measures' is no list of names; run its suite again"):
+        suite_record.read_measures(results)
+
+
+def test_commands_use_the_measures_that_the_suite_named(results: Path) -> None:
+    assert " P@1 |" in call("report").stdout and " RR@10 |" not in call("report").stdout
+    assert " AP " in call("report", "--wide").stdout
+    assert " AP |" in call("report", "--measures", "AP").stdout
+    assert " P@1 |" in call("leaderboard", "results/early").stdout
+    assert " RR@10 |" in call("leaderboard", "results/late").stdout
+    differences = call("compare", "fast", "good", "--results", "results/late", "--format", "csv").stdout
+    assert [line["metric"] for line in csv.DictReader(io.StringIO(differences))] == ["latency", "RR@10", "AP"]
+    assert "AP" not in harness.load(results / "early").columns
+    assert {"P@1", "RR@10", "AP"} < set(harness.load(results).columns)
