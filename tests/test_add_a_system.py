@@ -62,7 +62,8 @@ def test_page_shows_these_commands() -> None:
 
 @pytest.mark.slow
 def test_one_file_adds_a_system_and_one_folder_an_engine(followed: Path) -> None:
-    listed = {line.split()[0]: line.split()[1] for line in run("harness systems", followed).splitlines()}
+    lines = [line.split("|") for line in run("harness systems", followed).splitlines() if line.startswith("| ")]
+    listed = {line[1].split()[0]: line[2].strip() for line in lines}
     assert listed["bm25-msmarco"] == "lucene" and listed["overlap"] == "overlap" and "minilm" in listed
     output = run("harness conformance overlap --launcher process", followed)
     assert output == "- 8 of 8 ok   all: --wide\n"

@@ -24,7 +24,7 @@ from harness.records import Outcome
 from harness.results.reader import StoredJob, most_hits
 from harness.results.schema import Result
 from harness.stats import Estimate, LatencySummary
-from harness.untrusted import sha256
+from harness.untrusted import reason_of, sha256
 
 # The percentiles that a table shows.
 SHOWN = ("p50", "p95", "p99")
@@ -69,7 +69,9 @@ def summarise(jobs: Sequence[StoredJob], *, rankings: bool = True) -> CellSummar
         summary = _summary(results, timed)
     # ValueError and KeyError are what pyarrow raises for a damaged file and for a missing column.
     except (HarnessError, OSError, ValueError, KeyError) as error:
-        return CellSummary(reason=f"samples cannot be used: {error}", facts=facts, disagreements=disagreements)
+        return CellSummary(
+            reason=f"samples cannot be used: {reason_of(error)}", facts=facts, disagreements=disagreements
+        )
     assert summary.latency is not None
     facts = replace(facts, mean_within=_within(summary.latency))
     return replace(summary, facts=facts, disagreements=disagreements)

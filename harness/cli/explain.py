@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
 
 import click
-from rich.console import Console
-from rich.text import Text
 
 from harness.analysis.comparison import called
 from harness.analysis.table import Cause, Row, Table
 from harness.cli.locations import mirrored
 from harness.cli.options import cache_option, price_options, results_option
+from harness.cli.output import show_paragraphs
 from harness.cli.stored_results import StoredResults, stored_results
 from harness.errors import UsageError
 from harness.report import explain as texts
@@ -45,7 +43,7 @@ def explain(what: str | None, stored: StoredResults) -> None:
     if what in {cause.value for cause in Cause}:
         paragraphs += texts.cause_paragraphs(Cause(what), table.rows)
     if paragraphs:
-        _show(paragraphs)
+        show_paragraphs(paragraphs)
         return
     rows = [row for row in table.rows if _named(row, what)]
     if not rows:
@@ -54,7 +52,7 @@ def explain(what: str | None, stored: StoredResults) -> None:
         raise UsageError(f"no result, column or finding {what!r}; {hint}")
     for row in rows[:_MOST]:
         click.echo(one_line(called(row)))
-        _show(texts.row_paragraphs(row))
+        show_paragraphs(texts.row_paragraphs(row))
         click.echo()
     for row in rows[_MOST:]:
         click.echo(f"harness explain '{one_line(called(row))}'")
@@ -75,9 +73,3 @@ def _list(table: Table) -> None:
         doubts = ", ".join(dict.fromkeys(finding.cause.value for finding in row.findings)) or row.validity.value
         click.echo(f"harness explain '{one_line(called(row))}'   {doubts}")
     click.echo("\nor a column: latency, p95, memory, index, cost and all of the CSV")
-
-
-def _show(paragraphs: Iterable[texts.Paragraph]) -> None:
-    console = Console(soft_wrap=not Console().is_terminal)
-    for title, text in paragraphs:
-        console.print(Text.assemble((one_line(title), "bold"), "  ", one_line(text)))

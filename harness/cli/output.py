@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
 from rich.console import Console
+from rich.text import Text
 
 from harness import filesystem
 from harness.cli.options import Decorator, parsed_by, record_options
-from harness.errors import UsageError
+from harness.errors import HarnessError, UsageError
 from harness.report import writers
 from harness.report.document import Escape, ReportDocument, Section
+from harness.untrusted import one_line
 
 FORMATS = ("md", "csv", "json")
 PAGE = "html"
@@ -116,6 +118,13 @@ view_options = record_options(
 )
 
 
+def show_paragraphs(paragraphs: Iterable[tuple[str, str]]) -> None:
+    """Print titled paragraphs on foreign facts, each on a line of its own."""
+    console = Console(soft_wrap=not Console().is_terminal)
+    for title, text in paragraphs:
+        console.print(Text.assemble((one_line(title), "bold"), "  ", one_line(text)))
+
+
 # The line that says where everything else is.
 POINTER = "all columns and notes: --wide   how a number was made: harness explain"
 
@@ -128,6 +137,12 @@ def write(path: Path, text: str) -> None:
         return
     with filesystem.atomic_write(path) as partial:
         partial.write_text(text, encoding="utf-8")
+
+
+def show_errors(errors: Iterable[HarnessError]) -> None:
+    """Print each error once on stderr, one line each."""
+    for text in dict.fromkeys(map(str, errors)):
+        click.echo(f"harness: {one_line(text)}", err=True)
 
 
 def columns(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:

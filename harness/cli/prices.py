@@ -38,7 +38,7 @@ from harness.report.repricing import repricing_document
     default=False,
     help="Require the memory beside the host's reserve (instance_profiles/defaults.toml).",
 )
-@click.option("--limit", type=click.IntRange(1), default=20, help="Number of types to show.")
+@click.option("--limit", type=click.IntRange(1), default=15, help="Number of types to show.")
 @click.option("--left-out", is_flag=True, help="Name every type that was left out.")
 @listing_options
 def instances(
@@ -77,10 +77,13 @@ def instances(
         "GiB",
         "architecture",
         "GPUs",
-        "local NVMe, GB",
+        "NVMe, GB",
         "generation",
     )
-    columns(head, [(*_facts(offer.instance, offer.usd_per_hour),) for offer in provided.fitting[:limit]])
+    rows = [_facts(offer.instance, offer.usd_per_hour) for offer in provided.fitting[:limit]]
+    shown = [number for number in range(len(head)) if any(row[number] != "-" for row in rows)]
+    cells = [tuple(row[number] for number in shown) for row in (head, *rows)]
+    columns(cells[0], cells[1:])
     more = len(provided.fitting) - limit
     click.echo(f"\n{f'{more} more fit (--limit). ' if more > 0 else ''}Prices: {snapshot}, Linux.")
     _left_out(provided.left_out, every=left_out)
@@ -105,11 +108,10 @@ def _left_out(left_out: tuple[UnfitInstance, ...], *, every: bool) -> None:
     by_reason: dict[str, list[str]] = {}
     for unfit in left_out:
         by_reason.setdefault(unfit.reason, []).append(unfit.instance.instance_type)
-    click.echo(f"Left out: {len(left_out)}.")
+    click.echo(f"Left out: {len(left_out)}{'' if every or not left_out else ' (--left-out names them)'}.")
     for reason, names in sorted(by_reason.items(), key=lambda item: -len(item[1])):
-        shown = names if every else names[:3]
-        more = ", ..." if len(names) > len(shown) else ""
-        click.echo(f"  {len(names):>5}  {reason} ({', '.join(shown)}{more})")
+        named = f" ({', '.join(names)})" if every else ""
+        click.echo(f"  {len(names):>5}  {reason}{named}")
 
 
 @click.command()

@@ -16,8 +16,8 @@ from harness import filesystem
 from harness.cli.launchers import LauncherChoice, launcher_choice, launcher_option, run_options
 from harness.cli.locations import writable
 from harness.cli.options import cache_option, models_option, platform_option, results_option, retry_option
-from harness.cli.output import FORMATS, Destination, columns, destination_options, write
-from harness.errors import UsageError
+from harness.cli.output import FORMATS, Destination, destination_options, show_errors, show_paragraphs, write
+from harness.errors import FileError, UsageError
 from harness.experiments.calibration import run as calibration
 from harness.experiments.calibration.run import CaseSelection
 from harness.experiments.conformance import examine
@@ -25,16 +25,32 @@ from harness.launch import doctor as host
 from harness.launch.doctor import Check, Level
 from harness.launch.images import catalog, pins
 from harness.pricing import instances
+from harness.report import writers
 from harness.report.checks import checks_document
+from harness.report.systems import system_paragraphs, systems_document, systems_section
 
 log = logging.getLogger(__name__)
 
 
 @click.command()
-def systems() -> None:
-    """List the systems; mark those whose weights are not pinned, or are substitutes."""
-    declared = catalog.systems().values()
-    columns(("system", "engine", "what it is"), [(system.name, system.engine, system.summary) for system in declared])
+@click.argument("system", required=False)
+@destination_options(*FORMATS)
+def systems(system: str | None, destination: Destination) -> None:
+    """List the systems, or show SYSTEM: parameters, weights, licences, where it runs.
+
+    The list marks systems whose weights are not pinned, or are substitutes; csv and json are complete.  Exit code 2 if
+    a system's file is wrong; all others are listed.
+    """
+    wrong: dict[str, FileError] = {}
+    declared = [*catalog.systems(wrong=wrong).values()] if system is None else [catalog.system(system)]
+    if destination.form != "md":
+        destination.show(writers.write(systems_document(declared), destination.form))
+    elif system is None:
+        destination.show_answer(lambda escape, width: systems_section(declared, escape, width))
+    else:
+        show_paragraphs(system_paragraphs(declared[0]))
+    show_errors(wrong.values())
+    sys.exit(FileError.exit_code if wrong else 0)
 
 
 @click.command()
@@ -86,7 +102,7 @@ def _show_checks(checks: Sequence[Check], destination: Destination) -> NoReturn:
 def conformance(
     system: str, profile: str, platform: str | None, destination: Destination, choice: LauncherChoice
 ) -> None:
-    """Check SYSTEM against the container contract with a ten-document corpus.
+    """Check SYSTEM against the container contract with a corpus of twenty documents.
 
     Exit code 1 if a check fails.
     """

@@ -23,6 +23,7 @@ from harness.errors import FileError, UsageError
 from harness.evaluation import trec, trec_lines
 from harness.evaluation.pool import GradedPair
 from harness.evaluation.trec import FlaggedLines
+from harness.untrusted import reason_of
 
 _MAX_NAMED = 3
 _PROVENANCE_SUFFIX = ".provenance.jsonl"
@@ -231,8 +232,9 @@ def _read_provenance(path: Path) -> tuple[MergeRecord, ...]:
                 raw["conflicts"] = tuple(Conflict(**conflict) for conflict in raw["conflicts"])
                 records.append(MergeRecord(**raw))
             except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+                why = reason_of(error)
                 raise FileError(
-                    f"{provenance}:{number}: not provenance that this harness reads ({error}); restore or move it"
+                    f"{provenance}:{number}: not provenance that this harness reads ({why}); restore or move it"
                 ) from error
     return tuple(records)
 

@@ -91,7 +91,7 @@ class SuiteProtocol(ConfigModel):
         """Fill in the defaults of the named protocol."""
         if not isinstance(value, dict):
             return value
-        defaults = _PROTOCOLS.get(value.get("name", "interleaved"), {})
+        defaults = _PROTOCOLS.get(str(value.get("name", "interleaved")), {})
         return {**defaults, **value}
 
     @property

@@ -162,7 +162,7 @@ def _against(
     """Yield reasons not to offer a type, the plainest first."""
     yield from find_shortages(instance, envelope, architecture, reserve)
     if not envelope.gpus and (instance.gpus or instance.accelerators):
-        yield "has GPUs or other accelerators, which the price includes and no system uses"
+        yield "has accelerators that the price includes and no system uses"
     if envelope.gpus and gpu_memory_bytes is not None:
         if instance.gpu_memory_bytes is None:
             yield "the memory of its GPUs is not known"

@@ -69,7 +69,7 @@ def test_unpinned_system_is_one_line_and_the_others_run(harness: Call, bench: Be
     assert done.exit_code == 1
     assert f"harness: bare tiny cpu1-mem256m ended crash: no image: {message}" in done.stderr
     assert "harness: planted" not in done.stderr and "2 jobs run" in done.stderr
-    assert "bare [not pinned: harness pin bare]" in harness("systems").stdout
+    assert "Not pinned  harness pin bare" in harness("systems", "bare").stdout
     checked = harness("conformance", "bare", "--launcher", "process")
     assert checked.exit_code == 1 and f"harness: {message}" in checked.stderr
 

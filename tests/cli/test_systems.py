@@ -10,14 +10,52 @@ import pytest
 
 from harness.filesystem import this_process
 from harness.launch.doctor import Check, Level
+from harness.launch.images import catalog
 from harness.launch.process import ProcessLauncher
+from harness.report import systems, writers
+from harness.report.systems import systems_section
 from tests.conftest import Bench
 from tests.support.command_line import Call
 
 
 def test_systems_lists_shipped_and_user_systems(harness: Call) -> None:
     done = harness("systems")
-    assert {"bm25", "minilm", "planted"} <= {line.split()[0] for line in done.stdout.splitlines()[1:]}
+    names = {line.split("|")[1].split()[0] for line in done.stdout.splitlines() if line.startswith("| ")}
+    assert {"bm25", "minilm", "planted"} <= names and "| ance * " in done.stdout and "| dpr * † " in done.stdout
+    assert "- parameters, weights, where it runs: harness systems SYSTEM" in done.stdout
+    listed = json.loads(harness("systems", "--format", "json").stdout)["systems"]
+    assert names - {"system", "------"} >= {system["system"] for system in listed if len(system["system"]) < 9}
+    assert len(harness("systems", "--format", "csv").stdout.splitlines()) == len(listed) + 1
+
+
+@pytest.mark.parametrize("width", [80, 100, 160])
+def test_list_of_systems_has_one_line_each_and_fits_the_terminal(width: int) -> None:
+    declared = list(catalog.systems().values())
+    section = systems_section(declared, writers.plain_escape, width)
+    lines = writers.plain_table(section.grids[0])
+    assert len(lines) == len(declared) + 1 and max(map(len, lines)) <= width
+    assert "licence" not in lines[0] or width == 160
+
+
+def test_description_is_cut_between_clauses_or_words() -> None:
+    text = "ANCE (RoBERTa-base, 768 dimensions), linear layer and norm"
+    assert systems.shortened(text, 80) == text
+    assert systems.shortened(text, 50) == "ANCE (RoBERTa-base, 768 dimensions)"
+    assert systems.shortened(text, 30) == "ANCE (RoBERTa-base, 768 ..."
+
+
+def test_one_system_is_shown_with_everything(harness: Call) -> None:
+    text = harness("systems", "hybrid").stdout
+    for words in (
+        "Joins  bm25 and colbertv2-m",
+        "rrf_k = 60",
+        "Runs on  linux/amd64, linux/arm64, with NVIDIA GPUs too",
+        "licence MIT",
+        "Page  docs/engines/fusion.md",
+        "Check it  harness conformance hybrid",
+    ):
+        assert words in text
+    assert "did you mean 'hybrid'" in harness("systems", "hybird").stderr
 
 
 def test_doctor_has_a_level_and_a_fact_on_every_line(harness: Call) -> None:
@@ -54,7 +92,7 @@ def test_doctor_shows_failures_then_warnings_then_how_many_are_ok(
 @pytest.mark.slow
 def test_conformance_prints_fail_only_for_a_broken_contract(harness: Call, bench: Bench) -> None:
     good = harness("conformance", "planted", "--launcher", "process")
-    assert (good.exit_code, good.stdout) == (0, "- 8 of 8 ok   all: --wide\n")
+    assert (good.exit_code, good.stdout) == (0, "- 9 of 9 ok   all: --wide\n")
     bench.plant("bad", misdeed="duplicate")
     bad = harness("conformance", "bad", "--launcher", "process")
     first, *_, last = bad.stdout.splitlines()

@@ -1,0 +1,153 @@
+"""Systems as a list of one line each, as everything about one, and as rows for programs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+from rich.cells import cell_len
+
+from harness.launch.images.catalog import Asset, System
+from harness.launch.images.platforms import PLATFORMS
+from harness.records import Scalar
+from harness.report.document import (
+    MISSING,
+    STAND_IN,
+    Escape,
+    GridColumn,
+    ReportDocument,
+    Section,
+    Value,
+    grid_of,
+    lines_of,
+)
+
+_UNPINNED = "*"
+# Terminals of this width or more show licences.
+_WITH_LICENCES = 120
+# Between two columns.
+_GAP = 2
+_PAGES = {
+    "dense": "docs/engines/encoders.md",
+    "impact": "docs/engines/learned-sparse.md",
+    "colbert": "docs/engines/colbert.md",
+    "fusion": "docs/engines/fusion.md",
+}
+
+
+def systems_section(systems: Sequence[System], escape: Escape, width: int | None) -> Section:
+    """Return the list of systems, no wider than a terminal of ``width`` columns (``None``: any)."""
+    names: tuple[GridColumn[System], ...] = (
+        ("system", False, lambda system: system.name + _marks(system)),
+        ("engine", False, lambda system: system.engine),
+    )
+    more: tuple[GridColumn[System], ...] = (("licence", False, _licence),)
+    more = more if width is None or width >= _WITH_LICENCES else ()
+    used = sum(
+        _GAP + max(cell_len(header), *(cell_len(cell(system)) for system in systems))
+        for header, _, cell in (*names, *more)
+    )
+    room = None if width is None else width - used
+    what: GridColumn[System] = ("what it is", False, lambda system: escape(shortened(system.description, room)))
+    notes = ["parameters, weights, where it runs: harness systems SYSTEM"]
+    if any(system.unpinned for system in systems):
+        notes.append(f"{_UNPINNED} weights are not pinned yet: harness pin SYSTEM")
+    if any(system.stand_in for system in systems):
+        notes.append(f"{STAND_IN} not the published checkpoint: harness systems SYSTEM says which")
+    return Section(grids=(grid_of(systems, (*names, what, *more)),), notes=tuple(notes))
+
+
+def shortened(text: str, room: int | None) -> str:
+    """Return as many whole clauses of a text as fit, at least its first words."""
+    if room is None or cell_len(text) <= room:
+        return text
+    ends = [match.start() for match in re.finditer(r", |; |: | \(", text)]
+    clauses = [text[:end] for end in ends if room // 3 < cell_len(text[:end]) <= room and _closed(text[:end])]
+    return clauses[-1] if clauses else text[: max(0, room - 4)].rsplit(" ", 1)[0] + " ..."
+
+
+def _closed(text: str) -> bool:
+    return text.count("(") == text.count(")")
+
+
+def system_paragraphs(system: System) -> Iterator[tuple[str, str]]:
+    """Yield all that is known about a system: title and text."""
+    yield system.name, system.description
+    yield "Engine", f"{system.engine}, in {system.engine_dir}"
+    if system.components:
+        yield "Joins", " and ".join(part.name for part in system.components)
+    for title, params in (("Index parameters", system.build_params), ("Search parameters", system.search_params)):
+        if params:
+            yield title, _params(params)
+    yield "Runs on", _platforms(system)
+    for part in system.parts:
+        for asset in (*part.engine_assets, *part.assets):
+            yield "Files", _files(asset)
+    if system.unpinned:
+        yield "Not pinned", ", ".join(f"harness pin {name}" for name in system.unpinned)
+    if system.stand_in:
+        yield "Stand-in", system.stand_in
+    yield "Declared in", str(system.file)
+    if page := _PAGES.get(system.engine):
+        yield "Page", page
+    yield "Check it", f"harness conformance {system.name}"
+
+
+def systems_document(systems: Sequence[System]) -> ReportDocument:
+    """Return the systems for programs."""
+
+    def whole(system: System) -> dict[str, object]:
+        return {
+            **{name: get(system) for name, get in _COLUMNS},
+            "components": [part.name for part in system.components],
+            "build_params": system.build_params,
+            "search_params": system.search_params,
+            "files": [asset.model_dump() for part in system.parts for asset in (*part.engine_assets, *part.assets)],
+        }
+
+    return ReportDocument(
+        sections=lambda escape: (systems_section(systems, escape, None),),
+        lines=lambda: lines_of(systems, _COLUMNS),
+        content=lambda: {"systems": [whole(system) for system in systems]},
+    )
+
+
+def _marks(system: System) -> str:
+    marks = (_UNPINNED if system.unpinned else "", STAND_IN if system.stand_in else "")
+    return "".join(f" {mark}" for mark in marks if mark)
+
+
+def _licence(system: System) -> str:
+    assets = [asset for part in system.parts for asset in (*part.engine_assets, *part.assets)]
+    names = dict.fromkeys("unknown" if asset.licence == "NOASSERTION" else asset.licence for asset in assets)
+    return ", ".join(names) or MISSING
+
+
+def _params(params: dict[str, Scalar]) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in params.items())
+
+
+def _platforms(system: System) -> str:
+    able = [name for name in PLATFORMS if system.made_for(name).lacking is None]
+    gpus = "with NVIDIA GPUs too" if system.on(1).image != system.image else "without GPUs"
+    reasons = [reason for name in PLATFORMS if (reason := system.made_for(name).lacking)]
+    return "; ".join((f"{', '.join(able)}, {gpus}", *reasons))
+
+
+def _files(asset: Asset) -> str:
+    source = (
+        f"{asset.hub} at {asset.revision or 'no pinned revision'}" if asset.hub else asset.package or "local folder"
+    )
+    return f"{asset.folder}: {len(asset.names)} from {source}, licence {asset.licence}"
+
+
+_COLUMNS: tuple[tuple[str, Callable[[System], Value]], ...] = (
+    ("system", lambda system: system.name),
+    ("engine", lambda system: system.engine),
+    ("description", lambda system: system.description),
+    ("licence", _licence),
+    ("pinned", lambda system: not system.unpinned),
+    ("stand_in", lambda system: system.stand_in),
+    ("platforms", _platforms),
+    ("file", lambda system: str(system.file)),
+)
