@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from harness import cli
-from harness.jobs.suite import Ec2Settings, Expectation, CellGroup, Offline, Restriction, Server, Suite, SuiteProtocol
+from harness.jobs.suite import CellGroup, Ec2Settings, Expectation, Offline, Restriction, Server, Suite, SuiteProtocol
 from harness.launch.images.catalog import Asset, EngineFile, NotFor, SystemFile
 from harness.pricing.instances import HardwareProfile
 from harness.report import columns
@@ -99,14 +99,14 @@ def commands() -> str:
     return text
 
 
-def commands_of(group: click.CellGroup, before: str = "") -> Iterator[tuple[str, click.Command]]:
+def commands_of(group: click.Group, before: str = "") -> Iterator[tuple[str, click.Command]]:
     """Yield every command of a group, and their commands, with the words that call it."""
     context = click.Context(group)
     for name in group.list_commands(context):
         command = group.get_command(context, name)
         assert command is not None
         yield before + name, command
-        if isinstance(command, click.CellGroup):
+        if isinstance(command, click.Group):
             yield from commands_of(command, f"{before}{name} ")
 
 
