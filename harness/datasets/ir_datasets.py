@@ -90,6 +90,14 @@ def read(dataset: IrDataset) -> DatasetSource:
     return DatasetSource(documents, collect_queries(topics), collect_qrels(rows))
 
 
+def language(dataset: IrDataset) -> str | None:
+    """Return the code of the documents' language, if ir_datasets knows it."""
+    import ir_datasets
+
+    code = ir_datasets.load(dataset.id).docs_lang()
+    return str(code) if code else None
+
+
 def _is_no_download_error(record: logging.LogRecord) -> bool:
     """Drop messages of failed downloads: the error that follows reports them."""
     return not record.getMessage().lower().startswith(("download error", "download failed"))

@@ -103,12 +103,19 @@ class Inputs:
     samples: dict[str, QuerySample]
 
     def system(self, cell: Cell) -> System:
-        """Return the system of a cell, with packages for the GPUs of its profile."""
-        return self.systems[cell.system].on(self.profiles[cell.profile].gpus)
+        """Return the system of a cell, with packages for the GPUs of its profile and the language of its dataset."""
+        return self._speaking(cell).on(self.profiles[cell.profile].gpus)
 
     def builder(self, cell: Cell) -> System:
         """Return the system that builds the cell's index: one index serves all profiles."""
-        return self.systems[cell.system].on(self.build_gpus)
+        return self._speaking(cell).on(self.build_gpus)
+
+    def _speaking(self, cell: Cell) -> System:
+        return self.systems[cell.system].speaking(self.language(cell.dataset))
+
+    def language(self, dataset: str) -> str | None:
+        """Return the language of a dataset: the suite's word counts, then its folder's."""
+        return self.suite.language(dataset) or self.datasets[dataset].language
 
     @property
     def build_gpus(self) -> int:
@@ -139,7 +146,9 @@ class Inputs:
 
     def images(self, cells: Iterable[Cell]) -> dict[str, System]:
         """Return the systems that run these cells or build their indexes, by image name."""
-        return {system.image: system for cell in cells for system in (self.system(cell), self.builder(cell))}
+        pairs = ((cell.system, gpus) for cell in cells for gpus in (self.profiles[cell.profile].gpus, self.build_gpus))
+        systems = [self.systems[name].on(gpus) for name, gpus in dict.fromkeys(pairs)]
+        return {system.image: system for system in systems}  # one image serves all languages
 
 
 def gather(suite: Suite, options: RunOptions) -> Inputs:
@@ -177,7 +186,10 @@ def gather(suite: Suite, options: RunOptions) -> Inputs:
                 f"  {name}: {len(queries.held_out):,} of {len(queries.sample):,} queries warm the systems up;"
                 " they are judged, not timed (the dataset has no others)"
             )
-    return Inputs(suite, cells, systems, profiles, loaded, samples)
+    inputs = Inputs(suite, cells, systems, profiles, loaded, samples)
+    for cell in cells if options.assigned is None else ():
+        inputs.builder(cell)  # fails without an analyser for the dataset's language
+    return inputs
 
 
 def _load(declared: str, options: RunOptions) -> Dataset:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from harness.config import NAME_PATTERN, ConfigModel, read_toml, validate
+from harness.datasets.dataset import Language
 from harness.errors import FileError, UnknownName, did_you_mean
 from harness.evaluation import measure_names
 from harness.pricing import instances
@@ -194,6 +195,11 @@ class Suite(ConfigModel):
     build_profile: str | None = Field(
         default=None, description="hardware profile of index builds; by default all CPUs and half of the host's memory"
     )
+    languages: dict[str, Language] = Field(
+        default={},
+        description='language codes by dataset, e.g. `languages = { my-data = "ar" }`, where its folder states none or'
+        " another; systems with analysers follow it",
+    )
     measures: Annotated[tuple[str, ...], AfterValidator(_check_once)] = Field(
         default=(),
         description="as ir_measures writes them; reports show the first, and all with `--wide`",
@@ -244,6 +250,10 @@ class Suite(ConfigModel):
             if name not in known:
                 raise UnknownName("hardware profile", name, known, "or declare it: [hardware.NAME]")
         return {name: known[name] for name in names}
+
+    def language(self, dataset: str) -> str | None:
+        """Return the language that the suite gives a dataset, by its name in results."""
+        return {dataset_name(name): code for name, code in self.languages.items()}.get(dataset)
 
     def scenario_params(self, scenario: str) -> ScenarioParams:
         """Return the parameters of a scenario."""
@@ -321,6 +331,7 @@ def _unused_names(suite: Suite) -> Iterator[str]:
 def _mistakes(suite: Suite) -> Iterator[str]:
     """Yield each contradiction between the keys of a suite, with its key."""
     names: dict[str, tuple[Iterable[str], tuple[str, ...]]] = {}
+    names["languages"] = (map(dataset_name, suite.languages), tuple(map(dataset_name, suite.datasets)))
     names["ec2.instances"] = (suite.ec2.instances, (*suite.profiles, *filter(None, (suite.build_profile,))))
     for index, restriction in enumerate(suite.restrict):
         names[f"restrict.{index}.profiles"] = (restriction.profiles, suite.profiles)
