@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from harness.errors import FileError, did_you_mean
-from harness.untrusted import read_whole
+from harness.untrusted import decode, mistake, read_whole, reason_of
 
 CACHE_VARIABLE = "HARNESS_CACHE"
 NAME_PATTERN = r"^[a-z0-9][a-z0-9._-]{0,62}$"
@@ -67,14 +67,13 @@ def read_toml(path: Path, *, untrusted: bool = False) -> dict[str, Any]:
     try:
         # A few files are read very often: parse each text once, and give each caller its own copy.
         content = read_whole(path, _MAX_TOML_BYTES) if untrusted else path.read_bytes()
-        return copy.deepcopy(_parse_toml(content.decode("utf-8")))
+        return copy.deepcopy(_parse_toml(decode(content, path)))
     except FileNotFoundError:
         raise FileError(f"{path}: no such file; check the path") from None
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise FileError(f"{path}: cannot be read: {reason}") from error
-    except tomllib.TOMLDecodeError as error:
-        raise FileError(f"{path}: not valid TOML: {error}") from error
+    except OSError as error:
+        raise FileError(f"{path}: cannot be read: {reason_of(error)}; name a TOML file") from error
+    except ValueError as error:  # a TOMLDecodeError, or a number of thousands of digits
+        raise FileError(f"{path}: {reason_of(error)}; correct it") from error
     except RecursionError:
         raise FileError(f"{path}: not valid TOML: nested too deep; restore it") from None
 
@@ -92,21 +91,13 @@ def validate(model: type[Model], raw: Any, path: Path, prefix: str = "") -> Mode
         # As JSON: in Python mode, strictness (no "5" for a number) would refuse TOML's lists for tuples.
         return model.model_validate_json(json.dumps(raw, default=str), strict=True)
     except ValidationError as error:
-        errors = error.errors()
-        # A misspelt required key is both unknown and missing; the unknown one is the mistake.
-        first = next((item for item in errors if item["type"] == "extra_forbidden"), errors[0])
-        key = ".".join(map(str, (*filter(None, [prefix]), *first["loc"])))
-        if first["type"] == "extra_forbidden":
-            keys = _known_keys(model, first["loc"])
-            hint = did_you_mean(str(first["loc"][-1]), keys) or f"; known keys: {', '.join(sorted(keys))}"
+        unknown = next((item["loc"] for item in error.errors() if item["type"] == "extra_forbidden"), None)
+        if unknown is not None:
+            key = ".".join(map(str, (*filter(None, [prefix]), *unknown)))
+            keys = _known_keys(model, unknown)
+            hint = did_you_mean(str(unknown[-1]), keys) or f"; known keys: {', '.join(sorted(keys))}"
             raise FileError(f"{path}: unknown key '{key}'{hint}") from error
-        messages = {
-            "missing": " is missing; add it",
-            "tuple_type": ': expected a list, e.g. ["a", "b"]',
-            "model_type": f": expected a table: [{key}] and its keys below",
-        }
-        message = messages.get(first["type"], f": {first['msg'].removeprefix('Value error, ')}")
-        raise FileError(f"{path}: key '{key}'{message}") from error
+        raise FileError(f"{path}: {mistake(error, prefix)}") from error
 
 
 def _known_keys(model: type[BaseModel], loc: tuple[int | str, ...]) -> set[str]:
@@ -143,7 +134,7 @@ def read_shipped(path: Path) -> bytes:
     except FileNotFoundError:
         raise FileError(f"{path}: no such file; it belongs to instance_profiles/") from None
     except OSError as error:
-        raise FileError(f"{path}: cannot be read: {error}") from error
+        raise FileError(f"{path}: cannot be read: {reason_of(error)}; restore it") from error
 
 
 def csv_rows(path: Path, header: str, content: bytes | None = None) -> Iterator[tuple[str, CsvRow]]:
@@ -157,7 +148,7 @@ def csv_rows(path: Path, header: str, content: bytes | None = None) -> Iterator[
         FileError: missing, unreadable, another header, or a row of another length.
     """
     try:
-        text = (read_shipped(path) if content is None else content).decode("utf-8")
+        text = decode(read_shipped(path) if content is None else content, path)
         reader = csv.reader(io.StringIO(text, newline=""), strict=True)
         first = ",".join(next(reader, []))
         if first != header:
@@ -168,8 +159,8 @@ def csv_rows(path: Path, header: str, content: bytes | None = None) -> Iterator[
             if len(values) != len(columns):
                 raise FileError(f"{location}: {len(values)} fields, must be {len(columns)}; mend the row")
             yield location, dict(zip(columns, values, strict=True))
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise FileError(f"{path}: cannot be read: {error}") from error
+    except csv.Error:
+        raise FileError(f"{path}:{reader.line_num}: not CSV; correct the quotes of the row") from None
 
 
 def csv_number(location: str, row: CsvRow, column: str, *, zero: bool = False) -> float:

@@ -10,14 +10,20 @@ import gzip
 import io
 import json
 import os
+import re
 import stat
+import tomllib
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
 from typing import IO, Any
 
+from pydantic import ValidationError
+
 from harness import filesystem
+from harness.errors import FileError
 from harness.records import MAX_PROBES, JobSpec
 
 # Characters of a foreign text in a table or a message; JSON reports have all of it.
@@ -194,3 +200,121 @@ def parse_json(content: bytes) -> Any:
         if level >= _MAX_LEVELS:
             raise ValueError(f"more than {_MAX_LEVELS} levels deep")
     return value
+
+
+def decode(content: bytes, path: Path | str, line: int = 1, encoding: str = "utf-8") -> str:
+    """Decode UTF-8 text that begins at a line of a file.
+
+    Raises:
+        FileError: it is something else; names file and line.
+    """
+    try:
+        return content.decode(encoding)
+    except UnicodeDecodeError as error:
+        line += content.count(b"\n", 0, error.start)
+        raise FileError(f"{path}:{line}: {reason_of(error)}; save the file as UTF-8") from None
+
+
+def reason_of(error: Exception) -> str:
+    """Say in our own words why something cannot be read, for every library that may complain."""
+    if isinstance(error, UnicodeDecodeError):
+        return f"byte 0x{error.object[error.start]:02x} is not UTF-8"
+    if isinstance(error, UnicodeEncodeError):
+        return "half of a surrogate pair, which UTF-8 cannot hold"
+    if isinstance(error, json.JSONDecodeError):
+        whole = bool(error.doc[error.pos :].strip())
+        return f"wrong from column {error.colno} on" if whole else "ends too early"
+    if isinstance(error, tomllib.TOMLDecodeError):
+        return _toml_fault(str(error))
+    if isinstance(error, ValidationError):
+        return mistake(error).partition("; ")[0]
+    if type(error).__module__.startswith("pyarrow"):
+        return "the file is damaged, or of another format"
+    if isinstance(error, KeyError):
+        return "a column is missing" if " " in str(error) else f"key {error} is missing"
+    if isinstance(error, RecursionError):
+        return "nested too deep"
+    if isinstance(error, EOFError | zlib.error | gzip.BadGzipFile):
+        return "the compressed file is damaged or cut short"
+    if isinstance(error, OSError):
+        return error.strerror or "the file is damaged"
+    if isinstance(error, TypeError | AttributeError):
+        return "a value is of the wrong kind"
+    if "integer string conversion" in str(error):
+        return "a number has too many digits"
+    number = re.search("could not convert string to float: (.*)|invalid literal for int.*?: (.*)", str(error))
+    return f"{number[1] or number[2]} is no number" if number else str(error)
+
+
+def _toml_fault(text: str) -> str:
+    """Say what the TOML parser refuses, and on which line."""
+    match = re.fullmatch(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", text, flags=re.DOTALL)
+    what, line, column = match.groups() if match else (text, None, None)
+    where = f"line {line}, column {column}" if line else "the end of the file"
+    return f"not valid TOML at {where}: {what[:1].lower()}{what[1:]}"
+
+
+# What pydantic finds, by its type of error: in our words, with the values of its context.
+_MISTAKES = {
+    "missing": "is missing; add it",
+    "tuple_type": 'expected a list, e.g. ["a", "b"]',
+    "list_type": 'expected a list, e.g. ["a", "b"]',
+    "model_type": "expected a table: [{key}] and its keys below",
+    "dict_type": "expected a table: [{key}] and its keys below",
+    "model_attributes_type": "expected a table: [{key}] and its keys below",
+    "dataclass_type": "expected a table: [{key}] and its keys below",
+    "string_type": 'is {value}; write text in quotes, e.g. "a"',
+    "bool_type": "is {value}; write true or false",
+    "int_type": "is {value}; write a whole number",
+    "int_from_float": "is {value}; write a whole number",
+    "int_parsing": "is {value}; write a whole number",
+    "int_parsing_size": "is {value}; write a smaller number",
+    "float_type": "is {value}; write a number",
+    "float_parsing": "is {value}; write a number",
+    "finite_number": "is {value}; write a finite number",
+    "too_short": "has {actual_length} entries; write {min_length} or more",
+    "too_long": "has {actual_length} entries; write at most {max_length}",
+    "string_too_short": "is {value}; write {min_length} characters or more",
+    "string_too_long": "is {value}; write at most {max_length} characters",
+    "string_pattern_mismatch": "is {value}; write {pattern}",
+    "greater_than": "is {value}; write a number above {gt}",
+    "greater_than_equal": "is {value}; write {ge} or more",
+    "less_than": "is {value}; write a number below {lt}",
+    "less_than_equal": "is {value}; write {le} or less",
+    "literal_error": "is {value}; write {expected}",
+    "enum": "is {value}; write {expected}",
+    "extra_forbidden": "is unknown; remove it",
+}
+_FORMS = {
+    r"^[a-z0-9][a-z0-9._-]{0,62}$": "1 to 63 lower-case letters, digits, '.', '_' or '-'",
+    r"^[0-9a-f]{64}$": "64 digits of 0-9 and a-f",
+    r"^[0-9a-f]{40}$": "40 digits of 0-9 and a-f",
+    r"^[a-z_][a-z0-9_.]*$": "a module, e.g. engine.prepare",
+}
+# The names of the kinds of a union: pydantic puts them behind the key.
+_SCALAR_KINDS = frozenset({"str", "int", "float", "bool"})
+
+
+def mistake(error: ValidationError, prefix: str = "") -> str:
+    """Return the first mistake that pydantic found, as ``key 'K': what is wrong; what is allowed``."""
+    errors = error.errors(include_url=False)
+    # A misspelt required key is both unknown and missing; the unknown one is the mistake.
+    first = next((item for item in errors if item["type"] == "extra_forbidden"), errors[0])
+    location = list(first["loc"])
+    union = len(errors) > 1 and location and location[-1] in _SCALAR_KINDS
+    key = ".".join(map(str, (*filter(None, [prefix]), *(location[:-1] if union else location))))
+    value = "nan or infinite" if isinstance(first["input"], float) and first["input"] - first["input"] != 0 else None
+    value = value or one_line(json.dumps(first["input"], default=str, ensure_ascii=False), 80)
+    if union:
+        text = f"is {value}; write text in quotes, a finite number, true or false"
+    elif first["type"] in _MISTAKES:
+        allowed = {name: _FORMS.get(str(limit), limit) for name, limit in first.get("ctx", {}).items()}
+        text = _MISTAKES[first["type"]].format(**{"key": key, "value": value, **allowed})
+    elif first["type"] == "value_error":
+        text = first["msg"].removeprefix("Value error, ")
+    else:
+        text = f"is {value}; write another value"
+    key = one_line(key, 80)
+    if not key:
+        return text
+    return f"key '{key}' {text}" if text.startswith(("is ", "has ")) else f"key '{key}': {text}"

@@ -35,10 +35,13 @@ class Tree(ConfigModel):
         ({"title": "t", "leaves": [{"depth": 1, "rato": 1}]}, "unknown key 'leaves.0.rato'; did you mean 'ratio'?"),
         ({}, "key 'title' is missing; add it"),
         ({"title": "t", "leaves": [{}]}, "key 'leaves.0.depth' is missing; add it"),
-        ({"title": 3}, "key 'title': Input should be a valid string"),
-        ({"title": "t", "leaf": {"depth": "deep"}}, "key 'leaf.depth': Input should be a valid integer"),
+        ({"title": 3}, "key 'title' is 3; write text in quotes"),
+        ({"title": "t", "leaf": {"depth": "deep"}}, "key 'leaf.depth' is \"deep\"; write a whole number"),
         ({"title": "t", "leaves": "x"}, "key 'leaves': expected a list"),
-        ({"title": "t", "leaf": {"depth": 1, "ratio": float("nan")}}, "key 'leaf.ratio': Input should be a finite"),
+        (
+            {"title": "t", "leaf": {"depth": 1, "ratio": float("nan")}},
+            "key 'leaf.ratio' is nan or infinite; write a finite number",
+        ),
     ],
 )
 def test_mistake_is_reported_in_one_line(raw: dict[str, Any], message: str) -> None:
@@ -64,9 +67,9 @@ def test_valid_record_is_frozen() -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"a = \n", "not valid TOML: Invalid value"),
-        (b"a = 1\na = 2\n", "not valid TOML: Cannot overwrite a value"),
-        (b"a = '\xff'\n", "cannot be read: 'utf-8' codec"),
+        (b"a = \n", "not valid TOML at line 1, column 5: invalid value; correct it"),
+        (b"a = 1\na = 2\n", "not valid TOML at line 2, column 6: cannot overwrite a value; correct it"),
+        (b"a = " + b"1" * 5000, "a number has too many digits; correct it"),
     ],
 )
 def test_invalid_toml_is_reported_with_its_line(tmp_path: Path, content: bytes, message: str) -> None:

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import json
 import os
 import socket
+import tomllib
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
+from pydantic import BaseModel, Field, ValidationError
 
+from harness import untrusted
+from harness.errors import FileError
 from harness.records import Query
 from harness.untrusted import max_output_bytes, open_regular, parse_json, read_start, read_whole, sha256, unpacked
 from tests.support.job_fixtures import FULL_SPEC
@@ -97,3 +105,57 @@ def test_output_limit_grows_with_the_spec() -> None:
     many = replace(FULL_SPEC, sample=tuple(Query(f"q{n}", "x") for n in range(1000)))
     # The longest honest line: 256 characters an id, each escaped as six bytes.
     assert max_output_bytes(many) - least > 999 * FULL_SPEC.trials * FULL_SPEC.k * (6 * 256 + 30)
+
+
+@pytest.mark.parametrize(
+    ("fail", "reason"),
+    [
+        (lambda: json.loads('{"a": 1,, }'), "wrong from column 9 on"),
+        (lambda: json.loads('{"a": '), "ends too early"),
+        (b"ab\xff".decode, "byte 0xff is not UTF-8"),
+        (lambda: tomllib.loads("= 3"), "not valid TOML at line 1, column 1: invalid statement"),
+        (lambda: {}["build_heap_mib"], "key 'build_heap_mib' is missing"),
+        (lambda: float("ten"), "'ten' is no number"),
+        (lambda: int("ten"), "'ten' is no number"),
+        (lambda: gzip.decompress(b"\x1f\x8b\x08\x00"), "the compressed file is damaged or cut short"),
+        (lambda: (3).items, "a value is of the wrong kind"),
+        (lambda: pq.ParquetFile(io.BytesIO(b"PAR1 and PAR1")), "the file is damaged, or of another format"),
+        (Path("/nowhere").read_text, "No such file or directory"),
+    ],
+)
+def test_reason_of_a_librarys_error_is_in_our_words(fail: Callable[[], object], reason: str) -> None:
+    with pytest.raises(Exception) as caught:
+        fail()
+    assert untrusted.reason_of(caught.value) == reason
+
+
+def test_decode_names_the_line_of_the_first_wrong_byte() -> None:
+    assert untrusted.decode("wärm".encode(), "f") == "wärm"
+    with pytest.raises(FileError, match=r"^f:8: byte 0xff is not UTF-8; save the file as UTF-8$"):
+        untrusted.decode(b"a\nb\nc\xff", "f", 6)
+
+
+class _Some(BaseModel):
+    name: str = Field(pattern="^[a-z0-9][a-z0-9._-]{0,62}$")
+    params: dict[str, str | int | float | bool] = {}
+    few: tuple[int, ...] = Field(default=(1,), min_length=1)
+
+
+@pytest.mark.parametrize(
+    ("raw", "mistake"),
+    [
+        ({"name": "A"}, "key 'name' is \"A\"; write 1 to 63 lower-case letters, digits, '.', '_' or '-'"),
+        ({}, "key 'name' is missing; add it"),
+        ({"name": "a", "few": ()}, "key 'few' has 0 entries; write 1 or more"),
+        (
+            {"name": "a", "params": {"k1": [1]}},
+            "key 'params.k1' is [1]; write text in quotes, a finite number, true or false",
+        ),
+        ({"name": "x\u202e" * 90}, None),
+    ],
+)
+def test_mistake_names_key_value_and_what_is_allowed(raw: dict[str, Any], mistake: str | None) -> None:
+    with pytest.raises(ValidationError) as caught:
+        _Some.model_validate(raw, strict=True)
+    found = untrusted.mistake(caught.value)
+    assert found == mistake if mistake else len(found) < 200 and found.isprintable()

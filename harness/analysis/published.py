@@ -28,7 +28,7 @@ from harness.pricing.instances import Instance
 from harness.pricing.prices import Snapshot
 from harness.records import Isolation, Outcome
 from harness.stats import Estimate
-from harness.untrusted import read_whole
+from harness.untrusted import mistake, read_whole
 
 NAME = "published.toml"
 ERRATA = "errata.csv"
@@ -362,11 +362,9 @@ def _lines(model: type[Model], path: Path, decimals: dict[str, int]) -> tuple[Mo
         try:
             line = model.model_validate({column: text for column, text in cells.items() if text})
         except ValidationError as error:
-            first = error.errors()[0]
-            message = first["msg"].removeprefix("Value error, ")
-            if first["type"] == "missing":
-                message = "is empty; write it as the paper prints it"
-            raise FileError(f"{place}: {first['loc'][0]}: {message}") from error
+            raise FileError(
+                f"{place}: {mistake(error).replace('is missing; add it', 'is empty; write it as the paper prints it')}"
+            ) from error
         for column, cell in line:
             if isinstance(cell, Printed):
                 _check_digits(f"{place}: {column}", cell, decimals.get(column))

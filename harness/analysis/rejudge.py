@@ -16,6 +16,7 @@ from harness.errors import FileError, UsageError
 from harness.evaluation import trec, trec_lines
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.trec import Qrels
+from harness.untrusted import decode, reason_of
 
 _WITHOUT = "without "
 # Ids that a sentence names; of more it gives the number.
@@ -91,9 +92,10 @@ def read(qrels: Path | None, without: Path | None = None) -> QrelsOverride | Non
         found = replace(found, name=qrels.name, qrels=given.qrels, sha256=filesystem.sha256(qrels), remarks=given.notes)
     if without is not None:
         try:
-            lines = without.read_text(encoding="utf-8-sig").split("\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise FileError(f"{without}: cannot be read: {error}; name a file of queries' ids, one a line") from error
+            lines = decode(without.read_bytes(), without, encoding="utf-8-sig").split("\n")
+        except OSError as error:
+            remedy = "name a file of queries' ids, one a line"
+            raise FileError(f"{without}: cannot be read: {reason_of(error)}; {remedy}") from error
         ids = frozenset(line.strip() for line in lines if line.strip())
         found = replace(found, without=ids, without_name=without.name)
     return found

@@ -36,6 +36,7 @@ from harness.evaluation.per_query import PerQuery
 from harness.results import origins, reader
 from harness.results.reader import StoredJob
 from harness.results.schema import ANSWER_DEPTHS, JUDGED_HITS
+from harness.untrusted import reason_of
 
 log = logging.getLogger(__name__)
 
@@ -141,7 +142,7 @@ class RowCache:
                 pq.write_table(content, scratch / _ROWS, compression="zstd", write_page_checksum=True)
                 (scratch / _ROWS).replace(self.path)
         except (OSError, ValueError, OverflowError) as error:
-            reason = (isinstance(error, OSError) and error.strerror) or error
+            reason = reason_of(error)
             log.info("%s: cannot be written: %s; the next table is computed again", self.path, reason)
 
 

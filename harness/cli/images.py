@@ -14,8 +14,8 @@ import docker
 
 from harness.cli.locations import absolute
 from harness.cli.options import cache_option, models_option, platform_option
-from harness.cli.output import columns
-from harness.errors import ImageError, UnknownName
+from harness.cli.output import columns, show_errors
+from harness.errors import FileError, HarnessError, ImageError, UnknownName
 from harness.launch.docker_errors import engine_errors
 from harness.launch.images import catalog
 from harness.launch.images.builder import Image, ImageBuilder
@@ -44,29 +44,32 @@ def images(
 
     `harness run` builds missing images by itself; this builds them beforehand.  Exit code 1 if a build fails.
     """
-    chosen = _chosen(systems, engines, 1 if gpus else 0)
+    wrong: dict[str, FileError] = {}
+    chosen = _chosen(systems, engines, 1 if gpus else 0, wrong)
     with engine_errors():
         client = docker.from_env(timeout=120)
-    rows, errors = [], []
+    rows: list[tuple[str, ...]] = []
+    errors: list[HarnessError] = [] if systems or engines else [*wrong.values()]
     with closing(client):
         builder = ImageBuilder(client, absolute(cache), models, platform)
         for name, made, took_s in _image_lines(builder, chosen):
-            if isinstance(made, ImageError):
-                errors.append(str(made))
+            if isinstance(made, HarnessError):
+                errors.append(made)
             else:
                 size = f"{made.size_bytes / 1e6:,.0f} MB"
                 short = made.digest.removeprefix("sha256:")[:12]
                 rows.append((name, made.platform, size, f"{took_s:.1f} s", short, made.reference))
     columns(("image of", "platform", "size", "took", "digest", "tag"), rows)
-    for error in errors:
-        click.echo(f"harness: {error}", err=True)
+    show_errors(errors)
     sys.exit(1 if errors else 0)
 
 
-def _chosen(systems: tuple[str, ...], engines: tuple[str, ...], gpus: int) -> list[tuple[System, bool]]:
+def _chosen(
+    systems: tuple[str, ...], engines: tuple[str, ...], gpus: int, wrong: dict[str, FileError]
+) -> list[tuple[System, bool]]:
     """List the images to make: a system each, and whether the image of its engine is meant."""
     chosen = [(system.on(gpus), False) for system in catalog.named(systems).values()]
-    by_engine = {system.engine: system.on(gpus) for system in catalog.systems().values()}
+    by_engine = {system.engine: system.on(gpus) for system in catalog.systems(wrong=wrong).values()}
     for name in dict.fromkeys(engines):
         if name not in by_engine:
             raise UnknownName("engine", name, by_engine)
@@ -76,15 +79,15 @@ def _chosen(systems: tuple[str, ...], engines: tuple[str, ...], gpus: int) -> li
 
 def _image_lines(
     builder: ImageBuilder, chosen: list[tuple[System, bool]]
-) -> Iterator[tuple[str, Image | ImageError, float]]:
+) -> Iterator[tuple[str, Image | HarnessError, float]]:
     """Yield each image, or the error, with its seconds; an image that fails stops no other."""
     for system, engine in chosen:
         name = f"the engine {system.engine_image}" if engine else system.image
         started = time.monotonic()
-        made: Image | ImageError
+        made: Image | HarnessError
         try:
             with task(f"{name}: image"):
                 made = builder.ensure_engine(system) if engine else builder.ensure(system)
-        except ImageError as error:
+        except (ImageError, FileError) as error:
             made = error
         yield name, made, time.monotonic() - started

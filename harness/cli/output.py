@@ -13,7 +13,7 @@ from rich.text import Text
 
 from harness import filesystem
 from harness.cli.options import Decorator, parsed_by, record_options
-from harness.errors import UsageError
+from harness.errors import HarnessError, UsageError
 from harness.report import writers
 from harness.report.document import Escape, ReportDocument, Section
 from harness.untrusted import one_line
@@ -137,6 +137,12 @@ def write(path: Path, text: str) -> None:
         return
     with filesystem.atomic_write(path) as partial:
         partial.write_text(text, encoding="utf-8")
+
+
+def show_errors(errors: Iterable[HarnessError]) -> None:
+    """Print each error once on stderr, one line each."""
+    for text in dict.fromkeys(map(str, errors)):
+        click.echo(f"harness: {one_line(text)}", err=True)
 
 
 def columns(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:

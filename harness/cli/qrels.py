@@ -15,7 +15,7 @@ from harness.cli.options import cache_option
 from harness.cli.output import Destination, destination_options, output_option
 from harness.cli.stored_results import load_dataset
 from harness.datasets import Dataset
-from harness.errors import UnknownName, UsageError
+from harness.errors import FileError, UnknownName, UsageError
 from harness.evaluation import pool, qrels_merge, trec_lines
 from harness.evaluation.pool import GradedPair
 from harness.evaluation.qrels_merge import BaseQrels, MergeRecord
@@ -130,6 +130,8 @@ def show_qrels(file: Path, destination: Destination) -> None:
     """Describe a FILE of judgements: grades, judgements by query, and merges."""
     trec_lines.refuse_pipe(file)
     base = qrels_merge.read_base(file)
+    if not base.lines:
+        raise FileError(f"{file}: has no judgement; name a TREC file of lines 'query 0 document grade'")
     facts = qrels_merge.describe_qrels(base.lines) | {
         "sha256": base.sha256,
         "merges": [asdict(merge) for merge in base.merges],

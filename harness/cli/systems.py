@@ -16,8 +16,8 @@ from harness import filesystem
 from harness.cli.launchers import LauncherChoice, launcher_choice, launcher_option, run_options
 from harness.cli.locations import writable
 from harness.cli.options import cache_option, models_option, platform_option, results_option, retry_option
-from harness.cli.output import FORMATS, Destination, destination_options, show_paragraphs, write
-from harness.errors import UsageError
+from harness.cli.output import FORMATS, Destination, destination_options, show_errors, show_paragraphs, write
+from harness.errors import FileError, UsageError
 from harness.experiments.calibration import run as calibration
 from harness.experiments.calibration.run import CaseSelection
 from harness.experiments.conformance import examine
@@ -38,15 +38,19 @@ log = logging.getLogger(__name__)
 def systems(system: str | None, destination: Destination) -> None:
     """List the systems, or show SYSTEM: parameters, weights, licences, where it runs.
 
-    The list marks systems whose weights are not pinned, or are substitutes; csv and json are complete.
+    The list marks systems whose weights are not pinned, or are substitutes; csv and json are complete.  Exit code 2 if
+    a system's file is wrong; all others are listed.
     """
-    declared = [*catalog.systems().values()] if system is None else [catalog.system(system)]
+    wrong: dict[str, FileError] = {}
+    declared = [*catalog.systems(wrong=wrong).values()] if system is None else [catalog.system(system)]
     if destination.form != "md":
         destination.show(writers.write(systems_document(declared), destination.form))
     elif system is None:
         destination.show_answer(lambda escape, width: systems_section(declared, escape, width))
     else:
         show_paragraphs(system_paragraphs(declared[0]))
+    show_errors(wrong.values())
+    sys.exit(FileError.exit_code if wrong else 0)
 
 
 @click.command()
@@ -98,7 +102,7 @@ def _show_checks(checks: Sequence[Check], destination: Destination) -> NoReturn:
 def conformance(
     system: str, profile: str, platform: str | None, destination: Destination, choice: LauncherChoice
 ) -> None:
-    """Check SYSTEM against the container contract with a ten-document corpus.
+    """Check SYSTEM against the container contract with a corpus of twenty documents.
 
     Exit code 1 if a check fails.
     """

@@ -155,7 +155,7 @@ def _refuse_repeated_ids(
         if doc_id in ids:
             document = next(itertools.islice(documents.read(), row, None), None)
             place = document.place if document else documents.label
-            raise FileError(f"{place}: id {doc_id!r} comes twice")
+            raise FileError(f"{place}: id {doc_id!r} comes twice; rename or remove one")
         ids.add(doc_id)
 
 

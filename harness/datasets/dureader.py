@@ -53,7 +53,7 @@ def _read(folder: Path) -> DatasetSource:
 def _relevant(place: str, raw: dict[str, Any]) -> Iterator[str]:
     passages = raw.get("answer_paragraphs", [])
     if not isinstance(passages, list) or not all(isinstance(passage, dict) for passage in passages):
-        raise FileError(f"{place}: key 'answer_paragraphs' is not a list of objects")
+        raise FileError(f"{place}: key 'answer_paragraphs' is not a list of objects; correct it")
     for passage in passages:
         yield source.text_field(place, passage, "paragraph_id")
 
@@ -63,7 +63,9 @@ def _documents(parts: list[Path], ids: Path, passage_ids: _PassageIds) -> Iterat
     for path in parts:
         for place, fields in source.read_columns(path, ["- - text -"]):
             if number >= len(passage_ids):
-                raise FileError(f"{place}: passage {number} has no id in {ids.name}, which has {len(passage_ids)}")
+                raise FileError(
+                    f"{place}: passage {number} has no id in {ids.name}, which has {len(passage_ids)}; give it one"
+                )
             yield SourceDocument(place, passage_ids[number], "", fields[2])
             number += 1
     if number < len(passage_ids):
@@ -115,7 +117,9 @@ def _entries(path: Path) -> Iterator[tuple[int, bytes]]:
             if len(rest) > _CHUNK:
                 break
     if rest.strip() or ended != b"}":
-        raise FileError(f"{path}: not a JSON object of numbers and ids near {rest[:40].decode('utf-8', 'replace')!r}")
+        raise FileError(
+            f"{path}: not a JSON object of numbers and ids near {rest[:40].decode('utf-8', 'replace')!r}; correct it"
+        )
 
 
 FORMAT = Format("DuReader-retrieval", (_PASSAGES, _IDS, _QUESTIONS), _read)

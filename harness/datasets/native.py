@@ -20,6 +20,7 @@ from harness.datasets.dataset import Dataset
 from harness.datasets.source import DatasetSource, DocumentStream, Format, SourceDocument
 from harness.errors import FileError
 from harness.records import Query
+from harness.untrusted import reason_of
 
 _FILES = (("corpus.jsonl",), ("queries.jsonl",), ("qrels.trec",))
 _QUERIES = "queries.jsonl"
@@ -61,7 +62,9 @@ def trec_rows(path: Path) -> Iterator[tuple[str, str, str, str]]:
     for number, line in source.read_lines(path):
         fields = line.split()
         if fields and len(fields) != 4:
-            raise FileError(f"{path}: line {number}: {len(fields)} fields, expected 'query 0 document grade'")
+            raise FileError(
+                f"{path}: line {number}: {len(fields)} fields, expected 'query 0 document grade'; correct the line"
+            )
         if fields:
             yield f"{path}: line {number}", fields[0], fields[2], fields[3]
 
@@ -110,7 +113,7 @@ def _read_answers(path: Path) -> Answers:
         languages = {str(query): str(language) for query, language in raw.get("languages", {}).items()}
         rule = raw["rule"]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise FileError(f"{path}: no answers of this harness ({error}); copy the dataset again") from error
+        raise FileError(f"{path}: no answers of this harness ({reason_of(error)}); copy the dataset again") from error
     if rule != answers.RULE:
         raise FileError(f"{path}: rule {rule!r}, this harness uses {answers.RULE!r}; use the same version")
     return Answers(by_query, languages)

@@ -20,6 +20,7 @@ from harness.datasets.answers import Answers
 from harness.driver.adapter import MAX_ID_CHARS
 from harness.errors import FileError
 from harness.records import Query
+from harness.untrusted import reason_of
 
 _SUFFIXES = ("", ".gz", ".zst")
 _DAMAGED = (EOFError, OSError, zlib.error)
@@ -114,7 +115,7 @@ def open_file(path: Path) -> Iterator[IO[bytes]]:
             else:
                 yield file
     except _DAMAGED as error:
-        raise FileError(f"{path}: cannot be read: {error}") from error
+        raise FileError(f"{path}: cannot be read: {reason_of(error)}; name or restore it") from error
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -129,8 +130,10 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
             for line in file:
                 number += 1
                 yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
-        except (UnicodeDecodeError, *_DAMAGED) as error:
-            raise FileError(f"{path}: line {number}: cannot be read: {error}") from error
+        except UnicodeDecodeError as error:
+            raise FileError(f"{path}: line {number}: {reason_of(error)}; save the file as UTF-8") from None
+        except _DAMAGED as error:
+            raise FileError(f"{path}: line {number}: cannot be read: {reason_of(error)}; restore the file") from error
 
 
 def read_json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -146,9 +149,9 @@ def read_json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         try:
             raw = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise FileError(f"{place}: not valid JSON: {error}") from error
+            raise FileError(f"{place}: not valid JSON: {reason_of(error)}; correct the line") from error
         if not isinstance(raw, dict):
-            raise FileError(f"{place}: {type(raw).__name__}, expected an object")
+            raise FileError(f"{place}: no object in curly brackets; correct the line")
         yield place, raw
 
 
@@ -170,7 +173,9 @@ def read_columns(path: Path, layouts: Iterable[str], header: bool = False) -> It
         fields = line.split("\t")
         if len(fields) not in expected:
             allowed = " or ".join(f"'{layout}'" for layout in expected.values())
-            raise FileError(f"{path}: line {number}: {len(fields)} fields between tabs, expected {allowed}")
+            raise FileError(
+                f"{path}: line {number}: {len(fields)} fields between tabs, expected {allowed}; correct the line"
+            )
         yield f"{path}: line {number}", fields
 
 
@@ -178,7 +183,7 @@ def text_field(place: str, raw: dict[str, Any], key: str) -> str:
     """Return the text under a key; raise FileError if it is missing or not a text."""
     value = raw.get(key)
     if not isinstance(value, str):
-        fault = "is missing" if value is None else f"is {type(value).__name__}, expected text"
+        fault = "is missing; add it" if value is None else "is no text; write it in quotes"
         raise FileError(f"{place}: key '{key}' {fault}")
     return value
 
@@ -188,7 +193,7 @@ def collect_queries(rows: Iterable[tuple[str, str, str]]) -> tuple[Query, ...]:
     queries: dict[str, Query] = {}
     for place, query_id, text in rows:
         if query_id in queries:
-            raise FileError(f"{place}: id {query_id!r} comes twice")
+            raise FileError(f"{place}: id {query_id!r} comes twice; rename or remove one")
         check_id(place, query_id)
         # UTF-8 cannot hold a lone surrogate; the corpus is treated alike.
         queries[query_id] = Query(query_id, text.encode("utf-8", "replace").decode("utf-8"))
@@ -213,11 +218,11 @@ def collect_qrels(
     pairs: set[tuple[str, str]] = set()
     for place, query_id, doc_id, grade in rows:
         if not re.fullmatch(r"-?[0-9]+", grade):
-            raise FileError(f"{place}: grade {grade!r} is not a whole number")
+            raise FileError(f"{place}: grade {grade!r} is not a whole number; correct it")
         if ids is not None and query_id not in ids:
-            raise FileError(f"{place}: query {query_id!r} is not in {queries_file}")
+            raise FileError(f"{place}: query {query_id!r} is not in {queries_file}; add it or remove the line")
         if (query_id, doc_id) in pairs:
-            raise FileError(f"{place}: document {doc_id!r} is judged twice for {query_id!r}")
+            raise FileError(f"{place}: document {doc_id!r} is judged twice for {query_id!r}; keep one line")
         check_id(place, query_id)
         check_id(place, doc_id)
         pairs.add((query_id, doc_id))
@@ -228,4 +233,4 @@ def collect_qrels(
 def check_id(place: str, value: str) -> None:
     """Raise FileError for an id that a TREC run or a list with one id a line cannot hold."""
     if not 0 < len(value) <= MAX_ID_CHARS or not value.isprintable() or " " in value:
-        raise FileError(f"{place}: id {value!r} must be 1 to {MAX_ID_CHARS} characters with no blanks")
+        raise FileError(f"{place}: id {value[:80]!r} must be 1 to {MAX_ID_CHARS} characters with no blanks; rename it")

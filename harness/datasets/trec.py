@@ -59,9 +59,9 @@ def _sgml_documents(path: Path) -> Iterator[SourceDocument]:
         elif lines is not None:
             lines.append(line)
         elif tag:
-            raise FileError(f"{path}: line {number}: expected a line '<DOC>', got {line.strip()[:40]!r}")
+            raise FileError(f"{path}: line {number}: expected a line '<DOC>', got {line.strip()[:40]!r}; correct it")
     if lines is not None:
-        raise FileError(f"{path}: line {begun}: this <DOC> has no line '</DOC>'; is the file truncated?")
+        raise FileError(f"{path}: line {begun}: this <DOC> has no line '</DOC>'; add it, or restore a truncated file")
 
 
 def _parse_document(place: str, content: str) -> SourceDocument:

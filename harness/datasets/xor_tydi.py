@@ -89,7 +89,7 @@ def _answers(place: str, raw: dict[str, Any]) -> tuple[str, ...]:
     """Return the answers that a text can hold; a question without any (the test set's) is not judged."""
     texts = raw.get("answers", [])
     if not isinstance(texts, list) or not all(isinstance(answer, str) for answer in texts):
-        raise FileError(f"{place}: key 'answers' is not a list of texts")
+        raise FileError(f"{place}: key 'answers' is not a list of texts; correct it")
     if "" in texts:
         raise FileError(f"{place}: an empty answer, which every text holds; remove it")
     return answers.searchable_answers(texts)
@@ -106,13 +106,15 @@ def _documents(path: Path) -> Iterator[SourceDocument]:
                 continue
             place = f"{path}: line {rows.line_num}"
             if len(fields) != 3:
-                raise FileError(f"{place}: {len(fields)} fields between tabs, expected 'id text title'")
+                raise FileError(
+                    f"{place}: {len(fields)} fields between tabs, expected 'id text title'; correct the line"
+                )
             if any("\t" in field for field in fields):
                 raise FileError(f"{place}: a quote before this line swallows whole lines; close it or double it")
             doc_id, text, title = fields
             yield SourceDocument(place, doc_id, title, text)
     except csv.Error as error:
-        raise FileError(f"{path}: line {rows.line_num}: not CSV: {error}; correct its quotes") from error
+        raise FileError(f"{path}: line {rows.line_num}: not CSV; correct its quotes") from error
 
 
 FORMAT = Format("XOR-TyDi", (_COLLECTION, _QUESTIONS, _TRANSLATED), _read, _splits)

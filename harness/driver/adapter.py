@@ -50,6 +50,21 @@ class Corpus:
                 yield Document(raw["_id"], raw.get("title", ""), raw["text"])
 
 
+class MissingParameter(KeyError):
+    """A parameter that an adapter reads and its system's file lacks."""
+
+    def __str__(self) -> str:
+        name = str(self.args[0])
+        return f"the system's file has no parameter {name!r}; add it to build_params or search_params"
+
+
+class Parameters(dict[str, Scalar]):
+    """A system's parameters; a missing one is an error that names the remedy."""
+
+    def __missing__(self, name: str) -> Scalar:
+        raise MissingParameter(name)
+
+
 class Adapter(ABC):
     """An engine under test.  One instance lives for one job: ``build``, or ``load``, ``search`` ..., ``close``.
 

@@ -25,7 +25,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from harness.driver.adapter import Adapter, BadAnswer, Corpus, check_hits
+from harness.driver.adapter import Adapter, BadAnswer, Corpus, Parameters, check_hits
 from harness.driver.driver import one_line, outcome_of
 from harness.driver.output import throttled
 from harness.records import Envelope, Hit
@@ -174,7 +174,7 @@ def _start(request: dict[str, Any]) -> Adapter:
     expected = request.get("adapter_sha256")
     if expected and hashlib.sha256(source.read_bytes()).hexdigest() != expected:
         raise ValueError(f"{source} is another engine's: one that is joined keeps its files in /opt/<its name>")
-    return cast(Adapter, module.ENGINE(request["params"], envelope, Path(request["assets"])))
+    return cast(Adapter, module.ENGINE(Parameters(request["params"]), envelope, Path(request["assets"])))
 
 
 def _answer(hits: Sequence[Hit], request: dict[str, Any]) -> Reply:

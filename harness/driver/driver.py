@@ -8,18 +8,20 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 import time
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib.machinery import PathFinder
 from pathlib import Path
 from time import perf_counter_ns  # by name: see output.py
 from typing import Any, cast
 
 from harness.driver import cgroup, envelope
-from harness.driver.adapter import Adapter, BadAnswer, Corpus
+from harness.driver.adapter import Adapter, BadAnswer, Corpus, Parameters
 from harness.driver.output import Output, throttled
 from harness.driver.scenarios import QuerySource, ScenarioResult, closed_loop, planned_queries
 from harness.driver.server import server
@@ -46,10 +48,31 @@ def outcome_of(error: BaseException) -> Outcome:
 
 
 def one_line(error: BaseException) -> str:
-    """Return an exception's name and text, at most 500 characters."""
+    """Return an exception's name and text, and the adapter's line that raised it, at most 500 characters."""
     # A lone surrogate cannot be written as UTF-8.
     text = " ".join(str(error).encode("utf-8", "replace").decode("utf-8").split())
-    return f"{type(error).__name__}: {text}"[:500]
+    text, place = f"{type(error).__name__}: {text}", _place(error)
+    # A component's error has its own place.
+    return text[:500] if not place or _PLACE.search(text) else f"{text[: 499 - len(place)]} {place}"
+
+
+_PLACE = re.compile(r" \(\S+\.py:\d+\)$")
+
+
+def _place(error: BaseException) -> str:
+    """Return ``(adapter.py:31)``: the innermost line of the adapter's own files, or nothing."""
+    spec = PathFinder.find_spec("adapter")
+    if spec is None or spec.origin is None:
+        return ""
+    folder = f"{Path(spec.origin).parent}/"
+    lines = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    if isinstance(error, SyntaxError):
+        lines.append((str(error.filename), error.lineno or 0))
+    # A plain process has the driver in a folder beside the adapter.
+    own = f"{Path(__file__).parent.parent}/"
+    lines = [(name, line) for name, line in lines if name.startswith(folder) and not name.startswith(own)]
+    inside = [(name.removeprefix(folder), line) for name, line in lines]
+    return f"({inside[-1][0][-100:]}:{inside[-1][1]})" if inside else ""
 
 
 SCENARIOS: dict[str, Callable[[Adapter, JobSpec, Output, QuerySource], ScenarioResult]] = {
@@ -179,7 +202,7 @@ def _hand(spec: JobSpec, paths: JobPaths, out: Output, number: int) -> Sequence[
 
 def _adapter(spec: JobSpec, paths: JobPaths) -> Adapter:
     module = importlib.import_module("adapter")
-    return cast(Adapter, module.ENGINE(spec.params, spec.envelope, paths.assets))
+    return cast(Adapter, module.ENGINE(Parameters(spec.params), spec.envelope, paths.assets))
 
 
 def _verify(mismatches: list[str]) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from harness.errors import FileError
-from harness.untrusted import MAX_FILE_BYTES, bounded_lines, open_regular, unpacked
+from harness.untrusted import MAX_FILE_BYTES, bounded_lines, open_regular, reason_of, unpacked
 
 # Splitting a text into tokens takes a millisecond, so a query's first tokens alone are searched, at most for R@10kt.
 MAX_TOKENS = 10_000
@@ -122,5 +122,5 @@ def read_depths(path: Path) -> dict[str, AnswerDepth]:
     except FileNotFoundError:
         raise FileError(f"{path}: no such file; measure again or restore it") from None
     except (OSError, EOFError, zlib.error, ValueError) as error:
-        raise FileError(f"{path}:{number}: damaged: {error}; restore it or measure again") from error
+        raise FileError(f"{path}:{number}: damaged: {reason_of(error)}; restore it or measure again") from error
     return depths

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from harness import filesystem
 from harness.errors import FileError
 from harness.records import corpus_line
-from harness.untrusted import open_regular
+from harness.untrusted import open_regular, reason_of
 
 Vectors = NDArray[np.float32]
 
@@ -100,7 +100,9 @@ def read(path: Path) -> Embeddings:
     except FileNotFoundError:
         raise FileError(f"{path}: no such file; make it with harness embed") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, pa.ArrowException) as error:
-        raise FileError(f"{path}: no embeddings that this harness reads ({error}); make them again") from error
+        raise FileError(
+            f"{path}: no embeddings that this harness reads ({reason_of(error)}); make them again"
+        ) from error
     if not np.isfinite(embeddings.vectors).all():
         raise FileError(f"{path}: a vector is not finite; make them again with harness embed")
     if len(embeddings.rows) != len(ids):

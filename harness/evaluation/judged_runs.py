@@ -12,6 +12,7 @@ from harness.errors import FileError, UsageError
 from harness.evaluation import trec
 from harness.evaluation.trec import FlaggedLines, Qrels, Run
 from harness.progress import Progress
+from harness.untrusted import decode, reason_of
 
 # Other suffixes may be part of a name: ``bm25-0.9``, or ``input.bbn1`` of TREC itself.
 _SUFFIXES = (".run", ".trec", ".txt", ".res", ".tsv")
@@ -149,18 +150,17 @@ def read_queries(path: Path) -> dict[str, str]:
     """
     queries: dict[str, str] = {}
     try:
-        with path.open(encoding="utf-8-sig", newline="\n") as lines:
-            for number, line in enumerate(lines, start=1):
+        with path.open("rb") as lines:
+            for number, content in enumerate(lines, start=1):
+                line = decode(content, path, number, "utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
                 if not line.strip():
                     continue
-                query, text = _parse_query(path, number, line.rstrip("\r\n"))
+                query, text = _parse_query(path, number, line)
                 if query in queries:
                     raise FileError(f"{path}:{number}: query {query!r} appears twice; remove one line")
                 queries[query] = text
     except OSError as error:
         raise FileError(f"{path}: cannot be read: {error.strerror}; name a file of queries") from error
-    except UnicodeDecodeError as error:
-        raise FileError(f"{path}: not UTF-8: {error}; save it as UTF-8") from error
     if not queries:
         raise FileError(f"{path}: has no query; name a file with lines 'id<TAB>text' or JSON lines")
     return queries
@@ -170,9 +170,13 @@ def _parse_query(path: Path, number: int, line: str) -> tuple[str, str]:
     if line.startswith("{"):
         try:
             fields = json.loads(line)
-            return str(fields["_id"]), str(fields["text"])
+            if not all(isinstance(fields[name], str) for name in ("_id", "text")):
+                raise ValueError("one of them is no text in quotes")
+            return fields["_id"], fields["text"]
         except (ValueError, KeyError, RecursionError) as error:
-            raise FileError(f"{path}:{number}: no JSON with '_id' and 'text' ({error}); correct the line") from error
+            raise FileError(
+                f"{path}:{number}: no JSON with '_id' and 'text' ({reason_of(error)}); correct the line"
+            ) from error
     query, tab, text = line.partition("\t")
     if not tab or not query:
         raise FileError(f"{path}:{number}: neither JSON nor 'id<TAB>text'; correct the line")

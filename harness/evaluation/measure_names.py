@@ -187,7 +187,7 @@ def parse_distance(name: str) -> DistanceName | None:
             raise ValueError("a parameter appears twice")
         return _distance_name(int(match[2]), **params)
     except (ValueError, TypeError, SyntaxError) as error:
-        raise UsageError(f"unknown distance {name!r} ({error}); write {_DISTANCE_FORM}, without blanks") from error
+        raise UsageError(f"unknown distance {name!r}; write {_DISTANCE_FORM}, without blanks") from error
 
 
 def _distance_name(k: int, judged: Any = 10, unlabelled: Any = False, encoder: Any = None) -> DistanceName:

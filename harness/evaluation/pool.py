@@ -27,7 +27,7 @@ from typing import IO, Any
 from harness.errors import FileError, UsageError
 from harness.evaluation import trec_lines
 from harness.evaluation.judged_runs import JudgedRuns, UnjudgedHits, count_unjudged
-from harness.untrusted import one_line
+from harness.untrusted import decode, one_line, reason_of
 
 COLUMNS = ("pair", "query_id", "query", "doc_id", "title", "document", "grade")
 _REQUIRED = ("query_id", "doc_id", "grade")
@@ -185,13 +185,11 @@ def read_graded_pool(path: Path) -> tuple[GradedPair, ...] | None:
     try:
         content = path.read_bytes()
         utf16 = content.startswith((b"\xff\xfe", b"\xfe\xff"))
-        text = content.decode("utf-16" if utf16 else "utf-8-sig")
     except OSError as error:
-        raise FileError(f"{path}: cannot be read: {error.strerror}; name the file with the grades") from error
-    except UnicodeDecodeError as error:
-        if content.startswith(b"\x1f\x8b"):
-            return None
-        raise FileError(f"{path}: not UTF-8: {error}; save it as UTF-8") from error
+        raise FileError(f"{path}: cannot be read: {reason_of(error)}; name the file with the grades") from error
+    if content.startswith(b"\x1f\x8b"):
+        return None
+    text = decode(content, path, encoding="utf-16" if utf16 else "utf-8-sig")
     if text.lstrip().startswith("{"):
         return _check_pairs(_json_lines(path, text))
     header = text.partition("\n")[0].strip()
@@ -257,11 +255,13 @@ def _json_lines(path: Path, text: str) -> Iterator[tuple[str, Mapping[str, Any]]
                 raw = json.loads(line)
                 for name in ("query_id", "doc_id"):
                     if isinstance(raw[name], bool) or not isinstance(raw[name], str | int):
-                        raise TypeError(f"{name} is not a text")
+                        raise ValueError(f"{name} is not a text")
                 yield f"{path}:{number}", {name: raw[name] for name in _REQUIRED} | {"pair": raw.get("pair")}
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 fields = ", ".join(_REQUIRED)
-                raise FileError(f"{path}:{number}: no JSON with {fields} ({error!r}); correct the line") from error
+                raise FileError(
+                    f"{path}:{number}: no JSON with {fields} ({reason_of(error)}); correct the line"
+                ) from error
 
 
 def _table_lines(path: Path, text: str, delimiter: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -277,7 +277,7 @@ def _table_lines(path: Path, text: str, delimiter: str) -> Iterator[tuple[str, M
                 raise FileError(f"{place}: {len(cells)} fields, must be {len(header)}; correct the row")
             line = dict(zip(header, cells, strict=True))
             yield place, line | {name: _id(line[name].strip()) for name in ("query_id", "doc_id")}
-    except csv.Error as error:
-        raise FileError(f"{path}:{reader.line_num}: not a table: {error}; correct the row") from error
+    except csv.Error:
+        raise FileError(f"{path}:{reader.line_num}: not a table; correct the quotes of the row") from None
     finally:
         csv.field_size_limit(before)

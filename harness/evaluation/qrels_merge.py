@@ -18,11 +18,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from harness import filesystem
+from harness import filesystem, stats
 from harness.errors import FileError, UsageError
 from harness.evaluation import trec, trec_lines
 from harness.evaluation.pool import GradedPair
 from harness.evaluation.trec import FlaggedLines
+from harness.untrusted import reason_of
 
 _MAX_NAMED = 3
 _PROVENANCE_SUFFIX = ".provenance.jsonl"
@@ -231,8 +232,9 @@ def _read_provenance(path: Path) -> tuple[MergeRecord, ...]:
                 raw["conflicts"] = tuple(Conflict(**conflict) for conflict in raw["conflicts"])
                 records.append(MergeRecord(**raw))
             except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+                why = reason_of(error)
                 raise FileError(
-                    f"{provenance}:{number}: not provenance that this harness reads ({error}); restore or move it"
+                    f"{provenance}:{number}: not provenance that this harness reads ({why}); restore or move it"
                 ) from error
     return tuple(records)
 
@@ -257,7 +259,7 @@ def _spread(counts: Iterable[int]) -> dict[str, float] | None:
         return None
     return {
         "least": ordered[0],
-        "median": statistics.median(ordered),
+        "median": stats.median(ordered),
         "mean": round(statistics.fmean(ordered), 3),
         "most": ordered[-1],
     }

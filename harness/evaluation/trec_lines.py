@@ -20,7 +20,7 @@ from typing import IO, Any, cast
 
 from harness.errors import FileError
 from harness.progress import Progress
-from harness.untrusted import FileLimits, open_regular, unpacked
+from harness.untrusted import FileLimits, open_regular, reason_of, unpacked
 
 # Small blocks stay in the processor's caches: blocks of 4 MiB take three times as long.
 BLOCK_BYTES = 1 << 16
@@ -102,7 +102,9 @@ def read_blocks(
                 if progress is not None and seekable:
                     progress(raw.tell())
         except (OSError, EOFError, zlib.error) as error:
-            raise FileError(f"{path}: damaged after line {number - 1}: {error}; restore or recreate it") from error
+            raise FileError(
+                f"{path}: damaged after line {number - 1}: {reason_of(error)}; restore or recreate it"
+            ) from error
 
 
 @contextmanager
@@ -352,7 +354,7 @@ def _check_text(where: str, line: bytes) -> None:
     try:
         line.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise FileError(f"{where}: not UTF-8: {error}; correct the line") from error
+        raise FileError(f"{where}: {reason_of(error)}; save the file as UTF-8") from None
 
 
 def _hint(layout: LineLayout, fields: Sequence[bytes], line: bytes, *, last: bool) -> str:
@@ -361,7 +363,7 @@ def _hint(layout: LineLayout, fields: Sequence[bytes], line: bytes, *, last: boo
     if len(fields) < len(layout.names) and separator is not None:
         return f", separated by blanks or tabs, not {separator}; correct the line"
     if len(fields) < len(layout.names) and last:
-        return ", and the file ends there: truncated? restore it, or remove the line"
+        return "; the file ends there: restore it if it is truncated, or remove the line"
     return "; correct the line"
 
 

@@ -1,5 +1,7 @@
-"""The container contract, checked on a ten-document corpus: build, load, search twice and in batches, and look at
-everything.
+"""The container contract, checked on a corpus of twenty documents: build, load, search twice, in batches and for fewer
+hits, and look at everything.
+
+All documents have a word in common, so that every query has as many hits as are asked for and their order is seen.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ from harness.untrusted import MAX_TEXT, one_line
 
 _TOPICS = ("river", "glacier", "volcano", "desert", "forest", "harbour", "bridge", "castle", "market", "orchestra")
 _LIMITS = Limits(load_s=300, query_s=60, build_s=600, job_s=900)
-# Ten queries are three batches, the last of them smaller.
+_SHARED_WORD = "north"
+_K, _FEWER = 5, 2
+# Eleven queries are three batches, the last of them smaller.
 _BATCH = 4
 
 
@@ -52,7 +56,7 @@ def examine(launcher: Launcher, system: System, envelope: Envelope, folder: Path
             builder,
             corpus,
             "conformance",
-            "index of ten documents",
+            "index of twenty documents",
             folder,
             envelope=replace(envelope, gpus=0),
             limits=_LIMITS,
@@ -70,6 +74,10 @@ def examine(launcher: Launcher, system: System, envelope: Envelope, folder: Path
             copy, lambda: _search(launcher, prepared, corpus, copy, envelope, folder / "again", writes=True)
         )
     if alone.outcome is Outcome.OK:
+        with task(f"{system.name}: search for fewer hits"):
+            fewer = _search(launcher, prepared, corpus, index.folder, envelope, folder / "fewer", k=_FEWER)
+        if system.name != NULL_SYSTEM:  # it answers without looking, on purpose
+            yield _judge_k(alone, fewer)
         with task(f"{system.name}: search in batches"):
             batches = _search(launcher, prepared, corpus, index.folder, envelope, folder / "batches", _BATCH)
         yield from _judge_batches(alone, batches)
@@ -86,15 +94,36 @@ def _judge(system: System, collected: CollectedJob) -> Iterator[Check]:
         return
     disagreements = collected.ranking_disagreements()
     yield _check(disagreements == 0, "ranks the same in both trials", f"{disagreements} queries differ")
-    if system.name != NULL_SYSTEM:  # it answers without looking, on purpose
-        answers = {sample.query_id: sample.hits for sample in collected.samples if sample.trial == 0}
-        right = sum(bool(hits) and hits[0][0] == query_id for query_id, hits in answers.items())
-        yield _check(right >= 8, "finds the document that is meant", f"{right} of {len(answers)} queries have it first")
+    if system.name != NULL_SYSTEM:
+        answers = _answers(collected)
+        meant = [f"d{number}" for number in range(len(_TOPICS))]
+        first = sum(bool(answers[name]) and answers[name][0] == name for name in meant)
+        last = sum(len(answers[name]) > 1 and answers[name][-1] == name for name in meant)
+        detail = f"{first} of {len(meant)} queries have it first" + (f", {last} have it last" if last else "")
+        yield _check(first >= 8, "puts the document that is meant first", detail)
     threads = measured.effective.threads if measured.effective else {}
     yield _check(
         bool(threads), "says how many threads its libraries use", json.dumps(threads) if threads else "it names none"
     )
     yield _check(bool(measured.libraries), "names its libraries", json.dumps(measured.libraries))
+
+
+def _judge_k(alone: CollectedJob, fewer: CollectedJob) -> Check:
+    """Check that the number of hits follows the number asked for; the driver refuses answers with too many."""
+    what = "returns as many documents as asked for"
+    if fewer.outcome is not Outcome.OK:
+        return _check(False, what, f"asked for {_FEWER}: {fewer.detail or fewer.outcome.value}")
+    most = len(_answers(alone)[_SHARED_WORD])
+    least = len(_answers(fewer)[_SHARED_WORD])
+    detail = f"{most} of {_K} and {least} of {_FEWER}, for a word that all documents have"
+    return _check((most, least) == (_K, _FEWER), what, detail)
+
+
+def _answers(collected: CollectedJob) -> dict[str, tuple[str, ...]]:
+    """Return the ids of the first trial's hits by query."""
+    return {
+        sample.query_id: tuple(doc_id for doc_id, _ in sample.hits) for sample in collected.samples if sample.trial == 0
+    }
 
 
 def _judge_index(copy: Path, search: Callable[[], object]) -> Iterator[Check]:
@@ -144,11 +173,13 @@ def _search(
     folder: Path,
     batch_size: int | None = None,
     *,
+    k: int = _K,
     writes: bool = False,
 ) -> CollectedJob:
-    """Run a search job over ten queries; with a ``batch_size`` as ``offline``, ``writes``: with a writable index."""
+    """Run a search job over all queries; with a ``batch_size`` as ``offline``, ``writes``: with a writable index."""
     (folder / "out").mkdir(parents=True)
-    queries = tuple(Query(f"d{number}", f"the {topic} of the north") for number, topic in enumerate(_TOPICS))
+    topics = (Query(f"d{number}", f"the {topic} of the {_SHARED_WORD}") for number, topic in enumerate(_TOPICS))
+    queries = (*topics, Query(_SHARED_WORD, _SHARED_WORD))
     spec = JobSpec(
         kind="search",
         system=prepared.system.name,
@@ -157,7 +188,7 @@ def _search(
         isolation=launcher.isolation,
         scenario="offline" if batch_size else "single_stream",
         scenario_params=ScenarioParams(batch_size=batch_size),
-        k=5,
+        k=k,
         trials=2,
         # A job with more than one trial, a pause between them and repeats: everything that the driver does.
         repeats=0 if batch_size else 3,
@@ -172,16 +203,25 @@ def _search(
 
 
 def _corpus(folder: Path) -> datasets.PreparedCorpus:
-    documents = [
+    """Write a document about each topic, and one that only mentions it: an order that every engine should find."""
+    about = [
         {
             "_id": f"d{number}",
             "title": topic.capitalize(),
-            "text": f"This one is about the {topic}. A {topic} is {topic}.",
+            "text": f"This one is about the {topic} of the {_SHARED_WORD} . A {topic} is {topic}.",
         }
         for number, topic in enumerate(_TOPICS)
     ]
     # An empty title and text that is not ASCII must survive as well.
-    documents[3]["title"] = ""
-    documents[4]["text"] += " Grüße, 森林, 🌲."
-    write_dataset(folder / "ten", documents, [{"_id": "d0", "text": "river"}], [("d0", "d0")])
-    return datasets.load(folder / "ten", folder).corpus
+    about[3]["title"] = ""
+    about[4]["text"] += " Grüße, 森林, 🌲."
+    mentions = [
+        {
+            "_id": f"m{number}",
+            "title": "Letters",
+            "text": f"Home again from far {_SHARED_WORD} we wrote that somebody saw one {topic} there.",
+        }
+        for number, topic in enumerate(_TOPICS)
+    ]
+    write_dataset(folder / "twenty", about + mentions, [{"_id": "d0", "text": "river"}], [("d0", "d0")])
+    return datasets.load(folder / "twenty", folder).corpus

@@ -23,7 +23,7 @@ from harness.launch.monitor.traces import MemoryTrace
 from harness.records import JobSpec, Measurement, Outcome, to_json
 from harness.results.reader import check_facts
 from harness.results.schema import Counters, Environment, GpuUse, Memory, Result, job_key
-from harness.untrusted import MAX_TEXT, max_trials, one_line, read_start
+from harness.untrusted import MAX_TEXT, max_trials, mistake, one_line, read_start, reason_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -298,11 +298,9 @@ def _measurement(job: LaunchRequest) -> tuple[Measurement | None, str | None]:
         to_json(measurement)  # it will be stored, and JSON has no word for nan
         return measurement, None
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        return None, f"its measurement.json is wrong at '{one_line(where, MAX_TEXT)}': {first['msg']}"
+        return None, f"its measurement.json is wrong: {mistake(error)}"
     except ValueError as error:
-        return None, f"its measurement.json is wrong: {error}"
+        return None, f"its measurement.json is wrong: {reason_of(error)}"
 
 
 def _unknown(doc_ids: set[str], unknown_ids: Callable[[set[str]], set[str]]) -> str | None:

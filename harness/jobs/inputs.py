@@ -18,7 +18,6 @@ from harness.jobs.suite import Suite, dataset_name
 from harness.launch.base import Limits
 from harness.launch.images import assets, catalog
 from harness.launch.images.catalog import System
-from harness.pricing import instances
 from harness.progress import bar
 from harness.records import Envelope
 from harness.results.reader import StoredJob
@@ -152,9 +151,7 @@ def gather(suite: Suite, options: RunOptions) -> Inputs:
     """
     if options.assigned is None:  # a worker makes no table
         measure_names.parse(suite.measures)  # a wrong measure fails before anything costs time
-    profiles = {name: instances.hardware_profile(name) for name in suite.profiles}
-    if suite.build_profile is not None:
-        profiles[suite.build_profile] = instances.hardware_profile(suite.build_profile)
+    profiles = suite.envelopes()
     cells = suite.cells(options.only)
     if not cells:
         raise UsageError(f"--only {options.only!r} matches no cell of the suite {suite.name}; see `harness plan`")

@@ -20,7 +20,16 @@ from harness.driver.scenarios import repeat_queries
 from harness.launch.base import LaunchRequest, TrialTimes
 from harness.launch.monitor.traces import CounterReading
 from harness.records import Hit, JobSpec, Measurement
-from harness.untrusted import MAX_TEXT, bounded_lines, max_line_bytes, max_samples, max_trials, one_line, open_regular
+from harness.untrusted import (
+    MAX_TEXT,
+    bounded_lines,
+    max_line_bytes,
+    max_samples,
+    max_trials,
+    one_line,
+    open_regular,
+    reason_of,
+)
 
 _MOST_STAGES = 16
 # A stage, a component system, or a component's stage (``bm25.retrieve``).
@@ -84,7 +93,7 @@ def read_samples(job: LaunchRequest) -> tuple[list[Sample], set[str], str | None
     except OSError:
         return samples, doc_ids, None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, BadAnswer) as error:
-        return samples, doc_ids, one_line(f"{SAMPLES}: line {len(samples) + 1}: {error}", MAX_TEXT)
+        return samples, doc_ids, one_line(f"{SAMPLES}: line {len(samples) + 1}: {reason_of(error)}", MAX_TEXT)
     return samples, doc_ids, None
 
 

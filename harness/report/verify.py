@@ -33,7 +33,7 @@ from harness.report.main_table import REPORT_VERSION, table_document
 from harness.report.study import Study
 from harness.results import integrity, origins, reader, seals
 from harness.results.integrity_samples import Mismatch, Runs, below, differences
-from harness.untrusted import parse_json
+from harness.untrusted import parse_json, reason_of
 
 # What names a row in a report, whatever stands above it.
 _NAMES = ("origin", "suite", "system", "dataset", "scenario", "profile", "isolation")
@@ -197,10 +197,10 @@ def _paper(reported: WrittenReport, known: Study, published: Published, follows:
     market = reported.content.get("prices")
     try:
         if not isinstance(market, Mapping):
-            raise TypeError("no prices in it")
+            raise ValueError("no prices in it")
         now = prices.snapshot(datetime.date.fromisoformat(market["now"]), region=market["region"], term=market["term"])
     except (KeyError, TypeError, ValueError) as error:
-        raise FileError(f"{reported.path}: damaged: {error}; make it again") from error
+        raise FileError(f"{reported.path}: damaged: {reason_of(error)}; make it again") from error
     again = json.loads(known.render_paper(published, follows, now, "json"))
     yield from differences(reported.path.name, dict(reported.content), again)
 
@@ -222,7 +222,7 @@ def read_report(path: Path) -> WrittenReport:
     try:
         content = parse_json(path.read_bytes())
     except (OSError, ValueError) as error:
-        raise FileError(f"{path}: cannot be read: {error}; give what {_WROTE}") from error
+        raise FileError(f"{path}: cannot be read: {reason_of(error)}; give what {_WROTE}") from error
     if not isinstance(content, dict):
         raise FileError(f"{path}: is no report; give what {_WROTE}")
     return WrittenReport(path, content)
@@ -247,7 +247,7 @@ def check_report(report: WrittenReport, recompute: Recompute) -> list[Mismatch]:
         return list(compare_rows(report.path.name, report.content, again))
     # A key is missing, or its value is of another type than any report's.
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise FileError(f"{report.path}: damaged: {type(error).__name__} {error}; give what {_WROTE}") from error
+        raise FileError(f"{report.path}: damaged: {reason_of(error)}; give what {_WROTE}") from error
 
 
 def _report(stored: Mapping[str, Any], recompute: Recompute) -> ReportDocument:

@@ -19,7 +19,7 @@ from harness.results import attempts, integrity_samples, reader, seals
 from harness.results.integrity_samples import CLOCK_SLACK_S, Mismatch, Runs, as_text, below, differences
 from harness.results.origins import JobOrigins
 from harness.results.reader import StoredJob
-from harness.untrusted import read_start
+from harness.untrusted import read_start, reason_of
 
 _FILES = frozenset({reader.SAMPLES, reader.RUN, reader.LOG})
 # Folders of a suite whose files are named by the hash of their content, and whether that is compressed.
@@ -159,8 +159,7 @@ def _damaged(error: Exception) -> str:
     """Return an error's text without its remedy."""
     if isinstance(error, FileError):
         return str(error).rpartition("; ")[0] or str(error)
-    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return f"cannot be read: {as_text(' '.join(text.split()))}"
+    return f"cannot be read: {as_text(reason_of(error))}"
 
 
 def input_files(suite: Path) -> Iterator[tuple[Path, bool]]:
@@ -199,7 +198,7 @@ def check_manifest(suite: Path, root: Path, jobs: Mapping[Path, CheckedJob]) -> 
         sealed = seals.read(suite)
         fault = "no such file" if sealed is None else None
     except (OSError, ValueError) as error:
-        sealed, fault = None, f"cannot be read: {error}"
+        sealed, fault = None, f"cannot be read: {reason_of(error)}"
     if sealed is None:
         yield Mismatch(place, str(fault), f"a list of the jobs of {suite.name}")
         return
@@ -236,7 +235,7 @@ def check_verdicts(suite: Path, root: Path, jobs: Mapping[Path, CheckedJob]) -> 
                 yield Mismatch(f"{place}: seal", as_text(seal[0]), f"{seal[1]}, of what it says")
             yield from _check_evidence(raw, place, suite, jobs)
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            yield Mismatch(place, f"cannot be read: {' '.join(str(error).split())}", "a verdict")
+            yield Mismatch(place, f"cannot be read: {reason_of(error)}", "a verdict")
 
 
 def _check_evidence(

@@ -17,7 +17,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from harness.errors import FileError, StoreError
 from harness.evaluation import answer_recall, trec
@@ -25,7 +25,7 @@ from harness.evaluation.trec import Run
 from harness.results.origins import JobOrigins
 from harness.results.samples import load_samples, no_samples
 from harness.results.schema import ANSWER_DEPTHS, JUDGED_HITS, SCHEMA_VERSION, Cell, Result, ResultSpec
-from harness.untrusted import parse_json, read_whole
+from harness.untrusted import parse_json, read_whole, reason_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -94,7 +94,7 @@ class StoredJob:
             queries = parse_json(read_whole(path, MOST_SAMPLE_BYTES))
             return {str(query["query_id"]): str(query.get("text", "")) for query in queries}
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            what = error.strerror if isinstance(error, OSError) else error
+            what = reason_of(error)
             raise FileError(f"{path}: query sample cannot be read: {what}; bring it from where it was made") from error
 
     def _hash(self, name: str) -> str:
@@ -191,10 +191,7 @@ def read_result(path: Path) -> Result:
     except FileError as error:
         raise FileError(f"{path}: {error}") from None
     except (OSError, ValueError, AttributeError) as error:
-        first = error.errors()[0] if isinstance(error, ValidationError) else None
-        what = f"key '{'.'.join(map(str, first['loc']))[:80]}': {first['msg']}" if first else str(error)
-        what = error.strerror if isinstance(error, OSError) and error.strerror else what
-        raise FileError(f"{path}: damaged: {what}; move its folder away and run the suite again") from error
+        raise FileError(f"{path}: damaged: {reason_of(error)}; move its folder away and run the suite again") from error
 
 
 @lru_cache(maxsize=512)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import FileError
-from harness.untrusted import MAX_FILE_BYTES, MAX_UNPACKED_BYTES, open_regular
+from harness.untrusted import MAX_FILE_BYTES, MAX_UNPACKED_BYTES, open_regular, reason_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,9 +58,8 @@ def load_samples(path: Path) -> pa.Table:
         index = table.column_names.index("query_id")
         return table.set_column(index, "query_id", table.column(index).cast(pa.string()))
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
-        what = error.strerror if isinstance(error, OSError) and error.strerror else " ".join(str(error).split())[:300]
         remedy = "run its suite again with --fresh (harness verify names all damage)"
-        raise FileError(f"{path}: cannot be read: {what}; {remedy}") from error
+        raise FileError(f"{path}: cannot be read: {reason_of(error)}; {remedy}") from error
 
 
 def _check_outline(file: Any) -> None:

@@ -34,7 +34,7 @@ from harness.results.reader import (
     result_paths,
 )
 from harness.results.schema import Result
-from harness.untrusted import read_start
+from harness.untrusted import read_start, reason_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -218,7 +218,9 @@ class Store:
             listed = seals.read(self.folder) or {}
         except (OSError, ValueError) as error:
             path = self.folder / seals.MANIFEST
-            raise StoreError(f"{path}: damaged: {error}; remove that line, or bring the file back") from error
+            raise StoreError(
+                f"{path}: damaged: {reason_of(error)}; remove that line, or bring the file back"
+            ) from error
         folders = {path.parent.relative_to(self.folder).as_posix(): path for path in result_paths(self.folder)}
         unlisted = {name: seal for name in folders.keys() - listed.keys() if (seal := _sound_seal(folders[name]))}
         if not unlisted:

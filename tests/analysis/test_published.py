@@ -87,12 +87,22 @@ def test_hardware_within_compares_gpus_cpus_and_memory() -> None:
 @pytest.mark.parametrize(
     ("name", "old", "new", "message"),
     [
-        (TABLE_3A, "m6gd.medium,11,0.14", "m6gd.medium,11,fourteen", f"{TABLE_3A}:2: cost_usd_per_million: 'fourteen'"),
-        (TABLE_3A, "m6gd.medium,11,0.14", "m6gd.medium,-11,0.14", f"{TABLE_3A}:2: latency_ms: '-11' is no number"),
+        (
+            TABLE_3A,
+            "m6gd.medium,11,0.14",
+            "m6gd.medium,11,fourteen",
+            f"{TABLE_3A}:2: key 'cost_usd_per_million': 'fourteen'",
+        ),
+        (
+            TABLE_3A,
+            "m6gd.medium,11,0.14",
+            "m6gd.medium,-11,0.14",
+            f"{TABLE_3A}:2: key 'latency_ms': '-11' is no number",
+        ),
         (TABLE_3A, ",14.90", ",14.9", f"{TABLE_3A}:6: cost_usd_per_million: '14.9' has 1 digits behind the point"),
-        (TABLE_3A, "m6gd.medium,11,0.14", "m6gd.medium,,0.14", f"{TABLE_3A}:2: latency_ms: is empty"),
-        (TABLE_3A, "BM25,0,1,4,", "BM25,none,1,4,", f"{TABLE_3A}:2: gpu: 'none' is no whole number"),
-        (TABLE_3A, "BM25,0,1,4,", ",0,1,4,", f"{TABLE_3A}:2: system: is empty"),
+        (TABLE_3A, "m6gd.medium,11,0.14", "m6gd.medium,,0.14", f"{TABLE_3A}:2: key 'latency_ms' is empty"),
+        (TABLE_3A, "BM25,0,1,4,", "BM25,none,1,4,", f"{TABLE_3A}:2: key 'gpu': 'none' is no whole number"),
+        (TABLE_3A, "BM25,0,1,4,", ",0,1,4,", f"{TABLE_3A}:2: key 'system' is empty"),
         (TABLE_3A, "m6gd.medium,11,0.14", "m6gd.medium,11", f"{TABLE_3A}:2: 6 fields, must be 7"),
         (TABLE_2, "system,gpu", "system,gpus", f"{TABLE_2}:1: the header is"),
         (

@@ -45,7 +45,7 @@ def test_ids_of_equal_hash_are_distinguished(tmp_path: Path) -> None:
 def test_duplicate_id_is_detected_among_ids_of_one_hash(tmp_path: Path) -> None:
     with pytest.raises(FileError) as caught:
         corpus.prepare_corpus(made(30, d21="d6", d27="d3"), tmp_path)
-    assert str(caught.value) == "made: 21: id 'd6' comes twice"
+    assert str(caught.value) == "made: 21: id 'd6' comes twice; rename or remove one"
     assert list((tmp_path / "corpora").iterdir()) == []
 
 

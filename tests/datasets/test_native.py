@@ -34,19 +34,19 @@ def test_valid_dataset_is_read_completely(tiny: Path) -> None:
 
 
 WRONG_LINES = {
-    "no JSON": (b'{"_id": \n', "not valid JSON: Expecting value"),
-    "deep JSON": (b"[" * 100_000 + b"\n", "not valid JSON: maximum recursion depth exceeded"),
-    "no object": (b"[1]\n", "list, expected an object"),
+    "no JSON": (b'{"_id": \n', "not valid JSON: ends too early; correct the line"),
+    "deep JSON": (b"[" * 100_000 + b"\n", "not valid JSON: nested too deep"),
+    "no object": (b"[1]\n", "no object in curly brackets; correct the line"),
     "no id": (b'{"text": "t"}\n', "key '_id' is missing"),
     "no text": (b'{"_id": "x"}\n', "key 'text' is missing"),
     "null text": (b'{"_id": "x", "text": null}\n', "key 'text' is missing"),
-    "a number as id": (b'{"_id": 7, "text": "t"}\n', "key '_id' is int, expected text"),
-    "a list as text": (b'{"_id": "x", "text": []}\n', "key 'text' is list, expected text"),
+    "a number as id": (b'{"_id": 7, "text": "t"}\n', "key '_id' is no text; write it in quotes"),
+    "a list as text": (b'{"_id": "x", "text": []}\n', "key 'text' is no text; write it in quotes"),
     "an empty id": (b'{"_id": "", "text": "t"}\n', "id '' must be 1 to 256 characters with no blanks"),
     "a blank in an id": (b'{"_id": "a b", "text": "t"}\n', "id 'a b' must be"),
     "a line end in an id": (b'{"_id": "a\\nb", "text": "t"}\n', "id 'a\\nb' must be"),
     "a surrogate in an id": (b'{"_id": "\\ud800", "text": "t"}\n', "id '\\ud800' must be"),
-    "no UTF-8": (b'{"_id": "x", "text": "\xff"}\n', "cannot be read: 'utf-8' codec can't decode"),
+    "no UTF-8": (b'{"_id": "x", "text": "\xff"}\n', "byte 0xff is not UTF-8; save the file as UTF-8"),
 }
 
 
@@ -65,7 +65,7 @@ def test_a_wrong_line_is_named(tiny: Path, name: str, wrong: str) -> None:
 def test_duplicate_id_is_named(tiny: Path, name: str, known: str) -> None:
     lines = (tiny / name).read_text().splitlines(keepends=True)
     (tiny / name).write_text("".join([*lines[:2], lines[0], *lines[2:]]))
-    assert load_error(tiny) == f"{tiny / name}: line 3: id {known!r} comes twice"
+    assert load_error(tiny) == f"{tiny / name}: line 3: id {known!r} comes twice; rename or remove one"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -59,6 +60,11 @@ def test_dead_link_stops_the_build(source: Path) -> None:
 def test_first_page_leads_to_every_folder() -> None:
     text = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     assert all(f"]({folder}/" in text for folder in ("guides", "method", "reference"))
+
+
+def test_navigation_lists_every_page_once() -> None:
+    listed = re.findall(r"^ +- .*: (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.M)
+    assert sorted(listed) == sorted(str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md"))
 
 
 @pytest.mark.browser

@@ -154,7 +154,7 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
         with pytest.raises(FileError, match=r":\d+: |: damaged after line |: damaged or misnamed: "):
             trec.read_run(tmp_path / name)
     (tmp_path / "latin.trec").write_bytes(b"q Q0 d 1 1 x\nq Q0 \xe9 2 0.5 x\n")
-    with pytest.raises(FileError, match=r"latin\.trec:2: not UTF-8"):
+    with pytest.raises(FileError, match=r"latin\.trec:2: byte 0xe9 is not UTF-8; save the file as UTF-8"):
         trec.read_run(tmp_path / "latin.trec")
     with pytest.raises(FileError, match="is a folder; name a file"):
         trec.read_run(tmp_path)

@@ -216,7 +216,7 @@ HEAD = "query_id\tdoc_id\tgrade\n"
         ('{"query_id": null, "doc_id": "d1", "grade": 1}\n', r"judged:1: no JSON with .*query_id is not a text"),
         ('{"query_id": "q1", "doc_id": "d1"}\n', r"judged:1: no JSON with query_id, doc_id, grade"),
         ('{"query_id": "q1", "doc_id": "d1", "grade": 1}\n[]\n', r"judged:2: no JSON"),
-        (b"query_id\tdoc_id\tgrade\n\xff\n", r"judged: not UTF-8"),
+        (b"query_id\tdoc_id\tgrade\n\xff\n", r"judged:2: byte 0xff is not UTF-8; save the file as UTF-8"),
     ],
 )
 def test_wrong_lines_are_named(tmp_path: Path, content: str | bytes, why: str) -> None:

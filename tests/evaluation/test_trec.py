@@ -94,7 +94,10 @@ def test_blanks_comments_and_line_endings_do_not_matter(tmp_path: Path, content:
 # What is refused.
 
 WRONG_RUNS = [
-    (b"q Q0 d 3 1.0", "4: 5 fields, must be 6 (query Q0 document rank score tag), and the file ends there: truncated?"),
+    (
+        b"q Q0 d 3 1.0",
+        "4: 5 fields, must be 6 (query Q0 document rank score tag); the file ends there: restore",
+    ),
     (b"q Q0 d 3 1.0\n", "4: 5 fields, must be 6 (query Q0 document rank score tag); correct the line"),
     (
         b"q,Q0,d,3,1.0,x\n",
@@ -111,7 +114,7 @@ WRONG_RUNS = [
     (b"q Q0 d 3 1_0 x\n", "4: score '1_0' is not a finite number"),
     (b"q Q0 d 3 0x1p3 x\n", "4: score '0x1p3' is not a finite number"),
     (b"q Q0 a 3 0.5 x\n", "4: document 'a'"),
-    (b"q Q0 \xe9 3 1.0 x\n", "4: not UTF-8: "),
+    (b"q Q0 \xe9 3 1.0 x\n", "4: byte 0xe9 is not UTF-8; save the file as UTF-8"),
     (b"q Q0 d\0 3 1.0 x\n", "4: a NUL or a UTF-16 mark: not UTF-8 text; save the file as UTF-8"),
     (b"\xef\xbb\xbfq Q0 d 3 1.0 x\n", "4: a byte order mark inside the file, as joined files have; remove it"),
 ]

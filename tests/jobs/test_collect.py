@@ -286,14 +286,14 @@ WRONG_LINES: dict[str, tuple[Any, str]] = {
     "a text as trial": (line("\n\x1b", "q0"), ", asked for 0 to 1"),  # type: ignore[arg-type]
     "no time": (line(0, "q0", latency_ns=0), "latency_ns 0 is no positive whole number"),
     "endless time": (line(0, "q0", latency_ns=1 << 62), "is no positive whole number"),
-    "no hits": (line(0, "q0", hits=None), "'NoneType' object is not iterable"),
+    "no hits": (line(0, "q0", hits=None), "a value is of the wrong kind"),
     "half a hit": (line(0, "q0", hits=[["d1"]]), "not enough values to unpack"),
     "too few hits": (line(0, "q0", hits=[]), "0 hits, expected 2"),
     "nan": (line(0, "q0", hits=[["d1", float("nan")], ["d2", 1.0]]), "rank 1: the score is nan"),
     "a text as score": (line(0, "q0", hits=[["d1", "2"], ["d2", 1.0]]), "rank 1: the score is str"),
     "an endless score": (line(0, "q0", hits=[["d1", 10**400], ["d2", 1.0]]), "rank 1: the score is too large"),
     "a lone surrogate": (line(0, "q0", hits=[["\ud800", 2.0], ["d2", 1.0]]), "rank 1: the document id '\\ud800'"),
-    "stages as a list": (line(0, "q0", stages_ns=[1]), "'list' object has no attribute 'items'"),
+    "stages as a list": (line(0, "q0", stages_ns=[1]), "a value is of the wrong kind"),
 }
 
 

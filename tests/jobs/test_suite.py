@@ -7,17 +7,30 @@ from pathlib import Path
 import pytest
 
 from harness.analysis import published as published_tables
-from harness.errors import FileError
+from harness.errors import FileError, UnknownName
 from harness.jobs import suite
 from harness.jobs.suite import dataset_name
 from harness.pricing import instances
-from harness.records import Outcome, ScenarioParams
+from harness.records import Envelope, Outcome, ScenarioParams
 
 LEAST = 'systems = ["bm25"]\ndatasets = ["scifact"]\nprofiles = ["cpu1-mem1"]\n'
 ROOT = Path(__file__).parents[2]
 TWO = 'systems = ["bm25", "dpr"]\ndatasets = ["scifact"]\nprofiles = ["cpu1-mem1", "cpu2-mem4"]\n'
 RESTRICT = '[[restrict]]\nprofiles = ["cpu1-mem1"]\nsystems = ["bm25"]\n'
 EXPECT = '[[expect]]\nsystem = "bm25"\nprofile = "cpu1-mem1"\noutcome = "oom"\n'
+GROUPS = """
+profiles = ["cpu1-mem1"]
+[[group]]
+systems = ["bm25"]
+datasets = ["./arabic", "./chinese"]
+[[group]]
+systems = ["bm25", "minilm"]
+datasets = ["scifact", "./chinese"]
+profiles = ["cpu1-mem1", "tight"]
+[hardware.tight]
+cpus = 1
+memory = "300MiB"
+"""
 
 
 def load(folder: Path, text: str) -> suite.Suite:
@@ -70,8 +83,8 @@ def test_each_key_of_a_protocol_can_be_set(tmp_path: Path) -> None:
         (LEAST + EXPECT.replace("outcome", "outcom"), r"unknown key 'expect.0.outcom'; did you mean 'outcome'\?"),
         ('systems = ["bm25"]\nprofiles = ["p"]\n', "key 'datasets' is missing; add it"),
         (LEAST.replace('["bm25"]', '"bm25"'), "key 'systems': expected a list"),
-        (LEAST.replace('["bm25"]', "[]"), "key 'systems': Tuple should have at least 1 item"),
-        (LEAST.replace('["bm25"]', "[1]"), "key 'systems.0': Input should be a valid string"),
+        (LEAST.replace('["bm25"]', "[]"), "key 'systems' has 0 entries; write 1 or more"),
+        (LEAST.replace('["bm25"]', "[1]"), "key 'systems.0' is 1; write text in quotes"),
         (LEAST.replace('["bm25"]', '["a", "b", "a"]'), "key 'systems': a comes twice; name each once"),
         (LEAST.replace('["cpu1-mem1"]', '["p", "p"]'), "key 'profiles': p comes twice"),
         (LEAST.replace('["scifact"]', '["./a/x", "./b/x/"]'), "key 'datasets': two datasets are called 'x'"),
@@ -79,32 +92,36 @@ def test_each_key_of_a_protocol_can_be_set(tmp_path: Path) -> None:
         (LEAST.replace('["scifact"]', '["./"]'), "key 'datasets': './' gives no name"),
         (
             LEAST + 'scenarios = ["burst"]\n',
-            "key 'scenarios.0': Input should be 'single_stream', 'offline' or 'server'",
+            "key 'scenarios.0' is \"burst\"; write 'single_stream', 'offline' or 'server'",
         ),
         (LEAST + 'scenarios = ["offline", "offline"]\n', "key 'scenarios': offline comes twice"),
-        (LEAST + "[offline]\nbatch_size = 0\n", "key 'offline.batch_size': Input should be greater than or equal to 1"),
-        (LEAST + "[server]\nlatency_target_s = 0\n", "key 'server.latency_target_s': Input should be greater than 0"),
-        (LEAST + "[server]\nlatency_percentile = 94\n", "key 'server.latency_percentile': Input should be 50, 90"),
-        (LEAST + 'name = "../escape"\n', "key 'name': String should match pattern"),
+        (LEAST + "[offline]\nbatch_size = 0\n", "key 'offline.batch_size' is 0; write 1 or more"),
+        (LEAST + "[server]\nlatency_target_s = 0\n", "key 'server.latency_target_s' is 0; write a number above 0"),
+        (LEAST + "[server]\nlatency_percentile = 94\n", "key 'server.latency_percentile' is 94; write 50, 90"),
+        (LEAST + 'name = "../escape"\n', "key 'name' is \"../escape\"; write 1 to 63 lower-case letters"),
+        (LEAST + '[protocol]\nname = ["mine"]\n', "key 'protocol.name' is"),
         (LEAST + "protocol = 3\n", "key 'protocol': expected a table"),
-        (LEAST + '[protocol]\nname = "mine"\n', "key 'protocol.name': Input should be 'interleaved'"),
-        (LEAST + "[protocol]\ntrials = 0\n", "key 'protocol.trials': Input should be greater than or equal to 1"),
-        (LEAST + "[protocol]\nseed = -1\n", "key 'protocol.seed': Input should be greater than or equal to 0"),
-        (LEAST + "[protocol]\ntrials = 1.5\n", "key 'protocol.trials': Input should be a valid integer"),
-        (LEAST + '[protocol]\nk = "ten"\n', "key 'protocol.k': Input should be a valid integer"),
-        (LEAST + "[protocol]\nquery_timeout_s = 0\n", "key 'protocol.query_timeout_s': Input should be greater than 0"),
-        (LEAST + "[protocol]\njob_timeout_s = inf\n", "key 'protocol.job_timeout_s': Input should be a finite number"),
+        (LEAST + '[protocol]\nname = "mine"\n', "key 'protocol.name' is \"mine\"; write 'interleaved'"),
+        (LEAST + "[protocol]\ntrials = 0\n", "key 'protocol.trials' is 0; write 1 or more"),
+        (LEAST + "[protocol]\nseed = -1\n", "key 'protocol.seed' is -1; write 0 or more"),
+        (LEAST + "[protocol]\ntrials = 1.5\n", "key 'protocol.trials' is 1.5; write a whole number"),
+        (LEAST + '[protocol]\nk = "ten"\n', "key 'protocol.k' is \"ten\"; write a whole number"),
+        (LEAST + "[protocol]\nquery_timeout_s = 0\n", "key 'protocol.query_timeout_s' is 0; write a number above 0"),
+        (
+            LEAST + "[protocol]\njob_timeout_s = inf\n",
+            "key 'protocol.job_timeout_s' is nan or infinite; write a finite number",
+        ),
         (LEAST + EXPECT.replace("bm25", "bm52"), "key 'expect.0.system': 'bm52' is not in this suite"),
         (LEAST + EXPECT.replace("mem1", "mem2"), "key 'expect.0.profile': 'cpu1-mem2' is not in this suite"),
-        (LEAST + EXPECT.replace("oom", "fire"), "key 'expect.0.outcome': Input should be 'ok', 'oom'"),
+        (LEAST + EXPECT.replace("oom", "fire"), "key 'expect.0.outcome' is \"fire\"; write 'ok', 'oom'"),
         (LEAST + EXPECT + EXPECT, "key 'expect.1': bm25 on cpu1-mem1 comes twice"),
         (
             TWO + RESTRICT + EXPECT.replace("bm25", "dpr"),
             r"key 'expect.0': a \[\[restrict\]\] keeps dpr off cpu1-mem1, so there is no such cell",
         ),
         (TWO + RESTRICT.replace("systems", "system"), r"unknown key 'restrict.0.system'; did you mean 'systems'\?"),
-        (TWO + RESTRICT.replace('["bm25"]', "[]"), "key 'restrict.0.systems': Tuple should have at least 1 item"),
-        (TWO + RESTRICT.replace('["cpu1-mem1"]', "[]"), "key 'restrict.0.profiles': Tuple should have at least 1"),
+        (TWO + RESTRICT.replace('["bm25"]', "[]"), "key 'restrict.0.systems' has 0 entries; write 1 or more"),
+        (TWO + RESTRICT.replace('["cpu1-mem1"]', "[]"), "key 'restrict.0.profiles' has 0 entries; write 1 or more"),
         (TWO + RESTRICT.replace('["bm25"]', '["dpr", "dpr"]'), "key 'restrict.0.systems': dpr comes twice"),
         (
             TWO + RESTRICT.replace("bm25", "bm52"),
@@ -119,6 +136,12 @@ def test_each_key_of_a_protocol_can_be_set(tmp_path: Path) -> None:
             TWO + RESTRICT.replace('["cpu1-mem1"]', '["cpu1-mem1", "cpu2-mem4"]'),
             "key 'restrict': leaves dpr no profile, so it would never be measured",
         ),
+        (GROUPS.replace("systems", "system", 1), r"unknown key 'group.0.system'; did you mean 'systems'\?"),
+        (GROUPS.replace('profiles = ["cpu1-mem1"]', "", 1), "key 'group.0.profiles' is missing"),
+        ('systems = ["dpr"]\n' + GROUPS, r"key 'systems': 'dpr' is in no \[\[group\]\]; name it in one"),
+        (GROUPS.replace('memory = "300MiB"', 'memory = "300"'), "key 'hardware.tight.memory': '300' is not a memory"),
+        (LEAST + '[hardware.mine]\ncpus = 1\nmemory = "1GiB"\n', "key 'hardware.mine': nothing uses it"),
+        (LEAST + '[hardware.cpu1-mem1]\ncpus = 2\nmemory = "1GiB"\n', "key 'hardware.cpu1-mem1': harness has a"),
         (LEAST + "restrict = 3\n", "key 'restrict': expected a list"),
         (
             LEAST + '[ec2]\ninstances = {p = "m6i.large"}\n',
@@ -130,6 +153,26 @@ def test_each_mistake_is_reported_in_one_line(tmp_path: Path, text: str, message
     with pytest.raises(FileError, match=rf"^{tmp_path}/my-suite.toml: {message}") as caught:
         load(tmp_path, text)
     assert "\n" not in str(caught.value)
+
+
+def test_groups_tie_systems_to_datasets_and_profiles(tmp_path: Path) -> None:
+    loaded = load(tmp_path, "overhead = false\n" + GROUPS)
+    assert (loaded.systems, loaded.profiles) == (("bm25", "minilm"), ("cpu1-mem1", "tight"))
+    assert loaded.datasets == ("./arabic", "./chinese", "scifact")
+    cells = [(cell.system, cell.dataset, cell.profile) for cell in loaded.cells()]
+    assert cells[:2] == [("bm25", "arabic", "cpu1-mem1"), ("bm25", "chinese", "cpu1-mem1")]
+    assert len(cells) == len(set(cells)) == 2 + 8 - 1, "a cell of both groups is measured once"
+    assert ("minilm", "arabic", "cpu1-mem1") not in cells and ("bm25", "arabic", "tight") not in cells
+    again = suite.parse(loaded.model_dump(mode="json"), tmp_path / "shipped.toml")
+    assert again == loaded, "as it goes to other machines"
+
+
+def test_own_hardware_is_a_profile_like_those_of_harness(tmp_path: Path) -> None:
+    loaded = load(tmp_path, GROUPS)
+    assert loaded.envelopes()["tight"] == Envelope("tight", 1, 300 * 2**20)
+    assert loaded.envelopes()["cpu1-mem1"] == instances.hardware_profile("cpu1-mem1")
+    with pytest.raises(UnknownName, match=r"unknown hardware profile 'huge'.*; or declare it: \[hardware.NAME\]"):
+        load(tmp_path, LEAST + 'build_profile = "huge"\n').envelopes()
 
 
 def test_suite_needs_a_name_if_its_file_name_is_invalid(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_only_whole_nvidia_gpus_are_gpus_and_others_are_accelerators(root: Path)
             "local_nvme_gb is 'some'; write a number of 0 or above 0",
         ),
         ("x,n.two,2", ":15: 3 fields, must be 17"),
-        ('"x', "cannot be read"),
+        ('"x', "not CSV; correct the quotes of the row"),
     ],
 )
 def test_wrong_facts_name_file_line_and_fix(root: Path, line: str, message: str) -> None:

@@ -389,7 +389,7 @@ def test_leaderboard_is_verified_with_its_own_options(tmp_path: Path, asked: dic
         ("{", "cannot be read"),
         ("{}", "is no report that can be made again"),
         ('{"report_version": 99}', "version 99, this harness reads 1; update"),
-        ('{"report_version": 1, "rows": []}', "damaged: KeyError 'measures'"),
+        ('{"report_version": 1, "rows": []}', "damaged: key 'measures' is missing"),
         ('{"report_version": 1, "rows": {}, "price_provider": "aws"}', "damaged"),
     ],
 )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import statistics
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from harness import stats
 from harness.records import Outcome
 from harness.results.schema import Cell, Result, ResultSpec
 
@@ -73,7 +73,7 @@ class DurationModel:
 
 
 def _estimate(known: list[float] | None, factor: int, assumed_s: float, worst_s: float) -> DurationEstimate:
-    seconds = factor * statistics.median(known) if known else assumed_s
+    seconds = factor * stats.median(known) if known else assumed_s
     return DurationEstimate(min(worst_s, seconds), worst_s, bool(known))
 
 

@@ -12,6 +12,7 @@ from harness.errors import AwsError
 from harness.jobs.inputs import IndexBuild
 from harness.records import to_json
 from harness.results.schema import Cell
+from harness.untrusted import mistake
 
 INPUTS = "inputs"
 BUNDLES, IMAGES, DATASETS = f"{INPUTS}/bundles", f"{INPUTS}/images", f"{INPUTS}/datasets"
@@ -214,9 +215,7 @@ def read(kind: type[T], name: str, content: bytes) -> T:
         adapter = _ADAPTERS.get(kind) or _ADAPTERS.setdefault(kind, TypeAdapter(kind))
         record: T = adapter.validate_json(content)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise AwsError(f"{name}: no record of this harness (key {where!r}: {first['msg']})", "BadRecord") from error
+        raise AwsError(f"{name}: no record of this harness ({mistake(error)})", "BadRecord") from error
     if getattr(record, "version", VERSION) != VERSION:
         raise AwsError(f"{name}: written by another version of harness; use the one that started the run", "BadRecord")
     return record

@@ -22,7 +22,7 @@ from harness.results.attempts import started
 from harness.results.reader import StoredJob, cell_path, read_jobs
 from harness.results.schema import Environment, Result, ResultSpec
 from harness.results.store import ResultPublisher
-from harness.untrusted import read_start
+from harness.untrusted import read_start, reason_of
 
 SUITE = "viable"
 MIB = 1 << 20
@@ -239,7 +239,9 @@ class SubjectJobs:
         except FileNotFoundError:
             return datetime.min.replace(tzinfo=UTC)
         except (OSError, ValueError) as error:
-            raise StoreError(f"{path}: cannot be read: {error}; remove it to use all that is stored") from error
+            raise StoreError(
+                f"{path}: cannot be read: {reason_of(error)}; remove it to use all that is stored"
+            ) from error
 
 
 def _hide_job_lines(text: str) -> str | None:

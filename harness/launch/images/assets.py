@@ -27,6 +27,7 @@ from harness.errors import ImageError
 from harness.launch.images import platforms
 from harness.launch.images.catalog import Asset, checksums
 from harness.records import digest
+from harness.untrusted import decode
 
 log = logging.getLogger(__name__)
 
@@ -129,7 +130,7 @@ def wheels(lock: Path, extra_indexes: tuple[str, ...], cache: Path, platform: st
 
 def names_packages(lock: Path) -> bool:
     """Check that a lock names a package."""
-    lines = (line.strip() for line in lock.read_text(encoding="utf-8").splitlines())
+    lines = (line.strip() for line in decode(lock.read_bytes(), lock).splitlines())
     return any(line and not line.startswith("#") for line in lines)
 
 

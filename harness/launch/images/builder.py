@@ -42,6 +42,8 @@ _LOG_CHARS = 16 << 20
 _FAILURE = "FAILED: "
 # Below this, a step's message about a full disk is about the engine's disk, not one in its container.
 _ROOMY_BYTES = 2 << 30
+_LAST_LINES = 5
+_STEP = re.compile(r"Step (\d+)/\d+ : ")
 _COLOURS = re.compile("\x1b\\[[0-9;]*m")
 
 
@@ -76,6 +78,7 @@ class ImageTarget:
     repository: str
     owner: str
     image: str
+    dockerfile: Path
 
     @cached_property
     def recipe(self) -> str:
@@ -90,15 +93,15 @@ class ImageTarget:
     @staticmethod
     def of_system(system: System) -> ImageTarget:
         """Name a system's image."""
-        return ImageTarget(system, recipe, f"harness-{system.image}", f"system {system.name!r}", system.image)
+        owner, file = f"system {system.name!r}", recipes.dockerfile(system)
+        return ImageTarget(system, recipe, f"harness-{system.image}", owner, system.image, file)
 
     @staticmethod
     def of_engine(system: System) -> ImageTarget:
         """Name the image of a system's engine."""
         name = system.engine_image
-        return ImageTarget(
-            system, engine_recipe, f"harness-engine-{name}", f"engine {system.engine!r}", f"the engine {name}"
-        )
+        owner, file = f"engine {system.engine!r}", system.engine_dir / "Dockerfile"
+        return ImageTarget(system, engine_recipe, f"harness-engine-{name}", owner, f"the engine {name}", file)
 
 
 class ImageBuilder:
@@ -235,14 +238,14 @@ class ImageBuilder:
         """Build an image from a context; the cache's folder ``logs/`` takes the log.
 
         Raises:
-            ImageError: a step failed; quotes its last lines and names the log.
+            ImageError: a step failed; quotes its last lines, names the Dockerfile's line and the log.
             EngineError: the Docker engine does not answer.
             StoreError: the engine's disk is full.
         """
         log_file = self._cache / "logs" / f"{target.reference.replace(':', '-')}.log"
         log_file.parent.mkdir(parents=True, exist_ok=True)
         most_bytes = psutil.virtual_memory().total // 2  # as of an index build
-        step, last, room, failed = "the start", deque[str](maxlen=10), _LOG_CHARS, False
+        step, last, room, failed = "", deque[str](maxlen=_LAST_LINES), _LOG_CHARS, False
         with engine_errors(), log_file.open("w", encoding="utf-8") as sink:
             events = self._client.api.build(
                 fileobj=context,
@@ -276,7 +279,11 @@ class ImageBuilder:
                 full = root.is_dir() and shutil.disk_usage(root).free < _ROOMY_BYTES
                 filesystem.raise_if_disk_full(target.owner, words if full else last[-1])
             output = " | ".join(last)[-2000:]
-            raise ImageError(f"{target.owner}: its image failed at {step[:80]!r}: {output}; its log is {log_file}")
+            number = _STEP.match(step)
+            begins = recipes.line_of_step(target.dockerfile, int(number[1])) if number else None
+            place = f"{target.dockerfile}:{begins}" if begins else str(target.dockerfile)
+            at = f" at {step[number.end() :][:80]!r}" if number else ""
+            raise ImageError(f"{place}: the image of {target.owner} failed{at}: {output}; the whole log is {log_file}")
 
 
 def _log_lines(events: Iterator[dict[str, Any]]) -> Iterator[str]:

@@ -274,34 +274,46 @@ def own_images_dir() -> Path | None:
     return Path(folder) if folder else None
 
 
-def systems(*folders: Path) -> dict[str, System]:
+def systems(*folders: Path, wrong: dict[str, FileError] | None = None) -> dict[str, System]:
     """Read all systems by name, of the given folders, else of ``images/`` and the user's own.
 
     Raises:
-        FileError: a TOML file is wrong, two systems share a name, or a component is no system.
+        FileError: a TOML file is wrong, two systems share a name, or a component is no system; with ``wrong``, it is
+            added there by the system's name instead, and the others are returned.
     """
     own = own_images_dir()
     searched = folders or (images_dir(), *([own] if own else []))
     by_name: dict[str, System] = {}
     files: dict[str, SystemFile] = {}
-    paths: dict[str, Path] = {}
+    found: dict[str, FileError] = {}
     for path in (path for folder in searched for path in sorted(folder.glob("*/systems/*.toml"))):
-        if not re.fullmatch(NAME_PATTERN, path.stem):
-            raise FileError(f"{path}: system names are lower-case letters, digits, '.', '_' or '-'; rename the file")
-        declared = validate(SystemFile, read_toml(path), path)
-        earlier = by_name.get(path.stem)
-        if earlier and not (earlier.engine == path.parent.parent.name and declared.pins(files[path.stem])):
-            raise FileError(f"{path}: the engine {earlier.engine!r} has a system of this name; rename one")
-        files[path.stem], paths[path.stem] = declared, path
-        by_name[path.stem] = _system(path, declared)
+        try:
+            declared = _declared(path, by_name.get(path.stem), files)
+            by_name[path.stem], files[path.stem] = _system(path, declared), declared
+        except FileError as error:
+            found[path.stem] = error
     composite = {name: declared for name, declared in files.items() if declared.components}
     for name, declared in composite.items():
         try:
-            components = _components(declared, by_name, composite)
+            by_name[name] = _joined(by_name[name], _components(declared, by_name, composite))
         except ValueError as error:
-            raise FileError(f"{paths[name]}: {error}") from None
-        by_name[name] = _joined(by_name[name], components)
-    return by_name
+            found[name] = FileError(f"{by_name[name].file}: {error}")
+    if wrong is None:
+        for fault in found.values():
+            raise fault
+    else:
+        wrong.update(found)
+    return {name: system for name, system in by_name.items() if name not in found}
+
+
+def _declared(path: Path, earlier: System | None, files: dict[str, SystemFile]) -> SystemFile:
+    """Read a system's file; raise FileError if it is wrong, or its name is taken."""
+    if not re.fullmatch(NAME_PATTERN, path.stem):
+        raise FileError(f"{path}: system names are lower-case letters, digits, '.', '_' or '-'; rename the file")
+    declared = validate(SystemFile, read_toml(path), path)
+    if earlier and not (earlier.engine == path.parent.parent.name and declared.pins(files[path.stem])):
+        raise FileError(f"{path}: the engine {earlier.engine!r} has a system of this name; rename one")
+    return declared
 
 
 def _engine_dir(path: Path) -> Path:
@@ -315,7 +327,8 @@ def _engine_dir(path: Path) -> Path:
         if (folder / "engine.toml").is_file():
             return folder
     shipped = ", ".join(sorted(file.parent.name for file in images_dir().glob("*/engine.toml")))
-    raise FileError(f"{path}: {own} has no engine.toml, and no shipped engine is called {own.name!r} ({shipped})")
+    lacks = f"{own} has no engine.toml, and no shipped engine is called {own.name!r} ({shipped})"
+    raise FileError(f"{path}: {lacks}; add one, or rename the folder")
 
 
 def _system(path: Path, declared: SystemFile) -> System:
@@ -410,9 +423,13 @@ def named(names: Iterable[str], *folders: Path) -> dict[str, System]:
 
     Raises:
         UnknownName: no system has one of the names.
+        FileError: the file of one of them is wrong; wrong files of other systems do no harm.
     """
-    known, names = systems(*folders), list(names)
+    wrong: dict[str, FileError] = {}
+    known, names = systems(*folders, wrong=wrong), list(names)
     for name in names:
+        if name in wrong:
+            raise wrong[name]
         if name not in known:
             unset = not folders and not os.environ.get("HARNESS_IMAGES")
             hint = "systems of your own are found once HARNESS_IMAGES names their folder" if unset else ""
@@ -425,5 +442,6 @@ def system(name: str, *folders: Path) -> System:
 
     Raises:
         UnknownName: no system has the name.
+        FileError: its file is wrong.
     """
     return named([name], *folders)[name]

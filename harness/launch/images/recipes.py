@@ -16,6 +16,7 @@ from typing import IO
 
 import harness
 from harness import filesystem
+from harness.errors import FileError
 from harness.launch.images import base_image
 from harness.launch.images.catalog import PARAMETERS, Asset, System, checksums, images_dir
 from harness.launch.images.platforms import AMD64
@@ -26,6 +27,7 @@ _DRIVER_MODULES = ("__init__.py", "records.py")
 
 # Files of an engine's folder for people or the host.
 _HOST_ONLY = re.compile(r"engine\.toml|requirements(-[a-z0-9]+)*\.in")
+_GUIDE = "docs/guides/add-a-system.md"
 _LOCK = re.compile(r"requirements(-[a-z0-9]+)*\.lock")
 
 
@@ -74,8 +76,15 @@ def dockerfile(system: System) -> Path:
 
 
 def engine_files(system: System) -> dict[str, Path]:
-    """Return the files of an engine's folder that go into its build, by name: top files and Python packages."""
+    """Return the files of an engine's folder that go into its build, by name: top files and Python packages.
+
+    Raises:
+        FileError: a file that every engine has is missing.
+    """
     folder = system.engine_dir
+    for path in (folder / "Dockerfile", *system.shared_locks.values(), system.lock):
+        if not path.is_file():
+            raise FileError(f"{path}: no such file; the engine {system.engine!r} needs it: see {_GUIDE}")
     files = {path.name: path for path in sorted(folder.iterdir()) if path.is_file()}
     packages = sorted(path.parent for path in folder.glob("*/__init__.py"))
     files |= {
@@ -83,6 +92,20 @@ def engine_files(system: System) -> dict[str, Path]:
     }
     own = {name: path for name, path in files.items() if not (_HOST_ONLY.fullmatch(name) or _LOCK.fullmatch(name))}
     return {**own, "requirements.lock": system.lock}
+
+
+def line_of_step(file: Path, step: int) -> int | None:
+    """Return the line on which a step of a Dockerfile begins."""
+    steps, continued = 0, False
+    for number, line in enumerate(file.read_bytes().decode("utf-8", "replace").splitlines(), 1):
+        text = line.strip()
+        if not text or text.startswith("#"):
+            continue
+        steps += not continued
+        if steps == step:
+            return number
+        continued = text.endswith("\\")
+    return None
 
 
 def shared_files(system: System) -> dict[str, Path]:

@@ -45,12 +45,16 @@ class Planted(Adapter):
         # A cold system: the first search takes that much longer, the second half of it, and so on.
         slope_s = float(self.params.get("cold_s", 0)) * 0.5 ** (number / 2)
         time.sleep(float(self.params.get("service_s", 0)) + (slope_s if slope_s > 1e-4 else 0))
-        wanted = set(query.lower().split())
-        found = sorted(((len(wanted & words), doc_id) for doc_id, words in self._words.items()), reverse=True)[:k]
-        hits = [Hit(doc_id, float(score)) for score, doc_id in found]
+        self._last = query
+        hits = self._ranked(query, k)
         if number >= int(self.params.get("at", 0)):
             return self._misbehave(hits, k)
         return hits
+
+    def _ranked(self, query: str, k: int) -> list[Hit]:
+        wanted = set(query.lower().split())
+        found = sorted(((len(wanted & words), doc_id) for doc_id, words in self._words.items()), reverse=True)[:k]
+        return [Hit(doc_id, float(score)) for score, doc_id in found]
 
     def threads(self) -> dict[str, int]:
         """One, unless it boasts."""
@@ -97,6 +101,10 @@ class Planted(Adapter):
                 path = Path(os.environ.get("HARNESS_JOB", "/job"), "out", str(file_number))
                 path.write_bytes(b"x" * (1 << 20))
         wrong = {
+            "reversed": [Hit(hit.doc_id, -hit.score) for hit in reversed(hits)],
+            "constant": [Hit(f"d{rank}", -float(rank)) for rank in range(k)],
+            "always_two": hits[:2],
+            "always_five": [Hit(hit.doc_id, hit.score) for hit in self._ranked(self._last, 5)],
             "nan": [Hit(hit.doc_id, float("nan")) for hit in hits],
             "duplicate": [hits[0], *hits[:-1]],
             "unknown": [Hit("no-such-document", 99.0), *hits[:-1]],

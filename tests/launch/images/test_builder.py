@@ -50,7 +50,10 @@ class Scripted:
 
 
 def build(client: Scripted, cache: Path) -> None:
-    target = builder.ImageTarget(job_fixtures.system("toy"), lambda _: "0", "harness-toy", "system 'toy'", "toy")
+    file = cache / "Dockerfile"
+    file.write_text("# two steps\nFROM base\n\nRUN make \\\n  # what?\n  it\n")
+    toy = job_fixtures.system("toy")
+    target = builder.ImageTarget(toy, lambda _: "0", "harness-toy", "system 'toy'", "toy", file)
     builder.ImageBuilder(cast(docker.DockerClient, client), cache).run_build(target, io.BytesIO(), {}, {})
 
 
@@ -66,10 +69,8 @@ def test_a_failed_build_is_one_line_with_step_reason_and_log(tmp_path: Path) -> 
     with pytest.raises(ImageError) as caught:
         build(client, tmp_path)
     message = str(caught.value)
-    assert (
-        "'Step 2/2 : RUN make it': no rule | to make it | \\x1b]0;owned\\x07\\x1b[2J | FAILED: non-zero code: 2"
-        in message
-    )
+    assert message.startswith(f"{tmp_path / 'Dockerfile'}:4: the image of system 'toy' failed at ")
+    assert "'RUN make it': no rule | to make it | \\x1b]0;owned\\x07\\x1b[2J | FAILED: non-zero code: 2" in message
     assert "\n" not in message
     log = Path(message.rpartition(" ")[2])
     assert "Step 1/2" in log.read_text()
@@ -89,7 +90,7 @@ def test_full_engine_disk_is_not_the_images_fault(
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free_bytes))
     client = Scripted({"stream": f"Step 1/1 : RUN it\n{step}\n"}, {"error": reason})
-    with pytest.raises(StoreError if hosts else ImageError, match="make room" if hosts else "its image failed"):
+    with pytest.raises(StoreError if hosts else ImageError, match="make room" if hosts else "the image of system"):
         build(client, tmp_path)
 
 
@@ -103,7 +104,7 @@ def test_log_of_a_build_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     )
     with pytest.raises(ImageError) as caught:
         build(client, tmp_path)
-    assert len(str(caught.value)) < 2500 and "FAILED: stopped; its log is" in str(caught.value)
+    assert len(str(caught.value)) < 2500 and "FAILED: stopped; the whole log is" in str(caught.value)
     assert len(Path(str(caught.value).rpartition(" ")[2]).read_text()) == 1000
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.errors import FileError
 from harness.launch.images import recipes as recipes_images
 from harness.launch.images.catalog import System
 from harness.launch.images.platforms import AMD64, ARM64
@@ -165,3 +166,10 @@ def test_context_holds_the_inputs_and_nothing_of_the_host(toy: System, tmp_path:
     assert {(entry.uid, entry.gid, entry.uname, entry.mtime) for entry in entries.values()} == {(0, 0, "", 0)}
     assert {entry.mode for entry in entries.values()} == {0o644, 0o755}
     assert packed(with_asset(toy, "a" * 64), tmp_path / "wheels", tmp_path / "files") == first
+
+
+@pytest.mark.parametrize("name", ["Dockerfile", "requirements.lock"])
+def test_missing_file_of_an_engine_is_named(toy: System, name: str) -> None:
+    (toy.engine_dir / name).unlink()
+    with pytest.raises(FileError, match=rf"/{name}: no such file; the engine 'toys-.*' needs it: see docs/guides"):
+        recipe(toy)
