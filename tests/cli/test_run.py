@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Bench
+from tests.conftest import Bench, protocol
 from tests.support import publisher
 from tests.support.command_line import Call
 from tests.support.publisher import Made
@@ -56,6 +56,14 @@ def test_plan_lists_the_steps_and_changes_nothing(harness: Call, bench: Bench) -
     harness("run", "test-suite.toml", "--launcher", "fake", "--only", "cpu1-mem4")
     after = harness("plan", "test-suite.toml", "--launcher", "fake")
     assert "1 of 2 jobs done" in after.stdout and "done (ok)" in after.stdout
+
+
+def test_finished_cell_is_one_line_without_control_characters_in_a_pipe(harness: Call, bench: Bench) -> None:
+    bench.suite(protocol(3))
+    done = harness("run", "test-suite.toml", "--launcher", "fake")
+    lines = [line for line in done.stderr.splitlines() if "planted tiny" in line]
+    assert len(lines) == 1 and lines[0].startswith("  [3/3] planted tiny cpu1-mem256m 3 trials: ok"), done.stderr
+    assert all(character.isprintable() or character == "\n" for character in done.stderr)
 
 
 def test_unpinned_system_is_one_line_and_the_others_run(harness: Call, bench: Bench) -> None:
