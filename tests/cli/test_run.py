@@ -42,6 +42,18 @@ def test_a_stored_failure_is_exit_code_1(harness: Call, bench: Bench) -> None:
     assert "bad output" in done.stdout
 
 
+def test_a_suite_of_which_nothing_can_be_measured_is_exit_code_1(harness: Call, bench: Bench) -> None:
+    bench.suite(
+        '[[expect]]\nsystem = "planted"\nprofile = "gpu1-cpu1-mem4"\noutcome = "not_applicable"\n',
+        profiles=["gpu1-cpu1-mem4"],
+        overhead=True,
+    )
+    done = harness("run", "test-suite.toml", "--launcher", "process")
+    assert done.exit_code == 1
+    last = done.stderr.splitlines()[-1]
+    assert last == ("harness: nothing could be measured: 1 not applicable; choose other hardware, or mend the systems")
+
+
 def test_a_misspelt_key_is_named_with_its_nearest(harness: Call, bench: Bench) -> None:
     bench.suite(sistems=["x"])
     done = harness("plan", "test-suite.toml", "--launcher", "fake")
