@@ -1,4 +1,4 @@
-"""`harness run` and `plan`: run a suite here, on EC2 or on Batch, and print its table."""
+"""`harness run`: run a suite here, on EC2 or on Batch, and print its table."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from harness.aws.cloud_run.run import run as run_in_cloud
 from harness.aws.cloud_run.shipment import Shipper
 from harness.aws.ec2.backend import Ec2Backend
 from harness.cli.launchers import LauncherChoice, launcher_choice, launcher_option, run_launcher_option, run_options
-from harness.cli.locations import ResultsLocation, as_given, mirrored, named_as_given, of_suite, writable
+from harness.cli.locations import ResultsLocation, as_given, mirrored, of_suite, writable
 from harness.cli.options import (
     agree,
     cache_option,
@@ -37,13 +37,12 @@ from harness.cli.options import (
     results_path,
     retry_option,
 )
-from harness.cli.output import Destination, columns, write
+from harness.cli.output import Destination, write
 from harness.cli.stored_results import StoredResults
 from harness.errors import UsageError
 from harness.jobs import inputs, orchestrator
 from harness.jobs.inputs import RunOptions
 from harness.jobs.orchestrator import RunSummary
-from harness.jobs.plan import plan_here, states
 from harness.jobs.suite import Suite, load
 from harness.launch.docker import DockerLauncher
 from harness.launch.images import platforms
@@ -283,30 +282,3 @@ def _contested(suite: Path | None, folder: Path, cache: Path) -> tuple[Path | No
             f"{folder}: is of the suite {names[0]}, and there is no suites/{names[0]}.toml; name its SUITE"
         )
     return paths[0] if paths else None, cells
-
-
-@click.command()
-@click.argument("suite", type=click.Path(path_type=Path))
-@results_option
-@only_option
-@click.option("--fresh", is_flag=True, help="Plan as if no job were done.")
-@launcher_option
-@cache_option
-@models_option
-@launcher_choice
-def plan(suite: Path, results: Path | str, only: str | None, fresh: bool, choice: LauncherChoice) -> None:
-    """List the jobs of SUITE, done and to do.  Runs nothing."""
-    loaded = load(suite)
-    with named_as_given(choice.cache):
-        folder = of_suite(results, loaded.name, choice.cache, "RECORDS")
-        options = run_options(suite, folder, only, fresh, choice.cache)
-    with choice.open() as launcher:
-        gathered = inputs.gather(loaded, options)
-        jobs = plan_here(gathered, options, launcher)
-    columns(
-        ("system", "dataset", "scenario", "profile", "state"),
-        [(cell.system, cell.dataset, cell.scenario, cell.profile, state) for cell, state in states(jobs)],
-    )
-    click.echo(f"{sum(job.done for job in jobs)} of {len(jobs)} jobs done")
-    for line in inputs.not_pinned(gathered):
-        click.echo(line, err=True)

@@ -16,7 +16,7 @@ from harness.errors import JobError, UsageError
 from harness.evaluation import measure_names
 from harness.jobs.suite import Suite, dataset_name
 from harness.launch.base import Limits
-from harness.launch.images import assets, catalog
+from harness.launch.images import catalog
 from harness.launch.images.catalog import System
 from harness.progress import bar
 from harness.records import Envelope
@@ -151,8 +151,11 @@ class Inputs:
         return {system.image: system for system in systems}  # one image serves all languages
 
 
-def gather(suite: Suite, options: RunOptions) -> Inputs:
+def gather(suite: Suite, options: RunOptions, absent: list[Cell] | None = None) -> Inputs:
     """Load and check everything that the suite names.
+
+    Args:
+        absent: takes the cells whose datasets are not on this machine; without it, they are fetched, or fail.
 
     Raises:
         UsageError: a name or a measure is unknown, a file is wrong, ``only`` matches nothing, or a sample is too small
@@ -168,11 +171,17 @@ def gather(suite: Suite, options: RunOptions) -> Inputs:
         cells = [cell for cell in cells if cell in options.cells]
         if not cells:
             raise UsageError(f"the suite {suite.name} declares none of the contested cells; name the suite that does")
+    declared = suite.datasets
+    if absent is not None:
+        declared = tuple(name for name in declared if datasets.is_here(datasets.find(name, options.suite_dir)))
+        here = set(map(dataset_name, declared))
+        absent += [cell for cell in cells if cell.dataset not in here]
+        cells = [cell for cell in cells if cell.dataset in here]
     systems = catalog.named(dict.fromkeys((*suite.systems, *(cell.system for cell in cells))))
     served = tuple(dict.fromkeys(cell.dataset for cell in cells if cell.scenario == "server"))
     for name in served:
         _check_proves(suite, name, suite.protocol.sample_size)  # a large corpus takes its time to load
-    loaded = {dataset_name(name): _load(name, options) for name in suite.datasets}
+    loaded = {dataset_name(name): _load(name, options) for name in declared}
     protocol = suite.protocol
     samples = {
         name: datasets.draw_sample(dataset, protocol.sample_size, protocol.warmup_queries, protocol.seed)
@@ -219,10 +228,3 @@ def _check_proves(suite: Suite, dataset: str, queries: int) -> None:
             f"dataset {dataset}: a sample of {queries} queries cannot show that a rate keeps"
             f" server.latency_percentile = {percentile}, which takes {floor}; {larger}, or lower the percentile"
         )
-
-
-def not_pinned(inputs: Inputs) -> list[str]:
-    """Return a line for each system whose weights are not pinned yet."""
-    systems = [part for system in inputs.systems.values() for part in (system, *system.components)]
-    lines = [assets.not_pinned(system.name, system.assets) for system in systems]
-    return list(dict.fromkeys(filter(None, lines)))
