@@ -162,7 +162,7 @@ def gather(suite: Suite, options: RunOptions, absent: list[Cell] | None = None) 
             for the ``server`` scenario.
     """
     if options.assigned is None:  # a worker makes no table
-        measure_names.parse(suite.measures)  # a wrong measure fails before anything costs time
+        _check_measures(suite)
     profiles = suite.envelopes()
     cells = suite.cells(options.only)
     if not cells:
@@ -178,6 +178,7 @@ def gather(suite: Suite, options: RunOptions, absent: list[Cell] | None = None) 
         absent += [cell for cell in cells if cell.dataset not in here]
         cells = [cell for cell in cells if cell.dataset in here]
     systems = catalog.named(dict.fromkeys((*suite.systems, *(cell.system for cell in cells))))
+    _check_depths(systems.values(), suite.protocol.k)
     served = tuple(dict.fromkeys(cell.dataset for cell in cells if cell.scenario == "server"))
     for name in served:
         _check_proves(suite, name, suite.protocol.sample_size)  # a large corpus takes its time to load
@@ -215,6 +216,25 @@ def _load(declared: str, options: RunOptions) -> Dataset:
             f"for query {query!r}; no system can find them"
         )
     return dataset
+
+
+def _check_measures(suite: Suite) -> None:
+    """Refuse a wrong measure before anything costs time; say which look beyond the hits that are asked for."""
+    k = suite.protocol.k
+    deep = [measure for measure in measure_names.parse(suite.measures) if (measure_names.cutoff(measure) or 0) > k]
+    if deep:
+        log.info(f"  {', '.join(map(str, deep))}: deeper than the {k} hits that are asked for; raise protocol.k")
+
+
+def _check_depths(systems: Iterable[System], k: int) -> None:
+    """Refuse more hits than a fusion takes of its systems."""
+    for system in systems:
+        depth = system.params.get("depth") if system.components else None
+        if isinstance(depth, int) and k > depth:
+            raise UsageError(
+                f"{system.name} fuses the first {depth} hits of its systems, protocol.k asks for {k}; lower k, or raise"
+                f" `depth` in a system of your own (harness systems {system.name})"
+            )
 
 
 def _check_proves(suite: Suite, dataset: str, queries: int) -> None:
