@@ -7,22 +7,22 @@ Modules log with ``logging.getLogger(__name__)`` and take a :class:`Progress` fo
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+import math
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from io import StringIO
+from statistics import fmean
 from typing import Protocol
 
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, ProgressColumn, Task, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
+from rich.table import Column
+from rich.text import Text
 
 from harness.untrusted import escaped
 
@@ -33,6 +33,12 @@ NOWHERE = Console(file=StringIO(), quiet=True)
 _PHASES = {"start": "starting", "load": "loading", "warmup": "warming up", "close": "closing", "build": "building"}
 # Consoles that show messages and bars; the last one is in use.
 _consoles: list[Console] = []
+# Bars that are shown; tasks inside a task add theirs to the last ones.
+_bars: list[Bars] = []
+# Characters of a bar, on terminals of at least that width and on others; and of all columns beside the title.
+_WIDE, _WIDE_BAR, _NARROW_BAR, _REST = 100, 20, 10, 48
+# The time left is known from this number of steps on, and changes at most by this factor when a step ends.
+_LEAST_STEPS, _MOST_CHANGE = 2, 2
 
 
 class Progress(Protocol):
@@ -96,33 +102,100 @@ def console() -> Console:
 
 
 @contextmanager
-def task(title: str, part: str = "") -> Iterator[Progress]:
-    """Show a bar while a task runs; without a terminal, log one line.
+def task(title: str, *, line: bool = True, left: Callable[[], str] = str) -> Iterator[Progress]:
+    """Show a bar while a task runs, below those of the tasks around it; without a terminal, log one line.
 
-    The bar is drawn twice a second only, because drawing must not disturb measurements.  ``part``: the position in the
-    whole, e.g. ``3/6, about 2 min left``.
+    Bars are drawn twice a second only, because drawing must not disturb measurements.  ``line``: without a terminal,
+    log that the task starts.  ``left``: returns the time left.
     """
-    label = f"{title}  {part}".rstrip()
     if not console().is_terminal:
-        log.info("  %s ...", label)
+        if line:
+            log.info("  %s ...", title)
         yield silent
         return
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=20),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(compact=True),
-    )
-    with Bars(*columns, console=console(), transient=True, refresh_per_second=2) as bars:
-        drawn = bars.add_task(escape(label), total=None)
+    with ExitStack() as stack:
+        inside = bool(_bars) and _bars[-1].console is console()
+        if not inside:
+            _bars.append(stack.enter_context(_open_bars()))
+            stack.callback(_bars.pop)
+        bars = _bars[-1]
+        room = console().width - _REST
+        label = title if cell_len(title) <= room else set_cell_size(title, room - 1) + "…"
+        drawn = bars.add_task(escape(label), total=None, count="", phase="", left=left)
+        if inside:
+            stack.callback(bars.remove_task, drawn)
 
         def step(done: int, total: int = 0, phase: str = "", /) -> None:
-            text = f"{escape(label)} [dim]{escape(_phase(phase))}[/dim]"
-            bars.update(drawn, description=text, completed=done, total=total or None)
+            # Warm-up goes on until it is steady: beyond its total, only the count is known.
+            known = total if done <= total else 0
+            count = f"{done:,}/{known:,}" if known else f"{done:,}" if done else ""
+            bars.update(drawn, completed=done, total=known or None, count=count, phase=_phase(phase))
 
         yield step
+
+
+def _open_bars() -> Bars:
+    width = _WIDE_BAR if console().width >= _WIDE else _NARROW_BAR
+    columns = (
+        TextColumn("{task.description}", table_column=Column(no_wrap=True)),
+        BarColumn(bar_width=width),
+        TextColumn("{task.fields[count]}", justify="right"),
+        _Remark(),
+        TimeElapsedColumn(),
+    )
+    return Bars(*columns, console=console(), transient=True, refresh_per_second=2)
+
+
+class _Remark(ProgressColumn):
+    """Column with the time left of a task, else its phase."""
+
+    def render(self, task: Task) -> Text:
+        """Return the text of now."""
+        return Text(task.fields["left"]() or task.fields["phase"], style="dim", no_wrap=True)
+
+
+class TimeLeft:
+    """Time left for steps of several kinds: unknown until two ended, and changing smoothly from then on."""
+
+    def __init__(self, kinds: Iterable[Hashable], clock: Callable[[], float] = time.monotonic) -> None:
+        self._waiting = Counter(kinds)
+        self._clock = clock
+        self._spent: dict[Hashable, list[float]] = defaultdict(list)
+        self._seconds: float | None = None
+        self._at = 0.0
+
+    def ended(self, kind: Hashable, seconds: float) -> None:
+        """Note that a step of a kind ended; steps of a kind that none ended of take the mean of the others."""
+        expected = self.seconds
+        self._spent[kind].append(seconds)
+        self._waiting[kind] -= 1
+        means = {each: fmean(times) for each, times in self._spent.items()}
+        usual = fmean(means.values())
+        if sum(map(len, self._spent.values())) < _LEAST_STEPS:
+            return
+        found = sum(count * means.get(each, usual) for each, count in self._waiting.items())
+        if expected:
+            found = min(max(math.sqrt(expected * max(found, 1)), expected / _MOST_CHANGE), expected * _MOST_CHANGE)
+        self._seconds, self._at = found, self._clock()
+
+    @property
+    def seconds(self) -> float | None:
+        """Seconds left now, if known; the running step may be late, but the others still need their time."""
+        if self._seconds is None:
+            return None
+        waiting = max(1, self._waiting.total())
+        return max(self._seconds - (self._clock() - self._at), self._seconds * (waiting - 1) / waiting)
+
+    def text(self) -> str:
+        """Return ``about 3 min left``; nothing while it is unknown."""
+        seconds = self.seconds
+        if seconds is None:
+            return ""
+        if seconds < 5:
+            return "nearly done"
+        if seconds < 95:
+            return f"about {max(1, round(seconds / 10)) * 10} s left"
+        return f"about {round(seconds / 60)} min left" if seconds < 5400 else f"about {seconds / 3600:.1f} h left"
 
 
 @contextmanager

@@ -42,6 +42,8 @@ BOUND_CONFIDENCE = 0.99
 # longest tails; measures end at 0 and 1.
 INTERVAL_MIN_QUERIES = 11
 LATENCY_MIN_QUERIES = 30
+# Fewest processes for an interval over them: of two, Student's t is 12.7 times the standard error.
+MIN_PROCESSES = 3
 
 # Fewest queries for each percentile (measuring rule 16).  LoadGen's rule: the least n at which seeing at most one
 # slower query proves "at most 1 - p are slower" at confidence 0.99: P(Binomial(n, 1 - p) <= 1) <= 0.01.
@@ -98,15 +100,10 @@ def summarise(
     job_of = np.zeros(len(numbers), dtype=np.int64)
     if jobs is not None:
         job_of[trial] = np.asarray(jobs, dtype=np.int64)
-    several = bool(np.any(job_of != job_of[0]))
-    unit = job_of[whole] if several else whole
-    repeats = [grid[whole[unit == each]] for each in np.unique(unit)]
+    repeats = [grid[whole[job_of[whole] == job]] for job in np.unique(job_of[whole])]
     like = {"mean": latency_mean(per_query)} | {name: percentile(latency, name, len(names)) for name in shown}
-    these = {
-        name: these_queries(of.value, [_read(name, samples) for samples in repeats], "jobs" if several else "trials")
-        for name, of in like.items()
-    }
-    again = {name: measured_again(of, these[name], several=several) for name, of in like.items()}
+    these = {name: these_queries(of.value, [_read(name, samples) for samples in repeats]) for name, of in like.items()}
+    again = {name: measured_again(of, these[name]) for name, of in like.items()}
     means = grid[whole].mean(axis=1)
     return LatencySummary(
         queries=len(names),
@@ -135,24 +132,27 @@ def _read(name: str, latency_s: Floats) -> float:
     return float(latency_s.mean()) if name == "mean" else _at(np.sort(latency_s, axis=None), float(name[1:]) / 100)
 
 
-def these_queries(value: float | None, repeats: Sequence[float], units: str = "trials") -> Estimate:
-    """Return a figure with a 95 % Student interval over repeated measurements of the same queries.
+def these_queries(value: float | None, processes: Sequence[float]) -> Estimate:
+    """Return a figure with a 95 % Student interval over processes that measured the same queries.
 
     Args:
         value: the figure.
-        repeats: the same figure of each repetition alone.  A job, a fresh process, is what repeats independently; where
-            there is one job, its trials stand in, and the interval does not know how processes differ.
-        units: what repeats, for the reason why there is no interval.
+        processes: the same figure of each process (job) alone.
     """
-    if value is None or len(repeats) < 2:
-        return Estimate(value, reason=f"an interval for these queries needs 2 whole {units}, there are {len(repeats)}")
-    low, high = student(np.asarray(repeats))
+    if value is None or len(processes) < MIN_PROCESSES:
+        return Estimate(value, reason=too_few_processes(len(processes)))
+    low, high = student(np.asarray(processes))
     assert low is not None and high is not None
     reach = (high - low) / 2
     return Estimate(value, max(0.0, value - reach), value + reach)
 
 
-def measured_again(like: Estimate, these: Estimate, *, several: bool, floor: float = 0.0) -> Estimate:
+def too_few_processes(count: int) -> str:
+    """Return the reason why there is no interval over so few processes."""
+    return f"an interval needs {MIN_PROCESSES} whole processes, there {'is' if count == 1 else 'are'} {count}"
+
+
+def measured_again(like: Estimate, these: Estimate, *, floor: float = 0.0) -> Estimate:
     """Return a figure with one interval: measured again, with other queries, in fresh processes.
 
     Queries and processes are crossed random factors, so their variances add.  Each interval's reach is squared and
@@ -161,14 +161,13 @@ def measured_again(like: Estimate, these: Estimate, *, several: bool, floor: flo
 
     Args:
         like: the figure with its interval over queries.
-        these: the same figure with its interval over repeated measurements.
-        several: there were several jobs; with a single trial of one job the interval over queries is all there is.
+        these: the same figure with its interval over processes.
         floor: what the figure cannot lie below.
     """
     if like.value is None or (like.low is None and like.high is None):
         return like
     if these.high is None:
-        return Estimate(like.value, reason=these.reason) if several else like
+        return Estimate(like.value, reason=these.reason)
     value, reach = like.value, these.high - like.value  # Student's lower end may be cut off at 0
     low = None if like.low is None else max(floor, value - math.hypot(value - like.low, reach))
     return Estimate(value, low, None if like.high is None else value + math.hypot(like.high - value, reach))
@@ -305,6 +304,25 @@ def at_most(latency_s: Floats, name: str, queries: int, *, confidence: float = B
 
 def _too_few(name: str, queries: int) -> Estimate:
     return Estimate(None, reason=f"{name} needs {MIN_QUERIES[name]:,} queries, timed {queries:,}")
+
+
+def median(values: ArrayLike) -> float:
+    """Return the median as p50 is: an observed value, the lower middle of an even number; ``nan`` is left out."""
+    return float(medians(np.ravel(np.asarray(values, dtype=np.float64)), axis=0))
+
+
+def medians(values: ArrayLike, axis: int) -> Floats:
+    """Return the :func:`median` along an axis; ``nan`` where there is no value."""
+    ordered = np.sort(np.asarray(values, dtype=np.float64), axis=axis)  # nan comes last
+    known = np.sum(~np.isnan(ordered), axis=axis, keepdims=True)
+    middle = np.take_along_axis(ordered, np.maximum(known - 1, 0) // 2, axis=axis)
+    return np.asarray(middle.squeeze(axis), dtype=np.float64)
+
+
+def quantiles(latency_s: Floats, shares: Floats) -> tuple[float, ...]:
+    """Return the observed values at some shares of all timed samples, as percentiles are read."""
+    ordered = np.sort(latency_s)
+    return tuple(_at(ordered, float(share)) for share in shares)
 
 
 def _at(ordered: Floats, share: float) -> float:

@@ -85,3 +85,21 @@ def test_every_dependency_says_what_it_is_for() -> None:
     rows = re.findall(r"^\| (\S+) \| (.*) \|$", architecture.dependencies(), re.MULTILINE)
     assert len(rows) > 10
     assert [name for name, purpose in rows[1:] if not purpose] == []
+
+
+def test_a_median_has_one_definition() -> None:
+    # harness.stats, and statistics.median_low where numpy would be too slow to import, are p50: an observed value.
+    other = re.compile(
+        r"\b(?:statistics|np)\.(?:nan)?(?:median|percentile)\(|quantile\([^)]*0\.5\b|import .*\bmedian\b"
+    )
+    offered = re.compile(r"from harness\.stats import .*\bmedian\b")
+    driver = ROOT / "harness" / "driver"
+    found = [
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for path in MODULES
+        if driver not in path.parents
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if other.search(line) and not offered.search(line)
+    ]
+    # The calibration reads a percentile of queues that it simulates, by nearest rank as well.
+    assert [line for line in found if 'method="inverted_cdf"' not in line] == []

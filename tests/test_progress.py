@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import re
 from io import StringIO
 
 import pytest
 from rich.console import Console
 
-from harness.progress import NOWHERE, bar, duration, filtering, part_of, show_progress, task
+from harness import progress
+from harness.progress import NOWHERE, TimeLeft, bar, duration, filtering, part_of, show_progress, task
 
 log = logging.getLogger("harness.tests")
 
@@ -28,18 +30,80 @@ def test_duration_is_in_minutes_and_seconds(seconds: float, text: str) -> None:
 
 def test_task_is_one_line_without_a_terminal() -> None:
     screen, file = console(terminal=False)
-    with show_progress(screen), task("bm25 tiny cpu1-mem1", "[1/6]") as step:
+    with show_progress(screen), task("bm25 tiny cpu1-mem1") as step, task("hidden", line=False):
         for done in range(1000):
             step(done, 1000, "trial-0")
-    assert file.getvalue() == "  bm25 tiny cpu1-mem1  [1/6] ...\n"
+    assert file.getvalue() == "  bm25 tiny cpu1-mem1 ...\n"
 
 
 def test_task_shows_phase_and_steps_on_a_terminal() -> None:
     screen, file = console(terminal=True)
-    with show_progress(screen), task("bm25 [tiny]", "[1/6]") as step:
+    with show_progress(screen), task("bm25 [tiny]") as step:
         step(12, 300, "trial-4")
     text = file.getvalue()
-    assert "bm25 [tiny]  [1/6]" in text and "trial 5" in text and "12/300" in text
+    assert "bm25 [tiny]" in text and "trial 5" in text and "12/300" in text
+
+
+@pytest.mark.parametrize("width", [80, 100, 160])
+def test_task_inside_a_task_is_a_bar_below_it_that_fits(width: int) -> None:
+    screen, file = console(terminal=True)
+    screen.width = width
+    with show_progress(screen), task("quickstart", left=lambda: "about 2 min left") as whole:
+        whole(3, 16)
+        with task("bm25 scifact cpu1-mem256m") as step:
+            step(120, 300, "trial-1")
+            progress._bars[-1].refresh()
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", file.getvalue()).replace("\r", "\n").splitlines()
+    assert any("3/16" in line and "about 2 min left" in line for line in shown)
+    assert any("bm25 scifact cpu1-mem256m" in line and "120/300" in line and "trial 2" in line for line in shown)
+    assert max(map(len, shown)) <= width
+
+
+def test_count_never_passes_its_total() -> None:
+    screen, file = console(terminal=True)
+    with show_progress(screen), task("bm25") as step:
+        step(483, 50, "warmup")
+    text = file.getvalue()
+    assert "483" in text and "/50" not in text and "warming up" in text
+
+
+def test_time_left_is_unknown_at_first_and_counts_down() -> None:
+    now = [0.0]
+    left = TimeLeft(["a"] * 4, clock=lambda: now[0])
+    assert left.text() == ""
+    left.ended("a", 60)
+    assert left.text() == "", "one step says little"
+    left.ended("a", 60)
+    assert left.text() == "about 2 min left"
+    now[0] = 40
+    assert left.text() == "about 80 s left"
+    now[0] = 400
+    assert left.text() == "about 60 s left", "the running step is late, the next one still takes its time"
+    left.ended("a", 360)
+    now[0] = 900
+    assert left.text() == "nearly done"
+
+
+def test_time_left_never_changes_threefold_when_a_step_ends() -> None:
+    now = [0.0]
+    left = TimeLeft(range(8), clock=lambda: now[0])
+    shown: list[float] = []
+    for kind, seconds in enumerate((1, 1, 60, 1, 300, 2)):
+        now[0] += seconds
+        before = left.seconds
+        left.ended(kind, seconds)
+        after = left.seconds
+        if before:
+            assert after is not None and before / 2 <= after <= before * 2
+            shown.append(after)
+    assert len(shown) == 4
+
+
+def test_time_left_knows_slow_and_fast_kinds() -> None:
+    left = TimeLeft(["slow", "fast", "slow", "fast", "fast"], clock=lambda: 0.0)
+    left.ended("slow", 100)
+    left.ended("fast", 10)
+    assert left.seconds == 120
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,10 @@ from harness.stats import Estimate, kendall_tau
 
 
 def summarise(values: Sequence[Sequence[float]]) -> stats.LatencySummary:
-    """Trials x queries -> summary."""
+    """Trials x queries -> summary; each trial is a process."""
     rows = [(f"q{q}", t, value) for t, trial in enumerate(values) for q, value in enumerate(trial)]
-    return stats.summarise([r[0] for r in rows], [r[1] for r in rows], [r[2] for r in rows])
+    trials = [r[1] for r in rows]
+    return stats.summarise([r[0] for r in rows], trials, [r[2] for r in rows], jobs=trials)
 
 
 def test_summary_equals_a_hand_calculation() -> None:
@@ -78,10 +79,30 @@ def test_combined_interval_adds_the_squares_of_both_half_widths() -> None:
     )
 
 
-def test_one_trial_of_one_process_has_only_the_interval_over_queries() -> None:
-    found = summarise([np.random.default_rng(2).lognormal(0.0, 0.5, 300).tolist()])
-    assert found.mean_s == found.like_queries_s["mean"] and found.mean_s.low is not None
-    assert found.percentiles_s["p95"] == found.like_queries_s["p95"]
+@pytest.mark.parametrize(("processes", "trials"), [(1, 1), (1, 5), (2, 1), (2, 3)])
+def test_fewer_than_three_processes_have_no_interval_over_processes(processes: int, trials: int) -> None:
+    count = processes * trials
+    latency = np.random.default_rng(2).lognormal(0.0, 0.5, 300 * count)
+    trial = np.repeat(np.arange(count), 300)
+    found = stats.summarise(list(range(300)) * count, trial, latency, jobs=trial // trials)
+    of = f"{'is' if processes == 1 else 'are'} {processes}"
+    for name, figure in {"mean": found.mean_s, **found.percentiles_s}.items():
+        if figure.value is not None:
+            for empty in (figure, found.these_queries_s[name]):
+                assert (empty.low, empty.high) == (None, None)
+                assert empty.reason == f"an interval needs 3 whole processes, there {of}"
+            assert found.like_queries_s[name].low is not None
+
+
+def test_median_is_p50_of_the_same_values() -> None:
+    for size in (11, 12, 299, 300):
+        values = np.random.default_rng(size).lognormal(0.0, 0.5, size)
+        assert stats.median(values) == stats.percentile(values, "p50", size).value
+        assert stats.median(values) == stats.quantiles(values, np.linspace(0, 1, 51))[25]
+    assert stats.median([1.0, math.nan, 3.0, 2.0]) == 2.0
+    assert stats.medians([[1.0, 2.0], [math.nan, math.nan]], axis=1).tolist() == pytest.approx(
+        [1.0, math.nan], nan_ok=True
+    )
 
 
 def test_processes_with_one_complete_have_no_interval() -> None:
@@ -90,7 +111,7 @@ def test_processes_with_one_complete_have_no_interval() -> None:
     latency = np.random.default_rng(2).lognormal(0.0, 0.5, 79)
     found = stats.summarise(names + names[:39], jobs, latency, jobs=jobs)  # type: ignore[arg-type]
     assert (found.mean_s.low, found.mean_s.high) == (None, None)
-    assert found.mean_s.reason == "an interval for these queries needs 2 whole jobs, there are 1"
+    assert found.mean_s.reason == "an interval needs 3 whole processes, there is 1"
 
 
 def test_latencies_of_fewer_than_30_queries_have_no_interval() -> None:
@@ -122,18 +143,18 @@ def test_interval_covers_the_true_mean() -> None:
 
 def test_repeating_trials_does_not_narrow_the_interval() -> None:
     values = np.random.default_rng(3).lognormal(0.0, 0.5, 150).tolist()
-    once, often = summarise([values]), summarise([values] * 5)
+    once, often = summarise([values] * 3), summarise([values] * 5)
     assert often.mean_s.low == pytest.approx(once.mean_s.low)
     assert often.mean_s.high == pytest.approx(once.mean_s.high)
     assert often.percentiles_s == once.percentiles_s
 
 
 def test_order_of_samples_does_not_matter() -> None:
-    ids, trials = [f"q{i}" for i in range(40)] * 2, [0] * 40 + [1] * 40
-    latency = np.random.default_rng(0).lognormal(0.0, 0.5, 80)
-    order = np.random.default_rng(1).permutation(80)
-    shuffled = stats.summarise([ids[i] for i in order], [trials[i] for i in order], latency[order])
-    straight = stats.summarise(ids, trials, latency)
+    ids, trials = np.tile(np.arange(40), 3), np.repeat(np.arange(3), 40)
+    latency = np.random.default_rng(0).lognormal(0.0, 0.5, 120)
+    order = np.random.default_rng(1).permutation(120)
+    shuffled = stats.summarise(ids[order], trials[order], latency[order], jobs=trials[order])
+    straight = stats.summarise(ids, trials, latency, jobs=trials)
     assert shuffled.mean_s.low == pytest.approx(straight.mean_s.low, rel=1e-12)
     assert shuffled.percentiles_s == straight.percentiles_s
 
@@ -185,10 +206,10 @@ def test_percentiles_are_observed_values_by_nearest_rank() -> None:
 
 def test_percentile_interval_uses_order_statistics() -> None:
     # Conover, Practical Nonparametric Statistics: ranks r, s with P(r <= below < s) >= 0.95, each tail at most 2.5 %.
-    found = summarise([[float(value) for value in range(1, 201)]]).percentiles_s["p50"]
+    found = summarise([[float(value) for value in range(1, 201)]]).like_queries_s["p50"]
     assert (found.low, found.high) == (86.0, 115.0)
     theirs = scipy.stats.quantile_test(np.arange(1.0, 201.0), p=0.95).confidence_interval(0.95)
-    ours = summarise([[float(value) for value in range(1, 201)]]).percentiles_s["p95"]
+    ours = summarise([[float(value) for value in range(1, 201)]]).like_queries_s["p95"]
     assert (ours.low, ours.high) == (theirs.low, theirs.high)
 
 
@@ -245,27 +266,19 @@ def test_bound_holds_in_99_of_100(noise: float) -> None:
     assert held >= 980  # 990 on average
 
 
-def test_interval_for_these_queries_is_students_over_trials() -> None:
+def test_interval_for_these_queries_is_students_over_processes() -> None:
     figure = summarise([[1.0, 2.0, 6.0], [3.0, 4.0, 8.0], [2.0, 3.0, 7.0]]).these_queries_s["mean"]
     theirs = scipy.stats.t.interval(0.95, 2, loc=4.0, scale=1.0 / math.sqrt(3))
     assert figure.value == pytest.approx(4.0)
     assert (figure.low, figure.high) == pytest.approx(theirs)
 
 
-def test_interval_for_these_queries_uses_jobs_if_there_are_several() -> None:
-    ids, trials, jobs = ["a", "b"] * 4, [0, 0, 1, 1, 2, 2, 3, 3], [0, 0, 0, 0, 1, 1, 1, 1]
-    latency = [1.0, 3.0, 1.2, 3.2, 2.0, 4.0, 2.2, 4.2]
+def test_interval_for_these_queries_counts_processes_not_their_trials() -> None:
+    ids, trials, jobs = ["a", "b"] * 6, np.repeat(np.arange(6), 2), np.repeat(np.arange(3), 4)
+    latency = [1.0, 3.0, 1.2, 3.2, 2.0, 4.0, 2.2, 4.2, 6.0, 8.0, 6.2, 8.2]
     figure = stats.summarise(ids, trials, latency, jobs=jobs).these_queries_s["mean"]
-    theirs = scipy.stats.t.interval(0.95, 1, loc=2.6, scale=np.std([2.1, 3.1], ddof=1) / math.sqrt(2))
+    theirs = scipy.stats.t.interval(0.95, 2, loc=12.3 / 3, scale=np.std([2.1, 3.1, 7.1], ddof=1) / math.sqrt(3))
     assert (figure.low, figure.high) == pytest.approx((0.0, theirs[1]))  # no time is less than none
-    within = stats.summarise(ids, trials, latency).these_queries_s["mean"]
-    assert within.high is not None and figure.high is not None
-    assert within.high < figure.high
-
-
-def test_interval_for_these_queries_is_missing_with_one_trial() -> None:
-    figure = summarise([[1.0, 3.0]]).these_queries_s["mean"]
-    assert figure == Estimate(2.0, reason="an interval for these queries needs 2 whole trials, there are 1")
 
 
 def test_intervals_for_like_and_for_these_queries_differ() -> None:

@@ -73,7 +73,7 @@ def summarise(jobs: Sequence[StoredJob], *, rankings: bool = True) -> CellSummar
             reason=f"samples cannot be used: {reason_of(error)}", facts=facts, disagreements=disagreements
         )
     assert summary.latency is not None
-    facts = replace(facts, mean_within=_within(summary.latency.mean_s))
+    facts = replace(facts, mean_within=_within(summary.latency))
     return replace(summary, facts=facts, disagreements=disagreements)
 
 
@@ -108,8 +108,9 @@ def _summary(results: Sequence[Result], timed: Timings) -> CellSummary:
     return _with_latency(timed, throughput_qps=rate, service_s=service)
 
 
-def _within(mean: Estimate) -> float | None:
-    """Return half the width of an interval as a share of its mean; None without one."""
+def _within(latency: LatencySummary) -> float | None:
+    """Return half the width of the mean's interval as a share of it; of few processes, of that over queries."""
+    mean = latency.mean_s if latency.mean_s.low is not None else latency.like_queries_s["mean"]
     if not mean.value or mean.low is None or mean.high is None:
         return None
     return (mean.high - mean.low) / 2 / mean.value
@@ -124,7 +125,7 @@ def _with_latency(timed: Timings, throughput_qps: Estimate = _MISSING, service_s
         spread_s=stats.variance_components(timed.whole(), [job for job, _ in timed.whole_trials()]),
         notes=_overlong_stages(timed),
         by_query_s=_by_query(timed),
-        quantiles_s=tuple(np.quantile(timed.latency_s, SHARES).tolist()) if len(timed.latency_s) else (),
+        quantiles_s=stats.quantiles(timed.latency_s, SHARES) if len(timed.latency_s) else (),
     )
 
 
@@ -215,8 +216,7 @@ def batches(timed: Timings) -> list[tuple[tuple[int, int], int, float]]:
 def offline_throughput(timed: Timings) -> Estimate:
     """Return queries per second of work: all queries over the summed durations of their batches.
 
-    The interval comes from repeated measurements (jobs, or the trials of one job: Student on their durations); with
-    one trial alone from its batches.
+    The interval is Student's over the jobs' durations.
     """
     found = batches(timed)
     if not found:
@@ -229,20 +229,14 @@ def offline_throughput(timed: Timings) -> Estimate:
     whole = timed.whole_trials()
     seconds = {pair: sum(duration for trial, _, duration in found if trial == pair) for pair in whole}
     jobs = {job for job, _ in whole}
+    if len(jobs) < stats.MIN_PROCESSES:
+        return Estimate(value, reason=stats.too_few_processes(len(jobs)))
     by_job = [statistics.fmean(time for pair, time in seconds.items() if pair[0] == job) for job in sorted(jobs)]
-    units = np.asarray(by_job if len(jobs) > 1 else list(seconds.values()))
-    low, high = stats.student(units)
-    if low is not None and high is not None:
-        size, word = len(timed.queries), "jobs" if len(jobs) > 1 else "trials"
-        fastest = size / low if low > 0 else None
-        return Estimate(value, size / high, fastest, reason=f"interval for these queries, over {len(units)} {word}")
-    mean = stats.mean(np.asarray([duration for _, _, duration in found]), floor=0.0)
-    if mean.low is None or mean.high is None:
-        return Estimate(value, reason=f"an interval needs 2 trials or {stats.INTERVAL_MIN_QUERIES} batches")
-    a_batch = queries / len(found)
-    return Estimate(
-        value, a_batch / mean.high, a_batch / mean.low, reason=f"interval over {len(found)} batches of one trial"
-    )
+    low, high = stats.student(np.asarray(by_job))
+    assert low is not None and high is not None
+    size = len(timed.queries)
+    fastest = size / low if low > 0 else None
+    return Estimate(value, size / high, fastest, reason=f"interval for these queries, over {len(jobs)} jobs")
 
 
 def server_throughput(results: Sequence[Result]) -> Estimate:
@@ -256,14 +250,15 @@ def server_throughput(results: Sequence[Result]) -> Estimate:
     place = (jobs - 1) / 2 - none  # the median's place among the believed ones, rounded towards the slower
     if not believed or place < 0:
         return Estimate(None, reason=failures or "no rate was tried")
-    value = statistics.median(believed) if not none else believed[int(place)]
-    extremes = f"lowest and highest of {jobs} jobs" if jobs > 1 else "one job: no interval"
+    value = stats.median(believed) if not none else believed[int(place)]
+    bounded = jobs >= stats.MIN_PROCESSES
+    extremes = f"lowest and highest of {jobs} jobs" if bounded else stats.too_few_processes(jobs)
     own = "latencies are of each job's own believed rate" if len(set(believed)) > 1 else None
     probes = [probe for result in results if result.rate_qps is not None for probe in result.probes]
     failed = sum(probe.check and not probe.passed for probe in probes)
     checks = f"{failed} {'check' if failed == 1 else 'checks'} failed before" if failed else None
-    low = believed[0] if jobs > 1 and not none else None
-    high = believed[-1] if jobs > 1 else None
+    low = believed[0] if bounded and not none else None
+    high = believed[-1] if bounded else None
     return Estimate(value, low, high, reason="; ".join(part for part in (extremes, failures, own, checks) if part))
 
 

@@ -242,11 +242,14 @@ def _aligned(
 
 
 def _again(a: Row, b: Row) -> Estimate | None:
-    """Return the difference of the means over repetitions; ``None``: either was measured once."""
-    ours, theirs = _repeated(a), _repeated(b)
-    if len(ours) < 2 or len(theirs) < 2:
+    """Return the difference of the means over processes; ``None``: either has no whole process."""
+    ours, theirs = _by_job(a), _by_job(b)
+    fewest = min(len(ours), len(theirs))
+    if not fewest:
         return None
     difference = float(theirs.mean() - ours.mean())
+    if fewest < stats.MIN_PROCESSES:
+        return Estimate(difference, reason=stats.too_few_processes(fewest))
     if not ours.std() and not theirs.std():
         return Estimate(difference, difference, difference)
     from scipy.stats import ttest_ind
@@ -255,14 +258,12 @@ def _again(a: Row, b: Row) -> Estimate | None:
     return Estimate(difference, float(interval.low), float(interval.high))
 
 
-def _repeated(row: Row) -> Floats:
-    """Return the means of independent repetitions: of jobs if there are several, else of trials.
+def _by_job(row: Row) -> Floats:
+    """Return the mean of each job.
 
     Trials are in the order of their jobs.  If one was cut short, its job is unknown and the result is empty.
     """
     means = np.asarray(row.trial_means_s, dtype=np.float64)
-    if row.jobs == 1:
-        return means
     whole = len(means) > 0 and row.trials in (None, len(means)) and len(means) % row.jobs == 0
     return means.reshape(row.jobs, -1).mean(axis=1) if whole else means[:0]
 

@@ -22,13 +22,13 @@ removing others, in steps smaller than any cut-off, each set of rows could be tu
 
 from __future__ import annotations
 
-import statistics
 from bisect import bisect_left, insort
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
 
+from harness import stats
 from harness.errors import UnknownName
 
 MODES = ("reference", "robust")
@@ -137,7 +137,7 @@ def _robust(entries: Sequence[Entry], metric: str, weighing: DynascoreOptions) -
         if all(abs(-accuracy - other) > weighing.cutoff for other, _ in near):
             insort(groups, (-accuracy, value))
     rates = [abs(after - before) / (high - low) for (low, before), (high, after) in pairwise(groups)]
-    return _rate(statistics.median(rates) if rates else None, len(rates))
+    return _rate(stats.median(rates) if rates else None, len(rates))
 
 
 def _rate(value: float | None, pairs: int) -> Rate:

@@ -16,8 +16,8 @@ from harness.records import Isolation, Outcome
 MEAN_METHOD = (
     "Latency mean: every timed sample counts. Its 95 % interval answers: measured again on this machine, with other "
     "such queries, in fresh processes. Two reaches are squared and added: over queries (corrected for skew, Hall 1992; "
-    f"from {stats.LATENCY_MIN_QUERIES} queries on) and over processes (Student; of one process, over its trials). CSV "
-    "and JSON hold both."
+    f"from {stats.LATENCY_MIN_QUERIES} queries on) and over processes (Student; from {stats.MIN_PROCESSES} on). CSV "
+    "and JSON hold both. A dash: too few of either."
 )
 PERCENTILE_METHOD = (
     "Percentiles: the smallest latency that at least that share of all timed samples does not exceed; shown from "

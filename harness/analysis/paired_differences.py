@@ -33,7 +33,7 @@ class ComparisonVerdict(str, Enum):
     WORSE = "worse"
     EQUAL = "equal on every query"
     NONE = "no difference that this sample can show"
-    UNREPEATED = "no difference that so few repetitions can show"
+    UNREPEATED = "no difference that so few processes can show"
     UNCORRECTED = "no difference that holds among all comparisons made"
     UNKNOWN = "cannot be compared"
 
@@ -159,11 +159,13 @@ def _needed(differences: Floats, least: int) -> int | None:
 
 def _combined(over_queries: Estimate, again: Estimate | None) -> Estimate:
     """Combine both intervals into one for other queries and other processes (:func:`stats.measured_again`)."""
-    if again is None or over_queries.value is None or again.value is None or again.low is None or again.high is None:
+    if again is None or over_queries.value is None or again.value is None:
         return over_queries
+    if again.low is None or again.high is None:
+        return Estimate(over_queries.value, reason=again.reason)
     moved = over_queries.value - again.value
     centred = Estimate(over_queries.value, again.low + moved, again.high + moved)
-    return stats.measured_again(over_queries, centred, several=True, floor=-math.inf)
+    return stats.measured_again(over_queries, centred, floor=-math.inf)
 
 
 def _verdict(over_queries: Estimate, interval: Estimate, differences: Floats) -> ComparisonVerdict:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.evaluation.per_query import PerQuery
-from harness.stats import INTERVAL_MIN_QUERIES
+from harness.stats import INTERVAL_MIN_QUERIES, median
 
 Floats = NDArray[np.float64]
 Signs = NDArray[np.int8]
@@ -99,7 +99,7 @@ def cutoff(accuracy: Floats) -> float:
             finite = column[np.isfinite(column)]
             if len(finite) > 1:
                 halves.append(_Z * float(np.std(finite, ddof=1)) / len(finite) ** 0.5)
-    return float(np.median(halves)) if halves else 0.0
+    return median(halves) if halves else 0.0
 
 
 def paired_signs(keys: Sequence[str], accuracy: Floats, resampled: Resampled) -> PairedSigns | None:

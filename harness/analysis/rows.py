@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import statistics
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
+from harness import stats
 from harness.analysis import cell_summary, pooling, rejudge, validity
 from harness.analysis.cell_summary import CellSummary
 from harness.analysis.evaluate_job import JobEvaluation, JobEvaluator
@@ -215,7 +215,7 @@ def _sum(values: Iterable[float | None]) -> float | None:
 
 def _median(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
-    return statistics.median(known) if known else None
+    return stats.median(known) if known else None
 
 
 def _with_latency(row: Row, summary: CellSummary) -> Row:

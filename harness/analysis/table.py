@@ -118,12 +118,12 @@ class Row:
 
     Latencies have the interval for other such queries in fresh processes.  ``like_queries_s`` and ``these_queries_s``
     hold the two that it is made of, by ``mean``, ``p50``, ``p95`` and ``p99``: other queries in these processes, these
-    queries in other processes (other trials of one process, where ``jobs`` is 1).  ``at_most_s`` holds, by percentile,
-    what it is at most (LoadGen's rule, confidence 0.99); ``spread_s`` standard deviations by ``query``, ``trial``,
-    ``job`` and ``residual``; ``stages_s`` what the adapter says of its stages.  ``key`` names the job whose run is
-    judged.  ``load_s`` and ``first_query_s`` are medians over the jobs, memory figures their largest.  ``gpu_energy_j``
-    is what the GPUs took while the trials of all its jobs ran, idle draw included; missing where any job did not
-    measure it.  ``one_pass_warmup`` is how many queries warmed up where warm-up did not go on until steady.
+    queries in other processes.  ``at_most_s`` holds, by percentile, what it is at most (LoadGen's rule, confidence
+    0.99); ``spread_s`` standard deviations by ``query``, ``trial``, ``job`` and ``residual``; ``stages_s`` what the
+    adapter says of its stages.  ``key`` names the job whose run is judged.  ``load_s`` and ``first_query_s`` are
+    medians over the jobs, memory figures their largest.  ``gpu_energy_j`` is what the GPUs took while the trials of all
+    its jobs ran, idle draw included; missing where any job did not measure it.  ``one_pass_warmup`` is how many queries
+    warmed up where warm-up did not go on until steady.
 
     A failed row has an outcome and a detail, and every figure is missing. ``notes`` are sentences about this row;
     each states a fact, its figure and, where something can be done, the next command; those of ``findings``, which

@@ -8,16 +8,27 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.config import data_root
+from pydantic import Field
+
+from harness.config import ConfigModel, data_root, read_toml, validate
 from harness.datasets import formats as _formats
 from harness.datasets import ir_datasets
 from harness.datasets.corpus import PreparedCorpus, prepare_corpus
-from harness.datasets.dataset import Dataset, QuerySample, draw_sample
+from harness.datasets.dataset import Dataset, Language, QuerySample, draw_sample
 from harness.datasets.ir_datasets import IrDataset
 from harness.errors import UnknownName
 from harness.progress import Progress, silent
 
 __all__ = ["Dataset", "DatasetLocation", "IrDataset", "PreparedCorpus", "QuerySample", "draw_sample", "find", "load"]
+
+_FACTS = "dataset.toml"
+
+
+class DatasetFacts(ConfigModel):
+    """``dataset.toml`` in a dataset's folder."""
+
+    language: Language = Field(description="code of the language of documents and queries, e.g. `zh`")
+
 
 # A folder, with "#split" after its name if it has several; or an id of ir_datasets.
 DatasetLocation = Path | IrDataset
@@ -44,6 +55,13 @@ def find(name: str, beside: Path) -> DatasetLocation:
     raise UnknownName("dataset", name, [*names, nearest] if nearest else names)
 
 
+def is_here(location: DatasetLocation) -> bool:
+    """Return whether a dataset's files are on this machine, complete or not."""
+    if isinstance(location, IrDataset):
+        return ir_datasets.is_fetched(location)
+    return _split(location)[0].exists()
+
+
 def load(location: DatasetLocation, cache: Path, progress: Progress = silent) -> Dataset:
     """Read and check a dataset; stream the corpus into the cache once.
 
@@ -57,12 +75,19 @@ def load(location: DatasetLocation, cache: Path, progress: Progress = silent) ->
         UsageError: the format needs something else that is missing.
     """
     if isinstance(location, IrDataset):
-        name, source = location.name, ir_datasets.read(location)
+        name, source, language = location.name, ir_datasets.read(location), ir_datasets.language(location)
     else:
         path, split = _split(location)
         name, source = location.name.replace("#", "-"), _formats.read(path, split)
+        language = _language(path)
     corpus = prepare_corpus(source.documents, cache, progress)
-    return Dataset(name, corpus, source.queries, source.qrels, source.answers)
+    return Dataset(name, corpus, source.queries, source.qrels, source.answers, language)
+
+
+def _language(folder: Path) -> str | None:
+    """Return the language that a folder's ``dataset.toml`` states."""
+    path = folder / _FACTS
+    return validate(DatasetFacts, read_toml(path), path).language if path.is_file() else None
 
 
 def _split(path: Path) -> tuple[Path, str | None]:

@@ -7,6 +7,9 @@ import random
 from collections import Counter
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from typing import Annotated
+
+from pydantic import Field
 
 from harness.datasets.answers import Answers
 from harness.datasets.corpus import PreparedCorpus
@@ -18,12 +21,16 @@ from harness.results.schema import ANSWER_DEPTHS, JUDGED_HITS
 _WARMUP_DIVISOR = 5
 
 
+# ISO 639: "en", "zh".
+Language = Annotated[str, Field(pattern=r"^[a-z]{2,3}$")]
+
+
 @dataclass(frozen=True)
 class Dataset:
     """Corpus, queries and judgements under one name.
 
     ``qrels`` is the text of a TREC qrels file.  A dataset with ``answers`` has no list of relevant documents:
-    :meth:`judge` looks for an answer in each retrieved document.
+    :meth:`judge` looks for an answer in each retrieved document.  ``language``: a code, where the dataset states one.
     """
 
     name: str
@@ -31,6 +38,7 @@ class Dataset:
     queries: tuple[Query, ...]
     qrels: bytes
     answers: Answers | None = None
+    language: str | None = None
 
     @cached_property
     def qrels_sha256(self) -> str:

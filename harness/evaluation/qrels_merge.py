@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from harness import filesystem
+from harness import filesystem, stats
 from harness.errors import FileError, UsageError
 from harness.evaluation import trec, trec_lines
 from harness.evaluation.pool import GradedPair
@@ -259,7 +259,7 @@ def _spread(counts: Iterable[int]) -> dict[str, float] | None:
         return None
     return {
         "least": ordered[0],
-        "median": statistics.median(ordered),
+        "median": stats.median(ordered),
         "mean": round(statistics.fmean(ordered), 3),
         "most": ordered[-1],
     }

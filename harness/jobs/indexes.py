@@ -134,7 +134,7 @@ def build(
             corpus_size=corpus.size,
         )
         job = LaunchRequest(spec, prepared, job_folder, corpus.folder, data, limits)
-        with task(f"{prepared.system.name}: {title}") as progress:
+        with task(f"{prepared.system.name}: {title}", line=False) as progress:
             ended = launcher.launch(job, progress)
         collected = collect(job, ended, corpus.unknown)
         check_room(cache)  # also after success: an indexer may have lost files that did not fit

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -20,7 +21,7 @@ from harness.jobs.plan import Planned, index_key, order, plan_here
 from harness.launch import host
 from harness.launch.base import Launcher, LaunchRequest, Prepared
 from harness.launch.images.catalog import System
-from harness.progress import duration, task
+from harness.progress import TimeLeft, duration, task
 from harness.records import MAX_PROBES, JobSpec, Outcome, to_json
 from harness.results.reader import read_jobs
 from harness.results.schema import Cell, Ec2Instance, Environment, Result, job_key
@@ -96,30 +97,47 @@ def run_suite(inputs: Inputs, options: RunOptions, launcher: Launcher) -> RunSum
                 log.info(f"noisy: measuring {cells} cells again ({retry} of at most {options.retry_noisy} times)")
                 todo = order(noisy, inputs.suite.protocol.seed)
             for job in todo:  # before the first timed job, so that the time left can be told from those
-                builder = run.prepared.get(inputs.builder(job.cell).image)
+                builder = _prepared(run, job.cell, inputs.builder(job.cell))
                 if isinstance(builder, Prepared) and not job.cannot:
                     _index(run, job.cell, builder)
-            started = time.monotonic()
-            ended: list[tuple[Result, Outcome]] = []
-            for number, job in enumerate(todo, 1):
-                left = (time.monotonic() - started) / (number - 1) * (len(todo) - number + 1) if number > 1 else None
-                part = f"[{number}/{len(todo)}" + (f", about {duration(left)} left]" if left is not None else "]")
-                options.callbacks.starts(job_key(job.spec))
-                result = run_job(run, job, part)
-                ended.append((result, job.expected))
-                log.info(line(number, len(todo), result, job.expected))
+            ended = _run_all(run, todo)
             finished += ended
             as_expected = {result.key for result, expected in ended if result.outcome is expected}
             keys = _answering(run, keys, ended) if retry else keys | as_expected
         return RunSummary(len(jobs) - len(first), tuple(finished), frozenset(keys))
 
 
-def run_job(run: _RunState, job: Planned, part: str) -> Result:
+def _run_all(run: _RunState, todo: Sequence[Planned]) -> list[tuple[Result, Outcome]]:
+    """Run jobs in this order; log a line when a cell is finished, and for a job with another outcome than expected."""
+    ended: list[tuple[Result, Outcome]] = []
+    as_expected: dict[Cell, list[Result]] = defaultdict(list)
+    waiting = Counter(job.cell for job in todo)
+    left = TimeLeft(job.cell for job in todo if not job.cannot)
+    with task(run.inputs.suite.name, line=False, left=left.text) as step:
+        for number, job in enumerate(todo, 1):
+            step(number - 1, len(todo))
+            run.options.callbacks.starts(job_key(job.spec))
+            started = time.monotonic()
+            result = run_job(run, job)
+            ended.append((result, job.expected))
+            if not job.cannot:
+                left.ended(job.cell, time.monotonic() - started)
+            waiting[job.cell] -= 1
+            if result.outcome is job.expected:
+                as_expected[job.cell].append(result)
+            else:
+                log.info(line(number, len(todo), [result], job.expected))
+            if not waiting[job.cell] and as_expected[job.cell]:
+                log.info(line(number, len(todo), as_expected[job.cell], job.expected))
+    return ended
+
+
+def run_job(run: _RunState, job: Planned) -> Result:
     """Launch one job, collect what it left and store the result, whatever becomes of it."""
     inputs, cell = run.inputs, job.cell
     started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
     dataset, sample = inputs.datasets[cell.dataset], inputs.samples[cell.dataset]
-    prepared, builder = (run.prepared.get(system.image) for system in (inputs.system(cell), inputs.builder(cell)))
+    prepared, builder = (_prepared(run, cell, system) for system in (inputs.system(cell), inputs.builder(cell)))
     ended = NOT_LAUNCHED
     index: Index | JobError | None = None
     page_cache: str | None = None
@@ -136,15 +154,14 @@ def run_job(run: _RunState, job: Planned, part: str) -> Result:
             page_cache = host.forget_pages(index.folder)
             spec = _job_spec(inputs, job, prepared)
             request = LaunchRequest(spec, prepared, folder, dataset.corpus.folder, index.folder, inputs.limits)
-            label = f"{cell.system} {cell.dataset} {cell.profile}"
-            with index.in_use(), task(label, part) as watcher:
+            with index.in_use(), task(_cell_name(cell), line=False) as watcher:
                 ended = run.launcher.launch(request, watcher)
                 collected = collect(request, ended, dataset.corpus.unknown)
             if collected.outcome is not Outcome.OK:
                 check_room(run.store.folder, collected.detail or "")
         unexpected = collected.failed_to_load and not ended.stopped and job.expected is not Outcome.CRASH
         if unexpected and _rebuild(run, cell, builder, index):
-            return run_job(run, job, part)
+            return run_job(run, job)
     result = build_result(
         job,
         started_at,
@@ -194,7 +211,7 @@ def _plan(run: _RunState) -> tuple[list[Planned], dict[str, str]]:
         builder = inputs.builder(cell)
         if builder.image not in run.prepared:
             _prepare(run, {builder.image: builder})
-        prepared = run.prepared[builder.image]
+        prepared = _prepared(run, cell, builder)
         if isinstance(prepared, Prepared):
             _index(run, cell, prepared)
     return jobs, digests
@@ -209,6 +226,14 @@ def _prepare(run: _RunState, systems: Mapping[str, System]) -> None:
         except ImageError as error:
             log.info(f"{name}: {error}")
             run.prepared[name] = error
+
+
+def _prepared(run: _RunState, cell: Cell, system: System) -> Prepared | ImageError | None:
+    """Return the system's image, with the parameters for the cell's dataset."""
+    image = run.prepared.get(system.image)
+    if not isinstance(image, Prepared):
+        return image
+    return replace(image, system=image.system.speaking(run.inputs.language(cell.dataset)))
 
 
 def _noisy(run: _RunState, jobs: list[Planned], digests: Mapping[str, str], keys: Collection[str]) -> list[Planned]:
@@ -308,11 +333,13 @@ def _build_index(run: _RunState, prepared: Prepared, dataset: Dataset, key: str,
     return index
 
 
+def _cell_name(cell: Cell) -> str:
+    scenario = "" if cell.scenario == "single_stream" else f" {cell.scenario}"
+    return f"{cell.system} {cell.dataset} {cell.profile}{scenario}"
+
+
 def _named(result: Result) -> str:
-    cell = result.spec.cell
-    name = f"{cell.system} {cell.dataset} {cell.profile}"
-    if cell.scenario != "single_stream":
-        name += f" {cell.scenario}"
+    name = _cell_name(result.spec.cell)
     return f"{name} trial {result.spec.job + 1}/{result.spec.jobs}" if result.spec.jobs > 1 else name
 
 
@@ -321,11 +348,13 @@ def _reason(result: Result, expected: Outcome) -> str:
     return result.detail or f"the suite foresees {expected.value}; change its [[expect]]"
 
 
-def line(number: int, total: int, result: Result, expected: Outcome) -> str:
-    """Return the line that tells the user how a job ended."""
-    text = f"  [{number}/{total}] {_named(result)}: {result.outcome.value}"
+def line(number: int, total: int, results: Sequence[Result], expected: Outcome) -> str:
+    """Return the line that tells the user how a job ended, or that several jobs of a cell ended alike."""
+    result, count = results[0], len(results)
+    name = _named(result) if count == 1 else f"{_cell_name(result.spec.cell)} {count} trials"
+    text = f"  [{number}/{total}] {name}: {result.outcome.value}"
     if result.outcome is expected and expected is not Outcome.OK:
         text += " (foreseen)"
     if result.outcome is not expected or result.detail:
         text += f": {_reason(result, expected)}"
-    return f"{text}  [{duration(result.wall_s)}]"
+    return f"{text}  [{duration(sum(result.wall_s for result in results))}]"

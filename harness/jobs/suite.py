@@ -11,9 +11,12 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from harness.config import NAME_PATTERN, ConfigModel, read_toml, validate
-from harness.errors import FileError, did_you_mean
+from harness.datasets.dataset import Language
+from harness.errors import FileError, UnknownName, did_you_mean
 from harness.evaluation import measure_names
-from harness.records import Outcome, ScenarioParams
+from harness.pricing import instances
+from harness.pricing.instances import HardwareProfile
+from harness.records import Envelope, Outcome, ScenarioParams
 from harness.results.schema import NULL_SYSTEM, Cell, matches
 
 # Defaults that differ between the named protocols.
@@ -48,6 +51,7 @@ def _check_dataset_names(value: tuple[str, ...]) -> tuple[str, ...]:
 
 
 Names = Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(_check_once)]
+DatasetNames = Annotated[Names, AfterValidator(_check_dataset_names)]
 Scenario = Literal["single_stream", "offline", "server"]
 
 
@@ -135,6 +139,16 @@ class Restriction(ConfigModel):
     systems: Names = Field(description="the only systems that are measured on them")
 
 
+class CellGroup(ConfigModel):
+    """Systems, datasets and hardware profiles that belong together: their product is measured."""
+
+    systems: Names = Field(description="system names")
+    datasets: DatasetNames = Field(description="as at the top level")
+    profiles: Names = Field(
+        description="hardware profiles", json_schema_extra={"default": "`profiles` of the top level"}
+    )
+
+
 class Ec2Settings(ConfigModel):
     """Machines for ``--launcher ec2`` and ``--launcher batch``, where they differ from the priced ones."""
 
@@ -150,7 +164,10 @@ class Ec2Settings(ConfigModel):
 
 
 class Suite(ConfigModel):
-    """Systems x datasets x scenarios x hardware profiles, less restrictions, and a protocol."""
+    """Systems x datasets x scenarios x hardware profiles, less restrictions, and a protocol.
+
+    With groups the product is of each group; ``systems``, ``datasets`` and ``profiles`` are those of all groups.
+    """
 
     name: str = Field(
         pattern=NAME_PATTERN,
@@ -158,11 +175,17 @@ class Suite(ConfigModel):
         json_schema_extra={"default": "the file's name"},
     )
     systems: Names = Field(description="system names (`harness systems`)")
-    datasets: Annotated[Names, AfterValidator(_check_dataset_names)] = Field(
+    datasets: DatasetNames = Field(
         description="names of shipped datasets, folders relative to the suite file (`./my-data`, with a split"
         " `./my-data#dev`), or ids of ir_datasets (`beir/scifact/test`)",
     )
-    profiles: Names = Field(description="hardware profiles (instance_profiles/hardware.toml)")
+    profiles: Names = Field(description="hardware profiles (instance_profiles/hardware.toml, or `[hardware]` below)")
+    group: tuple[CellGroup, ...] = Field(
+        default=(), description="instead of `systems` and `datasets`: which systems are measured on which datasets"
+    )
+    hardware: dict[Annotated[str, Field(pattern=NAME_PATTERN)], HardwareProfile] = Field(
+        default={}, description="hardware profiles of this suite alone, by name"
+    )
     scenarios: Annotated[tuple[Scenario, ...], AfterValidator(_check_once)] = Field(
         default=("single_stream",),
         min_length=1,
@@ -171,6 +194,11 @@ class Suite(ConfigModel):
     )
     build_profile: str | None = Field(
         default=None, description="hardware profile of index builds; by default all CPUs and half of the host's memory"
+    )
+    languages: dict[str, Language] = Field(
+        default={},
+        description='language codes by dataset, e.g. `languages = { my-data = "ar" }`, where its folder states none or'
+        " another; systems with analysers follow it",
     )
     measures: Annotated[tuple[str, ...], AfterValidator(_check_once)] = Field(
         default=(),
@@ -196,8 +224,12 @@ class Suite(ConfigModel):
             only: a glob over ``system/dataset/scenario/profile``; without a slash, over any one of them.
         """
         pattern = "*" if only is None else only
-        product = itertools.product(self.systems, map(dataset_name, self.datasets), self.scenarios, self.profiles)
-        declared = [Cell(self.name, *parts) for parts in product]
+        parts = self.group or (CellGroup(systems=self.systems, datasets=self.datasets, profiles=self.profiles),)
+        products = (
+            itertools.product(part.systems, map(dataset_name, part.datasets), self.scenarios, part.profiles)
+            for part in parts
+        )
+        declared = [Cell(self.name, *names) for names in dict.fromkeys(itertools.chain.from_iterable(products))]
         chosen = [cell for cell in declared if self.allows(cell.system, cell.profile) and matches(cell, pattern)]
         if not self.overhead or NULL_SYSTEM in self.systems:
             return chosen
@@ -205,6 +237,23 @@ class Suite(ConfigModel):
         dataset, profiles = dataset_name(self.datasets[0]), {cell.profile for cell in chosen}
         null = [Cell(self.name, NULL_SYSTEM, dataset, "single_stream", profile) for profile in self.profiles]
         return [*chosen, *(cell for cell in null if cell.profile in profiles or matches(cell, pattern))]
+
+    def envelopes(self) -> dict[str, Envelope]:
+        """Return the limits of each hardware profile, that of index builds too.
+
+        Raises:
+            UnknownName: neither the suite nor harness has the profile.
+        """
+        known = {**instances.hardware_profiles(), **{name: own.envelope(name) for name, own in self.hardware.items()}}
+        names = dict.fromkeys((*self.profiles, *filter(None, (self.build_profile,))))
+        for name in names:
+            if name not in known:
+                raise UnknownName("hardware profile", name, known, "or declare it: [hardware.NAME]")
+        return {name: known[name] for name in names}
+
+    def language(self, dataset: str) -> str | None:
+        """Return the language that the suite gives a dataset, by its name in results."""
+        return {dataset_name(name): code for name, code in self.languages.items()}.get(dataset)
 
     def scenario_params(self, scenario: str) -> ScenarioParams:
         """Return the parameters of a scenario."""
@@ -244,15 +293,45 @@ def parse(raw: dict[str, Any], path: Path) -> Suite:
             f"{path}: {path.stem!r} is no good as the suite's name; set `name` in the file "
             "(lowercase letters, digits, '.', '_', '-'; at most 63)"
         )
-    suite = validate(Suite, {"name": path.stem, **raw}, path)
-    for mistake in _mistakes(suite):
+    suite = validate(Suite, {"name": path.stem, **_united(raw)}, path)
+    for mistake in itertools.chain(_unused_names(suite), _mistakes(suite)):
         raise FileError(f"{path}: {mistake}")
     return suite
+
+
+def _united(raw: dict[str, Any]) -> dict[str, Any]:
+    """Give groups the suite's profiles, and the suite the names of its groups; leave wrong types to the checks."""
+    groups = raw.get("group")
+    if not groups or not isinstance(groups, list) or not all(isinstance(group, dict) for group in groups):
+        return raw
+    groups = [{**({"profiles": raw["profiles"]} if "profiles" in raw else {}), **group} for group in groups]
+    united = {}
+    for key in CellGroup.model_fields:
+        lists = [part[key] for part in (raw, *groups) if key in part]
+        if all(isinstance(names, list) and all(isinstance(name, str) for name in names) for names in lists):
+            united[key] = list(dict.fromkeys(itertools.chain.from_iterable(lists)))
+    return {**raw, **united, "group": groups}
+
+
+def _unused_names(suite: Suite) -> Iterator[str]:
+    """Yield each name that no cell uses, with its key."""
+    for key in CellGroup.model_fields if suite.group else ():
+        held = {name for group in suite.group for name in getattr(group, key)}
+        for name in getattr(suite, key):
+            if name not in held:
+                yield f"key '{key}': {name!r} is in no [[group]]; name it in one"
+    shipped = instances.hardware_profiles()
+    for name in suite.hardware:
+        if name in shipped:
+            yield f"key 'hardware.{name}': harness has a profile of this name; choose another"
+        if name not in (*suite.profiles, suite.build_profile):
+            yield f"key 'hardware.{name}': nothing uses it; name it in `profiles`"
 
 
 def _mistakes(suite: Suite) -> Iterator[str]:
     """Yield each contradiction between the keys of a suite, with its key."""
     names: dict[str, tuple[Iterable[str], tuple[str, ...]]] = {}
+    names["languages"] = (map(dataset_name, suite.languages), tuple(map(dataset_name, suite.datasets)))
     names["ec2.instances"] = (suite.ec2.instances, (*suite.profiles, *filter(None, (suite.build_profile,))))
     for index, restriction in enumerate(suite.restrict):
         names[f"restrict.{index}.profiles"] = (restriction.profiles, suite.profiles)
@@ -273,8 +352,9 @@ def _mistakes(suite: Suite) -> Iterator[str]:
                 " systems in one [[restrict]]"
             )
         restricted.update(restriction.profiles)
+    measured = {cell.system for cell in suite.cells()}
     for system in suite.systems:
-        if not any(suite.allows(system, profile) for profile in suite.profiles):
+        if system not in measured:
             yield (
                 f"key 'restrict': leaves {system} no profile, so it would never be measured; take it from `systems`,"
                 " or add it to a [[restrict]]"

@@ -154,7 +154,7 @@ _UNITS = {"MiB": 2**20, "GiB": 2**30}
 
 
 class HardwareProfile(ConfigModel):
-    """Table of ``hardware.toml``."""
+    """Table of ``hardware.toml``, or of a suite's own profile."""
 
     cpus: int = Field(ge=1, description="whole CPUs, pinned as a cpuset")
     memory: str = Field(description='memory limit, e.g. "256MiB" or "4GiB"; swap is off')
@@ -166,6 +166,10 @@ class HardwareProfile(ConfigModel):
     def _readable(cls, value: str) -> str:
         parse_memory(value)
         return value
+
+    def envelope(self, name: str) -> Envelope:
+        """Return the limits under the profile's name."""
+        return Envelope(name, self.cpus, parse_memory(self.memory), gpus=self.gpus, pids=self.pids)
 
 
 def parse_memory(text: str) -> int:
@@ -185,9 +189,7 @@ def hardware_profiles(path: Path | None = None) -> dict[str, Envelope]:
             raise FileError(f"{path}: key '{name}' is outside a profile; put it under a heading such as [cpu1-mem4]")
         if not re.fullmatch(NAME_PATTERN, name):
             raise FileError(f"{path}: profile name {name!r} must be lower-case letters, digits, '.', '_' or '-'")
-        declared = validate(HardwareProfile, raw, path, prefix=name)
-        memory_bytes = parse_memory(declared.memory)
-        profiles[name] = Envelope(name, declared.cpus, memory_bytes, gpus=declared.gpus, pids=declared.pids)
+        profiles[name] = validate(HardwareProfile, raw, path, prefix=name).envelope(name)
     return profiles
 
 

@@ -211,7 +211,7 @@ def _interval(line: Difference) -> str:
     difference = line.interval
     if difference.value is None:
         return MISSING + per_query
-    ends = ""
+    ends = f" ({MISSING})" if difference.reason else ""
     if difference.low is not None and difference.high is not None:
         ends = f" ({difference.low * scale:+.3g} to {difference.high * scale:+.3g})"
     return f"{difference.value * scale:+.3g}{ends}{per_query}"

@@ -236,6 +236,8 @@ def number(value: float | None, scale: float = 1.0) -> str:
 def bounded(estimate: Estimate, scale: float = 1.0, decimals: int | None = None) -> str:
     """Return a number and its interval in the same decimals: ``1.63 (1.56–1.72)``; ``?``: no such end.
 
+    An interval that is missing for a reason is a dash.
+
     ``decimals``: by default those that show three significant digits of the number.
     """
     if estimate.value is None:
@@ -243,7 +245,7 @@ def bounded(estimate: Estimate, scale: float = 1.0, decimals: int | None = None)
     value = estimate.value * scale
     form = f".{decimals_of(value) if decimals is None else decimals}f"
     if estimate.low is None and estimate.high is None:
-        return format(value, form)
+        return format(value, form) + (f" ({MISSING})" if estimate.reason else "")
     low, high = ("?" if end is None else format(end * scale, form) for end in (estimate.low, estimate.high))
     return f"{value:{form}} ({low}–{high})"
 

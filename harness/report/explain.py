@@ -62,7 +62,8 @@ def _latency(row: Row) -> str:
         )
         if key in part and part[key].value is not None
     ]
-    interval = f" The 95 % interval joins two: {' and '.join(parts)}." if parts else ""
+    joined = "The 95 % interval joins two" if mean.low is not None else "There is no 95 % interval of both"
+    interval = f" {joined}: {' and '.join(parts)}." if parts else ""
     reason = f" {_sentence(mean.reason)}" if mean.reason else ""
     percentiles = [
         f"{name} {number(each.value * 1e3)}"

@@ -211,8 +211,7 @@ def _timed(row: Row) -> str:
     if row.queries is None:
         return "No samples could be read"
     judged = "" if row.queries_judged is None else f"; measures over {row.queries_judged:,} judged queries"
-    alone = "one process: the intervals do not know how processes differ"
-    fresh = f" ({f'{row.jobs} processes' if row.jobs > 1 else alone})"
+    fresh = f" ({row.jobs} process{'es' if row.jobs > 1 else ''})"
     return f"Timed: {row.queries:,} queries in {row.trials} trials{fresh}, {row.k} hits asked for{judged}"
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from rich.cells import cell_len
 
+from harness.launch.images import catalog
 from harness.launch.images.catalog import Asset, System
 from harness.launch.images.platforms import PLATFORMS
 from harness.records import Scalar
@@ -79,6 +80,10 @@ def system_paragraphs(system: System) -> Iterator[tuple[str, str]]:
     for title, params in (("Index parameters", system.build_params), ("Search parameters", system.search_params)):
         if params:
             yield title, _params(params)
+    for part in system.parts:
+        if part.languages and catalog.LANGUAGE not in part.build_params:
+            first, *others = part.languages
+            yield "Languages", f"the dataset's, else {first}: {', '.join((first, *others))} ({part.name})"
     yield "Runs on", _platforms(system)
     for part in system.parts:
         for asset in (*part.engine_assets, *part.assets):
@@ -100,6 +105,7 @@ def systems_document(systems: Sequence[System]) -> ReportDocument:
         return {
             **{name: get(system) for name, get in _COLUMNS},
             "components": [part.name for part in system.components],
+            "languages": list(system.languages),
             "build_params": system.build_params,
             "search_params": system.search_params,
             "files": [asset.model_dump() for part in system.parts for asset in (*part.engine_assets, *part.assets)],

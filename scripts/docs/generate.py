@@ -15,8 +15,9 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from harness import cli
-from harness.jobs.suite import Ec2Settings, Expectation, Offline, Restriction, Server, Suite, SuiteProtocol
+from harness.jobs.suite import CellGroup, Ec2Settings, Expectation, Offline, Restriction, Server, Suite, SuiteProtocol
 from harness.launch.images.catalog import Asset, EngineFile, NotFor, SystemFile
+from harness.pricing.instances import HardwareProfile
 from harness.report import columns
 from harness.report.columns import ColumnMeaning
 from harness.results import reader
@@ -60,6 +61,8 @@ def suite_reference() -> str:
         + _section("`[protocol]`", SuiteProtocol)
         + _section("`[offline]`", Offline)
         + _section("`[server]`", Server)
+        + _section("`[[group]]`", CellGroup)
+        + _section("`[hardware.NAME]`", HardwareProfile)
         + _section("`[[restrict]]`", Restriction)
         + _section("`[[expect]]`", Expectation)
         + _section("`[ec2]`", Ec2Settings)

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 import scipy.stats
 
-from harness import stats
 from harness.analysis import cell_summary, rows
 from harness.analysis.table import Validity
 from harness.pricing.prices import Snapshot
@@ -145,15 +144,24 @@ def test_an_offline_row_has_a_throughput_and_no_latency(make: Maker, snapshot: S
     latency = np.repeat(np.linspace(0.9, 1.1, 14), 10)[None, :]
     batch = np.repeat(range(14), 10).tolist()
     cell = Cell("quick", "bm25", "scifact", "offline", "cpu1-mem1")
-    row = one([make(cell=cell, trials=1, table=sample_records.samples(latency, names=QUERIES, batch=batch))], snapshot)
+    jobs = [
+        make(
+            cell=cell,
+            trials=1,
+            job=number,
+            jobs=3,
+            table=sample_records.samples(latency * (1 + number / 100), names=QUERIES, batch=batch),
+        )
+        for number in (-1, 0, 1)
+    ]
+    row = one(jobs, snapshot)
     assert row.throughput_qps.value == pytest.approx(10.0)
     assert row.throughput_qps.low is not None and row.throughput_qps.high is not None
     assert 9.5 < row.throughput_qps.low < 10 < row.throughput_qps.high < 10.5
     assert row.latency_mean_s.value is None
     assert "whole batch's" in str(row.p95_s.reason)
     assert row.usd_per_million.value is None
-    assert (row.queries, row.trials) == (140, 1)
-    assert "protocol santhanam2023 with trials 1 (the paper: 5)" in row.notes
+    assert (row.queries, row.trials) == (140, 3)
 
 
 def test_server_row_shows_the_latency_at_the_confirmed_rate(make: Maker, snapshot: Snapshot) -> None:
@@ -248,10 +256,10 @@ def test_offline_counts_each_batch_once() -> None:
     figure = cell_summary.offline_throughput(sample_records.timed(batched(1.0, 3.0)))
     assert figure.value == pytest.approx(20 / 4.0)
     assert (figure.low, figure.high) == (None, None)
-    assert figure.reason == "an interval needs 2 trials or 11 batches"
+    assert figure.reason == "an interval needs 3 whole processes, there is 1"
 
 
-def test_offline_interval_over_trials_is_students_t_of_their_durations() -> None:
+def test_offline_interval_over_processes_is_students_t_of_their_durations() -> None:
     jobs = [batched(1.0 + 0.1 * number, 3.0, first_trial=number) for number in range(5)]
     figure = cell_summary.offline_throughput(sample_records.timed(*jobs))
     low, high = scipy.stats.t.interval(0.95, 4, loc=4.2, scale=np.std([4.0, 4.1, 4.2, 4.3, 4.4], ddof=1) / 5**0.5)
@@ -260,23 +268,11 @@ def test_offline_interval_over_trials_is_students_t_of_their_durations() -> None
     assert figure.reason == "interval for these queries, over 5 jobs"
 
 
-def test_offline_interval_over_the_batches_of_one_trial() -> None:
-    durations = np.random.default_rng(1).lognormal(0.0, 0.3, 40)
-    figure = cell_summary.offline_throughput(sample_records.timed(batched(*durations)))
-    assert figure.low is not None and figure.value is not None and figure.high is not None
-    assert figure.low < figure.value < figure.high
-    mean = stats.mean(np.round(durations * 1e9) / 1e9)
-    assert mean.high is not None
-    assert figure.low == pytest.approx(10 / mean.high)
-    assert "40 batches of one trial" in str(figure.reason)
-
-
 def test_offline_trials_with_equal_batch_numbers_are_separate() -> None:
     latency = np.array([np.repeat([1.0, 2.0], 10), np.repeat([1.5, 2.5], 10)])
     table = sample_records.samples(latency, batch=np.tile(np.repeat([0, 1], 10), 2).tolist())
     figure = cell_summary.offline_throughput(sample_records.timed(table))
     assert figure.value == pytest.approx(40 / 7.0)
-    assert "over 2 trials" in str(figure.reason)
 
 
 def test_offline_without_batches_has_no_throughput() -> None:
@@ -297,8 +293,8 @@ def served(*rates: float | None, **changes: Any) -> list[Result]:
     ("rates", "value", "low", "high", "reason"),
     [
         ((100.0, 120.0, 90.0), 100.0, 90.0, 120.0, "lowest and highest of 3 jobs"),
-        ((100.0, 120.0), 110.0, 100.0, 120.0, "lowest and highest of 2 jobs"),
-        ((100.0,), 100.0, None, None, "one job: no interval"),
+        ((100.0, 120.0), 100.0, None, None, "an interval needs 3 whole processes, there are 2"),
+        ((100.0,), 100.0, None, None, "an interval needs 3 whole processes, there is 1"),
         ((None,), None, None, None, "in 1 of 1 jobs no rate kept the latency target and kept it again"),
         ((None, 100.0, 120.0), 100.0, None, 120.0, "in 1 of 3 jobs no rate kept"),
         ((None, 100.0), None, None, None, "in 1 of 2 jobs no rate kept"),
@@ -326,7 +322,7 @@ def test_server_rate_counts_failed_checks_before_its_confirmation() -> None:
     failed, passed = Probe(2, 50.0, 10, 0.01, 9, False, True), Probe(3, 45.0, 10, 0.01, 0, True, True)
     assert "failed" not in str(cell_summary.server_throughput(served(45.0, probes=(*tried, passed))).reason)
     assert cell_summary.server_throughput(served(45.0, probes=(*tried, failed, passed))).reason == (
-        "one job: no interval; 1 check failed before"
+        "an interval needs 3 whole processes, there is 1; 1 check failed before"
     )
     assert "2 checks failed before" in str(
         cell_summary.server_throughput(served(45.0, 45.0, probes=(*tried, failed, passed))).reason

@@ -30,6 +30,7 @@ def row(system: str, **changes: Any) -> Row:
         "latency_mean_s": Estimate(0.02),
         "measures": {"RR@10": Estimate(0.5)},
         "trial_means_s": (0.02, 0.0201, 0.0199),
+        "jobs": 3,
     }
     return sample_records.row(**{**fields, **changes})
 
@@ -59,9 +60,9 @@ def test_difference_is_not_claimed_if_repeated_trials_do_not_show_it() -> None:
     unsteady, _ = compare(query("a", HARD), b, trial_means_s=(0.025, 0.018, 0.0184))
     assert unsteady.verdict is ComparisonVerdict.UNREPEATED
     assert unsteady.again is not None and unsteady.again.low is not None and unsteady.again.low < 0
-    once, _ = compare(query("a", HARD), b, trial_means_s=(0.0204,))
-    assert (once.again, once.verdict) == (None, ComparisonVerdict.SLOWER)
-    assert once.interval == once.over_queries
+    twice, _ = compare(query("a", HARD), b, trial_means_s=(0.0204, 0.0204), jobs=2)
+    assert twice.verdict is ComparisonVerdict.UNREPEATED
+    assert twice.interval.low is None and twice.interval.reason == "an interval needs 3 whole processes, there are 2"
 
 
 def test_latency_interval_covers_other_queries_and_other_processes() -> None:
@@ -76,11 +77,11 @@ def test_latency_interval_covers_other_queries_and_other_processes() -> None:
 
 def test_jobs_not_trials_are_repetitions_if_there_are_several() -> None:
     b = query("b", HARD + 4e-4)
-    # Two processes of three trials each: trials agree, processes do not.
-    trials = (0.0300, 0.0301, 0.0299, 0.0110, 0.0111, 0.0109)
-    several, _ = compare(query("a", HARD), b, trial_means_s=trials, jobs=2, trials=6)
-    assert several.again is not None and several.again.low is not None and several.again.low < -0.05
-    cut_short, _ = compare(query("a", HARD), b, trial_means_s=trials[:4], jobs=2, trials=6)
+    # Three processes of three trials each: trials agree, processes do not.
+    trials = (0.0300, 0.0301, 0.0299, 0.0110, 0.0111, 0.0109, 0.0180, 0.0181, 0.0179)
+    several, _ = compare(query("a", HARD), b, trial_means_s=trials, jobs=3, trials=9)
+    assert several.again is not None and several.again.low is not None and several.again.low < -0.02
+    cut_short, _ = compare(query("a", HARD), b, trial_means_s=trials[:4], jobs=3, trials=9)
     assert cut_short.again is None  # whose trial is missing is not told
 
 

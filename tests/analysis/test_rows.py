@@ -28,8 +28,13 @@ def test_row_matches_the_calculation_by_hand(make: Maker, snapshot: Snapshot) ->
     row = one([make()], snapshot)
     # 2 ms + the mean of 0, 0.01, ..., 1.39 ms; warm-up hours play no part.
     assert row.latency_mean_s.value == pytest.approx(2.695e-3)
-    assert row.latency_mean_s.low is not None and row.latency_mean_s.high is not None
-    assert 2.6e-3 < row.latency_mean_s.low < 2.695e-3 < row.latency_mean_s.high < 2.8e-3
+    like = row.like_queries_s["mean"]
+    assert like.low is not None and like.high is not None
+    assert 2.6e-3 < like.low < 2.695e-3 < like.high < 2.8e-3
+    # One process: what holds for fresh ones is not known, nor what that costs.
+    alone = "an interval needs 3 whole processes, there is 1"
+    for figure in (row.latency_mean_s, row.p50_s, row.p95_s, row.usd_per_million, row.these_queries_s["mean"]):
+        assert (figure.low, figure.high, figure.reason) == (None, None, alone)
     assert row.p50_s.value == pytest.approx(2.69e-3)
     assert row.p95_s.value == pytest.approx(3.32e-3)
     assert (row.p99_s.value, row.p99_s.reason) == (None, "p99 needs 662 queries, timed 140")
@@ -42,8 +47,6 @@ def test_row_matches_the_calculation_by_hand(make: Maker, snapshot: Snapshot) ->
     assert (row.price.instance_type, row.price.usd_per_hour) == ("c7a.medium", 0.05132)
     scale = 0.05132 / 3600 * 1e6
     assert row.usd_per_million.value == pytest.approx(2.695e-3 * scale)
-    assert row.usd_per_million.low == pytest.approx(row.latency_mean_s.low * scale)
-    assert row.usd_per_million.high == pytest.approx(row.latency_mean_s.high * scale)
     assert (row.queries, row.trials, row.queries_judged) == (140, 5, 140)
     assert (row.peak_anon_bytes, row.peak_cgroup_bytes, row.peak_gpu_bytes) == (200 * MIB, 250 * MIB, None)
     assert (row.index_bytes, row.load_s, row.first_query_s) == (8 * MIB, 1.25, 0.5)
@@ -101,7 +104,7 @@ def test_profile_that_no_type_provides_has_no_cost(make: Maker, snapshot: Snapsh
 
 
 def test_leaderboard_cost_has_the_interval_of_the_report(make: Maker, snapshot: Snapshot) -> None:
-    row = one([make()], snapshot)
+    row = one([make(trials=1, base_ms=2.0 + number / 100, job=number, jobs=3) for number in range(3)], snapshot)
     row = dataclasses.replace(row, these_queries_s={"mean": Estimate(row.latency_mean_s.value, 0.0, 1.0)})
     assert row.usd_per_million.low is not None
     assert axes.axis("cost", "RR@10").read(row) == row.usd_per_million

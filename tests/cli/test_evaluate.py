@@ -38,7 +38,7 @@ def test_evaluate_prints_each_run_with_intervals_and_omissions(files: Path) -> N
     assert done.exit_code == 0
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in done.stdout.splitlines() if "|" in line]
     assert rows[0] == ["run", "queries", "RR@2 (95 %)", "P@1 (95 %)", "NumRel (95 %)"]
-    assert rows[2][:2] == ["good", "13"] and rows[2][2].startswith("0.9231 (") and rows[2][4] == "12.0000"
+    assert rows[2][:2] == ["good", "13"] and rows[2][2].startswith("0.9231 (") and rows[2][4] == "12.0000 (—)"
     # q1, q3 ... by score; q0, q2 ... tie with x, which is larger; q11 has no results and none nothing relevant.
     assert rows[3][:2] == ["half", "13"] and rows[3][2].startswith(f"{(5 + 6 / 2) / 13:.4f} (")
     notes = [line.removeprefix("- ") for line in done.stdout.splitlines() if line.startswith("- ")]
@@ -105,7 +105,7 @@ def test_queries_can_be_restricted_by_a_file(files: Path) -> None:
     options = ("--queries", str(files / "queries.tsv"), "--measures", "RR@10", "-o", str(files / "out.md"))
     assert run(files, *options, runs=("half.run",)).stdout == ""
     text = (files / "out.md").read_text()
-    assert "| half |       2 |       0.7500 |" in text
+    assert "| half |       2 |   0.7500 (—) |" in text
     assert "- half: 1 (nobody) of 3 queries have no judgements, left out of the measures" in text
     assert "- no intervals: they need 11 judged queries, there are 2" in text
 

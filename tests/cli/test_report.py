@@ -66,7 +66,7 @@ def test_the_command_prints_stored_results_in_the_papers_shape(make: Maker, monk
     assert done.exit_code == 0 and options == [("RR@10", "Success@10")]
     assert [line[4:6] for line in shown(done.stdout, "scifact")[1:]] == [
         ["bm25", "oom [1]"],
-        ["dpr †", "2.70 after 0 warm-up queries"],
+        ["dpr †", "2.70 after 0 warm-up queries [2]"],
     ]
     call(*usual, "--measures", "nDCG@10")
     assert options[1] == ("nDCG@10",)

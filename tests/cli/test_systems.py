@@ -49,6 +49,7 @@ def test_one_system_is_shown_with_everything(harness: Call) -> None:
     for words in (
         "Joins  bm25 and colbertv2-m",
         "rrf_k = 60",
+        "Languages  the dataset's, else en: en, ar, bn,",
         "Runs on  linux/amd64, linux/arm64, with NVIDIA GPUs too",
         "licence MIT",
         "Page  docs/engines/fusion.md",

@@ -215,6 +215,6 @@ def test_judgements_are_counted_by_grade_and_query(tmp_path: Path) -> None:
     (tmp_path / "base").write_text(BASE)
     facts = qrels_merge.describe_qrels(qrels_merge.read_base(tmp_path / "base").lines)
     assert (facts["judgements"], facts["queries"], facts["grades"]) == (3, 2, {"-1": 1, "0": 1, "1": 1})
-    assert facts["judged_per_query"] == {"least": 1, "median": 1.5, "mean": 1.5, "most": 2}
+    assert facts["judged_per_query"] == {"least": 1, "median": 1, "mean": 1.5, "most": 2}
     assert facts["relevant_per_query"]["least"] == 0
     assert json.dumps(qrels_merge.describe_qrels(()))

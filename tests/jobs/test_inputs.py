@@ -47,6 +47,47 @@ def test_everything_the_suite_names_is_loaded(gather: Gather) -> None:
     assert {query.query_id for query in sample.warmup} == {"w0", "w1"} and not sample.held_out
 
 
+def test_language_of_a_dataset_is_a_parameter_of_systems_with_analysers(bench: Bench, gather: Gather) -> None:
+    write_dataset(bench.folder / "chinese")
+    (bench.folder / "chinese" / "dataset.toml").write_text('language = "zh"\n')
+    systems = {"systems": ["bm25", "minilm", "hybrid"], "datasets": ["./tiny", "./chinese"]}
+
+    def languages(gathered: Inputs) -> dict[tuple[str, str], object]:
+        name = {"hybrid": "bm25.language"}
+        return {
+            (cell.system, cell.dataset): gathered.builder(cell).params.get(name.get(cell.system, "language"))
+            for cell in gathered.cells
+        }
+
+    stated = languages(gather(**systems))
+    assert {key: code for key, code in stated.items() if code} == {
+        ("bm25", "chinese"): "zh",
+        ("hybrid", "chinese"): "zh",
+    }
+    said = languages(gather("[languages]\nchinese = 'en'\ntiny = 'ar'\n", **systems))
+    assert {key: code for key, code in said.items() if code} == {("bm25", "tiny"): "ar", ("hybrid", "tiny"): "ar"}
+    gathered = gather(**systems, profiles=["cpu1-mem1"])
+    keys = {job.cell.dataset: job.spec.index_key for job in plan_here(gathered, options(bench), FakeLauncher())}
+    assert keys["tiny"] != keys["chinese"], "one corpus, two analysers"
+    with pytest.raises(UsageError, match=r"bm25 has no analyser for 'tlh'; it has en, ar, .*: set one in `languages`"):
+        gather("[languages]\ntiny = 'tlh'\n", **systems)
+
+
+def test_more_hits_than_a_fusion_takes_are_refused(gather: Gather) -> None:
+    with pytest.raises(
+        UsageError, match=r"hybrid fuses the first 100 hits of its systems, protocol\.k asks for 101; lower"
+    ):
+        gather("[protocol]\nk = 101\n", systems=["hybrid"])
+    gather("[protocol]\nk = 100\n", systems=["hybrid"])
+
+
+def test_measures_beyond_the_hits_asked_for_are_named_before_the_run(gather: Gather, logged: list[str]) -> None:
+    gather("[protocol]\nk = 20\n", measures=["R@100", "AP", "nDCG@20"])
+    assert [line for line in logged if "deeper" in line] == [
+        "  R@100: deeper than the 20 hits that are asked for; raise protocol.k"
+    ]
+
+
 def test_warm_up_queries_are_reported_once_and_reduce_the_timed_sample(bench: Bench) -> None:
     topics = [{"_id": f"q{n}", "text": f"where is number {n}"} for n in range(20)]
     (bench.folder / "tiny" / "queries.jsonl").write_text("".join(json.dumps(topic) + "\n" for topic in topics))

@@ -29,7 +29,7 @@ from harness.results import suite_record
 from harness.results.reader import StoredJob, read_jobs
 from harness.results.schema import Cell
 from harness.results.store import Store
-from tests.conftest import Bench
+from tests.conftest import Bench, write_dataset
 from tests.support.stored_jobs import build_table
 
 
@@ -50,6 +50,21 @@ def test_measures_of_the_suite_are_stored_and_follow_the_suite(bench: Bench) -> 
     for measures in (["P@1", "AP"], ["AP"]):
         bench.run(FakeLauncher(), bench.suite(measures=measures))
         assert list(suite_record.read_measures(bench.results)) == measures
+
+
+def test_jobs_and_index_of_a_cell_get_the_language_of_its_dataset(bench: Bench) -> None:
+    path = bench.folder / "engines" / "planted" / "engine.toml"
+    path.write_text(path.read_text() + 'languages = ["en", "ar", "zh"]\n')
+    for name in ("arabic", "chinese"):
+        write_dataset(bench.folder / name)
+    datasets = ["./arabic", "./chinese", "./tiny"]
+    launcher = FakeLauncher()
+    bench.run(launcher, bench.suite("[languages]\narabic = 'ar'\nchinese = 'zh'\n", datasets=datasets))
+    of_jobs = {job.result.spec.cell.dataset: job.result.spec.params.get("language") for job in read_jobs(bench.results)}
+    assert of_jobs == {"arabic": "ar", "chinese": "zh", "tiny": None}
+    for kind in ("build", "search"):
+        given = [request.spec.params.get("language") for request in launcher.launched if request.spec.kind == kind]
+        assert sorted(map(str, given)) == ["None", "ar", "zh"]
 
 
 def test_fresh_measures_again_and_keeps_earlier_results(bench: Bench) -> None:

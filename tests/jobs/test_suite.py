@@ -7,17 +7,30 @@ from pathlib import Path
 import pytest
 
 from harness.analysis import published as published_tables
-from harness.errors import FileError
+from harness.errors import FileError, UnknownName
 from harness.jobs import suite
 from harness.jobs.suite import dataset_name
 from harness.pricing import instances
-from harness.records import Outcome, ScenarioParams
+from harness.records import Envelope, Outcome, ScenarioParams
 
 LEAST = 'systems = ["bm25"]\ndatasets = ["scifact"]\nprofiles = ["cpu1-mem1"]\n'
 ROOT = Path(__file__).parents[2]
 TWO = 'systems = ["bm25", "dpr"]\ndatasets = ["scifact"]\nprofiles = ["cpu1-mem1", "cpu2-mem4"]\n'
 RESTRICT = '[[restrict]]\nprofiles = ["cpu1-mem1"]\nsystems = ["bm25"]\n'
 EXPECT = '[[expect]]\nsystem = "bm25"\nprofile = "cpu1-mem1"\noutcome = "oom"\n'
+GROUPS = """
+profiles = ["cpu1-mem1"]
+[[group]]
+systems = ["bm25"]
+datasets = ["./arabic", "./chinese"]
+[[group]]
+systems = ["bm25", "minilm"]
+datasets = ["scifact", "./chinese"]
+profiles = ["cpu1-mem1", "tight"]
+[hardware.tight]
+cpus = 1
+memory = "300MiB"
+"""
 
 
 def load(folder: Path, text: str) -> suite.Suite:
@@ -123,6 +136,12 @@ def test_each_key_of_a_protocol_can_be_set(tmp_path: Path) -> None:
             TWO + RESTRICT.replace('["cpu1-mem1"]', '["cpu1-mem1", "cpu2-mem4"]'),
             "key 'restrict': leaves dpr no profile, so it would never be measured",
         ),
+        (GROUPS.replace("systems", "system", 1), r"unknown key 'group.0.system'; did you mean 'systems'\?"),
+        (GROUPS.replace('profiles = ["cpu1-mem1"]', "", 1), "key 'group.0.profiles' is missing"),
+        ('systems = ["dpr"]\n' + GROUPS, r"key 'systems': 'dpr' is in no \[\[group\]\]; name it in one"),
+        (GROUPS.replace('memory = "300MiB"', 'memory = "300"'), "key 'hardware.tight.memory': '300' is not a memory"),
+        (LEAST + '[hardware.mine]\ncpus = 1\nmemory = "1GiB"\n', "key 'hardware.mine': nothing uses it"),
+        (LEAST + '[hardware.cpu1-mem1]\ncpus = 2\nmemory = "1GiB"\n', "key 'hardware.cpu1-mem1': harness has a"),
         (LEAST + "restrict = 3\n", "key 'restrict': expected a list"),
         (
             LEAST + '[ec2]\ninstances = {p = "m6i.large"}\n',
@@ -134,6 +153,26 @@ def test_each_mistake_is_reported_in_one_line(tmp_path: Path, text: str, message
     with pytest.raises(FileError, match=rf"^{tmp_path}/my-suite.toml: {message}") as caught:
         load(tmp_path, text)
     assert "\n" not in str(caught.value)
+
+
+def test_groups_tie_systems_to_datasets_and_profiles(tmp_path: Path) -> None:
+    loaded = load(tmp_path, "overhead = false\n" + GROUPS)
+    assert (loaded.systems, loaded.profiles) == (("bm25", "minilm"), ("cpu1-mem1", "tight"))
+    assert loaded.datasets == ("./arabic", "./chinese", "scifact")
+    cells = [(cell.system, cell.dataset, cell.profile) for cell in loaded.cells()]
+    assert cells[:2] == [("bm25", "arabic", "cpu1-mem1"), ("bm25", "chinese", "cpu1-mem1")]
+    assert len(cells) == len(set(cells)) == 2 + 8 - 1, "a cell of both groups is measured once"
+    assert ("minilm", "arabic", "cpu1-mem1") not in cells and ("bm25", "arabic", "tight") not in cells
+    again = suite.parse(loaded.model_dump(mode="json"), tmp_path / "shipped.toml")
+    assert again == loaded, "as it goes to other machines"
+
+
+def test_own_hardware_is_a_profile_like_those_of_harness(tmp_path: Path) -> None:
+    loaded = load(tmp_path, GROUPS)
+    assert loaded.envelopes()["tight"] == Envelope("tight", 1, 300 * 2**20)
+    assert loaded.envelopes()["cpu1-mem1"] == instances.hardware_profile("cpu1-mem1")
+    with pytest.raises(UnknownName, match=r"unknown hardware profile 'huge'.*; or declare it: \[hardware.NAME\]"):
+        load(tmp_path, LEAST + 'build_profile = "huge"\n').envelopes()
 
 
 def test_suite_needs_a_name_if_its_file_name_is_invalid(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ PRICE = sample_records.price("a1.large", 0.051, 2, 4 << 30)
 
 def row(system: str, **changes: Any) -> Row:
     fields = {"system": system, "key": system, "latency_mean_s": Estimate(0.02), "measures": {"RR@10": Estimate(0.5)}}
-    return sample_records.row(**{**fields, "trial_means_s": (0.02, 0.0201, 0.0199), **changes})
+    return sample_records.row(**{**fields, "trial_means_s": (0.02, 0.0201, 0.0199), "jobs": 3, **changes})
 
 
 def found(system: str, values: np.ndarray, slower: float = 0.0, measure: str = "RR@10") -> PerQuery:
@@ -135,7 +135,7 @@ def test_counting_measures_are_not_shown_in_percentage_points() -> None:
     theirs = found("b", np.full(COUNT, 3.0), measure="NumRelRet")
     (made,) = comparison.corrected([comparison.compare(a, b, ours, theirs, ("NumRelRet",))])
     assert "wins 2.0 NumRelRet a query (every query differs by the same: no interval)" in summary(made, 2)
-    assert "+2 a query" in render([made], "md")
+    assert "+2 (—) a query" in render([made], "md")
 
 
 def test_claim_of_a_single_comparison_is_withdrawn_among_many() -> None:

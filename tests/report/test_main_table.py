@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import report, untrusted
+from harness import report, stats, untrusted
 from harness.analysis.table import Table
 from harness.errors import UnknownName
 from harness.report import main_table, writers
@@ -121,13 +121,20 @@ def test_row_of_the_papers_warm_up_is_marked_in_its_cell(table: Table) -> None:
     assert not any("warm-up" in cell for cell in (*cells[:2], *cells[3:]))
 
 
-def test_rows_of_one_process_are_marked(table: Table) -> None:
-    message = "one process: the intervals do not know how processes differ"
-    several = main_table.table_section(table, str)
-    assert not any(message in each for each in (*several.notes, *several.footnotes))
-    alone = dataclasses.replace(table, rows=tuple(dataclasses.replace(row, jobs=1) for row in table.rows))
+def test_interval_of_too_few_processes_is_a_dash_with_its_reason(table: Table) -> None:
+    reason = stats.too_few_processes(2)
+    few = dataclasses.replace(table.rows[2], jobs=2, latency_mean_s=Estimate(0.0016, reason=reason))
+    alone = dataclasses.replace(table, rows=(*table.rows[:2], few, *table.rows[3:]))
     section = main_table.table_section(alone, str)
-    assert any(message in each for each in (*section.notes, *section.footnotes))
+    cell = dict(zip(section.grids[0].headers, section.grids[0].cells[2], strict=True))["latency mean (95 %), ms"]
+    assert cell.startswith("1.60 (—)")
+    assert any(reason in each for each in section.footnotes)
+    record = json.loads(report.render(alone, "json"))["rows"][2]
+    assert record["latency_mean_s"] == {"value": 0.0016, "low": None, "high": None, "reason": reason}
+    (line,) = [
+        each for each in csv.DictReader(io.StringIO(report.render(alone, "csv"))) if each["latency_mean_ms"] == "1.6"
+    ]
+    assert (line["latency_mean_ms_low"], line["latency_mean_ms_high"]) == ("", "")
 
 
 def test_throughput_has_a_column_only_if_a_scenario_measures_it(table: Table) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from harness import stats
 from harness.analysis.table import Cause, Finding
 from harness.analysis.validity.findings import again, noisy, remark
 from harness.analysis.validity.sample_checks import SampleFacts
@@ -109,10 +110,10 @@ def _moved(speeds: Floats, trial_means_s: Sequence[float]) -> float:
     A trial counts by its own mean if its readings agree in direction: a neighbour that comes and goes within a trial
     moves the readings more than the mean.  Without means of trials the readings count alone.
     """
-    apart = speeds - np.quantile(speeds, 0.5, method="lower")
+    apart = speeds - stats.median(speeds)
     if len(trial_means_s) == len(speeds) > 1:
         means = np.log(np.maximum(trial_means_s, 1e-9))
-        means -= np.quantile(means, 0.5, method="lower")
+        means -= stats.median(means)
         apart = np.where(apart * means > 0, means, 0.0)
     return abs(float(np.mean(np.exp(apart))) - 1)
 
@@ -134,7 +135,7 @@ def _slower(results: Sequence[Result], all_levels: Levels) -> list[Finding]:
     with_canary = [result for result in results if result.canary]
     if not with_canary or len(others) < _LEVEL_JOBS:
         return []
-    here, slower = _level(with_canary), _level(with_canary) - statistics.median(others)
+    here, slower = _level(with_canary), _level(with_canary) - stats.median(others)
     looks = _looks(with_canary, _CPU)
     # If a neighbour comes and goes, the two readings of a trial differ by more than on a machine at rest.
     within = float(np.mean(np.diff(looks) ** 2)) / 2 if len(looks) > 1 else 0.0

@@ -176,7 +176,7 @@ def _drift(timings: Timings, *, paired: bool) -> Drift | None:
             return None
     same_job = [trial for trial, pair in enumerate(pairs) if pair[0] == pairs[slow][0]]
     later = [float(means[trial]) for trial in same_job if trial != slow]
-    cold = bool(later) and slow == same_job[0] and float(means[slow]) > MAX_TRIAL_RATIO * float(np.median(later))
+    cold = bool(later) and slow == same_job[0] and float(means[slow]) > MAX_TRIAL_RATIO * stats.median(later)
     return Drift(float(means[slow] / means[fast]), float(means[slow]), float(means[fast]), cold)
 
 
@@ -200,11 +200,11 @@ def start(timings: Timings) -> ColdStart | None:
         few, many = int(early.sum()), int((~early).sum())
         excess = float(ranks[early].sum()) - few * (len(value) + 1) / 2
         score = excess / (few * many * (len(value) + 1) / 12) ** 0.5
-        ratio = float(np.exp(np.median(value[early]) - np.median(value[~early])))
+        ratio = float(np.exp(stats.median(value[early]) - stats.median(value[~early])))
         if ratio > MAX_START_RATIO and ndtr(-score) < START_CHANCE and (widest is None or ratio > widest.ratio):
             widest = ColdStart(window, ratio)
         window *= 2
-    if widest and (1 - 1 / widest.ratio) * float(np.median(timings.latency_s)) < MIN_START_S:
+    if widest and (1 - 1 / widest.ratio) * stats.median(timings.latency_s) < MIN_START_S:
         return None
     return widest
 
@@ -220,9 +220,9 @@ def _starts(timings: Timings) -> tuple[Floats, NDArray[np.int64], int]:
         others = np.delete(grid[query], trial, axis=1)
         if others.shape[1]:
             measured = np.isfinite(others).any(axis=1)
-            here = np.where(measured, here - np.nanmedian(np.where(measured[:, None], others, 0.0), axis=1), np.nan)
+            here = np.where(measured, here - stats.medians(others, axis=1), np.nan)
         # A trial that is slower throughout has drifted, which is another finding.
-        here = here - np.nanmedian(here) if np.isfinite(here).any() else here
+        here = here - stats.median(here) if np.isfinite(here).any() else here
         finite = np.isfinite(here)
         values.append(here[finite])
         positions.append(np.arange(len(here), dtype=np.int64)[finite])
@@ -254,7 +254,7 @@ def repeat(timings: Timings) -> RepeatSpeedup | None:
     if len(pairs) < _MIN_REPEATS:
         return None
     ratios = [again / before for before, again in pairs]
-    ratio, first = float(np.median(ratios)), float(np.median([before for before, _ in pairs]))
+    ratio, first = stats.median(ratios), stats.median([before for before, _ in pairs])
     clear = ratio < _CLEAR_RATIO and first >= MIN_REPEAT_S
     enough = clear or (ratio < MIN_REPEAT_RATIO and (1 - ratio) * first >= MOST_WARM_S)
     return RepeatSpeedup(len(ratios), ratio, first) if enough and _mostly_faster(ratios) else None
@@ -272,13 +272,13 @@ def _mostly_faster(ratios: Sequence[float]) -> bool:
 def carried(timings: Timings) -> SlowSamples | None:
     """Return the few samples that carry the mean, each slow in its own trial alone; ``None``: there are none.
 
-    A sample is compared with its query's other trials (of an even number the lower middle one), each trial first scaled
+    A sample is compared with its query's other trials, each trial first scaled
     to the common level: a slow trial is drift, and a query that is slow in every trial is a property of the system.
     """
     grid = _level(timings)
     if grid is None or grid.shape[1] < 2:
         return None
-    usual = [np.quantile(np.delete(grid, trial, 1), 0.5, axis=1, method="lower") for trial in range(grid.shape[1])]
+    usual = [stats.medians(np.delete(grid, trial, 1), axis=1) for trial in range(grid.shape[1])]
     excess = np.sort(np.maximum(0.0, grid - np.stack(usual, axis=1)), axis=None)[::-1]
     held = np.cumsum(excess) / grid.sum()
     for share, least in CARRIED:
@@ -293,7 +293,7 @@ def tail(timings: Timings) -> SlowQueries | None:
     grid = _level(timings)
     if grid is None:
         return None
-    usual = np.sort(np.quantile(grid, 0.5, axis=1, method="lower"))[::-1]
+    usual = np.sort(stats.medians(grid, axis=1))[::-1]
     few = int(np.searchsorted(np.cumsum(usual), usual.sum() / 2)) + 1
     return SlowQueries(few, grid.shape[1]) if few <= MAX_TAIL_SHARE * len(usual) else None
 
@@ -303,7 +303,7 @@ def _level(timings: Timings) -> Floats | None:
     grid = timings.whole()
     if not grid.size or not (grid > 0).all():
         return None
-    level = np.median(grid / np.median(grid, axis=1, keepdims=True), axis=0)
+    level = stats.medians(grid / stats.medians(grid, axis=1)[:, None], axis=0)
     return np.asarray(grid / level, dtype=np.float64)
 
 

@@ -22,7 +22,6 @@ from harness.aws.ec2 import account, instances
 from harness.aws.errors import aws_errors, concealed
 from harness.errors import UsageError
 from harness.jobs.plan import Planned
-from harness.pricing.instances import hardware_profile
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +97,8 @@ class BatchBackend:
 
     def check(self, parts: Sequence[PlannedPart]) -> list[str]:
         """Refuse parts that the stack would not run."""
-        suite, options = self._suite.name, BatchOptions(region=self._region, work=self._work)
+        suite, envelopes = self._suite.name, self._suite.envelopes()
+        options = BatchOptions(region=self._region, work=self._work)
         up = f"`harness batch up SUITE --work {self._work}` (give both commands the same --instance and --region)"
         stack = cloudformation.find(self._connections, suite_stack.stack_name(suite))
         if stack is None:
@@ -106,7 +106,7 @@ class BatchBackend:
         if stack.outputs.get(suite_stack.WORK) != str(self._work):
             raise UsageError(f"the stack {stack.name} is for another work place than {self._work}; change it: {up}")
         for profile, instance_type in dict.fromkeys((self._profile(part), part.instance_type) for part in parts):
-            envelope, instance = hardware_profile(profile), self._known[instance_type]
+            envelope, instance = envelopes[profile], self._known[instance_type]
             either = (options, replace(options, shared=True))
             digests = [suite_stack.definition_digest(envelope, instance, chosen) for chosen in either]
             if stack.outputs.get(suite_stack.logical_name("Jobs", profile)) not in digests:

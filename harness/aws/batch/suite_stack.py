@@ -31,7 +31,7 @@ from harness.errors import UsageError
 from harness.jobs.suite import Suite
 from harness.launch.images import catalog
 from harness.launch.images.base_image import BaseFile
-from harness.pricing.instances import Instance, hardware_profile
+from harness.pricing.instances import Instance
 from harness.pricing.prices import Snapshot
 from harness.records import Envelope
 
@@ -278,7 +278,8 @@ class StackRequirements:
 def requirements(suite: Suite, options: BatchOptions, snapshot: Snapshot) -> StackRequirements:
     """Choose the instance type of each profile of a suite."""
     chosen = machines.of_suite(suite, snapshot, options).items()
-    pairs = tuple((hardware_profile(name), machine.instance) for name, machine in chosen)
+    envelopes = suite.envelopes()
+    pairs = tuple((envelopes[name], machine.instance) for name, machine in chosen)
     for envelope, instance in pairs:
         check_fit(envelope, instance, options.shared)
     path = catalog.images_dir() / "base" / "base.toml"

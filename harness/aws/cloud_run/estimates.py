@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import statistics
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from harness import stats
 from harness.records import Outcome
 from harness.results.schema import Cell, Result, ResultSpec
 
@@ -61,7 +61,10 @@ class DurationModel:
 
     def job(self, spec: ResultSpec) -> DurationEstimate:
         """Estimate one job of that spec."""
-        cell, queries = spec.cell, _queries(spec)
+        return self.search(spec.cell, _queries(spec))
+
+    def search(self, cell: Cell, queries: int) -> DurationEstimate:
+        """Estimate one job that asks this many queries."""
         known = self._by_cell.get(cell) or self._by_system.get((cell.system, cell.dataset, cell.scenario))
         return _estimate(known, queries, JOB_S + QUERY_S * queries, self._job_timeout_s)
 
@@ -73,7 +76,7 @@ class DurationModel:
 
 
 def _estimate(known: list[float] | None, factor: int, assumed_s: float, worst_s: float) -> DurationEstimate:
-    seconds = factor * statistics.median(known) if known else assumed_s
+    seconds = factor * stats.median(known) if known else assumed_s
     return DurationEstimate(min(worst_s, seconds), worst_s, bool(known))
 
 

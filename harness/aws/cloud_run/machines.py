@@ -39,10 +39,7 @@ class MachineOptions:
 
 def of_suite(suite: Suite, snapshot: Snapshot, choice: MachineOptions) -> dict[str, ChosenMachine]:
     """Return the machine of each hardware profile of a suite, by name."""
-    profiles = {
-        name: instances.hardware_profile(name) for name in (*suite.profiles, *filter(None, (suite.build_profile,)))
-    }
-    return choose(profiles, snapshot, choice, suite.ec2.instances)
+    return choose(suite.envelopes(), snapshot, choice, suite.ec2.instances)
 
 
 def choose(

@@ -174,7 +174,8 @@ class Shipper:
         names = dict.fromkeys([*(job.cell.dataset for job in jobs), *(build.dataset for build in builds)])
         datasets = {name: self._once("dataset", name, partial(self.dataset, inputs.datasets[name])) for name in names}
         used = {key: indexes[key] for key in map(index_of, jobs) if key in indexes}
-        suite = inputs.suite.model_dump(mode="json")
+        languages = {name: code for name in names if (code := inputs.language(name))}
+        suite = {**inputs.suite.model_dump(mode="json"), "languages": languages}
         return WorkerPart(planned.name, planned.instance_type, suite, jobs, builds, images, datasets, used)
 
     def _index_of(self, key: str, local: Index | None) -> ShippedInput | None:

@@ -64,7 +64,7 @@ class RunDisplay:
     def came(self, result: Result, expected: Outcome) -> None:
         """Print a fetched job."""
         self._fetched += 1
-        log.info(orchestrator.line(self._fetched, self._jobs, result, expected))
+        log.info(orchestrator.line(self._fetched, self._jobs, [result], expected))
 
     def update(self, lines: list[DisplayLine], committed_usd: float) -> None:
         """Show how it stands; without a terminal only what has changed."""

@@ -272,7 +272,9 @@ def suite_of(part: WorkerPart, file: Path) -> Suite:
     """Return a part's suite, with its datasets that lie beside ``file``."""
     # In their order, because the overhead is measured on the first.
     names = [name for name in map(suite.dataset_name, part.suite.get("datasets", ())) if name in part.datasets]
-    return suite.parse({**part.suite, "datasets": [f"./{_DATASETS}/{name}" for name in dict.fromkeys(names)]}, file)
+    beside = [f"./{_DATASETS}/{name}" for name in dict.fromkeys(names)]
+    # The whole product holds the cells of all groups; the part names its own.
+    return suite.parse({**part.suite, "datasets": beside, "group": []}, file)
 
 
 def run_part(file: Path, given: RunOptions, launcher: Launcher) -> bool:

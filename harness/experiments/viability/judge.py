@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,7 +15,7 @@ from harness.experiments.viability.search import ProbeFinding, Purpose
 from harness.records import Outcome
 from harness.results.reader import StoredJob, judges_hits_alone, read_job_run
 from harness.results.schema import Result, ResultSpec
-from harness.stats import MIN_QUERIES, Estimate, percentile
+from harness.stats import MIN_QUERIES, Estimate, median, percentile
 
 # Fresh containers without a limit that are not disturbed, and attempts at them: a disturbed one is measured again.
 CONTAINERS = 3
@@ -189,8 +188,8 @@ def reference(attempts: Sequence[Observation]) -> Reference:
         peak_anon_bytes=max(peaks.peak_anon_bytes or 0 for peaks in memory),
         peak_cgroup_bytes=max(peaks.peak_cgroup_bytes or peaks.peak_anon_bytes or 0 for peaks in memory),
         peak_gpu_bytes=max((peak for job in used if (peak := job.result.memory.peak_gpu_bytes)), default=None),
-        latency_s={name: statistics.median(job.latency_s[name] for job in used) for name in sorted(figures)},
-        measures={name: statistics.median(job.measures[name] for job in used) for name in used[0].measures},
+        latency_s={name: median([job.latency_s[name] for job in used]) for name in sorted(figures)},
+        measures={name: median([job.measures[name] for job in used]) for name in used[0].measures},
         unstable_queries=len(queries) - len(alike),
         jobs=tuple(job.folder for job in used),
         left_out=tuple(job.folder for job in ordered[CONTAINERS:]),

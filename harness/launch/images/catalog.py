@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from harness.config import NAME_PATTERN, ConfigModel, data_root, read_toml, validate
-from harness.errors import FileError, UnknownName, did_you_mean
+from harness.errors import FileError, UnknownName, UsageError, did_you_mean
 from harness.launch.images.platforms import AMD64, debian
 from harness.records import Scalar
 
@@ -115,6 +115,14 @@ class EngineSettings(ConfigModel):
     not_for: tuple[NotFor, ...] = Field(
         default=(), description="platforms that it has no image for; it has one for every other"
     )
+    languages: tuple[str, ...] = Field(
+        default=(),
+        description="codes of the languages that it has analysers for, its default first; a system whose file sets no"
+        " `language` gets that of the dataset as a parameter of the build",
+    )
+
+
+LANGUAGE = "language"
 
 
 class EngineFile(EngineSettings):
@@ -229,6 +237,28 @@ class System(SystemSettings, EngineSettings):
         able = any((folder / "requirements-cuda.lock").is_file() for folder in (self.engine_dir, *self.shared))
         components = tuple(component.on(gpus) for component in self.components)
         return self.model_copy(update={"accelerator": "cuda" if able else None, "components": components})
+
+    def speaking(self, language: str | None) -> System:
+        """Return the system with the analysers of a dataset's language, unless its file names another.
+
+        Raises:
+            UsageError: it, or a component, has no analyser for the language.
+        """
+        own = {LANGUAGE: language} if language and self._follows(language) else {}
+        parts = tuple(part.speaking(language) for part in self.components)
+        theirs = {
+            f"{part.name}.{LANGUAGE}": part.build_params[LANGUAGE] for part in parts if LANGUAGE in part.build_params
+        }
+        return self.model_copy(update={"build_params": {**self.build_params, **own, **theirs}, "components": parts})
+
+    def _follows(self, language: str) -> bool:
+        """Return whether the dataset's language is a parameter here; the default needs none."""
+        if not self.languages or LANGUAGE in self.build_params or language == self.languages[0]:
+            return False
+        if language not in self.languages:
+            known = ", ".join(self.languages)
+            raise UsageError(f"{self.name} has no analyser for {language!r}; it has {known}: set one in `languages`")
+        return True
 
     def made_for(self, platform: str) -> System:
         """Return the system on a platform (``linux/arm64``)."""

@@ -124,7 +124,7 @@ def _timed(kind: str, work: Callable[[], object]) -> float:
         start = time.perf_counter_ns()
         work()
         took.append((time.perf_counter_ns() - start) / 1e9)
-    return statistics.median(took)
+    return statistics.median_low(took)
 
 
 def _on(cpus: tuple[int, ...], work: Callable[[], float]) -> list[float]:

@@ -142,7 +142,7 @@ class GpuTrace:
             wall_s=wall_s,
             energy_j=energy_j,
             readings=len(inside),
-            sm_clock_mhz=statistics.median(clocks) if clocks else None,
+            sm_clock_mhz=statistics.median_low(clocks) if clocks else None,
             clock_reasons=dict(sorted(Counter(name for reasons in named for name in reasons).items()))
             if named
             else None,

@@ -4,6 +4,8 @@
 
   const { element } = page.elements;
   const { number, interval, MISSING } = page.numbers;
+  // Axes whose interval is a dash where too few processes or queries bear one.
+  const TIMED = new Set(["latency", "p95", "cost"]);
   const MARKS = { front: "●", contested: "◆", dominated: "○" };
   let notes = new Map(); // reasons of missing numbers -> their marks
 
@@ -84,7 +86,8 @@
   function between(column, row, view) {
     const item = page.data.column(column.axis, view.settings);
     const text = interval(item.value[row.number], item.low[row.number], item.high[row.number]);
-    return text ? element("span", { class: "interval" }, text) : null;
+    const unknown = TIMED.has(column.axis) && Number.isFinite(item.value[row.number]) ? MISSING : "";
+    return text || unknown ? element("span", { class: "interval" }, text || unknown) : null;
   }
 
   function whyMissing(column, row, view) {

@@ -51,9 +51,7 @@
       rates.push(Math.abs(values[at] - values[at - 1]) / Math.abs(levels[at] - levels[at - 1]));
     }
     rates.sort((a, b) => a - b);
-    const half = rates.length >> 1;
-    const median = rates.length % 2 ? rates[half] : (rates[half - 1] + rates[half]) / 2;
-    return settled(rates.length ? median : null, rates.length);
+    return settled(rates.length ? rates[(rates.length - 1) >> 1] : null, rates.length);
   }
 
   function settled(value, pairs) {

@@ -43,9 +43,9 @@
     },
     latency: (row) => [
       `the mean of all timed samples: ${samples(row)}`,
-      `measured again, other queries, ${row.jobs > 1 ? "fresh processes" : "the same process"}: ${bounded(times(data.figure(row.mean), 1e3), "ms")}`,
+      `measured again, other queries, fresh processes: ${bounded(times(data.figure(row.mean), 1e3), "ms")}`,
       `of that, other queries alone: ${bounded(times(data.figure(row.like), 1e3), "ms")}`,
-      `these queries alone, ${row.jobs > 1 ? "other processes" : "other trials"}: ${bounded(times(data.figure(row.these), 1e3), "ms")}`,
+      `these queries alone, other processes: ${bounded(times(data.figure(row.these), 1e3), "ms")}`,
     ],
     p95: (row) => [
       `the smallest latency that at least 95 % of all samples do not exceed: ${samples(row)}`,

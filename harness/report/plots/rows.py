@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from harness.records import Outcome
 from harness.report.plots import style
 from harness.report.plots.select import Drawing, NoPlot, PlotRows, no_row_reason
 from harness.report.plots.style import Frame
-from harness.stats import Estimate
+from harness.stats import LATENCY_MIN_QUERIES, MIN_PROCESSES, Estimate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -58,7 +59,7 @@ def make_cost(rows: PlotRows) -> Drawing:
     """
     board, left_out = rows.board("cost and accuracy", bounds=(), rank_by="cost", front=("accuracy", "cost"))
     points = [ranked for ranked in board.ranked_rows if ranked.state is not None]
-    notes = ["Bars: 95 % intervals."] if any(point.figures["cost"].low is not None for point in points) else []
+    notes = _bar_notes([point.figures["cost"] for point in points])
     frame = rows.frame(f"cost and {rows.measure}", notes, left_out)
     return lambda: draw_cost(points, frame, rows.cost_label, f"{rows.measure}, points")
 
@@ -101,11 +102,27 @@ def _known(number: Estimate) -> float:
     return number.value
 
 
+def _bar_notes(numbers: Sequence[Estimate]) -> list[str]:
+    """Say what bars are, and why a number has none."""
+    known = [number.low is not None or number.high is not None for number in numbers if number.value is not None]
+    if not any(known):
+        return []
+    few = f" No bar: fewer than {MIN_PROCESSES} processes or {LATENCY_MIN_QUERIES} queries." if not all(known) else ""
+    return [f"Bars: 95 % intervals.{few}"]
+
+
 def _bars(numbers: Sequence[Estimate]) -> tuple[list[float], list[float]] | None:
-    """Return the lengths of error bars down and up; ``None``: there are none."""
-    below = [0.0 if number.low is None else max(0.0, _known(number) - number.low) for number in numbers]
-    above = [0.0 if number.high is None else max(0.0, number.high - _known(number)) for number in numbers]
-    return (below, above) if any((*below, *above)) else None
+    """Return the lengths of error bars down and up, ``nan`` for a number without one; ``None``: there are none."""
+    ends = [(number.low, number.high) for number in numbers]
+    if all(low is None and high is None for low, high in ends):
+        return None
+    lengths: list[tuple[float, float]] = []
+    for number, (low, high) in zip(numbers, ends, strict=True):
+        value, bare = _known(number), low is None and high is None
+        below, above = (value if end is None else end for end in (low, high))
+        # A bar of no length would have caps, as if the number were exact.
+        lengths.append((math.nan, math.nan) if bare else (max(0.0, value - below), max(0.0, above - value)))
+    return [below for below, _ in lengths], [above for _, above in lengths]
 
 
 def _cost_points(axes: Axes, points: Sequence[RankedRow], look: style.SystemStyle, state: FrontState) -> None:
@@ -288,7 +305,7 @@ def make_memory(rows: PlotRows) -> Drawing:
         reason = "no system ran at any of several limits" if drawn else "each system was measured at one limit only"
         raise NoPlot(f"memory limits: {no_row_reason(others) if others and not limits else reason}")
     hardware = list(dict.fromkeys(_processors(row) for row in drawn))[:MAX_MEMORY_PANELS]
-    notes = ["Bars: 95 % intervals."] if any(LATENCY.read(row).low is not None for row in drawn) else []
+    notes = _bar_notes([LATENCY.read(row) for row in drawn])
     notes += style.listed("Measured at one limit only, not drawn", sorted(single))
     frame = rows.frame("latency under memory limits", notes, others)
     return lambda: draw_memory([row for row in drawn if _processors(row) in hardware], frame)
@@ -325,7 +342,7 @@ def _memory_panel(axes: Axes, rows: Sequence[Row], frame: Frame) -> None:
             limits = [row.memory_limit_bytes / _MIB for row in measured]
             figures = [LATENCY.read(row) for row in measured]
             values = [_known(figure) for figure in figures]
-            bars = _bars(figures) or [[0.0] * len(values)] * 2
+            bars = _bars(figures)
             drawn = {**frame.styles[system].mark, **frame.styles[system].line, "gid": style.plain_text(system)}
             axes.errorbar(limits, values, yerr=bars, markersize=5, capsize=2, elinewidth=0.8, **drawn)
             latencies += values

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -312,3 +313,9 @@ def test_same_named_engines_and_components_in_two_folders_are_refused(
         write_system(folder, engine, system, "", 'shared = ["encoder"]\n')
     with pytest.raises(FileError, match="both have shared code 'encoder', in two folders; rename one"):
         catalog.systems(two_engines, own)
+
+
+def test_engine_lists_the_languages_that_its_code_knows() -> None:
+    known = (catalog.images_dir() / "shared" / "jvm" / "languages.py").read_text(encoding="utf-8")
+    codes = re.findall(r'^    "(\w+)": f"\{_PACKAGE', known, re.M)
+    assert catalog.system("bm25").languages == ("en", *codes)

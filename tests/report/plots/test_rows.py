@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import math
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from harness import stats
 from harness.analysis.leaderboard import RankedRow
 from harness.analysis.pareto_front import FrontState
 from harness.analysis.table import Row
@@ -84,6 +86,14 @@ def test_cost_draws_each_point_with_its_interval_and_the_front_as_steps() -> Non
     assert ends[:, 0].tolist() == pytest.approx([0.8, 1.5])
     assert [each.lines[0].get_markerfacecolor() == "white" for each in axes.containers] == [False, False, True, False]
     assert "one" in words(figure) and "two" in words(figure) and "three" not in words(figure)
+
+
+def test_a_number_without_an_interval_has_no_bar() -> None:
+    few = Estimate(2.0, reason=stats.too_few_processes(2))
+    below, above = row_plots._bars([Estimate(1.0, 0.5, 1.5), few]) or ([], [])
+    assert (below[0], above[0]) == (0.5, 0.5) and math.isnan(below[1]) and math.isnan(above[1])
+    assert row_plots._bars([few]) is None and row_plots._bar_notes([few]) == []
+    assert "fewer than 3 processes" in row_plots._bar_notes([few, Estimate(1.0, 0.5, 1.5)])[0]
 
 
 def test_labels_of_the_front_do_not_overlap() -> None:
