@@ -431,7 +431,7 @@ def _common(rows: Sequence[Row], table: Table, escape: Escape) -> list[str]:
     parts = []
     if len(sizes) == 1:
         queries, trials = sizes.pop()
-        parts.append(f"{queries:,} queries x {trials} trials")
+        parts.append(f"{queries:,} queries x {trials} trial{'s' if trials != 1 else ''}")
     machines = {(row.machine.cpu_model, row.machine.host_cpus) for row in measured if row.machine is not None}
     if len(machines) == 1:
         model, cpus = machines.pop()
