@@ -41,7 +41,7 @@ COMMANDS = {
     "leakage": "harness.cli.leakage:leakage",
     "merge": "harness.cli.export:merge",
     "pin": "harness.cli.systems:pin",
-    "plan": "harness.cli.run:plan",
+    "plan": "harness.cli.plan:plan",
     "pool": "harness.cli.pool:pool",
     "prices": "harness.cli.prices:prices",
     "qrels": "harness.cli.qrels:qrels",

@@ -1,10 +1,11 @@
-"""`harness run` and `plan`: run a suite here, on EC2 or on Batch, and print its table."""
+"""`harness run`: run a suite here, on EC2 or on Batch, and print its table."""
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from click.core import ParameterSource
 
 from harness import config
 from harness.analysis import pareto_front
+from harness.analysis.table import Table
 from harness.aws.batch.backend import BatchBackend
 from harness.aws.clients import Connections, parse_uri
 from harness.aws.cloud_run import worker
@@ -23,7 +25,7 @@ from harness.aws.cloud_run.run import run as run_in_cloud
 from harness.aws.cloud_run.shipment import Shipper
 from harness.aws.ec2.backend import Ec2Backend
 from harness.cli.launchers import LauncherChoice, launcher_choice, launcher_option, run_launcher_option, run_options
-from harness.cli.locations import ResultsLocation, as_given, mirrored, named_as_given, of_suite, writable
+from harness.cli.locations import ResultsLocation, as_given, mirrored, of_suite, writable
 from harness.cli.options import (
     agree,
     cache_option,
@@ -35,19 +37,19 @@ from harness.cli.options import (
     results_path,
     retry_option,
 )
-from harness.cli.output import Destination, columns, write
+from harness.cli.output import Destination, write
 from harness.cli.stored_results import StoredResults
 from harness.errors import UsageError
 from harness.jobs import inputs, orchestrator
 from harness.jobs.inputs import RunOptions
 from harness.jobs.orchestrator import RunSummary
-from harness.jobs.plan import plan_here, states
 from harness.jobs.suite import Suite, load
 from harness.launch.docker import DockerLauncher
 from harness.launch.images import platforms
+from harness.records import Outcome
 from harness.report.document import Escape, Section
 from harness.report.summary import SummaryView, summary_section
-from harness.results.schema import Cell
+from harness.results.schema import NULL_SYSTEM, Cell
 
 BACKENDS: dict[str, BackendClass] = {"ec2": Ec2Backend, "batch": BatchBackend}
 
@@ -136,7 +138,7 @@ def run(
     """Run the jobs of SUITE (a TOML file) that are not done yet, then print the table.
 
     Each job is stored when it ends, so that the same command resumes a stopped run.  Exit code 1 if a cell has another
-    outcome than the suite expects.
+    outcome than the suite expects, or if nothing could be measured.
     """
     cells = None
     if contested is not None:
@@ -168,7 +170,7 @@ def run(
                 summary = orchestrator.run_suite(inputs.gather(loaded, options), options, launcher)
             errors = summary.complaints
         if summary is not None:
-            _finish(location, loaded, summary)
+            errors = [*errors, *_nothing_measured(_finish(location, loaded, summary))]
     for error in errors:
         click.echo(f"harness: {error}", err=True)
     sys.exit(1 if errors else 0)
@@ -231,8 +233,8 @@ def _run_in_cloud(request: CloudRequest, choice: LauncherChoice, yes: bool) -> t
     return done.summary if any_job else None, (*done.summary.complaints, *done.complaints)
 
 
-def _finish(location: ResultsLocation, suite: Suite, summary: RunSummary) -> None:
-    """Print the answer; write it, and the page, beside the results."""
+def _finish(location: ResultsLocation, suite: Suite, summary: RunSummary) -> Table:
+    """Print the answer; write it, and the page, beside the results; return the table."""
     folder = location.folder / suite.name
     stored = StoredResults(folder, location.cache, suite.measures, keys=summary.keys)
     table = stored.table()
@@ -249,6 +251,16 @@ def _finish(location: ResultsLocation, suite: Suite, summary: RunSummary) -> Non
     location.publish(markdown, page)
     click.echo(f"{len(summary.jobs)} jobs run, {summary.done_before} were done before\n", err=True)
     Destination("md", None).show_answer(answer(f"{more}   how a number was made: harness explain"))
+    return table
+
+
+def _nothing_measured(table: Table) -> Iterator[str]:
+    """Yield a line if no system has a figure, as expected or not: harness's own overhead answers nothing."""
+    systems = [row for row in table.rows if row.system != NULL_SYSTEM] or table.rows
+    if not any(row.outcome is Outcome.OK for row in systems):
+        ends = Counter(row.outcome.value.replace("_", " ") for row in systems)
+        counts = ", ".join(f"{count} {end}" for end, count in ends.items())
+        yield f"nothing could be measured: {counts}; choose other hardware, or mend the systems"
 
 
 def _contested(suite: Path | None, folder: Path, cache: Path) -> tuple[Path | None, frozenset[Cell]]:
@@ -270,30 +282,3 @@ def _contested(suite: Path | None, folder: Path, cache: Path) -> tuple[Path | No
             f"{folder}: is of the suite {names[0]}, and there is no suites/{names[0]}.toml; name its SUITE"
         )
     return paths[0] if paths else None, cells
-
-
-@click.command()
-@click.argument("suite", type=click.Path(path_type=Path))
-@results_option
-@only_option
-@click.option("--fresh", is_flag=True, help="Plan as if no job were done.")
-@launcher_option
-@cache_option
-@models_option
-@launcher_choice
-def plan(suite: Path, results: Path | str, only: str | None, fresh: bool, choice: LauncherChoice) -> None:
-    """List the jobs of SUITE, done and to do.  Runs nothing."""
-    loaded = load(suite)
-    with named_as_given(choice.cache):
-        folder = of_suite(results, loaded.name, choice.cache, "RECORDS")
-        options = run_options(suite, folder, only, fresh, choice.cache)
-    with choice.open() as launcher:
-        gathered = inputs.gather(loaded, options)
-        jobs = plan_here(gathered, options, launcher)
-    columns(
-        ("system", "dataset", "scenario", "profile", "state"),
-        [(cell.system, cell.dataset, cell.scenario, cell.profile, state) for cell, state in states(jobs)],
-    )
-    click.echo(f"{sum(job.done for job in jobs)} of {len(jobs)} jobs done")
-    for line in inputs.not_pinned(gathered):
-        click.echo(line, err=True)

@@ -55,6 +55,13 @@ def find(name: str, beside: Path) -> DatasetLocation:
     raise UnknownName("dataset", name, [*names, nearest] if nearest else names)
 
 
+def is_here(location: DatasetLocation) -> bool:
+    """Return whether a dataset's files are on this machine, complete or not."""
+    if isinstance(location, IrDataset):
+        return ir_datasets.is_fetched(location)
+    return _split(location)[0].exists()
+
+
 def load(location: DatasetLocation, cache: Path, progress: Progress = silent) -> Dataset:
     """Read and check a dataset; stream the corpus into the cache once.
 

@@ -90,6 +90,18 @@ def read(dataset: IrDataset) -> DatasetSource:
     return DatasetSource(documents, collect_queries(topics), collect_qrels(rows))
 
 
+# ir_datasets writes it before it fetches anything.
+_MARK = "irds_version.txt"
+
+
+def is_fetched(dataset: IrDataset) -> bool:
+    """Return whether ir_datasets has fetched files of a dataset's collection."""
+    import ir_datasets
+
+    folder = ir_datasets.util.home_path() / dataset.id.split("/")[0]
+    return any(path.is_file() and path.name != _MARK for path in folder.rglob("*"))
+
+
 def language(dataset: IrDataset) -> str | None:
     """Return the code of the documents' language, if ir_datasets knows it."""
     import ir_datasets

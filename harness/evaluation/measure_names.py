@@ -21,6 +21,11 @@ from harness.evaluation.trec_lines import MAX_GRADE
 DEFAULT = ("RR@10", "Success@10", "nDCG@10")
 # Measures that need only the relevance of each retrieved document.
 OF_HITS_ALONE = frozenset({"RR", "Success", "P", "SetP", "RBP", "NumRet", "NumQ"})
+# Measures whose values lie between 0 and 1.
+AT_MOST_ONE = frozenset(
+    {"AP", "Accuracy", "Bpref", "ERR", "F1", "IPrec", "Judged", "P", "R", "RBP", "RR", "Rprec", "SetAP", "SetF", "SetP"}
+    | {"SetR", "Success", "alpha_nDCG", "infAP", "nDCG", "nERR_IA", "AP_IA", "P_IA", "StRecall", AnswerRecall.NAME}
+)
 # Measures without a cutoff that have no deeper ranks to look at.  R@2kt reports its truncated queries itself.
 _OF_THE_SET = frozenset(
     {"Judged", "NumQ", "NumRel", "NumRelRet", "NumRet", "SetAP", "SetF", "SetP", "SetR", "SetRelP", AnswerRecall.NAME}

@@ -16,7 +16,7 @@ from harness.errors import JobError, UsageError
 from harness.evaluation import measure_names
 from harness.jobs.suite import Suite, dataset_name
 from harness.launch.base import Limits
-from harness.launch.images import assets, catalog
+from harness.launch.images import catalog
 from harness.launch.images.catalog import System
 from harness.progress import bar
 from harness.records import Envelope
@@ -151,15 +151,18 @@ class Inputs:
         return {system.image: system for system in systems}  # one image serves all languages
 
 
-def gather(suite: Suite, options: RunOptions) -> Inputs:
+def gather(suite: Suite, options: RunOptions, absent: list[Cell] | None = None) -> Inputs:
     """Load and check everything that the suite names.
+
+    Args:
+        absent: takes the cells whose datasets are not on this machine; without it, they are fetched, or fail.
 
     Raises:
         UsageError: a name or a measure is unknown, a file is wrong, ``only`` matches nothing, or a sample is too small
             for the ``server`` scenario.
     """
     if options.assigned is None:  # a worker makes no table
-        measure_names.parse(suite.measures)  # a wrong measure fails before anything costs time
+        _check_measures(suite)
     profiles = suite.envelopes()
     cells = suite.cells(options.only)
     if not cells:
@@ -168,11 +171,18 @@ def gather(suite: Suite, options: RunOptions) -> Inputs:
         cells = [cell for cell in cells if cell in options.cells]
         if not cells:
             raise UsageError(f"the suite {suite.name} declares none of the contested cells; name the suite that does")
+    declared = suite.datasets
+    if absent is not None:
+        declared = tuple(name for name in declared if datasets.is_here(datasets.find(name, options.suite_dir)))
+        here = set(map(dataset_name, declared))
+        absent += [cell for cell in cells if cell.dataset not in here]
+        cells = [cell for cell in cells if cell.dataset in here]
     systems = catalog.named(dict.fromkeys((*suite.systems, *(cell.system for cell in cells))))
+    _check_depths(systems.values(), suite.protocol.k)
     served = tuple(dict.fromkeys(cell.dataset for cell in cells if cell.scenario == "server"))
     for name in served:
         _check_proves(suite, name, suite.protocol.sample_size)  # a large corpus takes its time to load
-    loaded = {dataset_name(name): _load(name, options) for name in suite.datasets}
+    loaded = {dataset_name(name): _load(name, options) for name in declared}
     protocol = suite.protocol
     samples = {
         name: datasets.draw_sample(dataset, protocol.sample_size, protocol.warmup_queries, protocol.seed)
@@ -208,6 +218,25 @@ def _load(declared: str, options: RunOptions) -> Dataset:
     return dataset
 
 
+def _check_measures(suite: Suite) -> None:
+    """Refuse a wrong measure before anything costs time; say which look beyond the hits that are asked for."""
+    k = suite.protocol.k
+    deep = [measure for measure in measure_names.parse(suite.measures) if (measure_names.cutoff(measure) or 0) > k]
+    if deep:
+        log.info(f"  {', '.join(map(str, deep))}: deeper than the {k} hits that are asked for; raise protocol.k")
+
+
+def _check_depths(systems: Iterable[System], k: int) -> None:
+    """Refuse more hits than a fusion takes of its systems."""
+    for system in systems:
+        depth = system.params.get("depth") if system.components else None
+        if isinstance(depth, int) and k > depth:
+            raise UsageError(
+                f"{system.name} fuses the first {depth} hits of its systems, protocol.k asks for {k}; lower k, or raise"
+                f" `depth` in a system of your own (harness systems {system.name})"
+            )
+
+
 def _check_proves(suite: Suite, dataset: str, queries: int) -> None:
     """Refuse a sample that is too small to prove any rate of the ``server`` scenario."""
     percentile = suite.server.latency_percentile
@@ -219,10 +248,3 @@ def _check_proves(suite: Suite, dataset: str, queries: int) -> None:
             f"dataset {dataset}: a sample of {queries} queries cannot show that a rate keeps"
             f" server.latency_percentile = {percentile}, which takes {floor}; {larger}, or lower the percentile"
         )
-
-
-def not_pinned(inputs: Inputs) -> list[str]:
-    """Return a line for each system whose weights are not pinned yet."""
-    systems = [part for system in inputs.systems.values() for part in (system, *system.components)]
-    lines = [assets.not_pinned(system.name, system.assets) for system in systems]
-    return list(dict.fromkeys(filter(None, lines)))

@@ -73,6 +73,21 @@ def test_language_of_a_dataset_is_a_parameter_of_systems_with_analysers(bench: B
         gather("[languages]\ntiny = 'tlh'\n", **systems)
 
 
+def test_more_hits_than_a_fusion_takes_are_refused(gather: Gather) -> None:
+    with pytest.raises(
+        UsageError, match=r"hybrid fuses the first 100 hits of its systems, protocol\.k asks for 101; lower"
+    ):
+        gather("[protocol]\nk = 101\n", systems=["hybrid"])
+    gather("[protocol]\nk = 100\n", systems=["hybrid"])
+
+
+def test_measures_beyond_the_hits_asked_for_are_named_before_the_run(gather: Gather, logged: list[str]) -> None:
+    gather("[protocol]\nk = 20\n", measures=["R@100", "AP", "nDCG@20"])
+    assert [line for line in logged if "deeper" in line] == [
+        "  R@100: deeper than the 20 hits that are asked for; raise protocol.k"
+    ]
+
+
 def test_warm_up_queries_are_reported_once_and_reduce_the_timed_sample(bench: Bench) -> None:
     topics = [{"_id": f"q{n}", "text": f"where is number {n}"} for n in range(20)]
     (bench.folder / "tiny" / "queries.jsonl").write_text("".join(json.dumps(topic) + "\n" for topic in topics))

@@ -61,7 +61,10 @@ class DurationModel:
 
     def job(self, spec: ResultSpec) -> DurationEstimate:
         """Estimate one job of that spec."""
-        cell, queries = spec.cell, _queries(spec)
+        return self.search(spec.cell, _queries(spec))
+
+    def search(self, cell: Cell, queries: int) -> DurationEstimate:
+        """Estimate one job that asks this many queries."""
         known = self._by_cell.get(cell) or self._by_system.get((cell.system, cell.dataset, cell.scenario))
         return _estimate(known, queries, JOB_S + QUERY_S * queries, self._job_timeout_s)
 

@@ -98,4 +98,6 @@ def _least(text: str) -> MinimumMeasure:
     if not measure or not re.fullmatch(r"[0-9]+(\.[0-9]+)?", amount, flags=re.ASCII):
         raise UsageError(f"--min {text!r}: write a measure and its least value, e.g. --min RR@10=0.3")
     (parsed,) = measure_names.parse([measure])
+    if float(amount) > 1 and parsed.NAME in measure_names.AT_MOST_ONE:
+        raise UsageError(f"--min {text!r}: {parsed} is at most 1, so no limit could keep it; write e.g. {parsed}=0.3")
     return MinimumMeasure(str(parsed), float(amount))

@@ -30,6 +30,7 @@ def test_targets_and_measures_are_read() -> None:
         (["p95=1ms", "p95=2ms"], [], "p95 is asked twice"),
         ([], ["RR@10"], "write a measure and its least value"),
         ([], ["RR@10=much"], "write a measure and its least value"),
+        ([], ["RR@10=2"], r"'RR@10=2': RR@10 is at most 1, so no limit could keep it; write e.g. RR@10=0.3"),
         ([], ["=0.3"], "write a measure and its least value"),
         ([], ["Nonsense@10=0.3"], "unknown measure 'Nonsense@10'"),
         ([], ["RR@10=0.1", "RR@10=0.3"], "RR@10 is asked twice"),

@@ -1,0 +1,148 @@
+"""`harness plan`: the cells of a suite, the time that they take and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import click
+
+from harness.aws.cloud_run import machines
+from harness.aws.cloud_run.estimates import PROBES, DurationEstimate, DurationModel
+from harness.aws.cloud_run.machines import MachineOptions
+from harness.cli.launchers import LauncherChoice, launcher_choice, launcher_option, run_options
+from harness.cli.locations import named_as_given, of_suite
+from harness.cli.options import cache_option, models_option, only_option, results_option
+from harness.cli.output import FORMATS, Destination, destination_options
+from harness.jobs import indexes, inputs
+from harness.jobs.inputs import Inputs, RunOptions
+from harness.jobs.plan import Planned, plan_here, states
+from harness.jobs.suite import Suite, load
+from harness.pricing import prices
+from harness.report.plan import CellPlan, plan_document
+from harness.results.reader import read_jobs
+from harness.results.schema import NULL_SYSTEM, Cell
+
+_NO_DATA = "to do: its data is not here"
+
+
+@click.command()
+@click.argument("suite", type=click.Path(path_type=Path))
+@results_option
+@only_option
+@click.option("--fresh", is_flag=True, help="Plan as if no job were done.")
+@click.option("--price", is_flag=True, help="Show what the time left costs on the cheapest EC2 instances.")
+@launcher_option
+@cache_option
+@models_option
+@destination_options(*FORMATS, wide=True)
+@launcher_choice
+def plan(
+    suite: Path,
+    results: Path | str,
+    only: str | None,
+    fresh: bool,
+    price: bool,
+    destination: Destination,
+    choice: LauncherChoice,
+) -> None:
+    """List the cells of SUITE, done and to do, and the time that is left.  Runs nothing, fetches no data.
+
+    Times are those of stored results of the same system and dataset.  Without any they are assumed, and marked ~: 30 s
+    for a job and 0.1 s for a query; for an index build 60 s and 0.01 s for a document.
+    """
+    loaded = load(suite)
+    with named_as_given(choice.cache):
+        folder = of_suite(results, loaded.name, choice.cache, "RECORDS")
+        options = run_options(suite, folder, only, fresh, choice.cache)
+    absent: list[Cell] = []
+    with choice.open() as launcher:
+        gathered = inputs.gather(loaded, options, absent)
+        jobs = plan_here(gathered, options, launcher)
+    estimator = _Estimator(gathered, options)
+    plans = [*estimator.present(jobs), *estimator.absent(absent)]
+    if price:
+        plans = _priced(plans, loaded)
+    place = "" if str(results) == "results" else f" --results {results}"
+    notes = list(_notes(jobs, absent, gathered))
+    document = plan_document(plans, notes, f"harness run {suite}{place}", absent=len(absent), priced=price)
+    destination.show_report(document)
+
+
+@dataclass
+class _Estimator:
+    """The time of cells; each index build counts once."""
+
+    inputs: Inputs
+    options: RunOptions
+
+    def __post_init__(self) -> None:
+        folder, limits = self.options.results / self.inputs.suite.name, self.inputs.limits
+        stored = [job.result for job in read_jobs(folder)] if folder.is_dir() else []
+        self._model = DurationModel(stored, job_timeout_s=limits.job_s, build_timeout_s=limits.build_s)
+        self._built: set[tuple[str, str]] = set()
+
+    def present(self, jobs: Sequence[Planned]) -> Iterator[CellPlan]:
+        """Yield the cells whose data is here."""
+        by_cell: dict[Cell, list[Planned]] = {}
+        for job in jobs:
+            by_cell.setdefault(job.cell, []).append(job)
+        for cell, state in states(jobs):
+            left = [job for job in by_cell[cell] if not job.done]
+            timing = sum((self._model.job(job.spec) for job in left), _NOTHING)
+            built = not left or indexes.find(self.options.cache, left[0].spec.index_key) is not None
+            documents = self.inputs.datasets[cell.dataset].corpus.size
+            yield self._cell(cell, state, len(by_cell[cell]), len(left), timing, None if built else documents)
+
+    def absent(self, cells: Sequence[Cell]) -> Iterator[CellPlan]:
+        """Yield the cells whose data is not here: their samples are as large as they can be."""
+        protocol = self.inputs.suite.protocol
+        for cell in cells:
+            passes = protocol.trials_a_job * (PROBES if cell.scenario == "server" else 1)
+            queries = protocol.warmup_queries + protocol.sample_size * passes + 2 * protocol.repeats
+            jobs = 1 if cell.system == NULL_SYSTEM else protocol.jobs
+            timing = sum((self._model.search(cell, queries) for _ in range(jobs)), _NOTHING)
+            plan = self._cell(cell, _NO_DATA, jobs, jobs, timing, 0)
+            known = self._model.build(cell.system, cell.dataset, 0).measured
+            yield plan if known or not plan.build_s else replace(plan, build_s=None, measured=False)
+
+    def _cell(
+        self, cell: Cell, state: str, jobs: int, left: int, timing: DurationEstimate, documents: int | None
+    ) -> CellPlan:
+        """Return a cell's plan; ``documents``: of the index to build, ``None``: there is one."""
+        build = _NOTHING
+        if documents is not None and cell.system != NULL_SYSTEM and (cell.system, cell.dataset) not in self._built:
+            self._built.add((cell.system, cell.dataset))
+            build = self._model.build(cell.system, cell.dataset, documents)
+        measured = timing.measured and build.measured
+        return CellPlan(cell, state, jobs, jobs - left, timing.seconds, build.seconds, measured)
+
+
+_NOTHING = DurationEstimate(0.0, 0.0, True)
+
+
+def _priced(plans: Sequence[CellPlan], suite: Suite) -> list[CellPlan]:
+    """Return the plans with costs: builds on the machine of the build profile, if the suite has one."""
+    chosen = machines.of_suite(suite, prices.snapshot(), MachineOptions())
+    hourly: Mapping[str, float] = {name: machine.usd_per_hour for name, machine in chosen.items()}
+
+    def usd(plan: CellPlan) -> float | None:
+        if plan.timing_s is None or plan.build_s is None:
+            return None
+        build_hourly = hourly[suite.build_profile or plan.cell.profile]
+        return (plan.timing_s * hourly[plan.cell.profile] + plan.build_s * build_hourly) / 3600
+
+    return [replace(plan, usd=usd(plan)) for plan in plans]
+
+
+def _notes(jobs: Sequence[Planned], absent: Sequence[Cell], gathered: Inputs) -> Iterator[str]:
+    """Yield what keeps cells from being measured here, a line for each kind."""
+    if absent:
+        names = ", ".join(dict.fromkeys(cell.dataset for cell in absent))
+        yield f"data is not here: {names}; make its folder, or run where ir_datasets can fetch it"
+    cannot = {job.cell: job.cannot for job in jobs if job.cannot and not job.done}
+    if cannot:
+        yield f"not on this machine: {len(cannot)} cells, e.g. {next(iter(cannot.values()))}"
+    if unpinned := [name for system in gathered.systems.values() for name in system.unpinned]:
+        yield f"weights are not pinned: {', '.join(dict.fromkeys(unpinned))}; harness pin SYSTEM --write"

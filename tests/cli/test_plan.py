@@ -1,0 +1,81 @@
+"""`harness plan`, as a person types it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from harness.config import data_root
+from harness.report.plan import long_time
+from tests.conftest import Bench
+from tests.support.command_line import Call
+
+FAKE = ("plan", "test-suite.toml", "--launcher", "fake")
+
+
+def test_plan_lists_the_steps_and_changes_nothing(harness: Call, bench: Bench) -> None:
+    bench.suite(profiles=["cpu1-mem1", "cpu1-mem4"])
+    before = harness(*FAKE)
+    assert "- 0 of 2 jobs done; the rest takes about" in before.stdout and not (bench.folder / "results").exists()
+    assert before.stdout.endswith("- next: harness run test-suite.toml   all cells: --wide\n")
+    harness("run", "test-suite.toml", "--launcher", "fake", "--only", "cpu1-mem4")
+    assert "1 of 2 jobs done" in harness(*FAKE).stdout
+    assert "done (ok)" in harness(*FAKE, "--wide").stdout
+
+
+def test_time_is_that_of_stored_results_or_marked_as_assumed(harness: Call, bench: Bench) -> None:
+    bench.suite(profiles=["cpu1-mem1", "cpu1-mem4"])
+    cells = json.loads(harness(*FAKE, "--format", "json").stdout)["cells"]
+    assert [cell["time_is_measured"] for cell in cells] == [False, False]
+    assert [cell["build_s"] for cell in cells] == [60 + 0.01 * 10, 0], "one index serves both"
+    assert cells[0]["timing_s"] == 30 + 0.1 * (2 + 2 * 4), "warm-up, and two passes over four queries"
+    assert "~" in harness(*FAKE).stdout and "(~: assumed, not from stored results)" in harness(*FAKE).stdout
+    harness("run", "test-suite.toml", "--launcher", "fake", "--only", "cpu1-mem4")
+    known = json.loads(harness(*FAKE, "--format", "json").stdout)["cells"]
+    assert known[0]["time_is_measured"] and known[0]["build_s"] == 0 and known[1]["timing_s"] == 0
+    assert "assumed" not in harness(*FAKE).stdout
+
+
+@pytest.mark.parametrize(("name", "count"), [("santhanam2023-msmarco", 28), ("santhanam2023-xortydi", 24)])
+def test_suites_of_the_paper_are_planned_without_their_data(
+    harness: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, count: int
+) -> None:
+    monkeypatch.setattr("ir_datasets.util.home_path", lambda: tmp_path / "none")
+    path = str(data_root() / "suites" / f"{name}.toml")
+    done = harness("plan", path, "--launcher", "fake", "--price")
+    assert done.exit_code == 0, done.output
+    lines = done.stdout.splitlines()
+    assert len(lines) <= 25 and len([line for line in lines if line.startswith("- ")]) <= 5
+    assert f"0 of {count} jobs done" in done.stdout and "builds of unknown time" in done.stdout
+    assert "- data is not here: " in done.stdout and "US$" in done.stdout
+    cells = list(csv.DictReader(io.StringIO(harness("plan", path, "--launcher", "fake", "--format", "csv").stdout)))
+    assert len(cells) == count
+    builds = [cell["system"] for cell in cells if not cell["build_s"]]
+    assert len(builds) == len(set(builds)) == 6, "unknown, once for each system"
+
+
+def test_price_is_that_of_the_machine_of_each_profile(harness: Call, bench: Bench) -> None:
+    bench.suite(profiles=["cpu1-mem1", "cpu16-mem32"])
+    small, large = json.loads(harness(*FAKE, "--price", "--format", "json").stdout)["cells"]
+    assert 0 < small["usd"] < large["usd"]
+    assert json.loads(harness(*FAKE, "--format", "json").stdout)["cells"][0]["usd"] is None
+
+
+def test_further_rows_are_counted(harness: Call, bench: Bench) -> None:
+    for number in range(20):
+        bench.plant(f"system{number}")
+    bench.suite(systems=[f"system{number}" for number in range(20)])
+    shown = harness(*FAKE).stdout
+    assert len(shown.splitlines()) <= 25 and "- 6 more rows: --wide" in shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(12.0, "12 s"), (90.0, "2 min"), (5400.0, "1.5 h"), (90_000.0, "25.0 h"), (259_200.0, "3.0 days")],
+)
+def test_long_times_have_one_unit(seconds: float, text: str) -> None:
+    assert long_time(seconds) == text
