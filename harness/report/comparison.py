@@ -73,7 +73,7 @@ def _answer(pairs: Sequence[Comparison], notes: Sequence[str], escape: Escape) -
     if len(pairs) == 1:
         (pair,) = pairs
         a, b = (escape(side.name.replace("/", " ")) for side in (pair.a, pair.b))
-        grid = grid_of(pair.differences, [_metric(escape), *_VALUES, _P_HOLM, _VERDICT])
+        grid = grid_of(pair.differences, [_metric(escape), *_VALUES, _SHORT_VERDICT])
         rows = [side.row for side in (pair.a, pair.b) if side.row is not None]
         # The findings of noisy rows are said by their causes.
         others = [note for note in (*notes, *pair.notes) if not note.startswith(("A is ", "B is "))]
@@ -84,7 +84,7 @@ def _answer(pairs: Sequence[Comparison], notes: Sequence[str], escape: Escape) -
         ("A", False, lambda pair: escape(pair.a.name)),
         ("B", False, lambda pair: escape(pair.b.name)),
         ("latency B / A", True, lambda pair: digits(getattr(pair.of(LATENCY), "ratio", None), ".3g")),
-        *((header, numeric, _of_main(cell)) for header, numeric, cell in (_VALUES[2], _P_HOLM, _VERDICT)),
+        *((header, numeric, _of_main(cell)) for header, numeric, cell in (_VALUES[2], _P_HOLM, _SHORT_VERDICT)),
     ]
     by = pairs[0].by or LATENCY
     grid = grid_of(pairs, measures, keys=2)
@@ -243,6 +243,12 @@ _VALUES: tuple[GridColumn[Difference], ...] = (
 _P_HOLM: GridColumn[Difference] = ("p, Holm", True, lambda line: _p(line.p_holm))
 _EFFECT: GridColumn[Difference] = ("effect size d_z", True, _effect_size)
 _VERDICT: GridColumn[Difference] = ("B is", False, lambda line: line.verdict.value)
+# A terminal has no room for the reasons; --wide has them.
+_SHORT_VERDICT: GridColumn[Difference] = (
+    "B is",
+    False,
+    lambda line: "not shown to differ" if line.verdict in _UNSHOWN else line.verdict.value,
+)
 
 
 def _usd(pair: Comparison) -> tuple[float, float] | None:

@@ -55,6 +55,7 @@ def _answer(board: Leaderboard, escape: Escape) -> Section:
     """Return ranks, scores, the figures behind them, and what else a reader must know."""
     ranked, query = board.ranked_rows, board.query
     several = len({summary.hardware(each.row) for each in ranked}) > 1
+    varied = any(each.by_queries.best is not None for each in ranked)
 
     def value(axis: Axis) -> GridColumn[RankedRow]:
         def cell(each: RankedRow) -> str:
@@ -64,7 +65,8 @@ def _answer(board: Leaderboard, escape: Escape) -> Section:
             is_priced = axis.name == "cost" and figure is not None
             return number(figure) + (summary.architecture_mark(each.row, each.row.price) if is_priced else "")
 
-        return axis.unit if axis.name != ACCURACY else query.measure, True, cell
+        headers = {ACCURACY: query.measure, "cost": summary.COST_HEADER}
+        return headers.get(axis.name, axis.unit), True, cell
 
     columns: list[GridColumn[RankedRow] | None] = [
         ("rank", True, lambda each: digits(each.rank, "d")),
@@ -73,7 +75,7 @@ def _answer(board: Leaderboard, escape: Escape) -> Section:
         ("hardware", False, lambda each: escape(summary.hardware(each.row))) if several else None,
         ("score", True, lambda each: digits(each.score, ".2f")) if query.rank_by is None else None,
         *(value(axis) for axis in board.shown),
-        ("other queries", True, lambda each: _places(each.by_queries)),
+        ("other queries", True, lambda each: _places(each.by_queries)) if varied else None,
         ("", False, _remark),
     ]
     weights = ", ".join(f"{name} {weight:g}" for name, weight in query.weights.items())

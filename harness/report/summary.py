@@ -38,6 +38,7 @@ from harness.stats import Estimate
 _GIB = 2**30
 # Tones of a line, for a terminal that shows colours.
 GOOD, DOUBTFUL, BAD = "good", "doubtful", "bad"
+COST_HEADER = "US$/1M queries"
 # Columns that decide least, first.
 _DROPPED = ("gpu_memory", "index", "p95", "memory", "throughput")
 _DETAIL = 60
@@ -229,7 +230,7 @@ def all_columns(measures: Sequence[str], escape: Escape) -> tuple[SummaryColumn,
         replace(size("index", "index", lambda row: row.index_bytes), heading=lambda cell: f"index {cell}"),
         SummaryColumn(
             "cost",
-            "US$/1M queries",
+            COST_HEADER,
             _cost_cell,
             lambda row: cost(row).value,
             shown=any_of(lambda row: cost(row).value),
@@ -264,13 +265,20 @@ def _grid(
     rows: Sequence[Row], columns: Sequence[SummaryColumn], escape: Escape, *, keep: bool, width: int | None
 ) -> tuple[list[str], tuple[Grid, ...]]:
     """Return the parts of the heading, and one grid with a row for each row."""
-    dropped = set() if keep or width is None else {column.name for column in columns}.intersection(_DROPPED)
-    for count in range(len(_DROPPED) + 1):
-        gone = set(_DROPPED[:count]) & dropped
-        heading, grid = _one_grid(rows, [column for column in columns if column.name not in gone], escape, keep=keep)
+    for shown in (columns,) if keep or width is None else _narrower(columns):
+        heading, grid = _one_grid(rows, shown, escape, keep=keep)
         if width is None or max(map(cell_len, plain_table(grid))) <= width:
             break
     return heading, (grid,)
+
+
+def _narrower(columns: Sequence[SummaryColumn]) -> Iterator[Sequence[SummaryColumn]]:
+    """Yield the columns, then fewer and fewer of them, then without the interval of the latency."""
+    for count in range(len(_DROPPED) + 1):
+        left = [column for column in columns if column.name not in _DROPPED[:count]]
+        yield left
+    mean = _estimate_cell(lambda row: row.latency_mean_s, 1e3)
+    yield [replace(each, header="latency ms", cell=mean) if each.name == "latency" else each for each in left]
 
 
 def _one_grid(
@@ -381,7 +389,7 @@ def _matrices(
     ]
     grids.append(grid(f"mean latency, ms{cheapest}", lambda row: _or_outcome(row, latency(row) + _doubt_mark(row))))
     if any(cost(row).value is not None for row in rows):
-        grids.append(grid(f"US$/1M queries{cheapest}", lambda row: _or_outcome(row, _cost_cell(row))))
+        grids.append(grid(f"{COST_HEADER}{cheapest}", lambda row: _or_outcome(row, _cost_cell(row))))
     heading = [f"{len(datasets)} datasets", *([] if several else [f"on {escape(hardware(rows[0]))}"])]
     return heading, tuple(grids)
 

@@ -159,6 +159,10 @@ def test_claim_of_a_single_comparison_is_withdrawn_among_many() -> None:
     assert "no difference that holds among 14 comparisons (Holm's p " in message
     assert "no difference that a randomisation test bears out (p " in summary(among, 1)
     assert "no difference that holds among all comparisons made" in render([among], "md")
+    document = comparison_document([among])
+    assert document.answer is not None
+    (shown,) = document.answer(str)
+    assert [row[-1] for row in shown.grids[0].cells] == ["slower", "not shown to differ"]
 
 
 def test_too_many_comparisons_for_any_claim_have_a_note(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -248,6 +248,13 @@ def test_table_fits_the_terminal(width: int) -> None:
     assert ("index" in made.grids[0].headers) == (width > 80)
 
 
+def test_narrow_terminal_shows_the_latency_without_its_interval() -> None:
+    rows = (row("bm25-with-a-long-name", memory_limit_bytes=256 * MIB), slow("minilm-with-a-long-name"))
+    wide, narrow = section(*rows, width=100).grids[0], section(*rows, width=66).grids[0]
+    assert "latency ms (95 %)" in wide.headers and "latency ms" in narrow.headers
+    assert "(" not in narrow.cells[0][narrow.headers.index("latency ms")]
+
+
 def test_wide_message_does_not_widen_its_column() -> None:
     failed = slow(outcome=Outcome.CRASH, detail="a long reason for it", measures={})
     with_it, without = (

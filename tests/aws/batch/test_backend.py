@@ -30,6 +30,7 @@ from harness.aws.ec2.account import Account
 from harness.errors import AwsError, UsageError
 from harness.jobs.inputs import IndexBuild
 from harness.jobs.plan import Planned
+from harness.jobs.suite import Suite
 from harness.pricing import instances
 from harness.results.schema import Cell
 from tests.aws import server
@@ -40,6 +41,13 @@ KNOWN = instances.read_instances("aws")
 WORK = parse_uri("s3://bucket/work")
 BUNDLE = ShippedInput("inputs/bundles/x.tar.gz", "0" * 64, 1)
 QUEUE = suite_stack.queue_name("quick", "c7g.xlarge")
+SUITE = Suite(
+    name="quick",
+    systems=("planted",),
+    datasets=("tiny",),
+    profiles=tuple(instances.hardware_profiles()),
+    build_profile="cpu1-mem1",
+)
 
 
 def part(
@@ -73,7 +81,7 @@ def clock() -> Clock:
 def backend_of(connections: Connections, clock: Clock | None = None) -> BatchBackend:
     """The backend of one more command for the same run."""
     clock_: Any = clock or Clock()
-    request: Any = SimpleNamespace(suite=SimpleNamespace(name="quick", build_profile="cpu1-mem1"), work=WORK)
+    request: Any = SimpleNamespace(suite=SUITE, work=WORK)
     made = BatchBackend(BackendContext(request, connections, server.REGION, KNOWN, clock_, "owner"))
     made.begin(CloudRun("run", "batch", "quick", "r", "owner", server.REGION, ()), BUNDLE)
     return made
