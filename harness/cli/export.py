@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
+from dataclasses import astuple
 from pathlib import Path
 
 import click
@@ -21,6 +21,7 @@ from harness.report.ir_metadata import Actor, export_ir_metadata
 from harness.report.verify import verification_document, verify_results
 from harness.results import merge as merge_results
 from harness.results import reader
+from harness.results.integrity_samples import Mismatch
 
 
 @click.command()
@@ -105,6 +106,6 @@ def verify(results: Path, against: Path | None, destination: Destination, cache:
     """
     with bar("verifying", "jobs") as step:
         verified = verify_results(results, cache=absolute(cache), against=against, progress=step)
-    mismatches = [replace(mismatch, place=as_given(mismatch.place, cache)) for mismatch in verified.mismatches]
+    mismatches = [Mismatch(*(as_given(text, cache) for text in astuple(each))) for each in verified.mismatches]
     destination.show_report(verification_document(verified.looked_at, mismatches))
     sys.exit(1 if mismatches else 0)

@@ -11,6 +11,7 @@ from harness.analysis.paired_differences import ComparisonVerdict, Difference
 from harness.analysis.table import Row, Table, Validity
 from harness.evaluation.per_query import PerQuery
 from harness.records import Outcome
+from harness.report.document import Escape
 from harness.stats import Estimate
 
 
@@ -19,10 +20,11 @@ def cost(row: Row) -> Estimate:
     return row.usd_per_million if row.scenario == "single_stream" else row.usd_per_million_saturated
 
 
-def answers(table: Table, per_query: Mapping[str, PerQuery], measure: str) -> tuple[str, ...]:
+def answers(table: Table, per_query: Mapping[str, PerQuery], measure: str, escape: Escape = str) -> tuple[str, ...]:
     """Return one sentence on cost and quality for each dataset with two systems or more; at most two of them.
 
-    The cheapest system is compared with the best one by the paired test of ``harness compare``.
+    The cheapest system is compared with the best one by the paired test of ``harness compare``.  Names alone are
+    escaped: a format that knows links needs no backslash before ``[0.1, 8.1]``.
     """
     sentences = []
     datasets = sorted({row.dataset for row in table.rows})
@@ -32,13 +34,13 @@ def answers(table: Table, per_query: Mapping[str, PerQuery], measure: str) -> tu
             for row in table.rows
             if row.dataset == dataset and row.outcome is Outcome.OK and row.validity is not Validity.INVALID
         ]
-        sentence = _answer(rows, per_query, measure)
+        sentence = _answer(rows, per_query, measure, escape)
         if sentence:
-            sentences.append(sentence if len(datasets) == 1 else f"{dataset}: {sentence}")
+            sentences.append(sentence if len(datasets) == 1 else f"{escape(dataset)}: {sentence}")
     return tuple(sentences) if len(datasets) <= 2 else ()
 
 
-def _answer(rows: Sequence[Row], per_query: Mapping[str, PerQuery], measure: str) -> str | None:
+def _answer(rows: Sequence[Row], per_query: Mapping[str, PerQuery], measure: str, escape: Escape) -> str | None:
     groups = list(axes.group_rows(rows).values())
     cheapest: dict[str, Row] = {}
     # Costs of other samples or scenarios are not comparable: the largest group counts.
@@ -54,7 +56,8 @@ def _answer(rows: Sequence[Row], per_query: Mapping[str, PerQuery], measure: str
     difference = _tested(other, first, per_query, measure, len(others))
     factor = (spent(other) or 0) / (spent(first) or 1)
     money = cost(first).value is not None
-    start = f"{first.system} {'costs' if money else 'takes'} {_times(factor)} less than {other.system}"
+    verb = "costs" if money else "takes"
+    start = f"{escape(first.system)} {verb} {_times(factor)} less than {escape(other.system)}"
     return f"{start} {_quality(difference, measure)}."
 
 

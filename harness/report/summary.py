@@ -112,12 +112,12 @@ def summary_section(
     else:
         heading, grids = _grid(rows, columns, escape, keep=bool(view.columns), width=width)
     lead = ", ".join(part for part in (*heading, *_common(rows, table, escape)) if part)
-    sentence_lines = answers(table, per_query, measures[0] if measures else "")
+    sentence_lines = answers(table, per_query, measures[0] if measures else "", escape)
     room = MOST_LINES - len(view.pointers) - len(sentence_lines)
     # Notes that begin with a measure say why it is missing.
     missing = [note for note in table.notes if note.startswith(tuple(f"{name}: " for name in table.measures))]
     lines = (*_at_most([*map(escape, missing), *doubts(rows, escape)], room), *view.pointers)
-    return Section(lead=(lead,), grids=grids, after=tuple(map(escape, sentence_lines)), notes=lines)
+    return Section(lead=(lead,), grids=grids, after=sentence_lines, notes=lines)
 
 
 def _at_most(lines: Sequence[str], most: int) -> Sequence[str]:

@@ -300,3 +300,10 @@ def test_sizes_are_short() -> None:
     shown = [summary.hardware(row("x", memory_limit_bytes=size)) for size in (256 * MIB, GIB, 3 * GIB // 2)]
     assert shown == ["1 CPU, 256 MiB", "1 CPU, 1 GiB", "1 CPU, 1.50 GiB"]
     assert summary.hardware(replace(row("x"), gpus=2, cpus=8)) == "8 CPUs, 2 GPUs, 1 GiB"
+
+
+def test_sentence_escapes_names_alone() -> None:
+    rows, values = (row("bm25"), slow()), {}
+    (sentence,) = sentences.answers(table(*rows), values, "nDCG@10", lambda name: f"<{name}>")
+    assert sentence.startswith("<bm25> costs ")
+    assert "<minilm> and is " in sentence
