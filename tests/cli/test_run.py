@@ -61,6 +61,15 @@ def test_a_misspelt_key_is_named_with_its_nearest(harness: Call, bench: Bench) -
     assert "test-suite.toml: unknown key 'sistems'; did you mean 'systems'?" in done.stderr
 
 
+def test_judgements_that_match_nothing_are_one_line_before_anything_is_measured(harness: Call, bench: Bench) -> None:
+    bench.suite()
+    (bench.folder / "tiny" / "qrels.trec").write_text("q1 0 D1 1\n")
+    done = harness("run", "test-suite.toml", "--launcher", "fake")
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("harness: ")]
+    assert done.exit_code == 1 and "qrels name 'D1', the corpus has 'd0'" in line
+    assert not list((bench.folder / "results").rglob("result.json"))
+
+
 def test_finished_cell_is_one_line_without_control_characters_in_a_pipe(harness: Call, bench: Bench) -> None:
     bench.suite(protocol(3))
     done = harness("run", "test-suite.toml", "--launcher", "fake")
