@@ -13,7 +13,7 @@ from pydantic import Field
 
 from harness.datasets.answers import Answers
 from harness.datasets.corpus import PreparedCorpus
-from harness.errors import FileError
+from harness.errors import FileError, HarnessError
 from harness.records import Query, digest
 from harness.results.schema import ANSWER_DEPTHS, JUDGED_HITS
 
@@ -58,10 +58,24 @@ class Dataset:
         return frozenset(line.split(maxsplit=1)[0] for line in self.qrels.decode("utf-8").splitlines())
 
     def unknown_judged(self) -> tuple[tuple[str, str], ...]:
-        """Return query and document of each judgement whose document the corpus lacks."""
+        """Return query and document of each judgement whose document the corpus lacks.
+
+        Raises:
+            HarnessError: it has none of the judged documents.
+        """
         pairs = [(fields[0], fields[2]) for fields in map(str.split, self.qrels.decode("utf-8").splitlines())]
         unknown = self.corpus.unknown({document for _, document in pairs})
+        if unknown and len(unknown) == len({document for _, document in pairs}):
+            raise HarnessError(
+                f"dataset {self.name}: no judged document is in the corpus; qrels name {pairs[0][1]!r}, the corpus has "
+                f"{self.corpus.first_id!r}; give both the same ids"
+            )
         return tuple(pair for pair in pairs if pair[1] in unknown)
+
+    @property
+    def blank_queries(self) -> tuple[str, ...]:
+        """Ids of the queries without text."""
+        return tuple(query.query_id for query in self.queries if not query.text.strip())
 
     def judge(self, run: bytes) -> dict[str, bytes] | None:
         """Judge the hits of a TREC run by their texts; return ``None`` if there are qrels.
@@ -112,12 +126,15 @@ def draw_sample(dataset: Dataset, size: int, warmup: int, seed: int) -> QuerySam
     other code for them.
 
     Raises:
-        FileError: no query has a judgement, or no query is left to warm up with.
+        HarnessError: no query has a judgement.
+        FileError: no query is left to warm up with.
     """
     judged = dataset.judged
     eligible = sorted((query for query in dataset.queries if query.query_id in judged), key=lambda q: q.query_id)
     if not eligible:
-        raise FileError(f"dataset {dataset.name}: no query has a judgement; add some to its qrels")
+        asked, known = dataset.queries[:1], sorted(judged)[:1]
+        examples = f"queries have {asked[0].query_id!r}, judgements {known[0]!r}; " if asked and known else ""
+        raise HarnessError(f"dataset {dataset.name}: no query has a judgement; {examples}give both the same ids")
     shuffled = random.Random(f"sample:{seed}").sample(eligible, len(eligible))
     drawn = shuffled[:size]
     ids, texts = {query.query_id for query in drawn}, Counter(query.text for query in drawn)

@@ -209,6 +209,11 @@ def _load(declared: str, options: RunOptions) -> Dataset:
         dataset = datasets.load(path, options.cache, step)
     if dataset.corpus.empty:
         log.info(f"  {dataset.name}: {dataset.corpus.empty:,} of {dataset.corpus.size:,} documents are empty")
+    if blank := dataset.blank_queries:
+        log.info(
+            f"  {dataset.name}: {len(blank):,} of {len(dataset.queries):,} queries are blank, such as {blank[0]!r};"
+            " they are asked all the same"
+        )
     if unknown := dataset.unknown_judged():
         pairs, (query, document) = len(unknown), unknown[0]
         log.info(

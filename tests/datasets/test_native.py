@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from harness import datasets
-from harness.errors import FileError
+from harness.errors import FileError, HarnessError
 from harness.records import Query, digest
 from tests.conftest import write_dataset
 from tests.datasets.conftest import load, load_error
@@ -255,7 +255,7 @@ def test_only_judged_queries_are_drawn(tiny: Path) -> None:
 
 def test_a_dataset_without_judgements_is_refused(tiny: Path) -> None:
     (tiny / "qrels.trec").write_text("")
-    with pytest.raises(FileError, match="dataset tiny: no query has a judgement"):
+    with pytest.raises(HarnessError, match="dataset tiny: no query has a judgement"):
         datasets.draw_sample(load(tiny), 10, 1, 0)
 
 

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from harness.datasets import corpus
-from harness.errors import UsageError
+from harness.errors import HarnessError, UsageError
 from harness.jobs import inputs, suite
 from harness.jobs.inputs import Inputs, RunOptions
 from harness.jobs.plan import plan_here
@@ -220,6 +220,21 @@ def test_progress_is_shown_while_a_corpus_is_prepared_and_not_afterwards(
         messages.append(text.getvalue())
     empty = "  tiny: 1 of 11 documents are empty\n"
     assert messages == [f"  tiny: corpus ...\n{empty}", empty]
+
+
+def test_blank_queries_are_reported_and_unmatched_judgements_refused(bench: Bench) -> None:
+    with (bench.folder / "tiny" / "queries.jsonl").open("a") as file:
+        file.write('{"_id": "q99", "text": " "}\n')
+    text = StringIO()
+    with show_progress(Console(file=text, width=300)):
+        inputs.gather(suite.load(bench.suite()), options(bench))
+    assert "queries are blank, such as 'q99'; they are asked all the same" in text.getvalue()
+    (bench.folder / "tiny" / "qrels.trec").write_text("q1 0 D1 1\n")
+    with pytest.raises(
+        HarnessError, match="no judged document is in the corpus; qrels name 'D1', the corpus has 'd0'"
+    ) as refused:
+        inputs.gather(suite.load(bench.suite()), options(bench))
+    assert refused.value.exit_code == 1
 
 
 def test_judgements_of_missing_documents_are_reported_and_accepted(bench: Bench) -> None:
