@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import errno
 import os
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from harness.cli import output
 from harness.errors import FileError, StoreError
+from harness.report import writers
+from harness.report.document import Section
 
 
 def test_output_to_a_pipe_or_device_does_not_replace_it(tmp_path: Path) -> None:
@@ -36,3 +40,21 @@ def test_full_disk_is_one_line_and_leaves_no_file(tmp_path: Path, monkeypatch: p
     with pytest.raises(StoreError, match=r"report\.md: cannot be written: No space left on device; make room"):
         output.write(tmp_path / "report.md", "a table\n")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_first_words_of_checks_are_coloured_unless_no_color_is_set(
+    plain: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    if plain:
+        monkeypatch.setenv("NO_COLOR", "1")
+    file = StringIO()
+    screen = Console(file=file, force_terminal=True, color_system="standard", width=80)
+    writers.print_answer(
+        Section(notes=("fail  engine: none", "warn  load: 3", "ok    swap: none", "7 of 9 ok")), screen
+    )
+    text = file.getvalue()
+    assert ("\x1b[31mfail\x1b[0m  engine: none\n" in text) is not plain
+    assert ("\x1b[33mwarn\x1b[0m" in text and "\x1b[32mok\x1b[0m" in text) is not plain
+    assert "\n7 of 9 ok\n" in text and ("\x1b[" in text) is not plain
