@@ -179,6 +179,7 @@ def run(
 @click.command()
 @click.pass_context
 @results_option
+@only_option
 @launcher_option
 @cache_option
 @models_option

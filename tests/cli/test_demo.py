@@ -1,7 +1,11 @@
-"""`harness demo`: the main job without a clone."""
+"""`harness demo`: the main job without a clone, from the wheel too."""
 
 from __future__ import annotations
 
+import csv
+import os
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -9,6 +13,11 @@ import pytest
 from click.testing import CliRunner
 
 from harness.cli import main
+from harness.jobs import suite
+from harness.pricing import instances
+from harness.results.schema import NULL_SYSTEM
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_demo_runs_the_shipped_suite_in_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -20,7 +29,57 @@ def test_demo_runs_the_shipped_suite_in_any_folder(tmp_path: Path, monkeypatch: 
 
 
 def test_wheel_has_the_suite_of_the_demo() -> None:
-    packed = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["tool"]["hatch"]["build"][
-        "targets"
-    ]
+    packed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]
     assert packed["wheel"]["force-include"]["suites/quickstart.toml"] == "harness/shipped/suites/quickstart.toml"
+
+
+def test_demo_has_three_rows_and_leaves_the_harness_a_cpu() -> None:
+    cells = [cell for cell in suite.load(ROOT / "suites" / "quickstart.toml").cells() if cell.system != NULL_SYSTEM]
+    assert len(cells) == 3
+    assert {instances.hardware_profile(cell.profile).cpus for cell in cells} == {1}
+
+
+def _install(wheel: Path, folder: Path) -> Path:
+    """Install a wheel and its pinned packages into a fresh environment; uv is quicker, pip knows its configuration."""
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    python = folder / "bin" / "python"
+    lock = ROOT / "harness" / "aws" / "cloud_run" / "requirements.lock"
+    uv = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", python]
+    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    for what in (["--require-hashes", "-r", lock], ["--no-deps", wheel]):
+        if subprocess.run([*uv, *what], check=False, capture_output=True).returncode:
+            subprocess.run([*pip, *what], check=True)
+    return folder / "bin" / "harness"
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The command of a wheel in an environment of its own."""
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    return _install(next(folder.glob("*.whl")), folder / "venv")
+
+
+@pytest.mark.docker
+@pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize(
+    ("only", "systems"),
+    [("bm25", {"bm25"}), pytest.param("*", {"bm25", "minilm"}, marks=pytest.mark.soak)],
+)
+def test_demo_of_the_wheel_measures_outside_a_clone(
+    installed: Path, tmp_path: Path, only: str, systems: set[str]
+) -> None:
+    kept = {name: value for name, value in os.environ.items() if name not in ("HARNESS_IMAGES", "PYTHONPATH")}
+    command = [installed, "demo", "--only", only]
+    done = subprocess.run(command, cwd=tmp_path, env=kept, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("scifact, 240 queries x 3 trials"), done.stdout
+    assert (tmp_path / "results" / "quickstart" / "report.html").is_file()
+    report = subprocess.run(
+        [installed, "report", "--format", "csv"], cwd=tmp_path, env=kept, check=True, capture_output=True, text=True
+    )
+    rows = list(csv.DictReader(report.stdout.splitlines()))
+    assert {row["system"] for row in rows if row["outcome"] == "ok"} == systems
+    again = subprocess.run(command, cwd=tmp_path, env=kept, check=True, capture_output=True, text=True)
+    assert "0 jobs run" in again.stderr
