@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -100,36 +101,48 @@ def run_suite(inputs: Inputs, options: RunOptions, launcher: Launcher) -> RunSum
                 builder = _prepared(run, job.cell, inputs.builder(job.cell))
                 if isinstance(builder, Prepared) and not job.cannot:
                     _index(run, job.cell, builder)
-            ended = _run_all(run, todo)
+            ended: list[tuple[Result, Outcome]] = []
+            ends = _Ends(todo)
+            with task(inputs.suite.name, line=False, left=ends.left.text) as step:
+                for number, job in enumerate(todo):
+                    step(number, len(todo))
+                    options.callbacks.starts(job_key(job.spec))
+                    with ends.timed(job):
+                        result = run_job(run, job)
+                    ends.report(number + 1, job, result)
+                    ended.append((result, job.expected))
             finished += ended
             as_expected = {result.key for result, expected in ended if result.outcome is expected}
             keys = _answering(run, keys, ended) if retry else keys | as_expected
         return RunSummary(len(jobs) - len(first), tuple(finished), frozenset(keys))
 
 
-def _run_all(run: _RunState, todo: Sequence[Planned]) -> list[tuple[Result, Outcome]]:
-    """Run jobs in this order; log a line when a cell is finished, and for a job with another outcome than expected."""
-    ended: list[tuple[Result, Outcome]] = []
-    as_expected: dict[Cell, list[Result]] = defaultdict(list)
-    waiting = Counter(job.cell for job in todo)
-    left = TimeLeft(job.cell for job in todo if not job.cannot)
-    with task(run.inputs.suite.name, line=False, left=left.text) as step:
-        for number, job in enumerate(todo, 1):
-            step(number - 1, len(todo))
-            run.options.callbacks.starts(job_key(job.spec))
-            started = time.monotonic()
-            result = run_job(run, job)
-            ended.append((result, job.expected))
-            if not job.cannot:
-                left.ended(job.cell, time.monotonic() - started)
-            waiting[job.cell] -= 1
-            if result.outcome is job.expected:
-                as_expected[job.cell].append(result)
-            else:
-                log.info(line(number, len(todo), [result], job.expected))
-            if not waiting[job.cell] and as_expected[job.cell]:
-                log.info(line(number, len(todo), as_expected[job.cell], job.expected))
-    return ended
+class _Ends:
+    """The ends of a run's jobs: the time left, and a line for each finished cell and each unexpected outcome."""
+
+    def __init__(self, todo: Sequence[Planned]) -> None:
+        self.left = TimeLeft(job.cell for job in todo if not job.cannot)
+        self._jobs = len(todo)
+        self._waiting = Counter(job.cell for job in todo)
+        self._as_expected: dict[Cell, list[Result]] = defaultdict(list)
+
+    @contextmanager
+    def timed(self, job: Planned) -> Iterator[None]:
+        """Time a job."""
+        started = time.monotonic()
+        yield
+        if not job.cannot:
+            self.left.ended(job.cell, time.monotonic() - started)
+
+    def report(self, number: int, job: Planned, result: Result) -> None:
+        """Log a line for the job if its outcome is unexpected, and one for its cell if this was its last job."""
+        self._waiting[job.cell] -= 1
+        if result.outcome is job.expected:
+            self._as_expected[job.cell].append(result)
+        else:
+            log.info(line(number, self._jobs, [result], job.expected))
+        if not self._waiting[job.cell] and self._as_expected[job.cell]:
+            log.info(line(number, self._jobs, self._as_expected[job.cell], job.expected))
 
 
 def run_job(run: _RunState, job: Planned) -> Result:
