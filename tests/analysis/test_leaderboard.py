@@ -67,7 +67,7 @@ def test_cost_on_another_architecture_is_marked() -> None:
     assert answer is not None
     (section,) = answer(str)
     (grid,) = section.grids
-    shown = grid.headers.index("US$ per million queries")
+    shown = grid.headers.index("US$/1M queries")
     assert [cells[shown] for cells in grid.cells] == ["1.00 (arm64)", "1.00"]
 
 

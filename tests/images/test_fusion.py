@@ -171,7 +171,6 @@ def _alive(bench: Bench) -> list[Path]:
         ('method = "rrf"\n', "depth is None, must be a whole number of hits above 0"),
         ('method = "rrf"\ndepth = 0\n', "depth is 0, must be a whole number"),
         ('method = "rrf"\ndepth = true\n', "depth is True, must be a whole number"),
-        ('method = "rrf"\ndepth = 2\n', "asked for 3 hits, fused from 2 of each system; set depth to 3 at least"),
         ('method = "best"\ndepth = 5\n', "method is 'best', must be one of rrf, weighted"),
         ('method = "rrf"\ndepth = 5\n"wrods.k" = 1\n', "'wrods.k' is no parameter of 'rrf'"),
     ],

@@ -34,7 +34,7 @@ def system(name: str, **build_params: Any) -> System:
 
 
 def dataset(corpus: str, qrels: str = "q") -> Any:
-    return SimpleNamespace(corpus=SimpleNamespace(sha256=corpus), qrels_sha256=qrels)
+    return SimpleNamespace(corpus=SimpleNamespace(sha256=corpus), qrels_sha256=qrels, language=None)
 
 
 def sample(sha256: str = "s", size: int = 300) -> Any:
