@@ -55,6 +55,7 @@ _PREPARED = ("docker", "browser", "latex")
 
 # What takes longest begins first, so that no worker ends long after the others.
 LONG_TESTS = (
+    "docs/test_tutorial",
     "aws/cloud_run/test_with_docker",
     "aws/ec2/test_whole",
     "aws/cloud_run/test_standin",
