@@ -77,7 +77,8 @@ def _answer(pairs: Sequence[Comparison], notes: Sequence[str], escape: Escape) -
         rows = [side.row for side in (pair.a, pair.b) if side.row is not None]
         # The findings of noisy rows are said by their causes.
         others = [note for note in (*notes, *pair.notes) if not note.startswith(("A is ", "B is "))]
-        warnings = (*map(escape, _costs(pair)), *doubts(rows, escape), *map(escape, others))[: MOST_LINES - 2]
+        lines = (*_uncorrected(pair, count), *_costs(pair))
+        warnings = (*map(escape, lines), *doubts(rows, escape), *map(escape, others))[: MOST_LINES - 2]
         yield Section(lead=(f"A: {a}; B: {b}",), grids=(grid,), notes=(summary(pair, count, escape), *warnings, more))
         return
     measures: list[GridColumn[Comparison]] = [
@@ -93,6 +94,14 @@ def _answer(pairs: Sequence[Comparison], notes: Sequence[str], escape: Escape) -
         grids=(grid,),
         notes=(*map(escape, notes[: MOST_LINES - 2]), f"p is corrected for {count:,} comparisons (Holm)", more),
     )
+
+
+def _uncorrected(pair: Comparison, family: int) -> Iterator[str]:
+    """Yield the differences that hold alone, though not among all comparisons; the sentence says it of the first."""
+    lost = [line.metric for line in pair.differences if line.verdict is ComparisonVerdict.UNCORRECTED]
+    names = [name for name in lost if name != pair.by]
+    if names:
+        yield f"different when tested alone, not when corrected for {family:,} comparisons (Holm): {', '.join(names)}"
 
 
 def _of_main(cell: Callable[[Difference], str]) -> Callable[[Comparison], str]:

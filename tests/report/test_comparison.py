@@ -163,6 +163,10 @@ def test_claim_of_a_single_comparison_is_withdrawn_among_many() -> None:
     assert document.answer is not None
     (shown,) = document.answer(str)
     assert [row[-1] for row in shown.grids[0].cells] == ["slower", "not shown to differ"]
+    why = "different when tested alone, not when corrected for 2 comparisons (Holm): RR@10"
+    assert why not in shown.notes, "the sentence says it"
+    document = comparison_document([replace(among, by="latency")])
+    assert document.answer is not None and why in next(iter(document.answer(str))).notes
 
 
 def test_too_many_comparisons_for_any_claim_have_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
