@@ -58,6 +58,8 @@
         [xAxis.type === "log", false],
       );
     const measure = page.content.measures[view.state.measure];
+    const barred = all.length <= MOST_BARS ? [...front, ...contested] : [];
+    const heights = [...all.map((point) => point.y), ...barred.flatMap((point) => point.ends.slice(2))];
     const named = (some) => some.length <= MOST_LABELS && front.length + some.length <= 2 * MOST_LABELS;
     return {
       summary: summary(front, contested, all, across),
@@ -77,10 +79,10 @@
       option: {
         grid: { left: 58, right: 40, top: 16, bottom: 52 },
         xAxis,
-        yAxis: looks.axis([0], `${measure}, points`, style, { nameGap: 40, ...room(all.map((point) => point.y)) }),
+        yAxis: looks.axis([0], `${measure}, points`, style, { nameGap: 40, ...room(heights.filter(Number.isFinite)) }),
         series: [
           line(front, style),
-          ...(all.length <= MOST_BARS ? [bars([...front, ...contested], style)] : []),
+          ...(barred.length ? [bars(barred, style)] : []),
           scatter(thin(all.filter((point) => point.state === "dominated")), "dominated", style, false),
           scatter(thin(contested), "contested", style, named(contested)),
           scatter(front, "front", style, named(front)),
@@ -98,7 +100,7 @@
     });
   }
 
-  // Whole steps around all points, so that none lies on the frame.
+  // Whole steps around all points and bars, so that none lies on the frame.
   function room(values) {
     const step = looks.largest(values) - looks.smallest(values) > 8 ? 5 : 1;
     const min = Math.floor((looks.smallest(values) - step / 5) / step) * step;

@@ -57,6 +57,10 @@
     if (!group) return { why: charts.SEVERAL };
     const { rows, regions, why } = kept(view, group);
     if (why) return { why };
+    if (regions.length === 1) {
+      const { system, profile } = page.content.rows[rows[regions[0].row]];
+      return { why: `${system} on ${profile} wins at all weights.` };
+    }
     const whole = page.winners.area([
       [1, 0, 0],
       [0, 1, 0],
