@@ -128,14 +128,20 @@ def compare(
     latencies = _aligned(values_a, values_b, lambda values: values.latency_s)
     differences = [difference(LATENCY, means, latencies, _again(a, b))]
     for measure in measures:
-        figures = [row.measures.get(measure, Estimate(None)).value for row in (a, b)]
-        differences.append(_measure(measure, figures, values_a, values_b))
+        differences += compare_measure(a, b, values_a, values_b, measure).differences
     texts = [*_notes(a, b)]
     if a.outcome is b.outcome is Outcome.OK:  # a failed row has no value at all, and a note says so
         reasons = [{name: of.reason for name, of in row.measures.items() if of.value is None} for row in (a, b)]
         texts += _missing(measures, *reasons)
     sides = ComparisonSide(called(a), a), ComparisonSide(called(b), b)
     return _comparison(sides, differences, texts, (values_a, values_b), choice)
+
+
+def compare_measure(a: Row, b: Row, values_a: PerQuery | None, values_b: PerQuery | None, measure: str) -> Comparison:
+    """Compare two rows by one measure alone; arguments as of :func:`compare`."""
+    figures = [row.measures.get(measure, Estimate(None)).value for row in (a, b)]
+    sides = ComparisonSide(called(a), a), ComparisonSide(called(b), b)
+    return _comparison(sides, [_measure(measure, figures, values_a, values_b)], (), (values_a, values_b), None)
 
 
 def compare_runs(

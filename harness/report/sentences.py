@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from harness.analysis import axes, comparison, paired_differences
 from harness.analysis.paired_differences import ComparisonVerdict, Difference
@@ -74,10 +73,10 @@ def measured_value(row: Row, measure: str) -> float | None:
 
 def _tested(a: Row, b: Row, per_query: Mapping[str, PerQuery], measure: str, candidates: int) -> Difference | None:
     """Compare b with a, the best of some candidates; p is corrected for their number (Bonferroni)."""
+    if not measure:
+        return None
     values = per_query.get(a.per_query_key), per_query.get(b.per_query_key)
-    made = comparison.compare(a, b, *values, (measure,) if measure else ())
-    of_measure = tuple(item for item in made.differences if item.metric == measure)
-    (tested,) = comparison.corrected([replace(made, differences=of_measure)])
+    (tested,) = comparison.corrected([comparison.compare_measure(a, b, *values, measure)])
     difference = tested.of(measure)
     if difference is None or difference.tested is None:
         return difference

@@ -448,20 +448,19 @@ def doubts(rows: Sequence[Row], escape: Escape) -> list[str]:
     """Return what must not be compared, other judgements, stand-ins, and one line for each cause of doubt."""
     lines = [escape(note) for note in (*notes.not_comparable(rows), *notes.of_judgements(rows))]
     lines += [*map(escape, _missing(rows)), *stand_ins(rows), *map(escape, _without_cost(rows))]
-    by_cause: dict[tuple[Validity, Cause], list[Row]] = defaultdict(list)
+    by_cause: dict[tuple[Validity, Cause], dict[int, Row]] = defaultdict(dict)  # by id: comparing rows takes seconds
     for row in rows:
         for finding in row.findings:
             if row.outcome is Outcome.OK and finding.validity in (Validity.NOISY, Validity.INVALID):
-                held = by_cause[finding.validity, finding.cause]
-                held += [row] if row not in held else []
+                by_cause[finding.validity, finding.cause][id(row)] = row
     # Causes of the same rows share a line.
     shared: dict[tuple[Validity, tuple[str, ...]], list[Cause]] = defaultdict(list)
     for (validity, cause), held in by_cause.items():
-        shared[validity, tuple(row.per_query_key for row in held)].append(cause)
+        shared[validity, tuple(row.per_query_key for row in held.values())].append(cause)
     for (validity, _), found in sorted(
         shared.items(), key=lambda item: (item[0][0] is not Validity.INVALID, -len(item[0][1]))
     ):
-        who = _named(by_cause[validity, found[0]], [row for row in rows if row.outcome is Outcome.OK])
+        who = _named(list(by_cause[validity, found[0]].values()), [row for row in rows if row.outcome is Outcome.OK])
         why = "; ".join(causes.TEXTS[cause].short for cause in found)
         remedies = " ".join(dict.fromkeys(causes.TEXTS[cause].remedy for cause in found))
         lines.append(escape(f"{validity.value}: {who} ({why}). {remedies}"))
