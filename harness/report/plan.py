@@ -110,7 +110,7 @@ def _time(seconds: float | None, plans: Sequence[CellPlan]) -> str:
 
 
 def long_time(seconds: float) -> str:
-    """``7500`` -> ``2.1 h``."""
+    """Return a time in its largest unit: 7,500 s are ``2.1 h``."""
     for unit, size in (("days", _DAY), ("h", _HOUR), ("min", _MINUTE)):
         if seconds >= (2 * size if size == _DAY else size):
             return f"{seconds / size:.1f} {unit}" if size > _MINUTE else f"{seconds / size:.0f} {unit}"
