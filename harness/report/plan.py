@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from harness.progress import duration
 from harness.report.document import MISSING, Escape, GridColumn, ReportDocument, Section, Value, grid_of, lines_of
 from harness.results.schema import Cell
 
 # Rows of the answer; further ones are counted.
 _MOST_ROWS = 14
-_MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
 
 @dataclass(frozen=True)
@@ -106,15 +106,7 @@ def _time(seconds: float | None, plans: Sequence[CellPlan]) -> str:
         return "unknown"
     if not seconds:
         return MISSING
-    return ("" if all(plan.measured for plan in plans) else "~") + long_time(seconds)
-
-
-def long_time(seconds: float) -> str:
-    """Return a time in its largest unit: 7,500 s are ``2.1 h``."""
-    for unit, size in (("days", _DAY), ("h", _HOUR), ("min", _MINUTE)):
-        if seconds >= (2 * size if size == _DAY else size):
-            return f"{seconds / size:.1f} {unit}" if size > _MINUTE else f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"
+    return ("" if all(plan.measured for plan in plans) else "~") + duration(seconds)
 
 
 def _usd(plans: Sequence[CellPlan]) -> str:
@@ -129,7 +121,7 @@ def _total(plans: Sequence[CellPlan], priced: bool) -> str:
         return text
     known = sum((plan.timing_s or 0) + (plan.build_s or 0) for plan in plans)
     unknown = Counter(plan.timing_s is None or plan.build_s is None for plan in plans)[True]
-    text += f"; the rest takes about {long_time(known)}" + (" and builds of unknown time" if unknown else "")
+    text += f"; the rest takes about {duration(known)}" + (" and builds of unknown time" if unknown else "")
     if priced:
         text += f", about US$ {sum(plan.usd or 0 for plan in plans):.2f}" + (
             ", cells of unknown time left out" if unknown else ""

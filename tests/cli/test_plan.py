@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from harness.config import data_root
-from harness.report.plan import long_time
 from tests.conftest import Bench
 from tests.support.command_line import Call
 
@@ -71,11 +70,3 @@ def test_further_rows_are_counted(harness: Call, bench: Bench) -> None:
     bench.suite(systems=[f"system{number}" for number in range(20)])
     shown = harness(*FAKE).stdout
     assert len(shown.splitlines()) <= 25 and "- 6 more rows: --wide" in shown
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(12.0, "12 s"), (90.0, "2 min"), (5400.0, "1.5 h"), (90_000.0, "25.0 h"), (259_200.0, "3.0 days")],
-)
-def test_long_times_have_one_unit(seconds: float, text: str) -> None:
-    assert long_time(seconds) == text
