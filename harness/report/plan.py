@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -25,10 +24,16 @@ class CellPlan:
     state: str
     jobs: int
     done: int
-    timing_s: float | None
+    timing_s: float
     build_s: float | None
     measured: bool
-    usd: float | None = None
+    timing_usd: float | None = None
+    build_usd: float | None = None
+
+    @property
+    def usd(self) -> float | None:
+        """The cost of both."""
+        return None if self.timing_usd is None or self.build_usd is None else self.timing_usd + self.build_usd
 
 
 def plan_document(
@@ -119,13 +124,13 @@ def _total(plans: Sequence[CellPlan], priced: bool) -> str:
     text = f"{done:,} of {jobs:,} jobs done"
     if done == jobs:
         return text
-    known = sum((plan.timing_s or 0) + (plan.build_s or 0) for plan in plans)
-    unknown = Counter(plan.timing_s is None or plan.build_s is None for plan in plans)[True]
-    text += f"; the rest takes about {duration(known)}" + (" and builds of unknown time" if unknown else "")
+    unknown = sum(plan.build_s is None for plan in plans)
+    known_s = sum(plan.timing_s + (plan.build_s or 0) for plan in plans)
+    text += f"; the rest takes {'at least' if unknown else 'about'} {duration(known_s)}"
     if priced:
-        text += f", about US$ {sum(plan.usd or 0 for plan in plans):.2f}" + (
-            ", cells of unknown time left out" if unknown else ""
-        )
+        text += f" and US$ {sum((plan.timing_usd or 0) + (plan.build_usd or 0) for plan in plans):.2f}"
+    if unknown:
+        text += f", without {unknown} index builds of unknown time"
     return text + ("" if all(plan.measured for plan in plans) else " (~: assumed, not from stored results)")
 
 
