@@ -69,12 +69,13 @@ class Quote:
             to.print(escape(line), highlight=False, soft_wrap=True)
 
     def _types(self) -> Table:
-        table = _table("machine", "parts", "builds", "jobs", "time", "US$")
+        table = _table("machine", "parts", "builds", "jobs", "time", "US$", "profiles")
         for same in self._by_type()[:_MOST_TYPES]:
             mark = "" if all(part.measured for part in same) else "~"
             time = mark + duration(sum(part.expected_s for part in same))
             usd = f"{partition.expected_usd(same):.2f}"
-            table.add_row(same[0].instance_type, str(len(same)), *_counts(same), time, usd)
+            profiles = ", ".join(dict.fromkeys(job.cell.profile for part in same for job in part.jobs))
+            table.add_row(same[0].instance_type, str(len(same)), *_counts(same), time, usd, profiles)
         return table
 
     def _by_type(self) -> list[list[PlannedPart]]:
@@ -128,7 +129,7 @@ class Quote:
 def _table(*heads: str) -> Table:
     table = Table(box=None, pad_edge=False)
     for head in heads:
-        table.add_column(head, justify="left" if head in ("part", "machine", "") else "right", no_wrap=True)
+        table.add_column(head, justify="left" if head in ("part", "machine", "profiles", "") else "right", no_wrap=True)
     return table
 
 

@@ -41,8 +41,8 @@ def lines(shown: Quote, *, wide: bool = False) -> list[str]:
 
 def test_quote_says_where_how_much_how_long_and_how_to_stop() -> None:
     head, work, build, prices, remark, about, never, stop = lines(quote())
-    assert head.split() == ["machine", "parts", "builds", "jobs", "time", "US$"]
-    assert work.split() == ["m6i.large", "1", "0", "3", "1.0", "h", "0.20"]
+    assert head.split() == ["machine", "parts", "builds", "jobs", "time", "US$", "profiles"]
+    assert work.split() == ["m6i.large", "1", "0", "3", "1.0", "h", "0.20", "cpu1-mem1"]
     assert build.split() == ["c6i.large", "1", "1", "0", "~30", "min", "0.05"]
     assert prices == "prices: of a date" and remark.endswith("which is left out: why")
     assert about == "about US$ 0.25, done in about 1.0 h (~: assumed, not from stored results)"
