@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -47,7 +47,6 @@ from harness.jobs.suite import Suite, load
 from harness.launch.docker import DockerLauncher
 from harness.launch.images import platforms
 from harness.records import Outcome
-from harness.report.document import Escape, Section
 from harness.report.summary import SummaryView, summary_section
 from harness.results.schema import NULL_SYSTEM, Cell
 
@@ -243,15 +242,17 @@ def _finish(location: ResultsLocation, suite: Suite, summary: RunSummary) -> Tab
     markdown, page = folder / "report.md", folder / "report.html"
     more = f"page: {page}   all columns and notes: harness report {location.display(folder)} --wide"
 
-    def answer(*pointers: str) -> Callable[[Escape, int | None], Section]:
+    def show(output: Path | None, *pointers: str) -> None:
         view = SummaryView(pointers=pointers)
-        return lambda escape, width: summary_section(table, per_query, escape, view, width)
+        Destination("md", output).show_answer(
+            lambda escape, width: (summary_section(table, per_query, escape, view, width),)
+        )
 
-    Destination("md", markdown).show_answer(answer())
+    show(markdown)
     write(page, stored.page())
     location.publish(markdown, page)
     click.echo(f"{len(summary.jobs)} jobs run, {summary.done_before} were done before\n", err=True)
-    Destination("md", None).show_answer(answer(f"{more}   how a number was made: harness explain"))
+    show(None, f"{more}   how a number was made: harness explain")
     return table
 
 

@@ -256,16 +256,3 @@ def decimals_of(value: float) -> int:
         return 0
     exponent = int(f"{value:.2e}".partition("e")[2])
     return min(2 - exponent, 12)
-
-
-def panels(widths: Sequence[int], keys: int, room: int) -> list[list[int]]:
-    """Return the column numbers of each panel: the ``keys`` naming columns, then as many others as fit."""
-    divided: list[list[int]] = []
-    left = 0
-    for column in range(keys, len(widths)):
-        if widths[column] > left or not divided:
-            divided.append(list(range(keys)))
-            left = room - sum(widths[:keys])
-        divided[-1].append(column)
-        left -= widths[column]
-    return divided
