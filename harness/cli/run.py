@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -27,11 +26,11 @@ from harness.aws.ec2.backend import Ec2Backend
 from harness.cli.launchers import LauncherChoice, launcher_choice, launcher_option, run_launcher_option, run_options
 from harness.cli.locations import ResultsLocation, as_given, mirrored, of_suite, writable
 from harness.cli.options import (
+    FiniteRange,
     agree,
     cache_option,
     models_option,
     only_option,
-    parsed_by,
     record_options,
     results_option,
     results_path,
@@ -53,13 +52,6 @@ from harness.results.schema import NULL_SYSTEM, Cell
 BACKENDS: dict[str, BackendClass] = {"ec2": Ec2Backend, "batch": BatchBackend}
 
 
-def _finite(value: float | None) -> float | None:
-    """Refuse a cap that would be none: nothing is more than nan."""
-    if value is not None and not math.isfinite(value):
-        raise click.BadParameter("a sum of money is needed")
-    return value
-
-
 cloud_options = record_options(
     "cloud",
     CloudOptions,
@@ -68,8 +60,7 @@ cloud_options = record_options(
     click.option(
         "--max-usd",
         "cap_usd",
-        type=click.FloatRange(min=0, min_open=True),
-        callback=parsed_by(_finite),
+        type=FiniteRange(min=0, min_open=True),
         help="ec2, batch: never spend more.",
     ),
     click.option(
