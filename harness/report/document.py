@@ -26,6 +26,7 @@ Escape = Callable[[str], str]
 Value = str | int | float | bool | None
 
 Item = TypeVar("Item")
+Other = TypeVar("Other")
 # A column of a grid: its header, whether it is right-aligned, and the finished cell of an item.
 GridColumn = tuple[str, bool, Callable[[Item], str]]
 
@@ -127,6 +128,12 @@ def grid_of(
         tuple(tuple(cell(item) for _, _, cell in present) for item in items),
         keys,
     )
+
+
+def column_of(column: GridColumn[Item], read: Callable[[Other], Item]) -> GridColumn[Other]:
+    """Return a column for items that hold those of the given column."""
+    header, numeric, cell = column
+    return header, numeric, lambda each: cell(read(each))
 
 
 def lines_of(items: Iterable[Item], columns: Sequence[tuple[str, Callable[[Item], Value]]]) -> Iterator[list[Value]]:
