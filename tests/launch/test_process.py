@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness.jobs.orchestrator import RunSummary
-from harness.launch.monitor.sources import process_tree
+from harness.launch.monitor.sources import ProcessTree
 from harness.launch.process import ProcessLauncher
 from harness.records import Isolation, Outcome
 from harness.results.reader import StoredJob, read_jobs
@@ -197,13 +197,13 @@ class Busy(Nvml):
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(monkeypatch)
-        self.before = set(process_tree(os.getpid()))  # servers of other tests are no job's
+        self.before = set(ProcessTree(os.getpid()).pids())  # servers of other tests are no job's
 
     def DeviceGetTotalEnergyConsumption(self, handle: int) -> int:
         return time.perf_counter_ns() // 10_000
 
     def DeviceGetComputeRunningProcesses(self, handle: int) -> list[object]:
-        ours = dict.fromkeys((pid for pid in process_tree(os.getpid()) if pid not in self.before), 1 << 20)
+        ours = dict.fromkeys((pid for pid in ProcessTree(os.getpid()).pids() if pid not in self.before), 1 << 20)
         self.compute[0] = {**ours, **self.graphics[0]}
         return super().DeviceGetComputeRunningProcesses(handle)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import mmap
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 from harness.driver import cgroup
-from harness.launch.monitor.sources import CgroupMemory, ProcessMemory
+from harness.launch.monitor.sources import CgroupMemory, ProcessMemory, ProcessTree
 from harness.launch.monitor.traces import MemoryNow, MemoryTrace
 from harness.records import Phase
 from harness.results.schema import Memory
@@ -74,6 +75,29 @@ def test_mapped_file_pages_are_counted_separately() -> None:
     assert touched and before is not None and after is not None
     assert after.anon_bytes - before.anon_bytes < 16 << 20
     assert 60 << 20 < (after.mapped_bytes or 0) - (before.mapped_bytes or 0) < 68 << 20
+
+
+def test_shared_memory_is_no_file() -> None:
+    source = ProcessMemory(os.getpid())
+    before = source.now()
+    with mmap.mmap(-1, 64 << 20) as shared:
+        shared.write(b"x" * (64 << 20))
+        after = source.now()
+    assert before is not None and after is not None
+    assert 60 << 20 < after.anon_bytes - before.anon_bytes < 80 << 20
+
+
+def test_process_whose_parent_has_ended_still_belongs_to_the_job() -> None:
+    code = "sh -c 'sleep 60 & echo $$ $!; wait' & wait"
+    with subprocess.Popen(["sh", "-c", code], stdout=subprocess.PIPE) as job:
+        assert job.stdout is not None
+        parent, orphan = map(int, job.stdout.readline().split())
+        tree = ProcessTree(job.pid)
+        assert tree.pids() == sorted([job.pid, parent, orphan])
+        os.kill(parent, signal.SIGKILL)
+        job.wait()
+        assert tree.pids() == [orphan] and orphan not in ProcessTree(job.pid).pids()
+        os.kill(orphan, signal.SIGKILL)
 
 
 def test_result_includes_mapped_pages_of_the_trace() -> None:
