@@ -38,12 +38,12 @@ class Quote:
 
     @property
     def expected_usd(self) -> float:
-        """What it costs at the estimates."""
+        """Cost at the estimates."""
         return partition.expected_usd(self.parts)
 
     @property
     def worst_usd(self) -> float:
-        """What it costs if every machine lives as long as it may."""
+        """Cost if every machine lives as long as it may."""
         return partition.worst_usd(self.submissions, self.attempts, self.cap_usd)
 
     @property
