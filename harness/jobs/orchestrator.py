@@ -183,6 +183,7 @@ def run_job(run: _RunState, job: Planned) -> Result:
         ended,
         index=index.facts if isinstance(index, Index) else None,
         corpus_documents=dataset.corpus.size,
+        data_faults=dataset.faults,
         page_cache=page_cache,
         stand_in=inputs.system(cell).stand_in,
         instance=run.instance,
