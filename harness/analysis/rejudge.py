@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness import filesystem
-from harness.errors import FileError, UsageError
+from harness.errors import UsageError
 from harness.evaluation import trec, trec_lines
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.trec import Qrels
-from harness.untrusted import decode, reason_of
+from harness.untrusted import decode, reading
 
 _WITHOUT = "without "
 # Ids that a sentence names; of more it gives the number.
@@ -91,11 +91,8 @@ def read(qrels: Path | None, without: Path | None = None) -> QrelsOverride | Non
         given = trec.read_qrels_file(qrels, name=qrels.name)
         found = replace(found, name=qrels.name, qrels=given.qrels, sha256=filesystem.sha256(qrels), remarks=given.notes)
     if without is not None:
-        try:
+        with reading(without, "name a file of queries' ids, one a line"):
             lines = decode(without.read_bytes(), without, encoding="utf-8-sig").split("\n")
-        except OSError as error:
-            remedy = "name a file of queries' ids, one a line"
-            raise FileError(f"{without}: cannot be read: {reason_of(error)}; {remedy}") from error
         ids = frozenset(line.strip() for line in lines if line.strip())
         found = replace(found, without=ids, without_name=without.name)
     return found
