@@ -14,13 +14,12 @@ from pathlib import Path
 from harness import filesystem
 from harness.errors import UsageError
 from harness.evaluation import trec, trec_lines
+from harness.evaluation.evaluate_runs import count_and_ids
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.trec import Qrels
 from harness.untrusted import decode, reading
 
 _WITHOUT = "without "
-# Ids that a sentence names; of more it gives the number.
-_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -187,17 +186,12 @@ def _of_fewer_queries(runs: JudgedRuns, override: QrelsOverride) -> JudgedRuns:
 def _fewer(sample: Sequence[str], override: QrelsOverride, more: str = "") -> str:
     gone = len(override.without.intersection(sample))
     others = sorted(override.without.difference(sample))
-    also = f", which names {_named(others)} that the sample has not" if others else ""
+    also = f", which names {count_and_ids(others)} that the sample has not" if others else ""
     return f"{_WITHOUT}{gone:,} of its {len(sample):,} queries ({override.without_name}{also}{more})"
 
 
 def _leaves_out_none(override: QrelsOverride) -> UsageError:
     return UsageError(f"{override.without_name}: none of its {len(override.without):,} queries is in a sample here")
-
-
-def _named(ids: Sequence[str]) -> str:
-    more = ", ..." if len(ids) > _NAMED else ""
-    return f"{len(ids):,} ({', '.join(ids[:_NAMED])}{more})"
 
 
 def _replaces_none(override: QrelsOverride) -> UsageError:
