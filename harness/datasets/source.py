@@ -40,7 +40,7 @@ class DocumentStream:
     """A corpus as its files have it, to be streamed.
 
     ``label`` names it in errors; ``kind`` (how its files are read) and the ``files`` identify its content; ``read``
-    streams it anew at each call; ``total`` returns the number of documents (0: unknown), and may have to read for it.
+    streams it again at each call; ``total`` returns the number of documents (0: unknown), and may have to read for it.
     """
 
     label: str

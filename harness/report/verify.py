@@ -289,7 +289,7 @@ def check_cache(root: Path, cache: Path, recompute: Recompute) -> Iterator[Misma
     for cached in row_cache.cached_files(root, cache):
         place, table = f"kept rows {cached.path.name}", cached.table
         if table is None:
-            yield Mismatch(place, "damaged", "nothing: the next table makes them anew")
+            yield Mismatch(place, "damaged", "nothing: the next table computes them again")
             continue
         try:
             again = recompute(table.measures)

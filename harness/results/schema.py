@@ -311,7 +311,7 @@ class Result:
 
 
 def job_key(spec: ResultSpec) -> str:
-    """The name of a stored job: the first 16 hex digits of the hash of all that decides what is measured."""
+    """Return the name of a stored job: the first 16 hex digits of the hash of all that decides the measurement."""
     return digest(spec)[:16]
 
 
