@@ -15,7 +15,7 @@ from harness import filesystem
 from harness.cli.options import Decorator, parsed_by, record_options
 from harness.errors import HarnessError, UsageError
 from harness.report import writers
-from harness.report.document import Escape, ReportDocument, Section
+from harness.report.document import Escape, Grid, ReportDocument, Section
 from harness.untrusted import one_line
 
 FORMATS = ("md", "csv", "json")
@@ -146,8 +146,6 @@ def show_errors(errors: Iterable[HarnessError]) -> None:
 
 
 def columns(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    """Print left-aligned columns, the last one ragged."""
-    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head) - 1)]
-    for row in (head, *rows):
-        padded = (cell.ljust(width) for cell, width in zip(row, widths, strict=False))
-        click.echo("  ".join((*padded, row[-1])))
+    """Print left-aligned columns."""
+    grid = Grid("", head, (False,) * len(head), tuple(rows))
+    writers.print_answer(Section(grids=(grid,)), Console())
