@@ -39,6 +39,7 @@ _bars: list[Bars] = []
 _WIDE, _WIDE_BAR, _NARROW_BAR, _REST = 100, 20, 10, 48
 # The time left is known from this number of steps on, and changes at most by this factor when a step ends.
 _LEAST_STEPS, _MOST_CHANGE = 2, 2
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
 
 class Progress(Protocol):
@@ -215,9 +216,15 @@ def bar(title: str, phase: str, least: int = 0, *, line: bool = False) -> Iterat
 
 
 def duration(seconds: float) -> str:
-    """``95`` -> ``1 min 35 s``."""
+    """Return a time in two figures or so: ``95`` -> ``1 min 35 s``, ``7500`` -> ``2.1 h``."""
     whole = round(seconds)
-    return f"{whole // 60} min {whole % 60} s" if whole >= 60 else f"{whole} s"
+    if whole < _MINUTE:
+        return f"{whole} s"
+    if whole < 10 * _MINUTE:
+        return f"{whole // _MINUTE} min {whole % _MINUTE} s"
+    if whole < _HOUR:
+        return f"{whole / _MINUTE:.0f} min"
+    return f"{whole / _HOUR:.1f} h" if whole < 2 * _DAY else f"{whole / _DAY:.1f} days"
 
 
 def _phase(name: str) -> str:

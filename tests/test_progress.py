@@ -22,9 +22,18 @@ def console(terminal: bool) -> tuple[Console, StringIO]:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0, "0 s"), (0.4, "0 s"), (59.4, "59 s"), (59.6, "1 min 0 s"), (95, "1 min 35 s"), (7322, "122 min 2 s")],
+    [
+        (0.4, "0 s"),
+        (59.4, "59 s"),
+        (59.6, "1 min 0 s"),
+        (95, "1 min 35 s"),
+        (1500, "25 min"),
+        (5400, "1.5 h"),
+        (90_000, "25.0 h"),
+        (259_200, "3.0 days"),
+    ],
 )
-def test_duration_is_in_minutes_and_seconds(seconds: float, text: str) -> None:
+def test_duration_is_in_the_unit_of_its_size(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
 
+from harness import datasets
 from harness.aws.cloud_run import machines
 from harness.aws.cloud_run.estimates import PROBES, DurationEstimate, DurationModel
 from harness.aws.cloud_run.machines import MachineOptions
 from harness.cli.launchers import LauncherChoice, launcher_choice, launcher_option, run_options
 from harness.cli.locations import named_as_given, of_suite
 from harness.cli.options import cache_option, models_option, only_option, results_option
-from harness.cli.output import FORMATS, Destination, destination_options
+from harness.cli.output import FORMATS, Destination, destination_options, show_errors
+from harness.errors import EngineError
 from harness.jobs import indexes, inputs
 from harness.jobs.inputs import Inputs, RunOptions
-from harness.jobs.plan import Planned, plan_here, states
-from harness.jobs.suite import Suite, load
+from harness.jobs.plan import Planned, plan_here, plan_without_engine, states
+from harness.jobs.suite import Suite, dataset_name, load
 from harness.pricing import prices
 from harness.report.plan import CellPlan, plan_document
 from harness.results.reader import read_jobs
@@ -47,10 +50,12 @@ def plan(
     destination: Destination,
     choice: LauncherChoice,
 ) -> None:
-    """List the cells of SUITE, done and to do, and the time that is left.  Runs nothing, fetches no data.
+    """List the cells of SUITE, done and to do, and the time that is left.  Runs nothing, fetches no data, needs no
+    engine.
 
     Times are those of stored results of the same system and dataset.  Without any they are assumed, and marked ~: 30 s
-    for a job and 0.1 s for a query; for an index build 60 s and 0.01 s for a document.
+    for a job and 0.1 s for a query; for an index build 60 s and 0.01 s for a document.  Exit code 1 if the folder of a
+    dataset does not exist.
     """
     loaded = load(suite)
     with named_as_given(choice.cache):
@@ -59,15 +64,24 @@ def plan(
     absent: list[Cell] = []
     with choice.open() as launcher:
         gathered = inputs.gather(loaded, options, absent)
-        jobs = plan_here(gathered, options, launcher)
+        try:
+            jobs, engine = plan_here(gathered, options, launcher), True
+        except EngineError:  # listing needs none
+            jobs, engine = plan_without_engine(gathered, options, launcher), False
     estimator = _Estimator(gathered, options)
     plans = [*estimator.present(jobs), *estimator.absent(absent)]
     if price:
         plans = _priced(plans, loaded)
     place = "" if str(results) == "results" else f" --results {results}"
-    notes = list(_notes(jobs, absent, gathered))
+    locations = {dataset_name(name): datasets.find(name, options.suite_dir) for name in loaded.datasets}
+    missing = {name: error for name, location in locations.items() if (error := datasets.missing_folder(location))}
+    notes = list(_notes(jobs, [cell.dataset for cell in absent if cell.dataset not in missing], gathered))
+    if not engine:
+        notes.append("no Docker engine answers: jobs count as done with the images of stored results; harness doctor")
     document = plan_document(plans, notes, f"harness run {suite}{place}", absent=len(absent), priced=price)
     destination.show_report(document)
+    show_errors(missing.values())
+    sys.exit(1 if missing else 0)
 
 
 @dataclass
@@ -127,20 +141,23 @@ def _priced(plans: Sequence[CellPlan], suite: Suite) -> list[CellPlan]:
     chosen = machines.of_suite(suite, prices.snapshot(), MachineOptions())
     hourly: Mapping[str, float] = {name: machine.usd_per_hour for name, machine in chosen.items()}
 
-    def usd(plan: CellPlan) -> float | None:
-        if plan.timing_s is None or plan.build_s is None:
-            return None
-        build_hourly = hourly[suite.build_profile or plan.cell.profile]
-        return (plan.timing_s * hourly[plan.cell.profile] + plan.build_s * build_hourly) / 3600
+    def usd(seconds: float | None, profile: str) -> float | None:
+        return None if seconds is None else seconds * hourly[profile] / 3600
 
-    return [replace(plan, usd=usd(plan)) for plan in plans]
+    return [
+        replace(
+            plan,
+            timing_usd=usd(plan.timing_s, plan.cell.profile),
+            build_usd=usd(plan.build_s, suite.build_profile or plan.cell.profile),
+        )
+        for plan in plans
+    ]
 
 
-def _notes(jobs: Sequence[Planned], absent: Sequence[Cell], gathered: Inputs) -> Iterator[str]:
+def _notes(jobs: Sequence[Planned], unfetched: Sequence[str], gathered: Inputs) -> Iterator[str]:
     """Yield what keeps cells from being measured here, a line for each kind."""
-    if absent:
-        names = ", ".join(dict.fromkeys(cell.dataset for cell in absent))
-        yield f"data is not here: {names}; make its folder, or run where ir_datasets can fetch it"
+    if unfetched:
+        yield f"data is not here: {', '.join(dict.fromkeys(unfetched))}; run where ir_datasets can fetch it"
     cannot = {job.cell: job.cannot for job in jobs if job.cannot and not job.done}
     if cannot:
         yield f"not on this machine: {len(cannot)} cells, e.g. {next(iter(cannot.values()))}"

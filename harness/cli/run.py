@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -27,11 +26,11 @@ from harness.aws.ec2.backend import Ec2Backend
 from harness.cli.launchers import LauncherChoice, launcher_choice, launcher_option, run_launcher_option, run_options
 from harness.cli.locations import ResultsLocation, as_given, mirrored, of_suite, writable
 from harness.cli.options import (
+    FiniteRange,
     agree,
     cache_option,
     models_option,
     only_option,
-    parsed_by,
     record_options,
     results_option,
     results_path,
@@ -47,18 +46,10 @@ from harness.jobs.suite import Suite, load
 from harness.launch.docker import DockerLauncher
 from harness.launch.images import platforms
 from harness.records import Outcome
-from harness.report.document import Escape, Section
 from harness.report.summary import SummaryView, summary_section
 from harness.results.schema import NULL_SYSTEM, Cell
 
 BACKENDS: dict[str, BackendClass] = {"ec2": Ec2Backend, "batch": BatchBackend}
-
-
-def _finite(value: float | None) -> float | None:
-    """Refuse a cap that would be none: nothing is more than nan."""
-    if value is not None and not math.isfinite(value):
-        raise click.BadParameter("a sum of money is needed")
-    return value
 
 
 cloud_options = record_options(
@@ -69,8 +60,7 @@ cloud_options = record_options(
     click.option(
         "--max-usd",
         "cap_usd",
-        type=click.FloatRange(min=0, min_open=True),
-        callback=parsed_by(_finite),
+        type=FiniteRange(min=0, min_open=True),
         help="ec2, batch: never spend more.",
     ),
     click.option(
@@ -243,15 +233,17 @@ def _finish(location: ResultsLocation, suite: Suite, summary: RunSummary) -> Tab
     markdown, page = folder / "report.md", folder / "report.html"
     more = f"page: {page}   all columns and notes: harness report {location.display(folder)} --wide"
 
-    def answer(*pointers: str) -> Callable[[Escape, int | None], Section]:
+    def show(output: Path | None, *pointers: str) -> None:
         view = SummaryView(pointers=pointers)
-        return lambda escape, width: summary_section(table, per_query, escape, view, width)
+        Destination("md", output).show_answer(
+            lambda escape, width: (summary_section(table, per_query, escape, view, width),)
+        )
 
-    Destination("md", markdown).show_answer(answer())
+    show(markdown)
     write(page, stored.page())
     location.publish(markdown, page)
     click.echo(f"{len(summary.jobs)} jobs run, {summary.done_before} were done before\n", err=True)
-    Destination("md", None).show_answer(answer(f"{more}   how a number was made: harness explain"))
+    show(None, f"{more}   how a number was made: harness explain")
     return table
 
 

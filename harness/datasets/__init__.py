@@ -16,7 +16,7 @@ from harness.datasets import ir_datasets
 from harness.datasets.corpus import PreparedCorpus, prepare_corpus
 from harness.datasets.dataset import Dataset, Language, QuerySample, draw_sample
 from harness.datasets.ir_datasets import IrDataset
-from harness.errors import UnknownName
+from harness.errors import FileError, UnknownName
 from harness.progress import Progress, silent
 
 __all__ = ["Dataset", "DatasetLocation", "IrDataset", "PreparedCorpus", "QuerySample", "draw_sample", "find", "load"]
@@ -60,6 +60,11 @@ def is_here(location: DatasetLocation) -> bool:
     if isinstance(location, IrDataset):
         return ir_datasets.is_fetched(location)
     return _split(location)[0].exists()
+
+
+def missing_folder(location: DatasetLocation) -> FileError | None:
+    """Return the error of a location whose folder does not exist; ir_datasets may still fetch its own."""
+    return None if isinstance(location, IrDataset) else _formats.missing_folder(_split(location)[0])
 
 
 def load(location: DatasetLocation, cache: Path, progress: Progress = silent) -> Dataset:

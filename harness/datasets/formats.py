@@ -35,9 +35,19 @@ def read(folder: Path, split: str | None) -> DatasetSource:
     return format.read(folder)
 
 
+def missing_folder(folder: Path) -> FileError | None:
+    """Return the error of a folder that does not exist, with the nearest name beside it."""
+    if folder.is_dir():
+        return None
+    beside = [path.name for path in folder.parent.glob("*/")]
+    return FileError(
+        f"{folder}: no such folder{did_you_mean(folder.name, beside)}; give one with corpus, queries and qrels"
+    )
+
+
 def _recognise(folder: Path) -> Format:
-    if not folder.is_dir():
-        raise FileError(f"{folder}: no such folder; give one with corpus, queries and qrels")
+    if error := missing_folder(folder):
+        raise error
     missing = {format.name: _missing(format, folder) for format in FORMATS}
     fitting = [format for format in FORMATS if not missing[format.name]]
     if len(fitting) == 1:

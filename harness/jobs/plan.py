@@ -72,6 +72,18 @@ def plan_here(
     return assigned(planned, options.assigned, {result.key for result in stored})
 
 
+def plan_without_engine(inputs: Inputs, options: RunOptions, launcher: Launcher) -> list[Planned]:
+    """Plan where no engine answers: with the images of the last stored jobs."""
+    folder, cells = options.results / inputs.suite.name, set(inputs.cells)
+    digests: dict[str, str] = {}
+    stored = (job.result for job in read_jobs(folder)) if folder.is_dir() else ()
+    for result in sorted(stored, key=lambda result: result.started_at):
+        spec = result.spec
+        if spec.cell in cells and spec.isolation is launcher.isolation and spec.image_digest != NO_IMAGE:
+            digests[inputs.system(spec.cell).image] = spec.image_digest
+    return plan_here(inputs, options, launcher, digests)
+
+
 def plan(
     inputs: Inputs,
     isolation: Isolation,

@@ -13,7 +13,7 @@ from harness.analysis.comparison import called
 from harness.analysis.table import Cause, Finding, Row, Table, Validity
 from harness.pricing import cost
 from harness.records import Isolation, Outcome
-from harness.report import columns, sentences, summary
+from harness.report import columns, summary
 from harness.report.document import bounded, number
 
 # A title and what it says.
@@ -97,7 +97,7 @@ def _quality(row: Row) -> str:
 
 
 def _cost(row: Row) -> str:
-    estimate = sentences.cost(row)
+    estimate = row.cost
     if estimate.value is None or row.price is None:
         return f"There is no cost: {estimate.reason or row.price_note or 'no price'}."
     price = row.price

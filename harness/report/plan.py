@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from harness.progress import duration
 from harness.report.document import MISSING, Escape, GridColumn, ReportDocument, Section, Value, grid_of, lines_of
 from harness.results.schema import Cell
 
 # Rows of the answer; further ones are counted.
 _MOST_ROWS = 14
-_MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
 
 @dataclass(frozen=True)
@@ -25,10 +24,16 @@ class CellPlan:
     state: str
     jobs: int
     done: int
-    timing_s: float | None
+    timing_s: float
     build_s: float | None
     measured: bool
-    usd: float | None = None
+    timing_usd: float | None = None
+    build_usd: float | None = None
+
+    @property
+    def usd(self) -> float | None:
+        """The cost of both."""
+        return None if self.timing_usd is None or self.build_usd is None else self.timing_usd + self.build_usd
 
 
 def plan_document(
@@ -106,15 +111,7 @@ def _time(seconds: float | None, plans: Sequence[CellPlan]) -> str:
         return "unknown"
     if not seconds:
         return MISSING
-    return ("" if all(plan.measured for plan in plans) else "~") + long_time(seconds)
-
-
-def long_time(seconds: float) -> str:
-    """Return a time in its largest unit: 7,500 s are ``2.1 h``."""
-    for unit, size in (("days", _DAY), ("h", _HOUR), ("min", _MINUTE)):
-        if seconds >= (2 * size if size == _DAY else size):
-            return f"{seconds / size:.1f} {unit}" if size > _MINUTE else f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"
+    return ("" if all(plan.measured for plan in plans) else "~") + duration(seconds)
 
 
 def _usd(plans: Sequence[CellPlan]) -> str:
@@ -127,13 +124,13 @@ def _total(plans: Sequence[CellPlan], priced: bool) -> str:
     text = f"{done:,} of {jobs:,} jobs done"
     if done == jobs:
         return text
-    known = sum((plan.timing_s or 0) + (plan.build_s or 0) for plan in plans)
-    unknown = Counter(plan.timing_s is None or plan.build_s is None for plan in plans)[True]
-    text += f"; the rest takes about {long_time(known)}" + (" and builds of unknown time" if unknown else "")
+    unknown = sum(plan.build_s is None for plan in plans)
+    known_s = sum(plan.timing_s + (plan.build_s or 0) for plan in plans)
+    text += f"; the rest takes {'at least' if unknown else 'about'} {duration(known_s)}"
     if priced:
-        text += f", about US$ {sum(plan.usd or 0 for plan in plans):.2f}" + (
-            ", cells of unknown time left out" if unknown else ""
-        )
+        text += f" and US$ {sum((plan.timing_usd or 0) + (plan.build_usd or 0) for plan in plans):.2f}"
+    if unknown:
+        text += f", without {unknown} index builds of unknown time"
     return text + ("" if all(plan.measured for plan in plans) else " (~: assumed, not from stored results)")
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from pathlib import Path
 
 import pytest
 
+from harness.aws.cloud_run import estimates
 from harness.config import data_root
-from harness.report.plan import long_time
+from harness.errors import EngineError
+from harness.launch.fake import FakeLauncher
 from tests.conftest import Bench
 from tests.support.command_line import Call
 
@@ -47,11 +50,15 @@ def test_suites_of_the_paper_are_planned_without_their_data(
     monkeypatch.setattr("ir_datasets.util.home_path", lambda: tmp_path / "none")
     path = str(data_root() / "suites" / f"{name}.toml")
     done = harness("plan", path, "--launcher", "fake", "--price")
-    assert done.exit_code == 0, done.output
+    assert (done.exit_code, "no such folder" in done.stderr) == ((1, True) if "xor" in name else (0, False))
     lines = done.stdout.splitlines()
     assert len(lines) <= 25 and len([line for line in lines if line.startswith("- ")]) <= 5
-    assert f"0 of {count} jobs done" in done.stdout and "builds of unknown time" in done.stdout
-    assert "- data is not here: " in done.stdout and "US$" in done.stdout
+    assert re.search(
+        rf"- 0 of {count} jobs done; the rest takes at least [\d.]+ \w+ and US\$ \d+\.\d\d, without 6 index builds of"
+        r" unknown time",
+        done.stdout,
+    )
+    assert ("- data is not here: " in done.stdout) == ("xor" not in name)
     cells = list(csv.DictReader(io.StringIO(harness("plan", path, "--launcher", "fake", "--format", "csv").stdout)))
     assert len(cells) == count
     builds = [cell["system"] for cell in cells if not cell["build_s"]]
@@ -73,9 +80,41 @@ def test_further_rows_are_counted(harness: Call, bench: Bench) -> None:
     assert len(shown.splitlines()) <= 25 and "- 6 more rows: --wide" in shown
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(12.0, "12 s"), (90.0, "2 min"), (5400.0, "1.5 h"), (90_000.0, "25.0 h"), (259_200.0, "3.0 days")],
-)
-def test_long_times_have_one_unit(seconds: float, text: str) -> None:
-    assert long_time(seconds) == text
+def test_plan_needs_no_engine(harness: Call, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere.sock")
+    bench.suite(profiles=["cpu1-mem1", "cpu1-mem4"])
+    planned = harness("plan", "test-suite.toml")
+    assert planned.exit_code == 0 and "- 0 of 2 jobs done" in planned.stdout
+    assert "- no Docker engine answers: jobs count as done with the images of stored results" in planned.stdout
+
+
+def test_stored_jobs_count_as_done_without_an_engine(
+    harness: Call, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise EngineError("no engine")
+
+    bench.suite(profiles=["cpu1-mem1", "cpu1-mem4"])
+    harness("run", "test-suite.toml", "--launcher", "fake", "--only", "cpu1-mem4")
+    monkeypatch.setattr(FakeLauncher, "find", refuse)
+    assert "- 1 of 2 jobs done" in harness(*FAKE).stdout
+
+
+def test_missing_folder_of_a_dataset_is_an_error_that_names_the_nearest(harness: Call, bench: Bench) -> None:
+    bench.suite(datasets=["./tiny", "./tinny"])
+    planned = harness(*FAKE)
+    assert planned.exit_code == 1 and "| tinny " in planned.stdout
+    folder = bench.folder / "tinny"
+    assert planned.stderr.splitlines()[-1] == (
+        f"harness: {folder}: no such folder; did you mean 'tiny'?; give one with corpus, queries and qrels"
+    )
+    assert "data is not here" not in planned.stdout
+    assert harness("run", "test-suite.toml", "--launcher", "fake").stderr == planned.stderr
+
+
+def test_help_states_the_rule_of_assumed_times(harness: Call) -> None:
+    rule = (
+        f"{estimates.JOB_S:g} s for a job and {estimates.QUERY_S:g} s for a query; for an index build "
+        f"{estimates.BUILD_S:g} s and {estimates.DOCUMENT_S:g} s for a document"
+    )
+    assert rule in " ".join(harness("plan", "--help").stdout.split())
