@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from harness import stats
 from harness.analysis import axes, dynascore, pareto_front
@@ -21,9 +20,8 @@ from harness.analysis.table import Row, Table
 from harness.errors import UnknownName, UsageError
 from harness.evaluation.per_query import PerQuery
 from harness.records import Outcome
-from harness.stats import Estimate
+from harness.stats import Estimate, Floats
 
-Floats = NDArray[np.float64]
 # Function from entries, in any order, to their scores, the highest first in rank; ``None`` has no rank.
 Scorer = Callable[[Sequence[Entry]], Sequence[float | None]]
 

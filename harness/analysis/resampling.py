@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.evaluation.per_query import PerQuery
-from harness.stats import INTERVAL_MIN_QUERIES, median
+from harness.stats import INTERVAL_MIN_QUERIES, Floats, median
 
-Floats = NDArray[np.float64]
 Signs = NDArray[np.int8]
 # Comparison of one row with another on an axis.
 BETTER, EQUAL, WORSE, UNDECIDED = 1, 0, -1, 2

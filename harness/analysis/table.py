@@ -21,6 +21,11 @@ class Validity(str, Enum):
     # Published: no samples, so nothing can be judged.
     UNKNOWN = "unknown"
 
+    @property
+    def doubt(self) -> str:
+        """Its word if the numbers are in doubt, else nothing."""
+        return self.value if self in (Validity.NOISY, Validity.INVALID) else ""
+
 
 class Cause(str, Enum):
     """Cause of a finding: a word that stays the same in every version."""
@@ -52,6 +57,16 @@ class Cause(str, Enum):
     UNACCOUNTED_TIME = "unaccounted_time"
     FEW_SAMPLES = "few_samples"
     LATENCY_TARGET = "latency_target"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: ``1 row``, ``1,200 rows``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def processors(cpus: int, gpus: int) -> str:
+    """Return CPUs and GPUs in words: ``2 CPUs``, ``1 CPU, 1 GPU``."""
+    return ", ".join((counted(cpus, "CPU"), *([counted(gpus, "GPU")] if gpus else [])))
 
 
 @dataclass(frozen=True)
@@ -222,6 +237,15 @@ class Row:
     def per_query_key(self) -> str:
         """Name of the row's values by query: jobs of two origins may have one key."""
         return self.key if self.origin is None else f"{self.origin}/{self.key}"
+
+    @property
+    def cost(self) -> Estimate:
+        """US$ per million queries by the model of its scenario: sequential for single queries, else saturated."""
+        return self.usd_per_million if self.scenario == "single_stream" else self.usd_per_million_saturated
+
+    def measured(self, measure: str) -> float | None:
+        """Return the value of a measure, if there is one."""
+        return self.measures.get(measure, Estimate(None)).value
 
     @property
     def own_notes(self) -> list[str]:

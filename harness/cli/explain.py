@@ -6,15 +6,16 @@ import difflib
 
 import click
 
+from harness.analysis.axes import cell_of
 from harness.analysis.comparison import called
 from harness.analysis.table import Cause, Row, Table
 from harness.cli.locations import mirrored
 from harness.cli.options import cache_option, price_options, results_option
-from harness.cli.output import show_paragraphs
+from harness.cli.output import columns, show_paragraphs
 from harness.cli.stored_results import StoredResults, stored_results
 from harness.errors import UsageError
 from harness.report import explain as texts
-from harness.results.schema import Cell, matches
+from harness.results.schema import matches
 from harness.untrusted import one_line
 
 # The most rows that one command explains in full.
@@ -59,8 +60,7 @@ def explain(what: str | None, stored: StoredResults) -> None:
 
 
 def _named(row: Row, name: str) -> bool:
-    cell = Cell(row.suite, row.system, row.dataset, row.scenario, row.profile)
-    return matches(cell, name) or any(key.startswith(name) for key in row.keys if len(name) >= 4)
+    return matches(cell_of(row), name) or any(key.startswith(name) for key in row.keys if len(name) >= 4)
 
 
 def _systems(table: Table) -> tuple[str, ...]:
@@ -68,8 +68,10 @@ def _systems(table: Table) -> tuple[str, ...]:
 
 
 def _list(table: Table) -> None:
-    """List the rows with their causes of doubt, each as the next command."""
+    """List the rows with their causes of doubt."""
+    rows = []
     for row in table.rows:
         doubts = ", ".join(dict.fromkeys(finding.cause.value for finding in row.findings)) or row.validity.value
-        click.echo(f"harness explain '{one_line(called(row))}'   {doubts}")
-    click.echo("\nor a column: latency, p95, memory, index, cost and all of the CSV")
+        rows.append((one_line(called(row)), doubts))
+    columns(("result", "findings"), rows)
+    click.echo("\nharness explain NAME: one of these, or a column (latency, cost, ...)")

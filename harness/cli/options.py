@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import errno
 import inspect
+import math
 import os
 import signal
 import sys
@@ -82,6 +83,21 @@ def record_options(name: str, record: Callable[..., Any], *options: Decorator) -
 def parsed_by(parse: Callable[[Any], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
     """Return a callback of an option that parses its value."""
     return lambda _context, _parameter, value: parse(value)
+
+
+class FiniteRange(click.FloatRange):
+    """Numbers of a range, without nan, which click takes for a number of any range."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Parse a number.
+
+        Raises:
+            UsageError: it is nan or infinite.
+        """
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            raise UsageError(f"{param.opts[0] if param else 'an option'} {value}: is no finite number; write one")
+        return number
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import math
 
 import click
 
@@ -11,6 +10,7 @@ from harness.analysis import reprice as repricing
 from harness.analysis import row_pricing
 from harness.cli.locations import mirrored
 from harness.cli.options import (
+    FiniteRange,
     PriceSelection,
     cache_option,
     date_option,
@@ -31,7 +31,7 @@ from harness.report.repricing import repricing_document
 
 @click.command()
 @click.option("--cpu", type=click.IntRange(1), required=True, help="Minimum vCPUs.")
-@click.option("--memory", type=click.FloatRange(0, 1e6, min_open=True), required=True, help="Minimum GiB.")
+@click.option("--memory", type=FiniteRange(0, 1e6, min_open=True), required=True, help="Minimum GiB.")
 @click.option("--gpu", type=click.IntRange(0), default=0, help="Minimum NVIDIA GPUs.")
 @click.option(
     "--reserve/--no-reserve",
@@ -54,8 +54,6 @@ def instances(
 
     Also prints how many other types were left out, and why.
     """
-    if math.isnan(memory):
-        raise UsageError("--memory is no number; write GiB, e.g. 32")
     snapshot = selection.snapshot()
     envelope = Envelope("asked", cpu, round(memory * offers.GIB), gpu)
     choice = selection.choice

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 import numpy as np
-from numpy.typing import NDArray
 
 from harness.errors import UsageError
 from harness.evaluation import frechet_distance
@@ -21,9 +20,8 @@ from harness.evaluation.frechet_distance import VectorRows
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.trec import Qrels, Run
 from harness.progress import Progress, part_of, silent
-from harness.stats import CONFIDENCE, INTERVAL_MIN_QUERIES, Estimate
+from harness.stats import CONFIDENCE, INTERVAL_MIN_QUERIES, Estimate, Floats
 
-Floats = NDArray[np.float64]
 # The documents of each query, in the order of the queries; a document of several queries counts for each.
 DocumentSets = tuple[tuple[str, ...], ...]
 RESAMPLES = 1000

@@ -34,9 +34,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from harness import filesystem
 from harness.progress import Progress, silent
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from harness.stats import Floats, Ints
 
 # With this many vectors per dimension, a covariance is far enough from singular that single precision cannot be seen in
 # a distance; single precision then sums changes from the whole set only.

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
 from typing import Any
 
 from harness.analysis import comparison
 from harness.analysis.comparison import Comparison, ComparisonSide
 from harness.analysis.paired_differences import LATENCY, POWER, ComparisonVerdict, Difference, QueryChange
 from harness.analysis.significance import DRAWS, LEVEL
-from harness.analysis.table import Validity
 from harness.records import Outcome
 from harness.report.document import (
     MISSING,
@@ -21,6 +21,7 @@ from harness.report.document import (
     ReportDocument,
     Section,
     Value,
+    column_of,
     digits,
     grid_of,
     number,
@@ -127,15 +128,10 @@ def _sections(pairs: Sequence[Comparison], notes: Sequence[str], escape: Escape)
 
 def _overview(pairs: Sequence[Comparison], escape: Escape) -> Section:
     """Return one line for each difference of many pairs of runs."""
-
-    def of_line(column: GridColumn[Difference]) -> GridColumn[tuple[Comparison, Difference]]:
-        header, numeric, cell = column
-        return header, numeric, lambda item: cell(item[1])
-
     columns: list[GridColumn[tuple[Comparison, Difference]]] = [
         ("A", False, lambda item: escape(item[0].a.name.partition("/")[0])),
         ("B", False, lambda item: escape(item[0].b.name.partition("/")[0])),
-        *(of_line(column) for column in (_metric(escape), *_VALUES, _P_HOLM, _EFFECT, _VERDICT)),
+        *(column_of(column, itemgetter(1)) for column in (_metric(escape), *_VALUES, _P_HOLM, _EFFECT, _VERDICT)),
     ]
     shared = [note for note in pairs[0].notes if all(note in pair.notes for pair in pairs)]
     own = [f"A {pair.a.name}, B {pair.b.name}: {note}" for pair in pairs for note in pair.notes if note not in shared]
@@ -367,7 +363,7 @@ def _doubted_sides(pair: Comparison, cost: str | None) -> str:
     doubts = [
         f"{name} is {row.validity.value}"
         for name, row in (("A", pair.a.row), ("B", pair.b.row))
-        if row is not None and row.validity in (Validity.NOISY, Validity.INVALID)
+        if row is not None and row.validity.doubt
     ]
     return f" ({' and '.join(doubts)}: so is what B {cost.split()[0]})" if cost and doubts else ""
 

@@ -26,6 +26,7 @@ Escape = Callable[[str], str]
 Value = str | int | float | bool | None
 
 Item = TypeVar("Item")
+Other = TypeVar("Other")
 # A column of a grid: its header, whether it is right-aligned, and the finished cell of an item.
 GridColumn = tuple[str, bool, Callable[[Item], str]]
 
@@ -127,6 +128,12 @@ def grid_of(
         tuple(tuple(cell(item) for _, _, cell in present) for item in items),
         keys,
     )
+
+
+def column_of(column: GridColumn[Item], read: Callable[[Other], Item]) -> GridColumn[Other]:
+    """Return a column for items that hold those of the given column."""
+    header, numeric, cell = column
+    return header, numeric, lambda each: cell(read(each))
 
 
 def lines_of(items: Iterable[Item], columns: Sequence[tuple[str, Callable[[Item], Value]]]) -> Iterator[list[Value]]:
@@ -256,16 +263,3 @@ def decimals_of(value: float) -> int:
         return 0
     exponent = int(f"{value:.2e}".partition("e")[2])
     return min(2 - exponent, 12)
-
-
-def panels(widths: Sequence[int], keys: int, room: int) -> list[list[int]]:
-    """Return the column numbers of each panel: the ``keys`` naming columns, then as many others as fit."""
-    divided: list[list[int]] = []
-    left = 0
-    for column in range(keys, len(widths)):
-        if widths[column] > left or not divided:
-            divided.append(list(range(keys)))
-            left = room - sum(widths[:keys])
-        divided[-1].append(column)
-        left -= widths[column]
-    return divided

@@ -14,7 +14,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from harness.report.document import MISSING, Grid, Section, panels
+from harness.report.document import MISSING, Grid, Section
 from harness.untrusted import MAX_TEXT, one_line
 
 # Characters that mean something to TeX, or that its fonts turn into others (``<`` into a question mark).
@@ -326,11 +326,24 @@ def _panels(columns: Sequence[_TableColumn], keys: int) -> list[list[int]]:
     if sum(widths) <= _LINE * _WHOLE:
         return [list(range(len(columns)))]
     widest = round(_LINE * _SCALED)
-    fewest = len(panels(widths, keys, widest))
+    fewest = len(_divided(widths, keys, widest))
     # Parts of about the same width look better than full ones and a rest.
     return next(
-        divided for line in range(widest // 2, widest + 1) if len(divided := panels(widths, keys, line)) <= fewest
+        divided for line in range(widest // 2, widest + 1) if len(divided := _divided(widths, keys, line)) <= fewest
     )
+
+
+def _divided(widths: Sequence[int], keys: int, room: int) -> list[list[int]]:
+    """Return the column numbers of each panel: the ``keys`` naming columns, then as many others as fit."""
+    divided: list[list[int]] = []
+    left = 0
+    for column in range(keys, len(widths)):
+        if widths[column] > left or not divided:
+            divided.append(list(range(keys)))
+            left = room - sum(widths[:keys])
+        divided[-1].append(column)
+        left -= widths[column]
+    return divided
 
 
 def _pages(rows: Sequence[list[str]], columns: Sequence[_TableColumn]) -> Iterator[list[list[str]]]:

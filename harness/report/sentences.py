@@ -11,12 +11,6 @@ from harness.analysis.table import Row, Table, Validity
 from harness.evaluation.per_query import PerQuery
 from harness.records import Outcome
 from harness.report.document import Escape
-from harness.stats import Estimate
-
-
-def cost(row: Row) -> Estimate:
-    """Return the cost of a million queries: sequential for single queries, else saturated."""
-    return row.usd_per_million if row.scenario == "single_stream" else row.usd_per_million_saturated
 
 
 def answers(table: Table, per_query: Mapping[str, PerQuery], measure: str, escape: Escape = str) -> tuple[str, ...]:
@@ -51,10 +45,10 @@ def _answer(rows: Sequence[Row], per_query: Mapping[str, PerQuery], measure: str
         return None
     first = min(cheapest.values(), key=lambda row: spent(row) or 0)
     others = [row for row in cheapest.values() if row is not first]
-    other = max(others, key=lambda row: (measured_value(row, measure) or -math.inf, -(spent(row) or 0)))
+    other = max(others, key=lambda row: (row.measured(measure) or -math.inf, -(spent(row) or 0)))
     difference = _tested(other, first, per_query, measure, len(others))
     factor = (spent(other) or 0) / (spent(first) or 1)
-    money = cost(first).value is not None
+    money = first.cost.value is not None
     verb = "costs" if money else "takes"
     start = f"{escape(first.system)} {verb} {_times(factor)} less than {escape(other.system)}"
     return f"{start} {_quality(difference, measure)}."
@@ -62,13 +56,8 @@ def _answer(rows: Sequence[Row], per_query: Mapping[str, PerQuery], measure: str
 
 def spent(row: Row) -> float | None:
     """Return a row's cost, or its mean latency in seconds where it has no cost."""
-    value = cost(row).value
+    value = row.cost.value
     return row.latency_mean_s.value if value is None else value
-
-
-def measured_value(row: Row, measure: str) -> float | None:
-    """Return a row's value of a measure."""
-    return row.measures.get(measure, Estimate(None)).value
 
 
 def _tested(a: Row, b: Row, per_query: Mapping[str, PerQuery], measure: str, candidates: int) -> Difference | None:

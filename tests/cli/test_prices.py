@@ -69,7 +69,7 @@ def test_instances_lists_types_that_were_left_out() -> None:
         ),
         (("--architecture", "measured"), "'measured' is not one of 'any', 'x86_64', 'arm64'"),
         (("--memory", "inf"), "inf is not in the range"),
-        (("--memory", "nan"), "harness: --memory is no number"),
+        (("--memory", "nan"), "harness: --memory nan: is no finite number"),
         (("--memory", "0"), "0.0 is not in the range"),
     ],
 )

@@ -38,18 +38,9 @@ COLUMNS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("format", "name", "width"),
-    [
-        ("md", "report.md", 80),
-        ("csv", "report.csv", 80),
-        ("json", "report.json", 80),
-        ("terminal", "report-80.txt", 80),
-        ("terminal", "report-200.txt", 200),
-    ],
-)
-def test_report_renders_the_golden_files(table: Table, golden: Path, format: str, name: str, width: int) -> None:
-    assert report.render(table, format, width=width).encode() == (golden / name).read_bytes()
+@pytest.mark.parametrize("format", ["md", "csv", "json"])
+def test_report_renders_the_golden_files(table: Table, golden: Path, format: str) -> None:
+    assert report.render(table, format).encode() == (golden / f"report.{format}").read_bytes()
 
 
 def test_report_does_not_depend_on_the_environment(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,7 +268,6 @@ def test_differing_machines_have_a_footnote_at_their_rows(table: Table) -> None:
 
 def test_report_of_empty_results_says_that_nothing_is_stored(empty: Table) -> None:
     assert report.render(empty, "md") == "No stored results.\n"
-    assert report.render(empty, "terminal") == "No stored results.\n"
     assert json.loads(report.render(empty, "json"))["rows"] == []
     assert report.render(empty, "csv").count("\n") == 1
 

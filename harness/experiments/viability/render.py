@@ -8,6 +8,7 @@ from dataclasses import asdict, fields, replace
 from operator import attrgetter
 from typing import Any
 
+from harness.analysis.table import processors
 from harness.experiments.viability.curve import Curve, CurvePoint
 from harness.experiments.viability.judge import Unconstrained
 from harness.experiments.viability.probe import MIB, envelope
@@ -65,7 +66,7 @@ def verdicts_document(
 
     def answer(_escape: Escape) -> Iterable[Section]:
         doubts = [
-            f"With {_cpus(verdict.cpus, verdict.gpus)}: {line}"
+            f"With {processors(verdict.cpus, verdict.gpus)}: {line}"
             for verdict in verdicts
             for line in _unsharp_lines(verdict)
         ]
@@ -102,7 +103,7 @@ def validation_document(verdict: InstanceVerdict) -> ReportDocument:
             why = f"{', '.join(verdict.causes)}: {escape(verdict.why)}"
             headline = f"{instance.instance_type} is not enough for {subject} ({why})."
         notes = (
-            f"Emulated: {_cpus(instance.vcpus, 0)} and {_mib(verdict.limit_bytes)}, which {instance.instance_type}"
+            f"Emulated: {processors(instance.vcpus, 0)} and {_mib(verdict.limit_bytes)}, which {instance.instance_type}"
             f" ({_mib(instance.memory_bytes)}, {instance.architecture}) leaves beside its host's own need.",
             _criteria_line(verdict),
             *(f"Not shown: {text}." for text in verdict.not_shown),
@@ -129,7 +130,7 @@ def curve_document(curve: Curve) -> ReportDocument:
         knee = f"No knee: {curve.why_no_knee or ''}."
         if curve.knee_bytes:
             knee = f"Knee: {_mib(curve.knee_bytes)}: from there on every mean is within 25 % of the unconstrained one."
-        title = f"{curve.system} on {curve.dataset}, {_cpus(curve.cpus, curve.gpus)}: latency by memory limit"
+        title = f"{curve.system} on {curve.dataset}, {processors(curve.cpus, curve.gpus)}: latency by memory limit"
         disturbed = [point for point in curve.points if point.disturbed]
         if wide:
             notes = [
@@ -154,7 +155,7 @@ def curve_document(curve: Curve) -> ReportDocument:
 
 
 def _title(verdict: ViabilityVerdict) -> str:
-    return f"{verdict.system} on {verdict.dataset}, {_cpus(verdict.cpus, verdict.gpus)}"
+    return f"{verdict.system} on {verdict.dataset}, {processors(verdict.cpus, verdict.gpus)}"
 
 
 def _headline(verdict: ViabilityVerdict) -> str:
@@ -271,11 +272,6 @@ def _mib(size: int | None) -> str:
 
 def _key(job: str) -> str:
     return job.rpartition("/")[2]
-
-
-def _cpus(cpus: int, gpus: int) -> str:
-    text = f"{cpus} CPU{'s' if cpus > 1 else ''}"
-    return f"{text}, {gpus} GPU{'s' if gpus > 1 else ''}" if gpus else text
 
 
 def _evidence_grid(jobs: Sequence[Evidence], escape: Escape) -> Grid:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from harness.analysis import robustness
 from harness.analysis.robustness import Condition, QueryScores, Robustness
@@ -20,6 +19,7 @@ from harness.report.plots import style
 from harness.report.plots.select import Drawing, LeftOut, NoPlot, PlotRows, no_row_reason, row_name
 from harness.report.plots.style import Frame, file_name
 from harness.report.robustness import condition_name, percent
+from harness.stats import Floats
 
 if TYPE_CHECKING:
     from matplotlib.colors import LinearSegmentedColormap
@@ -139,7 +139,6 @@ def notes(board: Robustness) -> tuple[str, ...]:
     )
 
 
-Floats = NDArray[np.float64]
 # Rows with their values by query.
 JudgedRows = list[tuple[Row, PerQuery]]
 
