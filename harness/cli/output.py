@@ -117,5 +117,5 @@ def show_errors(errors: Iterable[HarnessError]) -> None:
 
 def columns(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
     """Print left-aligned columns."""
-    for line in writers.plain_table(Grid("", head, (False,) * len(head), tuple(rows))):
-        click.echo(line)
+    grid = Grid("", head, (False,) * len(head), tuple(rows))
+    writers.print_answer(Section(grids=(grid,)), Console())

@@ -6,6 +6,7 @@ import io
 from pathlib import Path
 
 import click
+from rich.console import Console
 
 from harness.cli.options import cache_option
 from harness.cli.output import Destination, destination_options
@@ -61,9 +62,12 @@ def pool(
         for query in holder.queries:
             if not judging_pool.queries.get(query.query_id, "?"):
                 judging_pool.queries[query.query_id] = query.text
-    stream = io.StringIO()
-    write_pool(judging_pool, documents, destination.form, stream)
-    destination.show(stream.getvalue())
+    if destination.output is None and Console().is_terminal:
+        click.echo(f"Not for a terminal, with whole documents: write the pairs with -o pool.{destination.form}")
+    else:
+        stream = io.StringIO()
+        write_pool(judging_pool, documents, destination.form, stream)
+        destination.show(stream.getvalue())
     _summarise(judging_pool)
     for note in dict.fromkeys(note for sample in samples for note in sample.notes):
         click.echo(one_line(note), err=True)

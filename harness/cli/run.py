@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -82,6 +82,7 @@ cloud_options = record_options(
     ),
     click.option("--subnet", help="ec2: this subnet.  [default: those of the default VPC]"),
     click.option("--dry-run", is_flag=True, help="ec2, batch: show the instances and their cost, and stop."),
+    click.option("--wide", is_flag=True, help="ec2, batch: show each part's instance, disk and cost."),
 )
 
 
@@ -91,6 +92,11 @@ cloud_options = record_options(
 @results_option
 @only_option
 @click.option("--fresh", is_flag=True, help="Measure finished jobs again too; earlier results stay.")
+@click.option(
+    "--fresh-index",
+    is_flag=True,
+    help="Build indexes again and measure that; implies --fresh, because new results carry a build's figures.",
+)
 @click.option(
     "--contested",
     metavar="RESULTS",
@@ -117,6 +123,7 @@ def run(
     results: Path | str,
     only: str | None,
     fresh: bool,
+    fresh_index: bool,
     contested: Path | None,
     retry_noisy: int,
     part: Path | None,
@@ -148,10 +155,10 @@ def run(
     if in_cloud:
         of_suite(results, loaded.name, choice.cache, "RECORDS")  # stored jobs decide what is launched
     else:
-        _refuse_cloud_options(choice.launcher)
+        _refuse_options(choice.launcher, {*CloudOptions.__dataclass_fields__, "yes"})
     with writable(results, choice.cache) as location:
         options = run_options(suite, location.folder, only, fresh or cells is not None, choice.cache)
-        options = replace(options, retry_noisy=retry_noisy, cells=cells, shelf=location.shelf)
+        options = replace(options, retry_noisy=retry_noisy, fresh_index=fresh_index, cells=cells, shelf=location.shelf)
         if in_cloud:
             request = _request(choice.launcher, loaded, options, work, cloud)
             summary, errors = _run_in_cloud(request, choice, yes)
@@ -181,10 +188,9 @@ def demo(context: click.Context, /, **options: Any) -> None:
     context.invoke(run, suite=config.data_root() / "suites" / "quickstart.toml", **options)
 
 
-def _refuse_cloud_options(launcher: str, *understood: str) -> None:
+def _refuse_options(launcher: str, names: Collection[str]) -> None:
     """Refuse options on the command line that this launcher does not understand."""
     context = click.get_current_context()
-    names = {*CloudOptions.__dataclass_fields__, "yes"} - set(understood)
     for parameter in context.command.params:
         name = str(parameter.name)
         if name in names and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
@@ -193,7 +199,7 @@ def _refuse_cloud_options(launcher: str, *understood: str) -> None:
 
 def _request(launcher: str, suite: Suite, options: RunOptions, work: str | None, cloud: CloudOptions) -> CloudRequest:
     if launcher == "batch":
-        _refuse_cloud_options("batch", "region", "instance", "cap_usd", "burstable", "architecture", "yes", "dry_run")
+        _refuse_options("batch", {"most", "spot", "subnet"})
         cloud = replace(cloud, most=sys.maxsize)
     if work is None:
         raise UsageError(
@@ -203,6 +209,11 @@ def _request(launcher: str, suite: Suite, options: RunOptions, work: str | None,
     if options.retry_noisy:
         raise UsageError(
             f"--retry-noisy is not for --launcher {launcher}; run it again with --contested or --fresh --only"
+        )
+    if options.fresh_index:
+        raise UsageError(
+            f"--fresh-index is not for --launcher {launcher}, which takes indexes from --cache and --work; name others"
+            " there to have them built again"
         )
     return CloudRequest(suite=suite, options=options, work=parse_uri(work), **vars(cloud))
 

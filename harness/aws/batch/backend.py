@@ -60,6 +60,7 @@ class BatchBackend:
     """AWS Batch, for one command."""
 
     name = "batch"
+    attempts = suite_stack.ATTEMPTS
 
     def __init__(self, context: BackendContext) -> None:
         self._suite, self._work = context.request.suite, context.request.work
@@ -68,7 +69,7 @@ class BatchBackend:
         self._role = ""  # begins the worker id of each attempt
         self._jobs: dict[str, _LaunchedJob] = defaultdict(_LaunchedJob)
         self._ids: dict[str, str] = {}  # part -> the job that does it
-        self.ending = f"`harness batch cancel {self._suite.name}`"
+        self.ending = f"`harness batch cancel {self._suite.name} --region {self._region}`"
 
     @staticmethod
     def parts(todo: list[Planned], how: Grouping) -> tuple[PlannedPart, ...]:
@@ -148,7 +149,7 @@ class BatchBackend:
         count, more = len(submission.parts), dict[str, Any]()
         if count > 1:  # Batch refuses an array of one
             more["arrayProperties"] = {"size": count}
-        if launch.attempts != partition.ATTEMPTS:
+        if launch.attempts != self.attempts:
             more["retryStrategy"] = {"attempts": launch.attempts}
         fresh, job.doubted = job.doubted is None, self._clock.now
         values = (self._run.run_id, launch.name, self._bundle.name, self._bundle.sha256)

@@ -1,21 +1,16 @@
-"""Partition jobs into parts for machines, price them, limit their lives, and quote the sum.
+"""Partition jobs into parts for machines, price them, and limit their lives.
 
 All machines together never cost more than the cap.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
-
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from harness import filesystem
 from harness.aws.cloud_run import estimates
@@ -42,8 +37,6 @@ _SLACK_MEASURED, _SLACK_ASSUMED = 3.0, 8.0
 _LEAST_LIMIT_S = 3600.0
 # No worker is launched for less than its estimate and this share of it.
 _NEED = 1.25
-# How often a machine that is lost is replaced where the service does that; with a cap never.
-ATTEMPTS = 3
 T = TypeVar("T")
 GIB = 1 << 30
 # Operating system, engine, Python and its packages, logs; the AMI for GPUs is that large by itself.
@@ -51,8 +44,6 @@ _SYSTEM_GIB, _GPU_SYSTEM_GIB, _LEAST_GIB = 20, 45, 30
 _UNKNOWN_IMAGE_BYTES = 2 * GIB
 # A worker has an image as the file that was shipped and unpacked in the engine; the like for data.
 _IMAGE_FACTOR, _DATA_FACTOR = 3.0, 2.5
-# More rows than these are joined by instance type.
-_MOST_ROWS = 24
 
 
 def usd_per_hour(instance_usd: float, disk_gib: int, usd_per_gib_month: float) -> float:
@@ -81,12 +72,6 @@ def most_usd(usd_per_hour: float, limit_s: float) -> float:
     return usd_per_hour * (limit_s + BEYOND_LIMIT_S) / 3600
 
 
-def worst_usd(parts: Iterable[PlannedPart], cap_usd: float | None) -> float:
-    """Return what parts cost if every worker lives as long as it may."""
-    limits = sum(most_usd(part.usd_per_hour, usual_limit_s(part)) for part in parts)
-    return limits if cap_usd is None else min(limits, cap_usd)
-
-
 @dataclass(frozen=True)
 class Submission:
     """Parts that are launched with one request: one on EC2, the children of one array in Batch."""
@@ -100,6 +85,11 @@ class Submission:
         return sum(part.usd_per_hour for part in self.parts)
 
     @property
+    def usual_limit_s(self) -> float:
+        """The time limit of all its machines, where no cap says less."""
+        return max(map(usual_limit_s, self.parts))
+
+    @property
     def needs(self) -> frozenset[str]:
         """Keys of the indexes that other parts build."""
         return frozenset(key for part in self.parts for key in part.needs)
@@ -108,6 +98,12 @@ class Submission:
     def builds(self) -> frozenset[str]:
         """Keys of the indexes that its parts build."""
         return frozenset(build.key for part in self.parts for build in part.builds)
+
+
+def worst_usd(submissions: Iterable[Submission], attempts: int, cap_usd: float | None) -> float:
+    """Return what submissions cost if every worker lives as long as it may; with a cap none is replaced."""
+    limits = sum(most_usd(each.usd_per_hour, each.usual_limit_s) for each in submissions)
+    return attempts * limits if cap_usd is None else min(limits, cap_usd)
 
 
 def committed_usd(launches: Iterable[Launch]) -> float:
@@ -119,13 +115,13 @@ def committed_usd(launches: Iterable[Launch]) -> float:
 
 
 def plan_launch(
-    submission: Submission, others: Iterable[Submission], now: float, left_usd: float | None = None
+    submission: Submission, others: Iterable[Submission], now: float, attempts: int, left_usd: float | None = None
 ) -> Launch | None:
     """Return a launch with the time that it may take; ``None``: too little money is left now.
 
-    ``others`` wait behind it, and keep what they need at least; ``left_usd`` is ``None`` without a cap.
+    ``others`` wait behind it, and keep what they need at least; ``attempts`` and no ``left_usd``: without a cap.
     """
-    limit_s, attempts = max(map(usual_limit_s, submission.parts)), ATTEMPTS
+    limit_s = submission.usual_limit_s
     if left_usd is not None:
         need = least_limit_s(submission.parts)
         kept = sum(most_usd(other.usd_per_hour, least_limit_s(other.parts)) for other in others)
@@ -291,46 +287,3 @@ def _image_bytes(inputs: Inputs, images: Mapping[str, Prepared]) -> dict[str, in
 
 def _folder_bytes(folder: Path) -> int:
     return sum(entry.stat().st_size for entry in filesystem.walk(folder))
-
-
-def show_quote(
-    parts: Sequence[PlannedPart],
-    notes: Sequence[str],
-    machines: Mapping[str, ChosenMachine],
-    cap: float | None,
-    to: Console,
-) -> None:
-    """Print a table of parts, notes, and the sum."""
-    table = Table(box=None, pad_edge=False)
-    for head in ("part", "type", "builds", "jobs", "disk", "hours", "", "US$/h", "US$"):
-        table.add_column(head, justify="left" if head in ("part", "type", "") else "right", no_wrap=True)
-    together = len(parts) > _MOST_ROWS
-    for _, same in itertools.groupby(
-        parts, lambda part: (part.instance_type, not part.jobs) if together else part.name
-    ):
-        table.add_row(*_quote_row(list(same)))
-    to.print(table)
-    remarks = list(dict.fromkeys(machine.remark for machine in machines.values() if machine.remark))
-    more = f" ({len(remarks) - 1} more profiles likewise: --instance names a type)" if len(remarks) > 1 else ""
-    for line in (*notes, *(f"{remark}{more}" for remark in remarks[:1]), _quote_sum(parts, cap)):
-        to.print(escape(line), highlight=False, soft_wrap=True)
-
-
-def _quote_row(same: Sequence[PlannedPart]) -> tuple[str, ...]:
-    first, last = same[0], same[-1]
-    return (
-        first.name if first is last else f"{first.name}-{last.name}",
-        first.instance_type,
-        str(sum(len(part.builds) for part in same)),
-        str(sum(len(part.jobs) for part in same)),
-        f"{max(part.disk_gib for part in same)} GiB",
-        f"{sum(part.expected_s for part in same) / 3600:.2f}",
-        "measured" if all(part.measured for part in same) else "assumed",
-        f"{max(part.usd_per_hour for part in same):.4f}",
-        f"{expected_usd(same):.2f}",
-    )
-
-
-def _quote_sum(parts: Sequence[PlannedPart], cap: float | None) -> str:
-    by = "by the time limit of each" + (" and --max-usd" if cap is not None else "")
-    return f"about US$ {expected_usd(parts):.2f}; never more than US$ {worst_usd(parts, cap):.2f}, {by}"

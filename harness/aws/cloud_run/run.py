@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
 
 from harness import config
 from harness.aws import clients
@@ -17,6 +16,7 @@ from harness.aws.cloud_run.backend import Backend
 from harness.aws.cloud_run.journal import AwsTime, Journal
 from harness.aws.cloud_run.local_results import LocalResults
 from harness.aws.cloud_run.machines import MachineOptions
+from harness.aws.cloud_run.quote import Quote
 from harness.aws.cloud_run.records import CloudRun, PartJob, PlannedPart
 from harness.aws.cloud_run.shipment import Shipper
 from harness.aws.cloud_run.watch import RunWatch, Timeouts
@@ -55,6 +55,7 @@ class CloudOptions(MachineOptions):
     spot: bool = False
     subnet: str | None = None
     dry_run: bool = False
+    wide: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,20 +242,24 @@ class SuiteRun:
         if not draft.parts:
             return
         notes = [
-            f"region: {self.region}; prices: {self.snapshot}, with disk (gp3) and a public address each"
+            f"prices: {self.snapshot}, with disk (gp3) and address"
             + ("; spot capacity costs at most that" if self.request.spot else ""),
             *(self.backend.check(new) if (new := self._new(draft)) else ()),
         ]
         if draft.run:
             notes.append(f"goes on with the open run {draft.run.run_id}")
-        cap = self._cap(draft.run)
-        partition.show_quote(draft.parts, notes, self.machines, cap, console())
-        expected = partition.expected_usd(draft.parts)
-        if draft.run is None and cap is not None and expected > cap:
+        quote, cap = self._quote(draft), self._cap(draft.run)
+        quote.show(notes, console(), wide=self.request.wide)
+        if draft.run is None and cap is not None and quote.expected_usd > cap:
             raise UsageError(
-                f"it is expected to cost US$ {expected:.2f}, more than --max-usd {cap:.2f};"
+                f"it is expected to cost US$ {quote.expected_usd:.2f}, more than --max-usd {cap:.2f};"
                 " measure less (--only), choose cheaper types, or raise it; nothing was launched"
             )
+
+    def _quote(self, draft: Draft) -> Quote:
+        backend, cap = self.backend, self._cap(draft.run)
+        submissions = backend.split(draft.parts)
+        return Quote(draft.parts, submissions, self.machines, cap, self.request.most, backend.attempts, backend.ending)
 
     def _new(self, draft: Draft) -> list[PlannedPart]:
         """Return the parts that no command has launched yet."""
@@ -285,8 +290,9 @@ class SuiteRun:
         if not cells:
             raise ImageError("; ".join(self.complaints))
         self.inputs = replace(self.inputs, cells=cells)
-        after, worst = self.draft(images, None), partial(partition.worst_usd, cap_usd=self.request.cap_usd)
-        if any(usd(after.parts) - usd(draft.parts) > _CENT / 2 for usd in (partition.expected_usd, worst)):
+        after = self.draft(images, None)
+        new, old = self._quote(after), self._quote(draft)
+        if max(new.expected_usd - old.expected_usd, new.worst_usd - old.worst_usd) > _CENT / 2:
             log.info("now that the images are made, it is more:")
             self.quote(after)
             self._agree(after)

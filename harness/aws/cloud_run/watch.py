@@ -350,7 +350,7 @@ class RunWatch:
         begun = {submission.name, *self.journal.launches, *self._over}
         others = [other for other in waiting if other.name not in begun]
         left_usd = None if self.cap_usd is None else self.cap_usd - self.committed_usd
-        launch = partition.plan_launch(submission, others, self.clock.now, left_usd)
+        launch = partition.plan_launch(submission, others, self.clock.now, self.backend.attempts, left_usd)
         if launch is None:
             if not self.launched:  # nothing is promised that could come back
                 reason = f"what is left of --max-usd, US$ {max(left_usd or 0.0, 0.0):.2f}, does not reach for it"

@@ -42,6 +42,7 @@ class Ec2Backend:
     """EC2, for one command."""
 
     name = "ec2"
+    attempts = 1
     _account: account.Account  # once it is found
     _subnets: list[Subnet]
     _zones: dict[str, tuple[str, ...]]
@@ -71,7 +72,9 @@ class Ec2Backend:
         """Find images, subnets and zones; return lines for the quote."""
         bundles.refuse_accounts(self._request.work)
         there = self._find(parts)
-        lines = [f"machine images: {', '.join(f'{ami.image_id} ({ami.name})' for ami in self._amis.values())}"]
+        lines = []
+        if self._request.wide:
+            lines.append(f"machine images: {', '.join(f'{ami.image_id} ({ami.name})' for ami in self._amis.values())}")
         here = {subnet.zone for subnet in self._subnets}
         for name, offered in sorted(self._zones.items()):
             if here.isdisjoint(offered):
@@ -79,7 +82,6 @@ class Ec2Backend:
                     f"{self._region} offers {name} in {', '.join(offered) or 'no zone'}, and the subnets are in"
                     f" {', '.join(sorted(here))}; choose another --instance, --region or --subnet"
                 )
-        lines.append(f"{len(parts)} instances, at most {self._request.most} at once")
         if there:
             account.check_reaper(self._connections, self._region, self._account)
         else:

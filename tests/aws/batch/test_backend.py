@@ -195,7 +195,7 @@ def configure(endpoint: str, use_docker: bool) -> None:
         assert answer.status == 201
 
 
-def launch_of(submission: Submission, attempts: int = partition.ATTEMPTS, limit_s: int = 600) -> Launch:
+def launch_of(submission: Submission, attempts: int = suite_stack.ATTEMPTS, limit_s: int = 600) -> Launch:
     return Launch(submission.name, tuple(each.name for each in submission.parts), limit_s, attempts, 0.0, 0.1)
 
 

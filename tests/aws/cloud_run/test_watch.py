@@ -83,6 +83,7 @@ class FakeBackend:
     arrays: bool = False
     name: str = "fake"
     ending: str = "`end it`"
+    attempts: int = 3
 
     def split(self, parts: tuple[PlannedPart, ...]) -> tuple[Submission, ...]:
         return (Submission("all", parts),) if self.arrays else tuple(Submission(each.name, (each,)) for each in parts)
