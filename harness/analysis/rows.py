@@ -44,7 +44,7 @@ def build_rows(
     Args:
         jobs: stored jobs, in any order.
         evaluator: scores their runs.
-        keys: jobs to show in their cells, whatever else is stored of those; the other cells choose as ever.
+        keys: jobs to show in their cells, whatever else is stored of those; the other cells choose as usual.
         cached: rows built earlier with the same evaluator, by stamp; of no use with ``keys``.
 
     Raises:

@@ -11,7 +11,7 @@ from harness.analysis.comparison import called
 from harness.analysis.table import Cause, Row, Table
 from harness.cli.locations import mirrored
 from harness.cli.options import cache_option, price_options, results_option
-from harness.cli.output import show_paragraphs
+from harness.cli.output import columns, show_paragraphs
 from harness.cli.stored_results import StoredResults, stored_results
 from harness.errors import UsageError
 from harness.report import explain as texts
@@ -68,8 +68,10 @@ def _systems(table: Table) -> tuple[str, ...]:
 
 
 def _list(table: Table) -> None:
-    """List the rows with their causes of doubt, each as the next command."""
+    """List the rows with their causes of doubt."""
+    rows = []
     for row in table.rows:
         doubts = ", ".join(dict.fromkeys(finding.cause.value for finding in row.findings)) or row.validity.value
-        click.echo(f"harness explain '{one_line(called(row))}'   {doubts}")
-    click.echo("\nor a column: latency, p95, memory, index, cost and all of the CSV")
+        rows.append((one_line(called(row)), doubts))
+    columns(("result", "findings"), rows)
+    click.echo("\nharness explain NAME: one of these, or a column (latency, cost, ...)")

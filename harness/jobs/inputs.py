@@ -74,8 +74,8 @@ class RunOptions:
     """The options of a run, from the command line.
 
     ``cells`` restricts the cells that ``only`` matches.  ``shelf`` also receives results, besides ``results``.
-    ``assigned`` restricts the run to a part of another machine's plan.  ``instance_types`` maps a profile to the
-    machine that its jobs are planned for.
+    ``fresh_index`` builds the indexes of the jobs to do again.  ``assigned`` restricts the run to a part of another
+    machine's plan.  ``instance_types`` maps a profile to the machine that its jobs are planned for.
     """
 
     results: Path
@@ -84,6 +84,7 @@ class RunOptions:
     only: str | None = None
     fresh: bool = False
     retry_noisy: int = 0
+    fresh_index: bool = False
     cells: frozenset[Cell] | None = None
     shelf: ResultPublisher | None = None
     assigned: AssignedWork | None = None

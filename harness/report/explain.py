@@ -15,7 +15,6 @@ from harness.pricing import cost
 from harness.records import Isolation, Outcome
 from harness.report import columns, summary
 from harness.report.document import bounded, number
-from harness.stats import Estimate
 
 # A title and what it says.
 Paragraph = tuple[str, str]
@@ -29,8 +28,8 @@ def row_paragraphs(row: Row) -> Iterator[Paragraph]:
         yield "Latency", _latency(row)
         if row.throughput_qps.value is not None:
             yield "Throughput", f"{bounded(row.throughput_qps)} queries/s. {notes.THROUGHPUT_METHOD}"
-        for name, estimate in row.measures.items():
-            yield name, _measure(row, estimate)
+        if row.measures:
+            yield "Quality", _quality(row)
         yield "Cost", _cost(row)
         if row.peak_anon_bytes is not None:
             yield "Memory", _memory(row)
@@ -38,8 +37,10 @@ def row_paragraphs(row: Row) -> Iterator[Paragraph]:
             yield "Index", _index(row)
     yield "Measured on", _machine(row)
     yield "Trust", _trust(row)
+    said: set[Cause] = set()
     for finding in row.findings:
-        yield _mark(finding), finding_text(finding)
+        yield _mark(finding), _finding(finding, with_effect=finding.cause not in said)
+        said.add(finding.cause)
     if row.keys:
         yield "Stored jobs", ", ".join(row.keys)
 
@@ -74,19 +75,25 @@ def _latency(row: Row) -> str:
     return f"{made}{interval}{reason}{all_of}"
 
 
-def _measure(row: Row, estimate: Estimate) -> str:
-    if estimate.value is None:
-        return f"There is no value: {estimate.reason or 'not measured'}."
-    shown = f"{estimate.value:.4f}"
-    if estimate.low is not None and estimate.high is not None:
-        shown += f" ({estimate.low:.4f}–{estimate.high:.4f}, 95 % for other such queries)"
-    if row.queries_judged is None:
-        return f"{shown}."
-    judged = f"{shown}: the mean over {row.queries_judged:,} judged queries of the first trial's run, by ir_measures."
+def _quality(row: Row) -> str:
+    known = {name: estimate for name, estimate in row.measures.items() if estimate.value is not None}
+    shown = ", ".join(f"{name} {bounded(estimate, decimals=4)}" for name, estimate in known.items())
+    if row.queries_judged is not None and known:
+        means = "means" if len(known) > 1 else "the mean"
+        shown += f": {means} over {row.queries_judged:,} judged queries of the first trial's run, by ir_measures"
+        if any(estimate.low is not None for estimate in known.values()):
+            shown += "; in brackets 95 % for other such queries"
+    said = [shown] if shown else []
+    reasons: dict[str, list[str]] = {}
+    for name, estimate in row.measures.items():
+        if estimate.reason or name not in known:
+            reasons.setdefault(estimate.reason or "not measured", []).append(name)
+    said += [f"{', '.join(names)}: {reason}" for reason, names in reasons.items()]
     if row.unjudged_share:
         hits = f"the first {row.unjudged_depth} hits"
-        judged += f" Nobody judged {row.unjudged_share:.0%} of {hits}; they count as not relevant."
-    return judged + "".join(f" Judged {text}." for text in row.rejudged)
+        said.append(f"Nobody judged {row.unjudged_share:.0%} of {hits}; they count as not relevant")
+    said += [f"Judged {text}" for text in row.rejudged]
+    return ". ".join(said) + "."
 
 
 def _cost(row: Row) -> str:
@@ -150,12 +157,9 @@ def _mark(finding: Finding) -> str:
     return doubt + finding.cause.value
 
 
-def finding_text(finding: Finding) -> str:
-    """Return a finding's figures, what its cause does to the numbers, and what to do."""
-    text = causes.TEXTS[finding.cause]
-    if finding.validity is Validity.CLEAN:
-        return _sentence(finding.text)
-    return f"{_sentence(finding.text)} {text.effect}"
+def _finding(finding: Finding, *, with_effect: bool) -> str:
+    effect = f" {causes.TEXTS[finding.cause].effect}" if with_effect and finding.validity is not Validity.CLEAN else ""
+    return f"{_sentence(finding.text)}{effect}"
 
 
 def _sentence(text: str) -> str:

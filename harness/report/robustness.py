@@ -55,8 +55,9 @@ def robustness_document(boards: Sequence[Robustness]) -> ReportDocument:
 
 
 def _ranking(section: Section) -> Section:
-    """Return a section without the matrices of flips."""
-    return dataclasses.replace(section, grids=section.grids[:2])
+    """Return a section without draws, their errors and the matrices of flips."""
+    standings, conditions = section.grids[:2]
+    return dataclasses.replace(section, grids=(standings, conditions.select((0, 3, 4, 5))))
 
 
 def _section(board: Robustness, escape: Escape) -> Section:

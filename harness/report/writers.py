@@ -20,6 +20,7 @@ from harness.untrusted import MAX_TEXT, one_line
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 FORMATS = ("md", "csv", "json", "latex")
 # Between two columns of a plain table.
@@ -154,16 +155,21 @@ _TONES = {"ok": "good", "warn": "doubtful", "noisy:": "doubtful", "fail": "bad",
 
 def print_answer(section: Section, console: Console) -> None:
     """Print an answer: heading, tables without rules, and lines; in colour where the console shows colours."""
+    from rich.cells import cell_len
     from rich.text import Text
 
     for paragraph in (section.title, *section.lead):
         if paragraph:
             console.print(Text(paragraph, style="bold"))
-    for grid in section.grids:
-        console.print()
+    for number, grid in enumerate(section.grids):
+        if number or section.title or section.lead:
+            console.print()
         if grid.caption:
             console.print(Text(grid.caption, style="bold"))
         head, *lines = plain_table(grid)
+        if console.is_terminal and max(map(cell_len, (head, *lines))) > console.width:
+            console.print(_folded(grid))
+            continue
         console.print(Text(head, style="dim"), soft_wrap=True)
         for line, tone in zip(lines, grid.tones or [""] * len(lines), strict=True):
             console.print(Text(line, style=_STYLES.get(tone, "")), soft_wrap=True)
@@ -173,6 +179,21 @@ def print_answer(section: Section, console: Console) -> None:
         text, first = Text(line), line.partition(" ")[0]
         text.stylize(_STYLES.get(_TONES.get(first, ""), ""), 0, len(first))
         console.print(text, soft_wrap=not console.is_terminal)
+
+
+def _folded(grid: Grid) -> Table:
+    """Return a table whose cells have several lines, because it is wider than the terminal."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="dim")
+    for number, (header, right) in enumerate(zip(grid.headers, grid.numeric, strict=True)):
+        texts = (header, *(row[number] for row in grid.cells)) if number < grid.keys else ()
+        longest = max((len(word) for text in texts for word in text.split()), default=None)
+        table.add_column(Text(header), justify="right" if right else "left", overflow="fold", min_width=longest)
+    for row, tone in zip(grid.cells, grid.tones or [""] * len(grid.cells), strict=True):
+        table.add_row(*map(Text, row), style=_STYLES.get(tone))
+    return table
 
 
 def plain_table(grid: Grid) -> list[str]:

@@ -72,10 +72,10 @@ class GpuReading:
 class CanaryReading:
     """One look at the machine: how long fixed pieces of work took on the job's CPUs just then.
 
-    ``when`` is ``before``, ``between`` or ``after`` (the trials).  ``cpu_s`` is the slowest of the job's CPUs;
-    ``frequency_mhz`` the lowest of theirs; ``cpu_pressure`` the share of the last 10 s in which some task of the host
-    waited for a CPU (PSI). ``None``: this host does not show it.  ``gpu`` is there for a job with GPUs, which rest
-    while the machine is looked at.
+    ``when`` is ``before``, ``between`` or ``after`` (the trials, or the build of an index).  ``cpu_s`` is the slowest
+    of the job's CPUs; ``frequency_mhz`` the lowest of theirs; ``cpu_pressure`` the share of the last 10 s in which some
+    task of the host waited for a CPU (PSI). ``None``: this host does not show it.  ``gpu`` is there for a job with
+    GPUs, which rest while the machine is looked at.
     """
 
     when: str
@@ -92,7 +92,7 @@ class CanaryReading:
 
 @dataclass(frozen=True)
 class Counters:
-    """Kernel counters of the job's CPUs over the trials; ``None``: the kernel does not show it.
+    """Kernel counters of the job's CPUs over the trials, or over the build; ``None``: the kernel does not show it.
 
     ``wall_s`` is what was counted: summed over the trials, each from the reading nearest to its start to the one
     nearest to its end. ``cpu_s`` is the job's own CPU time, ``foreign_cpu_s`` that of everything else on its CPUs,
@@ -204,23 +204,6 @@ class ResultSpec:
 
 
 @dataclass(frozen=True)
-class IndexFacts:
-    """Cost and size of an index build.
-
-    ``resumed_s`` is the part of ``build_s`` that earlier attempts, which ended early, spent on what the last one took
-    over; the peaks are the last one's.
-    """
-
-    build_s: float
-    index_bytes: int
-    peak_anon_bytes: int | None
-    peak_cgroup_bytes: int | None
-    content_sha256: str
-    envelope: Envelope
-    resumed_s: float | None = None
-
-
-@dataclass(frozen=True)
 class Environment:
     """Host of a job: hardware, kernel, engine, harness."""
 
@@ -291,6 +274,33 @@ class DataFault:
 
 
 @dataclass(frozen=True)
+class IndexFacts:
+    """Cost and size of an index build, and the machine's readings beside it; ``None``: not known.
+
+    ``resumed_s`` is the part of ``build_s`` that earlier attempts, which ended early, spent on what the last one took
+    over; the peaks and the readings are the last one's.  From ``isolation`` on, fields are named as those of a
+    :class:`Result`: the canary was read before and after the build, and counters are of its own phase alone.
+    """
+
+    build_s: float
+    index_bytes: int
+    peak_anon_bytes: int | None
+    peak_cgroup_bytes: int | None
+    content_sha256: str
+    envelope: Envelope
+    resumed_s: float | None = None
+    isolation: Isolation | None = None
+    started_at: str | None = None
+    environment: Environment | None = None
+    throttled_periods: int | None = None
+    canary: tuple[CanaryReading, ...] = ()
+    counters: Counters = Counters()
+    gpu: GpuUse | None = None
+    placement: Placement | None = None
+    shared_host: bool = False
+
+
+@dataclass(frozen=True)
 class Result:
     """One stored job: spec, environment, measurement and outcome.  Immutable; no money in it.
 
@@ -348,7 +358,7 @@ class Result:
 
 
 def job_key(spec: ResultSpec) -> str:
-    """The name of a stored job: the first 16 hex digits of the hash of all that decides what is measured."""
+    """Return the name of a stored job: the first 16 hex digits of the hash of all that decides the measurement."""
     return digest(spec)[:16]
 
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 from harness.errors import FileError, StoreError
-from harness.records import EffectiveEnvelope, Outcome, Phase, Probe, ScenarioParams, to_json
+from harness.records import EffectiveEnvelope, Isolation, Outcome, Phase, Probe, ScenarioParams, to_json
 from harness.results import seals
 from harness.results.reader import MOST_SAMPLE_BYTES, RESULT, cell_path, read_jobs, read_result
 from harness.results.schema import (
@@ -280,7 +280,24 @@ FULL = result(
     outcome=Outcome.OOM,
     detail="the kernel killed the job at the memory limit of 1024 MiB",
     effective=replace(SEEN, threads={"torch_intraop": 1}),
-    index=IndexFacts(2.5, 1 << 20, 100 << 20, None, "1" * 64, GOLDEN_SPEC.envelope, resumed_s=1.5),
+    index=IndexFacts(
+        2.5,
+        1 << 20,
+        100 << 20,
+        None,
+        "1" * 64,
+        GOLDEN_SPEC.envelope,
+        resumed_s=1.5,
+        isolation=Isolation.CONTAINER,
+        started_at="2026-11-05T09:00:00.000+00:00",
+        environment=result().environment,
+        throttled_periods=0,
+        canary=(CanaryReading("after", 20, 0.2, 0.01, 0.02, None),),
+        counters=Counters(1.0, 0.75, 0.25, 0.0, 0.125, 0.0, 0, 12),
+        gpu=GpuUse(1.0, 75.0, 4, 1965.0, {}, 0, 0),
+        placement=Placement((0, 1), (0,), True, (0, 1), False),
+        shared_host=True,
+    ),
     corpus_documents=5183,
     data_faults=(DataFault(FaultKind.BLANK_QUERIES, 1, 300, "q9"),),
     memory=Memory(
