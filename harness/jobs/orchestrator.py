@@ -108,14 +108,14 @@ def run_suite(inputs: Inputs, options: RunOptions, launcher: Launcher) -> RunSum
                 if isinstance(builder, Prepared) and not job.cannot:
                     _index(run, job.cell, builder)
             ended: list[tuple[Result, Outcome]] = []
-            ends = _Ends(todo)
-            with task(inputs.suite.name, line=False, left=ends.left.text) as step:
+            progress = _RunProgress(todo)
+            with task(inputs.suite.name, line=False, left=progress.left.text) as step:
                 for number, job in enumerate(todo):
                     step(number, len(todo))
                     options.callbacks.starts(job_key(job.spec))
-                    with ends.timed(job):
+                    with progress.timed(job):
                         result = run_job(run, job)
-                    ends.report(number + 1, job, result)
+                    progress.report(number + 1, job, result)
                     ended.append((result, job.expected))
             finished += ended
             as_expected = {result.key for result, expected in ended if result.outcome is expected}
@@ -123,8 +123,8 @@ def run_suite(inputs: Inputs, options: RunOptions, launcher: Launcher) -> RunSum
         return RunSummary(len(jobs) - len(first), tuple(finished), frozenset(keys))
 
 
-class _Ends:
-    """The ends of a run's jobs: the time left, and a line for each finished cell and each unexpected outcome."""
+class _RunProgress:
+    """Progress of a run: the time left, and a line for each finished cell and each unexpected outcome."""
 
     def __init__(self, todo: Sequence[Planned]) -> None:
         self.left = TimeLeft(job.cell for job in todo if not job.cannot)
