@@ -313,7 +313,7 @@ def test_reprice_and_report_agree_on_published_tables(
 
     def json_of(command: str, *options: str) -> dict[str, list[dict[str, Any]]]:
         done = call(command, folder, *options, "--format", "json")
-        return json.loads(done.stdout)  # type: ignore[no-any-return]
+        return json.loads(done.stdout)
 
     def like(usd: float | None) -> object:
         return None if usd is None else pytest.approx(usd, rel=1e-12)

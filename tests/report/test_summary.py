@@ -53,7 +53,7 @@ def row(system: str, **changes: object) -> Row:
         "index_bytes": 1 * MIB,
         "usd_per_million": Estimate(0.0076),
     }
-    return Row(**(values | changes))  # type: ignore[arg-type]
+    return Row(**(values | changes))
 
 
 _FACTORIES = {field.name for field in dataclasses.fields(Row) if field.default_factory is not dataclasses.MISSING}
@@ -82,7 +82,7 @@ def by_query(system: str, mean: float, seed: int = 1) -> PerQuery:
 
 
 def section(*rows: Row, values: dict[str, PerQuery] | None = None, width: int | None = None, **view: object) -> Section:
-    return summary_section(table(*rows), values or {}, one_line, SummaryView(**view), width)  # type: ignore[arg-type]
+    return summary_section(table(*rows), values or {}, one_line, SummaryView(**view), width)
 
 
 def test_columns_that_are_the_same_are_part_of_the_heading() -> None:
