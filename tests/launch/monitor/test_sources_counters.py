@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import psutil
-import psutil
 import pytest
 
 from harness.driver import cgroup
