@@ -312,7 +312,7 @@ def test_process_has_died_once_it_ends() -> None:
 
 def test_reused_process_number_is_another_process() -> None:
     assert filesystem.has_died(named(started=1))
-    assert filesystem.has_died(named(boot_id="another-boot")), "the host has been started anew"
+    assert filesystem.has_died(named(boot_id="another-boot")), "the host has been started again"
 
 
 def test_process_is_not_dead_if_invisible(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -126,7 +126,7 @@ class PriceSelection:
 
 
 def date_option(name: str, text: str) -> Decorator:
-    """A date, written YYYY-MM-DD."""
+    """Make an option for a date, written YYYY-MM-DD."""
     moment = click.DateTime(formats=["%Y-%m-%d"])
     return click.option(name, type=moment, callback=parsed_by(lambda given: given and given.date()), help=text)
 
@@ -168,7 +168,7 @@ listing_options = _price_options(
 
 
 def platform_option(text: str) -> Decorator:
-    """``--platform``, by any of its names; the command gets Docker's."""
+    """Make ``--platform``, which takes any of its names; the command gets Docker's."""
 
     def parse(given: str | None) -> str | None:
         try:
@@ -180,7 +180,7 @@ def platform_option(text: str) -> Decorator:
 
 
 def retry_option(default: int, text: str) -> Decorator:
-    """``--retry-noisy N``: the largest number of repeats."""
+    """Make ``--retry-noisy N``, the largest number of repeats."""
     return click.option("--retry-noisy", type=click.IntRange(0, 100), default=default, metavar="N", help=text)
 
 

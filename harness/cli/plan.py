@@ -35,6 +35,7 @@ _NO_DATA = "to do: its data is not here"
 @results_option
 @only_option
 @click.option("--fresh", is_flag=True, help="Plan as if no job were done.")
+@click.option("--fresh-index", is_flag=True, help="Plan as if no job were done and no index built.")
 @click.option("--price", is_flag=True, help="Show what the time left costs on the cheapest EC2 instances.")
 @launcher_option
 @cache_option
@@ -46,6 +47,7 @@ def plan(
     results: Path | str,
     only: str | None,
     fresh: bool,
+    fresh_index: bool,
     price: bool,
     destination: Destination,
     choice: LauncherChoice,
@@ -60,7 +62,7 @@ def plan(
     loaded = load(suite)
     with named_as_given(choice.cache):
         folder = of_suite(results, loaded.name, choice.cache, "RECORDS")
-        options = run_options(suite, folder, only, fresh, choice.cache)
+        options = replace(run_options(suite, folder, only, fresh, choice.cache), fresh_index=fresh_index)
     absent: list[Cell] = []
     with choice.open() as launcher:
         gathered = inputs.gather(loaded, options, absent)
@@ -72,13 +74,14 @@ def plan(
     plans = [*estimator.present(jobs), *estimator.absent(absent)]
     if price:
         plans = _priced(plans, loaded)
-    place = "" if str(results) == "results" else f" --results {results}"
+    given = "" if str(results) == "results" else f" --results {results}"
+    given += " --fresh-index" if fresh_index else " --fresh" if fresh else ""
     locations = {dataset_name(name): datasets.find(name, options.suite_dir) for name in loaded.datasets}
     missing = {name: error for name, location in locations.items() if (error := datasets.missing_folder(location))}
     notes = list(_notes(jobs, [cell.dataset for cell in absent if cell.dataset not in missing], gathered))
     if not engine:
         notes.append("no Docker engine answers: jobs count as done with the images of stored results; harness doctor")
-    document = plan_document(plans, notes, f"harness run {suite}{place}", absent=len(absent), priced=price)
+    document = plan_document(plans, notes, f"harness run {suite}{given}", absent=len(absent), priced=price)
     destination.show_report(document)
     show_errors(missing.values())
     sys.exit(1 if missing else 0)
@@ -105,9 +108,12 @@ class _Estimator:
         for cell, state in states(jobs):
             left = [job for job in by_cell[cell] if not job.done]
             timing = sum((self._model.job(job.spec) for job in left), _NOTHING)
-            built = not left or indexes.find(self.options.cache, left[0].spec.index_key) is not None
+            built = not left or (not self.options.fresh_index and self._has_index(left[0]))
             documents = self.inputs.datasets[cell.dataset].corpus.size
             yield self._cell(cell, state, len(by_cell[cell]), len(left), timing, None if built else documents)
+
+    def _has_index(self, job: Planned) -> bool:
+        return indexes.find(self.options.cache, job.spec.index_key) is not None
 
     def absent(self, cells: Sequence[Cell]) -> Iterator[CellPlan]:
         """Yield the cells whose data is not here: their samples are as large as they can be."""

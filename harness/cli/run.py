@@ -93,6 +93,11 @@ cloud_options = record_options(
 @only_option
 @click.option("--fresh", is_flag=True, help="Measure finished jobs again too; earlier results stay.")
 @click.option(
+    "--fresh-index",
+    is_flag=True,
+    help="Build indexes again and measure that; implies --fresh, because new results carry a build's figures.",
+)
+@click.option(
     "--contested",
     metavar="RESULTS",
     type=results_path,
@@ -118,6 +123,7 @@ def run(
     results: Path | str,
     only: str | None,
     fresh: bool,
+    fresh_index: bool,
     contested: Path | None,
     retry_noisy: int,
     part: Path | None,
@@ -152,7 +158,7 @@ def run(
         _refuse_options(choice.launcher, {*CloudOptions.__dataclass_fields__, "yes"})
     with writable(results, choice.cache) as location:
         options = run_options(suite, location.folder, only, fresh or cells is not None, choice.cache)
-        options = replace(options, retry_noisy=retry_noisy, cells=cells, shelf=location.shelf)
+        options = replace(options, retry_noisy=retry_noisy, fresh_index=fresh_index, cells=cells, shelf=location.shelf)
         if in_cloud:
             request = _request(choice.launcher, loaded, options, work, cloud)
             summary, errors = _run_in_cloud(request, choice, yes)
@@ -203,6 +209,11 @@ def _request(launcher: str, suite: Suite, options: RunOptions, work: str | None,
     if options.retry_noisy:
         raise UsageError(
             f"--retry-noisy is not for --launcher {launcher}; run it again with --contested or --fresh --only"
+        )
+    if options.fresh_index:
+        raise UsageError(
+            f"--fresh-index is not for --launcher {launcher}, which takes indexes from --cache and --work; name others"
+            " there to have them built again"
         )
     return CloudRequest(suite=suite, options=options, work=parse_uri(work), **vars(cloud))
 

@@ -183,6 +183,7 @@ def run_job(run: _RunState, job: Planned) -> Result:
         ended,
         index=index.facts if isinstance(index, Index) else None,
         corpus_documents=dataset.corpus.size,
+        data_faults=dataset.faults,
         page_cache=page_cache,
         stand_in=inputs.system(cell).stand_in,
         instance=run.instance,
@@ -312,7 +313,8 @@ def _index(run: _RunState, cell: Cell, prepared: Prepared, replacing: Index | No
     system, dataset = prepared.system, run.inputs.datasets[cell.dataset]
     key = index_key(system, prepared.digest, dataset.corpus.sha256)
     if replacing is not None or key not in run.indexes:
-        cached = None if replacing else indexes.find(run.options.cache, key)
+        again = replacing is not None or run.options.fresh_index
+        cached = None if again else indexes.find(run.options.cache, key)
         try:
             run.indexes[key] = cached or _build_index(run, prepared, dataset, key, replacing)
             run.options.callbacks.built(key, None)
@@ -335,7 +337,9 @@ def _build_index(run: _RunState, prepared: Prepared, dataset: Dataset, key: str,
         run.options.cache,
         envelope=run.inputs.profiles[profile] if profile else indexes.build_envelope(),
         limits=run.inputs.limits,
+        environment=run.environment,
         replacing=replacing,
+        again=run.options.fresh_index,
     )
     facts = index.facts
     earlier = f" ({duration(facts.resumed_s)} of it by an earlier attempt)" if facts.resumed_s else ""

@@ -64,7 +64,8 @@ def plan_here(
         digests,
         stored,
         cannot={name: reason for name, envelope in inputs.profiles.items() if (reason := launcher.cannot(envelope))},
-        fresh=options.fresh,
+        # New results alone carry the figures of a new build into a table.
+        fresh=options.fresh or options.fresh_index,
         instance_types=options.instance_types,
     )
     if options.assigned is None:

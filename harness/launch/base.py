@@ -103,7 +103,8 @@ class TrialTimes:
 class LaunchEnd:
     """End of a job, observed from outside; ``oom_kills`` and ``throttled_periods`` are the cgroup's counters.
 
-    ``canary`` holds the machine's readings before, between and after the trials; ``handed`` the trials.
+    ``canary`` holds the machine's readings before, between and after the trials, or before and after the build;
+    ``handed`` the trials.
     """
 
     exit_code: int | None = None

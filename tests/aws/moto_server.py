@@ -13,7 +13,7 @@ asks; EC2 keeps a security group while a network interface has it; STS says who 
 CloudFormation is mended in ``moto_stacks.py``.
 
 And where it is slow: of its images it makes those that runs take alone, what never changes it looks up once, what it
-forgets it does not first make anew, it answers many requests on one connection, and it writes no log of them.
+forgets it does not first make again, it answers many requests on one connection, and it writes no log of them.
 
 What only tests ask is below ``/tests/``: a clock that runs quicker or is put forward, all objects at once, to put many
 objects at once, to wait until an instance comes or goes, and every request with whoever signed it.
@@ -263,7 +263,7 @@ def _images(path: str) -> list[dict[str, Any]]:
     return [each for each in _load(path) if each["name"].startswith(_IMAGES)]
 
 
-def _nothing_made_anew(self: BaseBackend) -> None:
+def _nothing_made_again(self: BaseBackend) -> None:
     """Who resets all throws all away."""
 
 
@@ -346,7 +346,7 @@ def mend() -> None:
     Job._start_attempt, Job._container_details = _started, _details  # type: ignore[method-assign]
     BaseResponse.access_key_regex = re.compile(r"AWS.*?(?P<access_key>(?<![A-Z0-9])[A-Z0-9]{20,64}(?![A-Z0-9]))[:/]")
     moto_stacks.mend()
-    BaseBackend.reset = _nothing_made_anew  # type: ignore[method-assign]
+    BaseBackend.reset = _nothing_made_again  # type: ignore[method-assign]
     amis.AMIS.clear()
     amis.load_resource = lambda path: copy.deepcopy(_images(path))  # type: ignore[assignment]
     folders = frozenset(moto.backends.list_of_moto_modules())

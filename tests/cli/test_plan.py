@@ -43,6 +43,15 @@ def test_time_is_that_of_stored_results_or_marked_as_assumed(harness: Call, benc
     assert "assumed" not in harness(*FAKE).stdout
 
 
+def test_fresh_index_plans_each_build_once_more(harness: Call, bench: Bench) -> None:
+    bench.suite(profiles=["cpu1-mem1", "cpu1-mem4"])
+    harness("run", "test-suite.toml", "--launcher", "fake")
+    for option, builds_s in (("--fresh", [0, 0]), ("--fresh-index", [2.0, 0])):
+        cells = json.loads(harness(*FAKE, option, "--format", "json").stdout)["cells"]
+        assert [cell["build_s"] for cell in cells] == builds_s and {cell["jobs_done"] for cell in cells} == {0}
+        assert f"- next: harness run test-suite.toml {option}   all" in harness(*FAKE, option).stdout
+
+
 @pytest.mark.parametrize(("name", "count"), [("santhanam2023-msmarco", 28), ("santhanam2023-xortydi", 24)])
 def test_suites_of_the_paper_are_planned_without_their_data(
     harness: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, count: int

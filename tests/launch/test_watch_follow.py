@@ -151,11 +151,12 @@ def test_job_is_stopped_for_a_reason_of_the_launcher(stage: Stage) -> None:
     assert asked == [0, 1, 2], "at each poll"
 
 
-def test_index_build_needs_no_canary(stage: Stage) -> None:
+def test_index_build_has_canary_readings(stage: Stage) -> None:
     stage.job = replace(stage.job, spec=replace(stage.job.spec, kind="build"))
     looks = CanaryLog(stage, PLACEMENT, stage.job)  # type: ignore[arg-type]
     looks.take("before")
-    assert looks.taken == [] and stage.happened == [] and stage.prepared == 0
+    looks.take("after")
+    assert [reading.when for reading in looks.taken] == ["before", "after"]
 
 
 def test_canary_buffers_are_touched_before_the_first_run(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

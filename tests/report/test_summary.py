@@ -18,6 +18,7 @@ from harness.records import Isolation, Outcome
 from harness.report import sentences, summary, writers
 from harness.report.document import MOST_LINES, Section
 from harness.report.summary import SummaryView, summary_section
+from harness.results.schema import DataFault, FaultKind
 from harness.stats import Estimate
 from harness.untrusted import one_line
 
@@ -180,6 +181,13 @@ def test_single_system_has_no_sentence() -> None:
 def doubtful(system: str, cause: Cause = Cause.PLACEMENT, **changes: object) -> Row:
     finding = Finding(cause, Validity.NOISY, "2 of 2 CPUs")
     return row(system, validity=Validity.NOISY, findings=(finding,), **changes)
+
+
+def test_fault_of_the_data_is_said_once() -> None:
+    fault = DataFault(FaultKind.UNKNOWN_DOCUMENTS, 2, 300, "d<7>")
+    made = section(*(row(name, data_faults=(fault,)) for name in "ab"), row("c", dataset="other"))
+    said = "2 of 300 judgements are of documents that the corpus lacks, such as 'd<7>'; no system can find them."
+    assert [note for note in made.notes if "judgements" in note] == [f"scifact: {said}"]
 
 
 def test_finding_of_several_rows_is_said_once() -> None:

@@ -114,7 +114,7 @@ def _up(size: int, step: int) -> int:
 
 
 class LimitSearch:
-    """A search within bounds, begun anew by :meth:`run` or :meth:`above`."""
+    """A search within bounds, begun again by :meth:`run` or :meth:`above`."""
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds

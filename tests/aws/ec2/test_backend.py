@@ -341,7 +341,7 @@ def test_request_with_a_lost_answer_is_repeated_in_no_other_subnet(launched: Lau
 
 
 def test_worker_id_begins_with_the_role_of_its_launch(launched: Launched) -> None:
-    """An account stack that is made anew has a role of another id."""
+    """An account stack that is made again has a role of another id."""
     noted = launched.begin()()[-1]
     launched.backend._account = replace(launched.backend._account, worker_role_id="AROAANOTHER")
     assert launched.state(noted).workers == (f"{noted.role}:{noted.machine}",)

@@ -94,6 +94,15 @@ def test_options_of_ec2_are_refused_by_other_launchers(plain: Field) -> None:
     assert result.exit_code == 2 and "--max-usd is for --launcher ec2" in result.output
 
 
+@pytest.mark.parametrize("launcher", ["ec2", "batch"])
+def test_fresh_index_is_refused_in_the_cloud(plain: Field, launcher: str) -> None:
+    plain.request()
+    path = str(plain.bench.folder / "test-suite.toml")
+    result = CliRunner().invoke(main, ["run", path, "--launcher", launcher, "--work", str(WORK), "--fresh-index"])
+    assert result.exit_code == 2 and f"--fresh-index is not for --launcher {launcher}" in result.output
+    assert launched_and_terminated() == (0, 0)
+
+
 def test_cloud_code_never_reads_the_local_clock() -> None:
     """Clock skew cannot matter to who does not look: all times are AWS' own."""
     clocks = []

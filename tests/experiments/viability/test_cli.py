@@ -54,9 +54,12 @@ def test_viable_prints_the_verdict_and_the_type_to_rent(call) -> None:  # type: 
 
 
 def test_validate_and_curve_print_their_verdicts(call, bench: Bench) -> None:  # type: ignore[no-untyped-def]
+    with (bench.folder / "tiny" / "queries.jsonl").open("a") as file:
+        file.write('{"_id": "q99", "text": " "}\n')
     holds = call("validate", "planted", "--instance", "m6g.medium")
     assert holds.exit_code == 0, holds.output
     assert "m6g.medium is enough for planted on tiny." in holds.stdout and "only memory was validated" in holds.stdout
+    assert "- tiny: 1 of 7 queries are blank, such as 'q99'; they are asked all the same.\n" in holds.stdout
     drawn = call("curve", "planted", "--limits", "128MiB,160MiB")
     assert drawn.exit_code == 0, drawn.output
     assert "No knee: flat: each that ran, from 160 MiB on" in drawn.stdout

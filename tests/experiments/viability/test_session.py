@@ -124,7 +124,7 @@ def test_any_search_ends_and_repeats_its_verdict_even_if_interrupted(questions: 
     if text.startswith("{"):
         contract(smallest(questions(needs(1))[0], 1))
     else:
-        assert "start anew with --fresh" in text
+        assert "start again with --fresh" in text
 
 
 def numbered(questions: Questions, script: Script) -> Script:
