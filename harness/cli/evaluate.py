@@ -7,14 +7,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import click
-from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress as Bars
 
 from harness.cli.output import FORMATS, Destination, destination_options
 from harness.cli.stored_results import measures_option, queries_option, read_run_files, without_queries_option
 from harness.evaluation import evaluate_runs, measure_names
-from harness.progress import Progress
+from harness.progress import Progress, Screen
 from harness.report.evaluation import evaluation_document
 
 _file = click.Path(path_type=Path)
@@ -52,7 +51,7 @@ def evaluate(
 @contextmanager
 def _watching() -> Iterator[tuple[Callable[[Path], Progress], Progress]]:
     """Show bars on a terminal: the bytes read of each file, and the runs evaluated."""
-    console = Console(stderr=True)
+    console = Screen(stderr=True)
     with Bars(console=console, transient=True, disable=not console.is_terminal) as bars:
         evaluating = bars.add_task("evaluated", total=None)
 
