@@ -23,7 +23,7 @@ from harness.records import Isolation, Outcome
 from harness.results import attempts
 from harness.results.attempts import CellKey
 from harness.results.reader import StoredJob
-from harness.results.schema import NULL_SYSTEM, Cell, Result
+from harness.results.schema import NULL_SYSTEM, Cell, Environment, Result
 from harness.stats import Estimate
 
 
@@ -142,8 +142,12 @@ def _reading_order(row: Row) -> tuple[Any, ...]:
 
 def _with_verdict(cell: CellRow, pool: Pool, levels: machine_speed.Levels) -> Row:
     verdict = cell_summary.assess(pool, cell.facts, cell.disagreements, levels)
+    lead = pool.lead.result
+    build = validity.assess_build(lead.index if pool.outcome is Outcome.OK else None, lead.spec.cell, levels)
     return replace(
         cell.row,
+        build_validity=build.validity,
+        build_findings=build.findings,
         validity=verdict.validity,
         transient=verdict.transient,
         findings=verdict.findings,
@@ -172,7 +176,7 @@ def _outline(pool: Pool, tries: int) -> Row:
         keys=tuple(job.result.key for job in pool.jobs),
         jobs=len(pool.jobs),
         started_at=result.started_at,
-        machine=Machine(**{item.name: getattr(environment, item.name) for item in fields(Machine)}),
+        machine=_machine(environment),
         cpus=spec.envelope.cpus,
         memory_limit_bytes=spec.envelope.memory_bytes,
         gpus=spec.envelope.gpus,
@@ -188,6 +192,7 @@ def _outline(pool: Pool, tries: int) -> Row:
         index_bytes=result.index.index_bytes if done and result.index else None,
         index_build_s=result.index.build_s if done and result.index else None,
         build_envelope=result.index.envelope if done and result.index else None,
+        build_machine=_machine(result.index.environment) if done and result.index else None,
         corpus_documents=result.corpus_documents,
         latency_target_s=spec.scenario_params.latency_target_s,
         latency_percentile=spec.scenario_params.latency_percentile,
@@ -201,6 +206,12 @@ def _outline(pool: Pool, tries: int) -> Row:
         origin=pool.lead.origin,
         notes=pool.notes,
     )
+
+
+def _machine(environment: Environment | None) -> Machine | None:
+    if environment is None:
+        return None
+    return Machine(**{item.name: getattr(environment, item.name) for item in fields(Machine)})
 
 
 def _largest(values: Iterable[int | None]) -> int | None:

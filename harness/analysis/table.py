@@ -155,7 +155,8 @@ class Row:
 
     Money is there once a row was priced (:mod:`harness.analysis.row_pricing`): ``usd_per_million`` is that of the model
     ``sequential``, ``usd_per_million_saturated`` that of the other; what a million documents cost to index is on
-    ``build_price``. ``build_envelope`` is what the index build had, ``corpus_documents`` what it indexed;
+    ``build_price``. ``build_envelope`` is what the index build had, ``build_machine`` where it ran (``None``: not
+    known), ``build_validity`` how far its time can be trusted, ``corpus_documents`` what it indexed;
     ``latency_percentile`` per cent of the queries within ``latency_target_s`` was asked of a throughput.
     """
 
@@ -215,6 +216,9 @@ class Row:
     index_bytes: int | None = None
     index_build_s: float | None = None
     build_envelope: Envelope | None = None
+    build_machine: Machine | None = None
+    build_validity: Validity = Validity.UNKNOWN
+    build_findings: tuple[Finding, ...] = ()
     corpus_documents: int | None = None
     load_s: float | None = None
     first_query_s: float | None = None

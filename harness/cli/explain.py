@@ -71,7 +71,8 @@ def _list(table: Table) -> None:
     """List the rows with their causes of doubt."""
     rows = []
     for row in table.rows:
-        doubts = ", ".join(dict.fromkeys(finding.cause.value for finding in row.findings)) or row.validity.value
-        rows.append((one_line(called(row)), doubts))
+        found = [finding.cause.value for finding in row.findings]
+        found += [f"index build: {finding.cause.value}" for finding in row.build_findings]
+        rows.append((one_line(called(row)), ", ".join(dict.fromkeys(found)) or row.validity.value))
     columns(("result", "findings"), rows)
     click.echo("\nharness explain NAME: one of these, or a column (latency, cost, ...)")
