@@ -192,7 +192,7 @@ def remove_tree(folder: Path) -> None:
 
     A container that nobody could end may still swap a folder below for a link to one of the host's, or for a pipe, at
     any moment.  So whatever is done is done to a descriptor, or to a name directly below one.  ``shutil.rmtree`` opens
-    what such a link leads to before it looks (a pipe or a device takes that amiss), and it recurses.
+    what such a link leads to before it looks (which harms a pipe or a device), and it recurses.
     """
     for _ in range(_ROUNDS):
         try:

@@ -119,7 +119,7 @@ def summarise(
 
 
 def nothing(reason: str, shown: Collection[str], queries: int = 0, trials: int = 0) -> LatencySummary:
-    """The summary of samples that give no latency of single queries."""
+    """Return the summary of samples that give no latency of single queries."""
     missing = Estimate(None, reason=reason)
     none = dict.fromkeys(shown, missing)
     return LatencySummary(
@@ -174,7 +174,7 @@ def measured_again(like: Estimate, these: Estimate, *, floor: float = 0.0) -> Es
 
 
 def student(values: Floats, confidence: float = CONFIDENCE) -> tuple[float | None, float | None]:
-    """The two ends of a Student interval for the mean of independent values; ``None`` below two."""
+    """Return the two ends of a Student interval for the mean of independent values; ``None`` below two."""
     if len(values) < 2:
         return None, None
     from scipy.special import stdtrit
@@ -248,7 +248,7 @@ def proportion(total: float, count: int, confidence: float = CONFIDENCE) -> Esti
 
 
 def percentile(latency_s: Floats, name: str, queries: int, *, confidence: float = CONFIDENCE) -> Estimate:
-    """One percentile of all timed samples with its order-statistic interval, or the reason for none.
+    """Return a percentile of all timed samples with its order-statistic interval, or the reason for none.
 
     The value is an observed one (nearest rank).  The interval takes the ranks that bound the share among
     ``queries`` independent values (binomial) and reads them off all samples (Woodruff 1952): as if the
@@ -326,7 +326,7 @@ def quantiles(latency_s: Floats, shares: Floats) -> tuple[float, ...]:
 
 
 def _at(ordered: Floats, share: float) -> float:
-    """The least of the values that so large a share does not exceed."""
+    """Return the smallest value that at least this share of the values does not exceed."""
     # The guard keeps 0.95 * 200 from becoming rank 191 by rounding.
     rank = int(np.ceil(share * len(ordered) - 1e-9))
     return float(ordered[min(max(rank, 1), len(ordered)) - 1])

@@ -44,7 +44,7 @@ def of_table(
     choice: TypeChoice = DEFAULT_CHOICE,
     storage: StoragePrice | None = None,
 ) -> tuple[str, ...]:
-    """All notes of a table, in reading order."""
+    """Return all notes of a table, in reading order."""
     notes = [*_overhead(overhead), MEAN_METHOD, PERCENTILE_METHOD]
     if any(row.scenario != "single_stream" for row in rows):
         notes.append(THROUGHPUT_METHOD)
@@ -58,6 +58,7 @@ def of_table(
     return (
         *notes,
         *of_judgements(rows),
+        *of_data(rows),
         *of_unjudged(rows),
         *_smallest(rows),
         *_shared_cpus(rows),
@@ -150,7 +151,7 @@ def _overhead(overhead: Sequence[Overhead]) -> Iterator[str]:
 
 
 def _smallest(rows: Sequence[Row]) -> Iterator[str]:
-    """The third memory figure (measuring rule 19): the smallest limit that still passes, as far as rows tell."""
+    """Yield the smallest profile that passes on each dataset (the third memory figure, measuring rule 19)."""
     held: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         if row.isolation is Isolation.CONTAINER and row.outcome is not Outcome.NOT_APPLICABLE:
@@ -169,7 +170,7 @@ def _smallest_profile(rows: Sequence[Row]) -> str:
 
 
 def _shared_cpus(rows: Sequence[Row]) -> Iterator[str]:
-    """A job that has all CPUs of its host shares them with the sampling from outside.
+    """Yield the profiles that have all CPUs of their host and share them with the harness's sampling.
 
     Rows that know where their jobs were placed (``harness_apart``) have it among their findings.
     """
@@ -195,7 +196,7 @@ def not_comparable(rows: Sequence[Row]) -> tuple[str, ...]:
 
 
 def _mixed(rows: Sequence[Row]) -> Iterator[str]:
-    """Rows that must not be compared."""
+    """Yield the datasets whose rows must not be compared."""
     for dataset in sorted({row.dataset for row in rows}):
         same = [row for row in rows if row.dataset == dataset and row.outcome is Outcome.OK]
         for what, name in (("query samples", "sample"), ("corpora", "corpus"), ("judgements", "qrels")):
@@ -208,7 +209,7 @@ def _mixed(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def of_origins(rows: Sequence[Row]) -> Iterator[str]:
-    """Rows of merged results that different machines stand behind: whoever compares their times must know."""
+    """Yield a note on merged rows that different machines measured: their times cannot be compared."""
     found: dict[str, dict[str, None]] = defaultdict(dict)
     for row in rows:
         if row.outcome is Outcome.OK and row.machine is not None:
@@ -227,6 +228,15 @@ def of_judgements(rows: Sequence[Row]) -> Iterator[str]:
     """Yield the rows that other qrels than the stored ones judge."""
     for dataset, said in sorted({(row.dataset, row.rejudged) for row in rows if row.rejudged}):
         yield f"{dataset} is judged {', '.join(said)}."
+
+
+def of_data(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield the faults of each dataset, as stored with its jobs."""
+    found = {row.dataset: dict[str, None]() for row in rows}
+    for row in rows:
+        found[row.dataset] |= dict.fromkeys(fault.text for fault in row.data_faults)
+    for dataset, texts in sorted(found.items()):
+        yield from (f"{dataset}: {text}." for text in texts)
 
 
 def of_unjudged(rows: Sequence[Row]) -> Iterator[str]:

@@ -44,7 +44,7 @@ def build_rows(
     Args:
         jobs: stored jobs, in any order.
         evaluator: scores their runs.
-        keys: jobs to show in their cells, whatever else is stored of those; the other cells choose as ever.
+        keys: jobs to show in their cells, whatever else is stored of those; the other cells choose as usual.
         cached: rows built earlier with the same evaluator, by stamp; of no use with ``keys``.
 
     Raises:
@@ -194,6 +194,7 @@ def _outline(pool: Pool, tries: int) -> Row:
         build_envelope=result.index.envelope if done and result.index else None,
         build_machine=_machine(result.index.environment) if done and result.index else None,
         corpus_documents=result.corpus_documents,
+        data_faults=result.data_faults,
         latency_target_s=spec.scenario_params.latency_target_s,
         latency_percentile=spec.scenario_params.latency_percentile,
         load_s=_median(one.load_s for one in results),

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from harness.records import Envelope, Isolation, Outcome
+from harness.results.schema import DataFault
 from harness.stats import Estimate
 
 
@@ -156,7 +157,8 @@ class Row:
     Money is there once a row was priced (:mod:`harness.analysis.row_pricing`): ``usd_per_million`` is that of the model
     ``sequential``, ``usd_per_million_saturated`` that of the other; what a million documents cost to index is on
     ``build_price``. ``build_envelope`` is what the index build had, ``build_machine`` where it ran (``None``: not
-    known), ``build_validity`` how far its time can be trusted, ``corpus_documents`` what it indexed;
+    known), ``build_validity`` how far its time can be trusted, ``corpus_documents`` what it indexed and ``data_faults``
+    what is wrong with it;
     ``latency_percentile`` per cent of the queries within ``latency_target_s`` was asked of a throughput.
     """
 
@@ -220,6 +222,7 @@ class Row:
     build_validity: Validity = Validity.UNKNOWN
     build_findings: tuple[Finding, ...] = ()
     corpus_documents: int | None = None
+    data_faults: tuple[DataFault, ...] = ()
     load_s: float | None = None
     first_query_s: float | None = None
     one_pass_warmup: int | None = None

@@ -126,9 +126,17 @@ class PriceSelection:
 
 
 def date_option(name: str, text: str) -> Decorator:
-    """A date, written YYYY-MM-DD."""
-    moment = click.DateTime(formats=["%Y-%m-%d"])
-    return click.option(name, type=moment, callback=parsed_by(lambda given: given and given.date()), help=text)
+    """Make an option for a date, written YYYY-MM-DD."""
+
+    def parse(given: str | None) -> datetime.date | None:
+        if given is None:
+            return None
+        try:
+            return datetime.datetime.strptime(given, "%Y-%m-%d").date()
+        except ValueError:
+            raise click.BadParameter(f"{one_line(given)!r} is no date; write YYYY-MM-DD") from None
+
+    return click.option(name, metavar="YYYY-MM-DD", callback=parsed_by(parse), help=text)
 
 
 def _price_options(architectures: Sequence[str], architecture_help: str, generation_help: str) -> Decorator:
@@ -168,7 +176,7 @@ listing_options = _price_options(
 
 
 def platform_option(text: str) -> Decorator:
-    """``--platform``, by any of its names; the command gets Docker's."""
+    """Make ``--platform``, which takes any of its names; the command gets Docker's."""
 
     def parse(given: str | None) -> str | None:
         try:
@@ -180,7 +188,7 @@ def platform_option(text: str) -> Decorator:
 
 
 def retry_option(default: int, text: str) -> Decorator:
-    """``--retry-noisy N``: the largest number of repeats."""
+    """Make ``--retry-noisy N``, the largest number of repeats."""
     return click.option("--retry-noisy", type=click.IntRange(0, 100), default=default, metavar="N", help=text)
 
 

@@ -76,12 +76,12 @@ class Destination:
 
 
 def output_option(text: str = "Write to this file instead of the terminal.", *, required: bool = False) -> Decorator:
-    """``-o``."""
+    """Make ``-o``."""
     return click.option("-o", "--output", type=click.Path(path_type=Path), required=required, help=text)
 
 
 def destination_options(*formats: str, text: str | None = None, wide: bool = False) -> Decorator:
-    """``--format``, by default the first one, ``-o`` and ``--wide``; the command gets them as a destination."""
+    """Make ``--format`` (default: the first), ``-o`` and ``--wide``; the command gets them as a destination."""
     pictures = "; pictures: to this folder" if PICTURES[0] in formats else ""
     options: list[Decorator] = [
         click.option("--format", "form", type=click.Choice(formats), default=formats[0], show_default=True, help=text),

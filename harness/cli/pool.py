@@ -14,11 +14,10 @@ from harness.cli.stored_results import RunSelection, load_dataset, runs_options
 from harness.datasets import Dataset
 from harness.errors import UnknownName, UsageError
 from harness.evaluation import evaluate_runs, judged_runs, trec_lines
+from harness.evaluation.evaluate_runs import count_and_ids
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.pool import JudgingPool, build_pool, has_judgements, write_pool
 from harness.untrusted import one_line
-
-_SHOWN = 3
 
 
 @click.command()
@@ -134,13 +133,9 @@ def _holder(named: str | None, samples: tuple[JudgedRuns, ...], cache: Path) -> 
 def _documents(judging_pool: JudgingPool, holder: Dataset) -> dict[str, dict[str, str]]:
     needed = {document for _, document in judging_pool.pairs}
     documents = {document["_id"]: document for document in holder.corpus.documents(needed)}
-    missing = sorted(needed - documents.keys())
+    missing = sorted(map(repr, needed - documents.keys()))
     if missing:
         raise UsageError(
-            f"dataset {holder.name}: lacks documents of the runs, {_named(missing)}; name theirs with --dataset"
+            f"dataset {holder.name}: lacks documents of the runs, {count_and_ids(missing)}; name theirs with --dataset"
         )
     return documents
-
-
-def _named(ids: list[str]) -> str:
-    return f"{len(ids):,} ({', '.join(map(repr, ids[:_SHOWN]))}{', ...' if len(ids) > _SHOWN else ''})"

@@ -54,7 +54,7 @@ def systems(system: str | None, destination: Destination) -> None:
 
 @click.command()
 @click.argument("system")
-@click.option(  # not from HARNESS_MODELS: whoever has that set may still mean the hub
+@click.option(  # not from HARNESS_MODELS: a user who set that may still mean the hub
     "--models",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="Hash the files of this folder of models instead of asking the hub.",

@@ -220,7 +220,7 @@ def _folder(target: Path, resumable: bool) -> Iterator[tuple[Path, float]]:
         try:
             yield staging, time.time() - float(clock.read_text(encoding="utf-8")) if resumes else 0.0
         except JobError as error:
-            # Without progress, the state itself may be at fault: the next attempt starts anew.
+            # Without progress, the state itself may be at fault: the next attempt starts again.
             stuck = error.outcome is Outcome.CRASH and _entries(unfinished) == before
             good = error.outcome is not Outcome.BAD_OUTPUT and not stuck
             raise

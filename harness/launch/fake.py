@@ -141,7 +141,7 @@ class _Samples:
                 self._sample(trial, query, taken_ns, **({"batch": number} if offline else {}))
 
     def _probe(self, rate_qps: float, check: bool) -> bool:
-        """A queue before one stream, worked out and not waited for."""
+        """Compute a queue before one stream, without waiting."""
         spec, trial = self._spec, self._spec.first_trial + len(self._probes)
         order = trial_order(spec.sample, spec.seed, trial)
         served, free_ns = [], 0

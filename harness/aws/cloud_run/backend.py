@@ -16,7 +16,7 @@ UNKNOWN, WAITING, RUNNING, ENDED = "unknown", "waiting", "running", "ended"
 
 
 class LaunchRefused(HarnessError):
-    """The service does not take a launch now; the part is given up, and the same command plans it anew."""
+    """The service does not take a launch now; the part is given up, and the same command plans it again."""
 
 
 @dataclass(frozen=True)

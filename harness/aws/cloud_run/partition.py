@@ -68,7 +68,7 @@ def least_limit_s(parts: Iterable[PlannedPart]) -> float:
 
 
 def most_usd(usd_per_hour: float, limit_s: float) -> float:
-    """Return the most that workers with that time limit cost, whoever dies."""
+    """Return the most that workers with that time limit cost, even if some are lost."""
     return usd_per_hour * (limit_s + BEYOND_LIMIT_S) / 3600
 
 

@@ -350,7 +350,7 @@ class SuiteRun:
 
     @contextmanager
     def _going_on(self, watch: RunWatch) -> Iterator[None]:
-        """Say to whoever stops watching that the machines do not stop, and how to go on or end them."""
+        """Tell a user who stops watching that the machines go on, and how to end them."""
         try:
             yield
         except (KeyboardInterrupt, HarnessError):

@@ -48,7 +48,7 @@ from harness.records import digest, to_json
 
 log = logging.getLogger(__name__)
 
-# Of the packed form; a change ships everything anew.
+# Version of the packed form; a change ships everything again.
 _FORMAT = 1
 # The bucket's rule deletes inputs after 90 days.
 RENEWED_AFTER = timedelta(days=60)
@@ -96,7 +96,7 @@ class Shipper:
         """Ship a system's image with its tag."""
         system, reference = prepared.system, _tag(self._engine, prepared)
         if reference is None:
-            raise ImageError(f"system {system.name!r}: its image was made anew or removed; run this again")
+            raise ImageError(f"system {system.name!r}: its image was rebuilt or removed; run this again")
 
         def save(path: Path) -> None:
             with archive.compressed(path) as target, engine_errors():

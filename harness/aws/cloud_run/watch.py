@@ -318,7 +318,7 @@ class RunWatch:
         self._give_up(f"{self._name(part, state)}: {len(missing)} jobs left undone: {begun}{why}")
 
     def _give_up(self, line: str) -> None:
-        self.given_up.append(f"{line}; the same command plans them anew")
+        self.given_up.append(f"{line}; the same command plans them again")
         log.info(line)
 
     def _settle(self, launch: Launch) -> None:

@@ -29,7 +29,7 @@ from harness.results.schema import Ec2Instance
 SHOWN_S = 300.0
 # The deadline that the rule on AWS's side keeps, beyond the worker's own limit.
 _GRACE_S = 60.0
-# A launch that was noted longer ago, and not requested, gets its whole time anew.
+# A launch that was noted longer ago, and not requested, gets its whole time again.
 _FRESH_S = 60.0
 # No machine of that type there just now ("InsufficientInstanceCapacity"): another zone may have one.
 _NO_ROOM, _NOT_HERE = "Insufficient", ("SpotMaxPriceTooLow", "Unsupported")
@@ -300,7 +300,7 @@ def _named(error: AwsError) -> Exception:
         return AwsError(str(error), "Busy")
     if error.code == "InvalidParameterValue" and "iaminstanceprofile" in str(error).lower():
         # What IAM has made, EC2 knows some minutes later.
-        return AwsError(f"{error}; `harness ec2 up` makes the role anew", "Busy")
+        return AwsError(f"{error}; `harness ec2 up` makes the role again", "Busy")
     if error.code in _QUOTA:
         return LaunchRefused(f"{error}; ask for more (Service Quotas, EC2), or lower --max-instances")
     if error.code == "AccessDenied":

@@ -142,7 +142,7 @@ class Session:
             if len(self.tried) >= self._most:
                 raise HarnessError(
                     f"{self._where}: {len(self.tried)} jobs settled nothing, and no more are run;"
-                    " quieten the machine (harness doctor shows its load) and start anew with --fresh"
+                    " quieten the machine (harness doctor shows its load) and start again with --fresh"
                 )
             under = envelope(self.cpus, limit, self.question.gpus)
             job, now = self.question.jobs.attempt(under, self._used[limit], self.base.wall_s)

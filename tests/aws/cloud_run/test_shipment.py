@@ -328,7 +328,7 @@ def test_shipped_image_is_loaded_unchanged(
         assert sum("uploading the image" in line for line in logged) == 1
         engine.images.remove(shipped.reference, force=True)
         assert launcher.find(toy) is None
-        with pytest.raises(ImageError, match="made anew or removed"):
+        with pytest.raises(ImageError, match="rebuilt or removed"):
             ships.image(prepared)
         Fetcher(work, cache).image(engine, shipped)
         assert launcher.find(toy) == prepared
@@ -561,7 +561,7 @@ def test_outage_does_not_refuse_an_index(work: Objects, tmp_path: Path, monkeypa
 
 
 def test_an_index_is_adopted_only_with_the_content_that_its_record_names(work: Objects) -> None:
-    """Else no worker of any later run can use that index, and none builds it anew."""
+    """Else no worker of any later run can use that index, and none builds it again."""
     sha256, folder = hashlib.sha256(b"index").hexdigest(), f"{records.worker(WORKER_ID)}/indexes"
     name = f"{folder}/{KEY}.{sha256[:12]}.tar.gz"
     work.put(name, b"other")
