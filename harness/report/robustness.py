@@ -19,11 +19,10 @@ from harness.report.document import (
     digits,
     grid_of,
 )
+from harness.stats import Z
 
 # Version of the JSON.
 ROBUSTNESS_VERSION = 1
-# So many standard errors on either side hold 95 %.
-_Z = 1.959963984540054
 # A matrix of more systems than these is no table that people read.
 _MOST_SYSTEMS = 15
 
@@ -130,7 +129,7 @@ def _tau(condition: Condition) -> str:
 
 def share_error(draws: int) -> float | None:
     """Return the sampling error (95 %) of a share of one half, the largest; ``None``: nothing was drawn at random."""
-    return _Z / (2 * draws**0.5) if draws > 1 else None
+    return Z / (2 * draws**0.5) if draws > 1 else None
 
 
 def percent(share: float) -> str:
