@@ -213,7 +213,7 @@ def _load(declared: str, options: RunOptions) -> Dataset:
     if blank := dataset.blank_queries:
         log.info(
             f"  {dataset.name}: {len(blank):,} of {len(dataset.queries):,} queries are blank, such as {blank[0]!r};"
-            " they are asked all the same"
+            " they are asked anyway"
         )
     if unknown := dataset.unknown_judged():
         pairs, (query, document) = len(unknown), unknown[0]

@@ -23,20 +23,20 @@ from harness.stats import Z
 
 # Version of the JSON.
 ROBUSTNESS_VERSION = 1
-# A matrix of more systems than these is no table that people read.
+# Nobody reads a matrix of more systems.
 _MOST_SYSTEMS = 15
 
 
 METHOD = (
-    "A pair flips where its order is not that of the leaderboard; a tie counts half, so 50 % is a toss of a coin. "
+    "A pair flips where its order is not that of the leaderboard; a tie counts half, so 50 % is a coin toss. "
     "Pairs that are equal on the leaderboard have no order to lose.",
-    "± points: other draws, by another --seed, would give shares that differ by chance; within so many points (95 %) "
-    "lies a share that is near 50 %, and closer one near 0 or 100 %. Four times as many halve it.",
+    "± points: another --seed draws others, and shares change by chance: 95 % of them lie within this many points of a "
+    "share near 50 %, closer near 0 or 100 %. Four times as many draws halve it.",
     "Other queries: these, drawn with replacement, the same ones for all systems. Fewer judgements: relevant ones "
     "(grade above 0) are kept at random and all others dropped, or a share of all is kept at random; a query that "
     "keeps none is out of that draw's mean. Another measure: by it, over resampled queries.",
-    "Kendall's tau-b with the leaderboard: 1 is the same order, -1 the reverse; mean over draws, least and largest; of "
-    "another measure first what it is over all queries.",
+    "Kendall's tau-b with the leaderboard: 1 is the same order, -1 the reverse; mean over draws, smallest and largest; "
+    "for another measure, its value over all queries comes first.",
 )
 
 
