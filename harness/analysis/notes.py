@@ -58,6 +58,7 @@ def of_table(
     return (
         *notes,
         *of_judgements(rows),
+        *of_data(rows),
         *of_unjudged(rows),
         *_smallest(rows),
         *_shared_cpus(rows),
@@ -200,6 +201,15 @@ def of_judgements(rows: Sequence[Row]) -> Iterator[str]:
     """Yield the rows that other qrels than the stored ones judge."""
     for dataset, said in sorted({(row.dataset, row.rejudged) for row in rows if row.rejudged}):
         yield f"{dataset} is judged {', '.join(said)}."
+
+
+def of_data(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield the faults of each dataset, as stored with its jobs."""
+    found = {row.dataset: dict[str, None]() for row in rows}
+    for row in rows:
+        found[row.dataset] |= dict.fromkeys(fault.text for fault in row.data_faults)
+    for dataset, texts in sorted(found.items()):
+        yield from (f"{dataset}: {text}." for text in texts)
 
 
 def of_unjudged(rows: Sequence[Row]) -> Iterator[str]:

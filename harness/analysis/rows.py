@@ -189,6 +189,7 @@ def _outline(pool: Pool, tries: int) -> Row:
         index_build_s=result.index.build_s if done and result.index else None,
         build_envelope=result.index.envelope if done and result.index else None,
         corpus_documents=result.corpus_documents,
+        data_faults=result.data_faults,
         latency_target_s=spec.scenario_params.latency_target_s,
         latency_percentile=spec.scenario_params.latency_percentile,
         load_s=_median(one.load_s for one in results),

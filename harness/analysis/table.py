@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from harness.records import Envelope, Isolation, Outcome
+from harness.results.schema import DataFault
 from harness.stats import Estimate
 
 
@@ -155,7 +156,8 @@ class Row:
 
     Money is there once a row was priced (:mod:`harness.analysis.row_pricing`): ``usd_per_million`` is that of the model
     ``sequential``, ``usd_per_million_saturated`` that of the other; what a million documents cost to index is on
-    ``build_price``. ``build_envelope`` is what the index build had, ``corpus_documents`` what it indexed;
+    ``build_price``. ``build_envelope`` is what the index build had, ``corpus_documents`` what it indexed and
+    ``data_faults`` what is wrong with it;
     ``latency_percentile`` per cent of the queries within ``latency_target_s`` was asked of a throughput.
     """
 
@@ -216,6 +218,7 @@ class Row:
     index_build_s: float | None = None
     build_envelope: Envelope | None = None
     corpus_documents: int | None = None
+    data_faults: tuple[DataFault, ...] = ()
     load_s: float | None = None
     first_query_s: float | None = None
     one_pass_warmup: int | None = None

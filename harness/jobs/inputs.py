@@ -208,19 +208,8 @@ def _load(declared: str, options: RunOptions) -> Dataset:
     path = datasets.find(declared, options.suite_dir)
     with bar(f"{dataset_name(declared)}: corpus", "documents", line=True) as step:
         dataset = datasets.load(path, options.cache, step)
-    if dataset.corpus.empty:
-        log.info(f"  {dataset.name}: {dataset.corpus.empty:,} of {dataset.corpus.size:,} documents are empty")
-    if blank := dataset.blank_queries:
-        log.info(
-            f"  {dataset.name}: {len(blank):,} of {len(dataset.queries):,} queries are blank, such as {blank[0]!r};"
-            " they are asked anyway"
-        )
-    if unknown := dataset.unknown_judged():
-        pairs, (query, document) = len(unknown), unknown[0]
-        log.info(
-            f"  {dataset.name}: {pairs:,} judgements are of documents that its corpus has not, such as {document!r} "
-            f"for query {query!r}; no system can find them"
-        )
+    for fault in dataset.faults:
+        log.info(f"  {dataset.name}: {fault.text}")
     return dataset
 
 

@@ -70,7 +70,7 @@ def create_arguments(job: LaunchRequest, placement: Placement) -> dict[str, Any]
         "read_only": True,
         "cap_drop": ["ALL"],
         "security_opt": ["no-new-privileges:true"],
-        "tmpfs": {"/tmp": f"rw,noexec,nosuid,nodev,size={_SCRATCH_BYTES},mode=1777"},  # noqa: S108
+        "tmpfs": {"/tmp": f"rw,noexec,nosuid,nodev,size={_SCRATCH_BYTES},mode=1777"},  # noqa: S108 # its own
         "shm_size": _SCRATCH_BYTES,
         "ulimits": ulimits,
         "healthcheck": {"test": ["NONE"]},  # nothing but the job runs inside the measured envelope

@@ -427,8 +427,8 @@ def _common(rows: Sequence[Row], table: Table, escape: Escape) -> list[str]:
 
 
 def doubts(rows: Sequence[Row], escape: Escape) -> list[str]:
-    """Return what must not be compared, other judgements, stand-ins, and one line for each cause of doubt."""
-    lines = [escape(note) for note in (*notes.not_comparable(rows), *notes.of_judgements(rows))]
+    """Return what must not be compared, judgements, data, stand-ins, and one line for each cause of doubt."""
+    lines = [escape(note) for note in (*notes.not_comparable(rows), *notes.of_judgements(rows), *notes.of_data(rows))]
     lines += [*map(escape, _missing(rows)), *stand_ins(rows), *map(escape, _without_cost(rows))]
     by_cause: dict[tuple[Validity, Cause], dict[int, Row]] = defaultdict(dict)  # by id: comparing rows takes seconds
     for row in rows:

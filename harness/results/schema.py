@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fnmatch
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from harness.records import (
     Cpuset,
@@ -238,6 +239,40 @@ class Ec2Instance:
     cpu_platform: str | None = None
 
 
+class FaultKind(StrEnum):
+    """Faults of a dataset that measures cannot show."""
+
+    EMPTY_DOCUMENTS = "empty_documents"
+    BLANK_QUERIES = "blank_queries"
+    UNKNOWN_DOCUMENTS = "unknown_documents"
+    UNKNOWN_QUERIES = "unknown_queries"
+
+
+_FAULT_TEXTS = {
+    FaultKind.EMPTY_DOCUMENTS: ("documents are empty", ""),
+    FaultKind.BLANK_QUERIES: ("queries are blank", "; they are asked all the same"),
+    FaultKind.UNKNOWN_DOCUMENTS: ("judgements are of documents that the corpus lacks", "; no system can find them"),
+    FaultKind.UNKNOWN_QUERIES: ("judgements are of queries that the dataset lacks", "; they count for nothing"),
+}
+
+
+@dataclass(frozen=True)
+class DataFault:
+    """A fault of a dataset: ``count`` of ``total`` documents, queries or judgements have it; an id as an example."""
+
+    kind: FaultKind
+    count: int
+    total: int
+    example: str | None = None
+
+    @property
+    def text(self) -> str:
+        """Return the fault for people."""
+        fact, effect = _FAULT_TEXTS[self.kind]
+        such = "" if self.example is None else f", such as {self.example!r}"
+        return f"{self.count:,} of {self.total:,} {fact}{such}{effect}"
+
+
 @dataclass(frozen=True)
 class IndexFacts:
     """Cost and size of an index build, and the machine's readings beside it; ``None``: not known.
@@ -269,14 +304,15 @@ class IndexFacts:
 class Result:
     """One stored job: spec, environment, measurement and outcome.  Immutable; no money in it.
 
-    ``corpus_documents`` counts what the index was built of.  ``ranking_disagreements`` counts sample queries whose
-    ranked ids differ between trials (the stored run is the first trial's).  ``warmup_done`` counts the warm-up queries
-    that were asked.  ``page_cache`` says what was done to the index's pages in the host's cache before the job
-    (``dropped``, or ``None``: nothing).  ``gpu`` is ``None`` for a job without GPUs, or where they could not be
-    followed.  ``stand_in`` says what the system's checkpoint was, where it was not the published one. ``instance`` is
-    the machine, where it was one of EC2. ``shared_host``: other jobs of AWS Batch may have run there at the same time.
-    ``compiled_s`` is the CPU time of just-in-time compiler threads while the trials ran; ``None``: none were seen.
-    ``files`` maps each file beside ``result.json`` to its sha256.  ``seal`` is the digest of all other fields
+    ``corpus_documents`` counts what the index was built of, ``data_faults`` what is wrong with it.
+    ``ranking_disagreements`` counts sample queries whose ranked ids differ between trials (the stored run is the first
+    trial's). ``warmup_done`` counts the warm-up queries that were asked. ``page_cache`` says what was done to the
+    index's pages in the host's cache before the job (``dropped``, or ``None``: nothing). ``gpu`` is ``None`` for a job
+    without GPUs, or where they could not be followed. ``stand_in`` says what the system's checkpoint was, where it was
+    not the published one. ``instance`` is the machine, where it was one of EC2. ``shared_host``: other jobs of AWS
+    Batch may have run there at the same time. ``compiled_s`` is the CPU time of just-in-time compiler threads while the
+    trials ran; ``None``: none were seen. ``files`` maps each file beside ``result.json`` to its sha256. ``seal`` is the
+    digest of all other fields
     (:mod:`harness.results.seals`).
     """
 
@@ -290,6 +326,7 @@ class Result:
     effective: EffectiveEnvelope | None = None
     index: IndexFacts | None = None
     corpus_documents: int | None = None
+    data_faults: tuple[DataFault, ...] = ()
     memory: Memory = Memory()
     load_s: float | None = None
     first_query_s: float | None = None

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command_line import Call
+from tests.support.command_line import SCREEN_LINES, Call
 
 PUBLISHED = str(Path(__file__).resolve().parents[2] / "results" / "published" / "santhanam2023")
 
@@ -19,12 +19,9 @@ def harness(four_systems: Call) -> Call:
     return four_systems
 
 
-MOST_LINES = 25
-
-
 def test_leaderboard_shows_few_columns_and_what_is_not_ranked(harness: Call) -> None:
     lines = harness("leaderboard").stdout.splitlines()
-    assert len(lines) <= MOST_LINES
+    assert len(lines) <= SCREEN_LINES
     assert lines[0].startswith("scifact, single_stream, by Dynascore (reference), weights accuracy 0.5")
     assert [cell.strip() for cell in lines[2].strip("|").split("|")] == [
         *("rank", "system", "hardware", "score", "RR@10", "US$/1M queries", "ms", "other queries", ""),

@@ -114,3 +114,13 @@ def test_an_unknown_measure_is_one_line(harness: Call, bench: Bench) -> None:
     harness("run", "test-suite.toml", "--launcher", "fake")
     done = harness("report", "--measures", "nDGC@10")
     assert done.exit_code == 2 and done.stderr.count("\n") == 1 and "nDGC@10" in done.stderr
+
+
+def test_report_says_what_is_wrong_with_the_data(harness: Call, bench: Bench) -> None:
+    with (bench.folder / "tiny" / "queries.jsonl").open("a") as file:
+        file.write('{"_id": "q99", "text": " "}\n')
+    bench.suite()
+    said = "tiny: 1 of 7 queries are blank, such as 'q99'; they are asked all the same"
+    ran = harness("run", "test-suite.toml", "--launcher", "fake")
+    assert f"- {said}." in ran.stdout and f"  {said}\n" in ran.stderr
+    assert f"- {said}." in harness("report").stdout and f"- {said}." in harness("report", "--wide").stdout

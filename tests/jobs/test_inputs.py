@@ -244,7 +244,6 @@ def test_judgements_of_missing_documents_are_reported_and_accepted(bench: Bench)
     with show_progress(Console(file=text, width=300)):
         gathered = inputs.gather(suite.load(bench.suite()), options(bench))
     assert text.getvalue() == (
-        "  tiny: 2 judgements are of documents that its corpus has not, such as 'd77' for query 'q1'; "
-        "no system can find them\n"
+        "  tiny: 2 of 6 judgements are of documents that the corpus lacks, such as 'd77'; no system can find them\n"
     )
     assert b"q1 0 d77 1" in gathered.datasets["tiny"].qrels

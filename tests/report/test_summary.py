@@ -18,6 +18,7 @@ from harness.records import Isolation, Outcome
 from harness.report import sentences, summary, writers
 from harness.report.document import MOST_LINES, Section
 from harness.report.summary import SummaryView, summary_section
+from harness.results.schema import DataFault, FaultKind
 from harness.stats import Estimate
 from harness.untrusted import one_line
 
@@ -52,7 +53,7 @@ def row(system: str, **changes: object) -> Row:
         "index_bytes": 1 * MIB,
         "usd_per_million": Estimate(0.0076),
     }
-    return Row(**(values | changes))  # type: ignore[arg-type]
+    return Row(**(values | changes))
 
 
 _FACTORIES = {field.name for field in dataclasses.fields(Row) if field.default_factory is not dataclasses.MISSING}
@@ -81,7 +82,7 @@ def by_query(system: str, mean: float, seed: int = 1) -> PerQuery:
 
 
 def section(*rows: Row, values: dict[str, PerQuery] | None = None, width: int | None = None, **view: object) -> Section:
-    return summary_section(table(*rows), values or {}, one_line, SummaryView(**view), width)  # type: ignore[arg-type]
+    return summary_section(table(*rows), values or {}, one_line, SummaryView(**view), width)
 
 
 def test_columns_that_are_the_same_are_part_of_the_heading() -> None:
@@ -210,6 +211,13 @@ def test_single_system_has_no_sentence() -> None:
 def doubtful(system: str, cause: Cause = Cause.PLACEMENT, **changes: object) -> Row:
     finding = Finding(cause, Validity.NOISY, "2 of 2 CPUs")
     return row(system, validity=Validity.NOISY, findings=(finding,), **changes)
+
+
+def test_fault_of_the_data_is_said_once() -> None:
+    fault = DataFault(FaultKind.UNKNOWN_DOCUMENTS, 2, 300, "d<7>")
+    made = section(*(row(name, data_faults=(fault,)) for name in "ab"), row("c", dataset="other"))
+    said = "2 of 300 judgements are of documents that the corpus lacks, such as 'd<7>'; no system can find them."
+    assert [note for note in made.notes if "judgements" in note] == [f"scifact: {said}"]
 
 
 def test_finding_of_several_rows_is_said_once() -> None:

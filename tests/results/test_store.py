@@ -24,8 +24,10 @@ from harness.results.reader import MOST_SAMPLE_BYTES, RESULT, cell_path, read_jo
 from harness.results.schema import (
     CanaryReading,
     Counters,
+    DataFault,
     Ec2Instance,
     Environment,
+    FaultKind,
     GpuReading,
     GpuUse,
     IndexFacts,
@@ -297,6 +299,7 @@ FULL = result(
         shared_host=True,
     ),
     corpus_documents=5183,
+    data_faults=(DataFault(FaultKind.BLANK_QUERIES, 1, 300, "q9"),),
     memory=Memory(
         peak_anon_bytes=100 << 20,
         peak_mapped_bytes=3 << 20,
@@ -361,6 +364,7 @@ def test_no_field_is_left_out_of_the_golden_result() -> None:
         (raw["counters"], Counters),
         (raw["placement"], Placement),
         (raw["probes"][0], Probe),
+        (raw["data_faults"][0], DataFault),
     ]
     for record, cls in records:
         assert record.keys() == {field.name for field in dataclasses.fields(cls)}

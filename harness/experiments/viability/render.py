@@ -57,6 +57,7 @@ def verdicts_document(
             lines = (
                 *_unconstrained_lines(verdict.unconstrained),
                 _criteria_line(verdict),
+                *_fault_lines(verdict, escape),
                 *_edge_lines(verdict),
                 *_rent_lines(rent, verdict, snapshot),
             )
@@ -64,7 +65,7 @@ def verdicts_document(
                 _title(verdict), (_headline(verdict),), (_evidence_grid(verdict.evidence, escape),), notes=lines
             )
 
-    def answer(_escape: Escape) -> Iterable[Section]:
+    def answer(escape: Escape) -> Iterable[Section]:
         doubts = [
             f"With {processors(verdict.cpus, verdict.gpus)}: {line}"
             for verdict in verdicts
@@ -75,6 +76,7 @@ def verdicts_document(
             grids=(grid_of(rented, _ANSWER),) if any(rent for _, rent in rented) else (),
             notes=(
                 *map(_criteria_line, verdicts[:1]),
+                *(line for verdict in verdicts[:1] for line in _fault_lines(verdict, escape)),
                 *doubts[:2],
                 f"every probe: --wide   prices of {snapshot}",
             ),
@@ -106,6 +108,7 @@ def validation_document(verdict: InstanceVerdict) -> ReportDocument:
             f"Emulated: {processors(instance.vcpus, 0)} and {_mib(verdict.limit_bytes)}, which {instance.instance_type}"
             f" ({_mib(instance.memory_bytes)}, {instance.architecture}) leaves beside its host's own need.",
             _criteria_line(verdict),
+            *_fault_lines(verdict, escape),
             *(f"Not shown: {text}." for text in verdict.not_shown),
         )
         if wide:
@@ -207,6 +210,10 @@ def _criteria_line(verdict: ViabilityVerdict | InstanceVerdict) -> str:
     latencies = [f"{name} <= {_ms(seconds)} ms" for name, seconds in verdict.targets.items()]
     criteria = ", ".join(latencies + [f"{name} >= {value:g}" for name, value in verdict.least.items()])
     return f"Asked: every query answered and ranked as unconstrained, {criteria}."
+
+
+def _fault_lines(verdict: ViabilityVerdict | InstanceVerdict, escape: Escape) -> Iterable[str]:
+    return (escape(f"{verdict.dataset}: {fault.text}.") for fault in verdict.unconstrained.data_faults)
 
 
 def _edge_lines(verdict: ViabilityVerdict) -> Iterable[str]:

@@ -59,7 +59,7 @@ def test_every_number_is_drawn_in_its_cell_and_none_is_clipped(count: int) -> No
         assert numbers[(0, count - 1)] == f"{100 * (count - 1) / (2 * count):.0f}"
         assert condition.cause.value in panel.get_title(loc="left")
     assert panels[0].get_yticklabels()[0].get_text().endswith(" 1")
-    renderer = figure.canvas.get_renderer()  # type: ignore[attr-defined]
+    renderer = figure.canvas.get_renderer()
     width, height = figure.canvas.get_width_height()
     boxes = [axes.get_tightbbox(renderer) for axes in figure.axes if axes.axison]
     assert all(box.x0 >= 0 and box.x1 <= width and box.y0 >= 0 and box.y1 <= height for box in boxes)
