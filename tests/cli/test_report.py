@@ -120,7 +120,7 @@ def test_report_says_what_is_wrong_with_the_data(harness: Call, bench: Bench) ->
     with (bench.folder / "tiny" / "queries.jsonl").open("a") as file:
         file.write('{"_id": "q99", "text": " "}\n')
     bench.suite()
-    said = "tiny: 1 of 7 queries are blank, such as 'q99'; they are asked all the same"
+    said = "tiny: 1 of 7 queries are blank, such as 'q99'; they are asked anyway"
     ran = harness("run", "test-suite.toml", "--launcher", "fake")
     assert f"- {said}." in ran.stdout and f"  {said}\n" in ran.stderr
     assert f"- {said}." in harness("report").stdout and f"- {said}." in harness("report", "--wide").stdout
