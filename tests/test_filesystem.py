@@ -212,7 +212,7 @@ def test_removal_holds_few_folders_open(tmp_path: Path, monkeypatch: pytest.Monk
 
     def opening(*arguments: object, **keys: object) -> int:
         nonlocal most
-        descriptor = really_open(*arguments, **keys)  # type: ignore[arg-type]
+        descriptor = really_open(*arguments, **keys)
         held.add(descriptor)
         most = max(most, len(held))
         return descriptor

@@ -59,11 +59,11 @@ COMMANDS = {
 class Commands(click.Group):
     """All commands, each imported when it is called; errors that harness raises are one line."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 # click's
         """Return the names of all commands."""
         return sorted(self.commands)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 # click's
         """Import a command."""
         if cmd_name not in COMMANDS:
             return None

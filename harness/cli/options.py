@@ -127,8 +127,16 @@ class PriceSelection:
 
 def date_option(name: str, text: str) -> Decorator:
     """Make an option for a date, written YYYY-MM-DD."""
-    moment = click.DateTime(formats=["%Y-%m-%d"])
-    return click.option(name, type=moment, callback=parsed_by(lambda given: given and given.date()), help=text)
+
+    def parse(given: str | None) -> datetime.date | None:
+        if given is None:
+            return None
+        try:
+            return datetime.datetime.strptime(given, "%Y-%m-%d").date()
+        except ValueError:
+            raise click.BadParameter(f"{one_line(given)!r} is no date; write YYYY-MM-DD") from None
+
+    return click.option(name, metavar="YYYY-MM-DD", callback=parsed_by(parse), help=text)
 
 
 def _price_options(architectures: Sequence[str], architecture_help: str, generation_help: str) -> Decorator:

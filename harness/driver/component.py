@@ -89,8 +89,7 @@ def main() -> int:
             request = json.loads(line)
             try:
                 reply = served.answer(request)
-            # The adapter is foreign code: report whatever it raises.
-            except BaseException as error:  # noqa: BLE001
+            except BaseException as error:  # noqa: BLE001 # the adapter is foreign code, and may raise anything
                 traceback.print_exc()
                 reply = {"error": one_line(error), "outcome": outcome_of(error).value}
             _write(replies, reply)

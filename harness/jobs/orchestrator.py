@@ -30,6 +30,9 @@ from harness.results.store import Store, check_room
 
 log = logging.getLogger(__name__)
 
+# Cells that a complaint names; further ones are counted.
+_MOST_CELLS = 3
+
 
 @dataclass(frozen=True)
 class RunSummary:
@@ -49,11 +52,14 @@ class RunSummary:
 
     @property
     def complaints(self) -> list[str]:
-        """Return a line for each of those jobs: its outcome and the reason."""
+        """Return a line for each outcome that was not expected and its reason, with its cells."""
+        found: dict[tuple[Outcome, str], dict[Cell, list[Result]]] = defaultdict(lambda: defaultdict(list))
+        for result, expected in self.jobs:
+            if result.outcome is not expected:
+                found[result.outcome, _reason(result, expected)][result.spec.cell].append(result)
         return [
-            f"{_named(result)} ended {result.outcome.value}: {_reason(result, expected)}"
-            for result, expected in self.jobs
-            if result.outcome is not expected
+            f"{_listed(list(map(_trials, cells.values())))} ended {outcome.value}: {reason}"
+            for (outcome, reason), cells in found.items()
         ]
 
 
@@ -102,14 +108,14 @@ def run_suite(inputs: Inputs, options: RunOptions, launcher: Launcher) -> RunSum
                 if isinstance(builder, Prepared) and not job.cannot:
                     _index(run, job.cell, builder)
             ended: list[tuple[Result, Outcome]] = []
-            ends = _Ends(todo)
-            with task(inputs.suite.name, line=False, left=ends.left.text) as step:
+            progress = _RunProgress(todo)
+            with task(inputs.suite.name, line=False, left=progress.left.text) as step:
                 for number, job in enumerate(todo):
                     step(number, len(todo))
                     options.callbacks.starts(job_key(job.spec))
-                    with ends.timed(job):
+                    with progress.timed(job):
                         result = run_job(run, job)
-                    ends.report(number + 1, job, result)
+                    progress.report(number + 1, job, result)
                     ended.append((result, job.expected))
             finished += ended
             as_expected = {result.key for result, expected in ended if result.outcome is expected}
@@ -117,8 +123,8 @@ def run_suite(inputs: Inputs, options: RunOptions, launcher: Launcher) -> RunSum
         return RunSummary(len(jobs) - len(first), tuple(finished), frozenset(keys))
 
 
-class _Ends:
-    """The ends of a run's jobs: the time left, and a line for each finished cell and each unexpected outcome."""
+class _RunProgress:
+    """Progress of a run: the time left, and a line for each finished cell and each unexpected outcome."""
 
     def __init__(self, todo: Sequence[Planned]) -> None:
         self.left = TimeLeft(job.cell for job in todo if not job.cannot)
@@ -385,6 +391,19 @@ def _cell_name(cell: Cell) -> str:
 def _named(result: Result) -> str:
     name = _cell_name(result.spec.cell)
     return f"{name} trial {result.spec.job + 1}/{result.spec.jobs}" if result.spec.jobs > 1 else name
+
+
+def _trials(results: Sequence[Result]) -> str:
+    """Name a cell, and how many of its trials these are, where there are others."""
+    spec, trials = results[0].spec, len({result.spec.job for result in results})
+    part = f" ({trials} of {spec.jobs} trials)" if trials < spec.jobs else ""
+    return _cell_name(spec.cell) + part
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Name the first cells, and count the others."""
+    further = len(names) - _MOST_CELLS
+    return ", ".join(names[:_MOST_CELLS]) + (f" and {further} more cells" if further > 0 else "")
 
 
 def _reason(result: Result, expected: Outcome) -> str:

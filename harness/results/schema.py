@@ -250,7 +250,7 @@ class FaultKind(StrEnum):
 
 _FAULT_TEXTS = {
     FaultKind.EMPTY_DOCUMENTS: ("documents are empty", ""),
-    FaultKind.BLANK_QUERIES: ("queries are blank", "; they are asked all the same"),
+    FaultKind.BLANK_QUERIES: ("queries are blank", "; they are asked anyway"),
     FaultKind.UNKNOWN_DOCUMENTS: ("judgements are of documents that the corpus lacks", "; no system can find them"),
     FaultKind.UNKNOWN_QUERIES: ("judgements are of queries that the dataset lacks", "; they count for nothing"),
 }

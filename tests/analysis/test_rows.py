@@ -119,8 +119,8 @@ def test_leaderboard_cost_has_the_interval_of_the_report(make: Maker, snapshot: 
     row = dataclasses.replace(row, these_queries_s={"mean": Estimate(row.latency_mean_s.value, 0.0, 1.0)})
     assert row.usd_per_million.low is not None
     assert axes.axis("cost", "RR@10").read(row) == row.usd_per_million
-    latency, factor = axes.axis("latency", "RR@10").read(row), row.price.usd_per_hour / 3.6  # type: ignore[union-attr]
-    assert (latency.low * factor, latency.high * factor) == pytest.approx(  # type: ignore[operator]
+    latency, factor = axes.axis("latency", "RR@10").read(row), row.price.usd_per_hour / 3.6
+    assert (latency.low * factor, latency.high * factor) == pytest.approx(
         (row.usd_per_million.low, row.usd_per_million.high)
     )
 
@@ -150,7 +150,7 @@ def test_a_failed_cell_is_a_row_without_numbers(make: Maker, snapshot: Snapshot)
         if item.name in _COLLECTIONS:
             assert not value, item.name
         elif item.name.endswith(("_s", "_bytes")) and item.name != "memory_limit_bytes":
-            assert (value.value if dataclasses.is_dataclass(value) else value) is None, item.name  # type: ignore[union-attr]
+            assert (value.value if dataclasses.is_dataclass(value) else value) is None, item.name
     assert row.usd_per_million.value is None
     assert row.measures == {}
     assert row.price is not None

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import publisher
-from tests.support.command_line import Call
+from tests.support.command_line import SCREEN_LINES, Call
 from tests.support.publisher import Made
 
 
@@ -20,12 +20,9 @@ def harness(four_systems: Call) -> Call:
     return four_systems
 
 
-MOST_LINES = 25
-
-
 def test_comparison_of_two_shows_one_table_and_its_sentence(harness: Call) -> None:
     lines = harness("compare", "good", "bad").stdout.splitlines()
-    assert len(lines) <= MOST_LINES
+    assert len(lines) <= SCREEN_LINES
     assert lines[0] == "A: good scifact single_stream cpu1-mem1; B: bad scifact single_stream cpu1-mem1"
     assert sum(line.startswith("| ---") for line in lines) == 1
     assert any(line.startswith("- B costs 1.5x and loses ") for line in lines)

@@ -23,7 +23,7 @@ MOVES = 4
 class ProbeFinding(str, Enum):
     """The finding of a probe at its limit.  ``DOUBT``: a little too slow, or too slow on a disturbed machine."""
 
-    PASS = "passes"  # noqa: S105
+    PASS = "passes"  # noqa: S105 # no password
     FAIL = "fails"
     DOUBT = "in doubt"
 

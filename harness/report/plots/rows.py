@@ -148,7 +148,7 @@ def _front_labels(figure: Figure, axes: Axes, points: Sequence[RankedRow]) -> No
     from matplotlib.transforms import Bbox
 
     style.settle(figure)  # the places of things are known only then
-    renderer = figure.canvas.get_renderer()  # type: ignore[attr-defined]
+    renderer = figure.canvas.get_renderer()  # type: ignore[attr-defined] # Agg has it
     middles = axes.transData.transform([_middle(point) for point in points])
     taken = [Bbox.from_extents(x - 6, y - 6, x + 6, y + 6) for x, y in middles]
     inside = axes.get_window_extent(renderer)

@@ -90,6 +90,6 @@ class Planning:
             "datasets": {name: self.shipper.dataset(each) for name, each in self.inputs.datasets.items()},
             **changes,
         }
-        made = WorkerPart(name, TYPE, self.raw, **fields)  # type: ignore[arg-type]
+        made = WorkerPart(name, TYPE, self.raw, **fields)
         self.run.put(records.part(name), dump(made))
         return made

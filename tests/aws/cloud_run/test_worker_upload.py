@@ -178,7 +178,7 @@ class Flaky(Objects):
 
 def flaky(work: Objects, writes: int) -> Objects:
     made = type("Flaky", (Flaky,), {"failing": writes, "tried": 0})
-    return made(work._connections, work.place)  # type: ignore[no-any-return]
+    return made(work._connections, work.place)
 
 
 @pytest.mark.parametrize("failing", [1, 2, 5, 9])

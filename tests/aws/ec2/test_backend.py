@@ -194,7 +194,7 @@ def test_request_without_capacity_is_repeated_once_at_most(launched: Launched) -
             b"<RequestID>x</RequestID></Response>"
         )
         raw = BytesIO(output)
-        raw.stream = lambda *_, **__: iter([output])  # type: ignore[attr-defined]
+        raw.stream = lambda *_, **__: iter([output])
         return AWSResponse(request.url, 500, {}, raw)
 
     client = launched.connections.client("ec2", REGION, attempts=backend.ATTEMPTS)

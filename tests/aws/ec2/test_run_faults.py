@@ -293,7 +293,7 @@ def test_instance_alive_at_the_end_is_a_complaint(plain: Field, monkeypatch: pyt
     really = instances.find
 
     def undying(*arguments: object, **keys: object) -> list[instances.OwnedInstance]:
-        found = really(*arguments, **keys)  # type: ignore[arg-type]
+        found = really(*arguments, **keys)
         return [
             replace(each, state="shutting-down") if each.tags[clients.PART] == "builds" and not each.alive else each
             for each in found

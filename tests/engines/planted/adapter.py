@@ -118,7 +118,7 @@ class Planted(Adapter):
         }
         if misdeed == "fickle":
             return [Hit(hit.doc_id, 1.0) for hit in wrong["fickle"] or []]
-        return wrong.get(str(misdeed), hits)  # type: ignore[return-value]
+        return wrong.get(str(misdeed), hits)
 
     _resumed_s = 0.0
 
