@@ -122,7 +122,7 @@ def build_place(row: Row) -> str | None:
         return None
     has = f"{processors(limits.cpus, limits.gpus)}, {limits.memory_bytes / 2**30:.3g} GiB"
     names = () if machine is None else (machine.instance_type, machine.cpu_model, *machine.gpu_models[: limits.gpus])
-    named = ", ".join(name for name in names if name) or "a machine that is not known"
+    named = ", ".join(name for name in names if name) or "an unknown machine, or several"
     isolation = "" if row.isolation is Isolation.CONTAINER else f" ({row.isolation.value})"
     return f"{has} of {named}{isolation}"
 

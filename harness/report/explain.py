@@ -129,11 +129,15 @@ def _index(row: Row) -> str:
 
 def _built(row: Row) -> Iterator[str]:
     """Yield the build's time, where it ran, what it costs, and how far that can be trusted."""
-    place = notes.build_place(row)
-    if place is None:
+    if row.index_build_s is None:
         return
     documents = "" if row.corpus_documents is None else f" of {row.corpus_documents:,} documents"
-    yield f"Built{documents} in {number(row.index_build_s)} s on {place}: one measurement, without an interval."
+    place = notes.build_place(row)
+    on = f" on {place}" if place else ""
+    own = row.index_build_s - sum(row.index_parts_s.values())
+    each = "".join(f"{name} {number(seconds)} s + " for name, seconds in row.index_parts_s.items())
+    parts = f" ({each}joining {number(own)} s; its size counts them too)" if each else ""
+    yield f"Built{documents} in {number(row.index_build_s)} s{on}{parts}: one measurement, without an interval."
     usd, price = row.usd_build_per_million_documents.value, row.build_price
     if usd is not None and price is not None:
         made = f"{row.index_build_s:.4g} s x US$ {price.usd_per_hour:g} / 3600 / {row.corpus_documents:,} x 1,000,000"

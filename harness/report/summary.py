@@ -390,8 +390,8 @@ def _matrices(
 
 
 def _cheapest(rows: Sequence[Row]) -> Row:
-    """Return the row that costs least; of failed rows the first."""
-    return min(rows, key=lambda row: (row.outcome is not Outcome.OK, spent(row) is None, spent(row) or 0))
+    """Return the row that costs least, of rows without a cost the fastest, of failed rows the first."""
+    return min(rows, key=lambda row: (row.outcome is not Outcome.OK, row.cost.value is None, spent(row) or 0))
 
 
 def _mean_value(by_dataset: Mapping[str, Sequence[Row]], measures: Sequence[str]) -> float:

@@ -40,6 +40,16 @@ def test_cost_repeats_the_calculation_with_its_numbers() -> None:
     )
 
 
+def test_index_of_a_hybrid_names_the_build_time_of_each_component() -> None:
+    built = {"index_build_s": 30.0, "build_envelope": Envelope("cpu2-mem4", 2, 4 << 30), "corpus_documents": 5183}
+    text = texts(row("hybrid", index_bytes=3 << 20, index_parts_s={"bm25": 3.5, "minilm": 26.0}, **built))["Index"]
+    assert text == (
+        "3.0 MiB. Built of 5,183 documents in 30.0 s on 2 CPUs, 4 GiB of an unknown machine, or several"
+        " (bm25 3.50 s + minilm 26.0 s + joining 0.500 s; its size counts them too): one measurement, without an"
+        " interval. Its time could not be checked: nothing is stored of its machine."
+    )
+
+
 def test_failed_row_says_why_and_has_no_numbers() -> None:
     made = texts(row("minilm", outcome=Outcome.OOM, memory_limit_bytes=256 << 20, detail="killed by the kernel"))
     assert made["Outcome"] == "Out of memory at 256 MiB. This row has no numbers: killed by the kernel."
@@ -74,7 +84,7 @@ def test_index_names_its_build_with_its_machine_its_cost_and_its_doubts() -> Non
     named = dict(explain.cause_paragraphs(Cause.FOREIGN_CPU, [made]))
     assert any(name.endswith(", index build") for name in named)
     unknown = replace(made, build_machine=None, build_validity=Validity.UNKNOWN, build_findings=())
-    assert "a machine that is not known" in texts(unknown)["Index"]
+    assert "an unknown machine, or several" in texts(unknown)["Index"]
     assert "could not be checked" in texts(unknown)["Index"]
 
 

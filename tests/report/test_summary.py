@@ -152,6 +152,36 @@ def test_sentence_says_that_these_queries_show_no_difference() -> None:
     assert "and these queries show no difference in nDCG@10: +3.4 points [" in sentence
 
 
+@pytest.mark.parametrize(
+    ("usd", "gap"),
+    [
+        (0.0076, "costs about as much as minilm"),
+        (0.0079, "costs about as much as minilm"),
+        (0.0084, "costs 1.1x less than minilm"),
+        (0.0758, "costs 10x less than minilm"),
+        (0.76, "costs 100x less than minilm"),
+    ],
+)
+def test_sentence_writes_the_factor_in_plain_digits(usd: float, gap: str) -> None:
+    (sentence,) = sentences.answers(table(row("bm25"), slow(usd_per_million=Estimate(usd))), {}, "nDCG@10")
+    assert sentence.startswith(f"bm25 {gap} and is ")
+
+
+def test_sentence_without_prices_compares_times() -> None:
+    rows = (row("bm25", usd_per_million=Estimate(None)), slow(usd_per_million=Estimate(None)))
+    same = dataclasses.replace(rows[1], latency_mean_s=rows[0].latency_mean_s)
+    assert sentences.answers(table(*rows), {}, "nDCG@10")[0].startswith("bm25 takes 9.5x less than minilm and is ")
+    assert sentences.answers(table(rows[0], same), {}, "nDCG@10")[0].startswith("bm25 takes about as long as minilm ")
+
+
+def test_costs_are_not_compared_with_latencies() -> None:
+    unpriced = row("quick", latency_mean_s=Estimate(1e-6), usd_per_million=Estimate(None))
+    assert sentences.answers(table(row("bm25"), unpriced), {}, "nDCG@10") == ()
+    (sentence,) = sentences.answers(table(row("bm25"), slow(), unpriced), {}, "nDCG@10")
+    assert sentence.startswith("bm25 costs 9.5x less than minilm ")
+    assert summary._cheapest([replace(unpriced, system="bm25"), row("bm25")]).cost.value == 0.0076
+
+
 def test_sentence_says_that_published_figures_were_not_tested() -> None:
     (sentence,) = sentences.answers(table(row("bm25"), slow()), {}, "nDCG@10")
     assert sentence.endswith("and is 3.4 points nDCG@10 better (not tested).")

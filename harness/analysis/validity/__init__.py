@@ -89,7 +89,7 @@ def assess_build(build: IndexFacts | None, cell: Cell, levels: machine_speed.Lev
         cell: any cell that uses the index.
         levels: the canary's levels of all jobs in the results.
     """
-    if build is None or build.environment is None:
+    if build is None or any(part.environment is None for part in (build, *build.components.values())):
         return Assessment(Validity.UNKNOWN, ())
     return _with_worst(build_checks.check(build, cell, levels))
 

@@ -6,6 +6,7 @@ An index is built once, so no other measurement bounds a doubted one; thresholds
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from harness.analysis.table import Cause, Finding
 from harness.analysis.validity import counter_checks, machine_speed
@@ -23,20 +24,23 @@ def check(build: IndexFacts, cell: Cell, levels: machine_speed.Levels) -> list[F
     """Judge the counters, the canary, the GPUs and the host beside the build of a cell's index.
 
     Args:
-        build: facts of a build whose environment is known.
+        build: facts of a build whose environment is known, as are its components'.
         cell: any cell that uses the index.
         levels: the canary's levels of all jobs in the results.
     """
     if build.isolation is Isolation.FAKE:
         return [invalid(Cause.ISOLATION, "isolation: fake: scripted times, nothing was built")]
     again = build_again(cell)
-    return [
+    findings = [
         *_limits(build, again),
         *_counted(build, again),
         *_speed(build, levels, again),
         *_gpus(build, again),
         *_host(build, again),
     ]
+    for name, part in build.components.items():
+        findings += [replace(found, text=f"{name}: {found.text}") for found in check(part, cell, levels)]
+    return findings
 
 
 def _limits(build: IndexFacts, again: str) -> Iterator[Finding]:
@@ -59,7 +63,7 @@ def _limits(build: IndexFacts, again: str) -> Iterator[Finding]:
 
 def _counted(build: IndexFacts, again: str) -> Iterator[Finding]:
     """Find CPU time that others took, or that counters do not tell it; threads that waited are a remark."""
-    counters, length_s = build.counters, build.build_s - (build.resumed_s or 0.0)
+    counters, length_s = build.counters, build.watched_s
     if counters == Counters() and length_s < _COUNTED_FROM_S:
         yield remark(
             Cause.COUNTERS,

@@ -54,10 +54,10 @@ def levels(results: Iterable[Result]) -> Levels:
     for result in results:
         if result.canary and result.outcome is Outcome.OK:
             by_machine[result.environment, result.spec.envelope.cpus].append(_level([result]))
-        if result.index and result.index.canary:
-            builds[result.index.started_at, result.index.content_sha256] = result.index
+        for build in (result.index, *result.index.components.values()) if result.index else ():
+            builds[build.started_at, build.content_sha256] = build
     for build in builds.values():
-        if build.environment is not None:
+        if build.environment is not None and build.canary:
             by_machine[build.environment, build.envelope.cpus].append(_level([build]))
     return dict(by_machine)
 

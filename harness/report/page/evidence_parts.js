@@ -64,7 +64,7 @@
       row.index === undefined ? "not measured" : `${number(row.index, 0)} bytes / 2²⁰`,
       row.build === undefined
         ? "no build of it is stored with this result"
-        : `built in ${number(row.build)} s on ${data.text(row.builtOn) || "a machine that is not known"}, once` +
+        : `built in ${number(row.build)} s on ${data.text(row.builtOn) || "an unknown machine, or several"}, once` +
           (row.documents ? `, ${count(row.documents, "document")}` : ""),
       ...(row.builtNotes || []).map((note) => data.text(note)),
     ],

@@ -140,3 +140,17 @@ def test_throttled_or_shared_gpus_are_a_doubt() -> None:
 
 def test_shared_host_is_a_doubt() -> None:
     assert finding(shared_host=True).cause is Cause.SHARED_HOST
+
+
+def test_doubts_of_components_are_the_hybrids_and_name_them() -> None:
+    loud = build(counters=quiet(foreign_cpu_s=4.0), build_s=10.0)
+    hybrid = build(build_s=30.0, components={"bm25": loud, "minilm": build(build_s=10.0)})
+    (found,) = assess(hybrid).findings
+    assert found.validity is Validity.NOISY and found.text.startswith("bm25: other processes had 40.0% of the build's")
+    assert assess(replace(hybrid, components={"bm25": replace(loud, environment=None)})).validity is Validity.UNKNOWN
+
+
+def test_counters_of_a_hybrid_are_compared_with_its_own_part_alone() -> None:
+    """Ten seconds were counted: of 50, components took 40, a part of it in an earlier attempt."""
+    part = build(build_s=40.0, resumed_s=30.0)
+    assert assess(build(build_s=50.0, resumed_s=30.0, components={"bm25": part})).findings == ()
