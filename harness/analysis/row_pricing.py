@@ -271,8 +271,10 @@ def _target(row: Row) -> str:
 
 def _build(row: Row, tariff: Tariff) -> tuple[Price | None, Estimate]:
     """Return the cost of indexing a million documents, on the cheapest machine with the build's envelope."""
-    if row.build_envelope is None or row.index_build_s is None:
+    if row.index_build_s is None:
         return None, Estimate(None, reason="no build of an index is stored with this result")
+    if row.build_envelope is None:
+        return None, Estimate(None, reason="its components' indexes were built on different profiles")
     price = tariff.cheapest(row.build_envelope, measured=measured_architecture(row))
     if price is None:
         return None, Estimate(None, reason=_no_type(row.build_envelope, tariff))

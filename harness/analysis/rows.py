@@ -19,11 +19,11 @@ from harness.errors import HarnessError
 from harness.evaluation import evaluate, measure_names, per_query
 from harness.evaluation.evaluate_runs import measure_notes
 from harness.evaluation.per_query import PerQuery
-from harness.records import Isolation, Outcome
+from harness.records import Envelope, Isolation, Outcome
 from harness.results import attempts
 from harness.results.attempts import CellKey
 from harness.results.reader import StoredJob
-from harness.results.schema import NULL_SYSTEM, Cell, Result
+from harness.results.schema import NULL_SYSTEM, Cell, IndexFacts, Result
 from harness.stats import Estimate
 
 
@@ -187,7 +187,10 @@ def _outline(pool: Pool, tries: int) -> Row:
         gpu_energy_j=_sum(counter_checks.energy_j(one) for one in results) if done else None,
         index_bytes=result.index.index_bytes if done and result.index else None,
         index_build_s=result.index.build_s if done and result.index else None,
-        build_envelope=result.index.envelope if done and result.index else None,
+        build_envelope=_build_envelope(result.index) if done and result.index else None,
+        index_parts_s={name: facts.build_s for name, facts in result.index.components.items()}
+        if done and result.index
+        else {},
         corpus_documents=result.corpus_documents,
         data_faults=result.data_faults,
         latency_target_s=spec.scenario_params.latency_target_s,
@@ -202,6 +205,11 @@ def _outline(pool: Pool, tries: int) -> Row:
         origin=pool.lead.origin,
         notes=pool.notes,
     )
+
+
+def _build_envelope(index: IndexFacts) -> Envelope | None:
+    """Return the envelope of an index build; None where its components were built in another."""
+    return index.envelope if all(part.envelope == index.envelope for part in index.components.values()) else None
 
 
 def _largest(values: Iterable[int | None]) -> int | None:

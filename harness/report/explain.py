@@ -123,9 +123,13 @@ def _memory(row: Row) -> str:
 
 def _index(row: Row) -> str:
     built = ""
-    if row.index_build_s is not None and row.build_envelope is not None:
+    if row.index_build_s is not None:
         documents = "" if row.corpus_documents is None else f" of {row.corpus_documents:,} documents"
-        built = f" Built{documents} in {number(row.index_build_s)} s on {row.build_envelope.name}, once."
+        on = f" on {row.build_envelope.name}" if row.build_envelope else ""
+        own = row.index_build_s - sum(row.index_parts_s.values())
+        each = "".join(f"{name} {number(seconds)} s + " for name, seconds in row.index_parts_s.items())
+        parts = f" ({each}joining {number(own)} s; its size counts them too)" if each else ""
+        built = f" Built{documents} in {number(row.index_build_s)} s{on}{parts}, once."
     return f"{(row.index_bytes or 0) / 2**20:,.1f} MiB.{built}"
 
 

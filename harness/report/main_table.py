@@ -256,6 +256,6 @@ def _index_costs(table: Table, notes: Footnotes) -> Grid | None:
 
 def _indexes(rows: Sequence[Row]) -> tuple[Row, ...]:
     """Return one row for each index whose build is known; many rows share an index."""
-    known = [row for row in rows if row.index_bytes is not None and row.build_envelope is not None]
+    known = [row for row in rows if row.index_bytes is not None and row.index_build_s is not None]
     unique = {(row.system, row.dataset, row.corpus_sha256, row.index_bytes, row.index_build_s): row for row in known}
     return tuple(unique.values())

@@ -279,7 +279,8 @@ class IndexFacts:
 
     ``resumed_s`` is the part of ``build_s`` that earlier attempts, which ended early, spent on what the last one took
     over; the peaks and the readings are the last one's.  From ``isolation`` on, fields are named as those of a
-    :class:`Result`: the canary was read before and after the build, and counters are of its own phase alone.
+    :class:`Result`: the canary was read before and after the build, and counters are of its own phase alone.  Times,
+    sizes and peaks include those of ``components``, whose indexes are joined.
     """
 
     build_s: float
@@ -298,6 +299,12 @@ class IndexFacts:
     gpu: GpuUse | None = None
     placement: Placement | None = None
     shared_host: bool = False
+    components: dict[str, IndexFacts] = field(default_factory=dict)
+
+    @property
+    def own_build_s(self) -> float:
+        """Return the build time without the components'."""
+        return self.build_s - sum(facts.build_s for facts in self.components.values())
 
 
 @dataclass(frozen=True)

@@ -265,6 +265,7 @@ def test_index_costs_match_the_calculation_by_hand(root: Path) -> None:
     [
         ({"corpus_documents": None}, "usd_build_per_million_documents", "does not say how many documents"),
         ({"index_build_s": None}, "usd_build_per_million_documents", "no build of an index"),
+        ({"build_envelope": None}, "usd_build_per_million_documents", "built on different profiles"),
         ({"build_envelope": Envelope("b", 500, GIB)}, "usd_build_per_million_documents", "provides 500 CPU"),
         ({"index_bytes": None}, "usd_storage_per_month", "no size of an index"),
         ({}, "usd_storage_per_month", "no price of storage of x here is dated 2024-05-01 or before"),

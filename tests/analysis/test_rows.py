@@ -54,6 +54,17 @@ def test_row_matches_the_calculation_by_hand(make: Maker, snapshot: Snapshot) ->
     assert row.trial_spread_s == pytest.approx(0.0, abs=1e-12)
 
 
+def test_row_of_a_hybrid_has_the_build_time_of_each_component(make: Maker, snapshot: Snapshot) -> None:
+    index = result("bm25", "cpu1-mem1", Outcome.OK).index
+    assert index is not None
+    joined = replace(index, build_s=8.0, components={"bm25": index, "minilm": replace(index, build_s=4.0)})
+    row = one([make(changes={"index": joined})], snapshot)
+    assert (row.index_build_s, row.index_parts_s) == (8.0, {"bm25": 3.0, "minilm": 4.0})
+    assert row.build_envelope == index.envelope and row.usd_build_per_million_documents.value is None
+    other = replace(index, envelope=replace(index.envelope, cpus=9))
+    assert one([make(changes={"index": replace(joined, components={"bm25": other})})], snapshot).build_envelope is None
+
+
 def test_row_names_its_stand_in_for_any_outcome(make: Maker, snapshot: Snapshot) -> None:
     changes = {"stand_in": "a small model"}
     assert one([make(changes=changes)], snapshot).stand_in == "a small model"
@@ -120,12 +131,23 @@ def test_only_closed_loop_latency_is_priced(make: Maker, snapshot: Snapshot) -> 
     assert "scenario server" in str(row.usd_per_million.reason)
 
 
+_COLLECTIONS = (
+    "trial_means_s",
+    "at_most_s",
+    "stages_s",
+    "spread_s",
+    "like_queries_s",
+    "these_queries_s",
+    "index_parts_s",
+)
+
+
 def test_a_failed_cell_is_a_row_without_numbers(make: Maker, snapshot: Snapshot) -> None:
     row = one([make("minilm", "cpu1-mem256m", Outcome.OOM)], snapshot)
     assert (row.outcome, row.detail) == (Outcome.OOM, "killed by the kernel at 256 MiB")
     for item in dataclasses.fields(row):
         value = getattr(row, item.name)
-        if item.name in ("trial_means_s", "at_most_s", "stages_s", "spread_s", "like_queries_s", "these_queries_s"):
+        if item.name in _COLLECTIONS:
             assert not value, item.name
         elif item.name.endswith(("_s", "_bytes")) and item.name != "memory_limit_bytes":
             assert (value.value if dataclasses.is_dataclass(value) else value) is None, item.name

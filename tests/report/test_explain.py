@@ -9,7 +9,7 @@ import pytest
 from harness.analysis import causes
 from harness.analysis.table import Cause, Finding, Price, Row, Validity
 from harness.pricing import cost
-from harness.records import Outcome
+from harness.records import Envelope, Outcome
 from harness.report import explain
 from harness.stats import Estimate
 from tests.report.test_summary import row, table
@@ -36,6 +36,15 @@ def test_cost_repeats_the_calculation_with_its_numbers() -> None:
     assert text.startswith("US$ 0.0172 per million queries = 0.00107 s x US$ 0.05796 / 3600 x 1,000,000: ")
     assert (
         "m7a.medium (x86_64, 1 vCPUs, 4 GiB) costs US$ 0.05796 an hour, on-demand in us-east-1 on 2026-07-20." in text
+    )
+
+
+def test_index_of_a_hybrid_names_the_build_time_of_each_component() -> None:
+    built = {"index_build_s": 30.0, "build_envelope": Envelope("cpu2-mem4", 2, 4 << 30), "corpus_documents": 5183}
+    text = texts(row("hybrid", index_bytes=3 << 20, index_parts_s={"bm25": 3.5, "minilm": 26.0}, **built))["Index"]
+    assert text == (
+        "3.0 MiB. Built of 5,183 documents in 30.0 s on cpu2-mem4"
+        " (bm25 3.50 s + minilm 26.0 s + joining 0.500 s; its size counts them too), once."
     )
 
 
