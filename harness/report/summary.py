@@ -26,6 +26,7 @@ from harness.report.document import (
     Escape,
     Grid,
     Section,
+    at_most,
     bounded,
     digits,
     number,
@@ -119,15 +120,8 @@ def summary_section(
     room = MOST_LINES - len(view.pointers) - len(sentence_lines)
     # Notes that begin with a measure say why it is missing.
     missing = [note for note in table.notes if note.startswith(tuple(f"{name}: " for name in table.measures))]
-    lines = (*_at_most([*map(escape, missing), *built, *doubts(rows, escape)], room), *view.pointers)
+    lines = (*at_most([*map(escape, missing), *built, *doubts(rows, escape)], room), *view.pointers)
     return Section(lead=(lead,), grids=grids, after=sentence_lines, notes=lines)
-
-
-def _at_most(lines: Sequence[str], most: int) -> Sequence[str]:
-    if len(lines) <= most:
-        return lines
-    kept = max(0, most - 1)
-    return (*lines[:kept], f"{len(lines) - kept} more notes: --wide")
 
 
 def hardware(row: Row) -> str:
