@@ -13,6 +13,7 @@ import hashlib
 import os
 import re
 import secrets
+import shutil
 import socket
 import tempfile
 import time
@@ -185,6 +186,18 @@ def walk(folder: Path) -> Iterator[os.DirEntry[str]]:
                 yield entry
                 if entry.is_dir(follow_symlinks=False):
                     waiting.append(entry.path)
+
+
+def link_tree(source: Path, target: Path, *, copies: bool) -> None:
+    """Fill a new folder with the files below ``source``: links, or copies where asked or where no link is possible."""
+
+    def link(path: str, link_path: str) -> None:
+        try:
+            os.link(path, link_path, follow_symlinks=False)
+        except OSError:  # another file system or user
+            shutil.copy2(path, link_path)
+
+    shutil.copytree(source, target, copy_function=shutil.copy2 if copies else link)
 
 
 def remove_tree(folder: Path) -> None:

@@ -18,7 +18,7 @@ from harness.stats import Estimate, Floats
 LATENCY = "latency"
 # A sample "shows" a difference if it finds it in four of five repetitions, at 95 % confidence.
 POWER = 0.8
-_Z = 1.959963984540054 + 0.8416212335729143
+_Z = stats.Z + 0.8416212335729143
 
 
 class ComparisonVerdict(str, Enum):

@@ -62,7 +62,7 @@ def _numbers(text: str, option: str) -> dict[str, float]:
         if not equals or not math.isfinite(number):
             raise UsageError(f"{option} {text}: {part.strip()!r} is no axis=number; write e.g. latency=50")
         if name in numbers:
-            raise UsageError(f"{option} {text}: {name} stands twice; keep one")
+            raise UsageError(f"{option} {text}: {name} appears twice; keep one")
         axes.axis(name, "")
         numbers[name] = number
     return numbers

@@ -80,7 +80,8 @@ def leakage(
         )
         if blank:
             click.echo(
-                one_line(f"{training}: {count_and_ids(blank)} queries have no word and are like no other"), err=True
+                one_line(f"{training}: {count_and_ids(blank)} queries have no word: nothing is like them"),
+                err=True,
             )
     vectors = (vector_files.read(embeddings[0]), vector_files.read(embeddings[1])) if embeddings else None
     samples = runs.judged()
@@ -99,7 +100,7 @@ def _lines(ids: Iterable[str]) -> str:
     for query in queries:
         if query.encode("utf-8", "replace").decode() != query or "\n" in query or query.strip() != query or not query:
             raise UsageError(
-                f"query {query!r}: cannot stand in a list of ids, one a line; mend it, or leave --write out"
+                f"query {query!r}: cannot stand in a list of ids, one a line; correct it, or leave --write out"
             )
     return "".join(f"{query}\n" for query in queries)
 

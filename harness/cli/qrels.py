@@ -109,7 +109,7 @@ def _check_ids(given: tuple[GradedPair, ...], holder: Dataset) -> None:
             for judgement in strange[:_SHOWN]
         )
         more = f" and {len(strange) - _SHOWN:,} more" if len(strange) > _SHOWN else ""
-        raise UsageError(f"dataset {holder.name} has not what is judged: {named}{more}; mend or remove the lines")
+        raise UsageError(f"dataset {holder.name} has not what is judged: {named}{more}; correct or remove the lines")
 
 
 def _report(record: MergeRecord, output: Path) -> None:

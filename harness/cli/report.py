@@ -74,6 +74,9 @@ def report(stored: StoredResults, layout: str, destination: Destination, view: S
     With png, svg or pdf: pictures of each dataset, into the folder that -o names.
     """
     chosen = stored.measures
+    short = destination.form == "md" and layout == "rows" and not destination.wide
+    if view != SummaryView() and not short:
+        raise UsageError("--columns and --sort are of the short table; leave out --wide, --layout and --format")
     stored = replace(stored, measures=chosen or MEASURES[layout])
     if destination.form == PAGE:
         if layout != "rows":
@@ -86,7 +89,11 @@ def report(stored: StoredResults, layout: str, destination: Destination, view: S
         draw(table, stored.per_query(), LeaderboardQuery("", table.measures[0]), destination)
     else:
         text = _published(stored, destination.form) if layout == "rows" and stored.override is None else None
-        if text is None and destination.form == "md" and layout == "rows" and not destination.wide:
+        if text is not None and view != SummaryView():
+            raise UsageError(
+                f"{stored.results}: published tables have the paper's columns; leave --columns, --sort out"
+            )
+        if text is None and short:
             view = replace(view, measures=chosen, pointers=(POINTER,))
             table = stored.table(distances=True)
             per_query = stored.tested(table)

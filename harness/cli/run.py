@@ -264,7 +264,7 @@ def _nothing_measured(table: Table) -> Iterator[str]:
     if not any(row.outcome is Outcome.OK for row in systems):
         ends = Counter(row.outcome.value.replace("_", " ") for row in systems)
         counts = ", ".join(f"{count} {end}" for end, count in ends.items())
-        yield f"nothing could be measured: {counts}; choose other hardware, or mend the systems"
+        yield f"nothing could be measured: {counts}; choose other hardware, or fix the systems"
 
 
 def _contested(suite: Path | None, folder: Path, cache: Path) -> tuple[Path | None, frozenset[Cell]]:

@@ -20,7 +20,7 @@ from harness.evaluation.frechet_distance import VectorRows
 from harness.evaluation.judged_runs import JudgedRuns
 from harness.evaluation.trec import Qrels, Run
 from harness.progress import Progress, part_of, silent
-from harness.stats import CONFIDENCE, INTERVAL_MIN_QUERIES, Estimate, Floats
+from harness.stats import CONFIDENCE, INTERVAL_MIN_QUERIES, Estimate, Floats, draw_weights
 
 # The documents of each query, in the order of the queries; a document of several queries counts for each.
 DocumentSets = tuple[tuple[str, ...], ...]
@@ -266,7 +266,7 @@ def _estimates(
     # Other processes get only the vectors that they need.
     used = np.unique(np.concatenate([rows.rows for rows in (one, *others.values())]))
     first, *moved = (VectorRows(np.searchsorted(used, rows.rows), rows.query) for rows in (one, *others.values()))
-    weights = frechet_distance.draw_weights(queries, settings.resamples, settings.seed)
+    weights = draw_weights(queries, settings.resamples, settings.seed)
     pairs = [(first, other) for other in moved]
     resampled = frechet_distance.resample_distances(embeddings.vectors[used], pairs, weights, progress)
     drawn = dict(zip(sets, resampled, strict=True))

@@ -99,11 +99,6 @@ class VectorRows:
     query: Ints
 
 
-def draw_weights(queries: int, resamples: int, seed: int) -> Ints:
-    """Draw each query's weight in each resample, shape (resamples, queries): the same for every system."""
-    return np.random.default_rng(seed).multinomial(queries, np.full(queries, 1 / queries), size=resamples)
-
-
 def resample_distances(
     vectors: NDArray[np.float32],
     pairs: Sequence[tuple[VectorRows, VectorRows]],

@@ -7,10 +7,11 @@ import hashlib
 import os
 import stat
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -24,7 +25,7 @@ from harness.launch import host
 from harness.launch.base import LaunchEnd, Launcher, LaunchRequest, Limits, Prepared
 from harness.launch.watch import most_index_bytes
 from harness.progress import task
-from harness.records import Envelope, JobSpec, Measurement, Outcome, to_json
+from harness.records import Envelope, Isolation, JobSpec, Measurement, Outcome, to_json
 from harness.results.schema import Environment, IndexFacts
 from harness.results.store import check_room
 from harness.untrusted import open_regular
@@ -67,9 +68,11 @@ class Index:
             return alone is False
 
     def unchanged_since_loaded(self, until: float) -> bool:
-        """Return whether a job opened this index before, and its content is still the one that was built."""
-        if not (self.folder.parent / _LOADED).exists():
-            return False
+        """Return whether a job opened this index before, and it is unchanged."""
+        return (self.folder.parent / _LOADED).exists() and self.unchanged(until)
+
+    def unchanged(self, until: float) -> bool:
+        """Return whether its content is still the one that was built."""
         try:
             return content(self.folder, self.facts.index_bytes, until)[1] == self.facts.content_sha256
         except (JobError, OSError):
@@ -108,6 +111,7 @@ def build(
     environment: Environment | None = None,
     replacing: Index | None = None,
     again: bool = False,
+    components: Mapping[str, Index] = MappingProxyType({}),
 ) -> Index:
     """Run one build job and keep its index.
 
@@ -116,6 +120,7 @@ def build(
         environment: of this host, for the facts.
         replacing: an index of that key that did not load; it is removed first.
         again: measure the build of an index that exists; it stays until the new one is finished.
+        components: finished indexes by folder; they join the index after the job, which could change them.
 
     Raises:
         JobError: with the build's outcome.  Only the state of a resumable build is kept.
@@ -166,6 +171,10 @@ def build(
             environment=environment,
         )
         _lend_no_rights(data)
+        if components:
+            # Only a container's searches are sure to leave a file alone that two indexes share.
+            copies = launcher.isolation is Isolation.PROCESS
+            facts = _join(data, facts, components, time.monotonic() + limits.build_s, copies=copies)
         filesystem.remove_tree(job_folder)
         (staging / _CLOCK).unlink()
         if replacing is not None:
@@ -276,6 +285,33 @@ def _facts(
         placement=ended.placement,
         shared_host=shared_host(),
         **facts,
+    )
+
+
+def _join(data: Path, own: IndexFacts, components: Mapping[str, Index], until: float, *, copies: bool) -> IndexFacts:
+    """Lay the components' indexes into folders of their names; return the facts of the whole.
+
+    Times add up, the highest peak counts.
+
+    Raises:
+        JobError: the build wrote there itself.
+    """
+    for name, index in components.items():
+        if os.path.lexists(data / name):
+            raise _failed(Outcome.BAD_OUTPUT, f"it wrote {name!r}, the folder of its component's index")
+        with index.in_use():
+            filesystem.link_tree(index.folder, data / name, copies=copies)
+    size, checksum = content(data, until=until)
+    parts = (own, *(index.facts for index in components.values()))
+    return replace(
+        own,
+        build_s=sum(facts.build_s for facts in parts),
+        index_bytes=size,
+        peak_anon_bytes=most(*(facts.peak_anon_bytes for facts in parts)),
+        peak_cgroup_bytes=most(*(facts.peak_cgroup_bytes for facts in parts)),
+        content_sha256=checksum,
+        resumed_s=sum(facts.resumed_s or 0 for facts in parts) or None,
+        components={name: index.facts for name, index in components.items()},
     )
 
 

@@ -322,7 +322,7 @@ def _index(run: _RunState, cell: Cell, prepared: Prepared, replacing: Index | No
         again = replacing is not None or run.options.fresh_index
         cached = None if again else indexes.find(run.options.cache, key)
         try:
-            run.indexes[key] = cached or _build_index(run, prepared, dataset, key, replacing)
+            run.indexes[key] = cached or _build_index(run, cell, prepared, dataset, key, replacing)
             run.options.callbacks.built(key, None)
         except JobError as error:
             run.indexes[key] = error
@@ -330,7 +330,33 @@ def _index(run: _RunState, cell: Cell, prepared: Prepared, replacing: Index | No
     return run.indexes[key]
 
 
-def _build_index(run: _RunState, prepared: Prepared, dataset: Dataset, key: str, replacing: Index | None) -> Index:
+def _components(run: _RunState, cell: Cell, prepared: Prepared, *, check: bool) -> dict[str, Index]:
+    """Return the indexes that an index joins, each from the cache, or built as the component's own.
+
+    With ``check``, one that has changed since it was built is built again.
+
+    Raises:
+        JobError: a component has none; it names the component.
+    """
+    found, until = {}, time.monotonic() + run.inputs.limits.build_s
+    for part in prepared.system.components:
+        try:
+            component = replace(run.launcher.prepare(part), system=part)
+        except ImageError as error:
+            raise JobError(Outcome.CRASH, f"{part.name}: no image: {error}") from error
+        index = _index(run, cell, component)
+        if check and isinstance(index, Index) and not index.used_elsewhere() and not index.unchanged(until):
+            index = _index(run, cell, component, replacing=index)
+        if isinstance(index, JobError):
+            raise JobError(index.outcome, f"{part.name}: {index.detail}")
+        found[part.name] = index
+    return found
+
+
+def _build_index(
+    run: _RunState, cell: Cell, prepared: Prepared, dataset: Dataset, key: str, replacing: Index | None
+) -> Index:
+    components = _components(run, cell, prepared, check=replacing is not None)
     run.options.callbacks.builds()
     run.built.add(key)
     profile = run.inputs.suite.build_profile
@@ -346,6 +372,7 @@ def _build_index(run: _RunState, prepared: Prepared, dataset: Dataset, key: str,
         environment=run.environment,
         replacing=replacing,
         again=run.options.fresh_index,
+        components=components,
     )
     facts = index.facts
     earlier = f" ({duration(facts.resumed_s)} of it by an earlier attempt)" if facts.resumed_s else ""

@@ -18,13 +18,15 @@ from harness.results.schema import CanaryReading, Placement
 class Prepared:
     """A system ready for launch: an image, or an environment of its own on the host.
 
-    ``digest`` names exactly what is measured; ``size_bytes`` is its size on disk, where known.
+    ``digest`` names exactly what is measured; ``size_bytes`` is its size on disk, where known; ``components`` are the
+    digests of its components, in order.
     """
 
     system: System
     digest: str
     reference: str
     size_bytes: int | None = None
+    components: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

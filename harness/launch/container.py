@@ -95,7 +95,7 @@ def refuse_emulation(client: docker.DockerClient, prepared: Prepared) -> None:
     if platform != own:
         raise ImageError(
             f"system {prepared.system.name!r}: its image is for {platform}, which this engine ({own}) could only"
-            f" emulate, and such times say nothing; run it on a machine of {platform}"
+            f" emulate, and emulated times mean nothing; run it on a machine of {platform}"
         )
 
 

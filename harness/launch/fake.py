@@ -52,7 +52,10 @@ class FakeLauncher(Launcher):
 
     def find(self, system: System) -> Prepared | None:
         """Return the system: it is always ready."""
-        return Prepared(system, "fake:" + digest([system.image, system.params]), system.image)
+        components = tuple("fake:" + digest([part.image, part.params]) for part in system.components)
+        return Prepared(
+            system, "fake:" + digest([system.image, system.params, *components]), system.image, components=components
+        )
 
     def prepare(self, system: System) -> Prepared:
         """Return the system: it is always ready."""

@@ -21,6 +21,7 @@ from harness.report.document import (
     ReportDocument,
     Section,
     Value,
+    at_most,
     column_of,
     digits,
     grid_of,
@@ -38,7 +39,7 @@ _LONGEST_TEXT = 100
 MOST_APART = 6
 # A table shows p to four decimals.
 LEAST_SHOWN = 0.0001
-# Measures that are no shares: all others are bounded by 1 and are spoken of in points, hundredths of them.
+# Counts; all other measures are at most 1 and shown in points, hundredths.
 _COUNTS = frozenset({"NumQ", "NumRel", "NumRelRet", "NumRet", "alpha_DCG"})
 _UNSHOWN = (ComparisonVerdict.NONE, ComparisonVerdict.UNREPEATED, ComparisonVerdict.UNCORRECTED)
 
@@ -76,10 +77,10 @@ def _answer(pairs: Sequence[Comparison], notes: Sequence[str], escape: Escape) -
         a, b = (escape(side.name.replace("/", " ")) for side in (pair.a, pair.b))
         grid = grid_of(pair.differences, [_metric(escape), *_VALUES, _SHORT_VERDICT])
         rows = [side.row for side in (pair.a, pair.b) if side.row is not None]
-        # The findings of noisy rows are said by their causes.
+        # Lines on causes stand for the findings of noisy rows.
         others = [note for note in (*notes, *pair.notes) if not note.startswith(("A is ", "B is "))]
         lines = (*_uncorrected(pair, count), *_costs(pair))
-        warnings = (*map(escape, lines), *doubts(rows, escape), *map(escape, others))[: MOST_LINES - 2]
+        warnings = at_most((*map(escape, lines), *doubts(rows, escape), *map(escape, others)), MOST_LINES - 2)
         yield Section(lead=(f"A: {a}; B: {b}",), grids=(grid,), notes=(summary(pair, count, escape), *warnings, more))
         return
     measures: list[GridColumn[Comparison]] = [
@@ -93,7 +94,7 @@ def _answer(pairs: Sequence[Comparison], notes: Sequence[str], escape: Escape) -
     yield Section(
         lead=(f"{len(pairs)} pairs, by {escape(by)}",),
         grids=(grid,),
-        notes=(*map(escape, notes[: MOST_LINES - 2]), f"p is corrected for {count:,} comparisons (Holm)", more),
+        notes=(*map(escape, at_most(notes, MOST_LINES - 2)), f"p is corrected for {count:,} comparisons (Holm)", more),
     )
 
 
@@ -194,7 +195,7 @@ def _method(pairs: Sequence[Comparison], count: int) -> tuple[str, ...]:
         test += f" So few queries differ that no p can be below {least:.2g}."
     elif count * least > LEVEL:
         lowest = min(count * least, 1.0)
-        test += f" Of so many comparisons none can have a corrected p below {lowest:.2g}: compare fewer."
+        test += f" With this many comparisons no corrected p can be below {lowest:.2g}: compare fewer."
     effect = (
         "Effect size d_z: the mean difference in standard deviations of the differences (0.2 is small, 0.5 medium; "
         "Cohen 1988). It does not grow with the number of queries, as 1/p does."

@@ -1,6 +1,6 @@
 r"""A table as LaTeX (booktabs): a fragment that a paper takes in with ``\input``.
 
-Nothing in it hangs on the document's encoding, fonts or columns.  A table that is a little too wide is scaled to the
+Nothing in it depends on the document's encoding, fonts or columns.  A table that is a little too wide is scaled to the
 line; a wider one comes in parts that repeat the row's name, and one that is longer than a page in further parts.
 """
 
@@ -108,7 +108,7 @@ _GREEK = (
     *("xi", "pi", "rho", "sigma", "tau", "upsilon", "phi", "chi", "psi", "omega"),
 )
 _BREAK = r"\allowbreak{}"
-# A longer word may be broken: behind punctuation once it has so many characters, and anywhere once it has so many.
+# Words of more characters may break: after punctuation from the second number on, anywhere from the third.
 _LONG, _SOON, _AT_LAST = 24, 8, 16
 
 
@@ -179,7 +179,7 @@ HEAD = f"% Made by harness.  Needs {PACKAGES}\n"
 
 # Characters of \footnotesize in a line of an article, what a column costs beside its text, and the widest text column.
 _LINE, _GAP, _WIDEST = 80, 2, 28
-# A table so much wider than the line is scaled to it; a wider one is divided into parts that are scaled less.
+# A table up to this factor wider than the line is scaled to it; a wider one is divided into parts, scaled less.
 _WHOLE, _SCALED = 1.45, 1.25
 # A table wider than this stands across both columns of a paper that has two.
 _ONE_COLUMN = 48

@@ -160,9 +160,9 @@ def _origins(root: Path, checked: list[integrity.CheckedJob]) -> Iterator[Mismat
             continue
         listed = {str(job.folder.absolute().relative_to(home)): job.sha256 or "" for job in jobs}
         if len(listed) != origin.jobs:
-            yield Mismatch(f"{place}: jobs", f"{origin.jobs}", f"{len(listed)}, as many as lie there")
+            yield Mismatch(f"{place}: jobs", f"{origin.jobs}", f"{len(listed)}, the number of stored jobs")
         if (sha256 := origins.digest(listed)) != origin.sha256:
-            yield Mismatch(f"{place}: sha256", origin.sha256, f"{sha256}, that of the records that lie there")
+            yield Mismatch(f"{place}: sha256", origin.sha256, f"{sha256}, that of the stored records")
 
 
 def check_published(root: Path, reported: WrittenReport | None) -> Iterator[Mismatch]:

@@ -250,7 +250,7 @@ class FaultKind(StrEnum):
 
 _FAULT_TEXTS = {
     FaultKind.EMPTY_DOCUMENTS: ("documents are empty", ""),
-    FaultKind.BLANK_QUERIES: ("queries are blank", "; they are asked all the same"),
+    FaultKind.BLANK_QUERIES: ("queries are blank", "; they are asked anyway"),
     FaultKind.UNKNOWN_DOCUMENTS: ("judgements are of documents that the corpus lacks", "; no system can find them"),
     FaultKind.UNKNOWN_QUERIES: ("judgements are of queries that the dataset lacks", "; they count for nothing"),
 }
@@ -279,7 +279,8 @@ class IndexFacts:
 
     ``resumed_s`` is the part of ``build_s`` that earlier attempts, which ended early, spent on what the last one took
     over; the peaks and the readings are the last one's.  From ``isolation`` on, fields are named as those of a
-    :class:`Result`: the canary was read before and after the build, and counters are of its own phase alone.
+    :class:`Result`: the canary was read before and after the build, and counters are of its own phase alone.  Times,
+    sizes and peaks include those of ``components``, whose indexes are joined.
     """
 
     build_s: float
@@ -298,6 +299,18 @@ class IndexFacts:
     gpu: GpuUse | None = None
     placement: Placement | None = None
     shared_host: bool = False
+    components: dict[str, IndexFacts] = field(default_factory=dict)
+
+    @property
+    def own_build_s(self) -> float:
+        """Return the build time without the components'."""
+        return self.build_s - sum(facts.build_s for facts in self.components.values())
+
+    @property
+    def watched_s(self) -> float:
+        """Return the own build time of the last attempt, which the readings are of."""
+        earlier_s = sum(facts.resumed_s or 0.0 for facts in self.components.values())
+        return self.own_build_s - ((self.resumed_s or 0.0) - earlier_s)
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,7 @@ def test_thresholds_exclude_rows_with_a_reason(harness: Call) -> None:
         (("--weights", "accuracy=1.5,cost=-0.5"), "not negative"),
         (("--weights", "accuracy=0.5,speed=0.5"), "unknown axis 'speed'"),
         (("--weights", "half"), "'half' is no axis=number"),
-        (("--weights", "accuracy=0.5,accuracy=0.5"), "accuracy stands twice"),
+        (("--weights", "accuracy=0.5,accuracy=0.5"), "accuracy appears twice"),
         (("--amrs", "latency=0"), "a rate is above 0"),
         (("--amrs", "latency=nan"), "is no axis=number"),
         (("--front", "accuracy"), "name two or three axes"),

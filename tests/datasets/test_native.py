@@ -42,7 +42,7 @@ def test_faults_are_counted_with_an_example(tiny: Path) -> None:
     dataset = load(tiny)
     assert [fault.text for fault in replace(dataset, qrels=dataset.qrels + b"q1 0 d77 1\nq77 0 d1 1\n").faults] == [
         "1 of 11 documents are empty",
-        "1 of 11 queries are blank, such as 'q99'; they are asked all the same",
+        "1 of 11 queries are blank, such as 'q99'; they are asked anyway",
         "1 of 10 judgements are of documents that the corpus lacks, such as 'd77'; no system can find them",
         "1 of 10 judgements are of queries that the dataset lacks, such as 'q77'; they count for nothing",
     ]

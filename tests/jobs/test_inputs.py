@@ -228,7 +228,7 @@ def test_blank_queries_are_reported_and_unmatched_judgements_refused(bench: Benc
     text = StringIO()
     with show_progress(Console(file=text, width=300)):
         inputs.gather(suite.load(bench.suite()), options(bench))
-    assert "queries are blank, such as 'q99'; they are asked all the same" in text.getvalue()
+    assert "queries are blank, such as 'q99'; they are asked anyway" in text.getvalue()
     (bench.folder / "tiny" / "qrels.trec").write_text("q1 0 D1 1\n")
     with pytest.raises(
         HarnessError, match="no judged document is in the corpus; qrels name 'D1', the corpus has 'd0'"

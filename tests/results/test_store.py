@@ -297,6 +297,7 @@ FULL = result(
         gpu=GpuUse(1.0, 75.0, 4, 1965.0, {}, 0, 0),
         placement=Placement((0, 1), (0,), True, (0, 1), False),
         shared_host=True,
+        components={"part": IndexFacts(2.0, 1 << 10, None, None, "3" * 64, GOLDEN_SPEC.envelope)},
     ),
     corpus_documents=5183,
     data_faults=(DataFault(FaultKind.BLANK_QUERIES, 1, 300, "q9"),),

@@ -62,7 +62,7 @@ def test_validate_and_curve_print_their_verdicts(call: Call, bench: Bench) -> No
     holds = call("validate", "planted", "--instance", "m6g.medium")
     assert holds.exit_code == 0, holds.output
     assert "m6g.medium is enough for planted on tiny." in holds.stdout and "only memory was validated" in holds.stdout
-    assert "- tiny: 1 of 7 queries are blank, such as 'q99'; they are asked all the same.\n" in holds.stdout
+    assert "- tiny: 1 of 7 queries are blank, such as 'q99'; they are asked anyway.\n" in holds.stdout
     drawn = call("curve", "planted", "--limits", "128MiB,160MiB")
     assert drawn.exit_code == 0, drawn.output
     assert "No knee: flat: each that ran, from 160 MiB on" in drawn.stdout
