@@ -17,6 +17,7 @@ from harness.analysis.validity.findings import (
     noisy,
     of_jobs,
     remark,
+    throttled,
     trials_s,
     warm_wider,
 )
@@ -92,9 +93,8 @@ def _limits(results: Sequence[Result]) -> Iterator[Finding]:
     if periods or seconds:
         yield invalid(
             Cause.THROTTLING,
-            f"the kernel throttled the job in {periods:,} periods{f' ({seconds:.3g} s)' if seconds else ''}, so a CPU "
-            "quota was in force and every latency is wrong; remove the quota (harness doctor shows the cgroups), then "
-            f"{again(cell)}",
+            f"{throttled('job', periods, seconds)} and every latency is wrong; remove the quota (harness doctor shows "
+            f"the cgroups), then {again(cell)}",
         )
     most = max(result.counters.swap_bytes or 0 for result in results)
     if most:
@@ -244,14 +244,14 @@ def check_gpus(results: Sequence[Result]) -> list[Finding]:
 
 
 def _gpu_throttled(results: Sequence[Result]) -> Iterator[Finding]:
-    throttled = [shares for result in results if (shares := in_force(result, *THROTTLING))]
-    if throttled:
-        worst = max(throttled, key=lambda shares: max(shares.values()))
+    slowed = [shares for result in results if (shares := in_force(result, *THROTTLING))]
+    if slowed:
+        worst = max(slowed, key=lambda shares: max(shares.values()))
         reasons = ", ".join(f"{name} in {share:.0%}" for name, share in sorted(worst.items()))
         yield noisy(
             Cause.GPU_THROTTLING,
             f"the GPU was throttled: {reasons} of the moments beside and within the trials"
-            f"{of_jobs(len(throttled), len(results))} (steady: up to {MAX_THROTTLED:.0%} of those within, none beside);"
+            f"{of_jobs(len(slowed), len(results))} (steady: up to {MAX_THROTTLED:.0%} of those within, none beside);"
             " let it cool (nvidia-smi -q -d PERFORMANCE,POWER,TEMPERATURE shows what holds it back), then "
             f"{again(results[0].spec.cell, RETRY)}",
             transient=True,

@@ -45,7 +45,7 @@ def test_build_of_an_unknown_machine_is_unknown() -> None:
 @pytest.mark.parametrize(
     ("counters", "cause", "worth", "fact"),
     [
-        ({"throttled_s": 0.5}, Cause.THROTTLING, Validity.INVALID, "throttled the build in 0 periods (0.5 s)"),
+        ({"throttled_s": 0.5}, Cause.THROTTLING, Validity.INVALID, "throttled the build for 0.5 s, so"),
         ({"swap_bytes": 3 << 20}, Cause.SWAP, Validity.INVALID, "3 MiB of the build were swapped out"),
         ({"steal_s": 0.2}, Cause.STEAL, Validity.NOISY, "took 2.0% of the build's CPU time (steady: up to 1%), and "),
         ({"foreign_cpu_s": 1.2}, Cause.FOREIGN_CPU, Validity.NOISY, "had 12.0% of the build's CPU time (steady: up t"),
