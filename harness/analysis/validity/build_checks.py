@@ -11,6 +11,7 @@ from dataclasses import replace
 from harness.analysis.table import Cause, Finding
 from harness.analysis.validity import counter_checks, machine_speed
 from harness.analysis.validity.findings import build_again, covers, invalid, noisy, remark, throttled
+from harness.errors import counted
 from harness.records import Isolation
 from harness.results.schema import Cell, Counters, IndexFacts
 
@@ -102,7 +103,7 @@ def _counted(build: IndexFacts, again: str) -> Iterator[Finding]:
         yield remark(
             Cause.OVERSUBSCRIPTION,
             f"more runnable threads than CPUs: they waited {waited:.2f} s for one another in each second of the "
-            f"build's CPU time ({build.envelope.cpus} CPUs)",
+            f"build's CPU time ({counted(build.envelope.cpus, 'CPU')})",
         )
 
 
@@ -128,8 +129,8 @@ def _gpus(build: IndexFacts, again: str) -> Iterator[Finding]:
     if build.gpu and build.gpu.foreign_processes:
         yield noisy(
             Cause.GPU_SHARED,
-            f"{build.gpu.foreign_processes} processes of others were on the build's GPUs (expected: none); end them "
-            f"(nvidia-smi lists them), then {again}",
+            f"{counted(build.gpu.foreign_processes, 'process')} of others used the build's GPUs (expected: none); "
+            f"end them (nvidia-smi lists them), then {again}",
         )
 
 

@@ -22,6 +22,7 @@ from harness.analysis.validity.findings import (
     warm_wider,
 )
 from harness.analysis.validity.sample_checks import SampleFacts
+from harness.errors import counted
 from harness.records import Envelope, Isolation
 from harness.results.schema import Counters, GpuUse, IndexFacts, Result
 
@@ -177,9 +178,9 @@ def _crowded(results: Sequence[Result]) -> Iterator[Finding]:
         yield noisy(
             Cause.OVERSUBSCRIPTION,
             f"more runnable threads than CPUs: they waited {worst[0]:.2f} s for one another in each second of CPU time"
-            f"{worst[1]} ({spec.envelope.cpus} CPUs; expected: up to {MAX_WAIT}); let the system use the given thread "
-            "count (a JVM that still compiles needs a longer warm-up: protocol.warmup_cap), "
-            f"then {again(spec.cell)}",
+            f"{worst[1]} ({counted(spec.envelope.cpus, 'CPU')}; expected: up to {MAX_WAIT}); let the system use the "
+            "given thread count (a JVM that still compiles needs a longer warm-up: protocol.warmup_cap), then "
+            f"{again(spec.cell)}",
         )
 
 
@@ -293,7 +294,7 @@ def _gpu_shared(results: Sequence[Result]) -> Iterator[Finding]:
         # Not transient: a display server is there for good, and measuring again would meet it again.
         yield noisy(
             Cause.GPU_SHARED,
-            f"{most} {'process' if most == 1 else 'processes'} of others had {amount} on the job's GPUs"
+            f"{counted(most, 'process')} of others had {amount} on the job's GPUs"
             f"{of_jobs(len(shared), len(results))} (expected: none), so neither its time nor its GPU memory is the "
             f"job's alone; end them (nvidia-smi lists them), then {again(results[0].spec.cell)}",
         )

@@ -89,7 +89,7 @@ def test_counters_that_do_not_cover_the_trials_are_ignored(trials_s: float, expe
             {"wait_s": 28.61},
             Cause.OVERSUBSCRIPTION,
             Validity.NOISY,
-            "they waited 3.00 s for one another in each second of CPU time (1 CPUs; expected: up to 0.25)",
+            "they waited 3.00 s for one another in each second of CPU time (1 CPU; expected: up to 0.25)",
             FRESH,
         ),
         (
