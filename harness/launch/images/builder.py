@@ -158,6 +158,12 @@ class ImageBuilder:
         if image.labels.get(RECIPE_LABEL) != target.recipe:
             return None
         components = tuple(image.labels.get(COMPONENTS_LABEL, "").split())
+        if len(components) != len(target.system.components):
+            return None
+        for part, digest in zip(target.system.components, components, strict=True):
+            own = self._find(ImageTarget.of_system(part))
+            if own is not None and own.digest != digest:  # made again: an index of it would not be this one's
+                return None
         return Image(target.reference, str(image.id), int(image.attrs["Size"]), target.system.platform, components)
 
     def _ensure(self, target: ImageTarget, build: Callable[[ImageTarget], Image]) -> Image:
