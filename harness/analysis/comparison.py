@@ -94,10 +94,9 @@ def pairs(a_rows: Sequence[Row], b_rows: Sequence[Row], a: str, b: str) -> list[
     if not matched and len(ours) == len(theirs) == 1:
         matched = comparable
     if not matched and ours == theirs:
-        what = "one and the same row" if len(ours) == 1 else f"the same {len(ours)} rows"
-        raise UsageError(
-            f"{a!r} and {b!r} are {what}: there is nothing to compare; name another system for one of them"
-        )
+        what = "one row" if len(ours) == 1 else f"{len(ours)} rows, of which no two can be compared"
+        which = f"{a!r} matches" if a == b else f"{a!r} and {b!r} both match"
+        raise UsageError(f"{which} {what}; name a second system")
     if not matched:
         raise UsageError(
             f"{a!r} ({len(ours)} rows) and {b!r} ({len(theirs)} rows) share no dataset, query sample and "

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from harness import stats
-from harness.analysis.table import Overhead, Row, Validity
+from harness.analysis.table import Overhead, Row, Validity, processors
 from harness.evaluation.evaluate_runs import unjudged_share_notes
 from harness.pricing import cost
 from harness.pricing.instances import DEFAULT_CHOICE, TypeChoice
@@ -91,13 +91,40 @@ def _of_index_cost(rows: Sequence[Row], storage: StoragePrice | None) -> Iterato
         return
     yield (
         f"Index build: {cost.BUILD_FORMULA}, on the cheapest instance type that provides what the build had, with the "
-        "same preference; measured once, at the size of this corpus."
+        "same preference; measured once, without an interval, at the size of this corpus."
     )
+    yield from of_builds(rows)
     if storage is not None:
         yield (
             f"Index storage: {cost.STORAGE_FORMULA}, at {storage.usd_per_gib_month:g} ({storage.volume_type} of "
             f"{storage.as_of}; source: {storage.source})."
         )
+
+
+def of_builds(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield where index builds ran, if that differs: then their times and costs do not compare."""
+    found: dict[str, dict[str, None]] = defaultdict(dict)
+    for row in rows:
+        if place := build_place(row):
+            found[place].setdefault(row.system)
+    if len(found) > 1:
+        named = "; ".join(f"{', '.join(systems)} on {place}" for place, systems in sorted(found.items()))
+        yield (
+            f"Index builds ran on {len(found)} kinds of machine: do not compare their times or costs ({named}); "
+            "--fresh-index builds again."
+        )
+
+
+def build_place(row: Row) -> str | None:
+    """Return the limits, the machine and the isolation of a row's index build; None: no build is known."""
+    limits, machine = row.build_envelope, row.build_machine
+    if limits is None or row.index_build_s is None:
+        return None
+    has = f"{processors(limits.cpus, limits.gpus)}, {limits.memory_bytes / 2**30:.3g} GiB"
+    names = () if machine is None else (machine.instance_type, machine.cpu_model, *machine.gpu_models[: limits.gpus])
+    named = ", ".join(name for name in names if name) or "an unknown machine, or several"
+    isolation = "" if row.isolation is Isolation.CONTAINER else f" ({row.isolation.value})"
+    return f"{has} of {named}{isolation}"
 
 
 def _overhead(overhead: Sequence[Overhead]) -> Iterator[str]:

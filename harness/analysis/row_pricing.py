@@ -26,7 +26,7 @@ from harness.stats import Estimate
 
 _ARCHITECTURES = {"aarch64": "arm64", "amd64": "x86_64"}
 # Of the records in a row, those that pricing and a repriced table read.
-_NAMES = ("isolation", "outcome", "validity", "keys", "machine")
+_NAMES = ("isolation", "outcome", "validity", "keys", "machine", "build_machine")
 COLUMNS = frozenset((*_NAMES, "measures", "latency_mean_s", "throughput_qps", "build_envelope"))
 # CPUs, memory, GPUs and the memory of each GPU, if known.
 HardwareNeed = tuple[int, int, int, int | None]
@@ -275,7 +275,9 @@ def _build(row: Row, tariff: Tariff) -> tuple[Price | None, Estimate]:
         return None, Estimate(None, reason="no build of an index is stored with this result")
     if row.build_envelope is None:
         return None, Estimate(None, reason="its components' indexes were built on different profiles")
-    price = tariff.cheapest(row.build_envelope, measured=measured_architecture(row))
+    built_on = row.build_machine or row.machine
+    measured = None if built_on is None else architecture(built_on.architecture)
+    price = tariff.cheapest(row.build_envelope, measured=measured)
     if price is None:
         return None, Estimate(None, reason=_no_type(row.build_envelope, tariff))
     if not row.corpus_documents:

@@ -23,7 +23,7 @@ from harness.records import Envelope, Isolation, Outcome
 from harness.results import attempts
 from harness.results.attempts import CellKey
 from harness.results.reader import StoredJob
-from harness.results.schema import NULL_SYSTEM, Cell, IndexFacts, Result
+from harness.results.schema import NULL_SYSTEM, Cell, Environment, IndexFacts, Result
 from harness.stats import Estimate
 
 
@@ -142,8 +142,12 @@ def _reading_order(row: Row) -> tuple[Any, ...]:
 
 def _with_verdict(cell: CellRow, pool: Pool, levels: machine_speed.Levels) -> Row:
     verdict = cell_summary.assess(pool, cell.facts, cell.disagreements, levels)
+    lead = pool.lead.result
+    build = validity.assess_build(lead.index if pool.outcome is Outcome.OK else None, lead.spec.cell, levels)
     return replace(
         cell.row,
+        build_validity=build.validity,
+        build_findings=build.findings,
         validity=verdict.validity,
         transient=verdict.transient,
         findings=verdict.findings,
@@ -172,7 +176,7 @@ def _outline(pool: Pool, tries: int) -> Row:
         keys=tuple(job.result.key for job in pool.jobs),
         jobs=len(pool.jobs),
         started_at=result.started_at,
-        machine=Machine(**{item.name: getattr(environment, item.name) for item in fields(Machine)}),
+        machine=_machine(environment),
         cpus=spec.envelope.cpus,
         memory_limit_bytes=spec.envelope.memory_bytes,
         gpus=spec.envelope.gpus,
@@ -188,6 +192,7 @@ def _outline(pool: Pool, tries: int) -> Row:
         index_bytes=result.index.index_bytes if done and result.index else None,
         index_build_s=result.index.build_s if done and result.index else None,
         build_envelope=_build_envelope(result.index) if done and result.index else None,
+        build_machine=_build_machine(result.index) if done and result.index else None,
         index_parts_s={name: facts.build_s for name, facts in result.index.components.items()}
         if done and result.index
         else {},
@@ -207,9 +212,21 @@ def _outline(pool: Pool, tries: int) -> Row:
     )
 
 
+def _machine(environment: Environment) -> Machine:
+    return Machine(**{item.name: getattr(environment, item.name) for item in fields(Machine)})
+
+
 def _build_envelope(index: IndexFacts) -> Envelope | None:
     """Return the envelope of an index build; None where its components were built in another."""
     return index.envelope if all(part.envelope == index.envelope for part in index.components.values()) else None
+
+
+def _build_machine(index: IndexFacts) -> Machine | None:
+    """Return the machine of an index build; None where it is not known, or its components had another."""
+    environments = [index.environment, *(part.environment for part in index.components.values())]
+    known = [environment for environment in environments if environment is not None]
+    models = {(each.cpu_model, each.instance_type, each.gpu_models) for each in known}
+    return _machine(known[0]) if len(known) == len(environments) and len(models) == 1 else None
 
 
 def _largest(values: Iterable[int | None]) -> int | None:

@@ -156,9 +156,10 @@ class Row:
 
     Money is there once a row was priced (:mod:`harness.analysis.row_pricing`): ``usd_per_million`` is that of the model
     ``sequential``, ``usd_per_million_saturated`` that of the other; what a million documents cost to index is on
-    ``build_price``. ``build_envelope`` is what the index build had, where its components had the same;
-    ``index_parts_s`` what each component took of ``index_build_s``; ``corpus_documents`` what it indexed and
-    ``data_faults`` what is wrong with it;
+    ``build_price``. ``build_envelope`` is what the index build had and ``build_machine`` where it ran (``None``: not
+    known, or its components had another); ``index_parts_s`` what each component took of ``index_build_s``;
+    ``build_validity`` how far that time can be trusted; ``corpus_documents`` what it indexed and ``data_faults`` what
+    is wrong with it;
     ``latency_percentile`` per cent of the queries within ``latency_target_s`` was asked of a throughput.
     """
 
@@ -218,6 +219,9 @@ class Row:
     index_bytes: int | None = None
     index_build_s: float | None = None
     build_envelope: Envelope | None = None
+    build_machine: Machine | None = None
+    build_validity: Validity = Validity.UNKNOWN
+    build_findings: tuple[Finding, ...] = ()
     index_parts_s: dict[str, float] = field(default_factory=dict)
     corpus_documents: int | None = None
     data_faults: tuple[DataFault, ...] = ()

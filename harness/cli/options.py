@@ -32,7 +32,8 @@ Command = Callable[..., None]
 Decorator = Callable[[Command], Command]
 
 # Errors of a disk, which the user mends; all others are defects.
-_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_DISK = (*_FULL, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.ELOOP)
 # Linux allows a path of 4,095 bytes and a name of 255; a job's own files take some hundred below either folder.
 _MOST_PATH_BYTES, _MOST_NAME_BYTES = 3000, 255
 
@@ -51,8 +52,8 @@ def one_line_errors() -> Iterator[None]:
     except OSError as error:
         if error.errno not in _DISK:
             raise
-        place = error.filename or "the disk of --results or --cache"
-        remedy = "make room or name another place, what was finished is kept"
+        place = error.filename or "the disk of the output, --results or --cache"
+        remedy = f"{'make room' if error.errno in _FULL else 'name another place'}, what was finished is kept"
         click.echo(f"harness: {place}: {error.strerror}; {remedy}", err=True)
         sys.exit(1)
     except KeyboardInterrupt:
@@ -219,6 +220,8 @@ def results_path(text: str | Path) -> str | Path:
 
 def _cache_path(text: str | Path) -> Path:
     _check_path(str(text))
+    if Path(text).expanduser().is_file():
+        raise click.BadParameter(f"{one_line(str(text))}: is a file; name a folder")
     return Path(text)
 
 
@@ -226,8 +229,11 @@ def _check_path(text: str) -> None:
     """Refuse a folder that leaves no room for the names of a job's files."""
     try:
         length = len(str(Path(text).absolute()).encode("utf-8"))
+        Path(text).resolve()
     except UnicodeEncodeError:
         raise click.BadParameter(f"{one_line(text)}: is not UTF-8; choose another folder") from None
+    except RuntimeError:
+        raise click.BadParameter(f"{one_line(text)}: is a link that leads to itself; choose another folder") from None
     if length > _MOST_PATH_BYTES or any(len(os.fsencode(part)) > _MOST_NAME_BYTES for part in Path(text).parts):
         raise click.BadParameter(
             f"has {length:,} bytes; at most {_MOST_PATH_BYTES:,}, {_MOST_NAME_BYTES} a name, leave room for a job"

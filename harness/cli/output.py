@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
-from rich.console import Console
 from rich.text import Text
 
 from harness import filesystem
 from harness.cli.options import Decorator, record_options
 from harness.errors import HarnessError, UsageError
+from harness.progress import Screen
 from harness.report import writers
 from harness.report.document import Escape, Grid, ReportDocument, Section
 from harness.untrusted import one_line
@@ -57,7 +57,7 @@ class Destination:
         Args:
             answer: build it with the escape of a format, for a terminal of this width in columns (``None``: any).
         """
-        screen = Console()
+        screen = Screen()
         if self.output is None and screen.is_terminal:
             for number, section in enumerate(answer(writers.plain_escape, screen.width)):
                 if number:
@@ -94,7 +94,8 @@ def destination_options(*formats: str, text: str | None = None, wide: bool = Fal
 
 def show_paragraphs(paragraphs: Iterable[tuple[str, str]]) -> None:
     """Print titled paragraphs on foreign facts, each on a line of its own."""
-    console = Console(soft_wrap=not Console().is_terminal)
+    console = Screen()
+    console.soft_wrap = not console.is_terminal
     for title, text in paragraphs:
         console.print(Text.assemble((one_line(title), "bold"), "  ", one_line(text)))
 
@@ -118,4 +119,4 @@ def show_errors(errors: Iterable[HarnessError]) -> None:
 def columns(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
     """Print left-aligned columns."""
     grid = Grid("", head, (False,) * len(head), tuple(rows))
-    writers.print_answer(Section(grids=(grid,)), Console())
+    writers.print_answer(Section(grids=(grid,)), Screen())

@@ -21,6 +21,7 @@ from harness.report.document import (
     ReportDocument,
     Section,
     Value,
+    at_most,
     column_of,
     digits,
     grid_of,
@@ -79,7 +80,7 @@ def _answer(pairs: Sequence[Comparison], notes: Sequence[str], escape: Escape) -
         # Lines on causes stand for the findings of noisy rows.
         others = [note for note in (*notes, *pair.notes) if not note.startswith(("A is ", "B is "))]
         lines = (*_uncorrected(pair, count), *_costs(pair))
-        warnings = (*map(escape, lines), *doubts(rows, escape), *map(escape, others))[: MOST_LINES - 2]
+        warnings = at_most((*map(escape, lines), *doubts(rows, escape), *map(escape, others)), MOST_LINES - 2)
         yield Section(lead=(f"A: {a}; B: {b}",), grids=(grid,), notes=(summary(pair, count, escape), *warnings, more))
         return
     measures: list[GridColumn[Comparison]] = [
@@ -93,7 +94,7 @@ def _answer(pairs: Sequence[Comparison], notes: Sequence[str], escape: Escape) -
     yield Section(
         lead=(f"{len(pairs)} pairs, by {escape(by)}",),
         grids=(grid,),
-        notes=(*map(escape, notes[: MOST_LINES - 2]), f"p is corrected for {count:,} comparisons (Holm)", more),
+        notes=(*map(escape, at_most(notes, MOST_LINES - 2)), f"p is corrected for {count:,} comparisons (Holm)", more),
     )
 
 

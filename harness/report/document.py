@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from harness.analysis.row_pricing import other_architecture
-from harness.analysis.table import Price, Row, Table
+from harness.analysis.table import Price, Row, Table, counted
 from harness.stats import Estimate
 
 MISSING = "—"
@@ -144,6 +144,14 @@ def lines_of(items: Iterable[Item], columns: Sequence[tuple[str, Callable[[Item]
         yield [get(item) for get in getters]
 
 
+def at_most(lines: Sequence[str], most: int) -> Sequence[str]:
+    """Return lines, of more than ``most`` the first and the number of the others."""
+    if len(lines) <= most:
+        return lines
+    kept = max(0, most - 1)
+    return (*lines[:kept], f"{len(lines) - kept} more notes: --wide")
+
+
 # The most lines of notes that people see first, with the one that names the others.
 MOST_LINES = 5
 _MARK = re.compile(r" \[\d+\]")
@@ -165,7 +173,7 @@ def brief(sections: Iterable[Section]) -> tuple[Section, ...]:
         shown.append(replace(section, grids=grids, footnotes=(), notes=()))
     kept = notes if len(notes) < MOST_LINES else notes[: MOST_LINES - 1]
     hidden += len(notes) - len(kept)
-    return *shown, Section(notes=(*kept, *([f"{hidden} more notes: --wide"] if hidden else [])))
+    return *shown, Section(notes=(*kept, *([f"{counted(hidden, 'more note')}: --wide"] if hidden else [])))
 
 
 def _unmarked(cells: tuple[str, ...]) -> tuple[str, ...]:

@@ -35,6 +35,8 @@ def row_paragraphs(row: Row) -> Iterator[Paragraph]:
             yield "Memory", _memory(row)
         if row.index_bytes is not None:
             yield "Index", _index(row)
+            for finding in row.build_findings:
+                yield f"Build, {_mark(finding)}", _sentence(finding.text)
     yield "Measured on", _machine(row)
     yield "Trust", _trust(row)
     said: set[Cause] = set()
@@ -122,15 +124,30 @@ def _memory(row: Row) -> str:
 
 
 def _index(row: Row) -> str:
-    built = ""
-    if row.index_build_s is not None:
-        documents = "" if row.corpus_documents is None else f" of {row.corpus_documents:,} documents"
-        on = f" on {row.build_envelope.name}" if row.build_envelope else ""
-        own = row.index_build_s - sum(row.index_parts_s.values())
-        each = "".join(f"{name} {number(seconds)} s + " for name, seconds in row.index_parts_s.items())
-        parts = f" ({each}joining {number(own)} s; its size counts them too)" if each else ""
-        built = f" Built{documents} in {number(row.index_build_s)} s{on}{parts}, once."
-    return f"{(row.index_bytes or 0) / 2**20:,.1f} MiB.{built}"
+    return " ".join((f"{(row.index_bytes or 0) / 2**20:,.1f} MiB.", *_built(row)))
+
+
+def _built(row: Row) -> Iterator[str]:
+    """Yield the build's time, where it ran, what it costs, and how far that can be trusted."""
+    if row.index_build_s is None:
+        return
+    documents = "" if row.corpus_documents is None else f" of {row.corpus_documents:,} documents"
+    place = notes.build_place(row)
+    on = f" on {place}" if place else ""
+    own = row.index_build_s - sum(row.index_parts_s.values())
+    each = "".join(f"{name} {number(seconds)} s + " for name, seconds in row.index_parts_s.items())
+    parts = f" ({each}joining {number(own)} s; its size counts them too)" if each else ""
+    yield f"Built{documents} in {number(row.index_build_s)} s{on}{parts}: one measurement, without an interval."
+    usd, price = row.usd_build_per_million_documents.value, row.build_price
+    if usd is not None and price is not None:
+        made = f"{row.index_build_s:.4g} s x US$ {price.usd_per_hour:g} / 3600 / {row.corpus_documents:,} x 1,000,000"
+        yield f"US$ {number(usd)} per million documents = {made}, on {price.instance_type}."
+    yield {
+        Validity.CLEAN: "Its time is clean: no check found a reason to doubt it.",
+        Validity.NOISY: "Its time is noisy, for the reasons below.",
+        Validity.INVALID: "Its time is invalid, for the reasons below.",
+        Validity.UNKNOWN: "Its time could not be checked: nothing is stored of its machine.",
+    }[row.build_validity]
 
 
 def _machine(row: Row) -> str:
@@ -177,9 +194,10 @@ def cause_paragraphs(cause: Cause, rows: Sequence[Row]) -> Iterator[Paragraph]:
     if text.remedy:
         yield "What to do", text.remedy
     for row in rows:
-        for finding in row.findings:
-            if finding.cause is cause:
-                yield called(row), _sentence(finding.text)
+        for named, findings in ((called(row), row.findings), (f"{called(row)}, index build", row.build_findings)):
+            for finding in findings:
+                if finding.cause is cause:
+                    yield named, _sentence(finding.text)
 
 
 # The columns of the summary, by their names there, as columns of the CSV.
@@ -192,6 +210,7 @@ _SUMMARY = {
     "gpu_memory": "peak_gpu_mib",
     "index": "index_mib",
     "cost": "usd_per_million_queries",
+    "build": "usd_build_per_million_documents",
 }
 _METHODS = (
     ("latency_mean", notes.MEAN_METHOD),

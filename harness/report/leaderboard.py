@@ -23,6 +23,7 @@ from harness.report.document import (
     ReportDocument,
     Section,
     Value,
+    at_most,
     bounded,
     digits,
     grid_of,
@@ -83,9 +84,8 @@ def _answer(board: Leaderboard, escape: Escape) -> Section:
         *(f"not ranked: {escape(_left_out(left))}" for left in board.left_out[:2]),
         *summary.doubts([each.row for each in ranked], escape),
     ]
-    shown = lines if len(lines) < MOST_LINES else lines[: MOST_LINES - 1]
-    grid = grid_of(ranked, columns, keys=2)
-    return Section(lead=(heading,), grids=(grid,), notes=(*shown, "all columns, methods and notes: --wide"))
+    shown = (*at_most(lines, MOST_LINES - 1), "all columns, methods and notes: --wide")
+    return Section(lead=(heading,), grids=(grid_of(ranked, columns, keys=2),), notes=shown)
 
 
 def _left_out(left: ExcludedRow) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from rich.cells import cell_len
 
 from harness.analysis import causes, notes, row_pricing
-from harness.analysis.table import Cause, Price, Row, Table, Validity, counted, processors
+from harness.analysis.table import Cause, Finding, Price, Row, Table, Validity, counted, processors
 from harness.errors import UnknownName
 from harness.evaluation.per_query import PerQuery
 from harness.records import Isolation, Outcome
@@ -26,6 +26,7 @@ from harness.report.document import (
     Escape,
     Grid,
     Section,
+    at_most,
     bounded,
     digits,
     number,
@@ -39,6 +40,8 @@ _GIB = 2**30
 # Tones of a line, for a terminal that shows colours.
 GOOD, DOUBTFUL, BAD = "good", "doubtful", "bad"
 COST_HEADER = "US$/1M queries"
+# Column that is shown only where it is asked for.
+_BUILD = "build"
 # Columns that decide least, first.
 _DROPPED = ("gpu_memory", "index", "p95", "memory", "throughput")
 _DETAIL = 60
@@ -113,18 +116,12 @@ def summary_section(
         heading, grids = _grid(rows, columns, escape, keep=bool(view.columns), width=width)
     lead = ", ".join(part for part in (*heading, *_common(rows, table, escape)) if part)
     sentence_lines = answers(table, per_query, measures[0] if measures else "", escape)
+    built = build_doubts(rows, escape) if _BUILD in view.columns else []
     room = MOST_LINES - len(view.pointers) - len(sentence_lines)
     # Notes that begin with a measure say why it is missing.
     missing = [note for note in table.notes if note.startswith(tuple(f"{name}: " for name in table.measures))]
-    lines = (*_at_most([*map(escape, missing), *doubts(rows, escape)], room), *view.pointers)
+    lines = (*at_most([*map(escape, missing), *built, *doubts(rows, escape)], room), *view.pointers)
     return Section(lead=(lead,), grids=grids, after=sentence_lines, notes=lines)
-
-
-def _at_most(lines: Sequence[str], most: int) -> Sequence[str]:
-    if len(lines) <= most:
-        return lines
-    kept = max(0, most - 1)
-    return (*lines[:kept], f"{len(lines) - kept} more notes: --wide")
 
 
 def hardware(row: Row) -> str:
@@ -145,6 +142,11 @@ def _size(size_bytes: float) -> str:
 def _cost_cell(row: Row) -> str:
     mark = "" if row.cost.value is None else architecture_mark(row, row.price)
     return number(row.cost.value) + mark
+
+
+def _build_cell(row: Row) -> str:
+    usd = row.usd_build_per_million_documents.value
+    return MISSING if usd is None else number(usd) + _doubt_mark(row.build_validity)
 
 
 def architecture_mark(row: Row, price: Price | None) -> str:
@@ -212,6 +214,9 @@ _FIGURES = (
     _size_column("gpu_memory", "GPU memory", lambda row: row.peak_gpu_bytes),
     replace(_size_column("index", "index", lambda row: row.index_bytes), heading=lambda cell: f"index {cell}"),
     SummaryColumn("cost", COST_HEADER, _cost_cell, lambda row: row.cost.value, optional=True),
+    SummaryColumn(
+        _BUILD, "build US$/1M docs", _build_cell, lambda row: row.usd_build_per_million_documents.value, optional=True
+    ),
 )
 
 
@@ -226,7 +231,7 @@ def _chosen(table: Table, measures: Sequence[str], escape: Escape, view: Summary
     return tuple(
         column
         for column in columns.values()
-        if not column.optional or any(column.key(row) is not None for row in table.rows)
+        if not column.optional or (column.name != _BUILD and any(column.key(row) is not None for row in table.rows))
     )
 
 
@@ -369,7 +374,9 @@ def _matrices(
     grids = [
         grid(name, functools.partial(measured, name), smallest=number == 0) for number, name in enumerate(measures)
     ]
-    grids.append(grid(f"mean latency, ms{cheapest}", lambda row: _or_outcome(row, _mean_cell(row) + _doubt_mark(row))))
+    grids.append(
+        grid(f"mean latency, ms{cheapest}", lambda row: _or_outcome(row, _mean_cell(row) + _doubt_mark(row.validity)))
+    )
     if any(row.cost.value is not None for row in rows):
         grids.append(grid(f"{COST_HEADER}{cheapest}", lambda row: _or_outcome(row, _cost_cell(row))))
     heading = [f"{len(datasets)} datasets", *([] if several else [f"on {escape(hardware(rows[0]))}"])]
@@ -388,8 +395,8 @@ def _mean_value(by_dataset: Mapping[str, Sequence[Row]], measures: Sequence[str]
     return sum(known) / len(known) if known else -math.inf
 
 
-def _doubt_mark(row: Row) -> str:
-    return {Validity.NOISY: " ~", Validity.INVALID: " !"}.get(row.validity, "")
+def _doubt_mark(validity: Validity) -> str:
+    return {Validity.NOISY: " ~", Validity.INVALID: " !"}.get(validity, "")
 
 
 def _or_outcome(row: Row, cell: str) -> str:
@@ -430,23 +437,39 @@ def doubts(rows: Sequence[Row], escape: Escape) -> list[str]:
     """Return what must not be compared, judgements, data, stand-ins, and one line for each cause of doubt."""
     lines = [escape(note) for note in (*notes.not_comparable(rows), *notes.of_judgements(rows), *notes.of_data(rows))]
     lines += [*map(escape, _missing(rows)), *stand_ins(rows), *map(escape, _without_cost(rows))]
+    for validity, who, found in _by_cause(rows, lambda row: row.findings):
+        why = "; ".join(causes.TEXTS[cause].short for cause in found)
+        remedies = " ".join(dict.fromkeys(causes.TEXTS[cause].remedy for cause in found))
+        lines.append(escape(f"{validity.value}: {who} ({why}). {remedies}"))
+    return lines
+
+
+def build_doubts(rows: Sequence[Row], escape: Escape) -> list[str]:
+    """Return where index builds do not compare, and one line for each cause of doubt in them."""
+    lines = [*notes.of_builds(rows)]
+    for validity, who, found in _by_cause(rows, lambda row: row.build_findings):
+        why = "; ".join(causes.TEXTS[cause].short for cause in found)
+        lines.append(f"{validity.value} builds: {who} ({why}). Each was measured once: build again with --fresh-index.")
+    return [escape(line) for line in lines]
+
+
+def _by_cause(
+    rows: Sequence[Row], of: Callable[[Row], Sequence[Finding]]
+) -> Iterator[tuple[Validity, str, Sequence[Cause]]]:
+    """Yield the doubts in measured rows, the worst first; causes of the same rows share a line."""
     by_cause: dict[tuple[Validity, Cause], dict[int, Row]] = defaultdict(dict)  # by id: comparing rows takes seconds
-    for row in rows:
-        for finding in row.findings:
-            if row.outcome is Outcome.OK and finding.validity.doubt:
+    measured = [row for row in rows if row.outcome is Outcome.OK]
+    for row in measured:
+        for finding in of(row):
+            if finding.validity.doubt:
                 by_cause[finding.validity, finding.cause][id(row)] = row
-    # Causes of the same rows share a line.
     shared: dict[tuple[Validity, tuple[str, ...]], list[Cause]] = defaultdict(list)
     for (validity, cause), held in by_cause.items():
         shared[validity, tuple(row.per_query_key for row in held.values())].append(cause)
     for (validity, _), found in sorted(
         shared.items(), key=lambda item: (item[0][0] is not Validity.INVALID, -len(item[0][1]))
     ):
-        who = _named(list(by_cause[validity, found[0]].values()), [row for row in rows if row.outcome is Outcome.OK])
-        why = "; ".join(causes.TEXTS[cause].short for cause in found)
-        remedies = " ".join(dict.fromkeys(causes.TEXTS[cause].remedy for cause in found))
-        lines.append(escape(f"{validity.value}: {who} ({why}). {remedies}"))
-    return lines
+        yield validity, _named(list(by_cause[validity, found[0]].values()), measured), found
 
 
 def _missing(rows: Sequence[Row]) -> Iterator[str]:

@@ -175,7 +175,8 @@ def entries_of(folder: str) -> list[os.DirEntry[str]]:
     except FileNotFoundError:
         return []  # no such inputs, or a run removed it while we looked
     except OSError as error:
-        raise FileError(f"{folder[:300]}: cannot be read: {error.strerror}; see to its permissions") from error
+        remedy = "name a folder" if isinstance(error, NotADirectoryError) else "see to its permissions"
+        raise FileError(f"{folder[:300]}: cannot be read: {error.strerror}; {remedy}") from error
 
 
 def read_result(path: Path) -> Result:
@@ -188,6 +189,8 @@ def read_result(path: Path) -> Result:
         return _parsed(read_whole(path, _RESULT_BYTES))
     except FileError as error:
         raise FileError(f"{path}: {error}") from None
+    except PermissionError as error:
+        raise FileError(f"{path}: cannot be read: {error.strerror}; see to its permissions") from error
     except (OSError, ValueError, AttributeError) as error:
         raise FileError(f"{path}: damaged: {reason_of(error)}; move its folder away and run the suite again") from error
 

@@ -306,6 +306,12 @@ class IndexFacts:
         """Return the build time without the components'."""
         return self.build_s - sum(facts.build_s for facts in self.components.values())
 
+    @property
+    def watched_s(self) -> float:
+        """Return the own build time of the last attempt, which the readings are of."""
+        earlier_s = sum(facts.resumed_s or 0.0 for facts in self.components.values())
+        return self.own_build_s - ((self.resumed_s or 0.0) - earlier_s)
+
 
 @dataclass(frozen=True)
 class Result:

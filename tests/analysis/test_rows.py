@@ -20,8 +20,9 @@ from harness.pricing.prices import Snapshot
 from harness.records import Isolation, Outcome, Phase
 from harness.results.schema import Cell, GpuUse
 from harness.stats import Estimate
-from tests.support.sample_records import at
-from tests.support.stored_jobs import MIB, QUERIES, Maker, build_table, one, result, samples
+from tests.support import sample_records
+from tests.support.sample_records import at, build
+from tests.support.stored_jobs import ENVELOPES, MIB, QUERIES, Maker, build_table, one, result, samples
 
 
 def test_row_matches_the_calculation_by_hand(make: Maker, snapshot: Snapshot) -> None:
@@ -357,3 +358,32 @@ def test_measures_have_intervals_over_queries(make: Maker) -> None:
     assert rr.value == 0.5 and rr.low == pytest.approx(0.5 - 1.98 * error, abs=0.01)
     assert rr.high == pytest.approx(0.5 + 1.98 * error, abs=0.01)
     assert row.measures["NumQ"].low is None  # a sum has no mean over queries
+
+
+def test_row_has_the_machine_and_the_verdict_of_its_build(make: Maker, snapshot: Snapshot) -> None:
+    quiet = build(envelope=ENVELOPES["cpu2-mem4"])
+    loud = replace(quiet, counters=sample_records.quiet(foreign_cpu_s=4.0))
+    jobs = [make("a", changes={"index": quiet}), make("b", changes={"index": loud}), make("c")]
+    jobs += [make("d", outcome=Outcome.OOM, changes={"index": loud})]
+    rows = {row.system: row for row in build_table(jobs, snapshot=snapshot).rows}
+    assert {name: row.build_validity.value for name, row in rows.items()} == {
+        "a": "clean",
+        "b": "noisy",
+        "c": "unknown",
+        "d": "unknown",
+    }
+    assert [finding.cause.value for finding in rows["b"].build_findings] == ["foreign_cpu"]
+    assert rows["b"].validity is rows["a"].validity, "a search does not suffer from its build"
+    assert not any("build" in note for note in rows["b"].notes)
+    assert rows["a"].build_machine is not None and rows["a"].build_machine.cpu_model == "CPU"
+    assert rows["c"].build_machine is None
+
+
+def test_build_machine_is_unknown_if_a_component_was_built_on_another(make: Maker, snapshot: Snapshot) -> None:
+    def machine(instance_type: str | None, commit: str | None = None) -> str | None:
+        other = replace(sample_records.ENVIRONMENT, instance_type=instance_type, harness_commit=commit)
+        index = build(components={"bm25": build(environment=other)})
+        built = one([make(changes={"index": index})], snapshot).build_machine
+        return None if built is None else built.cpu_model
+
+    assert (machine(None), machine(None, commit="later"), machine("r6g.large")) == ("CPU", "CPU", None)

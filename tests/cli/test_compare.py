@@ -186,7 +186,7 @@ def test_queries_of_run_files_are_left_out(harness: Call, files: Path, tmp_path:
         (("one.run", "none*.run"), "none*.run: no such file; name a run file for B"),
         (("one.run", "two.run", "none.run"), "none.run: no such file; name a run file, or stored rows"),
         (("good", "bad", "dead"), "stored rows are named by A and B, not by 3 names; put globs in quotes"),
-        (("good", "good"), "'good' and 'good' are one and the same row: there is nothing to compare"),
+        (("good", "good"), "'good' matches one row; name a second system"),
     ],
 )
 def test_incomparable_arguments_are_one_line(

@@ -351,6 +351,23 @@ def test_unfinished_build_resumes(bench: Bench, how: str) -> None:
     assert whole.facts.resumed_s is None and whole.facts.content_sha256 == made.facts.content_sha256
 
 
+def test_a_second_build_of_a_resumable_system_leaves_no_unfinished_one(bench: Bench) -> None:
+    launcher = ProcessLauncher(bench.cache)
+    first, second = build(bench, launcher), build(bench, launcher, again=True)
+    assert second.facts.content_sha256 == first.facts.content_sha256 and left(bench) == ["key"]
+    assert second.facts.resumed_s is None and indexes.find(bench.cache, "key") == second
+
+
+def test_build_in_a_process_has_readings_and_counters(bench: Bench) -> None:
+    bench.plant("busy", build_misdeed="spin")
+    facts = build(bench, ProcessLauncher(bench.cache), system="busy").facts
+    assert [reading.when for reading in facts.canary] == ["before", "after"]
+    assert facts.placement is not None and len(facts.placement.cpus) == 1
+    assert facts.isolation is Isolation.PROCESS
+    assert facts.counters.cpu_s is not None and facts.counters.cpu_s > 0
+    assert facts.counters.foreign_cpu_s is not None
+
+
 def test_build_starts_over_if_resuming_fails(bench: Bench) -> None:
     bench.plant("stumbling", build_misdeed="stumble")
     launcher = ProcessLauncher(bench.cache)

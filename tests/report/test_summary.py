@@ -14,13 +14,14 @@ from rich.console import Console
 from harness.analysis.table import Cause, Finding, Row, Table, Validity
 from harness.errors import UnknownName
 from harness.evaluation.per_query import PerQuery
-from harness.records import Isolation, Outcome
+from harness.records import Envelope, Isolation, Outcome
 from harness.report import sentences, summary, writers
 from harness.report.document import MOST_LINES, Section
 from harness.report.summary import SummaryView, summary_section
 from harness.results.schema import DataFault, FaultKind
 from harness.stats import Estimate
 from harness.untrusted import one_line
+from tests.support import sample_records
 
 MIB, GIB = 2**20, 2**30
 QUERIES = tuple(f"q{number}" for number in range(200))
@@ -306,6 +307,23 @@ def test_view_chooses_columns_and_order() -> None:
     assert made.grids[0].headers == ("system", "latency ms (95 %)", "US$/1M queries", "")
     made = section(row("bm25"), slow(), sort="nDCG@10")
     assert [cells[0] for cells in made.grids[0].cells] == ["bm25", "minilm"]
+
+
+def test_build_is_shown_only_where_it_is_asked_for_with_its_doubts() -> None:
+    loud = Finding(Cause.FOREIGN_CPU, Validity.NOISY, "x")
+    built = {"usd_build_per_million_documents": Estimate(1.5), "index_build_s": 3.0}
+    built["build_envelope"] = Envelope("e", 1, 1 << 30)  # type: ignore[assignment]
+    doubted = row("bm25", **built, build_validity=Validity.NOISY, build_findings=(loud,))
+    elsewhere = slow(**built, build_machine=replace(sample_records.MACHINE, instance_type="r6g.large"))
+    usual = section(doubted, elsewhere)
+    assert not any("build" in text for text in (*usual.grids[0].headers, *usual.notes))
+    asked = section(doubted, elsewhere, columns=("build",))
+    assert asked.grids[0].headers[:2] == ("system", "build US$/1M docs")
+    assert [cells[1] for cells in asked.grids[0].cells] == ["1.50 ~", "1.50"]
+    assert asked.notes[0].startswith("Index builds ran on 2 kinds of machine: do not compare their times or costs (")
+    assert asked.notes[1] == (
+        "noisy builds: bm25 (other processes took CPU time). Each was measured once: build again with --fresh-index."
+    )
 
 
 def test_unknown_column_is_refused() -> None:

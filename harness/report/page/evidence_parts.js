@@ -64,8 +64,9 @@
       row.index === undefined ? "not measured" : `${number(row.index, 0)} bytes / 2²⁰`,
       row.build === undefined
         ? "no build of it is stored with this result"
-        : `built in ${number(row.build)} s with ${data.text(row.builtWith) || "an unknown profile"}` +
+        : `built in ${number(row.build)} s on ${data.text(row.builtOn) || "an unknown machine, or several"}, once` +
           (row.documents ? `, ${count(row.documents, "document")}` : ""),
+      ...(row.builtNotes || []).map((note) => data.text(note)),
     ],
     throughput: (row) => [bounded(data.figure(row.throughput), "queries/s")],
     instance: (row, view) => instance(row, view),

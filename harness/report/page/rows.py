@@ -10,8 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.analysis import row_pricing
+from harness.analysis.notes import build_place
 from harness.analysis.row_pricing import Tariff
-from harness.analysis.table import Machine, Price, Row, Timing
+from harness.analysis.table import Finding, Machine, Price, Row, Timing
 from harness.pricing import prices
 from harness.records import Outcome
 from harness.stats import Estimate
@@ -215,6 +216,11 @@ def _names(row: Row, place: int, shared: SharedValues) -> dict[str, Any]:
     }
 
 
+def _doubted(finding: Finding) -> str:
+    """Return a finding with the word for its doubt, if any."""
+    return ": ".join(filter(None, (finding.validity.doubt, finding.text)))
+
+
 def _figures(row: Row, measures: tuple[str, ...], texts: SharedTexts) -> dict[str, Any]:
     def short(item: Estimate | None) -> ShortEstimate:
         return short_estimate(item, texts, digits=_SHOWN_DIGITS)
@@ -249,7 +255,8 @@ def _figures(row: Row, measures: tuple[str, ...], texts: SharedTexts) -> dict[st
         "energy": rounded(row.gpu_energy_j, _SHOWN_DIGITS),
         "index": row.index_bytes,
         "build": rounded(row.index_build_s, _SHOWN_DIGITS),
-        "builtWith": texts.number(row.build_envelope.name) if row.build_envelope else None,
+        "builtOn": texts.number(build_place(row)),
+        "builtNotes": [texts.number(_doubted(finding)) for finding in row.build_findings],
         "documents": row.corpus_documents,
         "load": rounded(row.load_s, _SHOWN_DIGITS),
         "first": rounded(row.first_query_s, _SHOWN_DIGITS),
